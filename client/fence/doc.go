@@ -1,0 +1,47 @@
+// Package fence is the resource's side of a lock: it refuses writes of those
+// who held the lock once and do not know yet that they lost it.
+//
+// No lock service can stop a process that was paused (by the scheduler, a
+// garbage collector, a suspended machine) between checking its lock and
+// writing. What can stop it is the resource. Every hold carries a [Token], a
+// number that grows with each exclusive hold of the same lock; the writer
+// sends it along, and the resource refuses a token smaller than the largest
+// it has seen. A [Gate] keeps that largest token, a [Store] lets it outlive
+// the process, [Middleware] applies it to HTTP requests.
+//
+// A resource server needs this package only: it imports the standard library
+// and nothing else, and knows neither the lock server nor its client.
+//
+// # Rules
+//
+//   - Exclusive token t: refused if t is smaller than the highest exclusive
+//     token seen, else the highest becomes t.
+//   - Shared token t: refused if t is smaller than the highest exclusive token
+//     seen. It never raises it: two readers must not fence each other.
+//   - A permit (of a semaphore) has no order. It identifies a hold and can only
+//     be asked about ([Checker]); a Gate refuses it.
+//
+// # The check and the write are one step
+//
+// A check followed by a write leaves a gap in which a later holder may write
+// first. Choose the form that closes it for the resource at hand.
+//
+// SQL: the condition is part of the statement; no row updated means stale.
+//
+//	UPDATE account SET balance = :b, fence = :t
+//	 WHERE id = :id AND fence <= :t
+//
+// Object stores: keep the token with the object, read it, refuse if it is
+// greater, and put on condition that the object is still the version read.
+//
+// Files: [FileStore.Do] holds a local lock over the check and the write.
+//
+// Memory of one process: [Gate.Do], which [Middleware] uses.
+//
+// Znodes: put the lease's Guard in front of the multi. It checks that the hold
+// node still exists, so the write takes effect only while the lock is held,
+// without any trust in time.
+//
+// A resource that can do none of these is protected by time alone (the
+// session's margin and a lock delay): a probability, not a guarantee.
+package fence

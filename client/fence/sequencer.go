@@ -1,0 +1,135 @@
+package fence
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"hash/crc32"
+	"strings"
+)
+
+// Sequencer describes one hold of a lock to a third party: which lock, which
+// node, how, and its token. It is not a secret and proves nothing by itself;
+// whoever receives one asks a [Gate] or a [Checker].
+type Sequencer struct {
+	// Path of the lock, as the holder's client named it: absolute, without the
+	// client's chroot.
+	Path string `json:"path"`
+	// Node of the hold, relative to Path: one name in most layouts,
+	// "leases/NAME" for a semaphore.
+	Node string `json:"node"`
+	// Mode of the hold.
+	Mode Mode `json:"mode"`
+	// Token of the hold.
+	Token Token `json:"token"`
+}
+
+// Checker asks the lock server whether a hold is current: nil if so,
+// [ErrStale] if it is over, another error if that could not be learned.
+type Checker interface {
+	CheckSequencer(ctx context.Context, s Sequencer) error
+}
+
+// prefix names the version of the text form.
+const prefix = "zl1."
+
+// maxText bounds the text form: a header line, and more than any real path.
+const maxText = 8 << 10
+
+var modeLetters = [...]byte{Exclusive: 'x', Shared: 's', Permit: 'p'}
+
+// String returns the text form zl1.BASE64URL.CRC. The checksum finds copies
+// cut short or mistyped, not forgeries. For an invalid s it returns "".
+func (s Sequencer) String() string {
+	if s.validate() != nil {
+		return ""
+	}
+	raw := strings.Join([]string{string(modeLetters[s.Mode]), s.Token.String(), s.Path, s.Node}, "\x00")
+	body := prefix + base64.RawURLEncoding.EncodeToString([]byte(raw))
+	return fmt.Sprintf("%s.%08x", body, crc32.ChecksumIEEE([]byte(body)))
+}
+
+// NodePath returns the absolute path of the hold's node.
+func (s Sequencer) NodePath() string {
+	return strings.TrimSuffix(s.Path, "/") + "/" + s.Node
+}
+
+// ParseSequencer reads the text form.
+func ParseSequencer(text string) (Sequencer, error) {
+	bad := func(why string) (Sequencer, error) {
+		return Sequencer{}, fmt.Errorf("%w sequencer: %s", ErrInvalid, why)
+	}
+	if len(text) > maxText {
+		return bad("too long")
+	}
+	if !strings.HasPrefix(text, prefix) {
+		return bad("does not begin with " + prefix)
+	}
+	dot := strings.LastIndexByte(text, '.')
+	if dot < len(prefix) {
+		return bad("no checksum")
+	}
+	body, sum := text[:dot], text[dot+1:]
+	if fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body))) != sum {
+		return bad("wrong checksum")
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(body[len(prefix):])
+	if err != nil {
+		return bad("not base64url")
+	}
+	f := strings.Split(string(raw), "\x00")
+	if len(f) != 4 || len(f[0]) != 1 {
+		return bad("not four fields")
+	}
+	s := Sequencer{Path: f[2], Node: f[3]}
+	for m := Exclusive; m <= Permit; m++ {
+		if modeLetters[m] == f[0][0] {
+			s.Mode = m
+		}
+	}
+	if s.Token, err = ParseToken(f[1]); err != nil {
+		return Sequencer{}, err
+	}
+	if err := s.validate(); err != nil {
+		return Sequencer{}, err
+	}
+	// The decoder skips line ends inside the text; a sequencer has one spelling.
+	if s.String() != text {
+		return bad("not in its canonical form")
+	}
+	return s, nil
+}
+
+// MarshalText writes the text form, so that JSON carries one string.
+func (s Sequencer) MarshalText() ([]byte, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	return []byte(s.String()), nil
+}
+
+// UnmarshalText reads the text form.
+func (s *Sequencer) UnmarshalText(b []byte) error {
+	v, err := ParseSequencer(string(b))
+	if err != nil {
+		return err
+	}
+	*s = v
+	return nil
+}
+
+func (s Sequencer) validate() error {
+	switch {
+	case !s.Mode.valid():
+		return fmt.Errorf("%w sequencer: no mode", ErrInvalid)
+	case !s.Token.Valid():
+		return fmt.Errorf("%w sequencer: no token", ErrInvalid)
+	case !strings.HasPrefix(s.Path, "/"):
+		return fmt.Errorf("%w sequencer: path %q is not absolute", ErrInvalid, s.Path)
+	case s.Node == "" || strings.HasPrefix(s.Node, "/"):
+		return fmt.Errorf("%w sequencer: node %q", ErrInvalid, s.Node)
+	case strings.Contains(s.Path, "\x00") || strings.Contains(s.Node, "\x00"):
+		return fmt.Errorf("%w sequencer: zero byte in a name", ErrInvalid)
+	}
+	return nil
+}
