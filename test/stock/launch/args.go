@@ -1,0 +1,160 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+func (e *Ensemble) peers() string {
+	var list []string
+	for _, s := range e.Servers {
+		list = append(list, strconv.Itoa(s.ID)+"="+s.Peer)
+	}
+	return strings.Join(list, ",")
+}
+
+// zlockdArgs makes the command lines of zlockd. The limits that would stand in
+// the way of a test or benchmark are lifted as they are for ZooKeeper.
+func (e *Ensemble) zlockdArgs(o Options) error {
+	bin := o.Binary
+	if bin == "" {
+		var err error
+		if bin, err = Binary(); err != nil {
+			return err
+		}
+	}
+	for _, s := range e.Servers {
+		s.Args = []string{
+			bin, "--id", strconv.Itoa(s.ID), "--client-addr", s.Client, "--peer-addr", s.Peer, "--admin-addr", s.Admin,
+			"--max-client-cnxns", "0", "--4lw-whitelist", "*",
+		}
+		if o.Dev {
+			s.Args = append(s.Args, "--dev")
+		} else {
+			s.Args = append(s.Args, "--data-dir", filepath.Join(s.Dir, "data"))
+		}
+		if len(e.Servers) > 1 {
+			s.Args = append(s.Args, "--peers", e.peers())
+		}
+		s.Args = append(s.Args, o.Flags...)
+	}
+	return nil
+}
+
+// commandArgs fills in the placeholders of a given command.
+func (e *Ensemble) commandArgs(o Options) {
+	for _, s := range e.Servers {
+		r := strings.NewReplacer("{id}", strconv.Itoa(s.ID), "{dir}", s.Dir, "{client}", s.Client,
+			"{peer}", s.Peer, "{admin}", s.Admin, "{peers}", e.peers())
+		for _, w := range o.Command {
+			s.Args = append(s.Args, r.Replace(w))
+		}
+	}
+}
+
+var builtOnce = sync.OnceValues(func() (string, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(os.TempDir(), "zlockd-test-bin-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "zlockd")
+	// Built beside and moved into place, so that runs side by side cannot
+	// start a half-written file.
+	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
+	cmd := exec.Command("go", "build", "-o", tmp, "./cmd/zlockd")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/zlockd: %w\n%s", err, out)
+	}
+	return bin, os.Rename(tmp, bin)
+})
+
+// Binary returns the path of zlockd: ZLOCKD_BIN, or a build of this module.
+func Binary() (string, error) {
+	if bin := os.Getenv("ZLOCKD_BIN"); bin != "" {
+		return filepath.Abs(bin)
+	}
+	return builtOnce()
+}
+
+// ModuleRoot returns the directory of go.mod.
+func ModuleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if mod == "" || mod == os.DevNull {
+		return "", errors.New("not inside the zlockd module")
+	}
+	return filepath.Dir(mod), nil
+}
+
+// ClassPath is what Debian's ZooKeeper and its clients run with. The jar's
+// manifest names the rest.
+const ClassPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
+
+// HaveZooKeeper reports whether Debian's ZooKeeper is installed.
+func HaveZooKeeper() bool {
+	_, err := os.Stat("/usr/share/java/zookeeper.jar")
+	return err == nil
+}
+
+// zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync
+// stays on: forceSync is ZooKeeper's default and is not touched.
+func (e *Ensemble) zookeeperArgs(o Options, ports []string) error {
+	if !HaveZooKeeper() {
+		return errors.New("ZooKeeper is not installed: apt-get install zookeeper")
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return errors.New("java is not installed: apt-get install openjdk-17-jdk-headless")
+	}
+	for i, s := range e.Servers {
+		data := filepath.Join(s.Dir, "data")
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			return err
+		}
+		host, port, err := net.SplitHostPort(s.Client)
+		if err != nil {
+			return err
+		}
+		cfg := []string{
+			"dataDir=" + data, "clientPortAddress=" + host, "clientPort=" + port,
+			"tickTime=2000", "initLimit=10", "syncLimit=5", "maxClientCnxns=0",
+			"admin.enableServer=false", "4lw.commands.whitelist=*",
+		}
+		if len(e.Servers) > 1 {
+			for j, m := range e.Servers {
+				_, election, err := net.SplitHostPort(ports[4*j+3])
+				if err != nil {
+					return err
+				}
+				cfg = append(cfg, fmt.Sprintf("server.%d=%s:%s:participant;%s", m.ID, m.Peer, election, m.Client))
+			}
+			if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(i+1)), 0o600); err != nil {
+				return err
+			}
+		}
+		cfg = append(cfg, o.Config...)
+		file := filepath.Join(s.Dir, "zoo.cfg")
+		if err := os.WriteFile(file, []byte(strings.Join(cfg, "\n")+"\n"), 0o600); err != nil {
+			return err
+		}
+		s.Args = []string{java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.jmx.log4j.disable=true"}
+		s.Args = append(s.Args, o.JVM...)
+		s.Args = append(s.Args, "-cp", ClassPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	}
+	return nil
+}

@@ -1,0 +1,342 @@
+package launch
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Kind says which server an ensemble runs.
+type Kind string
+
+// The servers this package can start.
+const (
+	Zlockd    Kind = "zlockd"
+	ZooKeeper Kind = "zookeeper"
+)
+
+// Options describe an ensemble. The zero value is one zlockd with default
+// settings in a temporary directory.
+type Options struct {
+	Kind  Kind
+	Nodes int    // default 1
+	Dir   string // where data and logs go; default a temporary directory, removed by Close
+	Dev   bool   // zlockd in memory
+
+	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
+	Flags  []string // more flags of zlockd
+	Config []string // more lines of zoo.cfg
+	JVM    []string // more arguments of ZooKeeper's JVM
+
+	// Command replaces the command of every server. The words {id}, {dir},
+	// {client}, {peer}, {admin} and {peers} in it are filled in.
+	Command []string
+
+	ReadyTimeout time.Duration // default 30 s
+}
+
+// Ensemble is a running set of servers.
+type Ensemble struct {
+	Kind    Kind
+	Dir     string
+	Servers []*Server
+	ownDir  bool
+}
+
+// Server is one process of an ensemble.
+type Server struct {
+	ID                  int
+	Kind                Kind
+	Client, Peer, Admin string // host:port
+	Dir                 string // its data and its log
+	Args                []string
+	ReadyLine           string // zlockd's first line on stdout, once it is ready
+
+	timeout time.Duration
+	cmd     *exec.Cmd
+	ready   chan string
+	exited  chan struct{}
+}
+
+// Start starts an ensemble and waits until every server serves clients.
+func Start(o Options) (*Ensemble, error) {
+	e, err := Prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.StartAll(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Prepare lays out an ensemble without starting it.
+func Prepare(o Options) (*Ensemble, error) {
+	if o.Kind == "" {
+		o.Kind = Zlockd
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 1
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = 30 * time.Second
+	}
+	e := &Ensemble{Kind: o.Kind, Dir: o.Dir}
+	if e.Dir == "" {
+		dir, err := os.MkdirTemp("", "zlockd-launch-")
+		if err != nil {
+			return nil, err
+		}
+		e.Dir, e.ownDir = dir, true
+	}
+	ports, err := FreePorts(4 * o.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	for i := range o.Nodes {
+		p := ports[4*i:]
+		s := &Server{ID: i + 1, Kind: o.Kind, Client: p[0], Peer: p[1], Admin: p[2], timeout: o.ReadyTimeout}
+		s.Dir = filepath.Join(e.Dir, string(o.Kind)+"-"+strconv.Itoa(s.ID))
+		if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+			return nil, err
+		}
+		e.Servers = append(e.Servers, s)
+	}
+	switch {
+	case len(o.Command) > 0:
+		e.commandArgs(o)
+	case o.Kind == Zlockd:
+		err = e.zlockdArgs(o)
+	case o.Kind == ZooKeeper:
+		err = e.zookeeperArgs(o, ports)
+	default:
+		err = fmt.Errorf("no server of kind %q", o.Kind)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// StartAll starts every server that is not running and waits for all of them.
+func (e *Ensemble) StartAll() error {
+	var started []*Server
+	for _, s := range e.Servers {
+		if s.Running() {
+			continue
+		}
+		if err := s.Spawn(); err != nil {
+			return err
+		}
+		started = append(started, s)
+	}
+	for _, s := range started {
+		if err := s.WaitReady(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Addrs returns the client addresses as a connect string.
+func (e *Ensemble) Addrs() string {
+	var list []string
+	for _, s := range e.Servers {
+		list = append(list, s.Client)
+	}
+	return strings.Join(list, ",")
+}
+
+// Leader returns the server that leads, or the only one, or nil.
+func (e *Ensemble) Leader() *Server {
+	for _, s := range e.Servers {
+		switch s.Mode() {
+		case "leader", "standalone":
+			return s
+		}
+	}
+	return nil
+}
+
+// Close kills the servers and removes the directory if Start made it.
+func (e *Ensemble) Close() {
+	for _, s := range e.Servers {
+		s.Kill()
+	}
+	if e.ownDir && os.Getenv("ZLOCKD_KEEP_DIRS") == "" {
+		os.RemoveAll(e.Dir)
+	}
+}
+
+// Spawn starts the process and returns at once.
+func (s *Server) Spawn() error {
+	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd = exec.Command(s.Args[0], s.Args[1:]...)
+	s.cmd.Dir = s.Dir
+	s.cmd.Stderr = log
+	// A benchmark that is killed must not leave servers behind.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", s.Args[0], err)
+	}
+	s.ready = make(chan string, 1)
+	s.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, ready chan<- string, exited chan struct{}) {
+		r := bufio.NewReader(out)
+		if line, err := r.ReadString('\n'); err == nil {
+			ready <- strings.TrimSpace(line)
+		}
+		io.Copy(io.Discard, r)
+		cmd.Wait()
+		close(exited)
+	}(s.cmd, s.ready, s.exited)
+	return nil
+}
+
+// WaitReady waits until the spawned process serves clients.
+func (s *Server) WaitReady() error {
+	deadline := time.Now().Add(s.timeout)
+	if s.Kind == Zlockd {
+		select {
+		case s.ReadyLine = <-s.ready:
+			return nil
+		case <-s.exited:
+			return fmt.Errorf("%s ended before it was ready:\n%s", s.Args[0], s.LogTail())
+		case <-time.After(time.Until(deadline)):
+			return fmt.Errorf("%s not ready after %v:\n%s", s.Args[0], s.timeout, s.LogTail())
+		}
+	}
+	for time.Now().Before(deadline) {
+		if s.Mode() != "" {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return fmt.Errorf("%s ended before it was ready:\n%s", s.Args[0], s.LogTail())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("%s not ready after %v:\n%s", s.Args[0], s.timeout, s.LogTail())
+}
+
+// Running reports whether the process was started and has not ended.
+func (s *Server) Running() bool {
+	if s.exited == nil {
+		return false
+	}
+	select {
+	case <-s.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Pid returns the process id, 0 when it does not run.
+func (s *Server) Pid() int {
+	if !s.Running() {
+		return 0
+	}
+	return s.cmd.Process.Pid
+}
+
+// Kill ends the process without warning and waits for its end.
+func (s *Server) Kill() { s.end(syscall.SIGKILL, time.Minute) }
+
+// Stop asks the process to end and waits for it; a minute of silence is
+// answered by a kill.
+func (s *Server) Stop() { s.end(syscall.SIGTERM, time.Minute) }
+
+func (s *Server) end(sig syscall.Signal, patience time.Duration) {
+	if !s.Running() {
+		return
+	}
+	s.cmd.Process.Signal(sig)
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.cmd.Process.Kill()
+		<-s.exited
+	}
+}
+
+// Signal sends a signal, for instance SIGSTOP.
+func (s *Server) Signal(sig syscall.Signal) error {
+	if !s.Running() {
+		return errors.New("server is not running")
+	}
+	return s.cmd.Process.Signal(sig)
+}
+
+// LogFile is where the server's own log goes.
+func (s *Server) LogFile() string { return filepath.Join(s.Dir, "log.txt") }
+
+// LogTail returns the end of the log, for error messages.
+func (s *Server) LogTail() string {
+	b, _ := os.ReadFile(s.LogFile())
+	return string(b[max(0, len(b)-4000):])
+}
+
+// Word sends a four-letter word and returns the answer, empty on any error.
+func (s *Server) Word(w string) string { return Word(s.Client, w) }
+
+// Word sends a four-letter word to addr.
+func Word(addr, w string) string {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(c, w); err != nil {
+		return ""
+	}
+	b, _ := io.ReadAll(c)
+	return string(b)
+}
+
+// Mode returns the mode the server names in srvr, empty while not serving.
+func (s *Server) Mode() string { return Mode(s.Client) }
+
+// Mode returns the mode that the server at addr names in srvr.
+func Mode(addr string) string {
+	for line := range strings.Lines(Word(addr, "srvr")) {
+		if m, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(m)
+		}
+	}
+	return ""
+}
+
+// FreePorts returns n loopback addresses nobody listens on.
+func FreePorts(n int) ([]string, error) {
+	var list []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // after all are chosen, so that they differ
+		list = append(list, l.Addr().String())
+	}
+	return list, nil
+}
