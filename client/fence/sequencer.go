@@ -33,8 +33,12 @@ type Checker interface {
 // prefix names the version of the text form.
 const prefix = "zl1."
 
-// maxText bounds the text form: a header line, and more than any real path.
-const maxText = 8 << 10
+// maxNames bounds Path and Node together: more than any real path, and the
+// text form still fits a header line and an environment variable.
+const maxNames = 4 << 10
+
+// maxText bounds the text form of a sequencer within maxNames.
+const maxText = 2 * maxNames
 
 var modeLetters = [...]byte{Exclusive: 'x', Shared: 's', Permit: 'p'}
 
@@ -130,6 +134,8 @@ func (s Sequencer) validate() error {
 		return fmt.Errorf("%w sequencer: node %q", ErrInvalid, s.Node)
 	case strings.Contains(s.Path, "\x00") || strings.Contains(s.Node, "\x00"):
 		return fmt.Errorf("%w sequencer: zero byte in a name", ErrInvalid)
+	case len(s.Path)+len(s.Node) > maxNames:
+		return fmt.Errorf("%w sequencer: names too long", ErrInvalid)
 	}
 	return nil
 }

@@ -1,0 +1,135 @@
+package fence
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// FileStore is a [Store] of one small file per resource, shared by all
+// processes of a machine that name the same directory. It is durable: Raise
+// returns after the token is on disk. The directory must be on a file system
+// of this machine, since the locks beside the files are local ones.
+type FileStore struct {
+	dir string
+}
+
+// NewFileStore returns a store in dir, which it creates if need be.
+func NewFileStore(dir string) (*FileStore, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("fence: %w", err)
+	}
+	return &FileStore{dir: dir}, nil
+}
+
+// Load implements [Store]. A file that holds no token is an error, not a zero:
+// a lost token must not let old holders in.
+func (s *FileStore) Load(_ context.Context, res string) (Token, error) {
+	b, err := os.ReadFile(s.file(res, ".token"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return ParseToken(strings.TrimSuffix(string(b), "\n"))
+}
+
+// Raise implements [Store].
+func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error) {
+	unlock, err := s.lock(ctx, s.file(res, ".lock"))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	highest, err := s.Load(ctx, res)
+	if err != nil || t <= highest {
+		return err == nil && t == highest, err
+	}
+	return true, s.write(res, t)
+}
+
+// Do admits the access by the rules of this package and runs f, holding a lock
+// over both that excludes every other Do of the resource on this machine. If f
+// changes a file, no later holder's Do comes between the check and the change.
+func (s *FileStore) Do(ctx context.Context, resource string, m Mode, t Token, f func() error) error {
+	// Not the lock of Raise, which is taken inside.
+	unlock, err := s.lock(ctx, s.file(resource, ".do"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := admit(ctx, s, resource, m, t); err != nil {
+		return err
+	}
+	return f()
+}
+
+// write replaces the token file in one step and makes that durable.
+func (s *FileStore) write(res string, t Token) error {
+	tmp, err := os.CreateTemp(s.dir, ".token-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(t.String() + "\n")
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), s.file(res, ".token"))
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(s.dir)
+}
+
+// file names the resource's file: readable where possible, and never the name
+// of another resource.
+func (s *FileStore) file(res, suffix string) string {
+	// A resource is a path more often than not; its slashes become %2F.
+	name := url.PathEscape(res)
+	if len(name) > 200 || name == "" || name[0] == '.' {
+		sum := sha256.Sum256([]byte(res))
+		// An escaped name has two hex digits behind every %, so this is none.
+		name = "%sha256-" + hex.EncodeToString(sum[:])
+	}
+	return filepath.Join(s.dir, name+suffix)
+}
+
+// lock takes the file's local lock, trying again until ctx ends.
+func (s *FileStore) lock(ctx context.Context, name string) (unlock func(), err error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		ok, err := tryLockFile(f)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		if ok {
+			// Closing the descriptor gives the lock back.
+			return func() { f.Close() }, nil
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}

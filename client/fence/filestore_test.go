@@ -1,0 +1,158 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFileStoreOutlivesTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	first, err := NewFileStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := first.Raise(t.Context(), "/a", 7); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	second, err := NewFileStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if high, err := second.Load(t.Context(), "/a"); high != 7 || err != nil {
+		t.Fatal(high, err)
+	}
+	if ok, err := second.Raise(t.Context(), "/a", 6); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if ok, err := second.Raise(t.Context(), "/a", 7); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".token-*")); len(left) != 0 {
+		t.Fatalf("temporary files left: %v", left)
+	}
+}
+
+func TestFileStoreRefusesADamagedFile(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "0\n", "x", "7\n8\n"} {
+		if err := os.WriteFile(s.file("/a", ".token"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := s.Raise(t.Context(), "/a", 9); ok || !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v, %v", text, ok, err)
+		}
+	}
+}
+
+func TestFileStoreKeepsResourcesApart(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 300)
+	seen := map[string]string{}
+	for _, res := range []string{"", ".", "..", "a", "/a", "a/", "%2Fa", "../a", ".hidden", long, long + "y", "a.token", "é"} {
+		name := s.file(res, ".token")
+		if prev, ok := seen[name]; ok {
+			t.Errorf("%q and %q share %s", prev, res, name)
+		}
+		seen[name] = res
+		if filepath.Dir(name) != s.dir || len(filepath.Base(name)) > 255 {
+			t.Errorf("%q is kept in %s", res, name)
+		}
+		if ok, err := s.Raise(t.Context(), res, 1); !ok || err != nil {
+			t.Errorf("%q: %v, %v", res, ok, err)
+		}
+	}
+}
+
+func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Do(t.Context(), "/a", Exclusive, 1, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		return s.Do(ctx, "/a", Exclusive, 2, nil)
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+}
+
+// Several processes append under FileStore.Do; each checks that what stands in
+// the file before its own line is no later than its own token.
+func TestFileStoreDoIsAtomicAcrossProcesses(t *testing.T) {
+	if dir := os.Getenv("FENCE_TEST_DIR"); dir != "" {
+		appendInOrder(t, dir)
+		return
+	}
+	dir := t.TempDir()
+	var cmds []*exec.Cmd
+	for i := range 3 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFileStoreDoIsAtomicAcrossProcesses$")
+		cmd.Env = append(os.Environ(), "FENCE_TEST_DIR="+dir, fmt.Sprint("FENCE_TEST_OFFSET=", i))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmds = append(cmds, cmd)
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := Token(0)
+	for line := range strings.Lines(string(b)) {
+		tok, err := ParseToken(strings.TrimSpace(line))
+		if err != nil || tok < last {
+			t.Fatalf("%q after %d: %v", line, last, err)
+		}
+		last = tok
+	}
+	if last == 0 {
+		t.Fatal("nothing was written")
+	}
+}
+
+func appendInOrder(t *testing.T, dir string) {
+	s, err := NewFileStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset, err := parseToken(os.Getenv("FENCE_TEST_OFFSET"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := Token(1); i <= 40; i++ {
+		tok := i + offset
+		err := s.Do(t.Context(), "/a", Exclusive, tok, func() error {
+			f, err := os.OpenFile(filepath.Join(dir, "data"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = fmt.Fprintln(f, tok)
+			return err
+		})
+		if err != nil && !errors.Is(err, ErrStale) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Gate admits the holders of a lock to a resource and turns former ones away.
+// The zero value is ready and keeps its tokens in memory. It is safe for
+// concurrent use and must not be copied.
+type Gate struct {
+	// Store keeps the highest tokens; nil means memory. Set it before use.
+	Store Store
+
+	memory MemoryStore
+
+	mu   sync.Mutex
+	busy map[string]*busy // resources with a Do running or waiting
+}
+
+// NewGate returns a gate that keeps the highest tokens in s.
+func NewGate(s Store) *Gate { return &Gate{Store: s} }
+
+// Admit applies the rules of this package to one access: nil if it may go on,
+// [ErrStale] if a later hold was seen, [ErrInvalid] for a token or mode that
+// has no order. Between Admit and the write a later holder may come in; see
+// [Gate.Do] for both in one step.
+func (g *Gate) Admit(resource string, m Mode, t Token) error {
+	return g.AdmitContext(context.Background(), resource, m, t)
+}
+
+// AdmitContext is [Gate.Admit] for stores that need a context.
+func (g *Gate) AdmitContext(ctx context.Context, resource string, m Mode, t Token) error {
+	return admit(ctx, g.store(), resource, m, t)
+}
+
+func (g *Gate) store() Store {
+	if g.Store != nil {
+		return g.Store
+	}
+	return &g.memory
+}
+
+func admit(ctx context.Context, s Store, resource string, m Mode, t Token) error {
+	if !t.Valid() {
+		return fmt.Errorf("%w token %d", ErrInvalid, int64(t))
+	}
+	switch m {
+	case Exclusive:
+		fresh, err := s.Raise(ctx, resource, t)
+		if err != nil {
+			return fmt.Errorf("fence: raise token of %s: %w", resource, err)
+		}
+		if !fresh {
+			return stale(resource, m, t)
+		}
+		return nil
+	case Shared:
+		highest, err := s.Load(ctx, resource)
+		if err != nil {
+			return fmt.Errorf("fence: load token of %s: %w", resource, err)
+		}
+		if t < highest {
+			return stale(resource, m, t)
+		}
+		return nil
+	default:
+		return fmt.Errorf("%w for a gate: mode %s has no order", ErrInvalid, m)
+	}
+}
+
+func stale(resource string, m Mode, t Token) error {
+	return fmt.Errorf("%w %s (%s) for %s", ErrStale, t, m, resource)
+}
+
+// Do admits the access and runs f, in one step as far as other calls of Do on
+// this gate are concerned: once a later exclusive hold is admitted, nothing
+// admitted before it is running any more. Calls of the same hold, and those of
+// readers, run side by side.
+//
+// A later hold cancels the context of f's that are still running and waits for
+// them to return; if ctx ends first it gives up with the context's error,
+// already having shut the earlier holds out.
+func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token, f func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b := g.enter(resource)
+	defer g.leave(resource, b)
+
+	if err := g.AdmitContext(ctx, resource, m, t); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if m == Exclusive && t > b.since {
+		b.since = t
+	}
+	for {
+		// A later hold may have come since our admission, or while we waited.
+		if t < b.since {
+			b.mu.Unlock()
+			return stale(resource, m, t)
+		}
+		older := b.olderThan(m, t)
+		if older == nil {
+			break
+		}
+		older.cancel()
+		b.mu.Unlock()
+		select {
+		case <-older.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		b.mu.Lock()
+	}
+	fctx, cancel := context.WithCancel(ctx)
+	r := &run{mode: m, token: t, cancel: cancel, done: make(chan struct{})}
+	b.runs[r] = struct{}{}
+	b.mu.Unlock()
+
+	defer func() {
+		cancel()
+		b.mu.Lock()
+		delete(b.runs, r)
+		b.mu.Unlock()
+		close(r.done)
+	}()
+	return f(fctx)
+}
+
+// busy is what a resource's running calls of Do know of each other.
+type busy struct {
+	users int // calls inside Do; guarded by Gate.mu
+
+	mu    sync.Mutex
+	since Token // the highest exclusive token admitted by one of the users
+	runs  map[*run]struct{}
+}
+
+// run is one f being executed.
+type run struct {
+	mode   Mode
+	token  Token
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// olderThan returns a running call that must end before (m, t) may start.
+func (b *busy) olderThan(m Mode, t Token) *run {
+	for r := range b.runs {
+		if r.token < t && (m == Exclusive || r.mode == Exclusive) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (g *Gate) enter(resource string) *busy {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := g.busy[resource]
+	if b == nil {
+		b = &busy{runs: make(map[*run]struct{})}
+		if g.busy == nil {
+			g.busy = make(map[string]*busy)
+		}
+		g.busy[resource] = b
+	}
+	b.users++
+	return b
+}
+
+func (g *Gate) leave(resource string, b *busy) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b.users--; b.users == 0 {
+		delete(g.busy, resource)
+	}
+}

@@ -1,0 +1,88 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// Header carries the text form of a [Sequencer] in HTTP requests.
+const Header = "Zlock-Sequencer"
+
+// Middleware passes on requests of current holders only. See [Handler], which
+// it returns with nothing but the gate and the next handler set.
+func Middleware(g *Gate, next http.Handler) http.Handler {
+	return &Handler{Gate: g, Next: next}
+}
+
+// Handler is an HTTP handler that asks every request for the sequencer of its
+// lock. The gate's resource is the path of the lock. While Next runs, no later
+// hold of the lock is let in ([Gate.Do]); when one comes, the context of the
+// running request ends.
+//
+//	428  the request carries no sequencer
+//	400  what it carries is none, or is a permit
+//	403  it is one of another lock than this request needs
+//	412  stale: the lock has gone to another since
+//	503  that could not be found out
+type Handler struct {
+	Gate *Gate
+	Next http.Handler
+	// Lock returns the path of the lock that guards the request. Nil takes the
+	// path from the sequencer: then Next must compare it with what it is about
+	// to change ([FromContext]), or a holder of any lock is let in.
+	Lock func(*http.Request) string
+	// Checker, if set, is also asked about each request. It finds holds that
+	// ended without a successor, at the price of a question to the lock server.
+	Checker Checker
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	values := r.Header.Values(Header)
+	if len(values) == 0 {
+		http.Error(w, "fence: this request needs a "+Header, http.StatusPreconditionRequired)
+		return
+	}
+	if len(values) > 1 {
+		http.Error(w, "fence: more than one "+Header, http.StatusBadRequest)
+		return
+	}
+	s, err := ParseSequencer(values[0])
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if h.Lock != nil && h.Lock(r) != s.Path {
+		http.Error(w, "fence: the sequencer is of another lock", http.StatusForbidden)
+		return
+	}
+	served := false
+	err = h.Gate.Do(r.Context(), s.Path, s.Mode, s.Token, func(ctx context.Context) error {
+		if h.Checker != nil {
+			if err := h.Checker.CheckSequencer(ctx, s); err != nil {
+				return err
+			}
+		}
+		served = true
+		h.Next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, contextKey{}, s)))
+		return nil
+	})
+	switch {
+	case err == nil || served:
+	case errors.Is(err, ErrStale):
+		http.Error(w, err.Error(), http.StatusPreconditionFailed)
+	case errors.Is(err, ErrInvalid):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}
+}
+
+type contextKey struct{}
+
+// FromContext returns the sequencer with which a [Handler] let the request in.
+func FromContext(ctx context.Context) (Sequencer, bool) {
+	s, ok := ctx.Value(contextKey{}).(Sequencer)
+	return s, ok
+}

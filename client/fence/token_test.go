@@ -1,0 +1,172 @@
+package fence
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
+	for _, tc := range []struct {
+		in   string
+		want Token
+	}{
+		{"1", 1},
+		{"4294967297", 1<<32 + 1},
+		{"9223372036854775807", math.MaxInt64},
+	} {
+		got, err := ParseToken(tc.in)
+		if err != nil || got != tc.want || got.String() != tc.in {
+			t.Errorf("ParseToken(%q) = %v, %v", tc.in, got, err)
+		}
+	}
+	for _, in := range []string{"", "0", "-1", "+1", "01", " 1", "1 ", "1e3", "0x10", "9223372036854775808", "1_000"} {
+		if got, err := ParseToken(in); !errors.Is(err, ErrInvalid) {
+			t.Errorf("ParseToken(%q) = %v, %v; want ErrInvalid", in, got, err)
+		}
+	}
+}
+
+// Readers of JSON that hold numbers as doubles would round the token.
+func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
+	in := struct{ Token Token }{1<<53 + 1}
+	b, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"Token":"9007199254740993"}`; string(b) != want {
+		t.Fatalf("JSON is %s, want %s", b, want)
+	}
+	var loose map[string]any
+	if err := json.Unmarshal(b, &loose); err != nil || loose["Token"] != "9007199254740993" {
+		t.Fatalf("a reader without types sees %v, %v", loose, err)
+	}
+	out := in
+	out.Token = 0
+	if err := json.Unmarshal(b, &out); err != nil || out != in {
+		t.Fatalf("back to %v, %v", out, err)
+	}
+	if err := json.Unmarshal([]byte(`{"Token":9007199254740993}`), &out); err == nil {
+		t.Fatal("a JSON number was accepted")
+	}
+	s := Sequencer{Path: "/a", Node: "n", Mode: Exclusive, Token: in.Token}
+	if back, err := ParseSequencer(s.String()); err != nil || back != s {
+		t.Fatalf("sequencer came back as %v, %v", back, err)
+	}
+}
+
+func TestSequencerTextFormRoundTrips(t *testing.T) {
+	for _, s := range []Sequencer{
+		{"/", "n", Exclusive, 1},
+		{"/jobs/nightly", "_c_0f0e-lock-0000000041", Exclusive, 8589934634},
+		{"/sem", "leases/_c_x-lease-0000000001", Permit, math.MaxInt64},
+		{"/pfad/Größe 100%", "r.s", Shared, 7},
+	} {
+		text := s.String()
+		if strings.ContainsAny(text, " \t\n/+=") {
+			t.Errorf("%q needs quoting", text)
+		}
+		back, err := ParseSequencer(text)
+		if err != nil || back != s {
+			t.Errorf("%v came back as %v, %v", s, back, err)
+		}
+		if strings.Contains(s.NodePath(), "//") {
+			t.Errorf("node path %q", s.NodePath())
+		}
+	}
+}
+
+// The form is stored and sent between versions: this spelling must stay.
+func TestSequencerTextFormIsFixed(t *testing.T) {
+	s := Sequencer{"/jobs/nightly", "lock-0000000041", Exclusive, 41}
+	const want = "zl1.eAA0MQAvam9icy9uaWdodGx5AGxvY2stMDAwMDAwMDA0MQ.c6bc3815"
+	if got := s.String(); got != want {
+		t.Fatalf("got %s", got)
+	}
+}
+
+func TestParseSequencerRefusesDamage(t *testing.T) {
+	good := Sequencer{"/jobs/nightly", "lock-0000000041", Exclusive, 41}.String()
+	for i := range good {
+		for _, c := range []byte{'A', 'b', '.', '\n'} {
+			bad := good[:i] + string(c) + good[i+1:]
+			if bad == good {
+				continue
+			}
+			if s, err := ParseSequencer(bad); !errors.Is(err, ErrInvalid) {
+				t.Fatalf("%q was read as %v, %v", bad, s, err)
+			}
+		}
+		if s, err := ParseSequencer(good[:i]); !errors.Is(err, ErrInvalid) {
+			t.Fatalf("%q was read as %v, %v", good[:i], s, err)
+		}
+	}
+	for _, s := range []Sequencer{
+		{}, {"", "n", Exclusive, 1}, {"a", "n", Exclusive, 1}, {"/a", "", Exclusive, 1}, {"/a", "/n", Exclusive, 1},
+		{"/a", "n", 0, 1}, {"/a", "n", 9, 1}, {"/a", "n", Shared, 0}, {"/a\x00", "n", Shared, 1},
+		{"/" + strings.Repeat("a", maxNames), "n", Shared, 1},
+	} {
+		if got := s.String(); got != "" {
+			t.Errorf("invalid %v has text %q", s, got)
+		}
+		if _, err := s.MarshalText(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("MarshalText of invalid %v: %v", s, err)
+		}
+	}
+}
+
+func TestModeTextForm(t *testing.T) {
+	for m := Exclusive; m <= Permit; m++ {
+		b, err := json.Marshal(m)
+		var back Mode
+		if err != nil || json.Unmarshal(b, &back) != nil || back != m {
+			t.Errorf("%v: %s, %v", m, b, err)
+		}
+	}
+	if _, err := ParseMode("write"); !errors.Is(err, ErrInvalid) {
+		t.Error("unknown mode accepted")
+	}
+	if _, err := json.Marshal(Mode(0)); err == nil {
+		t.Error("zero mode has a text form")
+	}
+}
+
+func FuzzParseSequencer(f *testing.F) {
+	f.Add(Sequencer{"/a", "n", Exclusive, 1}.String())
+	f.Add("zl1..00000000")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSequencer(text)
+		if err != nil {
+			return
+		}
+		if s.String() != text {
+			t.Fatalf("%q read as %v writes %q", text, s, s.String())
+		}
+	})
+}
+
+func FuzzSequencerRoundTrip(f *testing.F) {
+	f.Add("/a", "n", byte(1), int64(1))
+	f.Fuzz(func(t *testing.T, path, node string, mode byte, token int64) {
+		s := Sequencer{path, node, Mode(mode), Token(token)}
+		text := s.String()
+		if text == "" {
+			return
+		}
+		if back, err := ParseSequencer(text); err != nil || back != s {
+			t.Fatalf("%#v came back as %#v, %v", s, back, err)
+		}
+	})
+}
+
+func FuzzParseToken(f *testing.F) {
+	f.Add("1")
+	f.Add("9223372036854775807")
+	f.Fuzz(func(t *testing.T, text string) {
+		if v, err := ParseToken(text); err == nil && (v.String() != text || !v.Valid()) {
+			t.Fatalf("%q read as %d", text, v)
+		}
+	})
+}
