@@ -1,0 +1,76 @@
+package wire
+
+import (
+	"fmt"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Result is the outcome of one operation of a multi or multiRead.
+type Result struct {
+	Type     jute.OpCode  // jute.OpError when the operation failed
+	Code     jute.ErrCode // the error record's code
+	Path     string       // of a create
+	Data     []byte       // of a getData
+	Children []string     // of a getChildren
+	Stat     jute.Stat    // where the result type has one
+}
+
+// Multi runs operations as one. The error is about the request as a whole; a
+// failed operation shows in its Result.
+func (c *Conn) Multi(ops ...Op) ([]Result, error) { return c.multi(jute.OpMulti, ops) }
+
+// MultiRead runs several reads as one.
+func (c *Conn) MultiRead(ops ...Op) ([]Result, error) { return c.multi(jute.OpMultiRead, ops) }
+
+func (c *Conn) multi(op jute.OpCode, ops []Op) ([]Result, error) {
+	d, err := c.call(op, Multi(ops...))
+	if err != nil {
+		return nil, err
+	}
+	return DecodeResults(&d)
+}
+
+// DecodeResults reads the response record of a multi or multiRead.
+func DecodeResults(d *jute.Decoder) ([]Result, error) {
+	var results []Result
+	for {
+		h := d.MultiHeader()
+		if d.Err() != nil {
+			return results, fmt.Errorf("wire: multi result: %w", d.Err())
+		}
+		if h.Done {
+			if h.Type != jute.OpError || h.Err != -1 || len(d.Rest()) > 0 {
+				return results, fmt.Errorf("wire: multi result ends with %+v and %d bytes more", h, len(d.Rest()))
+			}
+			return results, nil
+		}
+		r := Result{Type: h.Type}
+		switch h.Type {
+		case jute.OpError:
+			r.Code = jute.ErrCode(d.Int())
+			if r.Code != h.Err {
+				return results, fmt.Errorf("wire: multi result says %d and %d", h.Err, r.Code)
+			}
+		case jute.OpCreate:
+			r.Path, _ = d.String()
+		case jute.OpCreate2:
+			r.Path, _ = d.String()
+			r.Stat = d.Stat()
+		case jute.OpSetData:
+			r.Stat = d.Stat()
+		case jute.OpGetData:
+			r.Data = d.Buffer()
+			r.Stat = d.Stat()
+		case jute.OpGetChildren:
+			r.Children, _ = d.Strings()
+		case jute.OpDelete, jute.OpCheck:
+		default:
+			return results, fmt.Errorf("wire: multi result of type %v", h.Type)
+		}
+		if h.Type != jute.OpError && h.Err != jute.OK {
+			return results, fmt.Errorf("wire: multi result of type %v with code %d", h.Type, h.Err)
+		}
+		results = append(results, r)
+	}
+}

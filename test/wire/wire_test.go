@@ -1,0 +1,151 @@
+package wire_test
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/test/zkreal"
+)
+
+// The methods are proven against the real server: what they decode is then
+// what the protocol means.
+func TestCallsSpeakToRealServer(t *testing.T) {
+	s := zkreal.Start(t, zkreal.Config{TTL: true})
+	c := open(t, s.Addr)
+	if len(c.Session.Password) != jute.PasswordSize || c.Session.Timeout != 30000 || !c.Session.HasReadOnly {
+		t.Errorf("session %+v", c.Session)
+	}
+	check(t, c.Auth("digest", "u1:p1"))
+	path, err := c.Create("/a-", []byte("x"), jute.FlagPersistentSequential)
+	check(t, err)
+	if path != "/a-0000000000" {
+		t.Errorf("created %q", path)
+	}
+	_, st, err := c.Create2(jute.OpCreate2, wire.Create("/b", nil, jute.WorldAnyone, jute.FlagEphemeral))
+	check(t, err)
+	if st.EphemeralOwner != c.Session.ID || st.Czxid != c.Zxid {
+		t.Errorf("stat %+v of a node of session %x created at %x", st, c.Session.ID, c.Zxid)
+	}
+	_, _, err = c.Create2(jute.OpCreateTTL, wire.CreateTTL("/t", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1e6))
+	check(t, err)
+	data, _, err := c.GetData("/b", true)
+	check(t, err)
+	if data != nil {
+		t.Errorf("null data came back as %q", data)
+	}
+	_, err = c.SetData("/b", []byte{}, 0)
+	check(t, err)
+	if want := []wire.Event{{Type: jute.EventDataChanged, State: 3, Path: "/b"}}; !slices.Equal(c.Events, want) {
+		t.Errorf("events %v", c.Events)
+	}
+	names, _, err := c.Children("/", false)
+	check(t, err)
+	if want := []string{"a-0000000000", "b", "t", "zookeeper"}; !slices.Equal(names, want) {
+		t.Errorf("children %v", names)
+	}
+	own, err := c.Ephemerals("/")
+	check(t, err)
+	if !slices.Equal(own, []string{"/b"}) {
+		t.Errorf("ephemerals %v", own)
+	}
+	n, err := c.AllChildrenNumber("/zookeeper")
+	check(t, err)
+	if n != 2 {
+		t.Errorf("%d nodes below /zookeeper", n)
+	}
+	ids, err := c.WhoAmI()
+	check(t, err)
+	if want := []jute.ID{{Scheme: "digest", ID: "u1"}, {Scheme: "ip", ID: "127.0.0.1"}}; !slices.Equal(ids, want) {
+		t.Errorf("identities %v", ids)
+	}
+	_, err = c.SetACL("/t", []jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "auth"}}}, -1)
+	check(t, err)
+	acl, _, err := c.GetACL("/t")
+	check(t, err)
+	if want := []jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "digest", ID: "u1:x"}}}; !slices.Equal(acl, want) {
+		t.Errorf("acl %v", acl)
+	}
+	check(t, c.Sync("/"))
+	if err := c.Delete("/t", 7); err != jute.BadVersion {
+		t.Errorf("delete of another version: %v", err)
+	}
+	check(t, c.Delete("/t", 0))
+	check(t, c.CloseSession())
+}
+
+func TestMultiResultsDecode(t *testing.T) {
+	s := zkreal.Start(t, zkreal.Config{})
+	c := open(t, s.Addr)
+	res, err := c.Multi(
+		wire.Op{Type: jute.OpCreate, Body: wire.Create("/m", nil, jute.WorldAnyone, 0)},
+		wire.Op{Type: jute.OpSetData, Body: wire.SetData("/m", []byte("x"), 0)},
+		wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/m", 1)})
+	check(t, err)
+	if len(res) != 3 || res[0].Path != "/m" || res[1].Stat.Version != 1 || res[2].Type != jute.OpCheck {
+		t.Errorf("results %+v", res)
+	}
+	res, err = c.Multi(
+		wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/m", -1)},
+		wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/m", -1)})
+	check(t, err)
+	if len(res) != 2 || res[0].Code != jute.OK || res[1].Code != jute.NoNode {
+		t.Errorf("results %+v", res)
+	}
+	res, err = c.MultiRead(
+		wire.Op{Type: jute.OpGetData, Body: wire.PathWatch("/m", false)},
+		wire.Op{Type: jute.OpGetChildren, Body: wire.PathWatch("/none", false)})
+	check(t, err)
+	if len(res) != 2 || string(res[0].Data) != "x" || res[1].Code != jute.NoNode {
+		t.Errorf("results %+v", res)
+	}
+}
+
+func TestDropAndAttach(t *testing.T) {
+	s := zkreal.Start(t, zkreal.Config{})
+	c := open(t, s.Addr)
+	_, err := c.Drop()
+	check(t, err)
+
+	d, err := wire.Dial(s.Addr)
+	check(t, err)
+	check(t, d.Connect(wire.Attach(c.Session, c.Zxid)))
+	if d.Session.ID != c.Session.ID {
+		t.Errorf("attached to %x instead of %x", d.Session.ID, c.Session.ID)
+	}
+	check(t, d.Silent(50*time.Millisecond))
+
+	wrong := c.Session
+	wrong.Password = make([]byte, jute.PasswordSize)
+	e, err := wire.Dial(s.Addr)
+	check(t, err)
+	if err := e.Connect(wire.Attach(wrong, 0)); !errors.Is(err, wire.ErrRefused) {
+		t.Errorf("wrong password: %v", err)
+	}
+	check(t, e.Closed())
+
+	ahead, err := wire.Dial(s.Addr)
+	check(t, err)
+	if err := ahead.Connect(wire.Attach(c.Session, 1<<60)); !errors.Is(err, io.EOF) {
+		t.Errorf("zxid ahead: %v", err)
+	}
+}
+
+func open(t *testing.T, addr string) *wire.Conn {
+	t.Helper()
+	c, err := wire.Open(addr)
+	check(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
