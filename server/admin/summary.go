@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Counter counts up. Its zero value is ready for use by several goroutines.
+type Counter = atomic.Int64
+
+// The histogram has 8 buckets for each power of two, so that a quantile is
+// known to about 6 percent, in 1 KiB.
+const (
+	subBits = 3
+	subs    = 1 << subBits
+	buckets = subs * (41 - subBits) // values below 2^40: twelve days in microseconds
+)
+
+// window is how old the values behind a quantile may at least become: a
+// quantile since the start of the process would hide what happens now.
+const window = 5 * time.Minute
+
+// Recorder collects a distribution. Observing costs a handful of atomic
+// operations and no lock. The zero value is ready.
+//
+// Count, sum, least and greatest are those since the last reset. Quantiles
+// are those of the last one or two windows, counted by when they are read:
+// the clock is asked for nothing while observing.
+type Recorder struct {
+	count, sum atomic.Int64
+	least      atomic.Int64 // value + 1, 0 before the first
+	greatest   atomic.Int64
+	current    atomic.Pointer[histogram]
+
+	mu       sync.Mutex // held by readers only
+	previous *histogram // what was current in the window before
+	since    time.Time  // when current began
+}
+
+type histogram [buckets]atomic.Uint32
+
+// Observe records v. Negative values count as zero.
+func (r *Recorder) Observe(v int64) {
+	v = max(v, 0)
+	h := r.current.Load()
+	if h == nil {
+		h = r.begin()
+	}
+	h[bucketOf(v)].Add(1)
+	r.count.Add(1)
+	r.sum.Add(v)
+	for {
+		old := r.least.Load()
+		if old != 0 && old <= v+1 || r.least.CompareAndSwap(old, v+1) {
+			break
+		}
+	}
+	for {
+		old := r.greatest.Load()
+		if old >= v || r.greatest.CompareAndSwap(old, v) {
+			break
+		}
+	}
+}
+
+// ObserveTime records a duration in microseconds, for a Recorder that is read
+// with unit 1000.
+func (r *Recorder) ObserveTime(d time.Duration) { r.Observe(d.Microseconds()) }
+
+// begin gives a Recorder its first histogram; most are never used at all.
+func (r *Recorder) begin() *histogram {
+	r.current.CompareAndSwap(nil, new(histogram))
+	return r.current.Load()
+}
+
+// Value returns what was recorded, every value divided by unit.
+func (r *Recorder) Value(now time.Time, unit float64) Summary {
+	s := Summary{
+		Count: r.count.Load(),
+		Sum:   float64(r.sum.Load()) / unit,
+		Min:   float64(max(r.least.Load()-1, 0)) / unit,
+		Max:   float64(r.greatest.Load()) / unit,
+	}
+	if s.Count == 0 {
+		return s
+	}
+	counts, total := r.collect(now)
+	at := func(q float64) float64 {
+		v := float64(quantile(&counts, total, q)) / unit
+		return min(max(v, s.Min), s.Max)
+	}
+	if total > 0 {
+		s.P50, s.P90, s.P95, s.P99, s.P999 = at(0.5), at(0.9), at(0.95), at(0.99), at(0.999)
+	}
+	return s
+}
+
+// Reset forgets everything. Values observed meanwhile may be kept in part.
+func (r *Recorder) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.previous = nil
+	if r.current.Load() != nil {
+		r.current.Store(new(histogram))
+	}
+	r.count.Store(0)
+	r.sum.Store(0)
+	r.least.Store(0)
+	r.greatest.Store(0)
+}
+
+// collect adds up the histograms and starts a new window when one is over.
+func (r *Recorder) collect(now time.Time) (counts [buckets]uint64, total uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.current.Load()
+	for _, h := range []*histogram{current, r.previous} {
+		if h == nil {
+			continue
+		}
+		for i := range h {
+			n := uint64(h[i].Load())
+			counts[i] += n
+			total += n
+		}
+	}
+	switch {
+	case r.since.IsZero():
+		r.since = now
+	case now.Sub(r.since) >= window:
+		r.previous, r.since = current, now
+		r.current.Store(new(histogram))
+	}
+	return counts, total
+}
+
+// bucketOf returns the bucket of v: exact up to 8, then by the three bits
+// after the highest.
+func bucketOf(v int64) int {
+	if v < subs {
+		return int(v)
+	}
+	shift := bits.Len64(uint64(v)) - 1 - subBits
+	return min(shift*subs+int(v>>shift), buckets-1)
+}
+
+// valueOf returns the middle of a bucket.
+func valueOf(bucket int) int64 {
+	if bucket < 2*subs {
+		return int64(bucket)
+	}
+	shift := bucket/subs - 1
+	low := int64(bucket-shift*subs) << shift
+	return low + 1<<shift/2
+}
+
+// quantile returns the value below which the share q of the values lies.
+func quantile(counts *[buckets]uint64, total uint64, q float64) int64 {
+	rank := uint64(q * float64(total))
+	if rank >= total {
+		rank = total - 1
+	}
+	for i, n := range counts {
+		if rank < n {
+			return valueOf(i)
+		}
+		rank -= n
+	}
+	return 0
+}
