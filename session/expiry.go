@@ -1,0 +1,201 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	resolution = 20 * time.Millisecond
+	slots      = 2048 // one turn of the wheel: 41 s, the longest usual timeout
+)
+
+// Expiry keeps the deadlines of a leader's sessions. Every time is read from
+// one monotonic clock of the caller's, as the time since some fixed moment.
+//
+// It is a wheel of 20 ms slots. A touch only notes when the session was heard
+// from; the session moves to its later slot when the wheel comes to its old
+// one, so a busy session costs one move per timeout, not one per request.
+//
+// An Expiry belongs to one goroutine.
+type Expiry struct {
+	byID  map[int64]*deadline
+	slot  [slots]*deadline // doubly linked lists
+	tick  int64            // everything that was to be seen before this tick has been
+	shift time.Duration    // what ExtendAll has granted: own time = caller's time - shift
+}
+
+// deadline is a session in the wheel. Its times are own time.
+type deadline struct {
+	id         int64
+	timeout    time.Duration
+	heard      time.Duration
+	at         int64 // tick whose slot it stands in; never later than due()
+	prev, next *deadline
+}
+
+// due returns the first tick at which the whole timeout has passed.
+func (d *deadline) due() int64 {
+	end := d.heard + d.timeout
+	return floorDiv(int64(end)+int64(resolution)-1, int64(resolution))
+}
+
+// NewExpiry returns an Expiry that knows no session.
+func NewExpiry() *Expiry { return &Expiry{byID: make(map[int64]*deadline)} }
+
+// Touch says that the session was heard from at time heard and from then on
+// may be silent for timeout. Sessions not yet known are added. A touch that
+// arrives late, or after ExtendAll, never takes back time already granted; a
+// shorter timeout does.
+func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
+	heard -= e.shift
+	timeout = max(timeout, 1) // so that a re-armed session lands after the tick it was due at
+	d, known := e.byID[id]
+	if !known {
+		d = &deadline{id: id, timeout: timeout, heard: heard}
+		e.byID[id] = d
+		e.link(d)
+		return
+	}
+	d.heard = max(d.heard, heard)
+	d.timeout = timeout
+	if d.due() < d.at {
+		e.unlink(d)
+		e.link(d)
+	}
+}
+
+// Remove forgets a session.
+func (e *Expiry) Remove(id int64) {
+	if d, ok := e.byID[id]; ok {
+		e.unlink(d)
+		delete(e.byID, id)
+	}
+}
+
+// Due appends to out the sessions whose deadline has passed, the longest
+// overdue first, at most max of them. Whoever is returned is granted another
+// timeout from now: the caller expires the session and calls Remove once that
+// is certain; an expiry that got lost comes up again by itself.
+func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
+	now -= e.shift
+	last := floorDiv(int64(now), int64(resolution))
+	if e.tick <= last-slots {
+		e.tick = last - slots + 1 // one turn sees every slot
+	}
+	for ; e.tick <= last; e.tick++ {
+		for d := e.slot[e.tick&(slots-1)]; d != nil; {
+			next := d.next
+			if d.at <= last {
+				if d.due() <= last {
+					if max <= 0 {
+						return out
+					}
+					max--
+					out = append(out, d.id)
+					d.heard = now
+				}
+				e.unlink(d)
+				e.insert(d) // into a slot after last
+			}
+			d = next
+		}
+	}
+	return out
+}
+
+// Next returns when Due should be called next: no session is due before then.
+// It is not after the next deadline, but may be before it. ok is false if
+// there are no sessions.
+func (e *Expiry) Next() (at time.Duration, ok bool) {
+	if len(e.byID) == 0 {
+		return 0, false
+	}
+	tick := e.tick
+	for e.slot[tick&(slots-1)] == nil {
+		tick++
+	}
+	return time.Duration(tick)*resolution + e.shift, true
+}
+
+// ExtendAll gives every session known now by more time. It is for a leader
+// that finds it has not been listening for that long.
+func (e *Expiry) ExtendAll(by time.Duration) { e.shift += max(by, 0) }
+
+// Len returns the number of sessions.
+func (e *Expiry) Len() int { return len(e.byID) }
+
+// Deadline is a session and the time at which Due will return it, unless it is
+// heard from before.
+type Deadline struct {
+	ID int64
+	At time.Duration
+}
+
+// Deadline returns the time at which Due will return the session.
+func (e *Expiry) Deadline(id int64) (at time.Duration, ok bool) {
+	d, ok := e.byID[id]
+	if !ok {
+		return 0, false
+	}
+	return e.when(d), true
+}
+
+// Deadlines returns all sessions, the first to expire first.
+func (e *Expiry) Deadlines() []Deadline {
+	list := make([]Deadline, 0, len(e.byID))
+	for id, d := range e.byID {
+		list = append(list, Deadline{ID: id, At: e.when(d)})
+	}
+	slices.SortFunc(list, func(a, b Deadline) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// when returns d's deadline in the caller's time.
+func (e *Expiry) when(d *deadline) time.Duration {
+	return time.Duration(d.due())*resolution + e.shift
+}
+
+// link puts d into the wheel. The wheel may have passed d's slot already, when
+// ExtendAll set its time back or the touch was late: then it turns back.
+func (e *Expiry) link(d *deadline) {
+	e.insert(d)
+	if d.at < e.tick || len(e.byID) == 1 {
+		e.tick = d.at
+	}
+}
+
+func (e *Expiry) insert(d *deadline) {
+	d.at = d.due()
+	head := &e.slot[d.at&(slots-1)]
+	d.prev, d.next = nil, *head
+	if d.next != nil {
+		d.next.prev = d
+	}
+	*head = d
+}
+
+func (e *Expiry) unlink(d *deadline) {
+	if d.next != nil {
+		d.next.prev = d.prev
+	}
+	if d.prev != nil {
+		d.prev.next = d.next
+	} else {
+		e.slot[d.at&(slots-1)] = d.next
+	}
+	d.prev, d.next = nil, nil
+}
+
+// floorDiv divides rounding down, also below zero: own time is negative once
+// ExtendAll has granted more than has passed.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

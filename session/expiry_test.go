@@ -1,0 +1,244 @@
+package session
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+func due(e *Expiry, now time.Duration) []int64 { return e.Due(now, 1<<30, nil) }
+
+func TestSilentSessionIsDueAfterItsTimeoutNotBefore(t *testing.T) {
+	for _, heard := range []time.Duration{0, 1, 19 * ms, 20*ms - 1, 20 * ms, 123456789} {
+		e := NewExpiry()
+		e.Touch(1, 4000*ms, heard)
+		if got := due(e, heard+4000*ms-1); len(got) != 0 {
+			t.Errorf("heard at %v: due early", heard)
+		}
+		if got := due(e, heard+4000*ms+resolution); !slices.Equal(got, []int64{1}) {
+			t.Errorf("heard at %v: not due one slot after its deadline", heard)
+		}
+	}
+}
+
+func TestTouchPutsTheDeadlineOff(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(1, 1000*ms, 0)
+	e.Touch(2, 1000*ms, 0)
+	e.Touch(1, 1000*ms, 900*ms)
+	if got := due(e, 1500*ms); !slices.Equal(got, []int64{2}) {
+		t.Errorf("due %v, want the silent session 2", got)
+	}
+	e.Remove(2)
+	if got := due(e, 1900*ms); !slices.Equal(got, []int64{1}) {
+		t.Errorf("due %v, want 1", got)
+	}
+}
+
+func TestLateTouchDoesNotShorten(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(1, 1000*ms, 800*ms)
+	e.Touch(1, 1000*ms, 500*ms)
+	if got := due(e, 1799*ms); len(got) != 0 {
+		t.Error("a touch that arrived out of order took time away")
+	}
+}
+
+func TestShorterTimeoutCounts(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(1, 30*time.Second, 0)
+	if got := due(e, time.Second); len(got) != 0 {
+		t.Fatal("due early")
+	}
+	e.Touch(1, 4*time.Second, time.Second)
+	if got := due(e, 5*time.Second); !slices.Equal(got, []int64{1}) {
+		t.Errorf("due %v after re-attaching with a shorter timeout", got)
+	}
+}
+
+func TestTouchLongPastIsDueAtOnce(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(2, time.Second, 1000*time.Second)
+	due(e, 1000*time.Second)
+	e.Touch(1, time.Second, 0)
+	if got := due(e, 1000*time.Second); !slices.Equal(got, []int64{1}) {
+		t.Errorf("due %v, want 1", got)
+	}
+}
+
+func TestDueIsBounded(t *testing.T) {
+	e := NewExpiry()
+	for id := range int64(2500) {
+		e.Touch(id+1, time.Second, time.Duration(id)*10*time.Microsecond)
+	}
+	seen := map[int64]bool{}
+	for _, want := range []int{1000, 1000, 500, 0} {
+		got := e.Due(2*time.Second, 1000, nil)
+		if len(got) != want {
+			t.Fatalf("%d due at once, want %d", len(got), want)
+		}
+		for _, id := range got {
+			if seen[id] {
+				t.Fatalf("%d returned twice", id)
+			}
+			seen[id] = true
+		}
+		if at, ok := e.Next(); want == 1000 && (!ok || at > 2*time.Second) {
+			t.Errorf("more are due, Next says %v", at)
+		}
+	}
+}
+
+func TestLostExpiryComesUpAgain(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(1, time.Second, 0)
+	if len(due(e, 5*time.Second)) != 1 || len(due(e, 5999*ms)) != 0 {
+		t.Fatal("must be due once per timeout")
+	}
+	if got := due(e, 6020*ms); !slices.Equal(got, []int64{1}) {
+		t.Errorf("due %v: an expiry that was never applied is forgotten", got)
+	}
+}
+
+func TestExtendAllGrantsEverybodyTheSame(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(1, time.Second, 0)
+	e.Touch(2, 2*time.Second, 0)
+	due(e, 900*ms)
+	e.ExtendAll(60 * time.Second)
+	e.ExtendAll(-time.Hour)
+	if got := due(e, 61*time.Second-1); len(got) != 0 {
+		t.Errorf("due %v before the extended deadline", got)
+	}
+	// A session that comes after the extension has its own timeout only, though
+	// the wheel is already past that slot.
+	e.Touch(3, 500*ms, 950*ms)
+	if got := due(e, 1500*ms); !slices.Equal(got, []int64{3}) {
+		t.Errorf("due %v, want the new session", got)
+	}
+	e.Remove(3)
+	if got := due(e, 61020*ms); !slices.Equal(got, []int64{1}) {
+		t.Errorf("due %v, want 1", got)
+	}
+	if got := due(e, 62020*ms); !slices.Equal(got, []int64{1, 2}) && !slices.Equal(got, []int64{2, 1}) {
+		t.Errorf("due %v, want 2 and again 1", got)
+	}
+}
+
+func TestNextIsNeverLate(t *testing.T) {
+	e := NewExpiry()
+	if _, ok := e.Next(); ok {
+		t.Error("Next without sessions")
+	}
+	e.Touch(1, 4*time.Second, 0)
+	if at, ok := e.Next(); !ok || at != 4*time.Second {
+		t.Errorf("Next %v %v, want 4s", at, ok)
+	}
+	e.Touch(1, 4*time.Second, 3*time.Second)
+	due(e, 4*time.Second)
+	if at, _ := e.Next(); at != 7*time.Second {
+		t.Errorf("Next %v, want 7s", at)
+	}
+}
+
+func TestDeadlinesAreSorted(t *testing.T) {
+	e := NewExpiry()
+	e.Touch(3, time.Second, 0)
+	e.Touch(2, 3*time.Second, 0)
+	e.Touch(1, time.Second, 1)
+	e.ExtendAll(time.Second)
+	want := []Deadline{{3, 2 * time.Second}, {1, 2*time.Second + resolution}, {2, 4 * time.Second}}
+	if got := e.Deadlines(); !slices.Equal(got, want) {
+		t.Errorf("Deadlines %v, want %v", got, want)
+	}
+	if at, ok := e.Deadline(1); !ok || at != want[1].At {
+		t.Errorf("Deadline %v %v", at, ok)
+	}
+}
+
+// TestExpiryAgainstModel drives the wheel through random touches, jumps and
+// extensions: nobody may be due early, nobody more than a slot late.
+func TestExpiryAgainstModel(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		e, model := NewExpiry(), map[int64]time.Duration{} // deadline
+		timeouts := map[int64]time.Duration{}
+		now := time.Duration(rnd.Int64N(int64(time.Hour)))
+		for range 5000 {
+			id := rnd.Int64N(30) + 1
+			switch rnd.IntN(10) {
+			case 0:
+				e.Remove(id)
+				delete(model, id)
+				delete(timeouts, id)
+			case 1:
+				if rnd.IntN(20) == 0 {
+					by := time.Duration(rnd.Int64N(int64(100 * time.Second)))
+					e.ExtendAll(by)
+					for id := range model {
+						model[id] += by
+					}
+				}
+			case 2, 3, 4, 5:
+				timeout := time.Duration(rnd.Int64N(int64(60*time.Second))) + 1
+				heard := now - time.Duration(rnd.Int64N(int64(100*ms)))
+				e.Touch(id, timeout, heard)
+				// Time granted is kept: what changes is the timeout after it.
+				before, known := model[id]
+				if model[id] = heard + timeout; known {
+					model[id] = max(model[id], before-timeouts[id]+timeout)
+				}
+				timeouts[id] = timeout
+			default:
+				now += time.Duration(rnd.Int64N(int64(time.Second)))
+				if rnd.IntN(50) == 0 {
+					now += time.Duration(rnd.Int64N(int64(200 * time.Second)))
+				}
+				if at, ok := e.Next(); ok {
+					for id, dl := range model {
+						if at > dl+resolution {
+							t.Fatalf("Next %v, but %d is due at %v", at, id, dl)
+						}
+					}
+				}
+				got := e.Due(now, 1+rnd.IntN(40), nil)
+				for _, id := range got {
+					if dl, ok := model[id]; !ok || now < dl {
+						t.Fatalf("%d due at %v, deadline %v", id, now, dl)
+					}
+					model[id] = now + timeouts[id]
+				}
+				for _, id := range due(e, now) { // whatever the bound left
+					if dl, ok := model[id]; !ok || now < dl {
+						t.Fatalf("%d due at %v, deadline %v", id, now, dl)
+					}
+					model[id] = now + timeouts[id]
+				}
+				for id, dl := range model {
+					if now >= dl+resolution {
+						t.Fatalf("%d not due at %v, deadline %v", id, now, dl)
+					}
+				}
+			}
+			if e.Len() != len(model) {
+				t.Fatalf("Len %d, want %d", e.Len(), len(model))
+			}
+		}
+	}
+}
+
+func BenchmarkTouch(b *testing.B) {
+	const n = 10000
+	e := NewExpiry()
+	now := time.Duration(0)
+	for i := 0; b.Loop(); i++ {
+		e.Touch(int64(i%n), 10*time.Second, now)
+		now += 10 * time.Microsecond
+		if i%2000 == 0 {
+			e.Due(now, 1000, nil)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package session
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// The table's encoding is
+//
+//	next i64 · count i64 · session*
+//	session := id i64 · password 16 bytes · timeout i32 · gen i32 · owner i32 · address string · created i64
+//
+// with sessions in the order of ids, so that equal tables encode to equal
+// bytes. Version, length and checksum are the business of the stream around it.
+
+// minEncoded is the size of an encoded session with an empty address.
+const minEncoded = 8 + jute.PasswordSize + 4 + 4 + 4 + 4 + 8
+
+// Errors of Load.
+var (
+	errCount   = errors.New("session: count of sessions exceeds the input")
+	errOrder   = errors.New("session: ids do not rise")
+	errID      = errors.New("session: id outside the range ever given")
+	errSession = errors.New("session: impossible timeout, generation or address")
+)
+
+// Append appends the table's encoding.
+func (t *Table) Append(b []byte) []byte {
+	b = jute.AppendLong(b, int64(t.next))
+	b = jute.AppendLong(b, int64(len(t.byID)))
+	t.All(func(s Session) {
+		b = jute.AppendLong(b, s.ID)
+		b = append(b, s.Password[:]...)
+		b = jute.AppendInt(b, s.Timeout)
+		b = jute.AppendInt(b, int32(s.Gen))
+		b = jute.AppendInt(b, int32(s.Owner))
+		b = jute.AppendString(b, s.Addr)
+		b = jute.AppendLong(b, s.Created)
+	})
+	return b
+}
+
+// Load replaces the table by one that Append wrote. On an error the table is
+// as it was.
+func (t *Table) Load(d *jute.Decoder) error {
+	next, count := d.Long(), d.Long()
+	if err := d.Err(); err != nil {
+		return err
+	}
+	if count < 0 || count > int64(len(d.Rest())/minEncoded) {
+		return errCount
+	}
+	l := &Table{next: uint64(next), byID: make(map[int64]*Session, count)}
+	sessions := make([]Session, count)
+	timeouts := make([]int32, count)
+	last := int64(0)
+	for i := range sessions {
+		s := &sessions[i]
+		if err := s.decode(d); err != nil {
+			return err
+		}
+		switch creator := s.ID >> counterBits; {
+		case s.ID <= last:
+			return errOrder
+		case creator < 1 || creator > maxCreator:
+			return errID
+		}
+		last = s.ID
+		l.insert(s)
+		timeouts[i] = s.Timeout
+	}
+	slices.Sort(timeouts)
+	for _, v := range timeouts {
+		if n := len(l.timeouts); n > 0 && l.timeouts[n-1].timeout == v {
+			l.timeouts[n-1].n++
+		} else {
+			l.timeouts = append(l.timeouts, timeoutCount{v, 1})
+		}
+	}
+	*t = *l
+	return nil
+}
+
+func (s *Session) decode(d *jute.Decoder) error {
+	s.ID = d.Long()
+	for i := range s.Password {
+		s.Password[i] = d.Byte()
+	}
+	s.Timeout = d.Int()
+	s.Gen = uint32(d.Int())
+	s.Owner = uint32(d.Int())
+	addr, ok := d.String()
+	s.Created = d.Long()
+	if err := d.Err(); err != nil {
+		return err
+	}
+	if s.Timeout < 1 || s.Gen < 1 || !ok {
+		return errSession
+	}
+	s.Addr = strings.Clone(addr)
+	return nil
+}

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"crypto/subtle"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Session is what every server knows of a session. The set of its ephemeral
+// nodes is not here: the tree has it.
+type Session struct {
+	ID       int64
+	Password [jute.PasswordSize]byte
+	Timeout  int32  // ms, as negotiated by the newest attach; at least 1
+	Gen      uint32 // attach generation: 1 when created, one more for each attach
+	Owner    uint32 // id of the server the newest connection came in on
+	Addr     string // the client's address on that connection
+	Created  int64  // ms since 1970, by the leader's clock
+}
+
+// An id is, from the top: the creating server (7 bits, so that ids stay
+// positive), then 56 bits that start at a cluster-random prefix and count up.
+const (
+	counterBits = 56
+	counterMask = 1<<counterBits - 1
+	prefixShift = 32
+	maxCreator  = 126
+)
+
+// Table is the replicated table of sessions. It is not safe for concurrent
+// changes; reads may run together.
+type Table struct {
+	next uint64 // the next id's low 56 bits, before masking
+	byID map[int64]*Session
+
+	// order[c] holds the ids created by server c, rising. Ended sessions stay
+	// in it until they are the larger half, so that ending one costs nothing.
+	order [maxCreator + 1]idList
+
+	timeouts timeoutSet
+}
+
+// idList is a rising list of ids, some of which have ended.
+type idList struct {
+	ids   []int64
+	ended int
+}
+
+// NewTable returns an empty table whose ids begin at the low 24 bits of
+// prefix. The prefix keeps the ids of two clusters apart, and those of a
+// cluster made anew from those its clients still remember.
+func NewTable(prefix uint32) *Table {
+	return &Table{
+		next: uint64(prefix&0xffffff) << prefixShift,
+		byID: make(map[int64]*Session),
+	}
+}
+
+// Create adds a session of generation 1 and returns it. The id's top byte
+// names the creating server for human eyes; it is owner, clamped to 1..126.
+func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string, now int64) Session {
+	s := &Session{
+		ID:       t.newID(owner),
+		Password: password,
+		Timeout:  max(timeout, 1),
+		Gen:      1,
+		Owner:    owner,
+		Addr:     addr,
+		Created:  now,
+	}
+	t.insert(s)
+	t.timeouts.add(s.Timeout)
+	return *s
+}
+
+// newID counts on, also past the 32 bits below the prefix: an id is never
+// given twice, at the price of another prefix after four billion sessions.
+func (t *Table) newID(owner uint32) int64 {
+	creator := int64(min(max(owner, 1), maxCreator))
+	for {
+		id := creator<<counterBits | int64(t.next&counterMask)
+		t.next++
+		if _, taken := t.byID[id]; !taken {
+			return id
+		}
+	}
+}
+
+func (t *Table) insert(s *Session) {
+	t.byID[s.ID] = s
+	l := &t.order[s.ID>>counterBits]
+	if n := len(l.ids); n == 0 || l.ids[n-1] < s.ID {
+		l.ids = append(l.ids, s.ID)
+		return
+	}
+	// Only once the 56 bits have gone round.
+	at, found := slices.BinarySearch(l.ids, s.ID)
+	if found {
+		l.ended-- // an ended session's place, taken again
+		return
+	}
+	l.ids = slices.Insert(l.ids, at, s.ID)
+}
+
+// Attach makes a new connection the session's own: generation, owner, address
+// and timeout become the new connection's. It reports false, and changes
+// nothing, if there is no such session or the password is not its own.
+func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (Session, bool) {
+	if !t.Check(id, password) {
+		return Session{}, false
+	}
+	s := t.byID[id]
+	t.timeouts.remove(s.Timeout)
+	s.Timeout = max(timeout, 1)
+	t.timeouts.add(s.Timeout)
+	s.Gen++
+	s.Owner = owner
+	s.Addr = addr
+	return *s, true
+}
+
+// Check reports whether the session exists and has this password. How long
+// that takes does not depend on the password.
+func (t *Table) Check(id int64, password [jute.PasswordSize]byte) bool {
+	s, ok := t.byID[id]
+	return ok && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1
+}
+
+// Get returns the session with this id.
+func (t *Table) Get(id int64) (Session, bool) {
+	s, ok := t.byID[id]
+	if !ok {
+		return Session{}, false
+	}
+	return *s, true
+}
+
+// Remove ends a session and reports whether there was one.
+func (t *Table) Remove(id int64) bool {
+	s, ok := t.byID[id]
+	if !ok {
+		return false
+	}
+	delete(t.byID, id)
+	t.timeouts.remove(s.Timeout)
+	l := &t.order[id>>counterBits]
+	l.ended++
+	if l.ended > 32 && l.ended > len(l.ids)/2 {
+		l.ids = slices.DeleteFunc(l.ids, func(id int64) bool { _, ok := t.byID[id]; return !ok })
+		l.ids = slices.Clone(l.ids) // gives the memory back
+		l.ended = 0
+	}
+	return true
+}
+
+// Len returns the number of sessions.
+func (t *Table) Len() int { return len(t.byID) }
+
+// All calls f for every session, in the order of ids. f must not change the
+// table.
+func (t *Table) All(f func(Session)) {
+	for c := range t.order {
+		for _, id := range t.order[c].ids {
+			if s, ok := t.byID[id]; ok {
+				f(*s)
+			}
+		}
+	}
+}
+
+// MinTimeout returns the shortest timeout of any session in ms, 0 if there is
+// none.
+func (t *Table) MinTimeout() int32 { return t.timeouts.min() }
+
+// timeoutSet counts how many sessions have each timeout, in rising order.
+// Timeouts are few: clients ask for round numbers and servers clamp them.
+type timeoutSet []timeoutCount
+
+type timeoutCount struct {
+	timeout int32
+	n       int32
+}
+
+func (ts timeoutSet) find(timeout int32) (int, bool) {
+	return slices.BinarySearchFunc(ts, timeout, func(c timeoutCount, timeout int32) int {
+		return int(c.timeout) - int(timeout)
+	})
+}
+
+func (ts *timeoutSet) add(timeout int32) {
+	at, found := ts.find(timeout)
+	if !found {
+		*ts = slices.Insert(*ts, at, timeoutCount{timeout: timeout})
+	}
+	(*ts)[at].n++
+}
+
+func (ts *timeoutSet) remove(timeout int32) {
+	at, _ := ts.find(timeout)
+	if (*ts)[at].n--; (*ts)[at].n == 0 {
+		*ts = slices.Delete(*ts, at, at+1)
+	}
+}
+
+func (ts timeoutSet) min() int32 {
+	if len(ts) == 0 {
+		return 0
+	}
+	return ts[0].timeout
+}

@@ -1,0 +1,284 @@
+package session
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+func password(n byte) (p [jute.PasswordSize]byte) {
+	p[0], p[15] = n, n
+	return p
+}
+
+func TestIDsArePositiveAndNameTheirCreator(t *testing.T) {
+	tab := NewTable(0xffabcdef)
+	for _, c := range []struct {
+		owner   uint32
+		creator int64
+	}{{0, 1}, {1, 1}, {3, 3}, {126, 126}, {127, 126}, {1 << 31, 126}} {
+		s := tab.Create(4000, password(1), c.owner, "10.0.0.1", 7)
+		if s.ID <= 0 || s.ID>>56 != c.creator {
+			t.Errorf("owner %d: id %#x, want top byte %d", c.owner, s.ID, c.creator)
+		}
+		if got := s.ID >> 32 & 0xffffff; got != 0xabcdef {
+			t.Errorf("prefix %#x, want 0xabcdef", got)
+		}
+		if s.Gen != 1 || s.Owner != c.owner || s.Timeout != 4000 || s.Created != 7 {
+			t.Errorf("created %+v", s)
+		}
+	}
+}
+
+func TestCounterCarriesIntoPrefix(t *testing.T) {
+	tab := NewTable(5)
+	tab.next |= 1<<32 - 1
+	a := tab.Create(1, password(1), 1, "", 0)
+	b := tab.Create(1, password(1), 1, "", 0)
+	if a.ID != 1<<56|5<<32|0xffffffff || b.ID != 1<<56|6<<32 {
+		t.Errorf("ids %#x %#x", a.ID, b.ID)
+	}
+}
+
+func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
+	tab := NewTable(0xffffff)
+	tab.next = 1<<56 - 2
+	seen := map[int64]bool{}
+	var last int64
+	for i := range 200 {
+		if i == 100 { // stand on ids still in use
+			tab.next = 1<<56 - 2
+		}
+		s := tab.Create(1, password(1), 2, "", 0)
+		if seen[s.ID] || s.ID <= 0 {
+			t.Fatalf("id %#x given twice or not positive", s.ID)
+		}
+		seen[s.ID] = true
+		if i%3 == 0 {
+			tab.Remove(s.ID)
+			delete(seen, s.ID) // only the counter set back by hand gives it again
+		}
+		last = 0
+		tab.All(func(s Session) {
+			if s.ID <= last {
+				t.Fatalf("All: %#x after %#x", s.ID, last)
+			}
+			last = s.ID
+		})
+	}
+}
+
+func TestAttachNeedsThePassword(t *testing.T) {
+	tab := NewTable(1)
+	s := tab.Create(4000, password(1), 1, "a", 0)
+	if _, ok := tab.Attach(s.ID, password(2), 9000, 2, "b"); ok {
+		t.Error("wrong password accepted")
+	}
+	if _, ok := tab.Attach(s.ID+1, password(1), 9000, 2, "b"); ok {
+		t.Error("unknown session accepted")
+	}
+	if got, _ := tab.Get(s.ID); got != s {
+		t.Errorf("a refused attach changed %+v to %+v", s, got)
+	}
+	if tab.Check(s.ID, password(2)) || tab.Check(0, password(1)) || !tab.Check(s.ID, password(1)) {
+		t.Error("Check is wrong")
+	}
+}
+
+func TestAttachMovesTheSession(t *testing.T) {
+	tab := NewTable(1)
+	s := tab.Create(4000, password(1), 1, "a", 5)
+	got, ok := tab.Attach(s.ID, password(1), 9000, 2, "b")
+	want := s
+	want.Gen, want.Timeout, want.Owner, want.Addr = 2, 9000, 2, "b"
+	if !ok || got != want {
+		t.Errorf("attached %+v %v, want %+v", got, ok, want)
+	}
+	if stored, _ := tab.Get(s.ID); stored != want {
+		t.Errorf("stored %+v, want %+v", stored, want)
+	}
+	if tab.MinTimeout() != 9000 {
+		t.Errorf("MinTimeout %d after the timeout moved to 9000", tab.MinTimeout())
+	}
+}
+
+func TestRemovedSessionIsUnknown(t *testing.T) {
+	tab := NewTable(1)
+	s := tab.Create(4000, password(1), 1, "a", 5)
+	if !tab.Remove(s.ID) || tab.Remove(s.ID) {
+		t.Error("Remove must report the session once")
+	}
+	if _, ok := tab.Get(s.ID); ok || tab.Check(s.ID, password(1)) || tab.Len() != 0 || tab.MinTimeout() != 0 {
+		t.Error("something is left of a removed session")
+	}
+}
+
+// TestTableAgainstModel compares the table with a plain map through random
+// changes and snapshots.
+func TestTableAgainstModel(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	tab, model := NewTable(77), map[int64]Session{}
+	pick := func() int64 {
+		for id := range model {
+			return id
+		}
+		return 0
+	}
+	for step := range 20000 {
+		timeout := int32(1000 * rnd.IntN(8))
+		switch rnd.IntN(5) {
+		case 0, 1:
+			s := tab.Create(timeout, password(byte(step)), rnd.Uint32N(5), "addr", int64(step))
+			if _, ok := model[s.ID]; ok {
+				t.Fatalf("id %#x given twice", s.ID)
+			}
+			model[s.ID] = s
+		case 2, 3:
+			if id := pick(); tab.Remove(id) != (id != 0) {
+				t.Fatalf("Remove(%#x)", id)
+			} else {
+				delete(model, id)
+			}
+		case 4:
+			id := pick()
+			want, known := model[id]
+			got, ok := tab.Attach(id, want.Password, timeout, 9, "moved")
+			want.Gen, want.Timeout, want.Owner, want.Addr = want.Gen+1, max(timeout, 1), 9, "moved"
+			if ok != known || known && got != want {
+				t.Fatalf("Attach %+v %v, want %+v", got, ok, want)
+			}
+			if known {
+				model[id] = want
+			}
+		}
+		if step%500 == 0 {
+			d := jute.NewDecoder(tab.Append(nil))
+			loaded := new(Table)
+			if err := loaded.Load(&d); err != nil {
+				t.Fatal(err)
+			}
+			tab = loaded
+		}
+		if step%100 != 0 {
+			continue
+		}
+		least, n, last := int32(0), 0, int64(0)
+		tab.All(func(s Session) {
+			if s != model[s.ID] || s.ID <= last {
+				t.Fatalf("All gives %+v after %#x, model has %+v", s, last, model[s.ID])
+			}
+			last = s.ID
+			if n++; n == 1 || s.Timeout < least {
+				least = s.Timeout
+			}
+		})
+		if n != len(model) || tab.Len() != n || tab.MinTimeout() != least {
+			t.Fatalf("%d listed, Len %d, model %d; MinTimeout %d, want %d", n, tab.Len(), len(model), tab.MinTimeout(), least)
+		}
+	}
+}
+
+func filled(n int) *Table {
+	tab := NewTable(9)
+	for i := range n {
+		tab.Create(int32(4000+i%3*1000), password(byte(i)), uint32(i%5+1), "192.168.100.200", int64(i))
+	}
+	return tab
+}
+
+func TestSnapshotIsIdentity(t *testing.T) {
+	tab := filled(500)
+	image := tab.Append(nil)
+	d := jute.NewDecoder(append(slices.Clone(image), "tail"...))
+	loaded := new(Table)
+	if err := loaded.Load(&d); err != nil {
+		t.Fatal(err)
+	}
+	if string(d.Rest()) != "tail" {
+		t.Error("Load must leave what follows the table")
+	}
+	if !bytes.Equal(loaded.Append(nil), image) {
+		t.Error("a loaded table encodes differently")
+	}
+	if a, b := tab.Create(1, password(1), 1, "", 0), loaded.Create(1, password(1), 1, "", 0); a.ID != b.ID {
+		t.Errorf("next id %#x became %#x", a.ID, b.ID)
+	}
+}
+
+func TestLoadRefusesDamage(t *testing.T) {
+	image := filled(3).Append(nil)
+	before := filled(1)
+	keep := before.Append(nil)
+	refuse := func(name string, b []byte) {
+		t.Helper()
+		d := jute.NewDecoder(b)
+		if before.Load(&d) == nil {
+			t.Errorf("%s: loaded", name)
+		}
+		if !bytes.Equal(before.Append(nil), keep) {
+			t.Errorf("%s: the table changed", name)
+		}
+	}
+	for n := range image {
+		refuse("cut short", image[:n])
+	}
+	edit := func(name string, at int, v byte) {
+		b := slices.Clone(image)
+		b[at] = v
+		refuse(name, b)
+	}
+	edit("negative count", 8, 0x80)
+	edit("huge count", 8, 0x7f)
+	edit("one session too many", 15, 4)
+	edit("id with the top bit", 16, 0x80)
+	edit("id of creator 0", 16, 0)
+	edit("id of creator 127", 16, 127)
+	edit("ids that fall", 16, 3) // the second session is creator 2's
+	edit("negative timeout", 40, 0x80)
+	edit("negative address length", 52, 0x90)
+	edit("generation 0", 47, 0)
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(filled(3).Append(nil))
+	f.Add(NewTable(1).Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, tab := jute.NewDecoder(b), new(Table)
+		if tab.Load(&d) != nil {
+			return
+		}
+		if got := tab.Append(nil); !bytes.Equal(got, b[:d.Offset()]) {
+			t.Errorf("loaded %x, encodes to %x", b[:d.Offset()], got)
+		}
+		tab.Create(1, password(1), 1, "", 0)
+		tab.All(func(s Session) { tab.Get(s.ID) })
+	})
+}
+
+func TestTenThousandSessionsAreCheap(t *testing.T) {
+	const n = 10000
+	image := filled(n).Append(nil)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	d, tab := jute.NewDecoder(image), new(Table)
+	if err := tab.Load(&d); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (after.HeapAlloc - before.HeapAlloc) / n
+	t.Logf("%d bytes a session, loaded in %v", each, took)
+	if each > 1024 || took > time.Second {
+		t.Errorf("%d bytes a session, loaded in %v", each, took)
+	}
+	runtime.KeepAlive(tab)
+	runtime.KeepAlive(image)
+}
