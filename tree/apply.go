@@ -1,0 +1,176 @@
+package tree
+
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Apply runs one write of a client: it decodes body, applies it and appends
+// the response record to reply. An error leaves both the tree and reply as
+// they were. changed tells that the write consumed its zxid; it is false for
+// a multi that failed, although its code is OK and its reply holds the errors.
+//
+// Any operation that is not a write of the tree is answered with
+// UNIMPLEMENTED, check outside a multi among them.
+func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
+	d := jute.NewDecoder(body)
+	events := len(c.Events)
+	switch op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		r := d.CreateRequest(op)
+		if d.Err() != nil {
+			return reply, jute.MarshallingError, false
+		}
+		out, code = t.create(c, op, &r, reply)
+	case jute.OpDelete:
+		r := d.PathVersion()
+		if d.Err() != nil || r.NoPath {
+			return reply, jute.MarshallingError, false
+		}
+		out, code = reply, t.delete(c, &r)
+	case jute.OpSetData:
+		r := d.SetDataRequest()
+		if d.Err() != nil {
+			return reply, jute.MarshallingError, false
+		}
+		out, code = t.setDataOf(c, &r, reply)
+	case jute.OpSetACL:
+		r := d.SetACLRequest()
+		if d.Err() != nil {
+			return reply, jute.MarshallingError, false
+		}
+		out, code = t.setACL(c, &r, reply)
+	case jute.OpMulti:
+		return t.multi(c, &d, reply)
+	case jute.OpDeleteContainer:
+		return reply, jute.BadArguments, false
+	default:
+		return reply, jute.Unimplemented, false
+	}
+	if code != jute.OK {
+		c.Events = c.Events[:events]
+		return reply, code, false
+	}
+	return out, jute.OK, true
+}
+
+// delete answers BADARGUMENTS, NONODE, NOAUTH, BADVERSION or NOTEMPTY. The
+// version counts before the children, and the permission is the parent's to
+// give: the node's own ACL does not matter.
+func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
+	dir, name, ok := splitPath(r.Path)
+	if !ok || isBuiltin(r.Path) {
+		return jute.BadArguments
+	}
+	parent := t.find(dir)
+	if parent == nil {
+		return jute.NoNode
+	}
+	if !c.allowed(parent, jute.PermDelete) {
+		return jute.NoAuth
+	}
+	n := t.child(parent, name)
+	switch {
+	case n == nil:
+		return jute.NoNode
+	case r.Version != -1 && r.Version != n.version:
+		return jute.BadVersion
+	case n.children() > 0:
+		return jute.NotEmpty
+	}
+	t.removeNode(c, n, strings.Clone(r.Path))
+	return jute.OK
+}
+
+func isBuiltin(path string) bool {
+	switch path {
+	case "/", zookeeperPath, quotaPath, configPath:
+		return true
+	}
+	return false
+}
+
+// setDataOf answers BADARGUMENTS, NONODE, NOAUTH, QUOTAEXCEEDED or
+// BADVERSION, in this order.
+func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byte, jute.ErrCode) {
+	n, code := t.writable(c, &r.PathVersion, jute.PermWrite)
+	if code != jute.OK {
+		return reply, code
+	}
+	if t.overQuota(c, r.Path, 0, int64(len(r.Data)-len(n.data))) {
+		return reply, jute.QuotaExceeded
+	}
+	if r.Version != -1 && r.Version != n.version {
+		return reply, jute.BadVersion
+	}
+	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.version))
+	return n.appendStat(reply), jute.OK
+}
+
+// setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in
+// this order; the version it compares is the ACL's. Watches do not hear of it.
+func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, jute.ErrCode) {
+	if r.NoPath || !ValidPath(r.Path) {
+		return reply, jute.BadArguments
+	}
+	acl, code := FixACL(r.ACL, c.IDs, r.NullACLID)
+	if code != jute.OK {
+		return reply, code
+	}
+	n, code := t.writable(c, &r.PathVersion, jute.PermAdmin)
+	if code != jute.OK {
+		return reply, code
+	}
+	if r.Version != -1 && r.Version != n.aversion {
+		return reply, jute.BadVersion
+	}
+	t.changeACL(c, n, r.Path, acl)
+	return n.appendStat(reply), jute.OK
+}
+
+// check answers BADARGUMENTS, NONODE, NOAUTH or BADVERSION.
+func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
+	n, code := t.writable(c, r, jute.PermRead)
+	if code == jute.OK && r.Version != -1 && r.Version != n.version {
+		return jute.BadVersion
+	}
+	return code
+}
+
+// writable finds the node of a request that names it by a full path and needs
+// perm on it. It answers BADARGUMENTS, NONODE or NOAUTH.
+func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute.ErrCode) {
+	if r.NoPath || !ValidPath(r.Path) {
+		return nil, jute.BadArguments
+	}
+	n := t.find(r.Path)
+	if n == nil {
+		return nil, jute.NoNode
+	}
+	if !c.allowed(n, perm) {
+		return nil, jute.NoAuth
+	}
+	return n, jute.OK
+}
+
+// SetConfig writes the text of /zookeeper/config. The node's version stays -1
+// whatever happens to it, as in the reference.
+func (t *Tree) SetConfig(c *Change, text []byte) {
+	t.writeData(c, t.find(configPath), configPath, string(text), false, -1)
+}
+
+// SetCounter sets how many children the node at path ever had, from which the
+// next sequential name is made. It is for tests and tools that want to see a
+// counter wrap without two billion creates; it tells whether there is such a
+// node.
+func (t *Tree) SetCounter(path string, cv int32) bool {
+	n := t.find(path)
+	if n == nil {
+		return false
+	}
+	t.edit(n)
+	n.cv = cv
+	t.hash.node(mixCounter, path, n)
+	return true
+}

@@ -1,0 +1,140 @@
+package tree
+
+import (
+	"strconv"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// kindOf checks the flags of a create and tells what they ask for. Whether a
+// node is a container or has a time to live follows from the operation, its
+// being ephemeral or sequential from the flags; so a plain create with the
+// container flag makes a plain node. It answers BADARGUMENTS or UNIMPLEMENTED.
+func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, sequential bool, code jute.ErrCode) {
+	switch r.Flags {
+	case jute.FlagPersistent, jute.FlagContainer:
+	case jute.FlagEphemeral:
+		kind = EphemeralNode
+	case jute.FlagPersistentSequential:
+		sequential = true
+	case jute.FlagEphemeralSequential:
+		kind, sequential = EphemeralNode, true
+	case jute.FlagPersistentTTL, jute.FlagPersistentSequentialTTL:
+		if c.NoTTL {
+			return 0, false, jute.Unimplemented
+		}
+		if op != jute.OpCreateTTL || r.TTL <= 0 || r.TTL > jute.MaxTTL {
+			return 0, false, jute.BadArguments
+		}
+		return TTLNode, r.Flags == jute.FlagPersistentSequentialTTL, jute.OK
+	default:
+		return 0, false, jute.BadArguments
+	}
+	switch op {
+	case jute.OpCreateTTL:
+		return 0, false, jute.BadArguments
+	case jute.OpCreateContainer:
+		kind = ContainerNode
+	}
+	return kind, sequential, jute.OK
+}
+
+// create answers MARSHALLINGERROR, BADARGUMENTS, UNIMPLEMENTED, INVALIDACL,
+// NONODE, NOAUTH, NODEEXISTS, NOCHILDRENFOREPHEMERALS, THROTTLEDOP or
+// QUOTAEXCEEDED; the order of its checks is what clients see.
+func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []byte) ([]byte, jute.ErrCode) {
+	kind, sequential, code := kindOf(c, op, r)
+	if code != jute.OK {
+		return reply, code
+	}
+	if kind == EphemeralNode && c.Session == 0 {
+		return reply, jute.SessionExpired // nobody could ever end it
+	}
+	if r.NoPath {
+		return reply, jute.MarshallingError
+	}
+	dir, _, ok := splitPath(r.Path)
+	if !ok {
+		return reply, jute.BadArguments
+	}
+	acl, code := FixACL(r.ACL, c.IDs, r.NullACLID)
+	if code != jute.OK {
+		return reply, code
+	}
+	parent := t.find(dir)
+	if parent == nil {
+		return reply, jute.NoNode
+	}
+	if !c.allowed(parent, jute.PermCreate) {
+		return reply, jute.NoAuth
+	}
+	t.buf = append(t.buf[:0], r.Path...)
+	if sequential {
+		t.buf = appendSequence(t.buf, parent.cv)
+	}
+	path := string(t.buf)
+	if !ValidPath(path) {
+		return reply, jute.BadArguments
+	}
+	if code := t.room(c, parent, path, kind); code != jute.OK {
+		return reply, code
+	}
+	if t.overQuota(c, path, 1, int64(len(r.Data))) {
+		return reply, jute.QuotaExceeded
+	}
+
+	s := state{acl: t.acls.intern(acl), data: string(r.Data), null: r.Data == nil, kind: kind}
+	switch kind {
+	case EphemeralNode:
+		s.owner = c.Session
+	case TTLNode:
+		s.owner = r.TTL
+	}
+	n := t.addNode(c, parent, path, s)
+	reply = jute.AppendString(reply, path)
+	if op != jute.OpCreate {
+		reply = n.appendStat(reply)
+	}
+	return reply, jute.OK
+}
+
+// room tells whether parent can take a child of the given path and kind. It
+// answers NODEEXISTS, NOCHILDRENFOREPHEMERALS or THROTTLEDOP.
+func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.ErrCode {
+	_, name, _ := splitPath(path)
+	if path == "/" || t.child(parent, name) != nil {
+		return jute.NodeExists
+	}
+	if parent.kind == EphemeralNode {
+		return jute.NoChildrenForEphemerals
+	}
+	if d := parent.dir; d != nil && (len(d.nodes) >= t.lim.children || 4+d.names+4+len(name) > t.lim.listing) {
+		return jute.Throttled
+	}
+	if kind == EphemeralNode && len(t.ephemerals[c.Session]) >= t.lim.ephemerals {
+		return jute.Throttled
+	}
+	return jute.OK
+}
+
+// appendSequence appends the suffix of a sequential name: the parent's count
+// of children ever created, as C's %010d prints it. The count is an int32 that
+// wraps from 2147483647 to -2147483648, of which the lock client knows how to
+// tell the order; the reference sticks at its maximum instead and then refuses
+// names that exist. Negative numbers keep their sign within the ten
+// characters, except for the smallest ones, which need eleven.
+func appendSequence(b []byte, cv int32) []byte {
+	v := int64(cv)
+	width := 10
+	if v < 0 {
+		b = append(b, '-')
+		v = -v
+		width--
+	}
+	var room [20]byte
+	digits := strconv.AppendInt(room[:0], v, 10)
+	for range width - len(digits) {
+		b = append(b, '0')
+	}
+	return append(b, digits...)
+}

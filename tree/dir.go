@@ -1,0 +1,223 @@
+package tree
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// dir is the children of a node. They stand in a dense slice whose order
+// depends on nothing but the changes made, so that servers that made the same
+// changes list, walk and snapshot in the same order; a small directory is
+// searched through, a large one has a hash index over the slice. (A Go map
+// costs three times the memory per child and can not be walked in steps.)
+//
+// The walk of a snapshot counts positions down. Removing moves the last child
+// into the gap and adding appends, so a child the walk has yet to meet is
+// never moved past it.
+type dir struct {
+	nodes []*node
+	slots []uint64 // open addressing: hash<<32 | position+1; nil while small
+	names int      // bytes that the names take in a listing
+	count int      // descendants, children included
+	bytes int64    // data of the descendants
+
+	// cache is the encoded listing of a large directory, kept until its next
+	// change: a herd that lists it costs copies, not encodings. Readers may
+	// fill it side by side; writers, who have the tree alone, empty it.
+	cache atomic.Pointer[[]byte]
+}
+
+const (
+	smallDir    = 8       // children up to which a directory is searched through
+	cacheAt     = 32      // children from which a listing is kept
+	maxCacheLen = 4 << 20 // bytes up to which a listing is kept
+)
+
+// find returns the position of the child called name, or -1.
+func (d *dir) find(seed maphash.Seed, name string) int {
+	if d == nil {
+		return -1
+	}
+	if d.slots == nil {
+		for i, n := range d.nodes {
+			if n.name == name {
+				return i
+			}
+		}
+		return -1
+	}
+	h := nameHash(seed, name)
+	mask := len(d.slots) - 1
+	for i := int(h) & mask; d.slots[i] != 0; i = (i + 1) & mask {
+		if uint32(d.slots[i]>>32) == h {
+			if p := int(uint32(d.slots[i])) - 1; d.nodes[p].name == name {
+				return p
+			}
+		}
+	}
+	return -1
+}
+
+// nameHash hashes a name. The seed differs from process to process, so nobody
+// can prepare names that collide; nothing but the layout of the index depends
+// on it.
+func nameHash(seed maphash.Seed, name string) uint32 { return uint32(maphash.String(seed, name)) }
+
+// add appends n.
+func (d *dir) add(seed maphash.Seed, n *node) {
+	d.changed(4 + len(n.name))
+	d.nodes = append(d.nodes, n)
+	switch {
+	case d.slots != nil && len(d.nodes)*4 <= len(d.slots)*3:
+		d.put(uint64(nameHash(seed, n.name))<<32 | uint64(len(d.nodes)))
+	case d.slots != nil:
+		old := d.slots
+		d.slots = make([]uint64, 2*len(old))
+		for _, s := range old {
+			if s != 0 {
+				d.put(s)
+			}
+		}
+		d.put(uint64(nameHash(seed, n.name))<<32 | uint64(len(d.nodes)))
+	case len(d.nodes) > smallDir:
+		d.index(seed)
+	}
+}
+
+// index builds the hash index anew, as small as it may be.
+func (d *dir) index(seed maphash.Seed) {
+	size := 4 * smallDir
+	for size*3 < len(d.nodes)*4 {
+		size *= 2
+	}
+	d.slots = make([]uint64, size)
+	for i, n := range d.nodes {
+		d.put(uint64(nameHash(seed, n.name))<<32 | uint64(i+1))
+	}
+}
+
+// put stores a slot whose child is not in the index.
+func (d *dir) put(slot uint64) {
+	mask := len(d.slots) - 1
+	i := int(slot>>32) & mask
+	for d.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	d.slots[i] = slot
+}
+
+// slotOf returns where the index holds the child at position p.
+func (d *dir) slotOf(seed maphash.Seed, p int) int {
+	mask := len(d.slots) - 1
+	i := int(nameHash(seed, d.nodes[p].name)) & mask
+	for uint32(d.slots[i]) != uint32(p+1) {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// remove takes out the child at position p; the last one moves there.
+func (d *dir) remove(seed maphash.Seed, p int) {
+	d.changed(-4 - len(d.nodes[p].name))
+	last := len(d.nodes) - 1
+	if d.slots != nil {
+		d.clear(d.slotOf(seed, p))
+		if p != last {
+			i := d.slotOf(seed, last)
+			d.slots[i] = d.slots[i]>>32<<32 | uint64(p+1)
+		}
+	}
+	d.nodes[p] = d.nodes[last]
+	d.nodes[last] = nil
+	d.nodes = d.nodes[:last]
+	d.shrink(seed)
+}
+
+// clear empties slot i and moves up those behind it that had to make way.
+func (d *dir) clear(i int) {
+	mask := len(d.slots) - 1
+	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
+		// The slot at j may move to i unless its home lies between them.
+		if home := int(d.slots[j]>>32) & mask; (j-home)&mask >= (j-i)&mask {
+			d.slots[i] = d.slots[j]
+			i = j
+		}
+	}
+	d.slots[i] = 0
+}
+
+// shrink gives memory back when most of the children are gone.
+func (d *dir) shrink(seed maphash.Seed) {
+	if len(d.nodes) == 0 && cap(d.nodes) > smallDir || cap(d.nodes) > 64 && len(d.nodes)*8 < cap(d.nodes) {
+		d.nodes = append(make([]*node, 0, 2*len(d.nodes)), d.nodes...)
+	}
+	switch {
+	case d.slots == nil:
+	case len(d.nodes) <= smallDir/2:
+		d.slots = nil
+	case len(d.nodes)*8 < len(d.slots):
+		d.index(seed)
+	}
+}
+
+// restore puts n back to where it was when remove took it from p.
+func (d *dir) restore(seed maphash.Seed, n *node, p int) {
+	d.add(seed, n)
+	last := len(d.nodes) - 1
+	if p == last {
+		return
+	}
+	if d.slots != nil {
+		i, j := d.slotOf(seed, p), d.slotOf(seed, last)
+		d.slots[i] = d.slots[i]>>32<<32 | uint64(last+1)
+		d.slots[j] = d.slots[j]>>32<<32 | uint64(p+1)
+	}
+	d.nodes[p], d.nodes[last] = d.nodes[last], d.nodes[p]
+}
+
+// changed notes that the names in a listing grew by delta bytes.
+func (d *dir) changed(delta int) {
+	d.names += delta
+	if d.cache.Load() != nil {
+		d.cache.Store(nil)
+	}
+}
+
+// appendList appends the listing: a vector of names.
+func (d *dir) appendList(b []byte) []byte {
+	if d == nil {
+		return jute.AppendInt(b, 0)
+	}
+	if len(d.nodes) < cacheAt || d.names > maxCacheLen {
+		return d.encode(b)
+	}
+	c := d.cache.Load()
+	if c == nil {
+		list := d.encode(make([]byte, 0, 4+d.names))
+		c = &list
+		d.cache.Store(c)
+	}
+	return append(b, *c...)
+}
+
+func (d *dir) encode(b []byte) []byte {
+	b = jute.AppendInt(b, int32(len(d.nodes)))
+	for _, n := range d.nodes {
+		b = jute.AppendString(b, n.name)
+	}
+	return b
+}
+
+// reverse turns the order of the children round.
+func (d *dir) reverse() {
+	for i, j := 0, len(d.nodes)-1; i < j; i, j = i+1, j-1 {
+		d.nodes[i], d.nodes[j] = d.nodes[j], d.nodes[i]
+	}
+	for i, s := range d.slots {
+		if s != 0 {
+			d.slots[i] = s>>32<<32 | uint64(len(d.nodes)+1-int(uint32(s)))
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package tree
+
+// Limits of what a tree accepts. They are part of what every server must
+// decide alike, hence constants and not settings: servers that disagreed about
+// one would hold different trees. Nothing is checked against them when a
+// snapshot is loaded, because what was once accepted must stay readable.
+const (
+	// MaxPath is the length of the longest legal path, in bytes.
+	MaxPath = 64 << 10
+	// MaxDepth is how many names a legal path may have.
+	MaxDepth = 1024
+	// MaxACLEntries and MaxACLBytes bound an ACL after expansion; a larger
+	// one is answered with INVALIDACL.
+	MaxACLEntries = 1000
+	MaxACLBytes   = 64 << 10
+	// MaxMultiOps is how many operations a multi or multiRead may hold;
+	// more are answered with MARSHALLINGERROR.
+	MaxMultiOps = 10_000
+	// MaxChildren and MaxListing bound one directory, so that its listing can
+	// always be sent. A create beyond them is answered with THROTTLEDOP.
+	MaxChildren = 5_000_000
+	MaxListing  = 64 << 20
+	// MaxEphemerals is how many ephemeral nodes one session may own; a create
+	// beyond it is answered with THROTTLEDOP.
+	MaxEphemerals = 500_000
+	// MaxMultiReadReply bounds the answer to a multiRead, which could
+	// otherwise ask for one large node ten thousand times. What is larger is
+	// answered with THROTTLEDOP.
+	MaxMultiReadReply = 64 << 20
+)
+
+// limits are the bounds that a test wants smaller.
+type limits struct {
+	children   int
+	listing    int
+	ephemerals int
+	multiRead  int
+}
+
+var defaultLimits = limits{MaxChildren, MaxListing, MaxEphemerals, MaxMultiReadReply}

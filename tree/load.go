@@ -1,0 +1,216 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Loader builds a tree from the chunks of a snapshot, in the order in which
+// they were written. It believes nothing: what is not a snapshot is an error,
+// never a panic and never a half-built tree. After an error it is of no more
+// use.
+type Loader struct {
+	tree  *Tree
+	head  bool
+	end   bool
+	zxid  int64
+	nodes int64 // how many the header promises
+	acls  []*aclSet
+}
+
+// NewLoader returns an empty Loader.
+func NewLoader() *Loader { return &Loader{tree: newTree()} }
+
+// Add reads one chunk, as one call of Snapshot.Append produced it.
+func (l *Loader) Add(b []byte) error {
+	d := jute.NewDecoder(b)
+	for len(d.Rest()) > 0 {
+		at := d.Offset()
+		if err := l.record(&d); err != nil {
+			return fmt.Errorf("snapshot record at byte %d of the chunk: %w", at, err)
+		}
+	}
+	return nil
+}
+
+func (l *Loader) record(d *jute.Decoder) error {
+	kind := d.Byte()
+	if l.end {
+		return errors.New("something follows the end")
+	}
+	if !l.head && kind != recHeader {
+		return errors.New("no header")
+	}
+	switch kind {
+	case recHeader:
+		return l.header(d)
+	case recACL:
+		return l.acl(d)
+	case recNode:
+		return l.node(d)
+	case recEnd:
+		l.end = true
+		if n := d.Long(); d.Err() == nil && n != l.nodes {
+			return fmt.Errorf("it ends with %d nodes, the header says %d", n, l.nodes)
+		}
+		return d.Err()
+	}
+	return fmt.Errorf("unknown kind %q", kind)
+}
+
+func (l *Loader) header(d *jute.Decoder) error {
+	version := d.Byte()
+	l.zxid = d.Long()
+	hash := d.Long()
+	l.nodes = d.Long()
+	switch {
+	case d.Err() != nil:
+		return d.Err()
+	case l.head:
+		return errors.New("second header")
+	case version != snapshotVersion:
+		return fmt.Errorf("version %d is not known", version)
+	case l.zxid < 0:
+		return fmt.Errorf("zxid %d", l.zxid)
+	}
+	l.head = true
+	l.tree.zxid, l.tree.hash = l.zxid, digest(hash)
+	return nil
+}
+
+func (l *Loader) acl(d *jute.Decoder) error {
+	list, nullID := d.ACL()
+	switch {
+	case d.Err() != nil:
+		return d.Err()
+	case len(list) == 0 || nullID:
+		return errors.New("no ACL")
+	}
+	a := l.tree.acls.intern(list)
+	if slices.Contains(l.acls, a) {
+		return errors.New("the same ACL twice")
+	}
+	l.acls = append(l.acls, a)
+	return nil
+}
+
+func (l *Loader) node(d *jute.Decoder) error {
+	path, _ := d.String()
+	data := d.Buffer()
+	id := uint32(d.Int())
+	s := state{
+		data: string(data), null: data == nil,
+		czxid: d.Long(), mzxid: d.Long(), pzxid: d.Long(), ctime: d.Long(), mtime: d.Long(), owner: d.Long(),
+		version: d.Int(), cv: d.Int(), aversion: d.Int(), kind: NodeKind(d.Byte()),
+	}
+	if d.Err() != nil {
+		return d.Err()
+	}
+	if int64(id) >= int64(len(l.acls)) {
+		return fmt.Errorf("ACL %d is not known", id)
+	}
+	s.acl = l.acls[id]
+	if err := l.sane(&s); err != nil {
+		return err
+	}
+	return l.place(path, s)
+}
+
+// sane checks what a node says of itself.
+func (l *Loader) sane(s *state) error {
+	if s.czxid < 0 || s.mzxid < s.czxid || s.pzxid < s.czxid || s.mzxid > l.zxid || s.pzxid > l.zxid {
+		return fmt.Errorf("zxids %d, %d, %d are out of order", s.czxid, s.mzxid, s.pzxid)
+	}
+	ok := false
+	switch s.kind {
+	case PlainNode, ContainerNode:
+		ok = s.owner == 0
+	case EphemeralNode:
+		ok = s.owner != 0
+	case TTLNode:
+		ok = s.owner > 0 && s.owner <= jute.MaxTTL
+	}
+	if !ok {
+		return fmt.Errorf("owner %#x of a node of kind %d", s.owner, s.kind)
+	}
+	return nil
+}
+
+// place puts a node where it belongs.
+func (l *Loader) place(path string, s state) error {
+	t := l.tree
+	if path == "/" {
+		if t.root != nil {
+			return errors.New("two roots")
+		}
+		if s.kind != PlainNode {
+			return errors.New("the root is no plain node")
+		}
+		t.root = &node{state: s}
+		t.acls.retain(s.acl)
+		t.count, t.size = 1, 1+int64(len(s.data))
+		return nil
+	}
+	if !wellFormed(path) {
+		return errors.New("illegal path")
+	}
+	if t.root == nil {
+		return errors.New("no root")
+	}
+	dir, name, _ := splitPath(path)
+	parent := t.find(dir)
+	switch {
+	case parent == nil:
+		return errors.New("no parent")
+	case parent.kind == EphemeralNode:
+		return errors.New("the parent is ephemeral")
+	case t.child(parent, name) != nil:
+		return errors.New("the same path twice")
+	}
+	t.link(&node{state: s, name: strings.Clone(name), parent: parent}, -1)
+	return nil
+}
+
+// Finish checks that nothing is missing and returns the tree.
+func (l *Loader) Finish() (*Tree, error) {
+	t := l.tree
+	switch {
+	case !l.end:
+		return nil, errors.New("snapshot: it has no end")
+	case int64(t.count) != l.nodes:
+		return nil, fmt.Errorf("snapshot: %d nodes, the header says %d", t.count, l.nodes)
+	}
+	for _, path := range []string{"/", quotaPath, configPath} {
+		if n := t.root; n == nil || t.find(path) == nil {
+			return nil, fmt.Errorf("snapshot: no %s", path)
+		}
+	}
+	t.acls.sweep()
+	t.unreverse()
+	l.tree = nil
+	return t, nil
+}
+
+// unreverse turns the directories round: a snapshot walks them from the end.
+// Servers that loaded a snapshot then list and walk in the same order as those
+// that wrote it, unless writers were at work meanwhile.
+func (t *Tree) unreverse() {
+	todo := []*node{t.root}
+	for len(todo) > 0 {
+		n := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if n.dir == nil {
+			continue
+		}
+		n.dir.reverse()
+		for _, c := range n.dir.nodes {
+			if c.dir != nil {
+				todo = append(todo, c)
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package tree
+
+import "github.com/zlockd/zlockd/jute"
+
+// multiOp is one decoded operation of a multi.
+type multiOp struct {
+	op     jute.OpCode
+	create jute.CreateRequest
+	set    jute.SetDataRequest // its PathVersion serves delete and check too
+}
+
+// keepOps is how many decoded operations are kept as scratch between multis.
+const keepOps = 64
+
+// decodeMulti reads the operations of a multi into t.ops. Everything it finds
+// wrong makes the whole request undecodable: a missing end, an operation that
+// is no write or is not allowed in a multi, a null path, illegal create flags.
+func (t *Tree) decodeMulti(d *jute.Decoder) bool {
+	t.ops = t.ops[:0]
+	for {
+		h := d.MultiHeader()
+		if d.Err() != nil {
+			return false
+		}
+		if h.Done {
+			return true
+		}
+		if len(t.ops) == MaxMultiOps {
+			return false
+		}
+		t.ops = append(t.ops, multiOp{op: h.Type})
+		o := &t.ops[len(t.ops)-1]
+		noPath := false
+		switch h.Type {
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+			o.create = d.CreateRequest(h.Type)
+			o.op = multiCreate(h.Type, o.create.Flags)
+			noPath = o.create.NoPath
+		case jute.OpDelete, jute.OpCheck:
+			o.set.PathVersion = d.PathVersion()
+			noPath = o.set.NoPath
+		case jute.OpSetData:
+			o.set = d.SetDataRequest()
+			noPath = o.set.NoPath
+		default:
+			return false
+		}
+		if d.Err() != nil || noPath || o.op == jute.OpError {
+			return false
+		}
+	}
+}
+
+// multiCreate returns the operation that a create inside a multi amounts to:
+// here the flags decide on the kind of node, not the operation. Illegal flags
+// yield OpError. A node with a time to live that was asked for by an operation
+// without one yields OpError as well, but later: see step.
+func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
+	switch flags {
+	case jute.FlagPersistent, jute.FlagEphemeral, jute.FlagPersistentSequential, jute.FlagEphemeralSequential:
+		if op == jute.OpCreateContainer {
+			return jute.OpCreate2
+		}
+		return op
+	case jute.FlagContainer:
+		return jute.OpCreateContainer
+	case jute.FlagPersistentTTL, jute.FlagPersistentSequentialTTL:
+		return op
+	}
+	return jute.OpError
+}
+
+// step applies one operation of a multi. An answer of MARSHALLINGERROR, which
+// is a null id in an ACL or a create that lacks the time to live its flags
+// speak of, is the answer to the whole multi.
+func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) {
+	kind := o.op
+	switch o.op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		if o.create.Flags >= jute.FlagPersistentTTL && o.op != jute.OpCreateTTL {
+			return reply, jute.MarshallingError
+		}
+		if o.op != jute.OpCreate {
+			kind = jute.OpCreate2 // the result of every create that tells the Stat
+		}
+		reply = jute.AppendMultiHeader(reply, kind, false, jute.OK)
+		return t.create(c, o.op, &o.create, reply)
+	case jute.OpSetData:
+		reply = jute.AppendMultiHeader(reply, kind, false, jute.OK)
+		return t.setDataOf(c, &o.set, reply)
+	}
+	reply = jute.AppendMultiHeader(reply, kind, false, jute.OK)
+	if o.op == jute.OpDelete {
+		return reply, t.delete(c, &o.set.PathVersion)
+	}
+	return reply, t.check(c, &o.set.PathVersion)
+}
+
+// multi applies all operations of a multi or none, each seeing what those
+// before it did.
+func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
+	defer t.forget()
+	if !t.decodeMulti(d) {
+		return reply, jute.MarshallingError, false
+	}
+	events := len(c.Events)
+	t.undo = t.newUndo()
+	out = reply
+	for i := range t.ops {
+		out, code = t.step(c, &t.ops[i], out)
+		if code == jute.OK {
+			continue
+		}
+		t.rollback()
+		clear(c.Events[events:])
+		c.Events = c.Events[:events]
+		if code == jute.MarshallingError {
+			return reply, code, false
+		}
+		return appendFailure(reply, len(t.ops), i, code), jute.OK, false
+	}
+	t.undo = nil
+	// A multi of checks alone changes no node, but it is a write like any
+	// other and consumes its zxid.
+	t.zxid = c.Zxid
+	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
+}
+
+// forget drops what the scratch of a multi points to.
+func (t *Tree) forget() {
+	clear(t.ops)
+	if cap(t.ops) > keepOps {
+		t.ops = nil
+	}
+}
+
+// appendFailure appends the results of a multi of n operations whose
+// operation number failed has the given code: those before it could have
+// worked, those behind it were not tried.
+func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
+	for i := range n {
+		e := jute.RuntimeInconsistency
+		switch {
+		case i < failed:
+			e = jute.OK
+		case i == failed:
+			e = code
+		}
+		b = jute.AppendMultiHeader(b, jute.OpError, false, e)
+		b = jute.AppendInt(b, int32(e))
+	}
+	return jute.AppendMultiHeader(b, jute.OpError, true, -1)
+}

@@ -1,0 +1,208 @@
+package tree
+
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Change is one write being applied: who asks, when, and what came of it.
+type Change struct {
+	Zxid    int64     // what it gets if it changes something; above all earlier ones
+	Time    int64     // ms since 1970, the leader's word
+	Session int64     // the asker, and the owner of ephemerals
+	IDs     []jute.ID // identities of the asker; scheme "super" passes every ACL
+	NoQuota bool      // hard quotas are not enforced
+	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
+
+	// Events are what watches may wait for, in the order in which they are
+	// to be fired. The operations append to it.
+	Events []Event
+}
+
+// Event is something that happened to a node.
+type Event struct {
+	Type jute.EventType
+	Path string
+	ACL  []jute.ACL // of the node named, when it happened; not to be changed
+}
+
+func (c *Change) allowed(n *node, perm int32) bool { return Allowed(n.acl.list, c.IDs, perm) }
+
+func (c *Change) tell(t jute.EventType, path string, n *node) {
+	c.Events = append(c.Events, Event{t, path, n.acl.list})
+}
+
+// The steps below are all that ever changes a tree. Each keeps every derived
+// index in step and can be taken back by rollback.
+
+// link puts n under its parent, at position p if it stood there before, or
+// else at the end (-1).
+func (t *Tree) link(n *node, p int) {
+	if n.parent.dir == nil {
+		n.parent.dir = &dir{}
+	}
+	if d := n.parent.dir; p < 0 {
+		d.add(t.seed, n)
+	} else {
+		d.restore(t.seed, n, p)
+	}
+	t.acls.retain(n.acl)
+	t.count++
+	t.size += int64(pathLen(n))
+	t.spread(n, 1, int64(len(n.data)))
+	switch n.kind {
+	case EphemeralNode:
+		list := t.ephemerals[n.owner]
+		n.slot = int32(len(list))
+		t.ephemerals[n.owner] = append(list, n)
+		t.owned++
+	case ContainerNode, TTLNode:
+		n.slot = int32(len(t.reapable))
+		t.reapable = append(t.reapable, n)
+	}
+	if n.name == limitsName {
+		if p := quotaOf(pathOf(n.parent)); p != "" {
+			t.quotas[p] = struct{}{}
+		}
+	}
+}
+
+// unlink takes n, which has no children, from its parent and returns the
+// position it had there.
+func (t *Tree) unlink(n *node) int {
+	d := n.parent.dir
+	p := d.find(t.seed, n.name)
+	d.remove(t.seed, p)
+	t.acls.release(n.acl)
+	t.count--
+	t.size -= int64(pathLen(n))
+	t.spread(n, -1, -int64(len(n.data)))
+	switch n.kind {
+	case EphemeralNode:
+		if list := dropSlot(t.ephemerals[n.owner], n); len(list) > 0 {
+			t.ephemerals[n.owner] = list
+		} else {
+			delete(t.ephemerals, n.owner)
+		}
+		t.owned--
+	case ContainerNode, TTLNode:
+		t.reapable = dropSlot(t.reapable, n)
+	}
+	if n.name == limitsName {
+		if p := quotaOf(pathOf(n.parent)); p != "" {
+			delete(t.quotas, p)
+		}
+	}
+	return p
+}
+
+// dropSlot takes n from a list in which every node knows its position.
+func dropSlot(list []*node, n *node) []*node {
+	last := len(list) - 1
+	moved := list[last]
+	moved.slot = n.slot
+	list[n.slot] = moved
+	list[last] = nil
+	if list = list[:last]; cap(list) > 64 && len(list)*8 < cap(list) {
+		list = append(make([]*node, 0, 2*len(list)), list...)
+	}
+	return list
+}
+
+// spread adds to what the ancestors of n know of their descendants.
+func (t *Tree) spread(n *node, count int, bytes int64) {
+	t.size += bytes
+	for a := n.parent; a != nil; a = a.parent {
+		a.dir.count += count
+		a.dir.bytes += bytes
+	}
+}
+
+// edit must be called before any field of n's state changes.
+func (t *Tree) edit(n *node) {
+	t.snap.keep(n)
+	t.undo.edited(n)
+}
+
+// setData replaces the data of a node that edit was called for.
+func (t *Tree) setData(n *node, data string, null bool) {
+	t.spread(n, 0, int64(len(data)-len(n.data)))
+	n.data, n.null = data, null
+}
+
+// The changes proper: they stamp, count, tell and mix.
+
+// addNode makes a node of the given state under parent.
+func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
+	t.edit(parent)
+	_, name, _ := splitPath(path)
+	s.czxid, s.mzxid, s.pzxid = c.Zxid, c.Zxid, c.Zxid
+	s.ctime, s.mtime = c.Time, c.Time
+	n := &node{state: s, name: strings.Clone(name), parent: parent}
+	t.snap.skip(n)
+	t.link(n, -1)
+	t.undo.created(n)
+	parent.cv++
+	parent.pzxid = c.Zxid
+	t.zxid = c.Zxid
+	t.charge(path, 1, int64(len(n.data)))
+	t.fillStats(n)
+	t.hash.node(mixCreate, path, n)
+	t.hash.int(uint64(uint32(parent.cv)))
+	c.tell(jute.EventCreated, path, n)
+	c.tell(jute.EventChildrenChanged, parentPath(path), parent)
+	return n
+}
+
+// removeNode deletes n, which has no children.
+func (t *Tree) removeNode(c *Change, n *node, path string) {
+	t.hash.node(mixDelete, path, n)
+	t.hash.int(uint64(c.Zxid))
+	t.edit(n.parent)
+	t.snap.keepDeleted(n, path)
+	t.undo.deleted(n, t.unlink(n))
+	n.parent.pzxid = c.Zxid
+	t.zxid = c.Zxid
+	t.charge(path, -1, -int64(len(n.data)))
+	c.tell(jute.EventDeleted, path, n)
+	c.tell(jute.EventChildrenChanged, parentPath(path), n.parent)
+}
+
+// writeData gives n new data.
+func (t *Tree) writeData(c *Change, n *node, path string, data string, null bool, version int32) {
+	t.edit(n)
+	if n.name == statsName {
+		t.undo.counting(n)
+	}
+	grow := int64(len(data) - len(n.data))
+	t.setData(n, data, null)
+	n.version = version
+	n.mzxid, n.mtime = c.Zxid, c.Time
+	t.zxid = c.Zxid
+	t.charge(path, 0, grow)
+	t.hash.node(mixSetData, path, n)
+	c.tell(jute.EventDataChanged, path, n)
+}
+
+// next returns the version after v. It skips -1, which as an argument means
+// "any".
+func next(v int32) int32 {
+	if v == -2 {
+		return 0
+	}
+	return v + 1
+}
+
+// changeACL gives n a new ACL. It touches no zxid and tells nobody.
+func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
+	t.edit(n)
+	set := t.acls.intern(acl)
+	t.acls.retain(set)
+	t.acls.release(n.acl)
+	n.acl = set
+	n.aversion = next(n.aversion)
+	t.zxid = c.Zxid
+	t.hash.node(mixSetACL, path, n)
+	t.hash.int(uint64(c.Zxid))
+}

@@ -1,0 +1,85 @@
+package tree
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// The nodes every tree has. They can not be deleted.
+const (
+	zookeeperPath = "/zookeeper"
+	quotaPath     = "/zookeeper/quota"
+	configPath    = "/zookeeper/config"
+)
+
+// ValidPath tells whether path may name a node: the full check of creates,
+// setData, setACL and check. It also holds paths to MaxPath and MaxDepth, so a
+// path that passes can be walked without fear.
+func ValidPath(path string) bool {
+	if len(path) > MaxPath || strings.Count(path, "/") > MaxDepth {
+		return false
+	}
+	return wellFormed(path)
+}
+
+// wellFormed is ValidPath without its limits.
+func wellFormed(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	if path == "/" {
+		return true
+	}
+	name := 1 // where the current name begins
+	for i := 1; i < len(path); {
+		c := path[i]
+		switch {
+		case c == '/':
+			if !validName(path[name:i]) {
+				return false
+			}
+			i++
+			name = i
+		case c < 0x20 || c == 0x7f:
+			return false
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, n := utf8.DecodeRuneInString(path[i:])
+			if !validRune(r) {
+				return false
+			}
+			i += n
+		}
+	}
+	return validName(path[name:])
+}
+
+func validName(name string) bool { return name != "" && name != "." && name != ".." }
+
+// validRune judges characters beyond ASCII. The reference looks at UTF-16
+// units and refuses surrogates, and with them everything outside the basic
+// plane. Bad UTF-8 decodes to U+FFFD, which is refused as well.
+func validRune(r rune) bool {
+	return r > 0x9f && r < 0xd800 || r > 0xf8ff && r < 0xfff0
+}
+
+// splitPath cuts path at its last slash. The parent of a name under the root
+// is "", which names the root as well. It is the weak check of create and
+// delete: ok means that there is a slash and no NUL.
+func splitPath(path string) (parent, name string, ok bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 || strings.IndexByte(path, 0) >= 0 {
+		return "", "", false
+	}
+	return path[:i], path[i+1:], true
+}
+
+// parentPath returns the path that events name the parent of path by.
+func parentPath(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	if i <= 0 {
+		return "/"
+	}
+	return path[:i]
+}

@@ -1,0 +1,141 @@
+package tree
+
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// The reads below append a response record to b, or answer a code and leave b
+// alone. They look a path up without judging it: an illegal one names nothing,
+// and "" names the root.
+
+// AppendExists appends the Stat of the node at path. It answers NONODE, or
+// BADARGUMENTS for a path with a NUL. No permission is needed to learn that a
+// node exists.
+func (t *Tree) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.ErrCode) {
+	if strings.IndexByte(path, 0) >= 0 {
+		return b, jute.BadArguments
+	}
+	n := t.find(path)
+	if n == nil {
+		return b, jute.NoNode
+	}
+	return n.appendStat(b), jute.OK
+}
+
+// readable finds the node at path for somebody who needs one of the bits of
+// perm on it. It answers NONODE or NOAUTH.
+func (t *Tree) readable(ids []jute.ID, path string, perm int32) (*node, jute.ErrCode) {
+	n := t.find(path)
+	if n == nil {
+		return nil, jute.NoNode
+	}
+	if !Allowed(n.acl.list, ids, perm) {
+		return nil, jute.NoAuth
+	}
+	return n, jute.OK
+}
+
+// AppendData appends the data and the Stat of the node at path. It answers
+// NONODE or NOAUTH.
+func (t *Tree) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+	n, code := t.readable(ids, path, jute.PermRead)
+	if code != jute.OK {
+		return b, code
+	}
+	return n.appendStat(n.appendData(b)), jute.OK
+}
+
+// AppendACL appends the ACL and the Stat of the node at path. Readers may see
+// it as well as those who may change it, but only the latter see the hashes in
+// it. It answers NONODE or NOAUTH.
+func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+	n, code := t.readable(ids, path, jute.PermRead|jute.PermAdmin)
+	if code != jute.OK {
+		return b, code
+	}
+	if Allowed(n.acl.list, ids, jute.PermAdmin) {
+		b = append(b, n.acl.key...)
+		return n.appendStat(b), jute.OK
+	}
+	b = jute.AppendInt(b, int32(len(n.acl.list)))
+	for _, a := range n.acl.list {
+		user, rest := hidden(a.ID)
+		b = jute.AppendInt(b, a.Perms)
+		b = jute.AppendString(b, a.Scheme)
+		b = jute.AppendInt(b, int32(len(user)+len(rest)))
+		b = append(append(b, user...), rest...)
+	}
+	return n.appendStat(b), jute.OK
+}
+
+// AppendChildren appends the names of the children of the node at path. It
+// answers NONODE or NOAUTH.
+func (t *Tree) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+	n, code := t.readable(ids, path, jute.PermRead)
+	if code != jute.OK {
+		return b, code
+	}
+	return n.dir.appendList(b), jute.OK
+}
+
+// AppendChildrenStat is AppendChildren with the Stat behind the names.
+func (t *Tree) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+	n, code := t.readable(ids, path, jute.PermRead)
+	if code != jute.OK {
+		return b, code
+	}
+	return n.appendStat(n.dir.appendList(b)), jute.OK
+}
+
+// AppendChildrenNumber appends how many descendants the node at path has. It
+// answers NONODE or NOAUTH.
+func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
+	n, code := t.readable(ids, path, jute.PermRead)
+	if code != jute.OK {
+		return b, code
+	}
+	if n.dir == nil {
+		return jute.AppendInt(b, 0), jute.OK
+	}
+	return jute.AppendInt(b, int32(n.dir.count)), jute.OK
+}
+
+// AppendMultiRead runs the reads in the body of a multiRead and appends their
+// results; a failing one fails alone. It answers MARSHALLINGERROR if anything
+// in body is not a read that multiRead allows, or THROTTLEDOP if the answer
+// would be too large.
+func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, jute.ErrCode) {
+	d := jute.NewDecoder(body)
+	start := len(b)
+	for count := 0; ; count++ {
+		h := d.MultiHeader()
+		if d.Err() == nil && h.Done {
+			return jute.AppendMultiHeader(b, jute.OpError, true, -1), jute.OK
+		}
+		path, ok := d.String()
+		d.Bool() // a watch: multiRead sets none
+		if d.Err() != nil || !ok || count == MaxMultiOps {
+			return b[:start], jute.MarshallingError
+		}
+		at := len(b)
+		b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
+		var code jute.ErrCode
+		switch h.Type {
+		case jute.OpGetData:
+			b, code = t.AppendData(b, ids, path)
+		case jute.OpGetChildren:
+			b, code = t.AppendChildren(b, ids, path)
+		default:
+			return b[:start], jute.MarshallingError
+		}
+		if code != jute.OK {
+			b = jute.AppendMultiHeader(b[:at], jute.OpError, false, code)
+			b = jute.AppendInt(b, int32(code))
+		}
+		if len(b)-start > t.lim.multiRead {
+			return b[:start], jute.Throttled
+		}
+	}
+}

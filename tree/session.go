@@ -1,0 +1,90 @@
+package tree
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// CloseSession deletes all ephemerals of a session under one zxid, in the
+// order in which they were made.
+func (t *Tree) CloseSession(c *Change, session int64) {
+	type entry struct {
+		node *node
+		path string
+	}
+	list := make([]entry, 0, len(t.ephemerals[session]))
+	for _, n := range t.ephemerals[session] {
+		list = append(list, entry{n, pathOf(n)})
+	}
+	// The index has no order of its own, and a restored one differs from one
+	// that grew; every server must delete in the same order.
+	slices.SortFunc(list, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.node.czxid, b.node.czxid), cmp.Compare(a.path, b.path))
+	})
+	for _, e := range list {
+		t.removeNode(c, e.node, e.path)
+	}
+}
+
+// EphemeralCount returns how many ephemeral nodes there are.
+func (t *Tree) EphemeralCount() int { return t.owned }
+
+// Ephemerals goes through the sessions that own ephemeral nodes, and their
+// paths, in no particular order.
+func (t *Tree) Ephemerals() iter.Seq2[int64, []string] {
+	return func(yield func(int64, []string) bool) {
+		for session := range t.ephemerals {
+			if !yield(session, t.EphemeralsOf(session)) {
+				return
+			}
+		}
+	}
+}
+
+// EphemeralsOf returns the paths of a session's ephemeral nodes, sorted.
+func (t *Tree) EphemeralsOf(session int64) []string {
+	list := t.ephemerals[session]
+	paths := make([]string, len(list))
+	for i, n := range list {
+		paths[i] = pathOf(n)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// AppendEphemerals appends the paths of a session's ephemeral nodes that begin
+// with prefix; a blank one and "/" ask for all.
+func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
+	if blank(prefix) {
+		prefix = "/"
+	}
+	at := len(b)
+	b = jute.AppendInt(b, 0)
+	count := int32(0)
+	for _, n := range t.ephemerals[session] {
+		size := pathLen(n)
+		entry := len(b)
+		b = jute.AppendInt(b, int32(size))
+		b = appendPath(b, n)
+		if size < len(prefix) || string(b[entry+4:entry+4+len(prefix)]) != prefix {
+			b = b[:entry]
+			continue
+		}
+		count++
+	}
+	jute.AppendInt(b[:at], count)
+	return b
+}
+
+// blank tells whether s is white space at most, as Java sees it.
+func blank(s string) bool {
+	for _, r := range s {
+		if r > ' ' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,226 @@
+package tree
+
+import "github.com/zlockd/zlockd/jute"
+
+// The stream of a snapshot is a list of records, each beginning with one of
+// these bytes:
+//
+//	header  version u8, zxid i64, digest i64, nodes i64
+//	acl     list (numbered from 0 in the order in which they come)
+//	node    path, data, acl number u32, czxid, mzxid, pzxid, ctime, mtime,
+//	        owner i64, version, cv, aversion i32, kind u8
+//	end     nodes i64
+//
+// in the encoding of package jute. The header comes first, the end last. Every
+// node comes once and after its parent.
+const (
+	recHeader = 'H'
+	recACL    = 'A'
+	recNode   = 'N'
+	recEnd    = 'E'
+)
+
+const snapshotVersion = 1
+
+// maxChunk bounds what one call of Append holds the read lock for, besides
+// the number of nodes: it ends when so many bytes are out.
+const maxChunk = 256 << 10
+
+// Snapshot is the tree as it was when StartSnapshot was called. While it is
+// open, the first change to a node that was not yet written out keeps a copy
+// of it, and nothing else slows down.
+type Snapshot struct {
+	tree   *Tree
+	mark   uint32 // node.mark of nodes that need nothing more
+	zxid   int64
+	hash   digest
+	nodes  int // how many there were
+	stage  snapshotStage
+	acls   map[*aclSet]uint32
+	stack  []walkFrame
+	path   []byte // of the directory on top of the stack, "" for the root
+	out    int    // nodes written
+	closed bool
+
+	// changed holds the old state of nodes that changed before they were
+	// written; deleted those that are gone, children before their parents.
+	changed map[*node]state
+	deleted []deletedNode
+}
+
+type snapshotStage uint8
+
+const (
+	stageHeader  snapshotStage = iota
+	stageWalk                  // the tree as it stands
+	stageDeleted               // what was taken out of it meanwhile
+	stageDone
+)
+
+// walkFrame is a directory being walked: its children at the positions below
+// left are still to come.
+type walkFrame struct {
+	node *node
+	left int
+	path int // length of its path
+}
+
+type deletedNode struct {
+	path string
+	state
+}
+
+// StartSnapshot begins a snapshot. The caller must have the tree alone for
+// this moment, as for a change. Only one can be open at a time.
+func (t *Tree) StartSnapshot() *Snapshot {
+	if t.snap != nil {
+		panic("tree: two snapshots at a time")
+	}
+	t.snaps++
+	if t.snaps == 0 {
+		t.snaps = 1 // 0 marks nodes that no snapshot has met
+	}
+	t.snap = &Snapshot{
+		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
+		acls: map[*aclSet]uint32{}, changed: map[*node]state{},
+	}
+	return t.snap
+}
+
+// Close ends the snapshot, complete or not. The caller must have the tree
+// alone for this moment, as for a change.
+func (s *Snapshot) Close() {
+	if !s.closed {
+		s.closed = true
+		s.tree.snap = nil
+		s.changed, s.deleted, s.acls, s.stack = nil, nil, nil, nil
+	}
+}
+
+// Zxid returns the zxid of the newest change that the snapshot holds.
+func (s *Snapshot) Zxid() int64 { return s.zxid }
+
+// Append appends the next chunk, of up to n nodes, and tells whether it was
+// the last. The caller keeps changes away while it runs, but not other reads.
+func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
+	start := len(b)
+	if s.stage == stageHeader {
+		b = append(b, recHeader, snapshotVersion)
+		b = jute.AppendLong(b, s.zxid)
+		b = jute.AppendLong(b, int64(s.hash))
+		b = jute.AppendLong(b, int64(s.nodes))
+		s.stage = stageWalk
+		b = s.visit(b, s.tree.root)
+		n--
+	}
+	for ; n > 0 && len(b)-start < maxChunk && s.stage != stageDone; n-- {
+		switch {
+		case len(s.stack) > 0:
+			b = s.step(b)
+		case len(s.deleted) > 0:
+			s.stage = stageDeleted
+			last := len(s.deleted) - 1
+			b = s.append(b, s.deleted[last].path, &s.deleted[last].state)
+			s.deleted[last] = deletedNode{}
+			s.deleted = s.deleted[:last]
+		default:
+			s.stage = stageDone
+			b = append(b, recEnd)
+			b = jute.AppendLong(b, int64(s.out))
+		}
+	}
+	return b, s.stage == stageDone
+}
+
+// step writes the next child of the directory on top of the stack, or leaves
+// the directory.
+func (s *Snapshot) step(b []byte) []byte {
+	f := &s.stack[len(s.stack)-1]
+	s.path = s.path[:f.path]
+	if f.left = min(f.left, f.node.children()); f.left == 0 {
+		s.stack = s.stack[:len(s.stack)-1]
+		return b
+	}
+	f.left--
+	n := f.node.dir.nodes[f.left]
+	if n.mark == s.mark {
+		return b // made since, or moved here after it was written
+	}
+	s.path = append(append(s.path, '/'), n.name...)
+	return s.visit(b, n)
+}
+
+// visit writes n, whose path is in s.path, and steps into it.
+func (s *Snapshot) visit(b []byte, n *node) []byte {
+	n.mark = s.mark // only the walk and changes, which exclude it, look at marks
+	st := &n.state
+	if old, ok := s.changed[n]; ok {
+		st = &old
+	}
+	path := string(s.path)
+	if n.parent == nil {
+		path = "/"
+	}
+	s.stack = append(s.stack, walkFrame{n, n.children(), len(s.path)})
+	return s.append(b, path, st)
+}
+
+func (s *Snapshot) append(b []byte, path string, st *state) []byte {
+	id, ok := s.acls[st.acl]
+	if !ok {
+		id = uint32(len(s.acls))
+		s.acls[st.acl] = id
+		b = append(b, recACL)
+		b = append(b, st.acl.key...)
+	}
+	s.out++
+	b = append(b, recNode)
+	b = jute.AppendString(b, path)
+	if st.null {
+		b = jute.AppendInt(b, -1)
+	} else {
+		b = jute.AppendString(b, st.data)
+	}
+	b = jute.AppendInt(b, int32(id))
+	for _, v := range [...]int64{st.czxid, st.mzxid, st.pzxid, st.ctime, st.mtime, st.owner} {
+		b = jute.AppendLong(b, v)
+	}
+	for _, v := range [...]int32{st.version, st.cv, st.aversion} {
+		b = jute.AppendInt(b, v)
+	}
+	return append(b, byte(st.kind))
+}
+
+// The three below are called by changes. A nil snapshot is one that is not
+// open.
+
+// keep saves the state of n before it changes.
+func (s *Snapshot) keep(n *node) {
+	if s == nil || n.mark == s.mark {
+		return
+	}
+	if _, ok := s.changed[n]; !ok {
+		s.changed[n] = n.state
+	}
+}
+
+// keepDeleted saves n before it is taken out. Should a failing multi put it
+// back, nothing more is needed of it.
+func (s *Snapshot) keepDeleted(n *node, path string) {
+	if s == nil || n.mark == s.mark {
+		return
+	}
+	st, ok := s.changed[n]
+	if !ok {
+		st = n.state
+	}
+	n.mark = s.mark
+	s.deleted = append(s.deleted, deletedNode{path, st})
+}
+
+// skip marks a node just made, of which the snapshot needs nothing.
+func (s *Snapshot) skip(n *node) {
+	if s != nil {
+		n.mark = s.mark
+	}
+}

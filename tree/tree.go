@@ -1,0 +1,211 @@
+package tree
+
+import (
+	"hash/maphash"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// NodeKind says what keeps a node alive.
+type NodeKind uint8
+
+// The kinds of nodes. The numbers stand in snapshots.
+const (
+	PlainNode     NodeKind = iota // until it is deleted
+	EphemeralNode                 // until its session ends
+	ContainerNode                 // until it lost its last child
+	TTLNode                       // until it was childless and unmodified for its time to live
+)
+
+// state is the part of a node that belongs to it alone: what a snapshot
+// writes and what an undo log keeps.
+type state struct {
+	data  string // immutable, so that copies of a state share it
+	acl   *aclSet
+	czxid int64
+	mzxid int64
+	pzxid int64
+	ctime int64
+	mtime int64
+	owner int64 // EphemeralNode: the session. TTLNode: time to live, ms. Else 0
+
+	version  int32
+	cv       int32 // children ever created; not the cversion that clients see
+	aversion int32
+	kind     NodeKind
+	null     bool // the data is null, which is not the same as empty
+}
+
+// node is an entry of the tree. At a million of them every word counts.
+type node struct {
+	state
+	slot   int32  // where it stands in its session's ephemerals or in Tree.reapable
+	mark   uint32 // number of the snapshot that needs nothing more of this node
+	name   string // "" for the root
+	parent *node  // nil for the root
+	dir    *dir   // nil while it never had a child
+}
+
+func (n *node) children() int {
+	if n.dir == nil {
+		return 0
+	}
+	return len(n.dir.nodes)
+}
+
+// stat returns what clients see. The built-in nodes were never counted in
+// their parents' cv, so the cversion of / and /zookeeper starts negative, and
+// tools know them so.
+func (n *node) stat() jute.Stat {
+	children := int32(n.children())
+	s := jute.Stat{
+		Czxid: n.czxid, Mzxid: n.mzxid, Ctime: n.ctime, Mtime: n.mtime,
+		Version: n.version, Cversion: 2*n.cv - children, Aversion: n.aversion,
+		DataLength: int32(len(n.data)), NumChildren: children, Pzxid: n.pzxid,
+	}
+	if n.kind == EphemeralNode {
+		s.EphemeralOwner = n.owner
+	}
+	return s
+}
+
+func (n *node) appendStat(b []byte) []byte {
+	s := n.stat()
+	return jute.AppendStat(b, &s)
+}
+
+func (n *node) appendData(b []byte) []byte {
+	if n.null {
+		return jute.AppendInt(b, -1)
+	}
+	return jute.AppendString(b, n.data)
+}
+
+// Tree is the znodes of a server. It is changed by one writer at a time;
+// reads may run side by side, but not beside a change: the caller holds the
+// lock that sees to it.
+type Tree struct {
+	root  *node
+	seed  maphash.Seed
+	lim   limits
+	zxid  int64 // of the newest change
+	hash  digest
+	count int   // nodes, the root included
+	size  int64 // bytes of all paths and data
+
+	acls       aclTable
+	ephemerals map[int64][]*node   // by session; node.slot is the position
+	owned      int                 // ephemerals of all sessions
+	reapable   []*node             // containers and TTL nodes; node.slot is the position
+	quotas     map[string]struct{} // paths with an activated quota
+
+	undo  *undoLog  // of the multi being applied, else nil
+	ops   []multiOp // scratch of multi
+	buf   []byte    // scratch of names and keys
+	snap  *Snapshot // the open one, or nil
+	snaps uint32    // how many were begun: the newest one's mark
+}
+
+// New returns a tree with the nodes that every tree has.
+func New() *Tree {
+	t := newTree()
+	world := t.acls.intern(jute.WorldAnyone)
+	t.root = &node{state: state{acl: world}}
+	world.refs++
+	t.count, t.size = 1, 1
+	zk := t.builtin(t.root, "zookeeper", world)
+	t.builtin(zk, "config", t.acls.intern([]jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}})).aversion = -1
+	t.builtin(zk, "quota", world)
+	return t
+}
+
+func newTree() *Tree {
+	return &Tree{
+		seed: maphash.MakeSeed(), lim: defaultLimits, acls: aclTable{},
+		ephemerals: map[int64][]*node{}, quotas: map[string]struct{}{},
+	}
+}
+
+func (t *Tree) builtin(parent *node, name string, acl *aclSet) *node {
+	n := &node{state: state{acl: acl}, name: name, parent: parent}
+	t.link(n, -1)
+	return n
+}
+
+// find returns the node at path, or nil. It accepts any string: what is not
+// a legal path names nothing, except that "" names the root as "/" does.
+func (t *Tree) find(path string) *node {
+	if path == "" || path == "/" {
+		return t.root
+	}
+	if path[0] != '/' {
+		return nil
+	}
+	n := t.root
+	for rest := path[1:]; ; {
+		name, more, found := strings.Cut(rest, "/")
+		p := n.dir.find(t.seed, name)
+		if p < 0 {
+			return nil
+		}
+		n = n.dir.nodes[p]
+		if !found {
+			return n
+		}
+		rest = more
+	}
+}
+
+// child returns the child of n called name, or nil.
+func (t *Tree) child(n *node, name string) *node {
+	if p := n.dir.find(t.seed, name); p >= 0 {
+		return n.dir.nodes[p]
+	}
+	return nil
+}
+
+// pathLen returns the length of n's path.
+func pathLen(n *node) int {
+	if n.parent == nil {
+		return 1
+	}
+	size := 0
+	for ; n.parent != nil; n = n.parent {
+		size += 1 + len(n.name)
+	}
+	return size
+}
+
+// appendPath appends n's path.
+func appendPath(b []byte, n *node) []byte {
+	if n.parent == nil {
+		return append(b, '/')
+	}
+	at := len(b) + pathLen(n)
+	for len(b) < at {
+		b = append(b, make([]byte, at-len(b))...)
+	}
+	for ; n.parent != nil; n = n.parent {
+		at -= len(n.name)
+		copy(b[at:], n.name)
+		at--
+		b[at] = '/'
+	}
+	return b
+}
+
+func pathOf(n *node) string { return string(appendPath(nil, n)) }
+
+// Count returns how many nodes there are.
+func (t *Tree) Count() int { return t.count }
+
+// Bytes returns the bytes of all paths and data.
+func (t *Tree) Bytes() int64 { return t.size }
+
+// Zxid returns the zxid of the newest change.
+func (t *Tree) Zxid() int64 { return t.zxid }
+
+// Digest returns the rolling hash over all changes ever made. Trees that made
+// the same changes have the same one.
+func (t *Tree) Digest() uint64 { return uint64(t.hash) }
