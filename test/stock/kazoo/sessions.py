@@ -1,0 +1,110 @@
+"""Sessions: expiry, moves, reconnects with watches."""
+
+import threading
+
+from kazoo.client import KazooClient, KazooState
+
+from checks import RELAY, Referee, check, equal, eventually
+from clients import client, fresh
+
+
+@check
+def session_expires_by_its_second_handle():
+    with client() as z, client() as observer:
+        d = fresh(z, "expire")
+        z.create(d + "/e", b"", ephemeral=True)
+        states = []
+        lost = threading.Event()
+
+        def listen(state):
+            states.append(state)
+            if state == KazooState.LOST:
+                lost.set()
+
+        z.add_listener(listen)
+        old = z.client_id[0]
+        second = KazooClient(z.hosts and ",".join("%s:%d" % h for h in z.hosts), client_id=z.client_id)
+        second.start(20)
+        second.stop()
+        second.close()
+        equal(lost.wait(20), True, "LOST reached the first handle")
+        eventually(lambda: observer.exists(d + "/e") is None, "the ephemeral is gone")
+        eventually(lambda: z.connected and z.client_id[0] != old, "a new session")
+        z.create(d + "/e", b"", ephemeral=True)
+
+
+@check
+def silent_session_expires_in_time():
+    import time
+
+    ref = Referee()
+    with client() as observer:
+        d = fresh(observer, "silent")
+        z = KazooClient(RELAY, timeout=4)
+        z.start(20)
+        z.create(d + "/e", b"", ephemeral=True)
+        gone = threading.Event()
+        observer.exists(d + "/e", watch=lambda e: gone.set())
+        equal(ref.say("refuse 15000"), "ok")
+        start = time.monotonic()
+        equal(gone.wait(15), True, "the ephemeral goes")
+        took = time.monotonic() - start
+        z.stop()
+        z.close()
+        equal(ref.say("refuse 0"), "ok")
+        equal(2 <= took <= 8.5, True, "expiry after %.1f s of a 4 s timeout" % took)
+
+
+@check
+def reconnect_keeps_session_ephemerals_and_watches():
+    ref = Referee()
+    with client(hosts=RELAY) as z, client() as writer:
+        d = fresh(z, "reconnect")
+        z.create(d + "/e", b"", ephemeral=True)
+        z.create(d + "/n", b"0")
+        data, children, states = [], [], []
+        z.DataWatch(d + "/n", lambda v, stat: data.append(v))
+        z.ChildrenWatch(d, lambda names: children.append(sorted(names)))
+        z.add_listener(states.append)
+        sid = z.client_id[0]
+        for i in range(3):
+            equal(ref.say("refuse 200"), "ok")
+            eventually(lambda: states[-1:] == [KazooState.SUSPENDED], "suspended")
+            writer.set(d + "/n", b"cut%d" % i)
+            writer.create(d + "/c%d" % i)
+            eventually(lambda: states[-1] == KazooState.CONNECTED, "connected again")
+            eventually(lambda: data[-1] == b"cut%d" % i, "data changed behind the cut")
+            eventually(lambda: "c%d" % i in children[-1], "child created behind the cut")
+            equal(z.client_id[0], sid, "same session")
+        equal(writer.exists(d + "/e").ephemeralOwner, sid)
+
+
+@check
+def retry_rides_over_cuts():
+    ref = Referee()
+    with client(hosts=RELAY) as z:
+        d = fresh(z, "retry")
+        z.create(d + "/n", b"")
+        for i in range(30):
+            if i % 10 == 5:
+                ref.say("cut")
+            z.retry(z.set, d + "/n", b"%d" % i)
+        equal(z.get(d + "/n")[0], b"29")
+
+
+@check
+def hundred_sessions_come_and_go():
+    with client() as z:
+        d = fresh(z, "many")
+        for _ in range(5):
+            many = [KazooClient(z.hosts and ",".join("%s:%d" % h for h in z.hosts)) for _ in range(20)]
+            for m in many:
+                m.start_async()
+            for m in many:
+                eventually(lambda: m.connected, "connected")
+                m.create(d + "/n-", ephemeral=True, sequence=True)
+            equal(len(z.get_children(d)), 20)
+            for m in many:
+                m.stop()
+                m.close()
+            eventually(lambda: z.get_children(d) == [], "ephemerals gone")

@@ -1,0 +1,24 @@
+//go:build stock
+
+package stock
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestKazoo runs Debian's kazoo: plain operations, every recipe, and locks
+// contended by processes.
+func TestKazoo(t *testing.T) {
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
+	g := startTarget(t, generous())
+	script, err := filepath.Abs("kazoo/driver.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver{
+		name:  "kazoo",
+		args:  []string{"/usr/bin/python3", "-B", script},
+		least: 40,
+	}.run(t, g)
+}

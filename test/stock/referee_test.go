@@ -1,0 +1,237 @@
+//go:build stock
+
+package stock
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// referee judges mutual exclusion from outside the clients. Every contender
+// holds one TCP connection to it and says, one line each:
+//
+//	enter KEY MODE [LIMIT]   mode x: alone; r: with other readers; w: alone;
+//	                         s: with at most LIMIT together
+//	leave KEY
+//	cut                      drop the relay's connections
+//	refuse MS                drop them and accept none for that long
+//
+// and is answered "ok" or "violation …". A connection that ends while inside
+// has left: its process is gone or about to be.
+type referee struct {
+	l net.Listener
+
+	mu         sync.Mutex
+	relay      *relay // nil: cut is refused
+	keys       map[string]*critical
+	violations []string
+}
+
+// critical is one critical section.
+type critical struct {
+	inside  map[net.Conn]string // mode of each holder
+	entries int
+	most    int // most holders at once
+}
+
+func startReferee(t *testing.T) *referee {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &referee{l: l, keys: map[string]*critical{}}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(c)
+		}
+	}()
+	return r
+}
+
+func (r *referee) addr() string { return r.l.Addr().String() }
+
+func (r *referee) serve(c net.Conn) {
+	defer c.Close()
+	defer r.gone(c)
+	in := bufio.NewScanner(c)
+	for in.Scan() {
+		if _, err := io.WriteString(c, r.command(c, strings.Fields(in.Text()))+"\n"); err != nil {
+			return
+		}
+	}
+}
+
+func (r *referee) command(c net.Conn, w []string) string {
+	switch {
+	case len(w) >= 3 && w[0] == "enter":
+		limit := 1
+		if len(w) > 3 {
+			limit, _ = strconv.Atoi(w[3])
+		}
+		return r.enter(c, w[1], w[2], limit)
+	case len(w) == 2 && w[0] == "leave":
+		return r.leave(c, w[1])
+	case len(w) == 1 && w[0] == "cut" && r.relay != nil:
+		r.relay.refuse(0)
+		return "ok"
+	case len(w) == 2 && w[0] == "refuse" && r.relay != nil:
+		ms, _ := strconv.Atoi(w[1])
+		r.relay.refuse(time.Duration(ms) * time.Millisecond)
+		return "ok"
+	}
+	return "error: not understood: " + strings.Join(w, " ")
+}
+
+func (r *referee) enter(c net.Conn, key, mode string, limit int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.keys[key]
+	if k == nil {
+		k = &critical{inside: map[net.Conn]string{}}
+		r.keys[key] = k
+	}
+	verdict := "ok"
+	for _, m := range k.inside {
+		compatible := mode == m && (mode == "r" || mode == "s" && len(k.inside) < limit)
+		if !compatible {
+			verdict = fmt.Sprintf("violation: %s entered by %s beside %s (%d inside)", key, mode, m, len(k.inside))
+			r.violations = append(r.violations, verdict)
+			break
+		}
+	}
+	k.inside[c] = mode
+	k.entries++
+	k.most = max(k.most, len(k.inside))
+	return verdict
+}
+
+func (r *referee) leave(c net.Conn, key string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.keys[key]
+	if k == nil || k.inside[c] == "" {
+		r.violations = append(r.violations, "left without having entered: "+key)
+		return "error: not inside " + key
+	}
+	delete(k.inside, c)
+	return "ok"
+}
+
+func (r *referee) gone(c net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.keys {
+		delete(k.inside, c)
+	}
+}
+
+// judge reports what the referee saw, as subtests.
+func (r *referee) judge(t *testing.T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Run("referee", func(t *testing.T) {
+		for _, v := range r.violations {
+			t.Error(v)
+		}
+		if len(r.keys) == 0 {
+			t.Error("no contender ever reported to the referee")
+		}
+		for key, k := range r.keys {
+			t.Logf("%-24s %5d entries, at most %d inside at once", key, k.entries, k.most)
+		}
+	})
+}
+
+// relay passes TCP connections on to a server and can cut them.
+type relay struct {
+	l       net.Listener
+	targets []string
+
+	mu    sync.Mutex
+	next  int
+	until time.Time // refuse connections until then
+	conns map[net.Conn]bool
+}
+
+// startRelay returns a relay to the given servers, which it uses in turn.
+func startRelay(t *testing.T, targets []string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &relay{l: l, targets: targets, conns: map[net.Conn]bool{}}
+	t.Cleanup(func() { l.Close(); y.refuse(time.Hour) })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go y.pass(c)
+		}
+	}()
+	return y
+}
+
+func (y *relay) addr() string { return y.l.Addr().String() }
+
+// refuse drops all connections and closes new ones for the given time.
+func (y *relay) refuse(d time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.until = time.Now().Add(d)
+	for c := range y.conns {
+		c.Close()
+	}
+}
+
+// admit registers a connection and names the server for it.
+func (y *relay) admit(c net.Conn) (target string, ok bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if time.Now().Before(y.until) {
+		return "", false
+	}
+	y.conns[c] = true
+	y.next++
+	return y.targets[y.next%len(y.targets)], true
+}
+
+func (y *relay) drop(c net.Conn) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	delete(y.conns, c)
+	c.Close()
+}
+
+func (y *relay) pass(c net.Conn) {
+	defer y.drop(c)
+	target, ok := y.admit(c)
+	if !ok {
+		return
+	}
+	s, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	go func() {
+		io.Copy(s, c)
+		s.(*net.TCPConn).CloseWrite() // four-letter words end so
+	}()
+	io.Copy(c, s)
+}

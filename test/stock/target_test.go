@@ -1,0 +1,171 @@
+//go:build stock
+
+package stock
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// target is the server, or the ensemble, under test.
+type target struct {
+	addrs    []string
+	kind     launch.Kind
+	external bool // somebody else started it: it is not fresh
+}
+
+// String returns the connect string.
+func (g target) String() string { return strings.Join(g.addrs, ",") }
+
+// startTarget starts what ZLOCKD_STOCK_TARGET names (zlockd unless told
+// otherwise), with ZLOCKD_STOCK_NODES servers, or returns the servers of
+// ZLOCKD_STOCK_SERVERS. It ends with the test.
+func startTarget(t *testing.T, o launch.Options) target {
+	t.Helper()
+	if list := os.Getenv("ZLOCKD_STOCK_SERVERS"); list != "" {
+		return target{addrs: strings.Split(list, ","), kind: launch.Zlockd, external: true}
+	}
+	o.Kind = launch.Zlockd
+	if k := os.Getenv("ZLOCKD_STOCK_TARGET"); k != "" {
+		o.Kind = launch.Kind(k)
+	}
+	if o.Nodes == 0 {
+		o.Nodes, _ = strconv.Atoi(os.Getenv("ZLOCKD_STOCK_NODES"))
+	}
+	e, err := launch.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, s := range e.Servers {
+				if tail := s.LogTail(); tail != "" && o.Kind == launch.Zlockd {
+					t.Logf("log of server %d:\n%s", s.ID, tail)
+				}
+			}
+		}
+		e.Close()
+	})
+	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind}
+}
+
+// generous is what the recipe tests need of a server: on ZooKeeper TTL nodes
+// are off by default, and a super user makes ACL checks possible on both.
+func generous() launch.Options {
+	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
+	return launch.Options{
+		JVM:   []string{"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + super},
+		Flags: []string{"--super-digest", super},
+	}
+}
+
+// need fails the test when a program of the suite is not installed: a suite
+// that skips silently proves nothing. ZLOCKD_STOCK_SKIP_MISSING=1 skips.
+func need(t *testing.T, files ...string) {
+	t.Helper()
+	for _, f := range files {
+		var err error
+		if filepath.IsAbs(f) {
+			_, err = os.Stat(f)
+		} else {
+			_, err = exec.LookPath(f)
+		}
+		if err == nil {
+			continue
+		}
+		if os.Getenv("ZLOCKD_STOCK_SKIP_MISSING") != "" {
+			t.Skipf("%s is not installed: run test/stock/install.sh", f)
+		}
+		t.Fatalf("%s is not installed: run test/stock/install.sh", f)
+	}
+}
+
+// driver is a program that runs checks with one client library. It finds the
+// servers in ZK, the relay in RELAY and the referee in REFEREE, and prints
+//
+//	ok NAME | fail NAME: WHY | skip NAME: WHY
+//
+// for each check and "done N" at the end.
+type driver struct {
+	name    string
+	args    []string
+	env     []string
+	least   int // checks it must at least have run
+	timeout time.Duration
+}
+
+// run starts the driver against g and turns its lines into subtests.
+func (d driver) run(t *testing.T, g target, args ...string) {
+	t.Helper()
+	ref := startReferee(t)
+	ref.relay = startRelay(t, g.addrs)
+	if d.timeout == 0 {
+		d.timeout = 4 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+	defer cancel()
+	args = append(d.args[1:len(d.args):len(d.args)], args...)
+	cmd := exec.CommandContext(ctx, d.args[0], args...)
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "ZK="+g.String(), "RELAY="+ref.relay.addr(), "REFEREE="+ref.addr(),
+		"SERVER_KIND="+string(g.kind), "FIRST="+g.addrs[0])
+	cmd.Env = append(cmd.Env, d.env...)
+	errFile, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errFile.Close()
+	cmd.Stderr = errFile
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	checks, done, failed := 0, -1, false
+	in := bufio.NewScanner(out)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		word, rest, _ := strings.Cut(in.Text(), " ")
+		name, why, _ := strings.Cut(rest, ": ")
+		switch word {
+		case "ok":
+			checks++
+			t.Run(name, func(t *testing.T) {})
+		case "fail":
+			checks++
+			failed = true
+			t.Run(name, func(t *testing.T) { t.Error(why) })
+		case "skip":
+			t.Run(name, func(t *testing.T) { t.Skip(why) })
+		case "done":
+			done, _ = strconv.Atoi(rest)
+		default:
+			t.Logf("%s: %s", d.name, in.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil && !failed {
+		t.Errorf("%s: %v", d.name, err)
+		failed = true
+	}
+	if done != checks || checks < d.least {
+		t.Errorf("%s ended early: %d checks seen, %d reported done, %d expected at least", d.name, checks, done, d.least)
+		failed = true
+	}
+	if failed {
+		if b, _ := os.ReadFile(errFile.Name()); len(b) > 0 {
+			t.Logf("stderr of %s:\n%s", d.name, b[max(0, len(b)-8000):])
+		}
+	}
+	ref.judge(t)
+}
