@@ -50,8 +50,9 @@ func (c *Config) jvmFlags() []string {
 	if c.Super != "" {
 		flags = append(flags, "-Dzookeeper.DigestAuthenticationProvider.superDigest="+Digest(c.Super))
 	}
-	// These are read as system properties by some releases only, so both
-	// places are set.
+	if c.ContainerInterval > 0 { // the one property without the prefix
+		flags = append(flags, fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", c.ContainerInterval.Milliseconds()))
+	}
 	for _, k := range slices.Sorted(maps.Keys(c.properties())) {
 		flags = append(flags, "-Dzookeeper."+k+"="+c.properties()[k])
 	}
@@ -69,9 +70,6 @@ func (c *Config) properties() map[string]string {
 	}
 	if c.NoFsync {
 		p["forceSync"] = "no"
-	}
-	if c.ContainerInterval > 0 {
-		p["znode.container.checkIntervalMs"] = fmt.Sprint(c.ContainerInterval.Milliseconds())
 	}
 	return p
 }

@@ -1,0 +1,117 @@
+package golden
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// A replay that compares too little proves nothing: every byte of every
+// recorded frame that is not marked as volatile must count.
+func TestEveryFixedByteCounts(t *testing.T) {
+	frames := 0
+	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {
+		vectors, err := Load(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range vectors {
+			for i := range v.Steps {
+				s := &v.Steps[i]
+				if s.Do != "recv" || len(s.HexCompact) > 0 {
+					continue
+				}
+				frames++
+				want := s.bytes()
+				var seen int64
+				if err := (symbols{}).match(s, request{}, slices.Clone(want), false, &seen); err != nil {
+					t.Fatalf("%s step %d does not match itself: %v", v.ID(), i, err)
+				}
+				for off := range want {
+					if isVolatile(s, off) || isEventZxid(want, off) {
+						continue
+					}
+					got := slices.Clone(want)
+					got[off] ^= 0x10
+					seen = 0
+					if (symbols{}).match(s, request{}, got, false, &seen) == nil {
+						t.Errorf("%s step %d: byte %d does not count", v.ID(), i, off)
+					}
+				}
+			}
+		}
+	}
+	if frames < 1400 {
+		t.Errorf("only %d frames", frames)
+	}
+}
+
+func isVolatile(s *Step, off int) bool {
+	return slices.ContainsFunc(s.Volatile, func(r Range) bool { return off >= r.Off && off < r.Off+r.Len })
+}
+
+func isEventZxid(frame []byte, off int) bool {
+	return off >= 8 && off < 16 && int32(binary.BigEndian.Uint32(frame[4:])) == jute.XidEvent
+}
+
+func TestSymbolsKeepTheirValueAndOrder(t *testing.T) {
+	long := func(v uint64) []byte { return binary.BigEndian.AppendUint64(nil, v) }
+	tests := []struct {
+		name string
+		sym  string
+		val  []byte
+		ok   bool
+	}{
+		{"same value", "zxid#2", long(20), true},
+		{"another value", "zxid#2", long(21), false},
+		{"later and larger", "zxid#3", long(21), true},
+		{"later and equal", "zxid#3", long(20), false},
+		{"earlier and smaller", "zxid#1", long(19), true},
+		{"earlier and larger", "zxid#1", long(22), false},
+		{"time may stand still", "time#2", long(5), true},
+		{"time goes back", "time#2", long(4), false},
+		{"a session's id twice", "sessionId#2", long(7), false},
+		{"another session", "sessionId#2", long(8), true},
+	}
+	for _, tt := range tests {
+		y := symbols{"zxid#2": long(20), "time#1": long(5), "sessionId#1": long(7)}
+		if err := y.define(Range{Sym: tt.sym}, tt.val); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+func TestHeaderZxidMustNotGoBack(t *testing.T) {
+	frame := jute.AppendReplyHeader([]byte{0, 0, 0, 16}, 1, 9, jute.OK)
+	hex := "0000001000000001000000000000000300000000"
+	s := &Step{Do: "recv", Hex: &hex, Volatile: []Range{{Off: 8, Len: 8, Kind: "zxid", Rule: "ge", Sym: "zxid#1"}}}
+	seen := int64(9)
+	if err := (symbols{}).match(s, request{}, slices.Clone(frame), false, &seen); err != nil {
+		t.Error(err)
+	}
+	seen = 10
+	if (symbols{}).match(s, request{}, frame, false, &seen) == nil {
+		t.Error("a header zxid below one seen before was accepted")
+	}
+}
+
+func TestOrderOfNamesDoesNotCount(t *testing.T) {
+	reply := func(names ...string) []byte {
+		b, at := jute.BeginFrame(nil)
+		b = jute.AppendReplyHeader(b, 1, 0, jute.OK)
+		b = jute.AppendStrings(b, names)
+		b = jute.AppendStat(b, &jute.Stat{NumChildren: 3})
+		jute.EndFrame(b, at)
+		return b
+	}
+	a, b, c := reply("x", "yy", "zzz"), reply("zzz", "x", "yy"), reply("zzz", "x", "xy")
+	q := request{op: jute.OpGetChildren2, paths: []string{"/p"}}
+	for _, f := range [][]byte{a, b, c} {
+		normalize(f, q, true)
+	}
+	if !slices.Equal(a, b) || slices.Equal(a, c) {
+		t.Error("children are not compared as a set")
+	}
+}
