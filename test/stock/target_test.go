@@ -20,6 +20,7 @@ import (
 type target struct {
 	addrs    []string
 	kind     launch.Kind
+	ensemble *launch.Ensemble
 	external bool // somebody else started it: it is not fresh
 }
 
@@ -55,7 +56,7 @@ func startTarget(t *testing.T, o launch.Options) target {
 		}
 		e.Close()
 	})
-	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind}
+	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind, ensemble: e}
 }
 
 // generous is what the recipe tests need of a server: on ZooKeeper TTL nodes

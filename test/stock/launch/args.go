@@ -113,7 +113,7 @@ func HaveZooKeeper() bool {
 
 // zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync
 // stays on: forceSync is ZooKeeper's default and is not touched.
-func (e *Ensemble) zookeeperArgs(o Options, ports []string) error {
+func (e *Ensemble) zookeeperArgs(o Options) error {
 	if !HaveZooKeeper() {
 		return errors.New("ZooKeeper is not installed: apt-get install zookeeper")
 	}
@@ -136,8 +136,8 @@ func (e *Ensemble) zookeeperArgs(o Options, ports []string) error {
 			"admin.enableServer=false", "4lw.commands.whitelist=*",
 		}
 		if len(e.Servers) > 1 {
-			for j, m := range e.Servers {
-				_, election, err := net.SplitHostPort(ports[4*j+3])
+			for _, m := range e.Servers {
+				_, election, err := net.SplitHostPort(m.Election)
 				if err != nil {
 					return err
 				}

@@ -57,6 +57,7 @@ type Server struct {
 	ID                  int
 	Kind                Kind
 	Client, Peer, Admin string // host:port
+	Election            string // ZooKeeper's third port
 	Dir                 string // its data and its log
 	Args                []string
 	ReadyLine           string // zlockd's first line on stdout, once it is ready
@@ -105,7 +106,7 @@ func Prepare(o Options) (*Ensemble, error) {
 	}
 	for i := range o.Nodes {
 		p := ports[4*i:]
-		s := &Server{ID: i + 1, Kind: o.Kind, Client: p[0], Peer: p[1], Admin: p[2], timeout: o.ReadyTimeout}
+		s := &Server{ID: i + 1, Kind: o.Kind, Client: p[0], Peer: p[1], Admin: p[2], Election: p[3], timeout: o.ReadyTimeout}
 		s.Dir = filepath.Join(e.Dir, string(o.Kind)+"-"+strconv.Itoa(s.ID))
 		if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 			return nil, err
@@ -118,7 +119,7 @@ func Prepare(o Options) (*Ensemble, error) {
 	case o.Kind == Zlockd:
 		err = e.zlockdArgs(o)
 	case o.Kind == ZooKeeper:
-		err = e.zookeeperArgs(o, ports)
+		err = e.zookeeperArgs(o)
 	default:
 		err = fmt.Errorf("no server of kind %q", o.Kind)
 	}

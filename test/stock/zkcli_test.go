@@ -1,0 +1,208 @@
+//go:build stock
+
+package stock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// difference is a place where zlockd may answer otherwise than the recorded
+// ZooKeeper 3.8.
+type difference struct {
+	script string
+	cmd    string
+	nth    int      // which occurrence of cmd, counted from 0
+	send   string   // sent instead of cmd, if not empty
+	out    []string // expected instead
+	err    []string
+	reason string
+}
+
+// differences of zlockd. Besides, zxids are compared by order only: a failed
+// write consumes no zxid in zlockd, and does in ZooKeeper.
+var differences = []difference{
+	{
+		script: "fresh", cmd: "create -t 10000 /demo/ttl x", send: "create -t 10000 /demo/none/ttl x",
+		err:    []string{"Node does not exist: /demo/none/ttl"},
+		reason: "TTL nodes are on by default; the create must fail here lest all later listings change",
+	},
+	{
+		script: "ttl", cmd: "removewatches /p -a",
+		out:    []string{"", "WATCHER::", "", "WatchedEvent state:SyncConnected type:PersistentWatchRemoved path:/p"},
+		reason: "3.9 keeps a persistent watch apart from a one-shot on the same path; 3.8 lost it in ls -w /p",
+	},
+	{
+		script: "ttl", cmd: "create /q/2 x", err: []string{"Quota has exceeded : /q/2"},
+		reason: "hard quotas are enforced",
+	},
+	{
+		script: "ttl", cmd: "create /q/3 x", err: []string{"Quota has exceeded : /q/3"},
+		reason: "hard quotas are enforced",
+	},
+}
+
+// permit replaces the steps in which zlockd differs.
+func permit(t *testing.T, script string, steps []step) {
+	for _, d := range differences {
+		if d.script != script {
+			continue
+		}
+		nth := d.nth
+		found := false
+		for i := range steps {
+			if steps[i].cmd != d.cmd {
+				continue
+			}
+			if nth--; nth >= 0 {
+				continue
+			}
+			found = true
+			steps[i].out, steps[i].err = d.out, d.err
+			if d.send != "" {
+				steps[i].cmd = d.send
+			}
+			break
+		}
+		if !found {
+			t.Errorf("permitted difference is stale: %s has no %q", script, d.cmd)
+		}
+	}
+}
+
+// replay runs a transcript against g.
+func replay(t *testing.T, g target, script string, replace ...string) {
+	words := append([]string{"{server}", g.String()}, replace...)
+	steps := readTranscript(t, "testdata/zkcli/"+script+".txt", strings.NewReplacer(words...))
+	cmp := comparison{exactZxids: g.kind == launch.ZooKeeper && script != "ensemble"}
+	if g.kind != launch.ZooKeeper {
+		permit(t, script, steps)
+	}
+	c := startCli(t, "-server", g.String())
+	failures := 0
+	for _, want := range steps {
+		switch want.cmd {
+		case "(start)":
+		case "(eof)":
+			c.in.Close()
+		default:
+			if _, err := c.in.Write([]byte(want.cmd + "\n")); err != nil {
+				t.Fatalf("line %d: %s: %v", want.line, want.cmd, err)
+			}
+		}
+		var got step
+		got.out, got.err = c.collect(want)
+		if d := cmp.differ(want, got); d != "" {
+			t.Errorf("line %d: >>> %s\n%s", want.line, want.cmd, d)
+			if failures++; failures > 15 {
+				t.Fatal("too many differences")
+			}
+		}
+	}
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("exit: %v", err)
+	}
+	t.Logf("%d commands replayed", len(steps))
+}
+
+func freshTarget(t *testing.T, o launch.Options) target {
+	t.Helper()
+	need(t, zkCli, "java")
+	g := startTarget(t, o)
+	if g.external {
+		t.Skip("the transcripts need a fresh server: unset ZLOCKD_STOCK_SERVERS")
+	}
+	return g
+}
+
+// superPw is super:pw, which the transcripts log in with.
+const superPw = "super:0bX78nEegDzJM3ju0iLBEJdWzjg="
+
+func TestZkCliFresh(t *testing.T) {
+	t.Parallel()
+	replay(t, freshTarget(t, launch.Options{Nodes: 1}), "fresh")
+}
+
+func TestZkCliTTL(t *testing.T) {
+	t.Parallel()
+	replay(t, freshTarget(t, launch.Options{
+		Nodes: 1,
+		JVM:   []string{"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
+		Flags: []string{"--super-digest", superPw},
+	}), "ttl")
+}
+
+// TestZkCliOneShot covers the mode in which the command stands in zkCli.sh's
+// own arguments, with its exit codes.
+func TestZkCliOneShot(t *testing.T) {
+	t.Parallel()
+	g := freshTarget(t, launch.Options{Nodes: 1})
+	for _, c := range []struct {
+		args      string
+		status    int
+		out, errs string // last line
+	}{
+		{"ls /", 0, "[zookeeper]", ""},
+		{"create /oneshot x", 0, "", "Created /oneshot"},
+		{"create -e /oneshot/e x", 0, "", "Created /oneshot/e"},
+		{"ls /oneshot", 0, "[e]", ""}, // it exits without closing its session
+		{"delete /oneshot", 1, "", "Node not empty: /oneshot"},
+		{"bogus", 127, "", "Command not found: Command not found bogus"},
+	} {
+		cmd := exec.Command(zkCli, append([]string{"-server", g.String()}, strings.Fields(c.args)...)...)
+		cmd.Env = cliEnv()
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		status := 0
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			status = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if status != c.status || c.out != "" && lastLine(string(out)) != c.out || c.errs != "" && lastLine(errs.String()) != c.errs {
+			t.Errorf("zkCli.sh %s: status %d, stdout %q, stderr %q; want %d, %q, %q",
+				c.args, status, lastLine(string(out)), lastLine(errs.String()), c.status, c.out, c.errs)
+		}
+	}
+}
+
+// lastLine returns the last line that is the client's own.
+func lastLine(s string) string {
+	last := ""
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, noLogger) {
+			last = line
+		}
+	}
+	return last
+}
+
+// TestZkCliEnsemble replays against three servers, with reconfig.
+func TestZkCliEnsemble(t *testing.T) {
+	t.Parallel()
+	o := launch.Options{
+		Nodes:  3,
+		JVM:    []string{"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
+		Config: []string{"reconfigEnabled=true"},
+		Flags:  []string{"--super-digest", superPw},
+	}
+	if os.Getenv("ZLOCKD_STOCK_TARGET") != string(launch.ZooKeeper) && os.Getenv("ZLOCKD_STOCK_NODES") != "3" {
+		t.Skip("runs with ZLOCKD_STOCK_NODES=3")
+	}
+	g := freshTarget(t, o)
+	var words []string
+	for i, s := range g.ensemble.Servers {
+		host, _, _ := strings.Cut(s.Peer, ":")
+		words = append(words, fmt.Sprintf("{peer%d}", i+1), s.Peer+strings.TrimPrefix(s.Election, host),
+			fmt.Sprintf("{client%d}", i+1), s.Client)
+	}
+	replay(t, g, "ensemble", words...)
+}
