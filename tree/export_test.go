@@ -1,0 +1,119 @@
+package tree
+
+import (
+	"fmt"
+	"math"
+)
+
+// SetLimits lowers the bounds of a tree; a zero leaves one alone.
+func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
+	for _, l := range []struct {
+		to  *int
+		max int
+	}{{&t.lim.children, children}, {&t.lim.listing, listing}, {&t.lim.ephemerals, ephemerals}, {&t.lim.multiRead, multiRead}} {
+		if l.max > 0 {
+			*l.to = l.max
+		}
+	}
+}
+
+// Verify recounts everything that is derived and reports what is not as the
+// nodes say.
+func (t *Tree) Verify() error {
+	var errs []string
+	bad := func(format string, args ...any) {
+		if len(errs) < 10 {
+			errs = append(errs, fmt.Sprintf(format, args...))
+		}
+	}
+	count, size, owned, reapable := 0, int64(0), 0, 0
+	refs := map[*aclSet]int{}
+	quotas := map[string]bool{}
+	var visit func(n *node) (int, int64) // recursion is fine here: test trees are shallow
+	visit = func(n *node) (below int, bytes int64) {
+		path := pathOf(n)
+		count++
+		size += int64(len(path) + len(n.data))
+		refs[n.acl]++
+		if n.null && n.data != "" {
+			bad("%s: null but not empty", path)
+		}
+		switch n.kind {
+		case EphemeralNode:
+			owned++
+			if l := t.ephemerals[n.owner]; int(n.slot) >= len(l) || l[n.slot] != n {
+				bad("%s: not among the ephemerals of its session", path)
+			}
+			if n.children() > 0 {
+				bad("%s: ephemeral with children", path)
+			}
+		case ContainerNode, TTLNode:
+			reapable++
+			if int(n.slot) >= len(t.reapable) || t.reapable[n.slot] != n {
+				bad("%s: not among the reapable", path)
+			}
+		}
+		if n.name == limitsName && quotaOf(pathOf(n.parent)) != "" {
+			quotas[quotaOf(pathOf(n.parent))] = true
+		}
+		if n.dir == nil {
+			return 0, 0
+		}
+		names, used := 0, 0
+		for i, c := range n.dir.nodes {
+			if c.parent != n || n.dir.find(t.seed, c.name) != i {
+				bad("%s: child %q at %d is not found", path, c.name, i)
+			}
+			names += 4 + len(c.name)
+			b, y := visit(c)
+			below, bytes = below+b+1, bytes+y+int64(len(c.data))
+		}
+		for _, s := range n.dir.slots {
+			if s != 0 {
+				used++
+			}
+		}
+		if n.dir.slots != nil && used != len(n.dir.nodes) {
+			bad("%s: %d slots for %d children", path, used, len(n.dir.nodes))
+		}
+		if n.dir.names != names || n.dir.count != below || n.dir.bytes != bytes {
+			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.dir.names, names, n.dir.count, below, n.dir.bytes, bytes)
+		}
+		if c := n.dir.cache.Load(); c != nil && string(*c) != string(n.dir.encode(nil)) {
+			bad("%s: stale listing", path)
+		}
+		return below, bytes
+	}
+	visit(t.root)
+	inLists := 0
+	for _, l := range t.ephemerals {
+		inLists += len(l)
+	}
+	if count != t.count || size != t.size || owned != t.owned || inLists != owned || reapable != len(t.reapable) {
+		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size, size, t.owned, inLists, owned, len(t.reapable), reapable)
+	}
+	for a, n := range refs {
+		if a.refs != n || t.acls[a.key] != a {
+			bad("ACL %v: %d references are %d", a.list, a.refs, n)
+		}
+	}
+	if len(refs) != len(t.acls) || len(quotas) != len(t.quotas) {
+		bad("%d ACLs are %d, %d quotas are %d", len(t.acls), len(refs), len(t.quotas), len(quotas))
+	}
+	if t.undo != nil || len(t.ops) > 0 && t.ops[0].op != 0 {
+		bad("a multi left something behind")
+	}
+	if errs != nil {
+		return fmt.Errorf("%q", errs)
+	}
+	return nil
+}
+
+// SetVersions puts the counters of a node close to their ends.
+func (t *Tree) SetVersions(path string, version, aversion int32) {
+	n := t.find(path)
+	n.version, n.aversion = version, aversion
+}
+
+// SkipSnapshots makes the number of the next snapshot wrap around.
+func (t *Tree) SkipSnapshots() { t.snaps = math.MaxUint32 }
