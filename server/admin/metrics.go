@@ -48,14 +48,17 @@ type Metrics struct {
 // micro makes milliseconds of the microseconds that are recorded.
 const micro = 1000
 
-// Fill puts the values under ZooKeeper's names into s, whose maps it makes
-// when they are nil.
-func (m *Metrics) Fill(s *Status) {
+// Fill puts the values into s: those of srvr always, and under ZooKeeper's
+// names when metrics are needed. It makes the maps that are nil.
+func (m *Metrics) Fill(s *Status, need Need) {
 	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
 	s.Responses = m.Responses.Value()
 	all := m.Requests.Value(s.Now, micro)
 	s.Latency = Latency{Min: int64(all.Min), Avg: all.Avg(), Max: int64(all.Max)}
 	s.AuthFailed = m.AuthFailed.Load()
+	if need&NeedMetrics == 0 {
+		return
+	}
 
 	if s.Counters == nil {
 		s.Counters = make(map[string]int64)

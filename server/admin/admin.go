@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Options say what is shown to whom.
+type Options struct {
+	Source Source // required
+
+	// Whitelist lists the four-letter words that are answered, separated by
+	// commas; "*" is all of them, empty is DefaultWhitelist. srvr always is.
+	Whitelist string
+	// Authorize decides whether a user may change state over HTTP, and
+	// compares in constant time. Nil: nobody may.
+	Authorize func(user, password string) bool
+	// Profiling serves /debug/pprof.
+	Profiling bool
+	// Pages are further handlers by the pattern of http.ServeMux.
+	Pages map[string]http.Handler
+	// Now is the clock for deadlines; nil is time.Now.
+	Now func() time.Time
+	// Log gets what goes wrong while answering; nil discards it.
+	Log *slog.Logger
+}
+
+// Admin answers four-letter words and HTTP requests. Its methods may be called
+// by several goroutines at once.
+type Admin struct {
+	source    Source
+	authorize func(user, password string) bool
+	profiling bool
+	pages     map[string]http.Handler
+	now       func() time.Time
+	log       *slog.Logger
+
+	words    []word
+	allowed  map[string]bool // words that are answered
+	commands []command
+	byName   map[string]*command // by name and by alias
+
+	mask  atomic.Int64 // ZooKeeper's trace mask: kept, and without effect
+	heavy pool
+}
+
+// defaultMask is the trace mask that ZooKeeper starts with.
+const defaultMask = 306
+
+// New returns an Admin, or an error when the whitelist names an unknown word.
+func New(o Options) (*Admin, error) {
+	if o.Whitelist == "" {
+		o.Whitelist = DefaultWhitelist
+	}
+	allowed, err := parseWhitelist(o.Whitelist)
+	if err != nil {
+		return nil, err
+	}
+	a := &Admin{
+		source:    o.Source,
+		authorize: o.Authorize,
+		profiling: o.Profiling,
+		pages:     o.Pages,
+		now:       o.Now,
+		log:       o.Log,
+		allowed:   allowed,
+		heavy:     newPool(heavyAtOnce, heavyTime),
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.mask.Store(defaultMask)
+	a.words = a.wordTable()
+	a.commands = a.commandTable()
+	a.byName = make(map[string]*command)
+	for i := range a.commands {
+		c := &a.commands[i]
+		a.byName[c.name] = c
+		for _, alias := range c.aliases {
+			a.byName[alias] = c
+		}
+	}
+	return a, nil
+}
+
+// Heavy answers are given heavyAtOnce at a time, each within heavyTime and a
+// second for every MiB sent: a slow reader loses its answer, and never holds a
+// place that others wait for.
+const (
+	heavyAtOnce = 4
+	heavyTime   = 5 * time.Second
+	leastRate   = 1 << 20 // bytes per second
+)
+
+var errBusy = errors.New("too many costly admin questions at once")
+
+// pool lets a few in at a time.
+type pool struct {
+	places chan struct{}
+	wait   time.Duration
+}
+
+func newPool(n int, wait time.Duration) pool {
+	return pool{places: make(chan struct{}, n), wait: wait}
+}
+
+// acquire waits for a place, but not for ever.
+func (p pool) acquire() (release func(), ok bool) {
+	t := time.NewTimer(p.wait)
+	defer t.Stop()
+	select {
+	case p.places <- struct{}{}:
+		return func() { <-p.places }, true
+	case <-t.C:
+		return nil, false
+	}
+}
+
+// limit returns a writer that gives up on a reader that is too slow, if the
+// connection can be given deadlines.
+func (a *Admin) limit(w io.Writer) io.Writer {
+	d, ok := w.(deadliner)
+	if !ok {
+		return w
+	}
+	return &limited{w: w, d: d, end: a.now().Add(heavyTime)}
+}
+
+type deadliner interface{ SetWriteDeadline(time.Time) error }
+
+type limited struct {
+	w   io.Writer
+	d   deadliner
+	end time.Time
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if err := l.d.SetWriteDeadline(l.end); err != nil {
+		return 0, err
+	}
+	n, err := l.w.Write(b)
+	l.end = l.end.Add(time.Duration(n) * time.Second / leastRate)
+	return n, err
+}

@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// fake is a Source of hand-made values.
+type fake struct {
+	mu            sync.Mutex
+	status        Status
+	resets, conns int
+	asked         Need
+	delay         chan struct{} // Status waits for it, if set
+}
+
+func (f *fake) Status(n Need) *Status {
+	if f.delay != nil {
+		<-f.delay
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = n
+	s := f.status
+	return &s
+}
+
+func (f *fake) ResetStats() { f.mu.Lock(); f.resets++; f.mu.Unlock() }
+func (f *fake) ResetConns() { f.mu.Lock(); f.conns++; f.mu.Unlock() }
+
+func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
+	t.Helper()
+	a, err := New(Options{Source: f, Whitelist: whitelist})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// at is the moment of all samples: Sat Nov 21 01:23:56 UTC 2026.
+var at = time.Date(2026, 11, 21, 1, 23, 56, 0, time.UTC)
+
+// standalone is a single server with two clients.
+func standalone() Status {
+	return Status{
+		Version: "3.9.3-zlockd-1.2.0",
+		Built:   time.Date(2022, 2, 25, 8, 49, 0, 0, time.UTC),
+		Now:     at,
+		Uptime:  900 * time.Second,
+		Serving: true,
+		Mode:    Standalone,
+		ID:      1,
+		Term:    2,
+
+		Zxid:           0x81,
+		Nodes:          31,
+		EphemeralCount: 1,
+		DataSize:       248,
+		Sessions:       2,
+		WatchConns:     2,
+		WatchPaths:     2,
+		Watches:        3,
+		SnapshotZxid:   0x200000003,
+		SnapshotTime:   time.Unix(1795224230, 0),
+		Digests:        []Digest{{Zxid: 128, Digest: 59093131102, Version: 2}},
+
+		Conns:     3,
+		Received:  193,
+		Sent:      241,
+		Latency:   Latency{Min: 0, Max: 30, Avg: 1.81774},
+		Responses: Sizes{-1, -1, -1},
+		Proposals: Sizes{48, 36, 100},
+		OpenFiles: 55,
+		MaxFiles:  20000,
+
+		Config: Config{
+			ClientPort: 22200, SecurePort: -1,
+			DataDir: "/var/lib/zookeeper/version-2", LogDir: "/var/lib/zookeeper/version-2",
+			TickTime: 2 * time.Second, MaxClientCnxns: 60,
+			MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: 40 * time.Second,
+			ListenBacklog: -1,
+		},
+		Environment: []Pair{{"host.name", "localhost"}, {"os.name", "Linux"}},
+
+		DataDirSize: 67109337,
+		LogDirSize:  67109337,
+		ConnList: []Conn{
+			{
+				Addr: "127.0.0.1:46426", Interest: 1, Received: 7, Sent: 7, Session: 0x100000ae0210023, LastOp: "ADDW",
+				Established: time.UnixMilli(1795224234849), Timeout: 10 * time.Second, Expires: at.Add(10 * time.Second),
+				LastCxid: 6, LastZxid: 0x80, LastReply: 903747 * time.Millisecond, Latency: Latency{0, 2, 1.4},
+			},
+			{Addr: "127.0.0.1:46502", Received: 1, Established: at, Expires: at.Add(9 * time.Second), LastCxid: -1, LastZxid: -1},
+			{
+				Addr: "[::1]:46442", Interest: 1, Received: 3, Sent: 3, Session: 0x100000ae0210024,
+				Established: time.UnixMilli(1795224234866), Timeout: 30 * time.Second, Expires: at.Add(30 * time.Second),
+				LastCxid: -1, LastZxid: -1,
+			},
+		},
+		SessionList: []Session{
+			{ID: 0x100000ae0210023, Timeout: 10 * time.Second, Expires: at.Add(9500 * time.Millisecond)},
+			{ID: 0x100000ae0210024, Timeout: 30 * time.Second, Expires: at.Add(29 * time.Second)},
+		},
+		Ephemerals: []SessionPaths{{Session: 0x100000ae0210023, Paths: []string{"/cap/e22200"}}},
+		WatchList: []SessionPaths{
+			{Session: 0x100000ae0210023, Paths: []string{"/capmissing", "/cap"}},
+			{Session: 0x100000ae0210024, Paths: []string{"/cap"}},
+		},
+		Counters: map[string]int64{"proposal_count": 15, "connection_request_count": 4},
+		Summaries: map[string]Summary{
+			"election_time": {Count: 3, Sum: 28001, Min: 140, Max: 27606},
+			"updatelatency": {Count: 114, Sum: 281, Min: 0, Max: 30, P50: 1, P90: 6, P95: 9, P99: 28.12346, P999: 30},
+		},
+		Keyed: map[string]map[string]Summary{"write_per_namespace": {"my app": {Count: 2, Sum: 30, Min: 10, Max: 20, P50: 10}}},
+		Extra: []Sample{
+			{Name: "peer_insecure", Help: "1 if peers talk in the clear.", Value: 1},
+			{Name: "session_ends_total", Help: "Sessions ended.", Counter: true, Labels: []Pair{{"cause", "closed"}}, Value: 7},
+		},
+	}
+}
+
+// ensemble is the third of three servers, the leader.
+func ensemble() Status {
+	s := standalone()
+	s.Mode, s.ID, s.LeaderID, s.LeaderAddr = Leader, 3, 3, "127.0.0.1:22313"
+	s.LeaderUptime = 6334 * time.Millisecond
+	s.Zxid = 0x30000000c
+	s.Synced = 2
+	s.Config.PeerPort = 22313
+	s.Members = []Member{
+		{ID: 1, PeerAddr: "127.0.0.1:22311", ClientAddr: "", Voter: true},
+		{ID: 2, PeerAddr: "127.0.0.1:22312", ClientAddr: "", Voter: true},
+		{ID: 3, PeerAddr: "127.0.0.1:22313", ClientAddr: "127.0.0.1:22203", Voter: true},
+	}
+	s.ConfigIndex = 0x1a
+	return s
+}
+
+// follower is the same ensemble seen from another server.
+func follower() Status {
+	s := ensemble()
+	s.Mode, s.ID = Follower, 1
+	for i := range s.SessionList {
+		s.SessionList[i].Expires = time.Time{}
+	}
+	return s
+}
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}

@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"math"
+	"os"
+	"os/user"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProcessEnvironment returns what `envi` shows of this process: ZooKeeper's
+// keys in its order, those of a Java runtime empty, and Go's at the end. It
+// passes on no environment variable and no argument.
+func ProcessEnvironment() []Pair {
+	const none = "<NA>"
+	host, err := os.Hostname()
+	if err != nil {
+		host = none
+	}
+	name, home := none, none
+	if u, err := user.Current(); err == nil {
+		name, home = u.Username, u.HomeDir
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = none
+	}
+	free, limit, total := memory()
+	return []Pair{
+		{"host.name", host},
+		{"java.version", none},
+		{"java.vendor", none},
+		{"java.home", none},
+		{"java.class.path", none},
+		{"java.library.path", none},
+		{"java.io.tmpdir", os.TempDir()},
+		{"java.compiler", none},
+		{"os.name", osName()},
+		{"os.arch", runtime.GOARCH},
+		{"os.version", osVersion()},
+		{"user.name", name},
+		{"user.home", home},
+		{"user.dir", dir},
+		{"os.memory.free", megabytes(free)},
+		{"os.memory.max", megabytes(limit)},
+		{"os.memory.total", megabytes(total)},
+		{"go.version", runtime.Version()},
+		{"go.maxprocs", strconv.Itoa(runtime.GOMAXPROCS(0))},
+	}
+}
+
+func megabytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "MB" }
+
+// osName is the name Java has for the system.
+func osName() string {
+	switch runtime.GOOS {
+	case "linux":
+		return "Linux"
+	case "darwin":
+		return "Mac OS X"
+	}
+	return runtime.GOOS
+}
+
+func osVersion() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "<NA>"
+	}
+	release, _, _ := strings.Cut(string(u.Release[:]), "\x00")
+	return release
+}
+
+// memory returns the bytes that the runtime holds unused, may hold at most,
+// and holds. Without GOMEMLIMIT the most is what the machine has.
+func memory() (free, limit, total uint64) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+	}
+	metrics.Read(samples)
+	free = samples[0].Value.Uint64()
+	total = samples[2].Value.Uint64() - samples[1].Value.Uint64()
+	if l := debug.SetMemoryLimit(-1); l != math.MaxInt64 {
+		return free, uint64(l), total
+	}
+	return free, machineMemory(), total
+}
+
+// machineMemory reads what Linux says it has; 0 elsewhere.
+func machineMemory() uint64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line) // MemTotal: 1234 kB
+	if len(fields) < 2 {
+		return 0
+	}
+	kb, _ := strconv.ParseUint(fields[1], 10, 64)
+	return kb << 10
+}
+
+// OpenFiles returns how many file descriptors this process has open and may
+// have; -1 where the system does not say.
+func OpenFiles() (open, limit int64) {
+	open, limit = -1, -1
+	if d, err := os.Open("/proc/self/fd"); err == nil {
+		if names, err := d.Readdirnames(-1); err == nil {
+			open = int64(len(names) - 1) // without the one just opened
+		}
+		d.Close()
+	}
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
+		limit = int64(min(r.Cur, math.MaxInt64))
+	}
+	return open, limit
+}

@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// decimal prints f as Java prints a double rounded to four places: at least
+// one decimal, at most four.
+func decimal(f float64) string {
+	s := short(f)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+// short prints f with up to four decimals and none that are zero. What is no
+// number is shown as 0: a monitoring system must be able to parse every line.
+func short(f float64) string {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return "0"
+	}
+	if math.Abs(f) < 1e11 { // beyond, there are no decimals worth cutting
+		f = math.Round(f*1e4) / 1e4
+	}
+	if f == 0 {
+		f = 0 // not -0
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// hex prints a session id or zxid as ZooKeeper does, negative ones as their
+// 64 bits.
+func hex(v int64) string { return "0x" + strconv.FormatUint(uint64(v), 16) }
+
+// javaAddr prints an address as Java's InetSocketAddress does: a leading
+// slash, IPv6 in eight groups.
+func javaAddr(addr string) string {
+	return "/" + hostPort(addr)
+}
+
+// hostPort prints an address as the JSON commands do.
+func hostPort(addr string) string {
+	ap, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return addr
+	}
+	ip := ap.Addr().Unmap()
+	if ip.Is4() {
+		return netip.AddrPortFrom(ip, ap.Port()).String()
+	}
+	b := []byte{'['}
+	a16 := ip.As16()
+	for i := 0; i < 16; i += 2 {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		b = strconv.AppendUint(b, uint64(a16[i])<<8|uint64(a16[i+1]), 16)
+	}
+	if zone := ip.Zone(); zone != "" {
+		b = append(append(b, '%'), zone...)
+	}
+	b = append(b, "]:"...)
+	return string(strconv.AppendUint(b, uint64(ap.Port()), 10))
+}
+
+// millis returns a whole number of milliseconds.
+func millis[T ~int64](d T) int64 { return int64(d) / 1e6 }
+
+// plain replaces what would break a name of `mntr`, whose lines are split at
+// blanks and whose names are matched by simple expressions.
+func plain(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-', r == '.':
+			return r
+		}
+		return '_'
+	}, name)
+}

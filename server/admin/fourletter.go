@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Texts that clients and scripts compare with.
+const (
+	notServing     = "This ZooKeeper instance is not currently serving requests"
+	notWhitelisted = " is not executed because it is not in the whitelist."
+)
+
+// DefaultWhitelist lists the words that are answered unless told otherwise:
+// all that cost little and show no session.
+const DefaultWhitelist = "ruok,srvr,stat,mntr,conf,envi,isro,dirs,wchs,crst,srst"
+
+// word is one row of the table of four-letter words.
+type word struct {
+	name string
+	need Need
+	// heavy: its cost grows with the number of clients, nodes or watches
+	heavy bool
+	// idle is what is answered while the server does not serve; the usual
+	// sentence when empty, and always: the word does not care.
+	idle   string
+	always bool
+	render func(w io.Writer, s *Status)
+	do     func(Source) // before rendering
+}
+
+func (a *Admin) wordTable() []word {
+	return []word{
+		{name: "ruok", always: true, render: func(w io.Writer, _ *Status) { io.WriteString(w, "imok") }},
+		{name: "srvr", render: renderSrvr},
+		{name: "stat", need: NeedConns, render: renderStat},
+		{name: "mntr", need: NeedMetrics, render: renderMntr},
+		{name: "conf", need: NeedDirs, render: renderConf},
+		{name: "cons", need: NeedConns, heavy: true, render: renderCons},
+		{name: "crst", render: renderText("Connection stats reset.\n"), do: Source.ResetConns},
+		{name: "srst", render: renderText("Server stats reset.\n"), do: Source.ResetStats},
+		{name: "envi", always: true, render: renderEnvi},
+		{name: "dump", need: NeedSessions | NeedEphemerals | NeedConns, heavy: true, render: renderDump},
+		{name: "wchs", render: renderWchs},
+		{name: "wchc", need: NeedWatches, heavy: true, render: renderWchc},
+		{name: "wchp", need: NeedWatches, heavy: true, render: renderWchp},
+		{name: "dirs", need: NeedDirs, render: renderDirs},
+		{name: "isro", idle: "null", render: renderText("rw")},
+		{name: "gtmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
+		{name: "stmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
+		{name: "hash", idle: notServing, render: renderHash},
+	}
+}
+
+// words are the names in the table, for the listener, which must know a word
+// before there is anything to answer it with.
+const words = "ruok srvr stat mntr conf cons crst srst envi dump wchs wchc wchp dirs isro gtmk stmk hash"
+
+// IsWord says whether the first four bytes of a connection are a four-letter
+// word. All others are the length of a frame.
+func IsWord(first [4]byte) bool {
+	return first[0] >= 'a' && first[0] <= 'z' && !slices.Contains(first[:], ' ') &&
+		strings.Contains(words, string(first[:]))
+}
+
+// parseWhitelist returns the words to be answered. srvr is one of them
+// whatever the list says: health checks and zkServer.sh rely on it.
+func parseWhitelist(list string) (map[string]bool, error) {
+	allowed := map[string]bool{"srvr": true}
+	for name := range strings.SplitSeq(list, ",") {
+		switch name = strings.TrimSpace(name); {
+		case name == "":
+		case name == "*":
+			for w := range strings.FieldsSeq(words) {
+				allowed[w] = true
+			}
+		case len(name) == 4 && IsWord([4]byte([]byte(name))):
+			allowed[name] = true
+		default:
+			return nil, fmt.Errorf("unknown four-letter word %q (known: %s, or * for all)", name, words)
+		}
+	}
+	return allowed, nil
+}
+
+// Answer answers the word that a connection began with. Small answers leave in
+// one write: there are clients that read once. For stmk it first reads the
+// eight bytes of the mask. The caller closes the connection.
+func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
+	i := slices.IndexFunc(a.words, func(w word) bool { return w.name == string(first[:]) })
+	if i < 0 {
+		return nil
+	}
+	w := a.words[i]
+	if !a.allowed[w.name] {
+		_, err := io.WriteString(conn, w.name+notWhitelisted+"\n")
+		return err
+	}
+	if w.name == "stmk" {
+		var mask [8]byte
+		if _, err := io.ReadFull(conn, mask[:]); err != nil {
+			return err
+		}
+		a.mask.Store(int64(binary.BigEndian.Uint64(mask[:])))
+	}
+	if w.heavy {
+		release, ok := a.heavy.acquire()
+		if !ok {
+			return errBusy
+		}
+		defer release()
+	}
+	out := bufio.NewWriterSize(a.limit(conn), 64<<10)
+	a.answer(out, w)
+	return out.Flush()
+}
+
+func (a *Admin) answer(out io.Writer, w word) {
+	var s *Status
+	if w.name != "ruok" { // answered without asking anything of the server
+		s = a.source.Status(w.need)
+		if !s.Serving && !w.always {
+			idle := w.idle
+			if idle == "" {
+				idle = notServing + "\n"
+			}
+			io.WriteString(out, idle)
+			return
+		}
+	}
+	if w.do != nil {
+		w.do(a.source)
+	}
+	w.render(out, s)
+}
+
+func renderText(text string) func(io.Writer, *Status) {
+	return func(w io.Writer, _ *Status) { io.WriteString(w, text) }
+}
+
+func (a *Admin) renderMask(w io.Writer) {
+	io.WriteString(w, strconv.FormatInt(a.mask.Load(), 10))
+}

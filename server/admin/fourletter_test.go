@@ -1,0 +1,340 @@
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// script is a connection made of what it says and what it is told.
+type script struct {
+	io.Reader
+	bytes.Buffer
+	writes int
+}
+
+func (s *script) Read(b []byte) (int, error) { return s.Reader.Read(b) }
+
+func (s *script) Write(b []byte) (int, error) {
+	s.writes++
+	return s.Buffer.Write(b)
+}
+
+func ask(t *testing.T, a *Admin, word, rest string) string {
+	t.Helper()
+	conn := &script{Reader: strings.NewReader(rest)}
+	if err := a.Answer(conn, [4]byte([]byte(word))); err != nil {
+		t.Fatal(err)
+	}
+	if conn.writes > 1 {
+		t.Errorf("%s left in %d writes", word, conn.writes)
+	}
+	return conn.String()
+}
+
+// TestWordsHaveTheBytesOfZooKeeper compares with testdata, which was checked
+// by eye against the samples of the admin specification.
+func TestWordsHaveTheBytesOfZooKeeper(t *testing.T) {
+	for _, server := range []struct {
+		name   string
+		status Status
+	}{{"standalone", standalone()}, {"leader", ensemble()}, {"follower", follower()}} {
+		a := newAdmin(t, &fake{status: server.status}, "*")
+		for word := range strings.FieldsSeq(words) {
+			if word == "stmk" || word == "mntr" && server.name == "follower" {
+				continue
+			}
+			golden(t, server.name+"."+word, []byte(ask(t, a, word, "")))
+		}
+	}
+}
+
+func TestEndsOfWords(t *testing.T) {
+	a := newAdmin(t, &fake{status: standalone()}, "*")
+	for word, end := range map[string]string{
+		"ruok": "imok", "isro": "rw", "gtmk": "306",
+		"srvr": "Node count: 31\n", "stat": "Node count: 31\n", "conf": "serverId=0\n",
+		"cons": ")\n\n", "wchc": "\t/cap\n\n", "wchp": "0024\n\n",
+		"crst": "Connection stats reset.\n", "srst": "Server stats reset.\n",
+		"wchs": "Total watches:3\n", "hash": "80: 59093131102\n",
+	} {
+		if got := ask(t, a, word, ""); !strings.HasSuffix(got, end) {
+			t.Errorf("%s: %q does not end with %q", word, got, end)
+		}
+	}
+	a = newAdmin(t, &fake{status: ensemble()}, "*")
+	if got := ask(t, a, "conf", ""); !strings.HasSuffix(got, "participant;127.0.0.1:22203\nversion=1a") {
+		t.Errorf("conf of an ensemble ends %q", got[len(got)-40:])
+	}
+}
+
+func TestWordsWithoutService(t *testing.T) {
+	s := ensemble()
+	s.Serving, s.Reason = false, "no leader"
+	a := newAdmin(t, &fake{status: s}, "*")
+	const sentence = "This ZooKeeper instance is not currently serving requests"
+	for word := range strings.FieldsSeq(words) {
+		want := sentence + "\n"
+		switch word {
+		case "ruok":
+			want = "imok"
+		case "isro":
+			want = "null"
+		case "gtmk", "stmk":
+			want = "306"
+		case "hash":
+			want = sentence
+		case "envi":
+			want = "Environment:\nzookeeper.version=3.9.3-zlockd-1.2.0, built on 02/25/2022 08:49 GMT\nhost.name=localhost\nos.name=Linux\n"
+		}
+		if got := ask(t, a, word, "\x00\x00\x00\x00\x00\x00\x01\x32"); got != want {
+			t.Errorf("%s: got %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestNoModeIsNamedWithoutService(t *testing.T) {
+	s := ensemble()
+	s.Serving = false
+	a := newAdmin(t, &fake{status: s}, "*")
+	for _, word := range []string{"srvr", "stat", "mntr"} {
+		if got := ask(t, a, word, ""); strings.Contains(got, "leader") {
+			t.Errorf("%s names a mode: %q", word, got)
+		}
+	}
+}
+
+func TestWhitelist(t *testing.T) {
+	f := &fake{status: standalone()}
+	for _, test := range []struct{ list, on, off string }{
+		{"", "ruok srvr stat mntr conf envi isro dirs wchs crst srst", "cons dump wchc wchp gtmk stmk hash"},
+		{"*", words, ""},
+		{"ruok, cons", "ruok cons srvr", "stat mntr isro dump stmk"},
+		{"ruok,*", words, ""},
+	} {
+		a := newAdmin(t, f, test.list)
+		for word := range strings.FieldsSeq(test.on) {
+			if got := ask(t, a, word, "12345678"); strings.Contains(got, "whitelist") {
+				t.Errorf("list %q: %s answers %q", test.list, word, got)
+			}
+		}
+		for word := range strings.FieldsSeq(test.off) {
+			want := word + " is not executed because it is not in the whitelist.\n"
+			if got := ask(t, a, word, "12345678"); got != want {
+				t.Errorf("list %q: %s answers %q", test.list, word, got)
+			}
+		}
+	}
+	for _, list := range []string{"help", "ruok srvr", "rüo", "k sr"} {
+		if _, err := New(Options{Source: f, Whitelist: list}); err == nil {
+			t.Errorf("whitelist %q was taken", list)
+		}
+	}
+}
+
+func TestOnlyWordsAreWords(t *testing.T) {
+	for word := range strings.FieldsSeq(words) {
+		if !IsWord([4]byte([]byte(word))) {
+			t.Errorf("%s is a word", word)
+		}
+	}
+	for _, no := range []string{"lsnp", "ssfx", "help", "k sr", "    ", "\x00\x00\x00\x2d", "\xff\xf4\xff\xfd", "GET ", "RUOK"} {
+		if IsWord([4]byte([]byte(no))) {
+			t.Errorf("%q is no word", no)
+		}
+	}
+}
+
+func TestTraceMaskIsKept(t *testing.T) {
+	a := newAdmin(t, &fake{status: standalone()}, "*")
+	if got := ask(t, a, "stmk", "\x00\x00\x00\x00\x00\x00\x01\x00"); got != "256" {
+		t.Errorf("stmk answers %q", got)
+	}
+	if got := ask(t, a, "gtmk", ""); got != "256" {
+		t.Errorf("gtmk answers %q", got)
+	}
+}
+
+func TestResetWordsReset(t *testing.T) {
+	f := &fake{status: standalone()}
+	a := newAdmin(t, f, "")
+	ask(t, a, "crst", "")
+	ask(t, a, "srst", "")
+	if f.resets != 1 || f.conns != 1 {
+		t.Errorf("%d resets of the server, %d of connections", f.resets, f.conns)
+	}
+	f.status.Serving = false
+	ask(t, a, "srst", "")
+	if f.resets != 1 {
+		t.Error("reset without service")
+	}
+}
+
+func TestWordsAskForNoMoreThanTheyShow(t *testing.T) {
+	f := &fake{status: standalone()}
+	a := newAdmin(t, f, "*")
+	ask(t, a, "srvr", "")
+	if f.asked != 0 {
+		t.Errorf("srvr asks for %b", f.asked)
+	}
+}
+
+// TestClientsParseTheVersion runs go-zookeeper's parser and the expressions
+// of kazoo's server_version().
+func TestClientsParseTheVersion(t *testing.T) {
+	for _, status := range []Status{standalone(), ensemble(), follower()} {
+		a := newAdmin(t, &fake{status: status}, "")
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				var first [4]byte
+				io.ReadFull(c, first[:])
+				a.Answer(c, first)
+				c.Close()
+			}
+		}()
+		stats, ok := zk.FLWSrvr([]string{l.Addr().String()}, 5*time.Second)
+		if !ok {
+			t.Fatalf("go-zookeeper: %v", stats[0].Error)
+		}
+		got := stats[0]
+		if got.Version != status.Version || !got.BuildTime.Equal(status.Built) || got.Mode.String() != string(status.Mode) || got.NodeCount != 31 {
+			t.Errorf("go-zookeeper reads %+v", got)
+		}
+		if ok := zk.FLWRuok([]string{l.Addr().String()}, 5*time.Second); !ok[0] {
+			t.Error("go-zookeeper hears no imok")
+		}
+
+		line := regexp.MustCompile(`(?m)^zookeeper\.version=(.*)$`).FindStringSubmatch(ask(t, a, "envi", ""))
+		if line == nil {
+			t.Fatal("envi has no version")
+		}
+		if v := regexp.MustCompile(`^([\d\.]*)`).FindString(line[1]); v != "3.9.3" {
+			t.Errorf("kazoo reads version %q", v)
+		}
+	}
+}
+
+func TestGoZooKeeperParsesCons(t *testing.T) {
+	a := newAdmin(t, &fake{status: standalone()}, "*")
+	line := regexp.MustCompile(`^ /127.0.0.1:(?P<port>\d+)\[1\]\(queued=0,recved=7,sent=7,sid=0x[0-9a-f]+,lop=(\w+),est=(\d+),to=(\d+),` +
+		`lcxid=0x([A-Za-z0-9]+),lzxid=0x([A-Za-z0-9]+),lresp=(\d+),llat=(\d+),minlat=(\d+),avglat=(\d+),maxlat=(\d+)\)$`)
+	first, _, _ := strings.Cut(ask(t, a, "cons", ""), "\n")
+	if !line.MatchString(first) {
+		t.Errorf("unexpected %q", first)
+	}
+}
+
+// TestEveryLineOfMntrIsParsed uses Telegraf's expression, which gives up on
+// the whole answer at the first line that does not fit.
+func TestEveryLineOfMntrIsParsed(t *testing.T) {
+	line := regexp.MustCompile(`^zk_(\w[\w\.\-]*)\s+([\w\.\-]+)`)
+	for _, status := range []Status{standalone(), ensemble()} {
+		a := newAdmin(t, &fake{status: status}, "")
+		seen := map[string]bool{}
+		for l := range strings.Lines(ask(t, a, "mntr", "")) {
+			m := line.FindStringSubmatch(l)
+			if m == nil {
+				t.Errorf("not understood: %q", l)
+				continue
+			}
+			if seen[m[1]] {
+				t.Errorf("%s is there twice", m[1])
+			}
+			seen[m[1]] = true
+		}
+		for name := range strings.FieldsSeq(dashboardGauges) {
+			if status.Mode == Standalone && strings.Contains(leaderGauges, name) {
+				continue
+			}
+			if !seen[name] {
+				t.Errorf("%s is missing", name)
+			}
+		}
+		for name := range strings.FieldsSeq(dashboardSummaries) {
+			for _, part := range []string{"avg", "min", "max", "cnt", "sum"} {
+				if !seen[part+"_"+name] {
+					t.Errorf("%s_%s is missing", part, name)
+				}
+			}
+		}
+	}
+}
+
+// slow is a connection that takes deadlines and is full.
+type slow struct {
+	script
+	deadlines []time.Time
+}
+
+func (s *slow) SetWriteDeadline(t time.Time) error {
+	s.deadlines = append(s.deadlines, t)
+	return nil
+}
+
+func TestAnswersHaveFiveSecondsAndOneForEachMegabyte(t *testing.T) {
+	status := standalone()
+	status.WatchList = []SessionPaths{{Session: 1}}
+	for i := range 30000 {
+		status.WatchList[0].Paths = append(status.WatchList[0].Paths, fmt.Sprintf("/%099d", i))
+	}
+	now := at
+	a, err := New(Options{Source: &fake{status: status}, Whitelist: "*", Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := &slow{}
+	if err := a.Answer(conn, [4]byte([]byte("wchc"))); err != nil {
+		t.Fatal(err)
+	}
+	first, last := conn.deadlines[0].Sub(at), conn.deadlines[len(conn.deadlines)-1].Sub(at)
+	if first != 5*time.Second {
+		t.Errorf("first write may take %v", first)
+	}
+	if want := 5 + float64(conn.Len())/(1<<20); last.Seconds() > want || last.Seconds() < want-0.1 {
+		t.Errorf("all of it may take %v, not %v s", last, want)
+	}
+}
+
+func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
+	f := &fake{status: standalone(), delay: make(chan struct{})}
+	a := newAdmin(t, f, "*")
+	a.heavy.wait = time.Millisecond
+	done := make(chan error, 4)
+	for range 4 {
+		go func() { done <- a.Answer(&script{}, [4]byte([]byte("wchp"))) }()
+	}
+	for len(a.heavy.places) < 4 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := a.Answer(&script{}, [4]byte([]byte("cons"))); err != errBusy {
+		t.Errorf("the fifth heavy word: %v", err)
+	}
+	if got := ask(t, a, "ruok", ""); got != "imok" {
+		t.Errorf("ruok meanwhile: %q", got)
+	}
+	close(f.delay)
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := ask(t, a, "cons", ""); got == "" {
+		t.Error("the places were not given back")
+	}
+}

@@ -1,0 +1,193 @@
+package admin
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+)
+
+// Handler serves everything under the admin address.
+//
+// No header that a proxy might have added is believed, and none that would
+// let another site's page read the answers is sent.
+func (a *Admin) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/commands", a.listCommands)
+	mux.HandleFunc("/commands/{name}", a.serveCommand)
+	mux.Handle("/metrics", a.metricsHandler())
+	mux.HandleFunc("/health", a.serveHealth)
+	mux.HandleFunc("/ready", a.serveReady)
+	for pattern, h := range a.pages {
+		mux.Handle(pattern, h)
+	}
+	if a.profiling {
+		mux.HandleFunc("/debug/pprof/", unlimited(pprof.Index))
+		mux.HandleFunc("/debug/pprof/cmdline", unlimited(pprof.Cmdline))
+		mux.HandleFunc("/debug/pprof/profile", unlimited(pprof.Profile))
+		mux.HandleFunc("/debug/pprof/symbol", unlimited(pprof.Symbol))
+		mux.HandleFunc("/debug/pprof/trace", unlimited(pprof.Trace))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodTrace {
+			http.Error(w, "TRACE is refused", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// HTTPServer returns a server for Handler whose limits suit a port that
+// strangers may find.
+func (a *Admin) HTTPServer() *http.Server {
+	return &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
+}
+
+// unlimited lifts the write timeout: a profile is collected for as long as the
+// caller asks.
+func unlimited(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		// A writer without deadlines has none to lift.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		f(w, r)
+	}
+}
+
+func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	for _, c := range a.commands {
+		fmt.Fprintf(w, "<a href=\"/commands/%s\">%s</a>\n<br/>\n", c.name, c.name)
+	}
+}
+
+// serveCommand runs one command. As in ZooKeeper the answer is JSON and the
+// status 200 even when the command failed, save for what ZooKeeper does not
+// have: the refusal to change state without authority.
+func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	c := a.byName[name]
+	code := http.StatusOK
+	problem := ""
+	switch {
+	case c == nil:
+		problem = "Unknown command: " + name
+	case c.changes:
+		code, problem = a.mayChange(w, r)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		code, problem = http.StatusMethodNotAllowed, name+" is asked for by GET"
+	}
+	if problem == "" && c.heavy {
+		release, ok := a.heavy.acquire()
+		if ok {
+			defer release()
+		} else {
+			code, problem = http.StatusServiceUnavailable, errBusy.Error()
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	j := &jsonWriter{w: bufio.NewWriterSize(a.limit(controlled{w, http.NewResponseController(w)}), 32<<10)}
+	if problem != "" {
+		jsonRefusal(j, name, problem)
+	} else {
+		a.runCommand(j, c, name, r.URL.Query())
+	}
+	if err := j.w.Flush(); err != nil {
+		a.log.Debug("admin answer not sent", "command", fmt.Sprintf("%.32q", name), "err", err)
+	}
+}
+
+// controlled is a ResponseWriter that takes deadlines where the connection does.
+type controlled struct {
+	http.ResponseWriter
+	c *http.ResponseController
+}
+
+// SetWriteDeadline implements deadliner.
+func (w controlled) SetWriteDeadline(t time.Time) error {
+	// Recorders and the like have no connection to set it on.
+	_ = w.c.SetWriteDeadline(t)
+	return nil
+}
+
+// failedLogin is how long a wrong password costs whoever tries it.
+const failedLogin = 100 * time.Millisecond
+
+// mayChange decides whether a request may change state: a POST that names a
+// user who holds all rights on the root. Links and pages of other sites can
+// send neither.
+func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) (code int, problem string) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return http.StatusMethodNotAllowed, "This command changes state: use POST"
+	}
+	if a.authorize == nil {
+		return http.StatusForbidden, "Commands that change state are off: start zlockd with --super-digest"
+	}
+	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "digest") {
+		return http.StatusUnauthorized, "Auth info is missing for the command"
+	}
+	user, password, ok := strings.Cut(credentials, ":")
+	if !ok || !a.authorize(user, password) {
+		time.Sleep(failedLogin)
+		return http.StatusForbidden, "Not authorized"
+	}
+	return http.StatusOK, ""
+}
+
+// serveHealth says whether the process is sound. A server that waits for a
+// leader is: to restart it would not help.
+func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	s := a.source.Status(0)
+	code, word := http.StatusOK, "ok"
+	if len(s.Faults) > 0 {
+		code, word = http.StatusServiceUnavailable, "failing"
+	}
+	a.serveState(w, s, code, word, s.Faults)
+}
+
+// serveReady says whether clients are served.
+func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
+	s := a.source.Status(0)
+	if s.Serving {
+		a.serveState(w, s, http.StatusOK, "ready", nil)
+		return
+	}
+	a.serveState(w, s, http.StatusServiceUnavailable, "not ready", append([]string{s.Reason}, s.Faults...))
+}
+
+func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word string, reasons []string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	j := &jsonWriter{w: bufio.NewWriter(w)}
+	j.beginObject()
+	j.field("status", word)
+	j.field("reasons", reasons)
+	j.field("notices", s.Notices)
+	j.field("serving", s.Serving)
+	if s.Serving {
+		j.field("mode", string(s.Mode))
+	} else {
+		j.field("mode", nil)
+	}
+	j.field("id", s.ID)
+	j.field("leader", s.LeaderID)
+	j.field("zxid", hex(s.Zxid))
+	j.field("version", s.Version)
+	j.field("uptime_ms", s.Uptime.Milliseconds())
+	j.endObject()
+	j.w.Flush()
+}

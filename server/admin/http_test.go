@@ -1,0 +1,334 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Names that widespread dashboards and alerts use.
+const (
+	dashboardGauges = `znode_count ephemerals_count watch_count approximate_data_size num_alive_connections
+		outstanding_requests avg_latency min_latency max_latency packets_received packets_sent global_sessions uptime
+		open_file_descriptor_count max_file_descriptor_count quorum_size
+		proposal_count commit_count looking_count connection_rejected connection_drop_count stale_sessions_expired
+		bytes_received_count digest_mismatches_count unrecoverable_error_count ` + leaderGauges
+	leaderGauges       = `learners followers synced_followers pending_syncs leader_uptime quorum_size`
+	dashboardSummaries = `election_time leader_unavailable_time unavailable_time fsynctime snapshottime dbinittime
+		node_created_watch_count node_deleted_watch_count node_changed_watch_count node_children_watch_count
+		sync_processor_batch_size sync_processor_queue_size prep_processor_queue_size
+		readlatency updatelatency propagation_latency proposal_latency quorum_ack_latency jvm_pause_time_ms`
+)
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	return do(t, h, httptest.NewRequest("GET", path, nil))
+}
+
+func do(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestCommandsHaveTheBytesOfZooKeeper compares with testdata, which was
+// checked by eye against the samples of the admin specification.
+func TestCommandsHaveTheBytesOfZooKeeper(t *testing.T) {
+	for _, server := range []struct {
+		name   string
+		status Status
+	}{{"standalone", standalone()}, {"leader", ensemble()}, {"follower", follower()}} {
+		a := newAdmin(t, &fake{status: server.status}, "")
+		h := a.Handler()
+		for _, c := range a.commands {
+			if c.changes || c.name == "monitor" && server.name == "follower" {
+				continue
+			}
+			w := get(t, h, "/commands/"+c.name)
+			if w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("%s: %d %v", c.name, w.Code, w.Header())
+			}
+			if !json.Valid(w.Body.Bytes()) {
+				t.Errorf("%s is no JSON: %s", c.name, w.Body)
+			}
+			golden(t, server.name+"."+c.name+".json", w.Body.Bytes())
+		}
+	}
+}
+
+func TestCommandList(t *testing.T) {
+	a := newAdmin(t, &fake{status: standalone()}, "")
+	w := get(t, a.Handler(), "/commands")
+	if !strings.HasPrefix(w.Body.String(), "<a href=\"/commands/configuration\">configuration</a>\n<br/>\n") {
+		t.Errorf("list begins %.100q", w.Body.String())
+	}
+	links := regexp.MustCompile(`/commands/(\w+)"`).FindAllStringSubmatch(w.Body.String(), -1)
+	var names []string
+	for _, l := range links {
+		names = append(names, l[1])
+	}
+	if len(names) != len(a.commands) || !slices.IsSorted(names) {
+		t.Errorf("not all commands, or not sorted: %v", names)
+	}
+}
+
+func TestAliasesAnswerUnderThePrimaryName(t *testing.T) {
+	h := newAdmin(t, &fake{status: standalone()}, "").Handler()
+	if a, b := get(t, h, "/commands/isro").Body.String(), get(t, h, "/commands/is_read_only").Body.String(); a != b {
+		t.Errorf("isro answers %s", a)
+	}
+}
+
+func TestCommandsThatFail(t *testing.T) {
+	f := &fake{status: standalone()}
+	h := newAdmin(t, f, "").Handler()
+	const unknown = "{\n  \"command\" : \"nope\",\n  \"error\" : \"Unknown command: nope\"\n}"
+	if w := get(t, h, "/commands/nope"); w.Code != 200 || w.Body.String() != unknown {
+		t.Errorf("unknown command: %d %s", w.Code, w.Body)
+	}
+	const single = "{\n  \"error\" : \"server is not initialized\",\n  \"command\" : \"leader\"\n}"
+	if w := get(t, h, "/commands/leader"); w.Body.String() != single {
+		t.Errorf("leader of a single server: %s", w.Body)
+	}
+	f.status.Serving = false
+	const idle = "{\n  \"command\" : \"stat\",\n  \"error\" : \"This ZooKeeper instance is not currently serving requests\"\n}"
+	if w := get(t, h, "/commands/stat"); w.Code != 200 || w.Body.String() != idle {
+		t.Errorf("stat without service: %d %s", w.Code, w.Body)
+	}
+	for _, name := range []string{"environment", "system_properties", "get_trace_mask", "monitor", "zabstate"} {
+		if w := get(t, h, "/commands/"+name); strings.Contains(w.Body.String(), "not currently serving") {
+			t.Errorf("%s needs no service", name)
+		}
+	}
+	if w := get(t, h, "/nope"); w.Code != 404 {
+		t.Errorf("unknown path: %d", w.Code)
+	}
+	if w := do(t, h, httptest.NewRequest("TRACE", "/commands/ruok", nil)); w.Code != 405 {
+		t.Errorf("TRACE: %d", w.Code)
+	}
+}
+
+func TestStateIsChangedOnlyByAnAuthorizedPost(t *testing.T) {
+	f := &fake{status: standalone()}
+	allow := func(user, password string) bool { return user == "super" && password == "se:cret" }
+	open, err := New(Options{Source: f, Authorize: allow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := newAdmin(t, f, "")
+	for _, test := range []struct {
+		a             *Admin
+		method, login string
+		code          int
+	}{
+		{open, "GET", "digest super:se:cret", 405},
+		{open, "HEAD", "digest super:se:cret", 405},
+		{open, "POST", "", 401},
+		{open, "POST", "Basic c3VwZXI6c2U6Y3JldA==", 401},
+		{open, "POST", "digest super:wrong", 403},
+		{open, "POST", "digest super", 403},
+		{closed, "POST", "digest super:se:cret", 403},
+		{open, "POST", "Digest super:se:cret", 200},
+	} {
+		for _, name := range []string{"stat_reset", "srst", "connection_stat_reset", "set_trace_mask?traceMask=7"} {
+			f.resets, f.conns = 0, 0
+			before := test.a.mask.Load()
+			r := httptest.NewRequest(test.method, "/commands/"+name, nil)
+			if test.login != "" {
+				r.Header.Set("Authorization", test.login)
+			}
+			r.Header.Set("X-Forwarded-For", "127.0.0.1")
+			w := do(t, test.a.Handler(), r)
+			if w.Code != test.code {
+				t.Errorf("%s %s as %q: %d %s", test.method, name, test.login, w.Code, w.Body)
+			}
+			if changed := f.resets+f.conns > 0 || before != test.a.mask.Load(); changed && test.code != 200 {
+				t.Errorf("%s %s as %q changed state", test.method, name, test.login)
+			}
+			if strings.Contains(w.Body.String(), "se:cret") {
+				t.Errorf("password in %s", w.Body)
+			}
+		}
+		if test.code == 200 && (f.resets+f.conns == 0 && test.a.mask.Load() != 7) {
+			t.Error("nothing was changed")
+		}
+	}
+	if w := do(t, open.Handler(), httptest.NewRequest("POST", "/commands/ruok", nil)); w.Code != 405 {
+		t.Errorf("POST of a reading command: %d", w.Code)
+	}
+}
+
+func TestSetTraceMaskWantsAnArgument(t *testing.T) {
+	a, err := New(Options{Source: &fake{status: standalone()}, Authorize: func(string, string) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("POST", "/commands/set_trace_mask", nil)
+	r.Header.Set("Authorization", "digest a:b")
+	const want = "{\n  \"error\" : \"setTraceMask requires long traceMask argument\",\n  \"command\" : \"set_trace_mask\"\n}"
+	if w := do(t, a.Handler(), r); w.Body.String() != want {
+		t.Errorf("got %s", w.Body)
+	}
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	f := &fake{status: standalone()}
+	h := newAdmin(t, f, "").Handler()
+	type answer struct {
+		Status  string
+		Reasons []string
+		Notices []string
+		Mode    *string
+	}
+	look := func(path string) (int, answer) {
+		w := get(t, h, path)
+		var v answer
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+		return w.Code, v
+	}
+	if code, v := look("/ready"); code != 200 || v.Status != "ready" || *v.Mode != "standalone" {
+		t.Errorf("serving: %d %+v", code, v)
+	}
+	f.status.Notices = []string{"peers talk in the clear"}
+	if code, v := look("/health"); code != 200 || v.Status != "ok" || len(v.Reasons) != 0 || len(v.Notices) != 1 {
+		t.Errorf("serving: %d %+v", code, v)
+	}
+	f.status.Serving, f.status.Reason = false, "no leader for 3s"
+	if code, v := look("/ready"); code != 503 || v.Mode != nil || !slices.Equal(v.Reasons, []string{"no leader for 3s"}) {
+		t.Errorf("without leader: %d %+v", code, v)
+	}
+	if code, _ := look("/health"); code != 200 {
+		t.Errorf("a server without leader would be restarted: %d", code)
+	}
+	f.status.Faults = []string{"disk full"}
+	if code, v := look("/health"); code != 503 || !slices.Equal(v.Reasons, []string{"disk full"}) {
+		t.Errorf("disk full: %d %+v", code, v)
+	}
+}
+
+func TestMetricsHaveBothFamilies(t *testing.T) {
+	f := &fake{status: ensemble()}
+	h := newAdmin(t, f, "").Handler()
+	w := get(t, h, "/metrics")
+	if w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	lines := map[string]string{}
+	for line := range strings.Lines(w.Body.String()) {
+		if i := strings.LastIndexByte(strings.TrimSpace(line), ' '); i > 0 && line[0] != '#' {
+			lines[line[:i]] = strings.TrimSpace(line[i+1:])
+		}
+	}
+	for name := range strings.FieldsSeq(dashboardGauges) {
+		for _, n := range []string{name, "zk_" + name} {
+			if _, ok := lines[n]; !ok {
+				t.Errorf("%s is missing", n)
+			}
+		}
+	}
+	for name := range strings.FieldsSeq(dashboardSummaries) {
+		for _, n := range []string{name + `{quantile="0.5"}`, name + "_sum", name + "_count", "zk_avg_" + name} {
+			if _, ok := lines[n]; !ok {
+				t.Errorf("%s is missing", n)
+			}
+		}
+	}
+	for name, want := range map[string]string{
+		"znode_count":                               "31",
+		"zk_znode_count":                            "31",
+		"proposal_count":                            "15",
+		`updatelatency{quantile="0.99"}`:            "28.12346",
+		"updatelatency_sum":                         "281",
+		"zk_p99_updatelatency":                      "28.1235",
+		"synced_followers":                          "2",
+		"zk_server_leader":                          "1",
+		`zk_server_state{state="leader"}`:           "1",
+		`zk_version{version="3.9.3-zlockd-1.2.0"}`:  "1",
+		`write_per_namespace_count{key="my app"}`:   "2",
+		"zlockd_peer_insecure":                      "1",
+		`zlockd_session_ends_total{cause="closed"}`: "7",
+		"zlockd_serving":                            "1",
+	} {
+		if lines[name] != want {
+			t.Errorf("%s is %q, not %q", name, lines[name], want)
+		}
+	}
+	for _, prefix := range []string{"go_goroutines", "process_open_fds"} {
+		if _, ok := lines[prefix]; !ok {
+			t.Errorf("%s is missing", prefix)
+		}
+	}
+
+	f.status = standalone()
+	f.status.Serving = false
+	if body := get(t, h, "/metrics").Body.String(); !strings.Contains(body, "\nzlockd_serving 0\n") || strings.Contains(body, "zk_server_state") {
+		t.Error("metrics without service are wrong")
+	}
+}
+
+func TestProfilingOnlyWhenAskedFor(t *testing.T) {
+	f := &fake{status: standalone()}
+	if w := get(t, newAdmin(t, f, "").Handler(), "/debug/pprof/cmdline"); w.Code != 404 {
+		t.Errorf("off: %d", w.Code)
+	}
+	a, err := New(Options{Source: f, Profiling: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Code != 200 {
+		t.Errorf("on: %d", w.Code)
+	}
+}
+
+func TestPagesAreMounted(t *testing.T) {
+	a, err := New(Options{Source: &fake{status: standalone()}, Pages: map[string]http.Handler{
+		"/locks": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := get(t, a.Handler(), "/locks"); w.Body.String() != "{}" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("%s %v", w.Body, w.Header())
+	}
+}
+
+func TestBusyCommandsAreRefused(t *testing.T) {
+	f := &fake{status: standalone(), delay: make(chan struct{})}
+	a := newAdmin(t, f, "")
+	a.heavy.wait = time.Millisecond
+	for range heavyAtOnce {
+		release, _ := a.heavy.acquire()
+		defer release()
+	}
+	if w := get(t, a.Handler(), "/commands/watches"); w.Code != 503 || !json.Valid(w.Body.Bytes()) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestAnswersOverARealConnection(t *testing.T) {
+	a := newAdmin(t, &fake{status: standalone()}, "")
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = a.HTTPServer()
+	s.Start()
+	defer s.Close()
+	r, err := http.Get(s.URL + "/commands/watch_summary")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, _ := io.ReadAll(r.Body)
+	want, _ := os.ReadFile("testdata/standalone.watch_summary.json")
+	if string(body) != string(want) {
+		t.Errorf("got %s", body)
+	}
+}

@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"bufio"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// jsonWriter writes JSON as ZooKeeper's AdminServer lays it out: keys in the
+// order they are written, two blanks of indentation for each object, arrays on
+// one line. Errors are those of the writer below, found when it is flushed.
+type jsonWriter struct {
+	w     *bufio.Writer
+	depth int  // objects open
+	empty bool // nothing written yet in the innermost object or array
+}
+
+func (j *jsonWriter) beginObject() {
+	j.w.WriteByte('{')
+	j.depth++
+	j.empty = true
+}
+
+func (j *jsonWriter) endObject() {
+	j.depth--
+	if j.empty {
+		j.w.WriteByte(' ')
+	} else {
+		j.line()
+	}
+	j.w.WriteByte('}')
+	j.empty = false
+}
+
+func (j *jsonWriter) beginArray() {
+	j.w.WriteString("[ ")
+	j.empty = true
+}
+
+func (j *jsonWriter) endArray() {
+	if !j.empty {
+		j.w.WriteByte(' ')
+	}
+	j.w.WriteByte(']')
+	j.empty = false
+}
+
+// elem begins an element of an array.
+func (j *jsonWriter) elem() {
+	if !j.empty {
+		j.w.WriteString(", ")
+	}
+	j.empty = false
+}
+
+func (j *jsonWriter) line() {
+	j.w.WriteByte('\n')
+	for range j.depth {
+		j.w.WriteString("  ")
+	}
+}
+
+// key begins a member of an object.
+func (j *jsonWriter) key(k string) {
+	if !j.empty {
+		j.w.WriteByte(',')
+	}
+	j.empty = false
+	j.line()
+	j.string(k)
+	j.w.WriteString(" : ")
+}
+
+// field writes a member with a plain value.
+func (j *jsonWriter) field(k string, v any) {
+	j.key(k)
+	j.value(v)
+}
+
+// object writes a member that is an object.
+func (j *jsonWriter) object(k string, body func()) {
+	j.key(k)
+	j.beginObject()
+	body()
+	j.endObject()
+}
+
+// value writes a plain value or a list of them. Numbers stay whole however
+// large: session ids are numbers beyond 2^53 in this interface.
+func (j *jsonWriter) value(v any) {
+	switch v := v.(type) {
+	case nil:
+		j.w.WriteString("null")
+	case string:
+		j.string(v)
+	case bool:
+		j.w.WriteString(strconv.FormatBool(v))
+	case int:
+		j.w.WriteString(strconv.Itoa(v))
+	case int64:
+		j.w.WriteString(strconv.FormatInt(v, 10))
+	case uint64:
+		j.w.WriteString(strconv.FormatUint(v, 10))
+	case float64:
+		j.w.WriteString(decimal(v))
+	case number:
+		j.w.WriteString(string(v))
+	case []string:
+		j.beginArray()
+		for _, s := range v {
+			j.elem()
+			j.string(s)
+		}
+		j.endArray()
+	case []int64:
+		j.beginArray()
+		for _, n := range v {
+			j.elem()
+			j.w.WriteString(strconv.FormatInt(n, 10))
+		}
+		j.endArray()
+	default:
+		panic(fmt.Sprintf("admin: no JSON form for %T", v))
+	}
+}
+
+// number is a number that is already text.
+type number string
+
+func (j *jsonWriter) string(s string) {
+	const digits = "0123456789ABCDEF"
+	w := j.w
+	w.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			w.WriteByte('\\')
+			w.WriteByte(byte(r))
+		case r == '\n':
+			w.WriteString(`\n`)
+		case r == '\r':
+			w.WriteString(`\r`)
+		case r == '\t':
+			w.WriteString(`\t`)
+		case r == '\b':
+			w.WriteString(`\b`)
+		case r == '\f':
+			w.WriteString(`\f`)
+		case r < ' ':
+			w.WriteString(`\u00`)
+			w.WriteByte(digits[r>>4])
+			w.WriteByte(digits[r&15])
+		case r == utf8.RuneError:
+			// A node's name may hold bytes that are no UTF-8; JSON may not.
+			w.WriteString("\uFFFD")
+		default:
+			w.WriteRune(r)
+		}
+	}
+	w.WriteByte('"')
+}

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestBucketsHoldTheirValues(t *testing.T) {
+	last := -1
+	for v := int64(0); v < 1<<39; v += 1 + v/50 {
+		b := bucketOf(v)
+		if b < last || b >= buckets {
+			t.Fatalf("%d falls into bucket %d after %d", v, b, last)
+		}
+		last = b
+		if d := math.Abs(float64(valueOf(b) - v)); d > 0.07*float64(v) {
+			t.Fatalf("%d is remembered as %d", v, valueOf(b))
+		}
+	}
+	if b := bucketOf(math.MaxInt64); b != buckets-1 {
+		t.Errorf("the greatest value falls into bucket %d", b)
+	}
+}
+
+func TestRecorderMatchesTheSortedValues(t *testing.T) {
+	var r Recorder
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var all []float64
+	sum := 0.0
+	for range 20000 {
+		v := int64(math.Exp(rnd.NormFloat64()*1.5 + 7)) // µs
+		r.Observe(v)
+		all = append(all, float64(v)/1000)
+		sum += float64(v) / 1000
+	}
+	slices.Sort(all)
+	s := r.Value(at, micro)
+	if s.Count != 20000 || s.Min != all[0] || s.Max != all[len(all)-1] || math.Abs(s.Sum-sum) > 1 {
+		t.Errorf("got %+v", s)
+	}
+	for q, got := range map[float64]float64{0.5: s.P50, 0.9: s.P90, 0.95: s.P95, 0.99: s.P99, 0.999: s.P999} {
+		want := all[int(q*20000)]
+		if math.Abs(got-want) > 0.08*want {
+			t.Errorf("quantile %v is %v, not %v", q, got, want)
+		}
+	}
+}
+
+func TestQuantilesForgetAfterTwoWindows(t *testing.T) {
+	var r Recorder
+	now := at
+	for range 100 {
+		r.Observe(1000)
+	}
+	r.Value(now, 1)
+	now = now.Add(window)
+	r.Value(now, 1)
+	r.Observe(10)
+	if s := r.Value(now, 1); s.P50 < 900 {
+		t.Errorf("the window before is forgotten: %+v", s)
+	}
+	now = now.Add(window)
+	r.Value(now, 1)
+	if s := r.Value(now, 1); s.P99 != 10 || s.Max != 1000 || s.Count != 101 {
+		t.Errorf("quantiles of the last window, count and extremes of all: %+v", s)
+	}
+	r.Reset()
+	if s := r.Value(now, 1); s != (Summary{}) {
+		t.Errorf("after reset: %+v", s)
+	}
+}
+
+func TestRecorderTakesMany(t *testing.T) {
+	var r Recorder
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 1000 {
+				r.Observe(int64(g*1000 + i))
+				if i%100 == 0 {
+					r.Value(at.Add(time.Duration(i)*time.Minute), 1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s := r.Value(at, 1); s.Count != 8000 || s.Min != 0 || s.Max != 7999 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestObservingDoesNotAllocate(t *testing.T) {
+	var m Metrics
+	m.ReadLatency.ObserveTime(time.Millisecond)
+	m.Reads.Observe("/app/x", 1)
+	n := testing.AllocsPerRun(100, func() {
+		m.ReadLatency.ObserveTime(3 * time.Millisecond)
+		m.Responses.Observe(77)
+		m.Reads.Observe("/app/deeper/still", 12)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestNamespacesAreBounded(t *testing.T) {
+	var n Namespaces
+	for i := range 1000 {
+		n.Observe(fmt.Sprintf("/app%d/x", i), 1)
+	}
+	got := n.values(at)
+	if len(got) != maxNamespaces || got[otherNamespaces].Count != 1000-maxNamespaces+1 {
+		t.Errorf("%d names, %d others", len(got), got[otherNamespaces].Count)
+	}
+}
+
+// TestEveryMeasuredNameIsShown guards against a name that is counted under a
+// spelling that nobody reads.
+func TestEveryMeasuredNameIsShown(t *testing.T) {
+	var m Metrics
+	s := &Status{Now: at}
+	m.Fill(s, NeedMetrics)
+	for name := range s.Counters {
+		if !slices.Contains(counterNames, name) {
+			t.Errorf("counter %s is not shown", name)
+		}
+	}
+	for name := range s.Summaries {
+		if !slices.Contains(basicNames, name) && !slices.Contains(advancedNames, name) {
+			t.Errorf("summary %s is not shown", name)
+		}
+	}
+	for name := range s.Keyed {
+		if _, ok := keyedNames[name]; !ok {
+			t.Errorf("family %s is not shown", name)
+		}
+	}
+	if s.Responses != (Sizes{-1, -1, -1}) {
+		t.Errorf("sizes before the first: %+v", s.Responses)
+	}
+	m.Responses.Observe(5)
+	m.Responses.Observe(3)
+	m.PacketsSent.Add(2)
+	m.Fill(s, 0)
+	if s.Responses != (Sizes{3, 3, 5}) || s.Sent != 2 {
+		t.Errorf("%+v", s)
+	}
+	m.Reset()
+	m.Fill(s, 0)
+	if s.Responses != (Sizes{-1, -1, -1}) || s.Sent != 0 {
+		t.Errorf("after reset: %+v", s)
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	var r Recorder
+	b.RunParallel(func(p *testing.PB) {
+		for i := int64(0); p.Next(); i++ {
+			r.Observe(i & 4095)
+		}
+	})
+}

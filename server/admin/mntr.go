@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+func renderMntr(w io.Writer, s *Status) {
+	s.each(func(name, value string, _ bool) {
+		fmt.Fprintf(w, "zk_%s\t%s\n", name, value)
+	})
+}
+
+// each tells every line of `mntr`, names without their prefix. Text is true
+// for the few values that are no numbers.
+func (s *Status) each(tell func(name, value string, text bool)) {
+	tell("version", s.versionLine(), true)
+	if s.Serving {
+		tell("server_state", string(s.Mode), true)
+		if p := s.peerState(); p != "" {
+			tell("peer_state", p, true)
+		}
+	}
+	for _, g := range gaugeTable() {
+		if g.only != nil && !g.only(s) {
+			continue
+		}
+		v := g.value(s)
+		if g.float {
+			tell(g.name, decimal(v), false)
+		} else {
+			tell(g.name, short(v), false)
+		}
+	}
+	for _, name := range counterNames {
+		tell(name, strconv.FormatInt(s.Counters[name], 10), false)
+	}
+	for _, name := range basicNames {
+		eachOf(name, s.Summaries[name], false, tell)
+	}
+	for _, name := range advancedNames {
+		eachOf(name, s.Summaries[name], true, tell)
+	}
+	for _, family := range slices.Sorted(maps.Keys(s.Keyed)) {
+		keyed := s.Keyed[family]
+		for _, key := range slices.Sorted(maps.Keys(keyed)) {
+			eachOf(plain(key)+"_"+family, keyed[key], keyedNames[family], tell)
+		}
+	}
+	for _, x := range s.Extra {
+		if len(x.Labels) == 0 {
+			tell("zlockd_"+plain(x.Name), short(x.Value), false)
+		}
+	}
+}
+
+// eachOf tells the lines of one summary. Least, greatest and sum are whole
+// numbers, as the programs that read them expect.
+func eachOf(name string, v Summary, advanced bool, tell func(name, value string, text bool)) {
+	whole := func(f float64) string { return strconv.FormatInt(int64(f), 10) }
+	tell("avg_"+name, decimal(v.Avg()), false)
+	tell("min_"+name, whole(v.Min), false)
+	tell("max_"+name, whole(v.Max), false)
+	tell("cnt_"+name, strconv.FormatInt(v.Count, 10), false)
+	tell("sum_"+name, whole(v.Sum), false)
+	if !advanced {
+		return
+	}
+	tell("p50_"+name, short(v.P50), false)
+	tell("p95_"+name, short(v.P95), false)
+	tell("p99_"+name, short(v.P99), false)
+	tell("p999_"+name, short(v.P999), false)
+}
+
+// peerState is the part in the ensemble in the words of the election.
+func (s *Status) peerState() string {
+	switch s.Mode {
+	case Leader:
+		return "leading - broadcast"
+	case Follower:
+		return "following - broadcast"
+	case Observer:
+		return "observing - broadcast"
+	}
+	return ""
+}

@@ -1,0 +1,250 @@
+package admin
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+func jsonConfiguration(j *jsonWriter, s *Status) {
+	c := &s.Config
+	j.field("client_port", c.ClientPort)
+	j.field("data_dir", c.DataDir)
+	j.field("data_log_dir", c.LogDir)
+	j.field("tick_time", c.TickTime.Milliseconds())
+	j.field("max_client_cnxns", c.MaxClientCnxns)
+	j.field("min_session_timeout", c.MinSessionTimeout.Milliseconds())
+	j.field("max_session_timeout", c.MaxSessionTimeout.Milliseconds())
+	j.field("server_id", confID(s))
+	j.field("client_port_listen_backlog", c.ListenBacklog)
+}
+
+// jsonConnections writes the lists of plain and of TLS connections.
+func jsonConnections(j *jsonWriter, s *Status, brief bool) {
+	for _, list := range []struct {
+		key    string
+		secure bool
+	}{{"connections", false}, {"secure_connections", true}} {
+		j.key(list.key)
+		j.beginArray()
+		for i := range s.ConnList {
+			c := &s.ConnList[i]
+			if c.Secure != list.secure {
+				continue
+			}
+			j.elem()
+			jsonConnection(j, c, brief)
+		}
+		j.endArray()
+	}
+}
+
+func jsonConnection(j *jsonWriter, c *Conn, brief bool) {
+	j.beginObject()
+	j.field("remote_socket_address", hostPort(c.Addr))
+	j.field("interest_ops", c.Interest)
+	j.field("outstanding_requests", c.Queued)
+	j.field("packets_received", c.Received)
+	j.field("packets_sent", c.Sent)
+	if !brief {
+		j.field("session_id", c.Session)
+		j.field("last_operation", lastOp(c))
+		j.field("established", c.Established.UnixMilli())
+		j.field("session_timeout", c.Timeout.Milliseconds())
+		j.field("last_cxid", c.LastCxid)
+		j.field("last_zxid", c.LastZxid)
+		j.field("last_response_time", c.LastReply.Milliseconds())
+		j.field("last_latency", c.LastLatency)
+		j.field("min_latency", c.Latency.Min)
+		j.field("avg_latency", int64(c.Latency.Avg))
+		j.field("max_latency", c.Latency.Max)
+	}
+	j.endObject()
+}
+
+func jsonDump(j *jsonWriter, s *Status) {
+	j.object("expiry_time_to_session_ids", func() {
+		for _, set := range sessionSets(s) {
+			ids := make([]int64, len(set.items))
+			for i, x := range set.items {
+				ids[i] = x.ID
+			}
+			j.field(strconv.FormatInt(set.uptime, 10), ids)
+		}
+	})
+	j.object("session_id_to_ephemeral_paths", func() { jsonSessionPaths(j, s.Ephemerals) })
+}
+
+func jsonSessionPaths(j *jsonWriter, list []SessionPaths) {
+	for _, l := range list {
+		j.field(strconv.FormatInt(l.Session, 10), l.Paths)
+	}
+}
+
+func jsonWatchesByPath(j *jsonWriter, s *Status) {
+	paths, byPath := watchersByPath(s.WatchList)
+	j.object("path_to_session_ids", func() {
+		for _, p := range paths {
+			j.field(p, byPath[p])
+		}
+	})
+}
+
+func jsonPairs(j *jsonWriter, pairs []Pair) {
+	for _, p := range pairs {
+		j.field(p.Key, p.Value)
+	}
+}
+
+func jsonHash(j *jsonWriter, s *Status) {
+	j.key("digests")
+	j.beginArray()
+	for _, d := range s.Digests {
+		j.elem()
+		j.beginObject()
+		j.field("zxid", d.Zxid)
+		j.field("digest", d.Digest)
+		j.field("digest_version", d.Version)
+		j.endObject()
+	}
+	j.endArray()
+}
+
+func jsonLastSnapshot(j *jsonWriter, s *Status) {
+	j.field("zxid", strings.TrimPrefix(hex(s.SnapshotZxid), "0x"))
+	seconds := int64(0)
+	if !s.SnapshotTime.IsZero() {
+		seconds = s.SnapshotTime.Unix()
+	}
+	j.field("timestamp", seconds)
+}
+
+func jsonLeader(j *jsonWriter, s *Status, _ url.Values) string {
+	if !s.ensemble() {
+		return "server is not initialized"
+	}
+	j.field("is_leader", s.Mode == Leader)
+	j.field("leader_id", s.LeaderID)
+	j.field("leader_ip", hostOf(s.LeaderAddr))
+	return ""
+}
+
+func jsonMonitor(j *jsonWriter, s *Status) {
+	s.each(func(name, value string, text bool) {
+		if text {
+			j.field(name, value)
+		} else {
+			j.field(name, number(value))
+		}
+	})
+}
+
+func jsonObservers(j *jsonWriter, s *Status) {
+	j.field("synced_observers", s.SyncedNon)
+	j.key("observers")
+	j.beginArray()
+	for _, m := range s.Members {
+		if m.Voter {
+			continue
+		}
+		j.elem()
+		j.beginObject()
+		j.field("sid", m.ID)
+		j.field("address", m.PeerAddr)
+		j.endObject()
+	}
+	j.endArray()
+}
+
+func jsonServerStats(j *jsonWriter, s *Status) {
+	sizes := func(z Sizes) func() {
+		return func() {
+			j.field("last_buffer_size", z.Last)
+			j.field("min_buffer_size", z.Min)
+			j.field("max_buffer_size", z.Max)
+		}
+	}
+	j.field("version", s.versionLine())
+	j.field("read_only", false)
+	j.object("server_stats", func() {
+		j.field("packets_sent", s.Sent)
+		j.field("packets_received", s.Received)
+		j.field("fsync_threshold_exceed_count", s.Counters["fsync_threshold_exceed_count"])
+		j.object("client_response_stats", sizes(s.Responses))
+		j.field("provider_null", false)
+		j.field("server_state", string(s.Mode))
+		j.field("outstanding_requests", s.Outstanding)
+		j.field("min_latency", s.Latency.Min)
+		j.field("avg_latency", s.Latency.Avg)
+		j.field("max_latency", s.Latency.Max)
+		j.field("data_dir_size", s.DataDirSize)
+		j.field("log_dir_size", s.LogDirSize)
+		j.field("last_processed_zxid", s.Zxid)
+		j.field("num_alive_client_connections", s.Conns)
+		j.field("uptime", s.Uptime.Milliseconds())
+		j.field("auth_failed_count", s.AuthFailed)
+		j.field("non_mtlsremote_conn_count", 0)
+		j.field("non_mtlslocal_conn_count", 0)
+	})
+	j.object("client_response", sizes(s.Responses))
+	if s.Mode == Leader {
+		j.object("proposal_stats", sizes(s.Proposals))
+	}
+	j.field("node_count", s.Nodes)
+}
+
+func jsonVotingView(j *jsonWriter, s *Status) {
+	j.object("current_config", func() {
+		for _, m := range s.Members {
+			if !m.Voter {
+				continue
+			}
+			j.object(strconv.FormatInt(m.ID, 10), func() {
+				j.field("server_addresses", []string{m.PeerAddr})
+				j.field("election_addresses", []string{m.PeerAddr})
+				j.field("client_address", m.ClientAddr)
+				j.field("learner_type", "participant")
+			})
+		}
+	})
+}
+
+// jsonZabState tells the ensemble's state in ZooKeeper's terms: the epoch is
+// raft's term, the counter the zxid.
+func jsonZabState(j *jsonWriter, s *Status) {
+	m, ok := s.member()
+	if !ok || !s.ensemble() {
+		j.field("voting", false)
+		j.field("zabstate", "")
+		return
+	}
+	j.field("myid", s.ID)
+	j.field("is_leader", s.Serving && s.Mode == Leader)
+	j.object("quorum_address", func() { jsonAddress(j, m.PeerAddr) })
+	j.object("election_address", func() { jsonAddress(j, m.PeerAddr) })
+	j.field("client_address", m.ClientAddr)
+	j.field("voting", m.Voter)
+	j.field("last_zxid", hex(s.Zxid))
+	j.field("zab_epoch", s.Term)
+	j.field("zab_counter", s.Zxid)
+	if s.Serving {
+		j.field("zabstate", "broadcast")
+	} else {
+		j.field("zabstate", "election")
+	}
+}
+
+func jsonAddress(j *jsonWriter, addr string) {
+	list := []string{addr}
+	port, _ := strconv.ParseInt(portOf(addr), 10, 64)
+	j.field("empty", false)
+	j.field("all_addresses", list)
+	j.field("all_reachable_addresses", list)
+	j.field("one", addr)
+	j.field("reachable_address", addr)
+	j.field("wildcard_addresses", []string{"0.0.0.0:" + portOf(addr)})
+	j.field("all_ports", []int64{port})
+	j.field("all_host_strings", []string{hostOf(addr)})
+	j.field("all_reachable_addresses_or_all", list)
+	j.field("reachable_or_one", addr)
+}

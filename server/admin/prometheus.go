@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metricsHandler serves the metrics of this server and process from a
+// registry of its own.
+func (a *Admin) metricsHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector{a.source},
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce})
+}
+
+// collector makes metrics of a Status. Each value is there under the name that
+// ZooKeeper's own exporter gives it, and under that of `mntr`, which other
+// exporters pass on.
+type collector struct{ source Source }
+
+// Describe declares nothing: which metrics there are depends on the Status.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.source.Status(NeedMetrics)
+	o := output{ch}
+	o.native(s)
+	o.prefixed(s)
+	o.own(s)
+}
+
+type output struct{ ch chan<- prometheus.Metric }
+
+func (o output) put(name, help string, kind prometheus.ValueType, v float64, labels ...Pair) {
+	keys, values := make([]string, len(labels)), make([]string, len(labels))
+	for i, l := range labels {
+		keys[i], values[i] = l.Key, strings.ToValidUTF8(l.Value, "\uFFFD")
+	}
+	desc := prometheus.NewDesc(name, help, keys, nil)
+	m, err := prometheus.NewConstMetric(desc, kind, v, values...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(desc, err)
+	}
+	o.ch <- m
+}
+
+func (o output) summary(name string, v Summary, advanced bool, key ...string) {
+	quantiles := map[float64]float64{0.5: v.P50}
+	if advanced {
+		quantiles[0.9], quantiles[0.99] = v.P90, v.P99
+	}
+	var labels []string
+	for i := range key {
+		labels = append(labels, "key")
+		key[i] = strings.ToValidUTF8(key[i], "\uFFFD")
+	}
+	desc := prometheus.NewDesc(name, nativeHelp(name), labels, nil)
+	m, err := prometheus.NewConstSummary(desc, uint64(v.Count), v.Sum, quantiles, key...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(desc, err)
+	}
+	o.ch <- m
+}
+
+func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }
+
+// native writes the names of ZooKeeper's Prometheus provider.
+func (o output) native(s *Status) {
+	for _, g := range gaugeTable() {
+		if g.only != nil && !g.only(s) {
+			continue
+		}
+		help := g.help
+		if help == "" {
+			help = nativeHelp(g.name)
+		}
+		o.put(g.name, help, prometheus.GaugeValue, g.value(s))
+	}
+	for _, name := range counterNames {
+		o.put(name, nativeHelp(name), prometheus.CounterValue, float64(s.Counters[name]))
+	}
+	for _, name := range basicNames {
+		o.summary(name, s.Summaries[name], false)
+	}
+	for _, name := range advancedNames {
+		o.summary(name, s.Summaries[name], true)
+	}
+	for family, keyed := range s.Keyed {
+		for key, v := range keyed {
+			o.summary(family, v, keyedNames[family], key)
+		}
+	}
+}
+
+// prefixed writes the names of mntr, with its text values as labels.
+func (o output) prefixed(s *Status) {
+	up := 0.0
+	if s.Serving {
+		up = 1
+	}
+	o.put("zk_up", "1 while clients are served.", prometheus.GaugeValue, up)
+	o.put("zk_ruok", "1: the process answers.", prometheus.GaugeValue, 1)
+	lead := 0.0
+	if leading(s) {
+		lead = 1
+	}
+	o.put("zk_server_leader", "1 on the leader.", prometheus.GaugeValue, lead)
+
+	plainOnly := *s
+	plainOnly.Keyed, plainOnly.Extra = nil, nil // they have labels, or a family of their own
+	plainOnly.each(func(name, value string, text bool) {
+		help := "As mntr's zk_" + name + "."
+		switch {
+		case !text:
+			v, err := strconv.ParseFloat(value, 64)
+			if err == nil {
+				o.put("zk_"+name, help, prometheus.UntypedValue, v)
+			}
+		case name == "version":
+			o.put("zk_version", help, prometheus.GaugeValue, 1, Pair{"version", s.Version})
+		default:
+			o.put("zk_"+name, help, prometheus.GaugeValue, 1, Pair{"state", value})
+		}
+	})
+}
+
+// own writes zlockd's own family.
+func (o output) own(s *Status) {
+	gauge := func(name, help string, v float64, labels ...Pair) {
+		o.put("zlockd_"+name, help, prometheus.GaugeValue, v, labels...)
+	}
+	flag := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	gauge("build_info", "1; the labels tell the build.", 1, Pair{"version", s.Version}, Pair{"goversion", runtime.Version()})
+	gauge("serving", "1 while clients are served.", flag(s.Serving))
+	gauge("leader", "1 on the leader.", flag(leading(s)))
+	gauge("leader_id", "Id of the leader, 0 when unknown.", float64(s.LeaderID))
+	gauge("zxid", "Newest zxid applied.", float64(s.Zxid))
+	gauge("raft_term", "Raft term.", float64(s.Term))
+	gauge("raft_last_index", "Newest entry in the log.", float64(s.LastIndex))
+	gauge("raft_commit_index", "Newest entry known to be committed.", float64(s.CommitIndex))
+	gauge("raft_applied_index", "Newest entry applied.", float64(s.AppliedIndex))
+	gauge("snapshot_zxid", "Zxid of the newest snapshot.", float64(s.SnapshotZxid))
+	gauge("faults", "Number of things wrong, told at /health.", float64(len(s.Faults)))
+	gauge("notices", "Number of things an operator should know, told at /health.", float64(len(s.Notices)))
+	for _, x := range s.Extra {
+		kind := prometheus.GaugeValue
+		if x.Counter {
+			kind = prometheus.CounterValue
+		}
+		o.put("zlockd_"+x.Name, x.Help, kind, x.Value, x.Labels...)
+	}
+}

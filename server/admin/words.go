@@ -1,0 +1,264 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What follows is parsed by line number and by regular expression in many
+// places: order, blanks and final newlines are those of ZooKeeper.
+
+func renderSrvr(w io.Writer, s *Status) {
+	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
+	renderNumbers(w, s)
+}
+
+func renderStat(w io.Writer, s *Status) {
+	fmt.Fprintf(w, "Zookeeper version: %s\nClients:\n", s.versionLine())
+	for i := range s.ConnList {
+		renderConn(w, &s.ConnList[i], true)
+	}
+	io.WriteString(w, "\n")
+	renderNumbers(w, s)
+}
+
+func renderNumbers(w io.Writer, s *Status) {
+	fmt.Fprintf(w, "Latency min/avg/max: %d/%s/%d\n", s.Latency.Min, decimal(s.Latency.Avg), s.Latency.Max)
+	fmt.Fprintf(w, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
+		s.Received, s.Sent, s.Conns, s.Outstanding)
+	fmt.Fprintf(w, "Zxid: %s\nMode: %s\nNode count: %d\n", hex(s.Zxid), s.Mode, s.Nodes)
+	if s.Mode == Leader {
+		fmt.Fprintf(w, "Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min, s.Proposals.Max)
+	}
+}
+
+func renderConn(w io.Writer, c *Conn, brief bool) {
+	fmt.Fprintf(w, " %s[%x](queued=%d,recved=%d,sent=%d", javaAddr(c.Addr), c.Interest, c.Queued, c.Received, c.Sent)
+	if !brief && c.Session != 0 {
+		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", hex(c.Session), lastOp(c), c.Established.UnixMilli(), c.Timeout.Milliseconds())
+		if c.LastCxid >= 0 {
+			fmt.Fprintf(w, ",lcxid=%s", hex(c.LastCxid))
+		}
+		fmt.Fprintf(w, ",lzxid=%s,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", hex(c.LastZxid),
+			c.LastReply.Milliseconds(), c.LastLatency, c.Latency.Min, int64(c.Latency.Avg), c.Latency.Max)
+	}
+	io.WriteString(w, ")\n")
+}
+
+func lastOp(c *Conn) string {
+	if c.LastOp == "" {
+		return "NA"
+	}
+	return c.LastOp
+}
+
+func renderCons(w io.Writer, s *Status) {
+	for i := range s.ConnList {
+		renderConn(w, &s.ConnList[i], false)
+	}
+	io.WriteString(w, "\n")
+}
+
+func renderConf(w io.Writer, s *Status) {
+	c := &s.Config
+	fmt.Fprintf(w, "clientPort=%d\nsecureClientPort=%d\n", c.ClientPort, c.SecurePort)
+	fmt.Fprintf(w, "dataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\n", c.DataDir, s.DataDirSize, c.LogDir, s.LogDirSize)
+	fmt.Fprintf(w, "tickTime=%d\nmaxClientCnxns=%d\n", c.TickTime.Milliseconds(), c.MaxClientCnxns)
+	fmt.Fprintf(w, "minSessionTimeout=%d\nmaxSessionTimeout=%d\n", c.MinSessionTimeout.Milliseconds(), c.MaxSessionTimeout.Milliseconds())
+	fmt.Fprintf(w, "clientPortListenBacklog=%d\nserverId=%d\n", c.ListenBacklog, confID(s))
+	if !s.ensemble() {
+		return
+	}
+	peerType := 0
+	if m, ok := s.member(); ok && !m.Voter {
+		peerType = 1
+	}
+	// The limits in ticks have no counterpart: they are shown as ZooKeeper's
+	// sample configuration has them, because there are readers that ask.
+	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n", c.PeerPort, c.PeerPort, peerType)
+	io.WriteString(w, "membership: \n")
+	for _, m := range s.Members {
+		fmt.Fprintf(w, "server.%d=%s\n", m.ID, memberLine(m))
+	}
+	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
+}
+
+// confID is the id that a standalone server shows: none.
+func confID(s *Status) int64 {
+	if !s.ensemble() {
+		return 0
+	}
+	return s.ID
+}
+
+// memberLine is a member as zoo.cfg would name it. There is one peer port; it
+// stands for both of ZooKeeper's.
+func memberLine(m Member) string {
+	role := "participant"
+	if !m.Voter {
+		role = "observer"
+	}
+	line := fmt.Sprintf("%s:%s:%s", m.PeerAddr, portOf(m.PeerAddr), role)
+	if m.ClientAddr != "" {
+		line += ";" + m.ClientAddr
+	}
+	return line
+}
+
+func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
+
+func hostOf(addr string) string {
+	if i := strings.LastIndexByte(addr, ':'); i >= 0 {
+		addr = addr[:i]
+	}
+	return strings.Trim(addr, "[]")
+}
+
+func renderEnvi(w io.Writer, s *Status) {
+	io.WriteString(w, "Environment:\n")
+	for _, p := range environment(s) {
+		fmt.Fprintf(w, "%s=%s\n", p.Key, p.Value)
+	}
+}
+
+// environment puts the version before what the process told about itself.
+func environment(s *Status) []Pair {
+	return append([]Pair{{"zookeeper.version", s.versionLine()}}, s.Environment...)
+}
+
+func renderDirs(w io.Writer, s *Status) {
+	fmt.Fprintf(w, "datadir_size: %d\nlogdir_size: %d\n", s.DataDirSize, s.LogDirSize)
+}
+
+func renderHash(w io.Writer, s *Status) {
+	for _, d := range s.Digests {
+		fmt.Fprintf(w, "%x: %d\n", uint64(d.Zxid), d.Digest)
+	}
+}
+
+func renderWchs(w io.Writer, s *Status) {
+	fmt.Fprintf(w, "%d connections watching %d paths\nTotal watches:%d\n", s.WatchConns, s.WatchPaths, s.Watches)
+}
+
+func renderWchc(w io.Writer, s *Status) {
+	for _, l := range s.WatchList {
+		fmt.Fprintf(w, "%s\n", hex(l.Session))
+		for _, p := range l.Paths {
+			fmt.Fprintf(w, "\t%s\n", p)
+		}
+	}
+	io.WriteString(w, "\n")
+}
+
+func renderWchp(w io.Writer, s *Status) {
+	paths, byPath := watchersByPath(s.WatchList)
+	for _, p := range paths {
+		fmt.Fprintf(w, "%s\n", p)
+		for _, id := range byPath[p] {
+			fmt.Fprintf(w, "\t%s\n", hex(id))
+		}
+	}
+	io.WriteString(w, "\n")
+}
+
+// watchersByPath turns the list of watches by session around.
+func watchersByPath(list []SessionPaths) (paths []string, byPath map[string][]int64) {
+	byPath = make(map[string][]int64)
+	for _, l := range list {
+		for _, p := range l.Paths {
+			if byPath[p] == nil {
+				paths = append(paths, p)
+			}
+			byPath[p] = append(byPath[p], l.Session)
+		}
+	}
+	return paths, byPath
+}
+
+// javaDate is the form of Java's Date.toString.
+const javaDate = "Mon Jan 02 15:04:05 MST 2006"
+
+func renderDump(w io.Writer, s *Status) {
+	io.WriteString(w, "SessionTracker dump:\n")
+	if sets := sessionSets(s); len(sets) > 0 || s.Mode != Follower && s.Mode != Observer {
+		n := 0
+		for _, set := range sets {
+			n += len(set.items)
+		}
+		fmt.Fprintf(w, "Session Sets (%d)/(%d):\n", len(sets), n)
+		for _, set := range sets {
+			fmt.Fprintf(w, "%d expire at %s:\n", len(set.items), set.at.Format(javaDate))
+			for _, x := range set.items {
+				fmt.Fprintf(w, "\t%s\n", hex(x.ID))
+			}
+		}
+	} else {
+		fmt.Fprintf(w, "Global Sessions(%d):\n", len(s.SessionList))
+		for _, x := range s.SessionList {
+			fmt.Fprintf(w, "%s\t%dms\n", hex(x.ID), x.Timeout.Milliseconds())
+		}
+	}
+	fmt.Fprintf(w, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(s.Ephemerals))
+	for _, l := range s.Ephemerals {
+		fmt.Fprintf(w, "%s:\n", hex(l.Session))
+		for _, p := range l.Paths {
+			fmt.Fprintf(w, "\t%s\n", p)
+		}
+	}
+	sets := expirySets(s, s.ConnList, func(c Conn) time.Time {
+		if c.Expires.IsZero() {
+			return s.Now
+		}
+		return c.Expires
+	})
+	fmt.Fprintf(w, "Connections dump:\nConnections Sets (%d)/(%d):\n", len(sets), len(s.ConnList))
+	for _, set := range sets {
+		fmt.Fprintf(w, "%d expire at %s:\n", len(set.items), set.at.Format(javaDate))
+		for _, c := range set.items {
+			fmt.Fprintf(w, "\tip: %s sessionId: %s\n", javaAddr(c.Addr), hex(c.Session))
+		}
+	}
+}
+
+// expirySet is what ends in the same tick.
+type expirySet[T any] struct {
+	uptime int64     // end of the tick on the uptime clock, ms
+	at     time.Time // the same by the wall clock
+	items  []T
+}
+
+// sessionSets groups the sessions whose deadline this server knows.
+func sessionSets(s *Status) []expirySet[Session] {
+	var known []Session
+	for _, x := range s.SessionList {
+		if !x.Expires.IsZero() {
+			known = append(known, x)
+		}
+	}
+	return expirySets(s, known, func(x Session) time.Time { return x.Expires })
+}
+
+// expirySets groups list by tick, earliest first.
+func expirySets[T any](s *Status, list []T, expires func(T) time.Time) []expirySet[T] {
+	tick := max(s.Config.TickTime.Milliseconds(), 1)
+	byTick := make(map[int64]*expirySet[T])
+	for _, x := range list {
+		at := max(s.Uptime.Milliseconds()+expires(x).Sub(s.Now).Milliseconds(), 0)
+		at = (at/tick + 1) * tick
+		set := byTick[at]
+		if set == nil {
+			set = &expirySet[T]{uptime: at, at: s.Now.Add(time.Duration(at)*time.Millisecond - s.Uptime)}
+			byTick[at] = set
+		}
+		set.items = append(set.items, x)
+	}
+	out := make([]expirySet[T], 0, len(byTick))
+	for _, set := range byTick {
+		out = append(out, *set)
+	}
+	slices.SortFunc(out, func(a, b expirySet[T]) int { return int(a.uptime - b.uptime) })
+	return out
+}
