@@ -1,0 +1,303 @@
+package tree
+
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Watches knows who waits for what. W is a connection.
+//
+// To a client there are two registries: one for data, fed by Data, Persistent
+// and Recursive watches, and one for children, fed by Child and Persistent
+// ones. Here every pair of a connection and a path is one record with the set
+// of kinds it holds; each kind lives its own life. A record stands in a list
+// of its path and a list of its connection, so that firing, removing and the
+// end of a connection cost no more than the watches they concern, however
+// many others there are.
+//
+// Watches is not safe for concurrent use, and nothing given to its methods as
+// a callback may call it.
+type Watches[W comparable] struct {
+	byPath    shrinkMap[string]
+	byConn    shrinkMap[W]
+	recursive shrinkMap[string] // the paths with Recursive watches
+
+	paths   slab[watchedPath]
+	conns   slab[watcher[W]]
+	records slab[watch]
+
+	// big finds the record of a connection at a path that has many.
+	big map[uint32]map[uint32]uint32 // path, connection → record
+
+	dead []uint32 // dropped connections whose records are not all removed
+	turn uint64   // counts the calls of Fire
+	gone []uint32 // connections to be taken from big after firing a path
+
+	data, child int // pairs of connection and path in each registry
+	dataConns   int // connections in the data registry
+	dataPaths   int // paths in the data registry
+	pathBytes   int
+}
+
+// watch is what one connection waits for at one path: a member of two rings.
+type watch struct {
+	path, conn         uint32
+	pathPrev, pathNext uint32
+	connPrev, connNext uint32
+	modes              modes // never empty
+}
+
+// watchedPath is a path somebody waits at. A million of them may exist.
+type watchedPath struct {
+	path   string
+	plain  uint32 // ring of records that do not see below this path
+	deep   uint32 // ring of records that do
+	data   uint32 // records in the data registry
+	status uint32 // 0: the item is not in use
+}
+
+const (
+	pathUsed = 1 + iota
+	pathIndexed
+)
+
+// indexAbove is the number of records at a path that are still looked through
+// one by one.
+const indexAbove = 8
+
+// watcher is a connection that waits for something.
+type watcher[W any] struct {
+	conn        W
+	first       uint32 // ring of its records
+	data, child int    // its pairs in each registry
+	told        uint64 // the turn in which it was told something
+	dead        bool   // dropped
+}
+
+// NewWatches returns a Watches without watches.
+func NewWatches[W comparable]() *Watches[W] {
+	return &Watches[W]{big: map[uint32]map[uint32]uint32{}}
+}
+
+// Add makes conn wait for what k says at path, which need not exist. Doing so
+// twice is the same as once. The path is copied.
+func (w *Watches[W]) Add(conn W, path string, k Kind) {
+	c, ok := w.byConn.m[conn]
+	if !ok {
+		c = w.conns.get()
+		w.conns.at(c).conn = conn
+		w.byConn.set(conn, c)
+	}
+	p, ok := w.byPath.m[path]
+	if !ok {
+		path = strings.Clone(path)
+		p = w.paths.get()
+		*w.paths.at(p) = watchedPath{path: path, status: pathUsed}
+		w.byPath.set(path, p)
+		w.pathBytes += len(path)
+	}
+	r, n := w.find(c, p)
+	if r == 0 {
+		r = w.records.get()
+		*w.records.at(r) = watch{path: p, conn: c}
+		w.index(r, n)
+	}
+	w.set(r, w.records.at(r).modes|modes(1<<k))
+}
+
+// find returns the record of connection c at path p, 0 if there is none, and
+// how many records it looked at.
+func (w *Watches[W]) find(c, p uint32) (r uint32, n int) {
+	path := w.paths.at(p)
+	if path.status == pathIndexed {
+		return w.big[p][c], 0
+	}
+	for _, head := range [2]uint32{path.plain, path.deep} {
+		for r = head; r != 0; {
+			rec := w.records.at(r)
+			if rec.conn == c {
+				return r, n
+			}
+			n++
+			if r = rec.pathNext; r == head {
+				break
+			}
+		}
+	}
+	return 0, n
+}
+
+// index enters the new record r in big if its path is there, or comes there
+// because n others stand at it.
+func (w *Watches[W]) index(r uint32, n int) {
+	rec := w.records.at(r)
+	path := w.paths.at(rec.path)
+	if path.status != pathIndexed {
+		if n < indexAbove {
+			return
+		}
+		path.status = pathIndexed
+		m := make(map[uint32]uint32, 2*n)
+		for _, head := range [2]uint32{path.plain, path.deep} {
+			for o := head; o != 0; {
+				other := w.records.at(o)
+				m[other.conn] = o
+				if o = other.pathNext; o == head {
+					break
+				}
+			}
+		}
+		w.big[rec.path] = m
+	}
+	w.big[rec.path][rec.conn] = r
+}
+
+// Fire tells every connection that waits for e, each once, and uses up its
+// one-shot watches that e matches: for a deletion those of both registries.
+// The change that makes a child list differ comes as an event of its own.
+func (w *Watches[W]) Fire(e *Event, tell func(W)) {
+	var match modes
+	switch e.Type {
+	case jute.EventCreated, jute.EventDataChanged:
+		match = dataRegistry
+	case jute.EventDeleted:
+		match = dataRegistry | childRegistry
+	case jute.EventChildrenChanged:
+		match = childRegistry
+	}
+	w.turn++
+	if p, ok := w.byPath.m[e.Path]; ok {
+		deep := w.paths.at(p).deep // read first: the path may go with its last plain record
+		w.fire(w.paths.at(p).plain, match, tell)
+		w.fire(deep, match, tell)
+		if idx, ok := w.big[p]; ok {
+			for _, c := range w.gone {
+				delete(idx, c)
+			}
+		}
+		w.gone = w.gone[:0]
+	}
+	if match&recursiveMode == 0 || len(w.recursive.m) == 0 {
+		return
+	}
+	for path := e.Path; path != "/"; {
+		path = parentPath(path)
+		if p, ok := w.recursive.m[path]; ok {
+			w.fire(w.paths.at(p).deep, recursiveMode, tell)
+		}
+	}
+}
+
+// fire goes through one ring of a path.
+func (w *Watches[W]) fire(first uint32, match modes, tell func(W)) {
+	if first == 0 {
+		return
+	}
+	last := w.records.at(first).pathPrev
+	for r := first; ; {
+		rec := w.records.at(r)
+		next := rec.pathNext
+		c := w.conns.at(rec.conn)
+		if rec.modes&match != 0 && !c.dead {
+			if c.told != w.turn {
+				c.told = w.turn
+				tell(c.conn)
+			}
+			if left := rec.modes &^ (match & oneShot); left != rec.modes {
+				if left == 0 && w.paths.at(rec.path).status == pathIndexed {
+					// A herd that is told all at once takes the whole index
+					// with it.
+					w.gone = append(w.gone, rec.conn)
+				}
+				w.set(r, left)
+			}
+		}
+		if r == last {
+			return
+		}
+		r = next
+	}
+}
+
+// Remove ends what conn waits for at path, as a client names it, and reports
+// whether there was such a watch.
+func (w *Watches[W]) Remove(conn W, path string, watcherType int32) bool {
+	r := w.lookup(conn, path)
+	if r == 0 {
+		return false
+	}
+	rec := w.records.at(r)
+	left := rec.modes &^ watcherModes(watcherType)
+	if left == rec.modes {
+		return false
+	}
+	if idx, ok := w.big[rec.path]; ok && left == 0 {
+		delete(idx, rec.conn)
+	}
+	w.set(r, left)
+	return true
+}
+
+// Has reports whether conn has a watch of this type at exactly this path.
+func (w *Watches[W]) Has(conn W, path string, watcherType int32) bool {
+	r := w.lookup(conn, path)
+	return r != 0 && w.records.at(r).modes&watcherModes(watcherType) != 0
+}
+
+func (w *Watches[W]) lookup(conn W, path string) uint32 {
+	c, ok := w.byConn.m[conn]
+	if !ok {
+		return 0
+	}
+	p, ok := w.byPath.m[path]
+	if !ok {
+		return 0
+	}
+	r, _ := w.find(c, p)
+	return r
+}
+
+// dropAtOnce bounds what Drop removes itself, and with it the time it takes.
+const dropAtOnce = 4096
+
+// Drop forgets a connection: from now on it is told nothing and counts for
+// nothing. If it had very many watches their memory is still held; then Drop
+// reports more, and Sweep is to be called until it does not. The cost is that
+// of the connection's own watches.
+func (w *Watches[W]) Drop(conn W) (more bool) {
+	if id, ok := w.byConn.m[conn]; ok {
+		w.byConn.remove(conn)
+		c := w.conns.at(id)
+		c.dead = true
+		w.data -= c.data
+		w.child -= c.child
+		if c.data > 0 {
+			w.dataConns--
+		}
+		w.dead = append(w.dead, id)
+	}
+	return w.Sweep(dropAtOnce)
+}
+
+// Sweep removes up to max watches of dropped connections and reports whether
+// more are left.
+func (w *Watches[W]) Sweep(max int) (more bool) {
+	for len(w.dead) > 0 {
+		id := w.dead[len(w.dead)-1]
+		c := w.conns.at(id)
+		for ; c.first != 0; max-- {
+			if max <= 0 {
+				return true
+			}
+			if idx, ok := w.big[w.records.at(c.first).path]; ok {
+				delete(idx, id)
+			}
+			w.set(c.first, 0)
+		}
+		w.conns.put(id)
+		w.dead = w.dead[:len(w.dead)-1]
+	}
+	w.dead = w.dead[:0]
+	return false
+}

@@ -1,0 +1,115 @@
+package tree
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestMemoryPerWatch holds to 200 bytes a watch, on many paths and on one, and
+// to giving nearly all of it back.
+func TestMemoryPerWatch(t *testing.T) {
+	const n = 460_000
+	measure := func(name string, conns, limit int, path func(int) string) {
+		before := heap()
+		w := NewWatches[int]()
+		for i := range n {
+			w.Add(i%conns, path(i), Kind(i%2))
+		}
+		each := int(heap()-before) / n
+		t.Logf("%s: %d bytes a watch, Bytes says %d", name, each, w.Bytes()/n)
+		if each > limit {
+			t.Errorf("%s: %d bytes a watch, limit %d", name, each, limit)
+		}
+		start, longest := time.Now(), time.Duration(0)
+		for c := range conns {
+			at := time.Now()
+			for more := w.Drop(c); more; more = w.Sweep(4096) {
+				longest = max(longest, time.Since(at))
+				at = time.Now()
+			}
+			longest = max(longest, time.Since(at))
+		}
+		took := time.Since(start)
+		left := int(heap()-before) / 1024
+		t.Logf("%s: dropped in %v, longest step %v, %d KB left", name, took, longest, left)
+		if left > 2048 {
+			t.Errorf("%s: %d KB left of nothing", name, left)
+		}
+		runtime.KeepAlive(w)
+	}
+	// 34 bytes of path: /locks/service-0001/lock-000000001
+	lock := func(i int) string { return fmt.Sprintf("/locks/service-%04d/lock-%09d", i%1000, i) }
+	measure("own paths, 1000 connections", 1000, 200, lock)
+	measure("own paths, one connection", 1, 200, lock)
+	measure("one path, own connections", n, 300, func(int) string { return "/herd" }) // the connections included
+}
+
+func benchFire(b *testing.B, w *Watches[int], e *Event) {
+	told := 0
+	for b.Loop() {
+		w.Fire(e, func(int) { told++ })
+	}
+	b.ReportMetric(float64(told)/float64(b.N), "told/op")
+}
+
+func BenchmarkFire(b *testing.B) {
+	many := NewWatches[int]()
+	for i := range 1_000_000 {
+		many.Add(i%1000, fmt.Sprintf("/locks/service-%04d/lock-%09d", i%1000, i), Persistent)
+	}
+	b.Run("nobody", func(b *testing.B) {
+		benchFire(b, many, &Event{Type: jute.EventDataChanged, Path: "/locks/service-0001/lock-x"})
+	})
+	b.Run("one of a million", func(b *testing.B) {
+		benchFire(b, many, &Event{Type: jute.EventDataChanged, Path: "/locks/service-0001/lock-000000001"})
+	})
+	b.Run("recursive at 10 levels", func(b *testing.B) {
+		w := NewWatches[int]()
+		path := ""
+		for range 10 {
+			path += "/level"
+			w.Add(1, path, Recursive)
+		}
+		benchFire(b, w, &Event{Type: jute.EventDataChanged, Path: path})
+	})
+	b.Run("herd of 100000", func(b *testing.B) {
+		w := NewWatches[int]()
+		for i := range 100_000 {
+			w.Add(i, "/herd", Persistent)
+		}
+		benchFire(b, w, &Event{Type: jute.EventDataChanged, Path: "/herd"})
+	})
+}
+
+func BenchmarkAddAndFireOneShot(b *testing.B) {
+	w := NewWatches[int]()
+	e := &Event{Type: jute.EventDataChanged, Path: "/locks/a"}
+	for b.Loop() {
+		w.Add(1, "/locks/a", Data)
+		w.Fire(e, func(int) {})
+	}
+}
+
+func BenchmarkHerdOneShot(b *testing.B) {
+	const n = 100_000
+	w := NewWatches[int]()
+	e := &Event{Type: jute.EventDataChanged, Path: "/herd"}
+	for b.Loop() {
+		for i := range n {
+			w.Add(i, "/herd", Data)
+		}
+		w.Fire(e, func(int) {})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/watch")
+}

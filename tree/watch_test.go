@@ -1,0 +1,328 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// The events of one change, in the order the tree tells them.
+func evCreate(path string) []Event {
+	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged, Path: parentPath(path)}}
+}
+
+func evDelete(path string) []Event {
+	return []Event{{Type: jute.EventDeleted, Path: path}, {Type: jute.EventChildrenChanged, Path: parentPath(path)}}
+}
+
+func evSet(path string) []Event { return []Event{{Type: jute.EventDataChanged, Path: path}} }
+
+// fired fires events and returns what each connection was told.
+func fired(w *Watches[string], events ...[]Event) map[string][]string {
+	got := map[string][]string{}
+	for _, list := range events {
+		for i := range list {
+			w.Fire(&list[i], func(conn string) {
+				got[conn] = append(got[conn], list[i].Type.String()+" "+list[i].Path)
+			})
+		}
+	}
+	return got
+}
+
+// TestEveryChangeAgainstEveryWatch is the table of watches.md section 2.
+func TestEveryChangeAgainstEveryWatch(t *testing.T) {
+	changes := []struct {
+		name   string
+		events []Event
+	}{
+		{"create P", evCreate("/a/p")},
+		{"setData P", evSet("/a/p")},
+		{"delete P", evDelete("/a/p")},
+		{"create child", evCreate("/a/p/c")},
+		{"delete child", evDelete("/a/p/c")},
+		{"setData child", evSet("/a/p/c")},
+		{"setACL P", nil},
+	}
+	const (
+		created, changed, deleted = "NodeCreated ", "NodeDataChanged ", "NodeDeleted "
+		children                  = "NodeChildrenChanged "
+		p, c                      = "/a/p", "/a/p/c"
+	)
+	watches := []struct {
+		name string
+		path string
+		kind Kind
+		want [7]string // per change; "" nothing
+		keep bool
+	}{
+		{"getData or exists", p, Data, [7]string{created + p, changed + p, deleted + p}, false},
+		{"getChildren", p, Child, [7]string{2: deleted + p, 3: children + p, 4: children + p}, false},
+		{"persistent", p, Persistent, [7]string{created + p, changed + p, deleted + p, children + p, children + p}, true},
+		{"recursive on P", p, Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c, changed + c}, true},
+		{"recursive on the parent", "/a", Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c, changed + c}, true},
+		{"recursive on the root", "/", Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c, changed + c}, true},
+		{"children of the parent", "/a", Child, [7]string{0: children + "/a", 2: children + "/a"}, false},
+		{"persistent on the parent", "/a", Persistent, [7]string{0: children + "/a", 2: children + "/a"}, true},
+		{"data of the parent", "/a", Data, [7]string{}, false},
+		{"sibling with P as prefix", "/a/pp", Recursive, [7]string{}, true},
+		{"recursive on the child", c, Recursive, [7]string{3: created + c, 4: deleted + c, 5: changed + c}, true},
+	}
+	for _, row := range watches {
+		for i, ch := range changes {
+			w := NewWatches[string]()
+			w.Add("c", row.path, row.kind)
+			got := fired(w, ch.events)["c"]
+			var want []string
+			if row.want[i] != "" {
+				want = []string{row.want[i]}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, %s: told %q, want %q", row.name, ch.name, got, want)
+			}
+			if has := w.Has("c", row.path, WatcherAny); has != (row.keep || want == nil) {
+				t.Errorf("%s, %s: still there: %v", row.name, ch.name, has)
+			}
+			checkWatches(t, w)
+		}
+	}
+}
+
+func TestPersistentWatchSeesNodeComeAgain(t *testing.T) {
+	w := NewWatches[string]()
+	w.Add("c", "/p", Persistent)
+	got := fired(w, evDelete("/p"), evCreate("/p"), evSet("/p"))["c"]
+	if want := []string{"NodeDeleted /p", "NodeCreated /p", "NodeDataChanged /p"}; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestOneEventPerConnectionAndTrigger(t *testing.T) {
+	w := NewWatches[string]()
+	for range 2 {
+		w.Add("c", "/a/b/p", Data)
+		w.Add("c", "/a/b/p", Persistent)
+		for _, path := range []string{"/a/b/p", "/a/b", "/a", "/"} {
+			w.Add("c", path, Recursive)
+		}
+	}
+	if got := fired(w, evSet("/a/b/p"))["c"]; !slices.Equal(got, []string{"NodeDataChanged /a/b/p"}) {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestDeletionTellsBothRegistriesOnce(t *testing.T) {
+	w := NewWatches[string]()
+	w.Add("both", "/a/p", Data)
+	w.Add("both", "/a/p", Child)
+	w.Add("both", "/a", Child)
+	w.Add("list", "/a/p", Child)
+	got := fired(w, evDelete("/a/p"))
+	if want := []string{"NodeDeleted /a/p", "NodeChildrenChanged /a"}; !slices.Equal(got["both"], want) {
+		t.Errorf("told %q, want %q", got["both"], want)
+	}
+	if want := []string{"NodeDeleted /a/p"}; !slices.Equal(got["list"], want) {
+		t.Errorf("told %q, want %q", got["list"], want)
+	}
+	if w.Count() != 0 {
+		t.Errorf("%d watches left of four one-shot ones that all matched", w.Count())
+	}
+}
+
+func TestChildListAndRecursiveAreTwoEvents(t *testing.T) {
+	w := NewWatches[string]()
+	w.Add("c", "/q", Child)
+	w.Add("c", "/q", Recursive)
+	got := fired(w, evCreate("/q/x"))["c"]
+	if want := []string{"NodeCreated /q/x", "NodeChildrenChanged /q"}; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestMultiIsNotMerged(t *testing.T) {
+	w := NewWatches[string]()
+	w.Add("persistent", "/p", Persistent)
+	w.Add("exists", "/p", Data)
+	got := fired(w, evCreate("/p"), evSet("/p"), evDelete("/p"))
+	if want := []string{"NodeCreated /p", "NodeDataChanged /p", "NodeDeleted /p"}; !slices.Equal(got["persistent"], want) {
+		t.Errorf("told %q, want %q", got["persistent"], want)
+	}
+	if want := []string{"NodeCreated /p"}; !slices.Equal(got["exists"], want) {
+		t.Errorf("told %q, want %q", got["exists"], want)
+	}
+}
+
+// TestOneShotDoesNotWeakenPersistent keeps away a defect of ZooKeeper 3.8.
+func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
+	for _, k := range []Kind{Persistent, Recursive} {
+		w := NewWatches[string]()
+		w.Add("c", "/p", k)
+		w.Add("c", "/p", Data)
+		w.Add("c", "/p", Child)
+		if got := fired(w, evSet("/p"), evSet("/p"))["c"]; len(got) != 2 {
+			t.Errorf("told %q, want two events", got)
+		}
+		w.Remove("c", "/p", WatcherChildren)
+		if !w.Has("c", "/p", WatcherAny) || w.Has("c", "/p", WatcherData) || w.Has("c", "/p", WatcherChildren) {
+			t.Error("the kinds do not live lives of their own")
+		}
+	}
+}
+
+func TestOddPathsNeverFire(t *testing.T) {
+	w := NewWatches[string]()
+	for _, path := range []string{"", "bad", "/a/", "//a", "/a//b"} {
+		w.Add("c", path, Recursive)
+		w.Add("c", path, Persistent)
+	}
+	if got := fired(w, evCreate("/a"), evSet("/"), evCreate("/a/b"), evDelete("/a/b")); len(got) != 0 {
+		t.Errorf("told %q", got)
+	}
+	if !w.Has("c", "", WatcherAny) {
+		t.Error("a watch on an odd path is accepted all the same")
+	}
+}
+
+func TestRemoveAndHasByWatcherType(t *testing.T) {
+	kinds := []Kind{Data, Child, Persistent, Recursive}
+	covers := map[int32][]Kind{
+		WatcherChildren: {Child}, WatcherData: {Data}, WatcherAny: kinds,
+		WatcherPersistent: {Persistent}, WatcherRecursive: {Recursive}, 0: nil, 6: nil, -1: nil,
+	}
+	for typ, covered := range covers {
+		if KnownWatcherType(typ) != (covered != nil) {
+			t.Errorf("KnownWatcherType(%d)", typ)
+		}
+		for set := range modes(16) {
+			w := NewWatches[string]()
+			for _, k := range kinds {
+				if set&(1<<k) != 0 {
+					w.Add("c", "/a/p", k)
+				}
+				w.Add("other", "/a/p", k)
+				w.Add("c", "/a", k)
+			}
+			want := false
+			for _, k := range covered {
+				want = want || set&(1<<k) != 0
+			}
+			if w.Has("c", "/a/p", typ) != want || w.Remove("c", "/a/p", typ) != want || w.Remove("c", "/a/p", typ) {
+				t.Errorf("type %d on modes %04b: want found %v once", typ, set, want)
+			}
+			for _, k := range kinds {
+				left := set&(1<<k) != 0 && !slices.Contains(covered, k)
+				if w.Has("c", "/a/p", typeOf(k)) != left {
+					t.Errorf("type %d on modes %04b: kind %d left: %v", typ, set, k, !left)
+				}
+				if !w.Has("other", "/a/p", typeOf(k)) || !w.Has("c", "/a", typeOf(k)) {
+					t.Errorf("type %d touched another connection or path", typ)
+				}
+			}
+			checkWatches(t, w)
+		}
+	}
+}
+
+func typeOf(k Kind) int32 {
+	return [...]int32{WatcherData, WatcherChildren, WatcherPersistent, WatcherRecursive}[k]
+}
+
+func TestCoveredPathIsNotWatched(t *testing.T) {
+	w := NewWatches[string]()
+	w.Add("c", "/a", Recursive)
+	if w.Has("c", "/a/b", WatcherAny) || w.Has("c", "/a/b", WatcherRecursive) {
+		t.Error("a recursive watch above is no watch at the path itself")
+	}
+}
+
+func TestDroppedConnectionIsToldNothing(t *testing.T) {
+	w := NewWatches[string]()
+	for i := range 3 * dropAtOnce {
+		w.Add("gone", fmt.Sprint("/p/", i), Data)
+	}
+	w.Add("gone", "/p", Recursive)
+	w.Add("stays", "/p/1", Data)
+	if !w.Drop("gone") {
+		t.Error("a large drop must leave something to sweep")
+	}
+	conns, paths, pairs := w.Summary()
+	if conns != 1 || pairs != 1 || w.Count() != 1 || w.CountOf("gone") != 0 || w.Has("gone", "/p/0", WatcherAny) {
+		t.Errorf("the dropped connection still counts: %d connections, %d pairs", conns, pairs)
+	}
+	got := fired(w, evSet("/p/1"), evSet("/p/12000"))
+	if len(got["gone"]) != 0 || len(got["stays"]) != 1 {
+		t.Errorf("told %q", got)
+	}
+	// The same client back on a new connection of the same name.
+	w.Add("gone", "/p/12000", Data)
+	for w.Sweep(1000) {
+	}
+	checkWatches(t, w)
+	if got := fired(w, evSet("/p/12000"))["gone"]; len(got) != 1 {
+		t.Errorf("told %q after coming back", got)
+	}
+	if _, paths, _ = w.Summary(); paths != 0 || w.Bytes() != 0 {
+		t.Errorf("%d paths, %d bytes left", paths, w.Bytes())
+	}
+	if w.Drop("never seen") {
+		t.Error("nothing to sweep")
+	}
+}
+
+func TestCountsFollowZooKeeper(t *testing.T) {
+	w := NewWatches[string]()
+	w.Add("a", "/x", Data)
+	w.Add("a", "/x", Persistent) // one pair in each registry
+	w.Add("a", "/y", Recursive)  // one
+	w.Add("b", "/x", Child)      // one, not in the data registry
+	if w.Count() != 4 || w.CountOf("a") != 3 || w.CountOf("b") != 1 || w.CountOf("c") != 0 {
+		t.Errorf("Count %d, of a %d, of b %d", w.Count(), w.CountOf("a"), w.CountOf("b"))
+	}
+	conns, paths, pairs := w.Summary()
+	if conns != 1 || paths != 2 || pairs != 2 {
+		t.Errorf("%d connections watching %d paths, total %d", conns, paths, pairs)
+	}
+}
+
+func TestListingsShowTheDataRegistry(t *testing.T) {
+	w := NewWatches[string]()
+	want := map[string]bool{}
+	for i := range 1000 {
+		path, conn := fmt.Sprint("/p", i%300), fmt.Sprint("c", i%7)
+		w.Add(conn, path, Kind(i%4))
+		if Kind(i%4) != Child {
+			want[path+" "+conn] = true
+		}
+	}
+	got := map[string]int{}
+	for from := uint32(0); ; {
+		n := 0
+		from = w.Scan(from, 10, func(path, conn string) { got[path+" "+conn]++; n++ })
+		if n > 10+7 {
+			t.Fatalf("%d pairs in one step", n)
+		}
+		if from == 0 {
+			break
+		}
+	}
+	byConn := map[string]int{}
+	for i := range 7 {
+		conn := fmt.Sprint("c", i)
+		w.PathsOf(conn, func(path string) { byConn[path+" "+conn]++ })
+	}
+	for _, list := range []map[string]int{got, byConn} {
+		if len(list) != len(want) {
+			t.Errorf("%d pairs listed, want %d", len(list), len(want))
+		}
+		for pair, n := range list {
+			if n != 1 || !want[pair] {
+				t.Errorf("%s listed %d times", pair, n)
+			}
+		}
+	}
+	if _, _, pairs := w.Summary(); pairs != len(want) {
+		t.Errorf("Summary says %d pairs, want %d", pairs, len(want))
+	}
+}
