@@ -1,0 +1,319 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// peerStatus is what a server says of itself to another.
+type peerStatus struct {
+	ID      uint32            `json:"id"`
+	Cluster string            `json:"cluster"`
+	Birth   string            `json:"birth"`
+	Births  map[uint32]string `json:"births"`  // of all servers it knows; empty: a new one is expected
+	Members map[uint32]string `json:"members"` // addresses in its raft configuration
+	Seen    uint64            `json:"seen"`    // highest term the asker's birth has shown it
+	Leader  uint32            `json:"leader"`
+}
+
+// formation makes servers into a cluster.
+type formation struct {
+	Cluster string            `json:"cluster"`
+	Births  map[uint32]string `json:"births"`
+	Peers   map[uint32]string `json:"peers"`
+}
+
+// question and answer pass between servers outside raft.
+type question struct {
+	Form   *formation    `json:"form,omitempty"`
+	Member *MemberChange `json:"member,omitempty"`
+}
+
+type reply struct {
+	Err    string     `json:"err,omitempty"`
+	Status peerStatus `json:"status"`
+}
+
+// ask puts one question to a server.
+func (n *Node) ask(ctx context.Context, id uint32, addr string, q question) (peerStatus, error) {
+	c, err := n.call(ctx, peerAsk, id, addr)
+	if err != nil {
+		return peerStatus{}, err
+	}
+	defer c.Close()
+	if d, ok := ctx.Deadline(); ok {
+		c.SetDeadline(d)
+	}
+	var r reply
+	if err := writeJSON(c, &q); err != nil {
+		return peerStatus{}, err
+	}
+	if err := readJSON(c, &r); err != nil {
+		return peerStatus{}, err
+	}
+	if r.Err != "" {
+		return r.Status, errors.New(r.Err)
+	}
+	return r.Status, nil
+}
+
+// answer answers one question.
+func (n *Node) answer(c net.Conn, asker *greeting) {
+	var q question
+	if err := readJSON(c, &q); err != nil {
+		return
+	}
+	var err error
+	switch {
+	case q.Form != nil:
+		err = n.accept(q.Form)
+	case q.Member != nil:
+		c.SetDeadline(time.Now().Add(memberTimeout))
+		ctx, cancel := context.WithTimeout(n.ctx, memberTimeout)
+		defer cancel()
+		err = n.changeMember(ctx, *q.Member, false)
+	}
+	r := reply{Status: n.status()}
+	r.Status.Seen = n.port.seenTerm(asker.Birth)
+	if err != nil {
+		r.Err = err.Error()
+	}
+	if err := writeJSON(c, &r); err != nil {
+		n.log.Debug("answer to a peer", "err", err)
+	}
+}
+
+func (n *Node) status() peerStatus {
+	id := n.whoAmI()
+	st := peerStatus{ID: n.id, Cluster: id.Cluster, Birth: id.Birth, Births: maps.Clone(id.Births), Members: map[uint32]string{}}
+	if !n.up.Load() {
+		return st
+	}
+	if st.Births == nil {
+		st.Births = map[uint32]string{}
+	}
+	n.View(func(s *State) {
+		for _, m := range s.members {
+			st.Births[m.ID] = m.BirthID
+		}
+	})
+	for _, s := range n.servers() {
+		st.Members[parseID(s.ID)] = string(s.Address)
+	}
+	_, leader := n.raft.LeaderWithID()
+	st.Leader = parseID(leader)
+	return st
+}
+
+// admit decides whether a caller may talk to this server.
+func (n *Node) admit(kind byte, g *greeting) error {
+	id := n.whoAmI()
+	switch {
+	case g.To != n.id && g.To != 0:
+		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
+	case g.From == n.id && g.Birth != id.Birth:
+		return fmt.Errorf("two servers run with --id %d", n.id)
+	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
+		return fmt.Errorf("this server belongs to cluster %s, the caller to %s", id.Cluster, g.Cluster)
+	case kind == peerAsk:
+		return nil
+	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
+		return errors.New("the cluster is not formed yet")
+	}
+	birth := id.Births[g.From]
+	n.View(func(s *State) {
+		if m, ok := s.members[g.From]; ok {
+			birth = m.BirthID
+		}
+	})
+	if birth != "" && birth != g.Birth {
+		return fmt.Errorf("server %d has lost its data directory; remove it from the cluster and add it again", g.From)
+	}
+	return nil
+}
+
+// accept takes part in forming a cluster.
+func (n *Node) accept(f *formation) error {
+	n.formMu.Lock()
+	defer n.formMu.Unlock()
+	id := n.whoAmI()
+	switch {
+	case id.Cluster == f.Cluster:
+		return nil
+	case id.Cluster != "":
+		return fmt.Errorf("server %d already belongs to cluster %s", n.id, id.Cluster)
+	case f.Births[n.id] != id.Birth:
+		return fmt.Errorf("server %d was meant to be another", n.id)
+	case !maps.Equal(f.Peers, n.o.Peers):
+		return fmt.Errorf("the --peers lists of the servers differ: %v and %v", f.Peers, n.o.Peers)
+	}
+	id.Cluster, id.Births = f.Cluster, f.Births
+	return n.saveIdentity(id)
+}
+
+// join finds out which cluster this server belongs to: the one on its disk,
+// one that expects it, or a new one, which forms only when every listed
+// server says that it is empty. It returns the configuration to begin with,
+// if there is one.
+func (n *Node) join(ctx context.Context) (*raft.Configuration, error) {
+	if len(n.o.Peers) <= 1 {
+		return n.joinAlone()
+	}
+	if n.whoAmI().Cluster != "" {
+		return n.peersConfig(), n.checkTerm(ctx)
+	}
+	said := ""
+	say := func(text string) { // once, and again when it changes
+		if text != said {
+			said = text
+			n.log.Info(text)
+		}
+	}
+	for {
+		done, err := n.tryJoin(ctx, say)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			return n.peersConfig(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("did not join a cluster: %s: %w", said, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (n *Node) joinAlone() (*raft.Configuration, error) {
+	id := n.whoAmI()
+	if id.Cluster == "" {
+		id.Cluster = randomID(n.o.Rand)
+		id.Births = map[uint32]string{n.id: id.Birth}
+		if err := n.saveIdentity(id); err != nil {
+			return nil, err
+		}
+	}
+	addr := n.o.Peers[n.id]
+	if addr == "" {
+		addr = "local"
+	}
+	return &raft.Configuration{Servers: []raft.Server{{ID: serverID(n.id), Address: raft.ServerAddress(addr)}}}, nil
+}
+
+// peersConfig is the configuration a new cluster begins with: the same at
+// every server, so that it does not matter who begins. A server that was added
+// later begins without one and is told by the leader.
+func (n *Node) peersConfig() *raft.Configuration {
+	births := n.whoAmI().Births
+	c := new(raft.Configuration)
+	for _, id := range slices.Sorted(maps.Keys(n.o.Peers)) {
+		if births[id] == "" {
+			return nil
+		}
+		c.Servers = append(c.Servers, raft.Server{ID: serverID(id), Address: raft.ServerAddress(n.o.Peers[id])})
+	}
+	return c
+}
+
+// tryJoin asks all peers once.
+func (n *Node) tryJoin(ctx context.Context, say func(string)) (bool, error) {
+	if n.whoAmI().Cluster != "" { // accepted a formation meanwhile
+		return true, nil
+	}
+	births := map[uint32]string{n.id: n.whoAmI().Birth}
+	for _, id := range slices.Sorted(maps.Keys(n.o.Peers)) {
+		if id == n.id {
+			continue
+		}
+		askCtx, cancel := context.WithTimeout(ctx, time.Second)
+		st, err := n.ask(askCtx, id, n.o.Peers[id], question{})
+		cancel()
+		if err != nil {
+			say(fmt.Sprintf("waiting for server %d at %s: %v", id, n.o.Peers[id], err))
+			continue
+		}
+		if st.Cluster != "" {
+			return n.joinFormed(&st, say)
+		}
+		births[id] = st.Birth
+	}
+	if len(births) < len(n.o.Peers) || n.id != slices.Min(slices.Collect(maps.Keys(n.o.Peers))) {
+		return false, nil
+	}
+	return n.form(ctx, births, say)
+}
+
+// form makes all servers, which are all empty, into a cluster. The others go
+// first: one that misses the message recognises its birth in the list later.
+func (n *Node) form(ctx context.Context, births map[uint32]string, say func(string)) (bool, error) {
+	f := formation{Cluster: randomID(n.o.Rand), Births: births, Peers: n.o.Peers}
+	for id, addr := range n.o.Peers {
+		if id == n.id {
+			continue
+		}
+		askCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := n.ask(askCtx, id, addr, question{Form: &f})
+		cancel()
+		if err != nil {
+			say(fmt.Sprintf("forming the cluster: server %d: %v", id, err))
+			return false, nil
+		}
+	}
+	if err := n.accept(&f); err != nil {
+		return false, err
+	}
+	n.log.Info("new cluster formed", "cluster", f.Cluster, "servers", len(births))
+	return true, nil
+}
+
+// joinFormed joins a cluster that exists, if it expects this very directory or
+// a new one in its place.
+func (n *Node) joinFormed(st *peerStatus, say func(string)) (bool, error) {
+	id := n.whoAmI()
+	birth, known := st.Births[n.id]
+	_, member := st.Members[n.id]
+	switch {
+	case known && birth == id.Birth:
+		id.Cluster, id.Births = st.Cluster, st.Births
+	case birth == "" && member:
+		id.Cluster, id.Births = st.Cluster, st.Births
+		delete(id.Births, n.id) // so that no configuration is made up from the list
+	case birth != "":
+		say(fmt.Sprintf("server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. On a server that runs: zlock member remove %d, then zlock member add %d %s",
+			n.id, st.Cluster, n.id, n.id, n.o.Peers[n.id]))
+		return false, nil
+	default:
+		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s", st.Cluster, n.id, n.id, n.o.Peers[n.id]))
+		return false, nil
+	}
+	return true, n.saveIdentity(id)
+}
+
+// checkTerm refuses to start from an old copy of the data directory: the
+// others have seen this birth with a higher term than it remembers.
+func (n *Node) checkTerm(ctx context.Context) error {
+	term, err := n.stores.Stable.GetUint64([]byte("CurrentTerm"))
+	if err != nil && err.Error() != keyNotFound {
+		return err
+	}
+	for id, addr := range n.o.Peers {
+		if id == n.id {
+			continue
+		}
+		askCtx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		st, err := n.ask(askCtx, id, addr, question{})
+		cancel()
+		if err == nil && st.Seen > term {
+			return fmt.Errorf("the data directory is an old copy: it remembers term %d, but server %d has seen this server in term %d; remove the directory, then remove this server from the cluster and add it again", term, id, st.Seen)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,398 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// quietLog logs only when ZLOCKD_TEST_LOG is set.
+func quietLog(t testing.TB, id uint32) *slog.Logger {
+	if os.Getenv("ZLOCKD_TEST_LOG") == "" {
+		return slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", id)
+}
+
+// watcher is an Observer that counts.
+type watcher struct {
+	serving atomic.Bool
+	mu      sync.Mutex
+	heard   []Touch
+	ended   map[int64]EndCause
+	events  int
+	resets  int
+}
+
+func (w *watcher) Events(_ int64, e []tree.Event) { w.mu.Lock(); w.events += len(e); w.mu.Unlock() }
+func (w *watcher) SessionMoved(int64, uint32)     {}
+func (w *watcher) Reset()                         { w.mu.Lock(); w.resets++; w.mu.Unlock() }
+func (w *watcher) Applied()                       {}
+func (w *watcher) Serving(s bool)                 { w.serving.Store(s) }
+func (w *watcher) SessionEnded(id int64, c EndCause, _ int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.ended = map[int64]EndCause{}
+	}
+	w.ended[id] = c
+}
+func (w *watcher) Heard(b []Touch) []Touch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append(b, w.heard...)
+}
+
+// hear makes the server hear of a session at every touch interval.
+func (w *watcher) hear(id int64) {
+	w.mu.Lock()
+	w.heard = append(w.heard, Touch{Session: id})
+	w.mu.Unlock()
+}
+
+func (w *watcher) endedBy(id int64) (EndCause, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, ok := w.ended[id]
+	return c, ok
+}
+
+// call is a Waiter that hands the outcome to a channel.
+type call struct{ ch chan Outcome }
+
+func (c *call) Done(o *Outcome) {
+	out := *o
+	out.Reply = append([]byte(nil), o.Reply...)
+	c.ch <- out
+}
+
+var errNoOutcome = errors.New("no outcome in time")
+
+func propose(n *Node, r Request) (Outcome, error) {
+	c := &call{make(chan Outcome, 1)}
+	if err := n.Propose(r, c); err != nil {
+		return Outcome{}, err
+	}
+	select {
+	case o := <-c.ch:
+		return o, nil
+	case <-time.After(20 * time.Second):
+		return Outcome{}, errNoOutcome
+	}
+}
+
+func openSession(t testing.TB, n *Node, timeout int32) Outcome {
+	t.Helper()
+	body := SessionBody{Timeout: timeout, Owner: n.ID(), Addr: "127.0.0.1"}
+	o, err := propose(n, Request{Op: OpCreateSession, Body: body.Append(nil)})
+	if err != nil || o.Session.ID == 0 {
+		t.Fatalf("create session: %+v %v", o, err)
+	}
+	return o
+}
+
+func createBody(path string, flags int32) []byte {
+	b := jute.AppendString(nil, path)
+	b = jute.AppendBuffer(b, []byte("data"))
+	b = jute.AppendACL(b, jute.WorldAnyone)
+	return jute.AppendInt(b, flags)
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// start runs one server until the test ends.
+func start(t testing.TB, o Options) (*Node, *watcher) {
+	t.Helper()
+	w := new(watcher)
+	o.Observer = w
+	if o.Fatal == nil {
+		o.Fatal = func(err error) { t.Errorf("server %d stopped: %v", o.ID, err) }
+	}
+	if o.Logger == nil {
+		o.Logger = quietLog(t, o.ID)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	n, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, n) })
+	return n, w
+}
+
+func stop(t testing.TB, n *Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := n.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
+	for _, kind := range []string{"wal", "bolt"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := t.TempDir()
+			n, w := start(t, Options{DataDir: dir, LogStore: kind})
+			eventually(t, "serving", w.serving.Load)
+			s := openSession(t, n, 10000).Session
+			var zxid int64
+			for i := range 20 {
+				o, err := propose(n, Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%d", i), 0)})
+				if err != nil || o.Code != jute.OK {
+					t.Fatalf("create %d: %+v %v", i, o, err)
+				}
+				zxid = o.Zxid
+				if i == 10 {
+					if err := n.Snapshot(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			stop(t, n)
+			n, w = start(t, Options{DataDir: dir, LogStore: kind})
+			eventually(t, "serving again", w.serving.Load)
+			if n.Zxid() != zxid {
+				t.Errorf("zxid %d after restart, was %d", n.Zxid(), zxid)
+			}
+			n.View(func(st *State) {
+				if got := len(st.Tree().Children("/")); got != 21 {
+					t.Errorf("%d children of the root after restart, want 21", got)
+				}
+				if _, ok := st.Sessions().Get(s.ID); !ok {
+					t.Error("session is gone after restart")
+				}
+			})
+		})
+	}
+}
+
+func TestSessionExpiresOnlyWhenSilent(t *testing.T) {
+	n, w := start(t, Options{})
+	eventually(t, "serving", w.serving.Load)
+	quiet := openSession(t, n, 300).Session
+	loud := openSession(t, n, 300).Session
+	w.hear(loud.ID)
+	began := time.Now()
+	eventually(t, "expiry", func() bool { _, ok := w.endedBy(quiet.ID); return ok })
+	if d := time.Since(began); d < 250*time.Millisecond {
+		t.Errorf("expired after %v, before its timeout", d)
+	}
+	if _, ok := w.endedBy(loud.ID); ok {
+		t.Error("a session that was heard from has expired")
+	}
+	o, err := propose(n, Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate, Body: createBody("/x", 1)})
+	if err != nil || !o.Refused {
+		t.Errorf("write of an expired session: %+v %v", o, err)
+	}
+}
+
+// trio is a cluster of three on loopback.
+type trio struct {
+	t     testing.TB
+	opts  [4]Options
+	nodes [4]*Node
+	seen  [4]*watcher
+}
+
+func freeAddr(t testing.TB) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
+	c := &trio{t: t}
+	peers := map[uint32]string{1: freeAddr(t), 2: freeAddr(t), 3: freeAddr(t)}
+	for id := uint32(1); id <= 3; id++ {
+		o := Options{ID: id, Peers: peers, Stores: NewMemoryStores(false), HeartbeatTimeout: 300 * time.Millisecond}
+		if durable {
+			o.Stores, o.DataDir = nil, t.TempDir()
+		}
+		if tune != nil {
+			tune(&o)
+		}
+		c.opts[id] = o
+	}
+	var wg sync.WaitGroup
+	for id := 1; id <= 3; id++ {
+		wg.Go(func() { c.start(id) })
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for id := 1; id <= 3; id++ {
+		eventually(t, fmt.Sprintf("server %d serves", id), c.seen[id].serving.Load)
+	}
+	return c
+}
+
+func (c *trio) start(id int) {
+	w := new(watcher)
+	o := c.opts[id]
+	o.Observer = w
+	o.Logger = quietLog(c.t, o.ID)
+	if o.Fatal == nil {
+		o.Fatal = func(err error) { c.t.Errorf("server %d stopped: %v", id, err) }
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	n, err := Start(ctx, o)
+	if err != nil {
+		c.t.Errorf("server %d: %v", id, err)
+		return
+	}
+	c.nodes[id], c.seen[id] = n, w
+	c.t.Cleanup(func() { stop(c.t, n) })
+}
+
+func (c *trio) leader() int {
+	for id := 1; id <= 3; id++ {
+		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.term.Load() != nil {
+			return id
+		}
+	}
+	return 0
+}
+
+func TestThreeServersShareOneState(t *testing.T) {
+	c := newTrio(t, false, nil)
+	lead := c.leader()
+	for id := 1; id <= 3; id++ {
+		s := openSession(t, c.nodes[id], 10000).Session
+		for i := range 50 {
+			o, err := propose(c.nodes[id], Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
+			if err != nil || o.Code != jute.OK {
+				t.Fatalf("create at %d (leader %d): %+v %v", id, lead, o, err)
+			}
+			c.nodes[id].View(func(st *State) {
+				if st.Zxid() < o.Zxid {
+					t.Error("answered before its own apply")
+				}
+			})
+		}
+	}
+	c.sameDigest()
+	config := ""
+	c.nodes[1].View(func(st *State) {
+		info, _ := st.Tree().Get("/zookeeper/config")
+		config = string(info.Data)
+	})
+	if strings.Count(config, ":participant") != 3 || !strings.Contains(config, "\nversion=") {
+		t.Errorf("config is %q", config)
+	}
+}
+
+// sameDigest waits until all running servers have applied the same and
+// compares their digests.
+func (c *trio) sameDigest() {
+	c.t.Helper()
+	var digests [4]uint64
+	eventually(c.t, "equal states", func() bool {
+		var zxids []int64
+		for id := 1; id <= 3; id++ {
+			if c.nodes[id].closed.Load() {
+				continue
+			}
+			c.nodes[id].View(func(s *State) { zxids = append(zxids, s.Zxid()); digests[id] = s.Digest() })
+		}
+		for i := range zxids {
+			if zxids[i] != zxids[0] {
+				return false
+			}
+		}
+		return true
+	})
+	var want uint64
+	for id := 1; id <= 3; id++ {
+		if c.nodes[id].closed.Load() {
+			continue
+		}
+		if want == 0 {
+			want = digests[id]
+		}
+		if digests[id] != want {
+			c.t.Errorf("digests differ: %x", digests[1:])
+		}
+	}
+}
+
+func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
+	c := newTrio(t, true, nil)
+	s := map[int]Outcome{}
+	for id := 1; id <= 3; id++ {
+		s[id] = openSession(t, c.nodes[id], 20000)
+	}
+	lead := c.leader()
+	var wg sync.WaitGroup
+	var stopping atomic.Bool
+	var done [4]int
+	var slowest [4]time.Duration
+	for id := 1; id <= 3; id++ {
+		if id == lead {
+			continue
+		}
+		wg.Go(func() {
+			for i := 0; !stopping.Load(); i++ {
+				began := time.Now()
+				o, err := propose(c.nodes[id], Request{Session: s[id].Session.ID, Gen: 1, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/w%d-", id), 2)})
+				if err != nil || o.Refused || o.Unknown || o.Code != jute.OK {
+					t.Errorf("write %d at %d: %+v %v", i, id, o, err)
+					return
+				}
+				slowest[id] = max(slowest[id], time.Since(began))
+				done[id]++
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	stop(t, c.nodes[lead])
+	eventually(t, "a new leader", func() bool { l := c.leader(); return l != 0 && l != lead })
+	time.Sleep(300 * time.Millisecond)
+	stopping.Store(true)
+	wg.Wait()
+	c.sameDigest()
+	for id := 1; id <= 3; id++ {
+		if id == lead {
+			continue
+		}
+		t.Logf("server %d: %d writes, slowest %v", id, done[id], slowest[id])
+		c.nodes[id].View(func(st *State) {
+			count := 0
+			for _, name := range st.Tree().Children("/") {
+				if strings.HasPrefix(name, fmt.Sprintf("w%d-", id)) {
+					count++
+				}
+			}
+			if count != done[id] {
+				t.Errorf("server %d: %d writes answered, %d nodes", id, done[id], count)
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package raftfsm
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+)
+
+// Options say how a Node runs. The zero value of each field but ID means its
+// default.
+type Options struct {
+	// ID names this server in its cluster, 1 to 254.
+	ID uint32
+	// DataDir holds everything durable. Empty: memory only.
+	DataDir string
+	// Peers are the peer addresses of all servers of the cluster, this one
+	// included. Empty: a cluster of one without a peer port.
+	Peers map[uint32]string
+	// PeerListen is the address to listen on for peers; default Peers[ID].
+	PeerListen string
+	// PeerTLS secures the peer port. Nil: loopback addresses only, unless
+	// PeerInsecure says that the network is to be trusted.
+	PeerTLS      *PeerTLS
+	PeerInsecure bool
+	// ClientAddr is where clients reach this server, published to them in
+	// /zookeeper/config. Empty: not published.
+	ClientAddr string
+
+	// HeartbeatTimeout is how long a follower waits for its leader before it
+	// stands for election; default 1 s, 30 ms in a cluster of one.
+	HeartbeatTimeout time.Duration
+	// LogStore is "wal" (default) or "bolt".
+	LogStore string
+	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
+	// a snapshot, in requests, bytes and time; defaults 100,000, 64 MiB, none.
+	SnapshotEntries  int64
+	SnapshotBytes    int64
+	SnapshotInterval time.Duration
+	// SnapshotRetain is how many snapshots are kept; default 2.
+	SnapshotRetain int
+	// TrailingLogs is how many log entries stay behind a snapshot, so that a
+	// server that was away briefly need not be sent the snapshot; default
+	// 10,240.
+	TrailingLogs uint64
+
+	// MinSessionTimeout is the shortest timeout a session can have; it sets
+	// how often servers tell the leader whom they heard from. Default 4 s.
+	MinSessionTimeout time.Duration
+	// SweepInterval is how often containers and TTL nodes are looked at;
+	// default 60 s.
+	SweepInterval time.Duration
+	// NoQuota and NoTTL switch off hard quotas and TTL nodes.
+	NoQuota, NoTTL bool
+
+	// Observer is told of every change; see Observer.
+	Observer Observer
+	// Fatal is called once, with the reason, when this server cannot be sure
+	// of its own state and must end. It must not return before clients and
+	// peers are cut off; by default it exits the process with status 1.
+	Fatal func(error)
+	// Logger gets what an operator would want to know; default slog.Default.
+	Logger *slog.Logger
+
+	// The world, for tests. Now is the wall clock, Listen and Dial the
+	// network, Rand the source of randomness, Stores the disk.
+	Now    func() time.Time
+	Listen func(addr string) (net.Listener, error)
+	Dial   func(ctx context.Context, addr string) (net.Conn, error)
+	Rand   io.Reader
+	Stores *Stores
+}
+
+// withDefaults returns o with every default filled in, or says what is wrong.
+func (o Options) withDefaults() (Options, error) {
+	if o.ID == 0 {
+		o.ID = 1
+	}
+	if o.ID > 254 {
+		return o, fmt.Errorf("server id %d is not in 1..254", o.ID)
+	}
+	if len(o.Peers) > 0 && o.Peers[o.ID] == "" {
+		return o, fmt.Errorf("server id %d is not among the peers; --id must be one of the ids listed in --peers", o.ID)
+	}
+	single := len(o.Peers) <= 1
+	setDefault(&o.HeartbeatTimeout, time.Second)
+	if single && o.HeartbeatTimeout == time.Second {
+		o.HeartbeatTimeout = 30 * time.Millisecond
+	}
+	setDefault(&o.LogStore, "wal")
+	if o.LogStore != "wal" && o.LogStore != "bolt" {
+		return o, fmt.Errorf("log store %q is unknown; use wal or bolt", o.LogStore)
+	}
+	setDefault(&o.SnapshotEntries, 100_000)
+	setDefault(&o.SnapshotBytes, 64<<20)
+	setDefault(&o.SnapshotRetain, 2)
+	setDefault(&o.TrailingLogs, 10_240)
+	setDefault(&o.MinSessionTimeout, 4*time.Second)
+	setDefault(&o.SweepInterval, time.Minute)
+	setDefault(&o.PeerListen, o.Peers[o.ID])
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(error) { os.Exit(1) }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	if o.Listen == nil {
+		o.Listen = listenPeers
+	}
+	if o.Dial == nil {
+		o.Dial = dialPeer
+	}
+	return o, o.checkPeerSecurity()
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// checkPeerSecurity refuses a peer port that strangers could reach: whoever
+// speaks raft to a server can rewrite its log.
+func (o *Options) checkPeerSecurity() error {
+	if len(o.Peers) == 0 || o.PeerTLS != nil || o.PeerInsecure {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.PeerListen)
+	if err != nil {
+		return fmt.Errorf("peer address %q: %w", o.PeerListen, err)
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return errors.New("the peer port " + o.PeerListen + " is not on loopback and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, or --peer-insecure on a network that only the servers can reach")
+}

@@ -1,0 +1,87 @@
+package raftfsm
+
+import (
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/session"
+)
+
+// tracker holds the deadlines of all sessions while this server leads. It
+// lives for one leadership term: a new leader knows nothing of earlier touches
+// and gives every session its full timeout.
+type tracker struct {
+	start time.Time // origin of the monotonic times below
+
+	mu       sync.Mutex
+	expiry   *session.Expiry
+	timeouts map[int64]time.Duration
+}
+
+func newTracker() *tracker {
+	return &tracker{start: time.Now(), expiry: session.NewExpiry(), timeouts: map[int64]time.Duration{}}
+}
+
+func (t *tracker) now() time.Duration { return time.Since(t.start) }
+
+// touch notes that a session was heard from age ago. A timeout of 0 keeps the
+// one known; sessions not known are left alone.
+func (t *tracker) touch(id int64, timeout int32, age time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if timeout > 0 {
+		t.timeouts[id] = time.Duration(timeout) * time.Millisecond
+	}
+	if d, ok := t.timeouts[id]; ok {
+		t.expiry.Touch(id, d, t.now()-age)
+	}
+}
+
+func (t *tracker) touchAll(list []Touch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for _, h := range list {
+		if d, ok := t.timeouts[h.Session]; ok {
+			t.expiry.Touch(h.Session, d, now-time.Duration(h.Age)*time.Millisecond)
+		}
+	}
+}
+
+func (t *tracker) remove(id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.timeouts, id)
+	t.expiry.Remove(id)
+}
+
+// due appends the sessions whose time is over.
+func (t *tracker) due(limit int, out []int64) []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.expiry.Due(t.now(), limit, out)
+}
+
+// grantAll gives every session its full timeout from now on.
+func (t *tracker) grantAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for id, d := range t.timeouts {
+		t.expiry.Touch(id, d, now)
+	}
+}
+
+// deadlines lists what is left to each session.
+func (t *tracker) deadlines() map[int64]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	left := make(map[int64]time.Duration, len(t.timeouts))
+	for id := range t.timeouts {
+		if at, ok := t.expiry.Deadline(id); ok {
+			left[id] = at - now
+		}
+	}
+	return left
+}
