@@ -1,0 +1,301 @@
+package tree_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+func id(scheme, id string) jute.ID { return jute.ID{Scheme: scheme, ID: id} }
+
+func entry(perms int32, scheme, name string) jute.ACL {
+	return jute.ACL{Perms: perms, ID: id(scheme, name)}
+}
+
+func TestDigestIDIsTheReferences(t *testing.T) {
+	if got := tree.DigestID("u1:p1"); got != id("digest", "u1:fpT/y03U+EjItKZOSLGvjnJlyng=") {
+		t.Error(got)
+	}
+	for _, credentials := range []string{"name", "name:", "name:a:b"} {
+		if got := tree.DigestID(credentials).ID; !strings.HasPrefix(got, "name:") || len(got) != len("name:")+28 {
+			t.Errorf("%q: %q", credentials, got)
+		}
+	}
+}
+
+// Every row of semantics 10.2: which identity an entry lets in.
+func TestAllowedMatchesByScheme(t *testing.T) {
+	d1, d2 := tree.DigestID("u1:p1"), tree.DigestID("u2:p2")
+	for _, test := range []struct {
+		entry jute.ID
+		ids   []jute.ID
+		want  bool
+	}{
+		{id("world", "anyone"), nil, true},
+		{id("world", "somebody"), nil, false},
+		{id("world", "somebody"), []jute.ID{id("world", "somebody")}, false},
+		{d1, []jute.ID{d1}, true},
+		{d1, []jute.ID{d2}, false},
+		{d1, []jute.ID{d2, d1}, true},
+		{d1, []jute.ID{id("digest", d1.ID[:len(d1.ID)-1])}, false},
+		{d1, []jute.ID{id("ip", d1.ID)}, false},
+		{d1, nil, false},
+		{d1, []jute.ID{id("super", "")}, true},
+		{d1, []jute.ID{id("digest", "super")}, false},
+		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "10.1.2.3")}, true},
+		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "10.1.2.4")}, false},
+		{id("ip", "10.1.2.3/24"), []jute.ID{id("ip", "10.1.2.99")}, true},
+		{id("ip", "10.1.2.3/24"), []jute.ID{id("ip", "10.1.3.3")}, false},
+		{id("ip", "10.1.2.3/0"), []jute.ID{id("ip", "99.1.3.3")}, true},
+		{id("ip", "10.1.2.3/32"), []jute.ID{id("ip", "10.1.2.3")}, true},
+		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "::ffff:10.1.2.3")}, true},
+		{id("ip", "10.1.2.3/0"), []jute.ID{id("ip", "::1")}, false},
+		{id("ip", "::1"), []jute.ID{id("ip", "::1")}, false},
+		{id("ip", "10.1.2.3"), []jute.ID{id("ip", "nonsense")}, false},
+		{id("ip", "nonsense"), []jute.ID{id("ip", "nonsense")}, false},
+		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, true},
+		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=b")}, false},
+		{id("sasl", "a"), []jute.ID{id("sasl", "a")}, true},
+		{id("sasl", "a"), []jute.ID{id("sasl", "super")}, true},
+		{id("sasl", "a"), []jute.ID{id("sasl", "b")}, false},
+		{id("unheard", "a"), []jute.ID{id("unheard", "a")}, false},
+		{id("auth", "a"), []jute.ID{id("auth", "a")}, false},
+	} {
+		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
+			if got := tree.Allowed([]jute.ACL{{Perms: bit, ID: test.entry}}, test.ids, bit); got != test.want {
+				t.Errorf("%v for %v: %v", test.entry, test.ids, got)
+			}
+			other := []jute.ACL{{Perms: ^bit, ID: test.entry}}
+			if got := tree.Allowed(other, test.ids, bit); got && (len(test.ids) == 0 || test.ids[0].Scheme != "super") {
+				t.Errorf("%v for %v lets in without the bit", test.entry, test.ids)
+			}
+		}
+	}
+	if !tree.Allowed(nil, nil, jute.PermAll) {
+		t.Error("an empty ACL forbids")
+	}
+	both := []jute.ACL{entry(jute.PermAdmin, "world", "anyone")}
+	if !tree.Allowed(both, nil, jute.PermRead|jute.PermAdmin) || tree.Allowed(both, nil, jute.PermRead) {
+		t.Error("any of the bits asked for is enough, and needed")
+	}
+}
+
+// Every row of semantics 10.3.
+func TestFixACL(t *testing.T) {
+	d1, d2 := tree.DigestID("u1:p1"), tree.DigestID("u2:p2")
+	world := entry(31, "world", "anyone")
+	for _, test := range []struct {
+		name string
+		acl  []jute.ACL
+		ids  []jute.ID
+		want []jute.ACL // nil: INVALIDACL
+	}{
+		{"null", nil, nil, nil},
+		{"empty", []jute.ACL{}, nil, nil},
+		{"world", []jute.ACL{world}, nil, []jute.ACL{world}},
+		{"world nobody", []jute.ACL{entry(31, "world", "nobody")}, nil, nil},
+		{"duplicates", []jute.ACL{world, entry(1, "world", "anyone"), world}, nil, []jute.ACL{world, entry(1, "world", "anyone")}},
+		{"odd perms", []jute.ACL{entry(0, "world", "anyone"), entry(-1, "world", "anyone")}, nil, []jute.ACL{entry(0, "world", "anyone"), entry(-1, "world", "anyone")}},
+		{"no scheme", []jute.ACL{entry(31, "", "x")}, nil, nil},
+		{"super", []jute.ACL{entry(31, "super", "")}, []jute.ID{id("super", "")}, nil},
+		{"unknown", []jute.ACL{entry(31, "unheard", "x")}, []jute.ID{id("unheard", "x")}, nil},
+		{"one bad", []jute.ACL{world, entry(31, "unheard", "x")}, nil, nil},
+		{"auth", []jute.ACL{entry(5, "auth", "ignored")}, []jute.ID{id("ip", "1.2.3.4"), d1}, []jute.ACL{{Perms: 5, ID: d1}}},
+		{"auth twice", []jute.ACL{world, entry(5, "auth", ""), entry(1, "world", "anyone")}, []jute.ID{d1, d2}, []jute.ACL{world, {Perms: 5, ID: d1}, {Perms: 5, ID: d2}, entry(1, "world", "anyone")}},
+		{"auth of nobody", []jute.ACL{world, entry(5, "auth", "")}, []jute.ID{id("ip", "1.2.3.4"), id("super", "")}, nil},
+		{"auth x509", []jute.ACL{entry(5, "auth", "")}, []jute.ID{id("x509", "CN=a")}, []jute.ACL{entry(5, "x509", "CN=a")}},
+		{"digest", []jute.ACL{entry(1, "digest", "a:b")}, nil, []jute.ACL{entry(1, "digest", "a:b")}},
+		{"digest no user", []jute.ACL{entry(1, "digest", ":b")}, nil, []jute.ACL{entry(1, "digest", ":b")}},
+		{"digest colon behind", []jute.ACL{entry(1, "digest", "a:b:")}, nil, []jute.ACL{entry(1, "digest", "a:b:")}},
+		{"digest no hash", []jute.ACL{entry(1, "digest", "a:")}, nil, nil},
+		{"digest no colon", []jute.ACL{entry(1, "digest", "nocolon")}, nil, nil},
+		{"digest three", []jute.ACL{entry(1, "digest", "a:b:c")}, nil, nil},
+		{"digest colons", []jute.ACL{entry(1, "digest", "::")}, nil, nil},
+		{"digest empty", []jute.ACL{entry(1, "digest", "")}, nil, nil},
+		{"ip", []jute.ACL{entry(1, "ip", "1.2.3.4")}, nil, []jute.ACL{entry(1, "ip", "1.2.3.4")}},
+		{"ip range", []jute.ACL{entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}, nil, []jute.ACL{entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}},
+		{"ip bits", []jute.ACL{entry(1, "ip", "1.2.3.4/33")}, nil, nil},
+		{"ip minus", []jute.ACL{entry(1, "ip", "1.2.3.4/-0")}, nil, nil},
+		{"ip plus", []jute.ACL{entry(1, "ip", "1.2.3.4/+8")}, nil, nil},
+		{"ip short", []jute.ACL{entry(1, "ip", "1.2.3")}, nil, nil},
+		{"ip long", []jute.ACL{entry(1, "ip", "1.2.3.4.5")}, nil, nil},
+		{"ip big", []jute.ACL{entry(1, "ip", "1.2.3.256")}, nil, nil},
+		{"ip zone", []jute.ACL{entry(1, "ip", "::ffff:1.2.3.4%eth0")}, nil, nil},
+		{"ip6", []jute.ACL{entry(1, "ip", "::1")}, nil, nil},
+		{"ip6 range", []jute.ACL{entry(1, "ip", "::1/128")}, nil, nil},
+		{"ip empty", []jute.ACL{entry(1, "ip", "")}, nil, nil},
+		{"sasl not configured", []jute.ACL{entry(1, "sasl", "a")}, nil, nil},
+		{"x509 not configured", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{d1}, nil},
+		{"x509", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}, []jute.ACL{entry(1, "x509", "CN=a")}},
+	} {
+		got, code := tree.FixACL(test.acl, test.ids, false)
+		if test.want == nil {
+			if code != jute.InvalidACL || got != nil {
+				t.Errorf("%s: %v, %v", test.name, got, code)
+			}
+		} else if code != jute.OK || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %v, %v", test.name, got, code)
+		}
+	}
+}
+
+func TestFixACLStumblesOverNullIDsAsTheReference(t *testing.T) {
+	for scheme, want := range map[string]jute.ErrCode{
+		"world": jute.MarshallingError, "digest": jute.MarshallingError, "ip": jute.MarshallingError,
+		"unheard": jute.InvalidACL, "auth": jute.OK,
+	} {
+		if _, code := tree.FixACL([]jute.ACL{entry(31, scheme, "")}, []jute.ID{tree.DigestID("u1:p1")}, true); code != want {
+			t.Errorf("%s: %v, want %v", scheme, code, want)
+		}
+	}
+}
+
+// L13, at the limit and one beyond, before and after expansion.
+func TestFixACLHoldsItsLimits(t *testing.T) {
+	many := func(n int) (acl []jute.ACL) {
+		for i := range n {
+			acl = append(acl, entry(int32(i), "world", "anyone"))
+		}
+		return acl
+	}
+	if got, code := tree.FixACL(many(tree.MaxACLEntries), nil, false); code != jute.OK || len(got) != tree.MaxACLEntries {
+		t.Error(len(got), code)
+	}
+	if _, code := tree.FixACL(many(tree.MaxACLEntries+1), nil, false); code != jute.InvalidACL {
+		t.Error(code)
+	}
+	wide := func(n int) []jute.ACL { return []jute.ACL{entry(1, "digest", "u:"+strings.Repeat("x", n))} }
+	fits := tree.MaxACLBytes - 4 - 12 - len("digestu:")
+	if _, code := tree.FixACL(wide(fits), nil, false); code != jute.OK {
+		t.Error(code)
+	}
+	if _, code := tree.FixACL(wide(fits+1), nil, false); code != jute.InvalidACL {
+		t.Error(code)
+	}
+	var ids []jute.ID
+	for i := range 32 {
+		ids = append(ids, tree.DigestID(fmt.Sprintf("u%d:p", i)))
+	}
+	var acl []jute.ACL
+	for i := range 32 {
+		acl = append(acl, entry(int32(i), "auth", ""))
+	}
+	if _, code := tree.FixACL(acl, ids, false); code != jute.InvalidACL {
+		t.Error("1024 entries after expansion:", code)
+	}
+	if got, code := tree.FixACL(acl[:31], ids, false); code != jute.OK || len(got) != 31*32 {
+		t.Error(len(got), code)
+	}
+}
+
+// TestPermissions asks for every operation, alone and in a multi, with every
+// single bit and every scheme, who may and who may not: S3.
+func TestPermissions(t *testing.T) {
+	digest := tree.DigestID("u1:p1")
+	schemes := []struct {
+		entry   jute.ID
+		in, out []jute.ID
+	}{
+		{id("world", "anyone"), nil, nil},
+		{digest, []jute.ID{digest}, []jute.ID{tree.DigestID("u2:p2")}},
+		{id("ip", "10.0.0.0/8"), []jute.ID{id("ip", "10.9.9.9")}, []jute.ID{id("ip", "11.0.0.1")}},
+		{id("x509", "CN=a"), []jute.ID{id("x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}},
+	}
+	// on is the node whose ACL decides: "/p" or its child "/p/c".
+	ops := []struct {
+		name, on string
+		need     int32
+		run      func(t *tree.Tree, c *tree.Change, multi bool) jute.ErrCode
+	}{
+		{"create", "/p", jute.PermCreate, write(jute.OpCreate, createBody("/p/new", "", 0))},
+		{"create2", "/p", jute.PermCreate, write(jute.OpCreate2, createBody("/p/new", "", 3))},
+		{"createContainer", "/p", jute.PermCreate, write(jute.OpCreateContainer, createBody("/p/new", "", 4))},
+		{"createTTL", "/p", jute.PermCreate, write(jute.OpCreateTTL, jute.AppendLong(createBody("/p/new", "", 5), 9))},
+		{"delete", "/p", jute.PermDelete, write(jute.OpDelete, pathVersion("/p/c"))},
+		{"setData", "/p/c", jute.PermWrite, write(jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/p/c"), ""), -1))},
+		{"check", "/p/c", jute.PermRead, write(jute.OpCheck, pathVersion("/p/c"))},
+		{"setACL", "/p/c", jute.PermAdmin, write(jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/p/c"), jute.WorldAnyone), -1))},
+		{"exists", "/p/c", 0, read((*tree.Tree).AppendExists)},
+		{"getData", "/p/c", jute.PermRead, read((*tree.Tree).AppendData)},
+		{"getACL", "/p/c", jute.PermRead | jute.PermAdmin, read((*tree.Tree).AppendACL)},
+		{"getChildren", "/p/c", jute.PermRead, read((*tree.Tree).AppendChildren)},
+		{"getChildren2", "/p/c", jute.PermRead, read((*tree.Tree).AppendChildrenStat)},
+		{"getAllChildrenNumber", "/p/c", jute.PermRead, read((*tree.Tree).AppendChildrenNumber)},
+		{"multiRead getData", "/p/c", jute.PermRead, multiRead(jute.OpGetData)},
+		{"multiRead getChildren", "/p/c", jute.PermRead, multiRead(jute.OpGetChildren)},
+	}
+	super := []jute.ID{id("super", "")}
+	for _, op := range ops {
+		for _, s := range schemes {
+			for bits := range int32(32) {
+				for _, who := range []struct {
+					ids   []jute.ID
+					holds bool
+				}{{s.in, true}, {s.out, s.out == nil}, {super, true}} {
+					for _, multi := range []bool{false, true} {
+						perms := bits
+						want := jute.OK
+						if !(who.holds && perms&op.need != 0) && op.need != 0 && !reflect.DeepEqual(who.ids, super) {
+							want = jute.NoAuth
+						}
+						tr := tree.New()
+						c := &tree.Change{Zxid: 1, Session: 1, IDs: []jute.ID{id("x509", "any")}}
+						for _, p := range []string{"/p", "/p/c"} {
+							acl := jute.WorldAnyone
+							if p == op.on {
+								acl = []jute.ACL{{Perms: perms, ID: s.entry}}
+							}
+							body := jute.AppendACL(jute.AppendInt(jute.AppendString(nil, p), -1), acl)
+							c.IDs = append(c.IDs[:1:1], super...)
+							if _, code, _ := tr.Apply(c, jute.OpCreate, jute.AppendInt(body, 0), nil); code != jute.OK {
+								t.Fatal(code)
+							}
+						}
+						if got := op.run(tr, &tree.Change{Zxid: 2, Session: 1, IDs: who.ids}, multi); got != want {
+							t.Fatalf("%s (in a multi: %v) with bits %d for %v, asked by %v: %v, want %v", op.name, multi, perms, s.entry, who.ids, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func pathVersion(path string) []byte { return jute.AppendInt(jute.AppendString(nil, path), -1) }
+
+func write(op jute.OpCode, body []byte) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
+	return func(t *tree.Tree, c *tree.Change, multi bool) jute.ErrCode {
+		if multi && op != jute.OpSetACL || op == jute.OpCheck { // setACL has no place in a multi, check none outside
+			b := append(jute.AppendMultiHeader(nil, op, false, -1), body...)
+			reply, code, changed := t.Apply(c, jute.OpMulti, jute.AppendMultiHeader(b, jute.OpError, true, -1), nil)
+			d := jute.NewDecoder(reply)
+			h := d.MultiHeader()
+			if code != jute.OK || changed != (h.Err == jute.OK) {
+				return code
+			}
+			return h.Err
+		}
+		_, code, _ := t.Apply(c, op, body, nil)
+		return code
+	}
+}
+
+func read(f func(*tree.Tree, []byte, []jute.ID, string) ([]byte, jute.ErrCode)) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
+	return func(t *tree.Tree, c *tree.Change, _ bool) jute.ErrCode {
+		_, code := f(t, nil, c.IDs, "/p/c")
+		return code
+	}
+}
+
+func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
+	return func(t *tree.Tree, c *tree.Change, _ bool) jute.ErrCode {
+		b := jute.AppendBool(jute.AppendString(jute.AppendMultiHeader(nil, op, false, -1), "/p/c"), false)
+		b, _ = t.AppendMultiRead(nil, c.IDs, jute.AppendMultiHeader(b, jute.OpError, true, -1))
+		d := jute.NewDecoder(b)
+		return d.MultiHeader().Err
+	}
+}
