@@ -22,12 +22,17 @@ const (
 	storeDeadline = 10 * time.Second
 )
 
+func newGuard(log *slog.Logger, fatal func(error)) *guard {
+	return &guard{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency)}
+}
+
 // guard watches over the calls into the stores.
 type guard struct {
-	log    *slog.Logger
-	fatal  func(error)
-	broken atomic.Pointer[storeError] // the first error; every later call fails with it
-	syncs  *Latency                   // of durable appends
+	log      *slog.Logger
+	fatal    func(error)
+	deadline time.Duration              // of one call
+	broken   atomic.Pointer[storeError] // the first error; every later call fails with it
+	syncs    *Latency                   // of durable appends
 }
 
 type storeError struct{ err error }
@@ -38,7 +43,7 @@ func (g *guard) run(what string, call func() error) error {
 		return b.err
 	}
 	slow := time.AfterFunc(storeSlow, func() { g.log.Warn("storage is slow", "op", what, "after", storeSlow) })
-	hung := time.AfterFunc(storeDeadline, func() { g.die(fmt.Errorf("storage hangs: %s not done after %v", what, storeDeadline)) })
+	hung := time.AfterFunc(g.deadline, func() { g.die(fmt.Errorf("storage hangs: %s not done after %v", what, g.deadline)) })
 	err := call()
 	slow.Stop()
 	hung.Stop()

@@ -74,7 +74,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 			n.release()
 		}
 	}()
-	n.guard = &guard{log: o.Logger, fatal: n.die, syncs: new(Latency)}
+	n.guard = newGuard(o.Logger, n.die)
 	if err := n.openDisk(); err != nil {
 		return nil, err
 	}
