@@ -19,6 +19,7 @@ func TestKazoo(t *testing.T) {
 	driver{
 		name:  "kazoo",
 		args:  []string{"/usr/bin/python3", "-B", script},
-		least: 40,
+		least: 41,
+		keys:  6,
 	}.run(t, g)
 }

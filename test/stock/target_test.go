@@ -101,6 +101,7 @@ type driver struct {
 	args    []string
 	env     []string
 	least   int // checks it must at least have run
+	keys    int // critical sections that its contenders must have entered
 	timeout time.Duration
 }
 
@@ -168,5 +169,5 @@ func (d driver) run(t *testing.T, g target, args ...string) {
 			t.Logf("stderr of %s:\n%s", d.name, b[max(0, len(b)-8000):])
 		}
 	}
-	ref.judge(t)
+	ref.judge(t, d.keys)
 }
