@@ -1,9 +1,6 @@
 package tree
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // SetLimits lowers the bounds of a tree; a zero leaves one alone.
 func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
@@ -114,6 +111,3 @@ func (t *Tree) SetVersions(path string, version, aversion int32) {
 	n := t.find(path)
 	n.version, n.aversion = version, aversion
 }
-
-// SkipSnapshots makes the number of the next snapshot wrap around.
-func (t *Tree) SkipSnapshots() { t.snaps = math.MaxUint32 }

@@ -76,10 +76,7 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	if t.snap != nil {
 		panic("tree: two snapshots at a time")
 	}
-	t.snaps++
-	if t.snaps == 0 {
-		t.snaps = 1 // 0 marks nodes that no snapshot has met
-	}
+	t.snaps++ // from 1: 0 is the mark of nodes that no snapshot has met. It would take a century to wrap
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
 		acls: map[*aclSet]uint32{}, changed: map[*node]state{},

@@ -1,0 +1,386 @@
+package tree_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/treetest"
+)
+
+// writer applies made-up operations to a tree.
+type writer struct {
+	g    *treetest.Gen
+	tree *tree.Tree
+	zxid int64
+}
+
+func (w *writer) step() {
+	c := &tree.Change{Zxid: w.zxid + 1, Time: w.zxid, Session: int64(1 + w.g.IntN(4)), IDs: w.g.Identities()}
+	if w.g.IntN(100) == 0 {
+		w.tree.CloseSession(c, c.Session)
+		w.zxid++
+		return
+	}
+	op, body := w.g.Op()
+	if _, _, changed := w.tree.Apply(c, op, body, nil); changed {
+		w.zxid++
+	}
+}
+
+func grown(seed uint64, steps int) *writer {
+	w := &writer{g: treetest.NewGen(seed), tree: tree.New()}
+	for range steps {
+		w.step()
+	}
+	return w
+}
+
+// snapshotOf returns the chunks of a snapshot of a tree at rest.
+func snapshotOf(t *tree.Tree, n int) (chunks [][]byte) {
+	s := t.StartSnapshot()
+	defer s.Close()
+	for done := false; !done; {
+		var b []byte
+		b, done = s.Append(nil, n)
+		chunks = append(chunks, b)
+	}
+	return chunks
+}
+
+func load(chunks ...[]byte) (*tree.Tree, error) {
+	l := tree.NewLoader()
+	for _, b := range chunks {
+		if err := l.Add(b); err != nil {
+			return nil, err
+		}
+	}
+	return l.Finish()
+}
+
+func TestSameOperationsGiveTheSameSnapshotBytes(t *testing.T) {
+	for seed := range uint64(20) {
+		a, b := grown(seed, 500), grown(seed, 500)
+		first := bytes.Join(snapshotOf(a.tree, 64), nil)
+		if !bytes.Equal(first, bytes.Join(snapshotOf(b.tree, 7), nil)) {
+			t.Fatalf("seed %d: two trees made the same changes and write different snapshots", seed)
+		}
+		c, err := load(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(first, bytes.Join(snapshotOf(c, 64), nil)) {
+			t.Fatalf("seed %d: a restored tree writes another snapshot than it was restored from", seed)
+		}
+		if a.tree.Digest() != c.Digest() || a.tree.Zxid() != c.Zxid() || a.tree.Digest() == tree.New().Digest() {
+			t.Fatal("digests or zxids differ")
+		}
+	}
+}
+
+func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
+	base := func() (*tree.Tree, *tree.Change) {
+		tr := tree.New()
+		tr.Apply(&tree.Change{Zxid: 1, Time: 5, Session: 1}, jute.OpCreate, createBody("/a", "x", 0), nil)
+		return tr, &tree.Change{Zxid: 2, Time: 6, Session: 1}
+	}
+	seen := map[uint64]string{}
+	for name, f := range map[string]func(*tree.Tree, *tree.Change){
+		"nothing":     func(*tree.Tree, *tree.Change) {},
+		"create":      func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
+		"other name":  func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/c", "x", 0), nil) },
+		"other data":  func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "y", 0), nil) },
+		"longer data": func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "x\x00", 0), nil) },
+		"ephemeral":   func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "x", 1), nil) },
+		"other session": func(t *tree.Tree, c *tree.Change) {
+			c.Session = 2
+			t.Apply(c, jute.OpCreate, createBody("/b", "x", 1), nil)
+		},
+		"container":    func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreateContainer, createBody("/b", "x", 4), nil) },
+		"other time":   func(t *tree.Tree, c *tree.Change) { c.Time++; t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
+		"other zxid":   func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
+		"delete":       func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpDelete, pathVersion("/a"), nil) },
+		"delete later": func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpDelete, pathVersion("/a"), nil) },
+		"setData": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/a"), "x"), -1), nil)
+		},
+		"null": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpSetData, jute.AppendInt(jute.AppendInt(jute.AppendString(nil, "/a"), -1), -1), nil)
+		},
+		"empty": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/a"), ""), -1), nil)
+		},
+		"setACL": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/a"), jute.WorldAnyone), -1), nil)
+		},
+		"counter": func(t *tree.Tree, c *tree.Change) { t.SetCounter("/a", 5) },
+		"config":  func(t *tree.Tree, c *tree.Change) { t.SetConfig(c, []byte("x")) },
+	} {
+		tr, c := base()
+		f(tr, c)
+		if other, ok := seen[tr.Digest()]; ok {
+			t.Errorf("%s and %s have the same digest", name, other)
+		}
+		seen[tr.Digest()] = name
+	}
+}
+
+// TestSnapshotBesideWritersAndReaders takes snapshots as a server does: chunks
+// and reads under a read lock, changes under the write lock. It is the race
+// detector's test as much as ours.
+func TestSnapshotBesideWritersAndReaders(t *testing.T) {
+	w := grown(programSeed(t), 300)
+	for i := range 2000 { // one directory that is large enough for an index and a cached listing
+		w.zxid++
+		w.tree.Apply(&tree.Change{Zxid: w.zxid, Session: 9}, jute.OpCreate, createBody(fmt.Sprintf("/big%d", i), "x", 0), nil)
+	}
+	var mu sync.RWMutex
+	stop := make(chan struct{})
+	var readers, writers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			g := treetest.NewGen(1)
+			var b []byte
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				mu.RLock()
+				b, _ = w.tree.AppendData(b[:0], g.Identities(), g.Path())
+				b, _ = w.tree.AppendChildrenStat(b[:0], nil, "/")
+				b, _ = w.tree.AppendACL(b[:0], g.Identities(), g.Path())
+				mu.RUnlock()
+			}
+		})
+	}
+	writers.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			mu.Lock()
+			w.step()
+			if i%3 == 0 { // deletes scattered over the large directory
+				w.zxid++
+				w.tree.Apply(&tree.Change{Zxid: w.zxid}, jute.OpDelete, pathVersion(fmt.Sprintf("/big%d", i*7%2000)), nil)
+			}
+			mu.Unlock()
+		}
+	})
+	for range 20 {
+		mu.Lock()
+		want := treetest.Dump(w.tree)
+		s := w.tree.StartSnapshot()
+		mu.Unlock()
+		l := tree.NewLoader()
+		for done := false; !done; {
+			var b []byte
+			mu.RLock()
+			b, done = s.Append(nil, 32)
+			mu.RUnlock()
+			if err := l.Add(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		s.Close()
+		mu.Unlock()
+		got, err := l.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if treetest.Dump(got) != want {
+			t.Fatal("the snapshot is not the tree as it was")
+		}
+		if err := got.Verify(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	writers.Wait()
+}
+
+// The snapshot must not miss or repeat nodes that a failing multi takes out
+// and puts back, nor those that change places meanwhile.
+func TestSnapshotBesideFailingMultis(t *testing.T) {
+	tr := tree.New()
+	zxid := int64(0)
+	for i := range 100 {
+		zxid++
+		tr.Apply(&tree.Change{Zxid: zxid}, jute.OpCreate, createBody(fmt.Sprintf("/n%02d", i), "x", 0), nil)
+	}
+	want := treetest.Dump(tr)
+	for _, fails := range []bool{true, false} {
+		s := tr.StartSnapshot()
+		l := tree.NewLoader()
+		for i, done := 0, false; !done; i++ {
+			var b []byte
+			b, done = s.Append(nil, 3)
+			if err := l.Add(b); err != nil {
+				t.Fatal(err)
+			}
+			var m []byte
+			for k := range 5 {
+				p := fmt.Sprintf("/n%02d", (i*37+k*11)%100)
+				m = append(jute.AppendMultiHeader(m, jute.OpDelete, false, -1), pathVersion(p)...)
+				m = append(jute.AppendMultiHeader(m, jute.OpCreate, false, -1), createBody(p, "new", 0)...)
+			}
+			if fails {
+				m = append(jute.AppendMultiHeader(m, jute.OpDelete, false, -1), pathVersion("/missing")...)
+			}
+			m = jute.AppendMultiHeader(m, jute.OpError, true, -1)
+			if _, _, changed := tr.Apply(&tree.Change{Zxid: zxid + 1}, jute.OpMulti, m, nil); changed == fails {
+				t.Fatal(changed)
+			} else if changed {
+				zxid++
+			}
+		}
+		s.Close()
+		got, err := l.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if treetest.Dump(got) != want {
+			t.Fatal("the snapshot is not the tree as it was")
+		}
+	}
+}
+
+func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
+	w := grown(5, 300)
+	s := w.tree.StartSnapshot()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a second snapshot was begun")
+			}
+		}()
+		w.tree.StartSnapshot()
+	}()
+	s.Append(nil, 3)
+	s.Close()
+	s.Close()
+	for range 100 {
+		w.step()
+	}
+	want := treetest.Dump(w.tree)
+	for range 2 {
+		got, err := load(snapshotOf(w.tree, 1)...)
+		if err != nil || treetest.Dump(got) != want {
+			t.Fatal("the snapshot after one that was left is wrong", err)
+		}
+	}
+}
+
+// A chunk ends early when its nodes are large: the read lock is held for
+// bytes as well as for nodes.
+func TestChunksAreBoundedInBytes(t *testing.T) {
+	tr := tree.New()
+	for i := range 20 {
+		tr.Apply(&tree.Change{Zxid: int64(i + 1)}, jute.OpCreate, createBody(fmt.Sprint("/", i), strings.Repeat("x", 100<<10), 0), nil)
+	}
+	for _, b := range snapshotOf(tr, 1000) {
+		if len(b) > 500<<10 {
+			t.Errorf("a chunk of %d bytes", len(b))
+		}
+	}
+}
+
+// Every byte of a snapshot cut off or changed must give an error or a sound
+// tree.
+func TestLoaderRefusesWhatIsNoSnapshot(t *testing.T) {
+	full := bytes.Join(snapshotOf(grown(3, 300).tree, 64), nil)
+	for i := range full {
+		if _, err := load(full[:i]); err == nil {
+			t.Fatalf("cut off after %d of %d bytes: accepted", i, len(full))
+		}
+	}
+	sound := 0
+	for i := range full {
+		b := slices.Clone(full)
+		b[i] ^= 1 << (i % 8)
+		if got, err := load(b); err == nil {
+			sound++
+			if err := got.Verify(); err != nil {
+				t.Fatalf("byte %d: %v", i, err)
+			}
+		}
+	}
+	t.Logf("%d of %d changed bytes still give a sound tree", sound, len(full))
+}
+
+func TestLoaderNamesWhatIsWrong(t *testing.T) {
+	header := func(zxid, nodes int64) []byte {
+		return jute.AppendLong(jute.AppendLong(jute.AppendLong([]byte{'H', 1}, zxid), 0), nodes)
+	}
+	acl := jute.AppendACL([]byte{'A'}, jute.WorldAnyone)
+	node := func(path string, acl int32, kind byte, owner int64, zxids ...int64) []byte {
+		b := jute.AppendString([]byte{'N'}, path)
+		b = jute.AppendInt(jute.AppendInt(b, -1), acl)
+		for _, z := range append(zxids, 0, 0, 0)[:3] {
+			b = jute.AppendLong(b, z)
+		}
+		b = jute.AppendLong(jute.AppendLong(jute.AppendLong(b, 0), 0), owner)
+		return append(jute.AppendInt(jute.AppendInt(jute.AppendInt(b, 0), 0), 0), kind)
+	}
+	end := func(n int64) []byte { return jute.AppendLong([]byte{'E'}, n) }
+	root := node("/", 0, 0, 0)
+	zk := slices.Concat(node("/zookeeper", 0, 0, 0), node("/zookeeper/config", 0, 0, 0), node("/zookeeper/quota", 0, 0, 0))
+	if _, err := load(header(9, 4), acl, root, zk, end(4)); err != nil {
+		t.Fatal(err)
+	}
+	for want, chunks := range map[string][][]byte{
+		"no header":                {acl},
+		"second header":            {header(1, 1), header(1, 1)},
+		"version 2":                {append([]byte{'H', 2}, header(1, 1)[2:]...)},
+		"zxid -1":                  {header(-1, 1)},
+		"unknown kind":             {header(1, 1), {'X'}},
+		"cut short":                {header(1, 1), acl, root[:len(root)-1]},
+		"impossible length":        {header(1, 1), acl, binary.BigEndian.AppendUint32([]byte{'N'}, 0xfffffff0)},
+		"no ACL":                   {header(1, 1), jute.AppendACL([]byte{'A'}, nil)},
+		"same ACL twice":           {header(1, 1), acl, acl},
+		"ACL 1 is not known":       {header(1, 1), acl, node("/", 1, 0, 0)},
+		"ACL 4294967295":           {header(1, 1), acl, node("/", -1, 0, 0)},
+		"two roots":                {header(1, 1), acl, root, root},
+		"root is no plain node":    {header(1, 1), acl, node("/", 0, 1, 5)},
+		"no root":                  {header(1, 1), acl, node("/a", 0, 0, 0)},
+		"illegal path":             {header(1, 1), acl, root, node("/a//b", 0, 0, 0)},
+		"no parent":                {header(1, 1), acl, root, node("/a/b", 0, 0, 0)},
+		"same path twice":          {header(1, 1), acl, root, node("/a", 0, 0, 0), node("/a", 0, 0, 0)},
+		"parent is ephemeral":      {header(1, 1), acl, root, node("/a", 0, 1, 7), node("/a/b", 0, 0, 0)},
+		"zxids 3, 2, 3":            {header(9, 1), acl, node("/", 0, 0, 0, 3, 2, 3)},
+		"zxids 3, 3, 2":            {header(9, 1), acl, node("/", 0, 0, 0, 3, 3, 2)},
+		"zxids 3, 10, 3":           {header(9, 1), acl, node("/", 0, 0, 0, 3, 10, 3)},
+		"zxids 3, 3, 10":           {header(9, 1), acl, node("/", 0, 0, 0, 3, 3, 10)},
+		"zxids -1":                 {header(9, 1), acl, node("/", 0, 0, 0, -1)},
+		"owner 0x1 of a node":      {header(9, 1), acl, node("/", 0, 0, 1)},
+		"owner 0x0 of a node":      {header(9, 1), acl, node("/", 0, 1, 0)},
+		"owner 0x7 of a node":      {header(9, 1), acl, node("/", 0, 2, 7)},
+		"owner 0x10000000000 of":   {header(9, 1), acl, node("/", 0, 3, jute.MaxTTL+1)},
+		"kind 4":                   {header(9, 1), acl, node("/", 0, 4, 0)},
+		"no end":                   {header(9, 4), acl, root, zk},
+		"ends with 3 nodes":        {header(9, 4), acl, root, zk, end(3)},
+		"4 nodes, the header says": {header(9, 5), acl, root, zk, end(5)},
+		"follows the end":          {header(9, 4), acl, root, zk, end(4), acl},
+		"no /zookeeper/quota":      {header(9, 1), acl, root, end(1)},
+		"no /:":                    nil,
+	} {
+		if want == "no /:" {
+			chunks, want = [][]byte{header(9, 0), end(0)}, "no /"
+		}
+		if _, err := load(chunks...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
