@@ -1,0 +1,161 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// attempt is one call that wants a lock.
+type attempt struct {
+	c     *Client
+	path  string // as the user names the lock
+	dir   string // where the contenders are
+	mode  fence.Mode
+	try   bool
+	cfg   *lockConfig
+	start time.Time
+	task  string
+	turn  *turn
+}
+
+// data is the content of the attempt's node.
+func (a *attempt) data(id nodeID) []byte {
+	if a.cfg.rawData {
+		return a.cfg.data
+	}
+	return ownerData(a.owner(id))
+}
+
+func (a *attempt) owner(nodeID) Owner {
+	b := &a.c.owner
+	o := Owner{
+		Host: b.host, PID: b.pid, Cmd: b.cmd, User: b.user, Client: b.client, Task: a.task,
+		Reason: a.cfg.reason, Revocable: a.cfg.revocable,
+	}
+	if a.cfg.maxHold > 0 {
+		o.MaxHold, o.Grace, o.Breakable = a.cfg.maxHold.String(), a.cfg.maxHoldGrace.String(), a.cfg.breakable
+	}
+	return o
+}
+
+// requeued decides whether an attempt that lost its place goes on: nil, or the
+// error to end with.
+func (a *attempt) requeued(why error) error {
+	if a.cfg.noRequeue {
+		return why
+	}
+	a.c.count.requeued.Add(1)
+	a.c.tell(&a.cfg.hooks, pickRequeue, LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why})
+	return nil
+}
+
+// requeueError says that the attempt's place is gone: why is ErrSessionExpired or
+// ErrNodeRemoved.
+type requeueError struct{ why error }
+
+func (r *requeueError) Error() string { return "client: place in the queue lost: " + r.why.Error() }
+
+// errSlipped says that a node was created in another session than its name says;
+// it counts for nothing.
+var errSlipped = errors.New("client: node belongs to another session")
+
+// compete is a recipe's way to a hold that was valid a moment ago.
+type compete func(ctx context.Context, a *attempt) (*hold, error)
+
+// acquire is what all locks have in common: reentrancy, the local queue, the
+// grant and the reasons to begin again.
+func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, run compete) (*Lease, error) {
+	a.c, a.start, a.cfg = c, time.Now(), a.cfg.with(opts)
+	if err := a.cfg.check(a.path); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctxErr(ctx)
+	}
+	if c.isDraining() {
+		return nil, ErrClosed
+	}
+	if l, err := nested(ctx, c, a.path, a.mode, a.cfg); l != nil || err != nil {
+		if err != nil && a.try {
+			err = fmt.Errorf("%w: %w", ErrNotAcquired, err)
+		}
+		return l, err
+	}
+	a.task = taskOf(ctx)
+	ctx = Task(ctx, a.task)
+	if a.mode == fence.Exclusive && !a.cfg.noGate {
+		l, err := c.takeTurn(ctx, a)
+		if l != nil || err != nil {
+			return l, err
+		}
+	}
+	l, err := c.granted(ctx, a, run)
+	if err != nil {
+		a.turn.leave()
+		return nil, publicErr(err)
+	}
+	return l, nil
+}
+
+// takeTurn waits in the local queue. With the turn may come the lock itself.
+func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
+	key := gateKey{a.cfg.layout, a.path}
+	if a.try {
+		t, ok := c.gates.try(key)
+		if !ok {
+			return nil, ErrNotAcquired
+		}
+		a.turn = t
+		return nil, nil
+	}
+	for {
+		t, h, err := c.gates.enter(ctx, c, key)
+		if err != nil {
+			return nil, err
+		}
+		if h == nil {
+			a.turn = t
+			return nil, nil
+		}
+		if l, err := h.addLease(ctx, fence.Exclusive); err == nil {
+			c.count.granted.Add(1)
+			c.tell(&a.cfg.hooks, pickGrant, h.event(LockEvent{Waited: time.Since(a.start)}))
+			return l, nil
+		}
+		// Lost on the way: its turn was given up with it.
+	}
+}
+
+// granted competes until there is a lease.
+func (c *Client) granted(ctx context.Context, a *attempt, run compete) (*Lease, error) {
+	for {
+		h, err := run(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		l, err := c.grant(ctx, h)
+		if err == nil {
+			return l, nil
+		}
+		h.endLife()
+		if !errors.Is(err, errLostEarly) {
+			for _, n := range h.nodesNow() {
+				c.reap(h.e, n.path)
+			}
+		}
+		if !errors.Is(err, errLostEarly) && !errors.Is(err, errNotValid) {
+			return nil, err
+		}
+		if err := a.requeued(ErrSessionExpired); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func selfDeadlock(path, hint string) error {
+	return fmt.Errorf("%w: %s: %s", ErrSelfDeadlock, path, hint)
+}

@@ -1,0 +1,182 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// breaker lets a waiter remove a holder whose recorded limit is over. The time is
+// the server's: that of a write by the waiter itself.
+type breaker struct {
+	node  string
+	since int64 // server time in ms since which the node holds, as far as known
+	timer *time.Timer
+}
+
+// due fires when it is time to look again.
+func (b *breaker) due() <-chan time.Time {
+	if b.timer == nil {
+		return nil
+	}
+	return b.timer.C
+}
+
+func (b *breaker) stop() {
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+}
+
+// look removes the holder at path if its time is over, and otherwise sets the
+// timer for the moment when it will be.
+func (b *breaker) look(ctx context.Context, w *waiter, path string, d nodeData) error {
+	b.stop()
+	o, ok := parseOwner(d.data)
+	limit, breakable := o.limit()
+	if !ok || !breakable {
+		return nil
+	}
+	now, err := w.serverTime(ctx)
+	if err != nil {
+		return err
+	}
+	if b.node != path {
+		// It holds since now at the latest. A grant that had to wait is stamped,
+		// and then it is known exactly.
+		b.node, b.since = path, now
+	}
+	if o.Held {
+		b.since = min(b.since, d.stat.Mtime)
+	}
+	left := time.Duration(b.since-now)*time.Millisecond + limit
+	if left > 0 {
+		b.timer = time.NewTimer(left + 5*time.Millisecond)
+		return nil
+	}
+	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
+	err = w.c.delete(ctx, w.e, path, d.stat.Version)
+	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
+		return nil // the watch tells, or the next look
+	}
+	b.timer = time.NewTimer(time.Second)
+	return nil
+}
+
+// serverTime is the time of a write to the own node.
+func (w *waiter) serverTime(ctx context.Context) (int64, error) {
+	st, err := read(ctx, w.c, w.e, func() (*zk.Stat, error) {
+		return w.c.conn.Set(w.c.full(w.own.path()), w.data, -1)
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return 0, w.displaced()
+	}
+	if err != nil {
+		return 0, err
+	}
+	w.ver = st.Version
+	return st.Mtime, nil
+}
+
+// Break removes a contender's node, given relative to the lock's path. The token
+// guards against breaking another hold than the one that was looked at: it is
+// the czxid of the node. The broken contender loses the lock with reason Removed.
+func (c *Client) Break(ctx context.Context, path, node string, token fence.Token) error {
+	target := join(path, node)
+	if err := checkPath(target); err != nil {
+		return err
+	}
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	return c.breakNode(ctx, e, target, token, func(nodeData) error { return nil })
+}
+
+// breakNode deletes a node of a given birth if allow agrees.
+func (c *Client) breakNode(ctx context.Context, e *epoch, target string, token fence.Token, allow func(nodeData) error) error {
+	for {
+		data, st, err := c.get(ctx, e, target)
+		if err != nil {
+			return nodeErr(err, target)
+		}
+		if fence.Token(st.Czxid) != token {
+			return fmt.Errorf("%w: %s has token %d", fence.ErrStale, target, st.Czxid)
+		}
+		if err := allow(nodeData{data, st}); err != nil {
+			return err
+		}
+		err = c.delete(ctx, e, target, st.Version)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zk.ErrBadVersion), isAmbiguous(err) && ctx.Err() == nil:
+			continue
+		}
+		return nodeErr(err, target)
+	}
+}
+
+// breakSettle is how long a grant may take to be stamped.
+const breakSettle = 2 * time.Second
+
+// BreakExpired removes a holder's node if it was taken WithBreakable and its
+// maximum hold and grace are over by the server's clock; otherwise it returns
+// ErrNotAcquired. It may wait two seconds to be sure.
+func (c *Client) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
+	target := join(path, node)
+	if err := checkPath(target); err != nil {
+		return err
+	}
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	return c.breakNode(ctx, e, target, token, func(d nodeData) error {
+		now, err := c.serverClock(ctx, e, path)
+		if err != nil {
+			return publicErr(err)
+		}
+		o, _ := parseOwner(d.data)
+		limit, ok := o.limit()
+		since := d.stat.Ctime
+		if o.Held {
+			since = d.stat.Mtime
+		}
+		left := time.Duration(since-now)*time.Millisecond + limit
+		if !ok || left > 0 {
+			return fmt.Errorf("%w: %s is not over its limit", ErrNotAcquired, target)
+		}
+		if o.Held {
+			return nil
+		}
+		// Not stamped: it was granted at once, or a moment ago and the stamp is on
+		// its way. In the latter case the version changes and deletion is refused.
+		return pause(ctx, breakSettle)
+	})
+}
+
+// serverClock asks the server for the time by a node of its own in the directory.
+func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
+	made, err := c.protectedCreate(ctx, e, zk.WorldACL(zk.PermAll), newNode{
+		dir: dir, name: func(id nodeID) string { return "_clock_" + id.hex() }, data: func(nodeID) []byte { return nil },
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer c.reap(e, made[0].path())
+	st, err := c.exists(ctx, e, made[0].path())
+	if err != nil {
+		return 0, err
+	}
+	if st == nil {
+		return 0, zk.ErrNoNode
+	}
+	return st.Ctime, nil
+}

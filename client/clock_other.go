@@ -1,0 +1,8 @@
+//go:build !linux
+
+package client
+
+import "time"
+
+// bootTime has no source here; the wall clock covers a suspended machine.
+func bootTime(mono time.Duration) time.Duration { return mono }

@@ -1,0 +1,211 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// newNode is a node to be created. Its name and data may depend on the id.
+type newNode struct {
+	dir        string
+	name       func(id nodeID) string // without the number
+	data       func(id nodeID) []byte
+	sequential bool
+}
+
+// created is a node that exists, or did when its creation was seen.
+type created struct {
+	id   nodeID
+	dir  string
+	name string
+}
+
+func (n created) path() string { return join(n.dir, n.name) }
+
+// Who takes what a detached creation brings.
+const (
+	deliveryOpen int32 = iota
+	deliveryDone
+	deliveryRefused
+)
+
+// protectedCreate creates ephemeral nodes, all or none, so that no lost reply
+// leaves one behind or makes a second one. When ctx ends it returns at once; what
+// is under way then is finished and cleaned up in the background.
+func (c *Client) protectedCreate(ctx context.Context, e *epoch, acl []zk.ACL, nodes ...newNode) ([]created, error) {
+	type result struct {
+		made []created
+		err  error
+	}
+	var delivery atomic.Int32
+	ch := make(chan result, 1)
+	c.detached(func(bg context.Context) {
+		made, err := c.createNodes(bg, e, acl, nodes)
+		if delivery.CompareAndSwap(deliveryOpen, deliveryDone) {
+			ch <- result{made, err}
+			return
+		}
+		for _, n := range made {
+			c.reap(e, n.path())
+		}
+	})
+	refuse := func(err error) ([]created, error) {
+		if delivery.CompareAndSwap(deliveryOpen, deliveryRefused) {
+			return nil, err
+		}
+		for _, n := range (<-ch).made {
+			c.reap(e, n.path())
+		}
+		return nil, err
+	}
+	select {
+	case r := <-ch:
+		return r.made, r.err
+	case <-ctx.Done():
+		return refuse(ctxErr(ctx))
+	case <-e.gone:
+		return refuse(ErrSessionExpired)
+	case <-c.drain:
+		return refuse(ErrClosed)
+	}
+}
+
+// createNodes is the detached part. One id per node is used however often the
+// request is repeated: two creations with one id are recognised as one.
+func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes []newNode) ([]created, error) {
+	ids := make([]nodeID, len(nodes))
+	for i := range ids {
+		ids[i] = newNodeID(e.sid)
+	}
+	for n := 1; ; {
+		made, err := c.createOnce(ctx, e, acl, nodes, ids)
+		switch {
+		case err == nil:
+			return made, nil
+		case errors.Is(err, zk.ErrNoNode):
+			// A container may be gone again by the next attempt, any number of times.
+			for _, dir := range dirsOf(nodes) {
+				if err := c.ensure(ctx, e, dir, acl); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		case !isAmbiguous(err):
+			return nil, err
+		}
+		made, err = c.recover(ctx, e, nodes, ids)
+		if err != nil || made != nil {
+			return made, err
+		}
+		// It did not happen. A server that refuses without closing the connection
+		// must not be asked in a tight loop.
+		if n > 1 {
+			if err := pause(ctx, backoff(n-1, 10*time.Millisecond, time.Second)); err != nil {
+				return nil, err
+			}
+		}
+		n++
+	}
+}
+
+// createOnce sends the request once.
+func (c *Client) createOnce(ctx context.Context, e *epoch, acl []zk.ACL, nodes []newNode, ids []nodeID) ([]created, error) {
+	ops := make([]any, len(nodes))
+	for i, n := range nodes {
+		flags := int32(zk.FlagEphemeral)
+		if n.sequential {
+			flags = zk.FlagEphemeralSequential
+		}
+		ops[i] = &zk.CreateRequest{Path: join(n.dir, n.name(ids[i])), Data: n.data(ids[i]), Acl: acl, Flags: flags}
+	}
+	if len(ops) == 1 {
+		r := ops[0].(*zk.CreateRequest)
+		p, err := c.create(ctx, e, r.Path, r.Data, r.Flags, r.Acl)
+		if err != nil {
+			return nil, err
+		}
+		return []created{{id: ids[0], dir: nodes[0].dir, name: baseName(p)}}, nil
+	}
+	res, err := c.multi(ctx, e, ops...)
+	if err != nil {
+		return nil, err
+	}
+	made := make([]created, len(nodes))
+	for i := range made {
+		made[i] = created{id: ids[i], dir: nodes[i].dir, name: baseName(res[i].String)}
+	}
+	return made, nil
+}
+
+// recover finds out whether a creation happened whose reply was lost: nil, nil if
+// it did not. A transaction happened wholly or not at all.
+func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode, ids []nodeID) ([]created, error) {
+	var made []created
+	lists := map[string][]string{}
+	for i, n := range nodes {
+		names, ok := lists[n.dir]
+		if !ok {
+			var err error
+			names, err = c.relist(ctx, e, n.dir)
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+			}
+			if err != nil {
+				// Whatever is there dies with the session, or is found by the reaper.
+				c.reapIDs(e, nodes, ids)
+				return nil, err
+			}
+			lists[n.dir] = names
+		}
+		found := bearing(names, ids[i])
+		if len(found) == 0 {
+			continue
+		}
+		slices.SortFunc(found, compareNames)
+		for _, extra := range found[1:] {
+			c.reap(e, join(n.dir, extra))
+		}
+		made = append(made, created{id: ids[i], dir: n.dir, name: found[0]})
+	}
+	if len(made) < len(nodes) {
+		for _, n := range made { // somebody removed the others meanwhile
+			c.reap(e, n.path())
+		}
+		return nil, nil
+	}
+	c.count.recovered.Add(1)
+	return made, nil
+}
+
+func (c *Client) reapIDs(e *epoch, nodes []newNode, ids []nodeID) {
+	for i, n := range nodes {
+		c.reapID(e, n.dir, ids[i])
+	}
+}
+
+// compareNames orders names of one attempt: by number if they have one.
+func compareNames(a, b string) int {
+	ca, _, okA := parseName(a)
+	cb, _, okB := parseName(b)
+	if okA && okB {
+		return compareContenders(ca, cb)
+	}
+	return strings.Compare(a, b)
+}
+
+// dirsOf returns the directories of nodes, each once.
+func dirsOf(nodes []newNode) []string {
+	var dirs []string
+	for _, n := range nodes {
+		if !slices.Contains(dirs, n.dir) {
+			dirs = append(dirs, n.dir)
+		}
+	}
+	return dirs
+}

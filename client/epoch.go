@@ -1,0 +1,217 @@
+package client
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// epoch is one server session, from its birth to its end by the server's word.
+// A lease belongs to one epoch. The local deadline may declare the leases of an
+// epoch lost while the epoch goes on.
+type epoch struct {
+	c    *Client
+	sid  int64
+	gone chan struct{} // closed when the session is over
+
+	mu        sync.Mutex
+	timeout   time.Duration
+	confirmed Reading // time before sending the latest heartbeat that was answered
+	heard     bool    // confirmed is set
+	overdue   bool    // the deadline passed and nothing was heard since
+	over      LostReason
+	holds     map[*hold]struct{}
+}
+
+func newEpoch(c *Client, sid int64, timeout time.Duration) *epoch {
+	return &epoch{c: c, sid: sid, gone: make(chan struct{}), timeout: timeout, holds: map[*hold]struct{}{}}
+}
+
+func hexID(sid int64) string { return "0x" + strconv.FormatUint(uint64(sid), 16) }
+
+// ended reports whether the server, or Close, ended the session.
+func (e *epoch) ended() bool {
+	select {
+	case <-e.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *epoch) sessionTimeout() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.timeout
+}
+
+func (e *epoch) setTimeout(t time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.timeout = t
+}
+
+// left is the time until the deadline. e.mu is held.
+func (e *epoch) left(now Reading) time.Duration {
+	if !e.heard {
+		return 0
+	}
+	return e.c.opt.usable(e.timeout) - now.since(e.confirmed)
+}
+
+// remaining is the time until the deadline, zero or less if it has passed or
+// nothing was heard yet.
+func (e *epoch) remaining(now Reading) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.left(now)
+}
+
+// validUntil is the deadline as a time of day; it is in the past when the epoch
+// is not valid.
+func (e *epoch) validUntil() time.Time {
+	now := e.c.opt.clock.Now()
+	if e.ended() {
+		return now.Wall.Add(-time.Nanosecond)
+	}
+	return now.Wall.Add(e.remaining(now))
+}
+
+// valid computes from the clock whether the session is certainly alive.
+func (e *epoch) valid() bool {
+	if e.ended() {
+		return false
+	}
+	e.checkDeadline()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.heard && !e.overdue && e.left(e.c.opt.clock.Now()) > 0
+}
+
+// checkDeadline declares the leases lost if the deadline has passed. It reports
+// whether that happened now.
+func (e *epoch) checkDeadline() bool {
+	now := e.c.opt.clock.Now()
+	e.mu.Lock()
+	late := e.heard && !e.overdue && e.left(now) <= 0
+	if late {
+		e.overdue = true
+	}
+	e.mu.Unlock()
+	if !late || e.ended() {
+		return false
+	}
+	e.c.opt.log.Info("session not confirmed in time, leases given up", "session", hexID(e.sid))
+	e.loseAll(Deadline)
+	return true
+}
+
+// confirm notes that a heartbeat sent at t was answered. If the deadline passed
+// before, the leases of before stay lost; it reports whether that was noticed now.
+func (e *epoch) confirm(t Reading) bool {
+	lost := e.checkDeadline()
+	e.mu.Lock()
+	if !e.heard || t.Mono > e.confirmed.Mono {
+		e.confirmed = t
+		e.heard = true
+	}
+	e.overdue = e.left(e.c.opt.clock.Now()) <= 0
+	e.mu.Unlock()
+	e.c.mu.Lock()
+	e.c.broadcast()
+	e.c.mu.Unlock()
+	return lost
+}
+
+// add registers a hold for loss. It fails if the epoch is not valid.
+func (e *epoch) add(h *hold) bool {
+	if !e.valid() {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over != 0 || e.overdue {
+		return false
+	}
+	e.holds[h] = struct{}{}
+	return true
+}
+
+func (e *epoch) remove(h *hold) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.holds, h)
+}
+
+// loseAll ends every lease of the epoch.
+func (e *epoch) loseAll(why LostReason) {
+	for _, h := range e.held(func(*hold) bool { return true }) {
+		h.lose(why)
+	}
+}
+
+// loseStrict ends the leases that must not outlive a connection.
+func (e *epoch) loseStrict() {
+	for _, h := range e.held(func(h *hold) bool { return h.cfg.strict }) {
+		h.lose(Disconnected)
+	}
+}
+
+func (e *epoch) held(which func(*hold) bool) []*hold {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var hs []*hold
+	for h := range e.holds {
+		if which(h) {
+			hs = append(hs, h)
+		}
+	}
+	return hs
+}
+
+// finish ends the epoch.
+func (e *epoch) finish(why LostReason) {
+	e.mu.Lock()
+	first := e.over == 0
+	if first {
+		e.over = why
+		close(e.gone)
+	}
+	e.mu.Unlock()
+	if first {
+		e.loseAll(why)
+	}
+}
+
+// awaitAttached waits until requests of this session can be sent.
+func (e *epoch) awaitAttached(ctx context.Context) error {
+	return e.await(ctx, func() bool { return true })
+}
+
+// awaitValid waits until the session is attached and confirmed.
+func (e *epoch) awaitValid(ctx context.Context) error { return e.await(ctx, e.valid) }
+
+func (e *epoch) await(ctx context.Context, good func() bool) error {
+	c := e.c
+	for {
+		c.mu.Lock()
+		attached, closed, changed := c.attached && c.ep == e, c.closed, c.changed
+		c.mu.Unlock()
+		switch {
+		case closed:
+			return ErrClosed
+		case e.ended():
+			return ErrSessionExpired
+		case ctx.Err() != nil:
+			return ctxErr(ctx)
+		case attached && good():
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-e.gone:
+		case <-ctx.Done():
+		}
+	}
+}

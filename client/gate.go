@@ -1,0 +1,160 @@
+package client
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// gates lets the exclusive contenders of one process for one path queue in the
+// process, so that they have one node in the server's queue and not one each.
+type gates struct {
+	mu sync.Mutex
+	m  map[gateKey]*list.List // of *gateWaiter; an entry exists while somebody has the turn
+}
+
+type gateKey struct {
+	layout Layout
+	path   string
+}
+
+// turn is the right to compete at the server. A nil turn is that of a contender
+// that does not take part.
+type turn struct {
+	g    *gates
+	key  gateKey
+	left bool // guarded by g.mu
+}
+
+// gateWaiter is served by a turn, and by the lock itself when it is handed over.
+type gateWaiter struct {
+	ch chan served // of capacity 1
+}
+
+type served struct {
+	turn *turn
+	hold *hold
+}
+
+func (g *gates) init() { g.m = map[gateKey]*list.List{} }
+
+// enter waits for the turn. If the lock is handed over with it, the hold is not nil.
+func (g *gates) enter(ctx context.Context, c *Client, key gateKey) (*turn, *hold, error) {
+	g.mu.Lock()
+	q, busy := g.m[key]
+	if !busy {
+		g.m[key] = list.New()
+		g.mu.Unlock()
+		return &turn{g: g, key: key}, nil, nil
+	}
+	w := &gateWaiter{ch: make(chan served, 1)}
+	el := q.PushBack(w)
+	g.mu.Unlock()
+	var err error
+	select {
+	case s := <-w.ch:
+		return s.turn, s.hold, nil
+	case <-ctx.Done():
+		err = ctxErr(ctx)
+	case <-c.drain:
+		err = ErrClosed
+	}
+	g.mu.Lock()
+	q.Remove(el) // nothing happens if it was served
+	g.mu.Unlock()
+	select {
+	case s := <-w.ch: // served in the same instant
+		s.giveBack()
+	default:
+	}
+	return nil, nil, err
+}
+
+// try takes the turn if nobody has it.
+func (g *gates) try(key gateKey) (*turn, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, busy := g.m[key]; busy {
+		return nil, false
+	}
+	g.m[key] = list.New()
+	return &turn{g: g, key: key}, true
+}
+
+// waiting returns how many contenders of this process wait for the turn.
+func (g *gates) waiting(key gateKey) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.m[key]; q != nil {
+		return q.Len()
+	}
+	return 0
+}
+
+// giveBack passes on what a waiter was served that had left.
+func (s served) giveBack() {
+	if s.hold == nil {
+		s.turn.leave()
+		return
+	}
+	h := s.hold
+	h.mu.Lock()
+	if h.over || h.pass() {
+		h.mu.Unlock()
+		return
+	}
+	h.over = true
+	h.stopTimers()
+	h.mu.Unlock()
+	h.c.detached(func(ctx context.Context) { h.release(ctx) })
+}
+
+// leave gives the turn to the next. It may be called more than once.
+func (t *turn) leave() {
+	if t == nil {
+		return
+	}
+	t.g.mu.Lock()
+	defer t.g.mu.Unlock()
+	if t.left {
+		return
+	}
+	t.left = true
+	if w := t.g.pop(t.key); w != nil {
+		w.ch <- served{turn: &turn{g: t.g, key: t.key}}
+		return
+	}
+	delete(t.g.m, t.key)
+}
+
+// pop takes the first waiter out of a queue. g.mu is held.
+func (g *gates) pop(key gateKey) *gateWaiter {
+	q := g.m[key]
+	if q == nil || q.Len() == 0 {
+		return nil
+	}
+	return q.Remove(q.Front()).(*gateWaiter)
+}
+
+// pass hands the hold to the next local waiter, if that is allowed and there is
+// one. h.mu is held.
+func (h *hold) pass() bool {
+	cfg := h.cfg
+	switch {
+	case h.turn == nil, h.passed >= cfg.handoffs, h.revoked != nil, cfg.maxHold > 0,
+		cfg.handoffFor > 0 && time.Since(h.since) >= cfg.handoffFor, h.c.isDraining():
+		return false
+	}
+	g := h.turn.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.pop(h.turn.key)
+	if w == nil {
+		return false
+	}
+	h.passed++
+	h.c.count.handedOff.Add(1)
+	w.ch <- served{turn: h.turn, hold: h}
+	return true
+}

@@ -1,0 +1,309 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// server is the ensemble most tests share; each uses a directory of its own.
+var server struct {
+	once  sync.Once
+	e     *launch.Ensemble
+	err   error
+	count atomic.Int64
+}
+
+// kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET
+// says zookeeper.
+func kind() launch.Kind {
+	if k := os.Getenv("ZLOCKD_CLIENT_TARGET"); k != "" {
+		return launch.Kind(k)
+	}
+	return launch.Zlockd
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("ZLOCKD_CLIENT_CHILD") != "" {
+		child()
+		return
+	}
+	code := m.Run()
+	if server.e != nil {
+		server.e.Close()
+	}
+	os.Exit(code)
+}
+
+// launchOptions start an ensemble with a short tick, so that session timeouts of
+// a second and more are granted.
+func launchOptions(nodes int) launch.Options {
+	o := launch.Options{Kind: kind(), Nodes: nodes, Dev: nodes == 1}
+	if o.Kind == launch.ZooKeeper {
+		o.Config = []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=60000"}
+		o.JVM = []string{"-Dznode.container.checkIntervalMs=500"}
+	} else {
+		o.Flags = []string{"--tick-time", "200ms", "--min-session-timeout", "400ms", "--max-session-timeout", "60s"}
+	}
+	return o
+}
+
+// addr is the shared server's address.
+func addr(t testing.TB) string {
+	t.Helper()
+	server.once.Do(func() { server.e, server.err = launch.Start(launchOptions(1)) })
+	if server.err != nil {
+		t.Fatal(server.err)
+	}
+	return server.e.Addrs()
+}
+
+// dir is a path of the test's own.
+func dir(t testing.TB) string {
+	name := strings.NewReplacer("/", "_", " ", "_").Replace(t.Name())
+	return fmt.Sprintf("/t/%s-%d", name, server.count.Add(1))
+}
+
+// leakCheck fails the test if goroutines are left when everything was cleaned up.
+// It is called before anything that registers a cleanup.
+func leakCheck(t testing.TB) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			goleak.VerifyNone(t, ignore)
+		}
+	})
+}
+
+// timeout bounds what a test waits for; it is generous because machines are busy.
+const patience = 30 * time.Second
+
+func testCtx(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// quick are the options for a session that ends soon.
+func quick(extra ...Option) []Option {
+	return append([]Option{WithSessionTimeout(4 * time.Second), WithMargin(time.Second)}, extra...)
+}
+
+func dialTo(t testing.TB, servers string, opts ...Option) *Client {
+	t.Helper()
+	if os.Getenv("ZLOCKD_CLIENT_LOG") != "" {
+		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		opts = append([]Option{WithLogger(log)}, opts...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := Dial(ctx, servers, opts...)
+	if err != nil {
+		t.Fatalf("dial %s: %v", servers, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		c.Close(ctx)
+	})
+	return c
+}
+
+// dial connects to the shared server.
+func dial(t testing.TB, opts ...Option) *Client {
+	t.Helper()
+	return dialTo(t, addr(t), quick(opts...)...)
+}
+
+// proxied connects through a proxy of its own.
+func proxied(t testing.TB, opts ...Option) (*Client, *faultproxy.Proxy) {
+	t.Helper()
+	p := newProxy(t, addr(t))
+	return dialTo(t, p.Addr(), quick(opts...)...), p
+}
+
+func newProxy(t testing.TB, target string) *faultproxy.Proxy {
+	t.Helper()
+	p, err := faultproxy.New(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// observer is a plain connection, for looking from outside.
+func observer(t testing.TB) *zk.Conn { return observerTo(t, addr(t)) }
+
+func observerTo(t testing.TB, servers string) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect(strings.Split(servers, ","), 30*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events {
+		}
+	})
+	return conn
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// names lists a directory; one that is absent is empty.
+func names(t testing.TB, o *zk.Conn, dir string) []string {
+	t.Helper()
+	if _, err := o.Sync(dir); err != nil {
+		t.Fatal(err)
+	}
+	l, _, err := o.Children(dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	eventuallyIn(t, patience, what, f)
+}
+
+func eventuallyIn(t testing.TB, d time.Duration, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); ; {
+		if f() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// soon waits for a channel.
+func soon[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("timed out: %s", what)
+		panic("unreachable")
+	}
+}
+
+// not reports an event that must not happen within d.
+func not[T any](t testing.TB, what string, ch <-chan T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-ch:
+		t.Fatalf("must not happen: %s", what)
+	case <-time.After(d):
+	}
+}
+
+// granting is a lock call under way.
+type granting struct {
+	lease chan *Lease
+	err   chan error
+}
+
+// start calls lock in a goroutine.
+func start(ctx context.Context, lock func(context.Context, ...AcquireOption) (*Lease, error), opts ...AcquireOption) granting {
+	g := granting{make(chan *Lease, 1), make(chan error, 1)}
+	go func() {
+		l, err := lock(ctx, opts...)
+		if err != nil {
+			g.err <- err
+			return
+		}
+		g.lease <- l
+	}()
+	return g
+}
+
+// wait waits for the grant.
+func (g granting) wait(t testing.TB) *Lease {
+	t.Helper()
+	select {
+	case l := <-g.lease:
+		return l
+	case err := <-g.err:
+		t.Fatalf("lock: %v", err)
+	case <-time.After(patience):
+		t.Fatal("lock not granted")
+	}
+	panic("unreachable")
+}
+
+// fails waits for the error.
+func (g granting) fails(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-g.lease:
+		t.Fatal("lock granted, want an error")
+	case err := <-g.err:
+		return err
+	case <-time.After(patience):
+		t.Fatal("lock call did not end")
+	}
+	panic("unreachable")
+}
+
+// pending reports whether the call is still waiting.
+func (g granting) pending() bool { return len(g.lease) == 0 && len(g.err) == 0 }
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// lock takes a lock that must be granted.
+func lock(t testing.TB, f func(context.Context, ...AcquireOption) (*Lease, error), opts ...AcquireOption) *Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return must[*Lease](t)(f(ctx, opts...))
+}
+
+// unlock gives a lock back that must be held.
+func unlock(t testing.TB, l *Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := l.Unlock(ctx); err != nil {
+		t.Fatalf("unlock: %v", err)
+	}
+}
+
+// queued waits until n contenders are in dir.
+func queued(t testing.TB, o *zk.Conn, dir string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d nodes in %s", n, dir), func() bool { return len(names(t, o, dir)) == n })
+}

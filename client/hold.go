@@ -1,0 +1,392 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// holdOps is what differs between recipes once a lock is held.
+type holdOps interface {
+	// release removes the nodes; ctx never ends. An ambiguous error is followed by
+	// the reaper; ErrNoNode says that somebody had removed them before.
+	release(ctx context.Context, h *hold) error
+	// downgrade turns an exclusive hold into a shared one and calls h.replace.
+	downgrade(ctx context.Context, h *hold) error
+	// upgrade turns a shared hold into an exclusive one and calls h.replace.
+	upgrade(ctx context.Context, h *hold, try bool) error
+}
+
+// heldNode is a node that stands for a hold.
+type heldNode struct {
+	path string
+	id   nodeID
+	seq  int32
+}
+
+// errNotValid says that the session may be over, so that nothing can be granted.
+var errNotValid = errors.New("client: session not valid")
+
+// hold is one lock as the server sees it: its nodes, from grant to release or
+// loss. Several leases may share it, nested or one after another.
+type hold struct {
+	c     *Client
+	e     *epoch
+	path  string // as the user names the lock
+	cfg   *lockConfig
+	ops   holdOps
+	turn  *turn // in the local queue, may be nil
+	since time.Time
+	wait  time.Duration
+
+	marked  bool   // lock delay: the directory names this hold
+	watched *watch // on the first node, as of the grant
+	ended   chan struct{}
+	life    context.Context // ends with the hold
+	endLife context.CancelFunc
+
+	mu       sync.Mutex
+	nodes    []heldNode
+	mode     fence.Mode
+	token    fence.Token
+	monitors context.CancelFunc // of the present nodes
+	leases   map[*Lease]struct{}
+	over     bool // released, being released, or lost
+	lost     *LostError
+	graceful bool // the nodes stay for the grace after MaxHold
+	passed   int  // hand-offs so far
+	revoked  *Revocation
+	timers   []*time.Timer
+	changing chan struct{} // closed when the change of nodes under way is done
+}
+
+// newHold returns a hold that is not yet granted.
+func newHold(a *attempt, e *epoch, ops holdOps, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
+	h := &hold{
+		c: a.c, e: e, path: a.path, cfg: a.cfg, ops: ops, turn: a.turn, nodes: nodes, mode: mode, token: token,
+		ended: make(chan struct{}), leases: map[*Lease]struct{}{}, wait: time.Since(a.start), since: time.Now(),
+	}
+	h.life, h.endLife = context.WithCancel(context.Background())
+	return h
+}
+
+// errLostEarly says that a hold was lost while it was being granted; its nodes
+// are with the reaper.
+var errLostEarly = errors.New("client: lost while being granted")
+
+// grant makes the hold count and returns its first lease. On an error other than
+// errLostEarly nothing is registered and the nodes still stand.
+func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
+	if ctx.Err() != nil {
+		return nil, ctxErr(ctx)
+	}
+	if c.isDraining() {
+		return nil, ErrClosed
+	}
+	if !h.e.add(h) {
+		return nil, errNotValid
+	}
+	l, err := h.addLease(ctx, h.mode)
+	if err != nil {
+		return nil, errLostEarly
+	}
+	h.watchNodes(h.watched)
+	h.mu.Lock()
+	if h.cfg.maxHold > 0 && !h.over {
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.maxHold, func() { h.lose(MaxHold) }))
+	}
+	h.mu.Unlock()
+	c.count.granted.Add(1)
+	c.tell(&h.cfg.hooks, pickGrant, h.event(LockEvent{Waited: h.wait}))
+	return l, nil
+}
+
+// event fills in what describes the hold.
+func (h *hold) event(ev LockEvent) LockEvent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ev.Path, ev.Mode, ev.Token = h.path, h.mode, h.token
+	if len(h.nodes) > 0 {
+		ev.Node = h.nodes[0].path
+	}
+	return ev
+}
+
+// addLease gives out one more lease of the hold.
+func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
+	l := newLease(ctx, h, mode)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		l.cancel(h.lostErr())
+		return nil, ErrNotHeld
+	}
+	h.leases[l] = struct{}{}
+	return l, nil
+}
+
+// lostErr is h.lost as an error. h.mu is held.
+func (h *hold) lostErr() error {
+	if h.lost == nil {
+		return nil
+	}
+	return h.lost
+}
+
+func (h *hold) modeNow() fence.Mode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mode
+}
+
+func (h *hold) nodesNow() []heldNode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.nodes)
+}
+
+// replace changes the nodes of the hold after an upgrade or downgrade. The token
+// stays unless one is given.
+func (h *hold) replace(mode fence.Mode, token fence.Token, w *watch, nodes ...heldNode) {
+	h.mu.Lock()
+	h.nodes, h.mode = nodes, mode
+	if token != 0 {
+		h.token = token
+	}
+	h.mu.Unlock()
+	h.watchNodes(w)
+}
+
+// watchNodes starts a monitor for each node, and ends those of former nodes. A
+// watch that is already set on the first node may be given.
+func (h *hold) watchNodes(w *watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.monitors != nil {
+		h.monitors()
+	}
+	if h.over {
+		return
+	}
+	ctx, stop := context.WithCancel(h.life)
+	h.monitors = stop
+	for i, n := range h.nodes {
+		first := w
+		if i > 0 {
+			first = nil
+		}
+		h.c.detached(func(context.Context) { h.monitor(ctx, n, first) })
+	}
+}
+
+// monitor follows one node of the hold until it is gone or the hold over.
+func (h *hold) monitor(ctx context.Context, n heldNode, w *watch) {
+	for {
+		if w == nil || w.fired() {
+			// A node removed by a change of ours is not a loss: see what the
+			// change made of it.
+			h.awaitChange(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			data, st, next, err := h.c.getW(ctx, h.e, n.path)
+			if errors.Is(err, zk.ErrNoAuth) {
+				st, next, err = h.c.existsW(ctx, h.e, n.path)
+				if err == nil && st == nil {
+					err = zk.ErrNoNode
+				}
+			}
+			switch {
+			case errors.Is(err, zk.ErrNoNode), err == nil && st.EphemeralOwner != h.e.sid:
+				h.nodeGone(ctx)
+				return
+			case err != nil:
+				return // the hold, the session or the client is over
+			}
+			if r, ok := revocationIn(data); ok {
+				h.revoke(r)
+			}
+			w = next
+		}
+		select {
+		case <-w.C():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beginChange announces that a node of the hold will be replaced; endChange that
+// h.replace was called or the change failed.
+func (h *hold) beginChange() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changing = make(chan struct{})
+}
+
+func (h *hold) endChange() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.changing)
+	h.changing = nil
+}
+
+func (h *hold) awaitChange(ctx context.Context) {
+	h.mu.Lock()
+	ch := h.changing
+	h.mu.Unlock()
+	if ch == nil {
+		return
+	}
+	select {
+	case <-ch:
+	case <-ctx.Done():
+	}
+}
+
+// nodeGone notes that a node of the hold does not exist any more.
+func (h *hold) nodeGone(ctx context.Context) {
+	if ctx.Err() != nil || h.e.ended() {
+		return // replaced or released by us, or it went with the session
+	}
+	why := Removed
+	if limit, ok := h.cfg.breakLimit(); ok && time.Since(h.since) >= limit {
+		why = Broken
+	}
+	h.lose(why)
+}
+
+// lose ends the hold because the right to act is gone. It is the first call that
+// counts; a hold that is being released is not lost any more.
+func (h *hold) lose(why LostReason) {
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		return
+	}
+	h.over = true
+	h.lost = &LostError{Path: h.path, Reason: why}
+	if len(h.nodes) > 0 {
+		h.lost.Node = h.nodes[0].path
+	}
+	cause := h.lost
+	leases := h.leases
+	h.leases = nil
+	h.graceful = why == MaxHold && h.cfg.maxHoldGrace > 0
+	h.stopTimers()
+	if h.graceful {
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.maxHoldGrace, h.endGrace))
+	}
+	graceful := h.graceful
+	h.mu.Unlock()
+
+	h.e.remove(h)
+	for l := range leases {
+		l.end(cause)
+	}
+	h.endLife()
+	close(h.ended)
+	h.c.count.lost.Add(1)
+	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
+	h.c.tell(&h.cfg.hooks, pickLost, h.event(LockEvent{Held: time.Since(h.since), Err: cause}))
+	if !graceful {
+		h.abandon()
+	}
+}
+
+// endGrace removes the nodes of a lease that was held too long.
+func (h *hold) endGrace() {
+	h.mu.Lock()
+	was := h.graceful
+	h.graceful = false
+	h.mu.Unlock()
+	if was {
+		h.abandon()
+	}
+}
+
+// stopTimers is called with h.mu held.
+func (h *hold) stopTimers() {
+	for _, t := range h.timers {
+		t.Stop()
+	}
+	h.timers = nil
+}
+
+// abandon gives the nodes to the reaper and the local turn to the next.
+func (h *hold) abandon() <-chan struct{} {
+	done := make(chan struct{})
+	if h.e.ended() {
+		close(done) // they went with the session
+		h.turn.leave()
+		return done
+	}
+	nodes := h.nodesNow()
+	chans := make([]<-chan struct{}, len(nodes))
+	for i, n := range nodes {
+		chans[i] = h.c.reap(h.e, n.path)
+	}
+	h.turn.leave()
+	go func() {
+		defer close(done)
+		for _, ch := range chans {
+			<-ch
+		}
+	}()
+	return done
+}
+
+// release gives the lock back. valid says that the lease was valid when its user
+// was done, so that the work cannot have overlapped with another holder's.
+func (h *hold) release(ctx context.Context) error {
+	h.e.remove(h)
+	h.endLife()
+	close(h.ended)
+	res := make(chan error, 1)
+	h.c.detached(func(bg context.Context) {
+		err := h.ops.release(bg, h)
+		if err != nil && isAmbiguous(err) {
+			// Whatever became of the request: the nodes must go. The lock was
+			// still held when the release began, so the work did not overlap.
+			<-h.abandon()
+			err = nil
+		} else if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			h.abandon()
+		} else {
+			h.turn.leave()
+		}
+		res <- err
+	})
+	h.c.count.released.Add(1)
+	h.c.tell(&h.cfg.hooks, pickRelease, h.event(LockEvent{Held: time.Since(h.since)}))
+	select {
+	case err := <-res:
+		return h.releaseErr(err)
+	case <-ctx.Done():
+		select {
+		case err := <-res:
+			return h.releaseErr(err)
+		default:
+			return pendingErr(ctx)
+		}
+	}
+}
+
+// releaseErr says what a failed release means to the user.
+func (h *hold) releaseErr(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
+	case errors.Is(err, ErrSessionExpired):
+		return nil // the node went with the session, after the work was done
+	}
+	return publicErr(err)
+}

@@ -1,0 +1,112 @@
+package client
+
+import (
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Hooks are functions that are told of events. Each may be nil. They are called
+// one after another by one goroutine of the client, so one that takes long delays
+// the others but never a lock. When more than 4096 events wait, new ones are
+// counted in [Stats.HooksDropped] instead.
+type Hooks struct {
+	// OnState is told of a new state of the session.
+	OnState func(old, new State)
+	// OnEnqueue is told that a contender has its place in the queue.
+	OnEnqueue func(LockEvent)
+	// OnGrant is told that a lock was granted; Waited is the time since the call.
+	OnGrant func(LockEvent)
+	// OnRequeue is told that a waiter lost its place and takes a new one; Err
+	// says why.
+	OnRequeue func(LockEvent)
+	// OnLost is told that a lease was lost; Err is the *LostError.
+	OnLost func(LockEvent)
+	// OnRelease is told that a lock was released; Held is for how long it was held.
+	OnRelease func(LockEvent)
+	// OnReaper is told how many abandoned nodes still have to be removed.
+	OnReaper func(pending int)
+}
+
+// LockEvent describes what happened to one contender.
+type LockEvent struct {
+	Path   string
+	Node   string
+	Mode   fence.Mode
+	Token  fence.Token
+	Waited time.Duration
+	Held   time.Duration
+	Err    error
+}
+
+const maxHookCalls = 4096
+
+// notifier calls hooks in order, from one goroutine.
+type notifier struct {
+	mu      sync.Mutex
+	calls   []func()
+	dropped uint64
+	wake    chan struct{}
+}
+
+func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
+
+// add appends a call; it never blocks.
+func (n *notifier) add(f func()) {
+	n.mu.Lock()
+	if len(n.calls) >= maxHookCalls {
+		n.dropped++
+	} else {
+		n.calls = append(n.calls, f)
+	}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run calls what is added until stop is closed, and then what is left.
+func (n *notifier) run(stop <-chan struct{}) {
+	for {
+		n.mu.Lock()
+		calls := n.calls
+		n.calls = nil
+		n.mu.Unlock()
+		for _, f := range calls {
+			f()
+		}
+		if len(calls) > 0 {
+			continue
+		}
+		select {
+		case <-n.wake:
+		case <-stop:
+			n.mu.Lock()
+			empty := len(n.calls) == 0
+			n.mu.Unlock()
+			if empty {
+				return
+			}
+		}
+	}
+}
+
+// tell passes an event to the hook that pick chooses, of the client and of the lock.
+func (c *Client) tell(lock *Hooks, pick func(*Hooks) func(LockEvent), ev LockEvent) {
+	for _, h := range [...]*Hooks{&c.opt.hooks, lock} {
+		if h == nil {
+			continue
+		}
+		if f := pick(h); f != nil {
+			c.notifier.add(func() { f(ev) })
+		}
+	}
+}
+
+func pickEnqueue(h *Hooks) func(LockEvent) { return h.OnEnqueue }
+func pickGrant(h *Hooks) func(LockEvent)   { return h.OnGrant }
+func pickRequeue(h *Hooks) func(LockEvent) { return h.OnRequeue }
+func pickLost(h *Hooks) func(LockEvent)    { return h.OnLost }
+func pickRelease(h *Hooks) func(LockEvent) { return h.OnRelease }

@@ -1,0 +1,369 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Lease is the right to act that a lock gives, until it is unlocked or lost. It is
+// a value of one grant: it never becomes valid again. It is safe for concurrent
+// use.
+type Lease struct {
+	h       *hold
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	lost    chan struct{}
+	revoked chan Revocation
+
+	mu       sync.Mutex
+	mode     fence.Mode
+	unlocked bool
+	cause    *LostError
+	told     bool // Revoked was served
+}
+
+func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
+	l := &Lease{h: h, mode: mode, lost: make(chan struct{}), revoked: make(chan Revocation, 1)}
+	ctx = context.WithValue(ctx, lineageKey{}, &lineage{lease: l, parent: lineageOf(ctx)})
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	return l
+}
+
+// end notes the loss.
+func (l *Lease) end(cause *LostError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unlocked || l.cause != nil {
+		return
+	}
+	l.cause = cause
+	l.cancel(cause)
+	close(l.lost)
+}
+
+// active reports whether the lease was neither unlocked nor lost.
+func (l *Lease) active() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.unlocked && l.cause == nil
+}
+
+// Unlock gives the lock back. It returns nil if that was done, an error that is
+// ErrLost if the lease had been lost before (another holder may have been active
+// meanwhile), ErrReleasePending if ctx ended first (the release goes on in the
+// background), and ErrNotHeld if the lease was unlocked before.
+//
+// The lock can be taken again at once, whatever Unlock returns.
+func (l *Lease) Unlock(ctx context.Context) error {
+	h := l.h
+	h.e.checkDeadline() // a lease past its deadline is lost, even if nobody noticed yet
+	l.mu.Lock()
+	if l.unlocked {
+		l.mu.Unlock()
+		return ErrNotHeld
+	}
+	l.unlocked = true
+	cause := l.cause
+	l.mu.Unlock()
+	if cause != nil {
+		h.endGrace()
+		return cause
+	}
+	defer l.cancel(context.Canceled)
+
+	h.mu.Lock()
+	if h.over { // lost since
+		err := h.lostErr()
+		h.mu.Unlock()
+		h.endGrace()
+		return err
+	}
+	delete(h.leases, l)
+	switch {
+	case len(h.leases) > 0:
+		down := h.mode == fence.Exclusive && l.mode == fence.Exclusive && h.onlyReads()
+		h.mu.Unlock()
+		if down {
+			return h.downgrade(ctx)
+		}
+		return nil
+	case h.pass():
+		h.mu.Unlock()
+		return nil
+	}
+	h.over = true
+	h.stopTimers()
+	h.mu.Unlock()
+	return h.release(ctx)
+}
+
+// onlyReads reports whether nested leases are all shared. h.mu is held.
+func (h *hold) onlyReads() bool {
+	for l := range h.leases {
+		if l.modeNow() != fence.Shared {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Lease) modeNow() fence.Mode {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mode
+}
+
+func (l *Lease) setMode(m fence.Mode) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mode = m
+}
+
+func pendingErr(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
+}
+
+// Context returns a child of the context the lock was taken with. It ends when
+// the lease is unlocked or lost; after a loss context.Cause is the *LostError. A
+// time limit of the parent, set for waiting, limits it as well.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Lost is closed when the lease is lost. It stays open when it is unlocked.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Err returns nil while the lease is held, the *LostError after a loss, and
+// ErrNotHeld after Unlock.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.cause != nil:
+		return l.cause
+	case l.unlocked:
+		return ErrNotHeld
+	}
+	return nil
+}
+
+// Valid reports whether the lease certainly holds at this moment. It looks at the
+// clock, so it is right even in the first instruction after a pause.
+func (l *Lease) Valid() bool { return l.h.e.valid() && l.active() }
+
+// ValidUntil returns when the lease ends unless the server is heard from before:
+// a time that moves on as long as it is.
+func (l *Lease) ValidUntil() time.Time {
+	if !l.active() {
+		return l.h.c.opt.clock.Now().Wall.Add(-time.Nanosecond)
+	}
+	return l.h.e.validUntil()
+}
+
+// Suspended reports whether the client has no usable connection at this moment.
+// The lease may still be valid.
+func (l *Lease) Suspended() bool { return l.h.c.State() != StateReady }
+
+// Check asks the server whether the hold is current: nil if so, an error that is
+// ErrLost if not. It waits for a connection, and sees every release and removal
+// that was complete when it was called.
+func (l *Lease) Check(ctx context.Context) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	h := l.h
+	nodes := h.nodesNow()
+	if len(nodes) > 0 {
+		if err := h.c.sync(ctx, h.e, h.path); err != nil {
+			return l.checkErr(err)
+		}
+	}
+	for _, n := range nodes {
+		st, err := h.c.exists(ctx, h.e, n.path)
+		if err != nil {
+			return l.checkErr(err)
+		}
+		if st == nil || st.EphemeralOwner != h.e.sid {
+			h.awaitChange(ctx)
+			if !slices.Contains(h.nodesNow(), n) {
+				continue // downgraded or upgraded meanwhile
+			}
+			h.lose(Removed)
+		}
+	}
+	return l.Err()
+}
+
+func (l *Lease) checkErr(err error) error {
+	if e := l.Err(); e != nil {
+		return e
+	}
+	return publicErr(err)
+}
+
+// Path returns the path of the lock.
+func (l *Lease) Path() string { return l.h.path }
+
+// Mode returns how the lock is held.
+func (l *Lease) Mode() fence.Mode { return l.modeNow() }
+
+// Token returns the number of the hold, larger than those of all holds before
+// that excluded it. Leases passed on within a process, nested ones and downgraded
+// ones keep the token of their hold.
+func (l *Lease) Token() fence.Token {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.h.token
+}
+
+// Sequencer describes the hold to a third party, who asks a [fence.Gate] or
+// [Client.CheckSequencer] whether it is current.
+func (l *Lease) Sequencer() fence.Sequencer {
+	mode := l.modeNow()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return fence.Sequencer{Path: l.h.path, Node: l.h.relNode(), Mode: mode, Token: l.h.token}
+}
+
+// relNode is the first node's path below the lock's. h.mu is held.
+func (h *hold) relNode() string {
+	return strings.TrimPrefix(strings.TrimPrefix(h.nodes[0].path, h.path), "/")
+}
+
+// Node returns the path of the node that stands for the hold, the first one of
+// several.
+func (l *Lease) Node() string {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.h.nodes[0].path
+}
+
+// Nodes returns the paths of all nodes of the hold.
+func (l *Lease) Nodes() []string {
+	var paths []string
+	for _, n := range l.h.nodesNow() {
+		paths = append(paths, n.path)
+	}
+	return paths
+}
+
+// Guard returns operations to put first into a transaction of the same ensemble:
+// it then takes effect only while the lock is held. The paths are the server's,
+// chroot included.
+func (l *Lease) Guard() []any {
+	var ops []any
+	for _, n := range l.h.nodesNow() {
+		ops = append(ops, &zk.CheckVersionRequest{Path: l.h.c.full(n.path), Version: -1})
+	}
+	return ops
+}
+
+// Downgrade turns a write lock into a read lock without letting a writer in
+// between. The token stays.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	h := l.h
+	h.mu.Lock()
+	if h.over || h.mode != fence.Exclusive || len(h.leases) > 1 {
+		h.mu.Unlock()
+		if err := l.Err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: only a write lock that is not nested can be downgraded", ErrUnsupported)
+	}
+	h.mu.Unlock()
+	return h.downgrade(ctx)
+}
+
+// downgrade runs detached: a write whose reply is lost must be followed up.
+func (h *hold) downgrade(ctx context.Context) error {
+	return h.changeMode(ctx, func(bg context.Context) error {
+		err := h.ops.downgrade(bg, h)
+		if err == nil {
+			h.setLeaseModes(fence.Shared)
+		}
+		return err
+	})
+}
+
+func (h *hold) setLeaseModes(m fence.Mode) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.leases {
+		l.setMode(m)
+	}
+}
+
+// changeMode runs f detached and waits for it until ctx ends. A hold that was
+// lost meanwhile leaves no node behind.
+func (h *hold) changeMode(ctx context.Context, f func(bg context.Context) error) error {
+	res := make(chan error, 1)
+	h.c.detached(func(bg context.Context) {
+		h.beginChange()
+		err := f(bg)
+		h.endChange()
+		h.mu.Lock()
+		late := h.over
+		cause := h.lostErr()
+		h.mu.Unlock()
+		if late {
+			h.abandon()
+			if cause != nil {
+				err = cause
+			}
+		}
+		res <- err
+	})
+	select {
+	case err := <-res:
+		if err == nil || errors.Is(err, ErrLost) {
+			return err
+		}
+		return publicErr(err)
+	case <-ctx.Done():
+		return ctxErr(ctx)
+	}
+}
+
+// Upgrade turns a read lock into a write lock, ahead of everyone who waits. If
+// another reader is upgrading it fails at once with ErrUpgradeConflict: one of the
+// two must give up its read lock. It needs [WithPolicy]; other layouts answer
+// ErrUnsupported.
+func (l *Lease) Upgrade(ctx context.Context) error { return l.upgrade(ctx, false) }
+
+// TryUpgrade is Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
+func (l *Lease) TryUpgrade(ctx context.Context) error { return l.upgrade(ctx, true) }
+
+func (l *Lease) upgrade(ctx context.Context, try bool) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	h := l.h
+	h.mu.Lock()
+	wrong := h.mode != fence.Shared || len(h.leases) > 1
+	h.mu.Unlock()
+	if wrong {
+		return fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported)
+	}
+	if err := h.ops.upgrade(ctx, h, try); err != nil {
+		if e := l.Err(); e != nil && !errors.Is(err, ErrUpgradeConflict) {
+			return e
+		}
+		return publicErr(err)
+	}
+	l.setMode(fence.Exclusive)
+	return nil
+}
+
+// Revoked delivers the first request to give the lock back. [WithRevocable] says
+// what happens if it is not heeded.
+func (l *Lease) Revoked() <-chan Revocation { return l.revoked }

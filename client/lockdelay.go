@@ -1,0 +1,117 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// dirRecord is what this package keeps in the data of a lock's directory.
+type dirRecord struct {
+	ZL     int     `json:"zl"`
+	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
+	Limit  int     `json:"limit,omitempty"`  // of a semaphore
+	Layout string  `json:"layout,omitempty"` // "rw1": see the policy layout
+}
+
+// parseDir reads a directory's data: zero for an empty one, false for data of
+// other programs.
+func parseDir(b []byte) (dirRecord, bool) {
+	var r dirRecord
+	if len(b) == 0 {
+		return r, true
+	}
+	if json.Unmarshal(b, &r) != nil || r.ZL != 1 {
+		return dirRecord{}, false
+	}
+	return r, true
+}
+
+func (r dirRecord) encode() []byte {
+	r.ZL = 1
+	b, _ := json.Marshal(r) // strings and numbers only
+	return b
+}
+
+// delayRecord is the mark of a holder, or of none.
+func delayRecord(holder string) []byte { return dirRecord{Holder: &holder}.encode() }
+
+// lockDelay waits if the last holder went away without unlocking, and then marks
+// the directory with the own id. The own node stays first all the time.
+func (w *waiter) lockDelay(ctx context.Context, names []string) error {
+	data, _, err := w.c.get(ctx, w.e, w.a.dir)
+	if err != nil {
+		return err
+	}
+	rec, ok := parseDir(data)
+	if !ok || rec.Limit != 0 || rec.Layout != "" {
+		return fmt.Errorf("%w: lock delay: %s has data of another use", ErrUnsupported, w.a.dir)
+	}
+	if rec.Holder != nil && *rec.Holder != "" && *rec.Holder != w.own.id.uuid() && !lives(names, *rec.Holder) {
+		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
+		if err := w.sit(ctx, w.a.cfg.lockDelay); err != nil {
+			return err
+		}
+	}
+	if !w.q.kind.exclusive() {
+		return nil // the mark is for writers: a reader's end needs no delay
+	}
+	// Marking twice is the same as once.
+	_, err = read(ctx, w.c, w.e, func() (*zk.Stat, error) {
+		return w.c.conn.Set(w.c.full(w.a.dir), delayRecord(w.own.id.uuid()), -1)
+	})
+	return err
+}
+
+// lives reports whether a node with this id is in the list.
+func lives(names []string, uuid string) bool {
+	id, ok := parseUUID(uuid)
+	return ok && len(bearing(names, id)) > 0
+}
+
+// sit waits at the own place.
+func (w *waiter) sit(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return nil
+		case <-w.ownW.C():
+			if err := w.lookAtOwn(ctx); err != nil {
+				return err
+			}
+		case <-w.e.gone:
+			return &requeueError{ErrSessionExpired}
+		case <-ctx.Done():
+			return ctxErr(ctx)
+		case <-w.c.drain:
+			return ErrClosed
+		}
+	}
+}
+
+// releaseMarked unlocks and says so in the same step. It may be repeated: if the
+// node is gone the first time was enough.
+func (c *Client) releaseMarked(ctx context.Context, h *hold, dir, node string) error {
+	for n := 1; ; n++ {
+		_, err := c.multi(ctx, h.e,
+			&zk.DeleteRequest{Path: node, Version: -1},
+			&zk.SetDataRequest{Path: dir, Data: delayRecord(""), Version: -1})
+		switch {
+		case n > 1 && errors.Is(err, zk.ErrNoNode):
+			return nil
+		case errors.Is(err, zk.ErrNoAuth):
+			return c.delete(ctx, h.e, node, -1)
+		case !isAmbiguous(err):
+			return err
+		}
+		if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// LockOption sets something of a lock object.
+type LockOption interface{ applyLock(*lockConfig) }
+
+// AcquireOption sets something for one call. Every AcquireOption is a LockOption
+// too and then holds for all calls.
+type AcquireOption interface {
+	LockOption
+	acquire()
+}
+
+type lockOption func(*lockConfig)
+
+func (f lockOption) applyLock(c *lockConfig) { f(c) }
+
+type acquireOption func(*lockConfig)
+
+func (f acquireOption) applyLock(c *lockConfig) { f(c) }
+func (acquireOption) acquire()                  {}
+
+// Policy says who goes first in a read-write lock.
+type Policy uint8
+
+const (
+	// PolicyFair serves in the order of arrival.
+	PolicyFair Policy = iota
+	// PolicyReader lets readers overtake waiting writers, for a bounded time.
+	PolicyReader
+	// PolicyWriter lets no reader in while a writer waits.
+	PolicyWriter
+)
+
+// String returns "fair", "reader" or "writer".
+func (p Policy) String() string {
+	switch p {
+	case PolicyFair:
+		return "fair"
+	case PolicyReader:
+		return "reader"
+	case PolicyWriter:
+		return "writer"
+	}
+	return fmt.Sprintf("policy %d", p)
+}
+
+// ParsePolicy reads what [Policy.String] writes.
+func ParsePolicy(s string) (Policy, error) {
+	for p := PolicyFair; p <= PolicyWriter; p++ {
+		if p.String() == s {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: policy %q", ErrInvalid, s)
+}
+
+// lockConfig is what the options of a lock and of a call say together.
+type lockConfig struct {
+	reason        string
+	data          []byte
+	rawData       bool
+	acl           []zk.ACL
+	layout        Layout
+	layoutSet     bool
+	policy        Policy
+	policySet     bool
+	maxWriterWait time.Duration
+	lockDelay     time.Duration
+	maxHold       time.Duration
+	maxHoldGrace  time.Duration
+	breakable     bool
+	reentrant     bool
+	noGate        bool
+	handoffs      int
+	handoffFor    time.Duration
+	heldSince     bool
+	revocable     bool
+	revokeGrace   time.Duration
+	strict        bool
+	noRequeue     bool
+	freshTry      bool
+	latch         bool
+	hooks         Hooks
+}
+
+const defaultMaxWriterWait = 10 * time.Second
+
+func newLockConfig(opts []LockOption) *lockConfig {
+	c := &lockConfig{acl: zk.WorldACL(zk.PermAll), maxWriterWait: defaultMaxWriterWait, maxHoldGrace: defaultGrace}
+	for _, o := range opts {
+		o.applyLock(c)
+	}
+	return c
+}
+
+// with returns a copy changed by the options of one call.
+func (c *lockConfig) with(opts []AcquireOption) *lockConfig {
+	if len(opts) == 0 {
+		return c
+	}
+	d := *c
+	for _, o := range opts {
+		o.applyLock(&d)
+	}
+	return &d
+}
+
+// defaultGrace is how long a node stays after its lease ended by MaxHold, for the
+// holder to wind down.
+const defaultGrace = time.Second
+
+// WithReason tells others what the lock is held for.
+func WithReason(text string) AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.reason = text })
+}
+
+// WithData replaces the owner record in the lock's node by these bytes, for
+// programs that expect their own there.
+func WithData(b []byte) AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.data, c.rawData = append([]byte{}, b...), true })
+}
+
+// WithACL sets the access control list of the nodes the lock makes.
+func WithACL(acl ...zk.ACL) LockOption {
+	return lockOption(func(c *lockConfig) { c.acl = append([]zk.ACL(nil), acl...) })
+}
+
+// WithLayout says how nodes are named; see [Layout].
+func WithLayout(l Layout) LockOption {
+	return lockOption(func(c *lockConfig) { c.layout, c.layoutSet = l, true })
+}
+
+// WithPolicy makes a read-write lock follow a policy, which also allows
+// [Lease.Upgrade]. Everyone who uses its path must use this package and name the
+// same policy.
+func WithPolicy(p Policy) LockOption {
+	return lockOption(func(c *lockConfig) { c.policy, c.policySet, c.layout = p, true, LayoutPolicy })
+}
+
+// WithMaxWriterWait bounds how long readers may overtake a writer under
+// [PolicyReader]; 10 s by default.
+func WithMaxWriterWait(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.maxWriterWait = d })
+}
+
+// WithLockDelay makes the next holder wait d if the one before went away without
+// unlocking, for resources that cannot check tokens. Everyone who uses the path
+// must set it. It costs one more write for each grant.
+func WithLockDelay(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.lockDelay = d })
+}
+
+// WithMaxHold ends a lease that was held for d. Its node is removed a grace later:
+// a second, or what [WithGrace] says.
+func WithMaxHold(d time.Duration) AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.maxHold = d })
+}
+
+// WithGrace sets how long the node of a lease that was held too long stays.
+func WithGrace(d time.Duration) AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.maxHoldGrace = d })
+}
+
+// WithBreakable writes the time limit of WithMaxHold into the node, so that a
+// waiter that is breakable too, or [Client.BreakExpired], removes the node once
+// the limit and the grace are over by the server's clock.
+func WithBreakable() AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.breakable = true })
+}
+
+// WithReentrant lets a context that holds the lock take it again: without any
+// traffic, for a lease that shares node and token.
+func WithReentrant() LockOption { return lockOption(func(c *lockConfig) { c.reentrant = true }) }
+
+// WithoutGate gives each contender of this process its own node, instead of
+// letting them queue in the process first.
+func WithoutGate() LockOption { return lockOption(func(c *lockConfig) { c.noGate = true }) }
+
+// WithHandoff passes an unlocked lock on to the next waiter of this process, at
+// most n times in a row and for at most d (if d is not 0), before others get it. It saves
+// most of the server's work under load within a process, and is unfair to other
+// processes to that degree.
+func WithHandoff(n int, d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.handoffs, c.handoffFor = n, d })
+}
+
+// WithHeldSince records the time of a grant that had to wait, for [Client.Inspect].
+// It costs a write and wakes the next in line once.
+func WithHeldSince() LockOption { return lockOption(func(c *lockConfig) { c.heldSince = true }) }
+
+// WithRevocable makes a lease end a grace after somebody asked for it. Without it
+// a holder only hears of the wish, by [Lease.Revoked].
+func WithRevocable(grace time.Duration) AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.revocable, c.revokeGrace = true, grace })
+}
+
+// WithStrict ends a lease as soon as the connection is lost, instead of at the deadline.
+func WithStrict() AcquireOption { return acquireOption(func(c *lockConfig) { c.strict = true }) }
+
+// WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
+func WithoutRequeue() AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.noRequeue = true })
+}
+
+// WithFreshTry makes a try ask for the newest state first. Without it, a try may
+// be refused for a lock released a moment ago.
+func WithFreshTry() AcquireOption { return acquireOption(func(c *lockConfig) { c.freshTry = true }) }
+
+// WithLatch names an election's candidates as Curator's LeaderLatch does.
+func WithLatch() LockOption { return lockOption(func(c *lockConfig) { c.latch = true }) }
+
+// WithHooks sets functions that are told of the events of one lock.
+func WithHooks(h Hooks) LockOption { return lockOption(func(c *lockConfig) { c.hooks = h }) }
+
+// breakLimit returns how long after its grant others may break the lock.
+func (c *lockConfig) breakLimit() (time.Duration, bool) {
+	return c.maxHold + c.maxHoldGrace, c.breakable && c.maxHold > 0
+}
+
+// check refuses combinations that cannot work.
+func (c *lockConfig) check(path string) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	switch {
+	case int(c.layout) >= len(layoutNames):
+		return fmt.Errorf("%w: %v", ErrInvalid, c.layout)
+	case c.layout == LayoutPolicy && !c.policySet:
+		return fmt.Errorf("%w: LayoutPolicy is chosen by WithPolicy", ErrInvalid)
+	case c.maxHold < 0 || c.maxHoldGrace < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.handoffs < 0 || c.handoffFor < 0 || c.maxWriterWait < 0:
+		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
+	case c.breakable && c.maxHold > 0 && c.rawData:
+		return fmt.Errorf("%w: WithBreakable needs the owner record that WithData replaces", ErrInvalid)
+	}
+	return nil
+}
+
+// Task names the work a context belongs to, so that [Client.WaitGraph] can tell
+// which locks are waited for and held on behalf of the same work. A context from
+// a lease has the task of that lease; one without a task gets a random one with
+// its first lock.
+func Task(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, taskKey{}, name)
+}
+
+type taskKey struct{}

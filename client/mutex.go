@@ -1,0 +1,76 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Mutex is an exclusive lock on a path, fair among the clients that wait for it.
+// It holds no state: every successful Lock returns a lease of its own, and two
+// goroutines that lock the same Mutex exclude each other.
+type Mutex struct {
+	c    *Client
+	path string
+	cfg  *lockConfig
+}
+
+// Mutex returns the exclusive lock on path. Nothing is sent before it is used.
+func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
+	return &Mutex{c: c, path: path, cfg: newLockConfig(opts)}
+}
+
+// Lock waits until the lock is granted or ctx ends.
+func (m *Mutex) Lock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	return m.lock(ctx, false, opts)
+}
+
+// TryLock takes the lock if nobody has it, and returns ErrNotAcquired otherwise.
+// It does not wait for others, but for the server. A lock released a moment ago
+// may still look held; see [WithFreshTry].
+func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	return m.lock(ctx, true, opts)
+}
+
+func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Lease, error) {
+	a := &attempt{path: m.path, dir: m.path, mode: fence.Exclusive, try: try, cfg: m.cfg}
+	return m.c.acquire(ctx, a, opts, queue{layout: m.cfg.layout, kind: kindLock}.run)
+}
+
+// Do runs f while it holds the lock, with the lease's context. If the lock was
+// lost and f returned nil, Do returns the loss. A panic in f releases the lock.
+func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error) error {
+	l, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// do runs f and unlocks, come what may.
+func (l *Lease) do(ctx context.Context, f func(context.Context, *Lease) error) (err error) {
+	done := false
+	defer func() {
+		if !done { // f panics or ends the goroutine
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), panicPatience)
+			defer cancel()
+			l.Unlock(bounded)
+		}
+	}()
+	err = f(l.ctx, l)
+	done = true
+	unlock := l.Unlock(ctx)
+	if err == nil && !errors.Is(unlock, ErrReleasePending) && !errors.Is(unlock, ErrNotHeld) {
+		err = unlock
+	}
+	return err
+}
+
+// panicPatience bounds how long a panic waits for the lock to be released; after
+// that the release goes on in the background.
+const panicPatience = 2 * time.Second
+
+// Path returns the path of the lock.
+func (m *Mutex) Path() string { return m.path }

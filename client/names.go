@@ -1,0 +1,304 @@
+package client
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Layout says how contenders are named in a lock's directory, and thus with
+// which other programs the lock can be shared.
+type Layout uint8
+
+const (
+	// LayoutCurator is shared with Apache Curator and with go-zookeeper's Lock.
+	LayoutCurator Layout = iota
+	// LayoutKazoo is shared with kazoo, the Python client.
+	LayoutKazoo
+	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
+	// host-W-0000000002.
+	LayoutHost
+	// LayoutPolicy is that of read-write locks WithPolicy: only this package
+	// knows it.
+	LayoutPolicy
+)
+
+var layoutNames = [...]string{"curator", "kazoo", "host", "rw1"}
+
+// String returns "curator", "kazoo", "host" or "rw1".
+func (l Layout) String() string {
+	if int(l) < len(layoutNames) {
+		return layoutNames[l]
+	}
+	return "layout " + strconv.Itoa(int(l))
+}
+
+// ParseLayout reads what [Layout.String] writes.
+func ParseLayout(s string) (Layout, error) {
+	if i := slices.Index(layoutNames[:], s); i >= 0 {
+		return Layout(i), nil
+	}
+	return 0, fmt.Errorf("%w: layout %q", ErrInvalid, s)
+}
+
+// nodeKind is what a contender wants.
+type nodeKind uint8
+
+const (
+	kindLock  nodeKind = iota // exclusive
+	kindWrite                 // exclusive, of a read-write lock
+	kindRead                  // shared
+	kindLease                 // of a semaphore
+	kindLatch                 // of Curator's LeaderLatch; exclusive
+)
+
+func (k nodeKind) exclusive() bool { return k != kindRead && k != kindLease }
+
+// maker is the program that made a node, as far as its name tells.
+type maker uint8
+
+const (
+	makerUnknown maker = iota
+	makerSelf          // this package
+	makerCurator
+	makerGo    // go-zookeeper's Lock
+	makerKazoo // kazoo
+)
+
+// contender is one node of a queue.
+type contender struct {
+	name  string
+	id    nodeID // if hasID
+	hasID bool
+	maker maker
+	kind  nodeKind
+	seq   int32
+}
+
+// marker is the text between a contender's id and its number.
+type marker struct {
+	layout Layout
+	kind   nodeKind
+	text   string
+}
+
+// markers of all layouts. "lock-" stands for "-lock-" as well: Curator without
+// protection writes no id and no dash before it.
+var markers = []marker{
+	{LayoutCurator, kindRead, "__READ__"},
+	{LayoutCurator, kindWrite, "__WRIT__"},
+	{LayoutCurator, kindLock, "lock-"},
+	{LayoutCurator, kindLease, "lease-"},
+	{LayoutCurator, kindLatch, "latch-"},
+	{LayoutKazoo, kindRead, "__rlock__"},
+	{LayoutKazoo, kindLock, "__lock__"},
+	{LayoutHost, kindRead, "-R-"},
+	{LayoutHost, kindWrite, "-W-"},
+}
+
+// markerOf returns a layout's marker. In the layouts whose writers are named like
+// exclusive locks, kindWrite is kindLock.
+func markerOf(l Layout, k nodeKind) (string, bool) {
+	switch {
+	case l == LayoutKazoo && k == kindWrite:
+		k = kindLock
+	case l == LayoutHost && k == kindLock:
+		k = kindWrite
+	}
+	for _, m := range markers {
+		if m.layout == l && m.kind == k {
+			return m.text, true
+		}
+	}
+	return "", false
+}
+
+// nodeName returns the name of a new contender, without its number.
+func nodeName(l Layout, k nodeKind, id nodeID, host string) string {
+	m, _ := markerOf(l, k)
+	switch l {
+	case LayoutKazoo:
+		return id.hex() + m
+	case LayoutHost:
+		// A reader that splits at dashes must find host, type and number.
+		return strings.NewReplacer("-", "_", "/", "_").Replace(host) + "~" + id.hex() + m
+	default:
+		return "_c_" + id.uuid() + "-" + m
+	}
+}
+
+// parseSeq reads what %010d writes for an int32, and nothing else. Taking the
+// last ten digits instead would turn the dash of "lock-" into a minus sign.
+func parseSeq(s string) (int32, bool) {
+	if len(s) != 10 && len(s) != 11 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || len(s) == 11 && n > -1e9 || s[0] == '+' {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// parseName reads a node's name: what its last marker says, and whether there is
+// one. A name whose marker is not followed by a number has none.
+func parseName(name string) (c contender, l Layout, ok bool) {
+	at := -1
+	for _, m := range markers {
+		i := strings.LastIndex(name, m.text)
+		if i < 0 || i <= at {
+			continue
+		}
+		seq, isSeq := parseSeq(name[i+len(m.text):])
+		if !isSeq {
+			continue
+		}
+		at, l, ok = i, m.layout, true
+		c = contender{name: name, kind: m.kind, seq: seq}
+	}
+	if !ok {
+		return contender{}, 0, false
+	}
+	c.identify(name[:at])
+	return c, l, true
+}
+
+// identify finds out who made the node, by what stands before the marker.
+func (c *contender) identify(head string) {
+	if rest, ok := strings.CutPrefix(head, "_c_"); ok {
+		rest = strings.TrimSuffix(rest, "-")
+		if id, ok := parseUUID(rest); ok {
+			c.id, c.hasID, c.maker = id, true, makerCurator
+		} else if id, ok := parseHex(rest); ok {
+			c.id, c.hasID, c.maker = id, true, makerGo
+			return // an id of random bits may look like any version
+		}
+	} else if i := strings.LastIndexByte(head, '~'); i >= 0 {
+		if id, ok := parseHex(head[i+1:]); ok {
+			c.id, c.hasID = id, true
+		}
+	} else if id, ok := parseHex(head); ok {
+		c.id, c.hasID, c.maker = id, true, makerKazoo
+	}
+	if _, ours := c.id.session(); c.hasID && ours {
+		c.maker = makerSelf
+	}
+}
+
+// before is the order of numbers. A difference is taken, so that it holds while
+// they wrap.
+func before(a, b int32) bool { return a-b < 0 }
+
+// compareContenders is the order of a queue. Equal numbers come from a downgrade,
+// whose read node takes its write node's: the write node is before it, because
+// until it is gone it excludes everybody.
+func compareContenders(a, b contender) int {
+	switch {
+	case a.seq != b.seq:
+		if before(a.seq, b.seq) {
+			return -1
+		}
+		return 1
+	case a.kind.exclusive() != b.kind.exclusive():
+		if a.kind.exclusive() {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+// queueOf returns the contenders among a directory's children, in order, and the
+// names of children that are none. wantRW says that reads and writes contend, not
+// only exclusive locks.
+func queueOf(l Layout, names []string, wantRW bool) (queue []contender, foreign []string, err error) {
+	var kazoo, peers bool // kinds of makers that may not see each other
+	var mixed string
+	for _, name := range names {
+		c, layout, ok := parseName(name)
+		switch {
+		case !ok || c.kind == kindLease:
+			foreign = append(foreign, name)
+			continue
+		case layout == l:
+			peers = peers || l == LayoutCurator && c.maker != makerSelf
+		case l == LayoutCurator && layout == LayoutKazoo && c.kind == kindLock && c.maker == makerKazoo && !wantRW:
+			// A kazoo lock that was told to look at ours too.
+			kazoo = true
+		default:
+			mixed = name
+		}
+		queue = append(queue, c)
+	}
+	if kazoo && peers {
+		return nil, foreign, fmt.Errorf("%w: kazoo and Curator cannot see each other", ErrMixedLayout)
+	}
+	if mixed != "" {
+		return nil, foreign, fmt.Errorf("%w: %s is no %v node", ErrMixedLayout, mixed, l)
+	}
+	slices.SortFunc(queue, compareContenders)
+	return queue, foreign, checkSequences(queue)
+}
+
+// maxForeignSeq is the last number at which clients that compare text agree with
+// us, less a million for those on their way.
+const maxForeignSeq = math.MaxInt32 - 1_000_000
+
+// checkSequences refuses numbers near the wrap if somebody contends who compares text.
+func checkSequences(queue []contender) error {
+	foreign, late := false, false
+	for _, c := range queue {
+		foreign = foreign || c.maker != makerSelf
+		late = late || c.seq < 0 || c.seq > maxForeignSeq
+	}
+	if foreign && late {
+		return ErrSequenceExhausted
+	}
+	return nil
+}
+
+// indexOf finds own in a queue, -1 if it is not there.
+func indexOf(queue []contender, name string) int {
+	return slices.IndexFunc(queue, func(c contender) bool { return c.name == name })
+}
+
+// checkPath refuses what cannot be the path of a lock.
+func checkPath(p string) error {
+	bad := func(why string) error { return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why) }
+	if !strings.HasPrefix(p, "/") {
+		return bad("is not absolute")
+	}
+	if p == "/" {
+		return bad("is the root")
+	}
+	for _, part := range strings.Split(p[1:], "/") {
+		if part == "" || part == "." || part == ".." {
+			return bad("is not canonical")
+		}
+	}
+	if strings.ContainsRune(p, 0) {
+		return bad("has a zero byte")
+	}
+	return nil
+}
+
+// join appends a name to a path.
+func join(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}
+
+// baseName is what follows the last slash.
+func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
+
+// parentOf is what precedes the last slash.
+func parentOf(p string) string {
+	if i := strings.LastIndexByte(p, '/'); i > 0 {
+		return p[:i]
+	}
+	return "/"
+}

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+)
+
+// nodeID is the identity of one attempt: a UUID of version 8 whose free bits are
+// the session's 64 and 58 random ones. A name that bears it tells that this
+// package made the node and which session asked for it. An id is never used for
+// a second attempt, so a late request can never hit a newer node.
+type nodeID [16]byte
+
+// newNodeID returns a fresh id for an attempt of session sid.
+func newNodeID(sid int64) nodeID {
+	var r [8]byte
+	rand.Read(r[:]) // never fails
+	hi, lo := uint64(sid), binary.BigEndian.Uint64(r[:])&(1<<58-1)
+	var id nodeID
+	// 48 bits | version 8 | 12 bits | variant 10 | 4 bits of the session, 58 random
+	binary.BigEndian.PutUint64(id[:8], hi>>16<<16|8<<12|hi>>4&0xfff)
+	binary.BigEndian.PutUint64(id[8:], 2<<62|(hi&0xf)<<58|lo)
+	return id
+}
+
+// session returns the session that asked for the node, if this package made the id.
+func (id nodeID) session() (sid int64, ours bool) {
+	a, b := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	if id.version() != 8 || b>>62 != 2 {
+		return 0, false
+	}
+	return int64(a>>16<<16 | (a&0xfff)<<4 | b>>58&0xf), true
+}
+
+// version is the UUID's: 8 for ours, 4 for Curator's.
+func (id nodeID) version() byte { return id[6] >> 4 }
+
+// hex is the form without dashes.
+func (id nodeID) hex() string { return hex.EncodeToString(id[:]) }
+
+// uuid is the form with dashes.
+func (id nodeID) uuid() string {
+	h := id.hex()
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// parseHex reads 32 lower-case hex digits.
+func parseHex(s string) (id nodeID, ok bool) {
+	if len(s) != 32 {
+		return nodeID{}, false
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return nodeID{}, false
+		}
+	}
+	hex.Decode(id[:], []byte(s))
+	return id, true
+}
+
+// parseUUID reads the form with dashes.
+func parseUUID(s string) (nodeID, bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return nodeID{}, false
+	}
+	return parseHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])
+}
+
+// findID finds an id anywhere in a name, in either form.
+func findID(name string) (nodeID, bool) {
+	for i := 0; i+32 <= len(name); i++ {
+		if i+36 <= len(name) {
+			if id, ok := parseUUID(name[i : i+36]); ok {
+				return id, true
+			}
+		}
+		if id, ok := parseHex(name[i : i+32]); ok {
+			return id, true
+		}
+	}
+	return nodeID{}, false
+}
+
+// bearing returns the names that bear id.
+func bearing(names []string, id nodeID) []string {
+	var found []string
+	for _, n := range names {
+		if got, ok := findID(n); ok && got == id {
+			found = append(found, n)
+		}
+	}
+	return found
+}

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Revocation is a wish that a contender leaves.
+type Revocation struct {
+	By       string    `json:"by,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
+}
+
+// curatorRevoke is the node data by which Curator asks.
+const curatorRevoke = "__REVOKE__"
+
+// revocationIn finds the wish in a node's data.
+func revocationIn(data []byte) (Revocation, bool) {
+	if string(data) == curatorRevoke {
+		return Revocation{}, true
+	}
+	if o, ok := parseOwner(data); ok && o.Revoke != nil {
+		return *o.Revoke, true
+	}
+	return Revocation{}, false
+}
+
+// revoke delivers the first wish and ends a revocable hold after its grace.
+func (h *hold) revoke(r Revocation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.revoked != nil {
+		return
+	}
+	h.revoked = &r
+	for l := range h.leases {
+		l.revoked <- r // has room for the only one
+	}
+	if h.cfg.revocable {
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.revokeGrace, func() { h.lose(Revoked) }))
+	}
+}
+
+// Revoke asks the contender behind one node of a lock to leave. A holder hears of
+// it by [Lease.Revoked], and loses the lock after its grace if it was taken
+// [WithRevocable]; a waiter leaves the queue. node is the node's path relative to
+// the lock's, as [Entry] has it. It needs WRITE on the node.
+func (c *Client) Revoke(ctx context.Context, path, node string, r Revocation) error {
+	if err := checkPath(join(path, node)); err != nil {
+		return err
+	}
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	target := join(path, node)
+	for {
+		data, st, err := c.get(ctx, e, target)
+		if err != nil {
+			return nodeErr(err, target)
+		}
+		if _, asked := revocationIn(data); asked {
+			return nil
+		}
+		_, err = c.set(ctx, e, target, revokedData(data, r), st.Version)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zk.ErrBadVersion), isAmbiguous(err) && ctx.Err() == nil:
+			continue // changed meanwhile, or perhaps done: look again
+		}
+		return nodeErr(err, target)
+	}
+}
+
+// revokedData adds the wish to a record of ours, and replaces anything else by
+// what Curator understands.
+func revokedData(data []byte, r Revocation) []byte {
+	o, ok := parseOwner(data)
+	if !ok {
+		return []byte(curatorRevoke)
+	}
+	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
+	o.Revoke = &r
+	b, err := json.Marshal(o)
+	if err != nil || len(b) > maxOwnerData {
+		return ownerData(o)
+	}
+	return b
+}
+
+// nodeErr is the error for an operation on somebody's node.
+func nodeErr(err error, node string) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return fmt.Errorf("%w: %s", ErrNotHeld, node)
+	}
+	return publicErr(err)
+}

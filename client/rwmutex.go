@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// RWMutex is a read-write lock on a path: many readers or one writer. It is fair,
+// unless [WithPolicy] says otherwise: a reader waits for the writers before it, a
+// writer for everyone before it.
+//
+// A held write lock can be downgraded. An upgrade needs [WithPolicy], because
+// other programs could not understand it.
+type RWMutex struct {
+	c    *Client
+	path string
+	cfg  *lockConfig
+}
+
+// RWMutex returns the read-write lock on path. Nothing is sent before it is used.
+func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
+	return &RWMutex{c: c, path: path, cfg: newLockConfig(opts)}
+}
+
+// Lock waits until the write lock is granted or ctx ends.
+func (m *RWMutex) Lock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	return m.lock(ctx, fence.Exclusive, false, opts)
+}
+
+// TryLock takes the write lock if nobody has or waits for the lock, and returns
+// ErrNotAcquired otherwise.
+func (m *RWMutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	return m.lock(ctx, fence.Exclusive, true, opts)
+}
+
+// RLock waits until a read lock is granted or ctx ends.
+func (m *RWMutex) RLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	return m.lock(ctx, fence.Shared, false, opts)
+}
+
+// TryRLock takes a read lock if that needs no waiting, and returns ErrNotAcquired
+// otherwise.
+func (m *RWMutex) TryRLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	return m.lock(ctx, fence.Shared, true, opts)
+}
+
+func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []AcquireOption) (*Lease, error) {
+	a := &attempt{path: m.path, dir: m.path, mode: mode, try: try, cfg: m.cfg}
+	if m.cfg.policySet {
+		return m.c.acquire(ctx, a, opts, m.c.rw1Acquire)
+	}
+	return m.c.acquire(ctx, a, opts, rwQueue(m.cfg.layout, mode).run)
+}
+
+// rwQueue is the fair recipe for one mode.
+func rwQueue(l Layout, mode fence.Mode) queue {
+	if mode == fence.Shared {
+		return queue{layout: l, kind: kindRead, rw: true}
+	}
+	return queue{layout: l, kind: kindWrite, rw: true}
+}
+
+// Do runs f while it holds the write lock; see [Mutex.Do].
+func (m *RWMutex) Do(ctx context.Context, f func(context.Context, *Lease) error) error {
+	l, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// RDo runs f while it holds a read lock; see [Mutex.Do].
+func (m *RWMutex) RDo(ctx context.Context, f func(context.Context, *Lease) error) error {
+	l, err := m.RLock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// Path returns the path of the lock.
+func (m *RWMutex) Path() string { return m.path }

@@ -1,0 +1,305 @@
+package client
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// State is where a client's session stands.
+type State uint8
+
+const (
+	// StateConnecting: there is no session yet.
+	StateConnecting State = iota
+	// StateReady: the server answers; locks can be granted.
+	StateReady
+	// StateSuspended: there is no usable connection, but the session may live.
+	// Leases stay valid until their deadline.
+	StateSuspended
+	// StateLost: the session is over, or was not confirmed in time. Leases are lost.
+	StateLost
+	// StateClosed: Close was called.
+	StateClosed
+)
+
+var stateNames = [...]string{"connecting", "ready", "suspended", "lost", "closed"}
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+type netConn = net.Conn
+
+// event is the library's callback. It must not block and must not call the
+// library. It is used instead of the event channel, which drops events.
+func (c *Client) event(ev zk.Event) {
+	switch ev.Type {
+	case zk.EventSession:
+		switch ev.State {
+		case zk.StateHasSession:
+			c.attach()
+		case zk.StateExpired:
+			c.expired()
+		case zk.StateDisconnected:
+			c.detach()
+		}
+	case zk.EventNotWatching:
+		// The hub hears of the end of an epoch from expired or shutdown.
+	default:
+		c.hub.fire(ev.Path, ev.Type)
+	}
+}
+
+// attach notes a connection that carries a session.
+func (c *Client) attach() {
+	sid, timeout := c.wire.negotiated()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	old := c.ep
+	if old == nil || old.ended() || old.sid != sid {
+		c.ep = newEpoch(c, sid, timeout)
+		c.count.sessions.Add(1)
+	} else {
+		old.setTimeout(timeout)
+		old = nil
+	}
+	c.attached = true
+	c.count.attachments.Add(1)
+	c.broadcast()
+	c.mu.Unlock()
+	if old != nil {
+		old.finish(Expired)
+	}
+	c.hub.reattached()
+	c.opt.log.Debug("session attached", "session", hexID(sid), "timeout", timeout)
+	c.wakeBeat()
+}
+
+// detach notes that there is no usable connection.
+func (c *Client) detach() {
+	c.mu.Lock()
+	was, e := c.attached, c.ep
+	c.attached = false
+	c.broadcast()
+	c.mu.Unlock()
+	if !was {
+		return
+	}
+	if e != nil && !e.ended() {
+		e.loseStrict()
+		c.moveState(StateReady, StateSuspended)
+	}
+	c.wakeBeat()
+}
+
+// expired notes the server's word that the session is over.
+func (c *Client) expired() {
+	c.mu.Lock()
+	e := c.ep
+	c.attached = false
+	c.broadcast()
+	c.mu.Unlock()
+	if e == nil || e.ended() {
+		return
+	}
+	c.opt.log.Info("session expired", "session", hexID(e.sid))
+	e.finish(Expired)
+	c.hub.end()
+	c.setState(StateLost)
+}
+
+// broadcast wakes everyone who waits for a change of the session. c.mu is held.
+func (c *Client) broadcast() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *Client) setState(s State) {
+	c.mu.Lock()
+	old := c.state
+	if old == StateClosed {
+		c.mu.Unlock()
+		return
+	}
+	c.state = s
+	c.broadcast()
+	c.mu.Unlock()
+	if old != s {
+		c.opt.log.Debug("session state", "old", old.String(), "new", s.String())
+		if f := c.opt.hooks.OnState; f != nil {
+			c.notifier.add(func() { f(old, s) })
+		}
+	}
+}
+
+// moveState sets the state to s if it is from.
+func (c *Client) moveState(from, s State) {
+	if c.State() == from {
+		c.setState(s)
+	}
+}
+
+func (c *Client) wakeBeat() {
+	select {
+	case c.beat <- struct{}{}:
+	default:
+	}
+}
+
+// anyEpoch waits for a session with a connection, confirmed or not.
+func (c *Client) anyEpoch(ctx context.Context) (*epoch, error) {
+	return c.waitEpoch(ctx, func(*epoch) bool { return true })
+}
+
+// epoch waits for a session that is attached and confirmed by a heartbeat.
+func (c *Client) epoch(ctx context.Context) (*epoch, error) {
+	return c.waitEpoch(ctx, (*epoch).valid)
+}
+
+func (c *Client) waitEpoch(ctx context.Context, good func(*epoch) bool) (*epoch, error) {
+	if ctx.Err() != nil {
+		return nil, ctxErr(ctx)
+	}
+	for {
+		c.mu.Lock()
+		e, attached, draining, changed := c.ep, c.attached, c.draining, c.changed
+		c.mu.Unlock()
+		if draining {
+			return nil, ErrClosed
+		}
+		if e != nil && attached && !e.ended() && good(e) {
+			return e, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctxErr(ctx)
+		}
+	}
+}
+
+// pulse is the state of the heartbeat between two wake-ups of keepAlive.
+type pulse struct {
+	answers chan answer
+	flying  *epoch    // whose heartbeat is under way
+	sent    Reading   // when the latest heartbeat was sent
+	next    time.Time // when to send one at the latest
+	failed  int       // heartbeats that failed in a row
+	root    *watch
+}
+
+// answer is what came of a heartbeat.
+type answer struct {
+	e    *epoch
+	sent Reading
+	err  error
+}
+
+// keepAlive sends heartbeats and watches the deadline.
+//
+// A heartbeat is a sync, not the library's ping: only for sync does the server
+// promise to touch the session at its leader.
+func (c *Client) keepAlive() {
+	p := pulse{answers: make(chan answer, 1)}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-c.beat:
+			p.next = time.Time{} // a new attachment is confirmed at once
+		case a := <-p.answers:
+			c.answered(&p, a)
+		case <-c.closing:
+			if p.flying != nil {
+				<-p.answers // the connection is closing: it will not take long
+			}
+			return
+		}
+		timer.Reset(c.pulse(&p))
+	}
+}
+
+// pulse checks the deadline, sends a heartbeat if one is due, and returns when
+// to look again.
+func (c *Client) pulse(p *pulse) time.Duration {
+	c.mu.Lock()
+	e, attached := c.ep, c.attached
+	c.mu.Unlock()
+	if e == nil || e.ended() {
+		return time.Minute // attach wakes us
+	}
+	if e.checkDeadline() {
+		c.setState(StateLost)
+	}
+	now, t := c.opt.clock.Now(), e.sessionTimeout()
+	wait := min(max(t/20, 20*time.Millisecond), 500*time.Millisecond)
+	if left := e.remaining(now); left > 0 {
+		wait = min(wait, left)
+	}
+	switch {
+	case p.flying != nil:
+		if attached && now.since(p.sent) > t*2/5 {
+			// The server keeps the connection but does not answer: another one
+			// may, while there is time.
+			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", hexID(e.sid), "server", c.conn.Server())
+			c.wire.hangUp()
+		}
+	case !attached:
+	case !time.Now().Before(p.next) || now.since(p.sent) >= heartbeat(t) && p.failed == 0:
+		p.flying, p.sent, p.next = e, now, time.Now().Add(heartbeat(t))
+		go func() {
+			_, err := c.conn.Sync("/")
+			p.answers <- answer{e, now, err}
+		}()
+	default:
+		wait = min(wait, max(time.Until(p.next), time.Millisecond))
+	}
+	return wait
+}
+
+// answered takes the outcome of a heartbeat.
+func (c *Client) answered(p *pulse, a answer) {
+	p.flying = nil
+	if a.err != nil {
+		p.failed++
+		p.next = time.Now().Add(backoff(min(p.failed, 5), 10*time.Millisecond, 200*time.Millisecond))
+		return
+	}
+	p.failed = 0
+	c.count.heartbeats.Add(1)
+	if a.e.confirm(a.sent) {
+		c.setState(StateLost)
+	}
+	if a.e.valid() {
+		c.setState(StateReady)
+	}
+	p.root = c.keepRoot(p.root)
+}
+
+// keepRoot keeps a watch on the root outstanding, so that the library always
+// sends setWatches when it re-attaches (see wire.go).
+func (c *Client) keepRoot(w *watch) *watch {
+	if w != nil && !w.fired() {
+		return w
+	}
+	w = c.hub.prepare("/", watchData)
+	c.detached(func(context.Context) {
+		_, _, _, err := c.conn.ExistsW("/")
+		if err != nil {
+			c.hub.fire("/", zk.EventNotWatching) // try again after the next heartbeat
+		}
+		c.hub.settle(w, err == nil)
+	})
+	return w
+}

@@ -1,0 +1,49 @@
+package client
+
+import "sync/atomic"
+
+// Stats counts what a client has done since Dial.
+type Stats struct {
+	Sessions     uint64 // sessions had
+	Attachments  uint64 // connections that carried a session
+	Heartbeats   uint64 // heartbeats answered
+	Requests     uint64 // requests sent, pings not counted
+	Events       uint64 // watch events received
+	BytesSent    uint64
+	BytesRead    uint64
+	Enqueued     uint64 // contenders that took a place in a queue
+	Granted      uint64 // leases given, hand-offs included
+	HandedOff    uint64 // leases passed on within this process
+	Released     uint64 // locks released
+	Lost         uint64 // locks lost
+	Requeued     uint64 // contenders that had to take a new place
+	Recovered    uint64 // creates whose lost reply was made up for
+	ReaperQueue  uint64 // abandoned nodes still to be removed
+	Reaped       uint64 // abandoned nodes removed
+	Watches      uint64 // watches kept
+	HooksDropped uint64
+}
+
+// counters are the parts of Stats that are counted as they happen.
+type counters struct {
+	sessions, attachments, heartbeats      atomic.Uint64
+	requests, events, bytesSent, bytesRead atomic.Uint64
+	enqueued, granted, handedOff, released atomic.Uint64
+	lost, requeued, recovered, reaped      atomic.Uint64
+}
+
+// Stats returns the client's counters.
+func (c *Client) Stats() Stats {
+	n := &c.count
+	c.notifier.mu.Lock()
+	dropped := c.notifier.dropped
+	c.notifier.mu.Unlock()
+	return Stats{
+		Sessions: n.sessions.Load(), Attachments: n.attachments.Load(), Heartbeats: n.heartbeats.Load(),
+		Requests: n.requests.Load(), Events: n.events.Load(), BytesSent: n.bytesSent.Load(), BytesRead: n.bytesRead.Load(),
+		Enqueued: n.enqueued.Load(), Granted: n.granted.Load(), HandedOff: n.handedOff.Load(), Released: n.released.Load(),
+		Lost: n.lost.Load(), Requeued: n.requeued.Load(), Recovered: n.recovered.Load(),
+		ReaperQueue: uint64(c.reaper.pending()), Reaped: n.reaped.Load(),
+		Watches: uint64(c.hub.size()), HooksDropped: dropped,
+	}
+}

@@ -1,0 +1,301 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The library hides four things the session layer must know or enforce: the
+// negotiated timeout, a limit for the handshake, the order of replies, and that
+// the watches of a former connection are asked for before anything newer is
+// seen. All of them pass on the wire, so the connection is watched there.
+
+const (
+	wireXidEvent   = -1
+	wireXidPing    = -2
+	wireOpSetAuth  = 100
+	wireOpSetWatch = 101
+	wireMaxFrame   = 64 << 20
+	// wireHold bounds how long a reply waits for the setWatches of its connection.
+	wireHold = 250 * time.Millisecond
+)
+
+var errReplyOrder = errors.New("client: reply out of order: one was lost")
+
+// wire opens connections and keeps what the latest handshake said.
+type wire struct {
+	opt   *options
+	count *counters
+
+	mu      sync.Mutex
+	cur     *wireConn
+	sid     int64         // as of the latest handshake
+	timeout time.Duration // likewise
+	closed  bool
+}
+
+// dial opens one connection; the whole handshake shares its time limit.
+func (w *wire) dial(network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.opt.dialLimit)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	raw, err := w.opt.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if w.opt.tls != nil {
+		if raw, err = w.startTLS(ctx, raw, addr); err != nil {
+			return nil, err
+		}
+	}
+	if err := raw.SetDeadline(deadline); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	c := &wireConn{Conn: raw, w: w, br: bufio.NewReaderSize(raw, 16<<10), watched: make(chan struct{}), dead: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		raw.Close()
+		return nil, ErrClosed
+	}
+	if w.cur != nil {
+		// The library forgets to close a connection whose session had expired.
+		w.cur.Close()
+	}
+	w.cur = c
+	return c, nil
+}
+
+func (w *wire) startTLS(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
+	cfg := w.opt.tls
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		if host, _, err := net.SplitHostPort(addr); err == nil {
+			cfg.ServerName = host
+		}
+	}
+	t := tls.Client(raw, cfg)
+	if err := t.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// hangUp closes the present connection; the library will open another one.
+func (w *wire) hangUp() {
+	w.mu.Lock()
+	c := w.cur
+	w.mu.Unlock()
+	if c != nil {
+		c.Close()
+	}
+}
+
+// close ends the present connection and forbids others.
+func (w *wire) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.hangUp()
+}
+
+// negotiated returns what the latest handshake agreed on.
+func (w *wire) negotiated() (sid int64, timeout time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sid, w.timeout
+}
+
+// wireConn is one connection. The library writes one frame per Write.
+type wireConn struct {
+	net.Conn
+	w     *wire
+	br    *bufio.Reader
+	frame []byte // what Read has not handed out yet
+
+	mu        sync.Mutex
+	greeted   bool // connect request sent
+	open      bool // connect response read
+	session   int64
+	resumed   bool // the response continues the session asked for
+	pending   []int32
+	auth      []int32 // answered out of turn
+	isWatched bool
+	watched   chan struct{} // closed when setWatches was sent
+	dead      chan struct{}
+	deadOnce  sync.Once
+}
+
+// Close closes the connection.
+func (c *wireConn) Close() error {
+	c.deadOnce.Do(func() { close(c.dead) })
+	return c.Conn.Close()
+}
+
+// SetReadDeadline is the library's, except during the handshake, for which the
+// library allows many times too much.
+func (c *wireConn) SetReadDeadline(t time.Time) error {
+	if !c.isOpen() {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline: see SetReadDeadline.
+func (c *wireConn) SetWriteDeadline(t time.Time) error {
+	if !c.isOpen() {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+func (c *wireConn) isOpen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
+func (c *wireConn) Write(p []byte) (int, error) {
+	c.sending(p)
+	c.w.count.bytesSent.Add(uint64(len(p)))
+	return c.Conn.Write(p)
+}
+
+// sending notes a frame before it is written, so that its reply finds it noted.
+func (c *wireConn) sending(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.greeted {
+		c.greeted = true
+		if len(p) >= 28 {
+			c.session = int64(binary.BigEndian.Uint64(p[20:]))
+		}
+		return
+	}
+	if len(p) < 12 {
+		return
+	}
+	xid, op := int32(binary.BigEndian.Uint32(p[4:])), int32(binary.BigEndian.Uint32(p[8:]))
+	if xid == wireXidPing {
+		return
+	}
+	c.w.count.requests.Add(1)
+	if op == wireOpSetWatch && !c.isWatched {
+		c.isWatched = true
+		close(c.watched)
+	}
+	if op == wireOpSetAuth {
+		c.auth = append(c.auth, xid)
+	} else {
+		c.pending = append(c.pending, xid)
+	}
+}
+
+func (c *wireConn) Read(p []byte) (int, error) {
+	if len(c.frame) == 0 {
+		if err := c.readFrame(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.frame)
+	c.frame = c.frame[n:]
+	return n, nil
+}
+
+func (c *wireConn) readFrame() error {
+	head, err := c.br.Peek(4)
+	if err != nil {
+		return err
+	}
+	n := int(binary.BigEndian.Uint32(head))
+	if n < 0 || n > wireMaxFrame {
+		return fmt.Errorf("client: frame of %d bytes", n)
+	}
+	frame := make([]byte, 4+n)
+	if _, err := io.ReadFull(c.br, frame); err != nil {
+		return err
+	}
+	c.w.count.bytesRead.Add(uint64(len(frame)))
+	if !c.isOpen() {
+		if err := c.handshake(frame); err != nil {
+			return err
+		}
+	} else if err := c.received(frame); err != nil {
+		return err
+	}
+	c.frame = frame
+	return nil
+}
+
+// handshake reads the connect response and ends the handshake's time limit.
+func (c *wireConn) handshake(f []byte) error {
+	if len(f) < 20 {
+		return fmt.Errorf("client: connect response of %d bytes", len(f)-4)
+	}
+	timeout := time.Duration(int32(binary.BigEndian.Uint32(f[8:]))) * time.Millisecond
+	session := int64(binary.BigEndian.Uint64(f[12:]))
+	if err := c.Conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.open = true
+	c.resumed = session != 0 && session == c.session
+	c.mu.Unlock()
+	c.w.mu.Lock()
+	c.w.sid, c.w.timeout = session, timeout
+	c.w.mu.Unlock()
+	return nil
+}
+
+// received checks one frame from the server.
+func (c *wireConn) received(f []byte) error {
+	if len(f) < 20 {
+		return fmt.Errorf("client: reply of %d bytes", len(f)-4)
+	}
+	xid, zxid := int32(binary.BigEndian.Uint32(f[4:])), int64(binary.BigEndian.Uint64(f[8:]))
+	switch {
+	case xid == wireXidEvent:
+		c.w.count.events.Add(1)
+		return nil
+	case xid < 0:
+		return nil
+	}
+	c.mu.Lock()
+	inTurn := false
+	if i := slices.Index(c.auth, xid); i >= 0 {
+		c.auth = slices.Delete(c.auth, i, i+1)
+		inTurn = true
+	} else if len(c.pending) > 0 && c.pending[0] == xid {
+		c.pending = c.pending[1:]
+		inTurn = true
+	}
+	hold := c.resumed && !c.isWatched && zxid > 0
+	c.mu.Unlock()
+	if !inTurn {
+		return errReplyOrder
+	}
+	if hold {
+		// The library tells the server from which zxid on it missed events, and
+		// takes that number when it sends setWatches. Had it seen a newer reply
+		// by then, events before it would be lost.
+		t := time.NewTimer(wireHold)
+		defer t.Stop()
+		select {
+		case <-c.watched:
+		case <-t.C:
+		case <-c.dead:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package faultproxy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Kind is the direction and nature of a frame.
+type Kind uint8
+
+const (
+	// Request goes to the server.
+	Request Kind = iota + 1
+	// Reply answers a request.
+	Reply
+	// Event is a watch event.
+	Event
+)
+
+// Operation codes the proxy tells apart.
+const (
+	OpConnect      = -100 // the handshake, in both directions
+	OpCreate       = 1
+	OpDelete       = 2
+	OpExists       = 3
+	OpGetData      = 4
+	OpSetData      = 5
+	OpSync         = 9
+	OpPing         = 11
+	OpGetChildren2 = 12
+	OpMulti        = 14
+	OpSetAuth      = 100
+	OpSetWatches   = 101
+	OpCloseSession = -11
+	xidEvent       = -1
+	xidPing        = -2
+	maxFrame       = 16 << 20
+)
+
+// Frame describes one frame that passed.
+type Frame struct {
+	Kind Kind
+	Op   int32
+	Path string // of the operation, or of its first one in a transaction
+	Xid  int32
+	Err  int32 // of a reply
+	Conn int   // number of the connection, from 1
+	Size int
+	At   time.Time
+}
+
+// String describes the frame in a few words.
+func (f Frame) String() string {
+	kind := [...]string{"?", "request", "reply", "event"}[f.Kind]
+	return fmt.Sprintf("%d %s op=%d xid=%d err=%d %s", f.Conn, kind, f.Op, f.Xid, f.Err, f.Path)
+}
+
+// Background reports whether the frame belongs to keeping the session alive
+// rather than to what a test does: handshake, pings, and requests for the root.
+func (f Frame) Background() bool {
+	switch f.Op {
+	case OpConnect, OpPing, OpSetWatches, OpSetAuth, OpCloseSession:
+		return true
+	}
+	return f.Path == "/"
+}
+
+// Under reports whether the frame is about a path at or below dir.
+func (f Frame) Under(dir string) bool {
+	return f.Path == dir || strings.HasPrefix(f.Path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// readFrame reads one frame with its length prefix.
+func readFrame(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return nil, fmt.Errorf("faultproxy: frame of %d bytes", n)
+	}
+	b := make([]byte, 4+n)
+	copy(b, head[:])
+	_, err := io.ReadFull(r, b[4:])
+	return b, err
+}
+
+func int32At(b []byte, i int) int32 {
+	if len(b) < i+4 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(b[i:]))
+}
+
+func stringAt(b []byte, i int) string {
+	n := int(int32At(b, i))
+	if n <= 0 || len(b) < i+4+n {
+		return ""
+	}
+	return string(b[i+4 : i+4+n])
+}
+
+// parseRequest describes a frame of a client.
+func parseRequest(b []byte) Frame {
+	f := Frame{Kind: Request, Xid: int32At(b, 4), Op: int32At(b, 8)}
+	switch f.Op {
+	case OpPing, OpSetAuth, OpSetWatches, OpCloseSession:
+	case OpMulti:
+		f.Path = stringAt(b, 12+9) // type, done, err
+	default:
+		f.Path = stringAt(b, 12)
+	}
+	return f
+}
+
+// parseReply describes a frame of the server, except what its request tells.
+func parseReply(b []byte) Frame {
+	f := Frame{Kind: Reply, Xid: int32At(b, 4), Err: int32At(b, 16)}
+	switch f.Xid {
+	case xidEvent:
+		f.Kind = Event
+		f.Op = int32At(b, 20) // the event's type
+		f.Path = stringAt(b, 28)
+	case xidPing:
+		f.Op = OpPing
+	}
+	return f
+}

@@ -1,0 +1,400 @@
+package faultproxy
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+)
+
+// Action is what happens to a frame that a rule matches.
+type Action uint8
+
+const (
+	// Pass lets the frame through; the rule only counts.
+	Pass Action = iota
+	// Drop swallows the frame. The connection goes on.
+	Drop
+	// Delay holds the frame, and all behind it in its direction, for a time.
+	Delay
+	// Hold is Delay until the rule is released.
+	Hold
+	// CutBefore closes the connection instead of passing the frame on.
+	CutBefore
+	// CutAfter passes the frame on and then closes the connection.
+	CutAfter
+	// Fail replaces a reply by an error code without a body.
+	Fail
+)
+
+// Rule chooses frames. The zero values of its fields match everything.
+type Rule struct {
+	Kind  Kind
+	Op    int32
+	Under string           // only frames about paths at or below this
+	Match func(Frame) bool // further condition
+	Nth   int              // only the n-th frame that matches; 0: each one
+	Do    Action
+	For   time.Duration // of Delay
+	Code  int32         // of Fail
+	Then  func()        // called in the proxy's goroutine when the rule acts, before the action
+}
+
+// Armed is a rule in force.
+type Armed struct {
+	rule    Rule
+	p       *Proxy
+	seen    int
+	acted   chan struct{}
+	once    sync.Once
+	release chan struct{}
+	rel     sync.Once
+}
+
+// Acted is closed when the rule acted for the first time.
+func (r *Armed) Acted() <-chan struct{} { return r.acted }
+
+// Release lets go what Hold holds, now and later.
+func (r *Armed) Release() { r.rel.Do(func() { close(r.release) }) }
+
+// Seen returns how many frames matched.
+func (r *Armed) Seen() int {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	return r.seen
+}
+
+// Remove ends the rule.
+func (r *Armed) Remove() {
+	r.Release()
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	for i, x := range r.p.rules {
+		if x == r {
+			r.p.rules = append(r.p.rules[:i:i], r.p.rules[i+1:]...)
+			return
+		}
+	}
+}
+
+// Proxy passes connections on to one server.
+type Proxy struct {
+	l    net.Listener
+	done chan struct{}
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	target string
+	conns  map[*pair]struct{}
+	n      int
+	rules  []*Armed
+	frames []Frame
+	keep   bool
+	refuse bool
+	hole   chan struct{} // not nil while everything is swallowed; closed when that ends
+}
+
+// New starts a proxy in front of target on a free port.
+func New(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{l: l, target: target, done: make(chan struct{}), conns: map[*pair]struct{}{}}
+	p.wg.Add(1)
+	go p.accept()
+	return p, nil
+}
+
+// Addr is where clients connect.
+func (p *Proxy) Addr() string { return p.l.Addr().String() }
+
+// Close ends the proxy and its connections.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	select {
+	case <-p.done:
+		p.mu.Unlock()
+		return
+	default:
+	}
+	close(p.done)
+	p.mu.Unlock()
+	p.l.Close()
+	p.Cut()
+	p.wg.Wait()
+}
+
+// SetTarget makes new connections go to another server.
+func (p *Proxy) SetTarget(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+}
+
+// Add adds a rule; the first rule that matches a frame decides.
+func (p *Proxy) Add(r Rule) *Armed {
+	x := &Armed{rule: r, p: p, acted: make(chan struct{}), release: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, x)
+	return x
+}
+
+// Cut closes all present connections.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.close()
+	}
+}
+
+// Refuse makes new connections fail at once, or not any more.
+func (p *Proxy) Refuse(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = on
+}
+
+// Blackhole makes everything stop: connections stay open and new ones are taken,
+// but nothing passes. What was stopped is lost: when it ends, connections that it
+// hit are closed.
+func (p *Proxy) Blackhole(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case on && p.hole == nil:
+		p.hole = make(chan struct{})
+	case !on && p.hole != nil:
+		close(p.hole)
+		p.hole = nil
+	}
+}
+
+// Record starts a new record of frames.
+func (p *Proxy) Record() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keep, p.frames = true, nil
+}
+
+// Frames returns what passed since Record.
+func (p *Proxy) Frames() []Frame {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Frame(nil), p.frames...)
+}
+
+// Count returns how many frames since Record satisfy f.
+func (p *Proxy) Count(f func(Frame) bool) int {
+	n := 0
+	for _, x := range p.Frames() {
+		if f(x) {
+			n++
+		}
+	}
+	return n
+}
+
+// Connections returns how many connections there have been.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}
+
+func (p *Proxy) accept() {
+	defer p.wg.Done()
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Add(1)
+		go func() {
+			defer p.wg.Done()
+			p.serve(c)
+		}()
+	}
+}
+
+// pair is a client's connection and the one to the server.
+type pair struct {
+	p              *Proxy
+	n              int
+	client, server net.Conn
+	done           chan struct{}
+	once           sync.Once
+
+	mu  sync.Mutex
+	ops map[int32]Frame // requests not answered yet
+}
+
+func (c *pair) close() {
+	c.once.Do(func() {
+		close(c.done)
+		c.client.Close()
+		if c.server != nil {
+			c.server.Close()
+		}
+	})
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	p.mu.Lock()
+	target, refuse, hole := p.target, p.refuse, p.hole
+	p.mu.Unlock()
+	if refuse {
+		client.Close()
+		return
+	}
+	c := &pair{p: p, client: client, done: make(chan struct{}), ops: map[int32]Frame{}}
+	if hole == nil {
+		server, err := net.DialTimeout("tcp", target, time.Second)
+		if err != nil {
+			client.Close()
+			return
+		}
+		c.server = server
+	}
+	p.mu.Lock()
+	p.n++
+	c.n = p.n
+	p.conns[c] = struct{}{}
+	select {
+	case <-p.done: // Close has cut what it knew of
+		c.close()
+	default:
+	}
+	p.mu.Unlock()
+	defer func() {
+		c.close()
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
+	}()
+	if hole != nil {
+		c.swallow(hole)
+		return
+	}
+	p.wg.Add(1)
+	go func() {
+		defer p.wg.Done()
+		c.pump(c.server, c.client, false)
+	}()
+	c.pump(c.client, c.server, true)
+}
+
+// swallow keeps a connection open until the hole is closed.
+func (c *pair) swallow(hole chan struct{}) {
+	select {
+	case <-hole:
+	case <-c.done:
+	}
+	c.close()
+}
+
+// pump passes frames on in one direction.
+func (c *pair) pump(from, to net.Conn, requests bool) {
+	defer c.close()
+	for first := true; ; first = false {
+		b, err := readFrame(from)
+		if err != nil {
+			return
+		}
+		f := c.describe(b, requests, first)
+		c.p.mu.Lock()
+		hole := c.p.hole
+		c.p.mu.Unlock()
+		if hole != nil {
+			c.swallow(hole)
+			return
+		}
+		r := c.p.note(f)
+		do := Pass
+		if r != nil {
+			if r.rule.Then != nil {
+				r.rule.Then()
+			}
+			do = r.rule.Do
+			r.once.Do(func() { close(r.acted) })
+		}
+		switch do {
+		case Drop:
+			continue
+		case CutBefore:
+			return
+		case Delay:
+			t := time.NewTimer(r.rule.For)
+			select {
+			case <-t.C:
+			case <-c.done:
+				t.Stop()
+			}
+		case Hold:
+			select {
+			case <-r.release:
+			case <-c.done:
+			}
+		case Fail:
+			b = b[:20]
+			binary.BigEndian.PutUint32(b, 16)
+			binary.BigEndian.PutUint32(b[16:], uint32(r.rule.Code))
+		}
+		if _, err := to.Write(b); err != nil || do == CutAfter {
+			return
+		}
+	}
+}
+
+// describe parses a frame; a reply takes operation and path from its request.
+func (c *pair) describe(b []byte, requests, first bool) Frame {
+	var f Frame
+	switch {
+	case first && requests:
+		f = Frame{Kind: Request, Op: OpConnect}
+	case first:
+		f = Frame{Kind: Reply, Op: OpConnect}
+	case requests:
+		f = parseRequest(b)
+		if f.Op != OpPing {
+			c.mu.Lock()
+			c.ops[f.Xid] = f
+			c.mu.Unlock()
+		}
+	default:
+		f = parseReply(b)
+		if f.Kind == Reply && f.Op != OpPing {
+			c.mu.Lock()
+			q := c.ops[f.Xid]
+			delete(c.ops, f.Xid)
+			c.mu.Unlock()
+			f.Op, f.Path = q.Op, q.Path
+		}
+	}
+	f.Conn, f.Size, f.At = c.n, len(b), time.Now()
+	return f
+}
+
+// note records a frame and returns the rule that decides about it.
+func (p *Proxy) note(f Frame) *Armed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keep {
+		p.frames = append(p.frames, f)
+	}
+	for _, x := range p.rules {
+		r := x.rule
+		switch {
+		case r.Kind != 0 && r.Kind != f.Kind, r.Op != 0 && r.Op != f.Op, r.Under != "" && !f.Under(r.Under),
+			r.Match != nil && !r.Match(f):
+			continue
+		}
+		x.seen++
+		if r.Nth == 0 || x.seen == r.Nth {
+			return x
+		}
+	}
+	return nil
+}
