@@ -122,8 +122,18 @@ type guardedStable struct {
 	g *guard
 }
 
+// Set and SetUint64 do not return after an error. raft panics when it cannot
+// save its term, which would end a program that embeds this server with a
+// stack trace instead of a reason; Fatal has been told by then.
 func (s guardedStable) Set(k, v []byte) error {
-	return s.g.run("Set", func() error { return s.s.Set(k, v) })
+	return park(s.g.run("Set", func() error { return s.s.Set(k, v) }))
+}
+
+func park(err error) error {
+	if err != nil {
+		select {}
+	}
+	return nil
 }
 
 func (s guardedStable) Get(k []byte) (v []byte, err error) {
@@ -132,7 +142,7 @@ func (s guardedStable) Get(k []byte) (v []byte, err error) {
 }
 
 func (s guardedStable) SetUint64(k []byte, v uint64) error {
-	return s.g.run("SetUint64", func() error { return s.s.SetUint64(k, v) })
+	return park(s.g.run("SetUint64", func() error { return s.s.SetUint64(k, v) }))
 }
 
 func (s guardedStable) GetUint64(k []byte) (v uint64, err error) {

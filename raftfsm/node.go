@@ -308,6 +308,18 @@ func (n *Node) Close(ctx context.Context) error {
 		return nil
 	}
 	n.handOver(ctx)
+	return n.end(ctx)
+}
+
+// Abort stops the server's part without handing anything over, as the end of
+// its process would. It is for tests.
+func (n *Node) Abort() {
+	if !n.closed.Swap(true) {
+		n.end(context.Background())
+	}
+}
+
+func (n *Node) end(ctx context.Context) error {
 	n.gate.shut(n)
 	n.cancel()
 	err := n.stopRaft(ctx)
