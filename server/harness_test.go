@@ -1,0 +1,256 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// rig is a server over a cluster of one that keeps everything in memory.
+type rig struct {
+	t    testing.TB
+	srv  *Server
+	node *raftfsm.Node
+	gate *gate
+	ln   net.Listener
+	log  *syncBuffer
+}
+
+// newRig starts a server on loopback, and stops it when the test ends. A panic
+// in a connection fails the test.
+func newRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRigOn(t, o, ln)
+}
+
+func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
+	t.Helper()
+	r := &rig{t: t, ln: ln, log: new(syncBuffer)}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	}
+	var err error
+	if r.srv, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet, Fatal: func(err error) { t.Error(err) }}); err != nil {
+		t.Fatal(err)
+	}
+	r.gate = &gate{Node: r.node}
+	r.srv.Use(r.gate, echoWords{}, "127.0.0.1:8181")
+	served := make(chan error, 1)
+	go func() { served <- r.srv.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		r.gate.open()
+		if err := r.node.Close(ctx); err != nil {
+			t.Error("close node:", err)
+		}
+		if err := r.srv.Shutdown(ctx); err != nil {
+			t.Error("shutdown:", err)
+		}
+		<-served
+		if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
+			t.Errorf("%d panics in connections:\n%s", n, r.log)
+		}
+	})
+	for !r.srv.serving.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return r
+}
+
+// gate is a replica that can be told to hold requests back.
+type gate struct {
+	*raftfsm.Node
+
+	mu   sync.Mutex
+	shut bool
+	held []held
+	cut  bool // pings are not to be answered
+}
+
+type held struct {
+	r raftfsm.Request
+	w raftfsm.Waiter
+}
+
+func (g *gate) Propose(r raftfsm.Request, w raftfsm.Waiter) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		r.Body = bytes.Clone(r.Body)
+		g.held = append(g.held, held{r, w})
+		return nil
+	}
+	return g.Node.Propose(r, w)
+}
+
+func (g *gate) PingOK(d time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.cut && g.Node.PingOK(d)
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+}
+
+// open lets everything through that was held back.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	for _, h := range g.held {
+		if err := g.Node.Propose(h.r, h.w); err != nil {
+			h.w.Done(&raftfsm.Outcome{Unknown: true})
+		}
+	}
+	g.held = nil
+}
+
+// waiting is how many requests are held back.
+func (g *gate) waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.held)
+}
+
+// echoWords answers every word with itself.
+type echoWords struct{}
+
+func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
+	_, err := conn.Write(append([]byte("word "), first[:]...))
+	return err
+}
+
+// syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// dial opens a connection without a session.
+func (r *rig) dial() *wire.Conn {
+	r.t.Helper()
+	c, err := wire.Dial(r.ln.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// client opens a connection with a new session.
+func (r *rig) client() *wire.Conn {
+	r.t.Helper()
+	c := r.dial()
+	if err := c.Connect(wire.NewSession(30000)); err != nil {
+		r.t.Fatal("connect:", err)
+	}
+	return c
+}
+
+// attach opens a connection for a session that is there already.
+func (r *rig) attach(s wire.Session) *wire.Conn {
+	r.t.Helper()
+	c := r.dial()
+	if err := c.Connect(wire.Attach(s, 0)); err != nil {
+		r.t.Fatal("attach:", err)
+	}
+	return c
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call sends a request and wants this code.
+func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wire.Body) wire.Frame {
+	t.Helper()
+	f, err := c.Call(op, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Code != want {
+		t.Fatalf("%v: code %v, want %v", op, f.Code, want)
+	}
+	if f.Code != jute.OK && len(f.Body) > 0 {
+		t.Fatalf("%v: error reply has a body %x", op, f.Body)
+	}
+	return f
+}
+
+// create makes a node that everybody may use.
+func create(t testing.TB, c *wire.Conn, path, data string, flags int32) wire.Frame {
+	t.Helper()
+	return call(t, c, jute.OK, jute.OpCreate, wire.Create(path, []byte(data), jute.WorldAnyone, flags))
+}
+
+// kinds reads n frames and says of each whether it is an event, as its path,
+// or a reply, as its xid.
+func kinds(t testing.TB, c *wire.Conn, n int) []any {
+	t.Helper()
+	var list []any
+	for range n {
+		f, err := c.Next()
+		must(t, err)
+		if f.Event != nil {
+			list = append(list, f.Event.Type.String()+" "+f.Event.Path)
+		} else {
+			list = append(list, int(f.Xid))
+		}
+	}
+	return list
+}
+
+func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
+	t.Helper()
+	if got := kinds(t, c, len(want)); !slices.Equal(got, want) {
+		t.Fatalf("frames %v, want %v", got, want)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// Replica is the replicated state as a Server needs it; a raftfsm.Node is one.
+type Replica interface {
+	// Propose hands on a request, whose body it copies, and tells the waiter
+	// its outcome. It blocks while too much is under way. An error means that
+	// there will be no outcome; the connection is closed.
+	Propose(raftfsm.Request, raftfsm.Waiter) error
+	// View runs f under the read side of the state lock. f must not block.
+	View(f func(*raftfsm.State))
+	// WaitZxid waits until zxid has been applied here.
+	WaitZxid(ctx context.Context, zxid int64) bool
+	// Zxid is the last zxid applied here.
+	Zxid() int64
+	// PingOK tells whether the leader knows recently enough of this server's
+	// clients to answer the ping of a session with this timeout.
+	PingOK(timeout time.Duration) bool
+}
+
+// Words answers four-letter words. An admin.Admin does.
+type Words interface {
+	// Answer answers the word that a connection began with. It may read what
+	// belongs to the word from conn; the caller closes it.
+	Answer(conn io.ReadWriter, first [4]byte) error
+}
+
+// Server serves clients from a Replica. It is told of changes as the replica's
+// raftfsm.Observer.
+type Server struct {
+	o       Options
+	replica Replica
+	words   Words
+
+	start   time.Time // of the clock that now reads
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // every goroutine
+	serving atomic.Bool
+
+	metrics   admin.Metrics
+	counts    counts
+	log       inputLog
+	newcomers rate
+	wordSlots chan struct{} // a slot per four-letter word being answered
+
+	adminAddr atomic.Pointer[string] // shown to those who speak HTTP here
+
+	mu        sync.Mutex // held for operations on these maps only
+	listeners map[net.Listener]bool
+	conns     map[*conn]struct{}
+	perAddr   map[string]int
+	sessions  map[int64]*conn // the newest connection of each session here
+	closed    bool
+
+	watches watchTable
+	heard   heardList
+	flush   flushers
+	ended   endedRing
+
+	// batch is when the first reply of the batch being applied was appended;
+	// 0: none yet. Owned by the goroutine that applies the log.
+	batch time.Duration
+}
+
+// New returns a Server that serves nobody yet: it can observe a replica, which
+// is then given to Use.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o:         o,
+		start:     time.Now(),
+		wordSlots: make(chan struct{}, wordPool),
+		listeners: make(map[net.Listener]bool),
+		conns:     make(map[*conn]struct{}),
+		perAddr:   make(map[string]int),
+		sessions:  make(map[int64]*conn),
+	}
+	s.log.init(o.Logger, s.now)
+	s.newcomers.perSecond = o.MaxNewSessions
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.watches.init(s)
+	s.flush.start(&s.wg)
+	return s, nil
+}
+
+// Use gives the server the state it serves and what answers four-letter words
+// (nil: nothing does). It is called once, before Serve. adminAddr is where
+// people who speak HTTP to the client port are sent.
+func (s *Server) Use(r Replica, w Words, adminAddr string) {
+	s.replica, s.words = r, w
+	s.adminAddr.Store(&adminAddr)
+}
+
+// now is the time since the server started. Only differences mean anything.
+func (s *Server) now() time.Duration { return time.Since(s.start) }
+
+// add registers a connection, unless there are too many.
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return false
+	case s.o.MaxConns > 0 && len(s.conns) >= s.o.MaxConns:
+		s.log.warn("connection refused: too many connections", "addr", c.host)
+	case s.o.MaxConnsPerAddr > 0 && s.perAddr[c.host] >= s.o.MaxConnsPerAddr:
+		s.log.warn("connection refused: too many from one address", "addr", c.host)
+	default:
+		s.conns[c] = struct{}{}
+		s.perAddr[c.host]++
+		s.wg.Add(1)
+		return true
+	}
+	s.metrics.ConnectionRejected.Add(1)
+	return false
+}
+
+// remove forgets a connection that has ended.
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.removed = true
+	delete(s.conns, c)
+	if s.perAddr[c.host]--; s.perAddr[c.host] == 0 {
+		delete(s.perAddr, c.host)
+	}
+	if s.sessions[c.session] == c {
+		delete(s.sessions, c.session)
+	}
+}
+
+// claim makes c the connection of a session and returns the one it replaces.
+// It reports false when c has ended meanwhile.
+func (s *Server) claim(c *conn, id int64) (older *conn, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.removed {
+		return nil, false
+	}
+	older = s.sessions[id]
+	s.sessions[id] = c
+	c.session = id
+	return older, true
+}
+
+// connOf returns the connection of a session here, nil if there is none.
+func (s *Server) connOf(session int64) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[session]
+}
+
+// all returns the connections there are now.
+func (s *Server) all() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+// Shutdown stops accepting, closes every connection and waits for all
+// goroutines, or until ctx ends. Sessions are not touched: their clients will
+// find another server, or this one again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	s.mu.Unlock()
+	s.serving.Store(false)
+	s.cancel()
+	for _, c := range s.all() {
+		c.close(endStopped)
+	}
+	done := make(chan struct{})
+	go func() {
+		s.flush.stop()
+		s.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,192 @@
+package server
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// counts are events that have no name in ZooKeeper's metrics.
+type counts struct {
+	acceptErrors atomic.Int64 // failed accepts
+	foreign      atomic.Int64 // connections that spoke something else
+	refused      atomic.Int64 // sessions refused
+	wordsRefused atomic.Int64 // four-letter words that found no slot
+	ends         [endReasons]atomic.Int64
+}
+
+// connStat is what an operator is shown of a connection, guarded by its outbox.
+type connStat struct {
+	received, sent int64
+	op             jute.OpCode // of the last reply; 0: none
+	cxid           int32
+	zxid           int64
+	replied        time.Duration
+
+	count, sum             int64 // of latencies, ms
+	latest, least, longest int64
+
+	replies             int // since the last report
+	lastSize            int // of a reply
+	leastSize, mostSize int
+}
+
+func (s *connStat) init() { s.cxid = -1 }
+
+// last remembers the newest request answered.
+func (s *connStat) last(xid int32, op jute.OpCode, zxid int64) {
+	s.op, s.zxid = op, zxid
+	if xid >= 0 {
+		s.cxid = xid
+	}
+}
+
+// took records n requests that were answered at now, having taken d.
+func (s *connStat) took(n int64, d, now time.Duration) {
+	ms := d.Milliseconds()
+	s.replied = now
+	if s.count == 0 || ms < s.least {
+		s.least = ms
+	}
+	s.longest = max(s.longest, ms)
+	s.latest = ms
+	s.count += n
+	s.sum += n * ms
+}
+
+// size records the length of a reply.
+func (s *connStat) size(n int) {
+	if s.replies == 0 || n < s.leastSize {
+		s.leastSize = n
+	}
+	s.mostSize = max(s.mostSize, n)
+	s.lastSize = n
+	s.replies++
+}
+
+// report adds the sizes of replies to the server's.
+func (s *connStat) report(m *admin.Metrics) {
+	if s.replies == 0 {
+		return
+	}
+	m.Responses.Observe(int64(s.leastSize))
+	m.Responses.Observe(int64(s.mostSize))
+	m.Responses.Observe(int64(s.lastSize))
+	s.replies, s.mostSize = 0, 0
+}
+
+// noteReceived counts requests.
+func (c *conn) noteReceived(n int64) {
+	c.out.mu.Lock()
+	c.out.stat.received += n
+	c.out.mu.Unlock()
+}
+
+// noteReads counts n reads that were answered together.
+func (c *conn) noteReads(n int) {
+	m := &c.srv.metrics
+	m.PacketsReceived.Add(int64(n))
+	now := c.srv.now()
+	d := now - c.arrived
+	c.out.mu.Lock()
+	c.out.stat.received += int64(n)
+	c.out.stat.took(int64(n), d, now)
+	c.out.mu.Unlock()
+	for range n {
+		m.Requests.ObserveTime(d)
+		m.ReadLatency.ObserveTime(d)
+	}
+}
+
+// answered counts one request that was answered at now. The outbox is locked.
+func (c *conn) answered(p pending, zxid int64, now time.Duration) {
+	d := max(now-p.at, 0)
+	c.out.stat.last(p.xid, p.op, zxid)
+	c.out.stat.took(1, d, now)
+	m := &c.srv.metrics
+	m.Requests.ObserveTime(d)
+	switch classOf(p.op) {
+	case writeOp, closeOp:
+		m.UpdateLatency.ObserveTime(d)
+	}
+}
+
+// connEnded counts a connection's end.
+func (s *Server) connEnded(c *conn, why endReason) {
+	s.counts.ends[why].Add(1)
+	if why.ours() {
+		s.metrics.ConnectionDropped.Add(1)
+	}
+	if why == endHandshake {
+		s.metrics.SessionlessExpired.Add(1)
+	}
+	if why == endClient || why == endSession || why == endWord {
+		s.o.Logger.Debug("connection ended", "session", hexID(c.session), "addr", c.host, "reason", why.String())
+		return
+	}
+	s.log.info("connection closed", "session", hexID(c.session), "addr", c.host, "reason", why.String())
+}
+
+func hexID(id int64) string { return "0x" + strconv.FormatInt(id, 16) }
+
+// EndedSession is a session that has ended.
+type EndedSession struct {
+	Session int64
+	Zxid    int64 // of its end
+	Time    time.Time
+	Cause   raftfsm.EndCause
+	// Addr is its client's address and Silent how long nothing had been heard
+	// of it, if the client was connected to this server, and else zero.
+	Addr   string
+	Silent time.Duration
+}
+
+// Reason says in words why the session ended.
+func (e *EndedSession) Reason() string {
+	switch {
+	case e.Cause == raftfsm.EndClosed:
+		return "closed by its client"
+	case e.Silent > 0:
+		return "client silent for " + e.Silent.Round(time.Millisecond).String()
+	}
+	return "client silent for its whole timeout"
+}
+
+// endedKept is how many ended sessions are remembered.
+const endedKept = 1024
+
+// endedRing is the sessions that ended last.
+type endedRing struct {
+	mu   sync.Mutex
+	list []EndedSession
+	next int // overwritten next, once the ring is full
+}
+
+func (r *endedRing) add(e EndedSession) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.list) < endedKept {
+		r.list = append(r.list, e)
+		return
+	}
+	r.list[r.next] = e
+	r.next = (r.next + 1) % endedKept
+}
+
+// noteEnd remembers a session's end.
+func (s *Server) noteEnd(c *conn, id int64, cause raftfsm.EndCause, zxid int64) {
+	e := EndedSession{Session: id, Zxid: zxid, Time: s.o.Now(), Cause: cause}
+	if c != nil {
+		e.Addr = c.host
+		e.Silent = s.now() - time.Duration(c.lastHeard.Load())
+	}
+	if cause == raftfsm.EndExpired {
+		s.metrics.SessionsExpired.Add(1)
+	}
+	s.ended.add(e)
+}
