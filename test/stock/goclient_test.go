@@ -1,0 +1,349 @@
+//go:build stock
+
+package stock
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// TestGoClient runs go-zookeeper/zk: operations, watches, multi, locks under
+// contention, reconnects, and its parsers of four-letter words.
+func TestGoClient(t *testing.T) {
+	g := startTarget(t, generous())
+	ref := startReferee(t)
+	ref.relay = startRelay(t, g.addrs)
+	s := &goSuite{target: g, ref: ref, root: fmt.Sprintf("/go-%d", time.Now().UnixNano())}
+	s.connect(t).mustCreate(t, s.root)
+	t.Run("operations", s.operations)
+	t.Run("multi", s.multi)
+	t.Run("acl", s.acl)
+	t.Run("watches", s.watches)
+	t.Run("lock excludes across sessions", s.lock)
+	t.Run("reconnect keeps session, auth and watches", s.reconnect)
+	t.Run("expiry makes a new session", s.expiry)
+	t.Run("four-letter words are parsed", s.words)
+	ref.judge(t, 2)
+}
+
+type goSuite struct {
+	target target
+	ref    *referee
+	root   string
+}
+
+// goConn is a client connection and its session events.
+type goConn struct {
+	*zk.Conn
+	events <-chan zk.Event
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
+	t.Helper()
+	if len(addrs) == 0 {
+		addrs = s.target.addrs
+	}
+	c, events, err := zk.Connect(addrs, 6*time.Second, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	g := goConn{c, events}
+	g.await(t, zk.StateHasSession)
+	return g
+}
+
+func (c goConn) await(t *testing.T, want zk.State) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case e := <-c.events:
+			if e.State == want {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("state %v never came", want)
+		}
+	}
+}
+
+func (c goConn) mustCreate(t *testing.T, path string) string {
+	t.Helper()
+	p, err := c.Create(path, []byte("0"), 0, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func check[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func expectEvent(t *testing.T, ch <-chan zk.Event, kind zk.EventType, path string) {
+	t.Helper()
+	select {
+	case e := <-ch:
+		check(t, "event type", e.Type, kind)
+		check(t, "event path", e.Path, path)
+	case <-time.After(15 * time.Second):
+		t.Fatalf("%v %s never came", kind, path)
+	}
+}
+
+func (s *goSuite) operations(t *testing.T) {
+	c := s.connect(t)
+	all := zk.WorldACL(zk.PermAll)
+	d := c.mustCreate(t, s.root+"/ops")
+	p, err := c.Create(d+"/s-", nil, zk.FlagEphemeral|zk.FlagSequence, all)
+	check(t, "create", fmt.Sprint(p, err), d+"/s-0000000000<nil>")
+	_, st, err := c.Get(p)
+	check(t, "owner", fmt.Sprint(st.EphemeralOwner, err), fmt.Sprint(c.SessionID(), err))
+	p, err = c.CreateProtectedEphemeralSequential(d+"/p-", []byte("x"), all)
+	if err != nil || !strings.Contains(p, "/_c_") {
+		t.Fatalf("protected create: %q, %v", p, err)
+	}
+	p, err = c.CreateContainer(d+"/c", nil, zk.FlagContainer, all)
+	check(t, "container", fmt.Sprint(p, err), d+"/c<nil>")
+	p, err = c.CreateTTL(d+"/ttl", nil, zk.FlagTTL, all, time.Hour)
+	check(t, "ttl", fmt.Sprint(p, err), d+"/ttl<nil>")
+	st, err = c.Set(d, []byte("one"), 0)
+	if err != nil || st.Version != 1 {
+		t.Fatal(st, err)
+	}
+	_, err = c.Set(d, nil, 0)
+	check(t, "old version", err, zk.ErrBadVersion)
+	check(t, "not empty", c.Delete(d, -1), zk.ErrNotEmpty)
+	_, err = c.Create(d+"/no/x", nil, 0, all)
+	check(t, "no parent", err, zk.ErrNoNode)
+	ok, _, err := c.Exists(d + "/no")
+	check(t, "exists", fmt.Sprint(ok, err), "false <nil>")
+	names, st, err := c.Children(d)
+	check(t, "children", fmt.Sprint(len(names), st.NumChildren, err), "4 4 <nil>")
+	path, err := c.Sync(d)
+	check(t, "sync", fmt.Sprint(path, err), d+"<nil>")
+}
+
+func (s *goSuite) multi(t *testing.T) {
+	c := s.connect(t)
+	all := zk.WorldACL(zk.PermAll)
+	d := c.mustCreate(t, s.root+"/multi")
+	r, err := c.Multi(
+		&zk.CreateRequest{Path: d + "/a", Data: []byte("1"), Acl: all},
+		&zk.SetDataRequest{Path: d + "/a", Data: []byte("2"), Version: 0},
+		&zk.CheckVersionRequest{Path: d + "/a", Version: 1},
+		&zk.CreateRequest{Path: d + "/s-", Acl: all, Flags: zk.FlagSequence},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, "create", r[0].String, d+"/a")
+	check(t, "set", r[1].Stat.Version, 1)
+	check(t, "sequential", r[3].String, d+"/s-0000000001")
+	_, err = c.Multi(&zk.DeleteRequest{Path: d + "/a", Version: -1}, &zk.CheckVersionRequest{Path: d, Version: 7})
+	check(t, "failed multi", err, zk.ErrBadVersion)
+	ok, _, err := c.Exists(d + "/a")
+	check(t, "nothing happened", fmt.Sprint(ok, err), "true <nil>")
+}
+
+func (s *goSuite) acl(t *testing.T) {
+	c, other := s.connect(t), s.connect(t)
+	d := c.mustCreate(t, s.root+"/acl")
+	if err := c.AddAuth("digest", []byte("gopher:pw")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(d+"/mine", nil, 0, zk.DigestACL(zk.PermAll, "gopher", "pw")); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := other.Get(d + "/mine")
+	check(t, "foreign read", err, zk.ErrNoAuth)
+	acl, _, err := c.GetACL(d + "/mine")
+	check(t, "acl", fmt.Sprint(acl, err), fmt.Sprint(zk.DigestACL(zk.PermAll, "gopher", "pw"), nil))
+	st, err := c.SetACL(d+"/mine", zk.WorldACL(zk.PermRead), 0)
+	if err != nil || st.Aversion != 1 {
+		t.Fatal(st, err)
+	}
+	if _, _, err = other.Get(d + "/mine"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *goSuite) watches(t *testing.T) {
+	c, w := s.connect(t), s.connect(t)
+	d := c.mustCreate(t, s.root+"/watches")
+	_, _, born, err := c.ExistsW(d + "/n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, child, err := c.ChildrenW(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mustCreate(t, d+"/n")
+	expectEvent(t, born, zk.EventNodeCreated, d+"/n")
+	expectEvent(t, child, zk.EventNodeChildrenChanged, d)
+	_, _, data, err := c.GetW(d + "/n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Set(d+"/n", nil, -1)
+	expectEvent(t, data, zk.EventNodeDataChanged, d+"/n")
+	_, _, gone, err := c.GetW(d + "/n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Delete(d+"/n", -1)
+	expectEvent(t, gone, zk.EventNodeDeleted, d+"/n")
+}
+
+// contendGo takes the lock rounds times and reports each stay.
+func (s *goSuite) contendGo(c goConn, path, key string, rounds int) error {
+	conn, err := net.Dial("tcp", s.ref.addr())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range rounds {
+		l := zk.NewLock(c.Conn, path, zk.WorldACL(zk.PermAll))
+		if err := l.Lock(); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		verdict := s.ref.enter(conn, key, "x", 1)
+		time.Sleep(time.Millisecond)
+		s.ref.leave(conn, key)
+		if verdict != "ok" {
+			return errors.New(verdict)
+		}
+		if err := l.Unlock(); err != nil {
+			return fmt.Errorf("unlock: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *goSuite) lock(t *testing.T) {
+	var wg sync.WaitGroup
+	for range 8 {
+		c := s.connect(t)
+		wg.Go(func() {
+			if err := s.contendGo(c, s.root+"/lock", "go-lock", 25); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	names, _, err := s.connect(t).Children(s.root + "/lock")
+	check(t, "contenders left", fmt.Sprint(names, err), "[] <nil>")
+}
+
+func (s *goSuite) reconnect(t *testing.T) {
+	c, w := s.connect(t, s.ref.relay.addr()), s.connect(t)
+	d := c.mustCreate(t, s.root+"/reconnect")
+	if err := c.AddAuth("digest", []byte("gopher:pw")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(d+"/mine", nil, zk.FlagEphemeral, zk.AuthACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	id := c.SessionID()
+	for i := range 3 {
+		c.mustCreate(t, fmt.Sprintf("%s/n%d", d, i))
+		_, _, data, err := c.GetW(fmt.Sprintf("%s/n%d", d, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, born, err := c.ExistsW(fmt.Sprintf("%s/born%d", d, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ref.relay.refuse(200 * time.Millisecond)
+		if _, err := w.Set(fmt.Sprintf("%s/n%d", d, i), []byte("1"), -1); err != nil {
+			t.Fatal(err)
+		}
+		w.mustCreate(t, fmt.Sprintf("%s/born%d", d, i))
+		expectEvent(t, data, zk.EventNodeDataChanged, fmt.Sprintf("%s/n%d", d, i))
+		expectEvent(t, born, zk.EventNodeCreated, fmt.Sprintf("%s/born%d", d, i))
+		if _, err := c.Set(d+"/mine", nil, -1); err != nil {
+			t.Fatalf("set with auth after reconnect: %v", err)
+		}
+	}
+	check(t, "session", c.SessionID(), id)
+	// A lock over a line that is cut now and then: the request in flight may
+	// fail, the exclusion may not.
+	if err := s.contendGo(c, s.root+"/lock2", "go-lock-2", 10); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *goSuite) expiry(t *testing.T) {
+	c, w := s.connect(t, s.ref.relay.addr()), s.connect(t)
+	d := c.mustCreate(t, s.root+"/expiry")
+	if _, err := c.Create(d+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	_, _, gone, err := w.ExistsW(d + "/e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := c.SessionID()
+	s.ref.relay.refuse(time.Hour)
+	expectEvent(t, gone, zk.EventNodeDeleted, d+"/e")
+	s.ref.relay.refuse(0)
+	c.await(t, zk.StateExpired)
+	c.await(t, zk.StateHasSession)
+	if c.SessionID() == old {
+		t.Error("the session id was used again")
+	}
+}
+
+func (s *goSuite) words(t *testing.T) {
+	for i, ok := range zk.FLWRuok(s.target.addrs, 5*time.Second) {
+		check(t, s.target.addrs[i]+" ruok", ok, true)
+	}
+	c := s.connect(t)
+	if _, err := c.Sync("/"); err != nil { // a session that has asked nothing shows no lcxid
+		t.Fatal(err)
+	}
+	// The second result is false with every ZooKeeper: the line of the command's
+	// own connection has fewer fields than the parser wants.
+	clients, _ := zk.FLWCons(s.target.addrs, 5*time.Second)
+	found := false
+	for _, list := range clients {
+		for _, one := range list.Clients {
+			found = found || one.SessionID == c.SessionID()
+		}
+	}
+	check(t, "own session in cons", found, true)
+	if s.target.kind == launch.ZooKeeper {
+		// go-zookeeper wants a build date as ZooKeeper 3.4 wrote it.
+		t.Log("FLWSrvr cannot parse ZooKeeper 3.8's build date")
+		return
+	}
+	stats, ok := zk.FLWSrvr(s.target.addrs, 5*time.Second)
+	for i, st := range stats {
+		if !ok {
+			t.Fatalf("srvr of %s: %v", s.target.addrs[i], st.Error)
+		}
+		if st.Mode == zk.ModeUnknown || st.NodeCount < 4 || !strings.HasPrefix(st.Version, "3.9.") {
+			t.Errorf("srvr of %s: %+v", s.target.addrs[i], st)
+		}
+	}
+}
