@@ -47,6 +47,7 @@ type conn struct {
 	removed bool // under srv.mu
 
 	// Owned by the connection's goroutine.
+	limit      *time.Timer // of the handshake
 	in         input
 	arrived    time.Duration // when the newest bytes came
 	frameStart time.Duration // when an unfinished frame began; 0: none
@@ -135,9 +136,9 @@ func (c *conn) serve() {
 		}
 		c.finish(why)
 	}()
-	limit := time.AfterFunc(s.o.HandshakeTimeout, func() { c.close(endHandshake) })
+	c.limit = time.AfterFunc(s.o.HandshakeTimeout, func() { c.close(endHandshake) })
 	why = c.open()
-	limit.Stop()
+	c.limit.Stop()
 	if why == endNone {
 		why = c.loop()
 	}

@@ -18,11 +18,9 @@ import (
 // maxHello bounds a connect request, which is 45 bytes long in practice.
 const maxHello = 1 << 10
 
-// Four-letter words are answered by few at a time, and not for long.
-const (
-	wordPool = 4
-	wordTime = 5 * time.Second
-)
+// wordTime bounds every read and write that belongs to a four-letter word, until
+// the one who answers it sets deadlines of its own.
+const wordTime = 5 * time.Second
 
 // open brings a connection to its session. It returns endNone once there is
 // one, or why there is none.
@@ -47,7 +45,7 @@ func (c *conn) open() endReason {
 	// The phase before the question: Serving(false) looks at them in the other
 	// order, so one of the two closes the connection.
 	c.phase.Store(int32(phaseConnect))
-	if !c.srv.serving.Load() {
+	if !c.srv.serves() {
 		c.srv.metrics.ClosedNotServing.Add(1)
 		return endServing
 	}
@@ -101,8 +99,8 @@ func (c *conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
 	case "GET ", "POST", "HEAD", "PUT ":
 		text := "This port speaks the ZooKeeper protocol.\n"
-		if at := c.srv.adminAddr.Load(); at != nil && *at != "" {
-			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at http://%s/\n", *at)
+		if at := c.srv.adminAddr; at != "" {
+			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at http://%s/\n", at)
 		}
 		c.last([]byte(fmt.Sprintf("HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)), endPlain)
 	default:
@@ -129,22 +127,14 @@ func (c *conn) last(b []byte, why endReason) {
 }
 
 // answerWord answers a four-letter word. A client may have closed its side
-// already: nothing more is read but what belongs to the word.
+// already: nothing more is read but what belongs to the word. How many costly
+// answers are given at a time is up to the one who gives them; cheap ones must
+// not wait for those, or health checks would.
 func (c *conn) answerWord(first [4]byte) endReason {
 	c.phase.Store(int32(phaseWord))
 	c.srv.metrics.PacketsReceived.Add(1)
 	c.noteReceived(1)
-	wait := time.NewTimer(wordTime)
-	defer wait.Stop()
-	select {
-	case c.srv.wordSlots <- struct{}{}:
-		defer func() { <-c.srv.wordSlots }()
-	case <-wait.C:
-		c.srv.counts.wordsRefused.Add(1)
-		return endWord
-	case <-c.srv.ctx.Done():
-		return endStopped
-	}
+	c.limit.Stop()
 	c.in.r += 4
 	c.nc.SetDeadline(time.Now().Add(wordTime))
 	if err := c.srv.words.Answer(wordConn{c}, first); err != nil {
@@ -168,7 +158,8 @@ func (w wordConn) Read(b []byte) (int, error) {
 
 func (w wordConn) Write(b []byte) (int, error) { return w.c.nc.Write(b) }
 
-var _ io.ReadWriter = wordConn{}
+// SetWriteDeadline lets the answer take longer than wordTime if it is long.
+func (w wordConn) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
 
 // connect answers the connect request: with a session, with its refusal, or
 // not at all. A client takes a refusal as the end of its session, so it is

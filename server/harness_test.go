@@ -52,7 +52,8 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 		t.Fatal(err)
 	}
 	r.gate = &gate{Node: r.node}
-	r.srv.Use(r.gate, echoWords{}, "127.0.0.1:8181")
+	r.srv.Answer(echoWords{}, "127.0.0.1:8181")
+	r.srv.Use(r.gate)
 	served := make(chan error, 1)
 	go func() { served <- r.srv.Serve(ln) }()
 	t.Cleanup(func() {
@@ -70,9 +71,9 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 			t.Errorf("%d panics in connections:\n%s", n, r.log)
 		}
 	})
-	for !r.srv.serving.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	must(t, r.srv.WaitServing(ctx))
 	return r
 }
 

@@ -67,6 +67,7 @@ func (s *Server) Serving(serve bool) {
 		return
 	}
 	s.serving.Store(serve)
+	s.news()
 	if serve {
 		return
 	}

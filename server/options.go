@@ -7,17 +7,38 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Options say how a Server treats its clients. The zero value of each field
-// means its default.
+// Options say how a Server treats its clients, and for Start, what a whole
+// server is made of. The zero value of each field means its default.
 type Options struct {
 	// ID is this server's id in the cluster; default 1.
 	ID uint32
+
+	// ClientAddr, SecureAddr and AdminAddr are where Start listens for clients,
+	// clients with TLS, and HTTP. Empty: not at all. Any port may be 0.
+	ClientAddr, SecureAddr, AdminAddr string
+	// Raft is this server's part in the cluster, for Start. Its ID, Observer
+	// and MinSessionTimeout are set by Start; its Logger, Now and Rand default
+	// to those below, its ClientAddr to the bound ClientAddr if that names a
+	// host. Its Fatal is called once clients are cut off; by default nothing is
+	// done but what Instance.Failed tells.
+	Raft raftfsm.Options
+	// Admin says what is shown to whom, for Start, which sets its Source.
+	Admin admin.Options
+	// Version and Built name the program, Config is what conf shows; for Start.
+	Version string
+	Built   time.Time
+	Config  admin.Config
+	// Listen opens the listeners of Start; default net.Listen for TCP.
+	Listen func(addr string) (net.Listener, error)
 
 	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
 	// default 4 s and 40 s, two and twenty ticks.
@@ -101,6 +122,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Listen == nil {
+		o.Listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
 	}
 	if n := descriptors(); n > 0 && o.MaxConns > 0 {
 		o.MaxConns = min(o.MaxConns, n/10*8)

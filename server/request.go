@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -96,14 +97,28 @@ func (c *conn) handle(frame []byte) bool {
 	return false
 }
 
+// pingPoll is how often a ping that waits looks again.
+const pingPoll = 20 * time.Millisecond
+
 // ping is answered only while the leader hears of this server's clients: else
-// the client must look for a better server while its session lasts.
+// the client must look for a better server while its session lasts. Between
+// two leaders the answer waits, as long as the client can bear.
 func (c *conn) ping() bool {
-	if !c.srv.replica.PingOK(c.timeout) {
-		c.close(endCutOff)
-		return false
+	for began := c.srv.now(); !c.srv.replica.PingOK(c.timeout); {
+		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
+			c.close(endCutOff)
+			return false
+		}
+		time.Sleep(pingPoll)
 	}
 	return c.reply(jute.XidPing, jute.OpPing, c.srv.replica.Zxid(), jute.OK, nil)
+}
+
+// isOpen reports whether the connection has not begun to end.
+func (c *conn) isOpen() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.state == outboxOpen
 }
 
 // reply appends a reply that needs nothing of the state.

@@ -40,22 +40,21 @@ type Words interface {
 // raftfsm.Observer.
 type Server struct {
 	o       Options
-	replica Replica
-	words   Words
+	replica Replica // set once, before used
+	words   Words   // set before Serve
 
 	start   time.Time // of the clock that now reads
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup // every goroutine
-	serving atomic.Bool
+	used    atomic.Bool    // there is a replica
+	serving atomic.Bool    // as the replica says
 
 	metrics   admin.Metrics
 	counts    counts
 	log       inputLog
 	newcomers rate
-	wordSlots chan struct{} // a slot per four-letter word being answered
-
-	adminAddr atomic.Pointer[string] // shown to those who speak HTTP here
+	adminAddr string // shown to those who speak HTTP here; set before Serve
 
 	mu        sync.Mutex // held for operations on these maps only
 	listeners map[net.Listener]bool
@@ -63,6 +62,7 @@ type Server struct {
 	perAddr   map[string]int
 	sessions  map[int64]*conn // the newest connection of each session here
 	closed    bool
+	changed   chan struct{} // closed and replaced when serves may have changed
 
 	watches watchTable
 	heard   heardList
@@ -84,11 +84,11 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o:         o,
 		start:     time.Now(),
-		wordSlots: make(chan struct{}, wordPool),
 		listeners: make(map[net.Listener]bool),
 		conns:     make(map[*conn]struct{}),
 		perAddr:   make(map[string]int),
 		sessions:  make(map[int64]*conn),
+		changed:   make(chan struct{}),
 	}
 	s.log.init(o.Logger, s.now)
 	s.newcomers.perSecond = o.MaxNewSessions
@@ -98,12 +98,46 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Use gives the server the state it serves and what answers four-letter words
-// (nil: nothing does). It is called once, before Serve. adminAddr is where
-// people who speak HTTP to the client port are sent.
-func (s *Server) Use(r Replica, w Words, adminAddr string) {
-	s.replica, s.words = r, w
-	s.adminAddr.Store(&adminAddr)
+// Answer gives the server what answers four-letter words, and the address to
+// name to those who speak HTTP to the client port. It is called before Serve.
+func (s *Server) Answer(w Words, adminAddr string) { s.words, s.adminAddr = w, adminAddr }
+
+// Use gives the server the state it serves. It is called once; until then
+// clients are closed as long as the replica does not serve.
+func (s *Server) Use(r Replica) {
+	s.replica = r
+	s.used.Store(true)
+	s.news()
+}
+
+// serves reports whether clients are served.
+func (s *Server) serves() bool { return s.serving.Load() && s.used.Load() }
+
+// news tells WaitServing that serves may have changed.
+func (s *Server) news() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// WaitServing waits until clients are served.
+func (s *Server) WaitServing(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if s.serves() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ctx.Done():
+			return net.ErrClosed
+		}
+	}
 }
 
 // now is the time since the server started. Only differences mean anything.
@@ -180,17 +214,7 @@ func (s *Server) all() []*conn {
 // goroutines, or until ctx ends. Sessions are not touched: their clients will
 // find another server, or this one again.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	for ln := range s.listeners {
-		ln.Close()
-	}
-	s.mu.Unlock()
-	s.serving.Store(false)
-	s.cancel()
-	for _, c := range s.all() {
-		c.close(endStopped)
-	}
+	s.cutOff()
 	done := make(chan struct{})
 	go func() {
 		s.flush.stop()
@@ -202,5 +226,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// cutOff closes every listener and every connection, and waits for nothing.
+func (s *Server) cutOff() {
+	s.mu.Lock()
+	s.closed = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	s.mu.Unlock()
+	s.serving.Store(false)
+	s.cancel()
+	for _, c := range s.all() {
+		c.close(endStopped)
 	}
 }

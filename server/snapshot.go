@@ -24,7 +24,6 @@ type Snapshot struct {
 	AcceptErrors    int64
 	Foreign         int64            // connections that spoke another protocol
 	SessionsRefused int64            // attaches answered "expired"
-	WordsRefused    int64            // four-letter words that found the pool busy
 	LogDropped      int64            // log lines about input that were not written
 	Ends            map[string]int64 // ended connections by reason
 }
@@ -32,12 +31,11 @@ type Snapshot struct {
 // Snapshot gathers the server's state. It costs a lock per connection.
 func (s *Server) Snapshot() Snapshot {
 	snap := Snapshot{
-		Serving:         s.serving.Load(),
+		Serving:         s.serves(),
 		Uptime:          s.now(),
 		AcceptErrors:    s.counts.acceptErrors.Load(),
 		Foreign:         s.counts.foreign.Load(),
 		SessionsRefused: s.counts.refused.Load(),
-		WordsRefused:    s.counts.wordsRefused.Load(),
 		LogDropped:      s.log.dropped.Load(),
 		Ends:            make(map[string]int64),
 	}

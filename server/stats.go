@@ -16,7 +16,6 @@ type counts struct {
 	acceptErrors atomic.Int64 // failed accepts
 	foreign      atomic.Int64 // connections that spoke something else
 	refused      atomic.Int64 // sessions refused
-	wordsRefused atomic.Int64 // four-letter words that found no slot
 	ends         [endReasons]atomic.Int64
 }
 
