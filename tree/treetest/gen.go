@@ -84,27 +84,9 @@ func (g *Gen) ACL() []jute.ACL {
 	return acl
 }
 
-// Op returns a write as a client sends it.
+// Op returns a write as a client sends it, rarely a damaged one.
 func (g *Gen) Op() (jute.OpCode, []byte) {
-	op := pick(g, jute.OpCreate, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL,
-		jute.OpDelete, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpMulti)
-	if g.IntN(200) == 0 {
-		op = pick(g, jute.OpCheck, jute.OpDeleteContainer, jute.OpGetData, jute.OpSync, jute.OpCode(g.Int32N(200)-50))
-	}
-	var body []byte
-	if op == jute.OpMulti {
-		for range g.IntN(6) {
-			sub := pick(g, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpCheck)
-			if g.IntN(100) == 0 {
-				sub = pick(g, jute.OpSetACL, jute.OpMulti, jute.OpGetData, jute.OpCode(99))
-			}
-			body = jute.AppendMultiHeader(body, sub, false, -1)
-			body = g.body(body, sub)
-		}
-		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
-	} else {
-		body = g.body(nil, op)
-	}
+	op, body := g.Request()
 	if g.IntN(300) == 0 && len(body) > 0 {
 		body = body[:g.IntN(len(body))]
 	}
@@ -112,6 +94,28 @@ func (g *Gen) Op() (jute.OpCode, []byte) {
 		body[g.IntN(len(body))] ^= byte(1 << g.IntN(8))
 	}
 	return op, body
+}
+
+// Request returns a write that is well encoded.
+func (g *Gen) Request() (jute.OpCode, []byte) {
+	op := pick(g, jute.OpCreate, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL,
+		jute.OpDelete, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpMulti)
+	if g.IntN(200) == 0 {
+		op = pick(g, jute.OpCheck, jute.OpDeleteContainer, jute.OpGetData, jute.OpSync, jute.OpCode(g.Int32N(200)-50))
+	}
+	if op != jute.OpMulti {
+		return op, g.body(nil, op)
+	}
+	var body []byte
+	for range g.IntN(6) {
+		sub := pick(g, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpCheck)
+		if g.IntN(100) == 0 {
+			sub = pick(g, jute.OpSetACL, jute.OpMulti, jute.OpGetData, jute.OpCode(99))
+		}
+		body = jute.AppendMultiHeader(body, sub, false, -1)
+		body = g.body(body, sub)
+	}
+	return op, jute.AppendMultiHeader(body, jute.OpError, true, -1)
 }
 
 // body appends the body of an operation.

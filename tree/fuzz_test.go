@@ -1,0 +1,96 @@
+package tree_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/treetest"
+)
+
+// program encodes operations for FuzzTree: op u8, session u8, length u16, body.
+func program(g *treetest.Gen, n int) (b []byte) {
+	for range n {
+		op, body := g.Op()
+		if len(body) > 0xffff {
+			continue
+		}
+		b = append(b, byte(op), byte(g.IntN(256)))
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(body))), body...)
+	}
+	return b
+}
+
+// FuzzTree runs arbitrary bodies on the tree and on the model. Nothing may
+// panic, and they must agree.
+func FuzzTree(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(program(treetest.NewGen(seed), 20))
+	}
+	who := [][]jute.ID{nil, {{Scheme: "super"}}, {tree.DigestID("u1:p1")}, {{Scheme: "ip", ID: "10.0.0.1"}}}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tr, model := tree.New(), treetest.NewModel()
+		zxid := int64(0)
+		for len(b) >= 4 && zxid < 200 {
+			op, how, size := jute.OpCode(int8(b[0])), b[1], int(binary.BigEndian.Uint16(b[2:]))
+			b = b[4:]
+			body := b[:min(size, len(b))]
+			b = b[len(body):]
+			c := tree.Change{Zxid: zxid + 1, Time: zxid, Session: int64(how & 3), IDs: who[how>>2&3], NoQuota: how&16 != 0, NoTTL: how&32 != 0}
+			m := c
+			out, code, changed := tr.Apply(&c, op, body, nil)
+			want, wantCode, wantChanged := model.Apply(&m, op, body, nil)
+			if !bytes.Equal(out, want) || code != wantCode || changed != wantChanged {
+				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode, wantChanged)
+			}
+			if len(c.Events)+len(m.Events) > 0 && !reflect.DeepEqual(c.Events, m.Events) {
+				t.Fatalf("%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)
+			}
+			if changed {
+				zxid++
+			}
+			tr.AppendMultiRead(nil, c.IDs, body)
+			tr.AppendExists(nil, nil, string(body))
+			tr.AppendEphemerals(nil, 1, string(body))
+		}
+		if got, want := treetest.Dump(tr), model.Dump(); got != want {
+			t.Fatalf("the tree is\n%s\nthe model\n%s", got, want)
+		}
+		if err := tr.Verify(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzSnapshot feeds a loader with anything, in two chunks. It may refuse, but
+// not panic; what it accepts must be sound and restore to itself.
+func FuzzSnapshot(f *testing.F) {
+	for seed := range uint64(5) {
+		b := bytes.Join(snapshotOf(grown(seed, 60).tree, 64), nil)
+		f.Add(b, uint16(len(b)/2))
+	}
+	f.Add(bytes.Join(snapshotOf(tree.New(), 64), nil), uint16(0))
+	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
+		at := min(int(cut), len(b))
+		input := slices.Clone(b)
+		whole, err := load(input)
+		clear(input) // nothing may point into it
+		if halves, err := load(b[:at], b[at:]); err == nil && whole == nil {
+			t.Fatal("accepted in two chunks only", halves)
+		}
+		if err != nil {
+			return
+		}
+		if err := whole.Verify(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(snapshotOf(whole, 3)...)
+		if err != nil || treetest.Dump(again) != treetest.Dump(whole) || again.Digest() != whole.Digest() {
+			t.Fatal("not the same after a restore", err)
+		}
+	})
+}

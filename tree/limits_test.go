@@ -1,0 +1,120 @@
+package tree_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// L11, at the limit and one beyond.
+func TestMultiHoldsItsLimit(t *testing.T) {
+	for n, want := range map[int]jute.ErrCode{tree.MaxMultiOps: jute.OK, tree.MaxMultiOps + 1: jute.MarshallingError} {
+		tr := tree.New()
+		var checks, reads []byte
+		for range n {
+			checks = append(jute.AppendMultiHeader(checks, jute.OpCheck, false, -1), pathVersion("/")...)
+			reads = jute.AppendBool(jute.AppendString(jute.AppendMultiHeader(reads, jute.OpGetChildren, false, -1), "/"), false)
+		}
+		checks = jute.AppendMultiHeader(checks, jute.OpError, true, -1)
+		reads = jute.AppendMultiHeader(reads, jute.OpError, true, -1)
+		if _, code, _ := tr.Apply(&tree.Change{Zxid: 1}, jute.OpMulti, checks, nil); code != want {
+			t.Errorf("multi of %d: %v", n, code)
+		}
+		if _, code := tr.AppendMultiRead(nil, nil, reads); code != want {
+			t.Errorf("multiRead of %d: %v", n, code)
+		}
+	}
+}
+
+// L12: the depth, and that nothing recurses on it.
+func TestPathsHoldTheirLimits(t *testing.T) {
+	tr := tree.New()
+	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 1}
+	path := ""
+	for depth := 1; depth <= tree.MaxDepth+1; depth++ {
+		path += "/d"
+		c.Zxid++
+		_, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, "x", 0), nil)
+		if want := map[bool]jute.ErrCode{true: jute.OK, false: jute.BadArguments}[depth <= tree.MaxDepth]; code != want {
+			t.Fatalf("depth %d: %v", depth, code)
+		}
+	}
+	for depth, want := range map[int]bool{tree.MaxDepth: true, tree.MaxDepth + 1: false} {
+		if tree.ValidPath(strings.Repeat("/x", depth)) != want {
+			t.Errorf("depth %d", depth)
+		}
+	}
+	for size, want := range map[int]bool{tree.MaxPath: true, tree.MaxPath + 1: false} {
+		if tree.ValidPath("/"+strings.Repeat("x", size-1)) != want {
+			t.Errorf("%d bytes", size)
+		}
+	}
+	long := "/" + strings.Repeat("y", tree.MaxPath-11)
+	for name, want := range map[string]jute.ErrCode{long: jute.OK, long + "y": jute.BadArguments} { // with ten digits behind
+		c.Zxid++
+		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(name, "", jute.FlagPersistentSequential), nil); code != want {
+			t.Errorf("%d bytes and a number: %v", len(name), code)
+		}
+	}
+	if err := tr.Verify(); err != nil {
+		t.Error(err)
+	}
+	got, err := load(snapshotOf(tr, 10)...)
+	if err != nil || got.Count() != tr.Count() {
+		t.Error(err)
+	}
+	seen := 0
+	tr.Walk(func(string, tree.Info) bool { seen++; return seen < 500 })
+	if seen != 500 {
+		t.Error("Walk does not stop:", seen)
+	}
+}
+
+// F12: what was accepted under other limits must load.
+func TestLoaderKnowsNoLimits(t *testing.T) {
+	b := jute.AppendLong(jute.AppendLong(jute.AppendLong([]byte{'H', 1}, 0), 0), 2004)
+	b = jute.AppendACL(append(b, 'A'), jute.WorldAnyone)
+	put := func(path string) {
+		b = jute.AppendInt(jute.AppendInt(jute.AppendString(append(b, 'N'), path), -1), 0)
+		b = append(b, make([]byte, 6*8+3*4+1)...)
+	}
+	for _, p := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
+		put(p)
+	}
+	for depth := range 2000 {
+		put(strings.Repeat("/x", depth+1))
+	}
+	b = jute.AppendLong(append(b, 'E'), 2004)
+	if got, err := load(b); err != nil || got.Count() != 2004 {
+		t.Error(err)
+	}
+}
+
+func TestFailedMultisLeaveNoTrace(t *testing.T) {
+	w := grown(11, 400)
+	before, digest := bytes.Join(snapshotOf(w.tree, 64), nil), w.tree.Digest()
+	c := &tree.Change{Zxid: w.zxid + 1, Session: 1}
+	failing := append(jute.AppendMultiHeader(nil, jute.OpDelete, false, -1), pathVersion("/no/such")...)
+	failing = jute.AppendMultiHeader(failing, jute.OpError, true, -1)
+	for range 2000 {
+		op, body := w.g.Request()
+		c.IDs = w.g.Identities()
+		if end := len(body) - 9; op == jute.OpMulti {
+			body = body[:end]
+		} else {
+			body = append(jute.AppendMultiHeader(nil, op, false, -1), body...)
+		}
+		if _, _, changed := w.tree.Apply(c, jute.OpMulti, append(body, failing...), nil); changed || len(c.Events) > 0 {
+			t.Fatal("it did not fail")
+		}
+	}
+	if w.tree.Digest() != digest || !bytes.Equal(bytes.Join(snapshotOf(w.tree, 64), nil), before) {
+		t.Error("a failed multi left a trace")
+	}
+	if err := w.tree.Verify(); err != nil {
+		t.Error(err)
+	}
+}
