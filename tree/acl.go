@@ -74,6 +74,9 @@ func matches(scheme, id, entry string) bool {
 // bytesOf views a string as bytes that must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
+// stringOf views bytes that do not change while the string is in use.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // inRange tells whether the address addr is in the range of an ACL entry. As
 // in the reference only IPv4 can match; an address mapped into IPv6 counts as
 // what it maps.
@@ -167,8 +170,7 @@ func validDigest(id string) bool {
 	return ok && !strings.Contains(rest, ":")
 }
 
-// unique drops exact duplicates and keeps the first of each. A list without
-// any is returned as it is.
+// unique drops exact duplicates and keeps the first of each.
 func unique(acl []jute.ACL) []jute.ACL {
 	if len(acl) == 1 {
 		return acl

@@ -1,10 +1,6 @@
 package tree
 
-import (
-	"unsafe"
-
-	"github.com/zlockd/zlockd/jute"
-)
+import "github.com/zlockd/zlockd/jute"
 
 // aclSet is one distinct ACL, shared by all nodes that have it. It never
 // changes, so an event or a snapshot may keep its list for as long as it
@@ -22,7 +18,7 @@ type aclTable map[string]*aclSet
 func (t aclTable) intern(acl []jute.ACL) *aclSet {
 	var room [128]byte
 	key := jute.AppendACL(room[:0], acl)
-	if a := t[unsafe.String(unsafe.SliceData(key), len(key))]; a != nil {
+	if a := t[string(key)]; a != nil {
 		return a
 	}
 	a := newACLSet(string(key))

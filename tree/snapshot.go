@@ -23,7 +23,7 @@ const (
 const snapshotVersion = 1
 
 // maxChunk bounds what one call of Append holds the read lock for, besides
-// the number of nodes: it ends when so many bytes are out.
+// the number of nodes: the chunk ends when so many bytes are out.
 const maxChunk = 256 << 10
 
 // Snapshot is the tree as it was when StartSnapshot was called. While it is
@@ -154,7 +154,7 @@ func (s *Snapshot) visit(b []byte, n *node) []byte {
 	if old, ok := s.changed[n]; ok {
 		st = &old
 	}
-	path := string(s.path)
+	path := stringOf(s.path)
 	if n.parent == nil {
 		path = "/"
 	}
