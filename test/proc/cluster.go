@@ -1,0 +1,280 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Build builds zlockd once per test binary and returns its path.
+func Build(t testing.TB) string {
+	t.Helper()
+	buildOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "zlockd-bin")
+		if err != nil {
+			buildErr = err
+			return
+		}
+		buildPath = filepath.Join(dir, "zlockd")
+		out, err := exec.Command("go", "build", "-o", buildPath, "github.com/zlockd/zlockd/cmd/zlockd").CombinedOutput()
+		if err != nil {
+			buildErr = fmt.Errorf("build zlockd: %v\n%s", err, out)
+		}
+	})
+	if buildErr != nil {
+		t.Fatal(buildErr)
+	}
+	return buildPath
+}
+
+var (
+	buildOnce sync.Once
+	buildPath string
+	buildErr  error
+)
+
+// Server is one zlockd process, which may be started again and again.
+type Server struct {
+	ID                       int
+	Client, Peer, Admin, Dir string
+	args                     []string
+	bin                      string
+	t                        testing.TB
+
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Cluster is a set of servers on this machine.
+type Cluster struct {
+	t       testing.TB
+	Servers []*Server
+}
+
+// FreePort returns an address nobody listens on at the moment.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// StartCluster starts n servers, which form one cluster, and waits until they
+// serve. They are killed when the test ends.
+func StartCluster(t testing.TB, n int, args ...string) *Cluster {
+	t.Helper()
+	bin := Build(t)
+	c := &Cluster{t: t}
+	var peers []string
+	for id := 1; id <= n; id++ {
+		s := &Server{ID: id, Client: FreePort(t), Peer: FreePort(t), Admin: FreePort(t), Dir: t.TempDir(), bin: bin, t: t}
+		c.Servers = append(c.Servers, s)
+		peers = append(peers, fmt.Sprintf("%d=%s", id, s.Peer))
+	}
+	for _, s := range c.Servers {
+		s.args = append([]string{"--id", fmt.Sprint(s.ID), "--client-addr", s.Client, "--admin-addr", s.Admin,
+			"--data-dir", s.Dir, "--max-client-cnxns", "0", "--4lw-whitelist", "*"}, args...)
+		if n > 1 {
+			s.args = append(s.args, "--peers", strings.Join(peers, ","), "--peer-addr", s.Peer)
+		}
+		s.Start()
+	}
+	for _, s := range c.Servers {
+		s.WaitServing(30 * time.Second)
+	}
+	return c
+}
+
+// Start starts the process without waiting for it to serve.
+func (s *Server) Start() {
+	s.t.Helper()
+	out, err := os.OpenFile(filepath.Join(s.Dir, "..", fmt.Sprintf("server-%d.log", s.ID)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.cmd = exec.Command(s.bin, s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = out, out
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	out.Close()
+	ended := make(chan struct{})
+	cmd := s.cmd
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	s.ended = ended
+	s.t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGCONT)
+		cmd.Process.Kill()
+		<-ended
+		if s.t.Failed() {
+			s.t.Logf("server %d:\n%s", s.ID, s.Log(40))
+		}
+	})
+}
+
+// Log returns the last lines the server has logged.
+func (s *Server) Log(lines int) string {
+	b, err := os.ReadFile(filepath.Join(s.Dir, "..", fmt.Sprintf("server-%d.log", s.ID)))
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Signal sends a signal to the process.
+func (s *Server) Signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("signal %v to server %d: %v", sig, s.ID, err)
+	}
+}
+
+// Kill ends the process at once and waits until it is gone.
+func (s *Server) Kill() {
+	s.Signal(syscall.SIGKILL)
+	<-s.ended
+}
+
+// Stop ends the process in order and waits until it is gone.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.Signal(syscall.SIGTERM)
+	select {
+	case <-s.ended:
+	case <-time.After(30 * time.Second):
+		s.t.Fatalf("server %d did not stop", s.ID)
+	}
+}
+
+// Word asks a four-letter word.
+func (s *Server) Word(word string) (string, error) {
+	c, err := net.DialTimeout("tcp", s.Client, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(c, word); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(c)
+	return string(b), err
+}
+
+// Mode returns what srvr names the server's mode, empty while it does not
+// serve.
+func (s *Server) Mode() string {
+	text, err := s.Word("srvr")
+	if err != nil {
+		return ""
+	}
+	for sc := bufio.NewScanner(strings.NewReader(text)); sc.Scan(); {
+		if mode, ok := strings.CutPrefix(sc.Text(), "Mode: "); ok {
+			return mode
+		}
+	}
+	return ""
+}
+
+// Hash returns the digests the server remembers, by zxid.
+func (s *Server) Hash() (map[string]string, error) {
+	text, err := s.Word("hash")
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]string{}
+	for sc := bufio.NewScanner(strings.NewReader(text)); sc.Scan(); {
+		if zxid, sum, ok := strings.Cut(sc.Text(), ": "); ok {
+			m[zxid] = sum
+		}
+	}
+	return m, nil
+}
+
+// WaitServing waits until the server serves clients.
+func (s *Server) WaitServing(limit time.Duration) {
+	s.t.Helper()
+	for deadline := time.Now().Add(limit); s.Mode() == ""; {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("server %d does not serve after %v:\n%s", s.ID, limit, s.Log(20))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Leader waits until there is a leader and returns it.
+func (c *Cluster) Leader() *Server {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		for _, s := range c.Servers {
+			if m := s.Mode(); m == "leader" || m == "standalone" {
+				return s
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatal("no leader in 30 s")
+	return nil
+}
+
+// SameState waits until all servers have applied the same and compares the
+// digests each of them remembers.
+func (c *Cluster) SameState() {
+	c.t.Helper()
+	zxid := func(s *Server) string {
+		text, _ := s.Word("srvr")
+		_, rest, _ := strings.Cut(text, "Zxid: ")
+		z, _, _ := strings.Cut(rest, "\n")
+		return z
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		same := true
+		for _, s := range c.Servers {
+			same = same && zxid(s) != "" && zxid(s) == zxid(c.Servers[0])
+		}
+		if same {
+			break
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatal("the servers do not reach the same zxid")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	want := map[string]string{}
+	compared := 0
+	for _, s := range c.Servers {
+		m, err := s.Hash()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for z, sum := range m {
+			if w, ok := want[z]; ok && w != sum {
+				c.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)
+			} else if ok {
+				compared++
+			}
+			want[z] = sum
+		}
+	}
+	c.t.Logf("%d digests compared", compared)
+}

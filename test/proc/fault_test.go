@@ -1,0 +1,185 @@
+package proc
+
+import (
+	"flag"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	kills  = flag.Int("kills", 3, "how often the leader is killed")
+	pauses = flag.Int("pauses", 5, "how often the leader is paused")
+)
+
+func report(t *testing.T, what string, list []time.Duration) {
+	slices.Sort(list)
+	t.Logf("%s: p50 %v, p99 %v, max %v (n=%d)", what, list[len(list)/2].Round(time.Millisecond),
+		list[len(list)*99/100].Round(time.Millisecond), list[len(list)-1].Round(time.Millisecond), len(list))
+}
+
+// TestG2G21KillLeader kills the leader under load. Writes go on at once, the
+// clients of the other servers notice nothing but a pause, and nothing is lost
+// or doubled.
+func TestG2G21KillLeader(t *testing.T) {
+	c := StartCluster(t, 3)
+	w := c.StartWriters(2, 10*time.Second)
+	var resumed []time.Duration
+	for range *kills {
+		time.Sleep(500 * time.Millisecond)
+		lead := c.Leader()
+		var before [2][]int
+		for _, s := range c.Servers {
+			if s != lead {
+				for _, o := range w.Of(s) {
+					_, d, e, _ := o.Counts()
+					before[0], before[1] = append(before[0], d), append(before[1], e)
+				}
+			}
+		}
+		at := time.Now()
+		lead.Kill()
+		var first time.Time
+		for ok := false; !ok; {
+			if time.Since(at) > 10*time.Second {
+				t.Fatal("no write was answered for 10 s")
+			}
+			time.Sleep(time.Millisecond)
+			first, ok = w.FirstAfter(at.Add(2*time.Millisecond), lead)
+		}
+		resumed = append(resumed, first.Sub(at))
+		time.Sleep(300 * time.Millisecond)
+		i := 0
+		for _, s := range c.Servers {
+			if s != lead {
+				for _, o := range w.Of(s) {
+					if _, d, e, _ := o.Counts(); d != before[0][i] || e != before[1][i] {
+						t.Errorf("a client of surviving server %d lost its connection (%d) or session (%d)", s.ID, d-before[0][i], e-before[1][i])
+					}
+					i++
+				}
+			}
+		}
+		lead.Start()
+		lead.WaitServing(20 * time.Second)
+	}
+	report(t, "writes resume after kill -9 of the leader", resumed)
+	w.Check(c)
+	c.SameState()
+}
+
+// TestG2KillAll kills every server at once: what was answered is on disk.
+func TestG2KillAll(t *testing.T) {
+	c := StartCluster(t, 3)
+	w := c.StartWriters(2, 30*time.Second)
+	for range 2 {
+		time.Sleep(500 * time.Millisecond)
+		for _, s := range c.Servers {
+			s.Signal(syscall.SIGKILL)
+		}
+		for _, s := range c.Servers {
+			<-s.ended
+		}
+		for _, s := range c.Servers {
+			s.Start()
+		}
+		for _, s := range c.Servers {
+			s.WaitServing(20 * time.Second)
+		}
+	}
+	w.Check(c)
+	c.SameState()
+}
+
+// TestG2KillSingle kills a lone server under load, again and again.
+func TestG2KillSingle(t *testing.T) {
+	c := StartCluster(t, 1)
+	w := c.StartWriters(8, 30*time.Second)
+	for range 5 {
+		time.Sleep(300 * time.Millisecond)
+		c.Servers[0].Kill()
+		c.Servers[0].Start()
+		c.Servers[0].WaitServing(20 * time.Second)
+	}
+	w.Check(c)
+	for _, o := range w.all {
+		if _, _, expired, _ := o.Counts(); expired > 0 {
+			t.Error("a session was lost over a restart")
+		}
+	}
+}
+
+// TestR1PauseLeader stops the leader for longer than its lease and continues
+// it, under load: the servers must still hold the same.
+func TestR1PauseLeader(t *testing.T) {
+	c := StartCluster(t, 3)
+	w := c.StartWriters(2, 20*time.Second)
+	for range *pauses {
+		time.Sleep(200 * time.Millisecond)
+		lead := c.Leader()
+		lead.Signal(syscall.SIGSTOP)
+		time.Sleep(1200 * time.Millisecond)
+		lead.Signal(syscall.SIGCONT)
+	}
+	time.Sleep(time.Second)
+	for _, s := range c.Servers {
+		s.WaitServing(20 * time.Second)
+	}
+	w.Check(c)
+	c.SameState()
+	for _, o := range w.all {
+		if _, _, expired, _ := o.Counts(); expired > 0 {
+			t.Error("a session was lost over a pause")
+		}
+	}
+}
+
+// TestG24RollingRestart restarts one server after the other in good order.
+func TestG24RollingRestart(t *testing.T) {
+	c := StartCluster(t, 3)
+	w := c.StartWriters(1, 10*time.Second)
+	time.Sleep(300 * time.Millisecond)
+	for _, s := range c.Servers {
+		s.Stop()
+		s.Start()
+		s.WaitServing(20 * time.Second)
+	}
+	time.Sleep(300 * time.Millisecond)
+	w.Check(c)
+	c.SameState()
+	for _, o := range w.all {
+		_, _, expired, slowest := o.Counts()
+		if expired > 0 {
+			t.Error("a session was lost over a rolling restart")
+		}
+		if slowest > 2*time.Second {
+			t.Errorf("a write waited %v", slowest)
+		}
+	}
+}
+
+// TestR25StopAll stops all servers for longer than any session's timeout. No
+// session whose client goes on asking may end.
+func TestR25StopAll(t *testing.T) {
+	c := StartCluster(t, 3)
+	w := c.StartWriters(2, 6*time.Second)
+	time.Sleep(300 * time.Millisecond)
+	for _, s := range c.Servers {
+		s.Signal(syscall.SIGSTOP)
+	}
+	time.Sleep(10 * time.Second)
+	for _, s := range c.Servers {
+		s.Signal(syscall.SIGCONT)
+	}
+	time.Sleep(2 * time.Second)
+	for _, s := range c.Servers {
+		s.WaitServing(20 * time.Second)
+	}
+	w.Check(c)
+	for _, o := range w.all {
+		if _, _, expired, _ := o.Counts(); expired > 0 {
+			t.Error("a session was lost while everything stood still")
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// Writers are clients that create sequential nodes one after the other and
+// remember what they were answered.
+type Writers struct {
+	t    testing.TB
+	dir  string
+	stop chan struct{}
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	acked   map[string]int
+	unknown int
+	all     []*Writer
+}
+
+// Writer is one client, bound to one server.
+type Writer struct {
+	Server *Server
+
+	mu         sync.Mutex
+	Answers    []time.Time // of its writes
+	Slowest    time.Duration
+	Disconnect int
+	Expired    int
+}
+
+// StartWriters starts n clients on each server.
+func (c *Cluster) StartWriters(n int, timeout time.Duration) *Writers {
+	w := &Writers{t: c.t, dir: fmt.Sprintf("/writers-%d", time.Now().UnixNano()), stop: make(chan struct{}), acked: map[string]int{}}
+	nc, err := wire.Open(c.Servers[0].Client)
+	if err == nil {
+		_, err = nc.Create(w.dir, nil, jute.FlagPersistent)
+		nc.CloseSession()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, s := range c.Servers {
+		for range n {
+			one := &Writer{Server: s}
+			w.all = append(w.all, one)
+			w.wg.Go(func() { w.run(one, timeout) })
+		}
+	}
+	return w
+}
+
+// Of returns the clients of one server.
+func (w *Writers) Of(s *Server) (list []*Writer) {
+	for _, one := range w.all {
+		if one.Server == s {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// FirstAfter returns the first answer after a moment, to any client but those
+// of a server.
+func (w *Writers) FirstAfter(at time.Time, except *Server) (first time.Time, ok bool) {
+	for _, one := range w.all {
+		if one.Server == except {
+			continue
+		}
+		one.mu.Lock()
+		for i := len(one.Answers) - 1; i >= 0 && one.Answers[i].After(at); i-- {
+			if !ok || one.Answers[i].Before(first) {
+				first, ok = one.Answers[i], true
+			}
+		}
+		one.mu.Unlock()
+	}
+	return first, ok
+}
+
+// Counts returns the disconnections and ended sessions of a client.
+func (o *Writer) Counts() (writes, disconnects, expired int, slowest time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.Answers), o.Disconnect, o.Expired, o.Slowest
+}
+
+func (w *Writers) stopped() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *Writers) run(o *Writer, timeout time.Duration) {
+	var session wire.Session
+	var zxid int64
+	for !w.stopped() {
+		c, err := wire.Dial(o.Server.Client)
+		if err == nil {
+			request := wire.NewSession(int32(timeout.Milliseconds()))
+			if session.ID != 0 {
+				request = wire.Attach(session, zxid)
+			}
+			err = c.Connect(request)
+		}
+		if errors.Is(err, wire.ErrRefused) {
+			o.mu.Lock()
+			o.Expired++
+			o.mu.Unlock()
+			session = wire.Session{}
+		}
+		if err != nil {
+			if c != nil {
+				c.Close()
+			}
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		session = c.Session
+		c.Timeout = timeout
+		lost := w.write(c, o)
+		zxid = c.Zxid
+		c.Close()
+		if lost {
+			o.mu.Lock()
+			o.Disconnect++
+			o.mu.Unlock()
+		}
+	}
+}
+
+// write writes until the connection is lost or the test ends.
+func (w *Writers) write(c *wire.Conn, o *Writer) (lost bool) {
+	for !w.stopped() {
+		began := time.Now()
+		path, err := c.Create(w.dir+"/n-", nil, jute.FlagPersistentSequential)
+		w.mu.Lock()
+		var code jute.ErrCode
+		switch {
+		case err == nil:
+			w.acked[path]++
+		case errors.As(err, &code):
+			w.t.Errorf("create at server %d: %v", o.Server.ID, err)
+		default:
+			w.unknown++
+		}
+		w.mu.Unlock()
+		if err != nil {
+			return true
+		}
+		o.mu.Lock()
+		o.Answers = append(o.Answers, time.Now())
+		o.Slowest = max(o.Slowest, time.Since(began))
+		o.mu.Unlock()
+	}
+	return false
+}
+
+// Check stops the clients and compares what each server holds with what they
+// were answered.
+func (w *Writers) Check(c *Cluster) {
+	w.t.Helper()
+	close(w.stop)
+	w.wg.Wait()
+	for _, s := range c.Servers {
+		nc, err := wire.Open(s.Client)
+		if err != nil {
+			w.t.Fatalf("server %d: %v", s.ID, err)
+		}
+		if err := nc.Sync("/"); err != nil {
+			w.t.Fatalf("sync at server %d: %v", s.ID, err)
+		}
+		names, _, err := nc.Children(w.dir, false)
+		nc.CloseSession()
+		nc.Close()
+		if err != nil {
+			w.t.Fatalf("server %d: %v", s.ID, err)
+		}
+		exists := map[string]bool{}
+		for _, n := range names {
+			exists[w.dir+"/"+n] = true
+		}
+		for path, times := range w.acked {
+			if times != 1 || !exists[path] {
+				w.t.Errorf("server %d: %s answered %d times, exists: %v", s.ID, path, times, exists[path])
+			}
+		}
+		if n := len(names); n > len(w.acked)+w.unknown {
+			w.t.Errorf("server %d: %d nodes, but %d answered and %d unknown", s.ID, n, len(w.acked), w.unknown)
+		}
+	}
+	w.t.Logf("%d writes answered, %d unknown", len(w.acked), w.unknown)
+}
