@@ -20,6 +20,7 @@ type attempt struct {
 	start time.Time
 	task  string
 	turn  *turn
+	alone bool // neither nested nor in the local queue
 }
 
 // data is the content of the attempt's node.
@@ -79,7 +80,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	if c.isDraining() {
 		return nil, ErrClosed
 	}
-	if l, err := nested(ctx, c, a.path, a.mode, a.cfg); l != nil || err != nil {
+	if l, err := nested(ctx, c, a); l != nil || err != nil {
 		if err != nil && a.try {
 			err = fmt.Errorf("%w: %w", ErrNotAcquired, err)
 		}
@@ -87,7 +88,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	}
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
-	if a.mode == fence.Exclusive && !a.cfg.noGate {
+	if a.mode == fence.Exclusive && !a.cfg.noGate && !a.alone {
 		l, err := c.takeTurn(ctx, a)
 		if l != nil || err != nil {
 			return l, err
@@ -143,9 +144,7 @@ func (c *Client) granted(ctx context.Context, a *attempt, run compete) (*Lease, 
 		}
 		h.endLife()
 		if !errors.Is(err, errLostEarly) {
-			for _, n := range h.nodesNow() {
-				c.reap(h.e, n.path)
-			}
+			h.discard()
 		}
 		if !errors.Is(err, errLostEarly) && !errors.Is(err, errNotValid) {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -314,7 +315,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (d nodeData, pw *wa
 	if errors.Is(err, zk.ErrNoAuth) {
 		var names []string
 		names, _, pw, err = w.c.childrenW(ctx, w.e, parentOf(path))
-		if err == nil && indexOf2(names, baseName(path)) < 0 {
+		if err == nil && !slices.Contains(names, baseName(path)) {
 			return d, nil, true, nil
 		}
 	}
@@ -322,15 +323,6 @@ func (w *waiter) watchNode(ctx context.Context, path string) (d nodeData, pw *wa
 		return d, nil, true, nil
 	}
 	return d, pw, false, err
-}
-
-func indexOf2(names []string, name string) int {
-	for i, n := range names {
-		if n == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // first is reached when nobody is ahead.
@@ -343,8 +335,9 @@ func (w *waiter) first(ctx context.Context, names []string) (*hold, error) {
 		marked = w.q.kind.exclusive()
 	}
 	c, _, _ := parseName(w.own.name)
-	h := newHold(w.a, w.e, queueOps{w.q, w.a.dir}, w.a.mode, fence.Token(w.czx), heldNode{path: w.own.path(), id: w.own.id, seq: c.seq})
-	h.marked, h.watched = marked, w.ownW
+	h := newHold(w.a, w.e, queueOps{w.q, w.a.dir}, w.a.mode, fence.Token(w.czx),
+		heldNode{path: w.own.path(), id: w.own.id, seq: c.seq, lock: w.a.path, w: w.ownW})
+	h.marked = marked
 	if w.waited {
 		w.stamp(h)
 	}

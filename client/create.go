@@ -17,6 +17,7 @@ type newNode struct {
 	name       func(id nodeID) string // without the number
 	data       func(id nodeID) []byte
 	sequential bool
+	acl        []zk.ACL // instead of the one for all, if not nil
 }
 
 // created is a node that exists, or did when its creation was seen.
@@ -122,7 +123,11 @@ func (c *Client) createOnce(ctx context.Context, e *epoch, acl []zk.ACL, nodes [
 		if n.sequential {
 			flags = zk.FlagEphemeralSequential
 		}
-		ops[i] = &zk.CreateRequest{Path: join(n.dir, n.name(ids[i])), Data: n.data(ids[i]), Acl: acl, Flags: flags}
+		own := acl
+		if n.acl != nil {
+			own = n.acl
+		}
+		ops[i] = &zk.CreateRequest{Path: join(n.dir, n.name(ids[i])), Data: n.data(ids[i]), Acl: own, Flags: flags}
 	}
 	if len(ops) == 1 {
 		r := ops[0].(*zk.CreateRequest)

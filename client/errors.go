@@ -159,6 +159,13 @@ func isDefinite(err error) bool {
 	return ok && n < -4 && n != -7
 }
 
+// ownErrors are decisions of this package: nothing is unknown about them.
+var ownErrors = []error{
+	ErrNotAcquired, ErrLost, ErrSessionExpired, ErrNodeRemoved, ErrSelfDeadlock, ErrUpgradeConflict, ErrUnsupported,
+	ErrMixedLayout, ErrPolicyMismatch, ErrLimitMismatch, ErrSequenceExhausted, ErrDuplicatePath, ErrNoAuth, ErrReadOnly,
+	ErrReleasePending, ErrNotHeld, ErrInvalid, errNotValid, errLostEarly, errSlipped, errAgain,
+}
+
 // isAmbiguous reports whether a write that answered err may have happened.
 func isAmbiguous(err error) bool {
 	if err == nil {
@@ -170,7 +177,15 @@ func isAmbiguous(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false // ended before it was sent, or it would be unfinished
 	}
-	return !isDefinite(err) && !errors.Is(err, ErrSessionExpired)
+	for _, own := range ownErrors {
+		if errors.Is(err, own) {
+			return false
+		}
+	}
+	if re := (*requeueError)(nil); errors.As(err, &re) {
+		return false
+	}
+	return !isDefinite(err)
 }
 
 // publicErr puts the package's names on errors of the library.

@@ -25,9 +25,13 @@ type holdOps interface {
 
 // heldNode is a node that stands for a hold.
 type heldNode struct {
-	path string
-	id   nodeID
-	seq  int32
+	path  string
+	id    nodeID
+	seq   int32
+	czxid int64      // where the path alone does not tell one node from another
+	lock  string     // the path of its lock, if the hold is of several
+	mode  fence.Mode // likewise
+	w     *watch     // set on it before the grant, if any
 }
 
 // errNotValid says that the session may be over, so that nothing can be granted.
@@ -45,8 +49,8 @@ type hold struct {
 	since time.Time
 	wait  time.Duration
 
-	marked  bool   // lock delay: the directory names this hold
-	watched *watch // on the first node, as of the grant
+	marked  bool     // lock delay: the directory names this hold
+	parts   []*Lease // of a hold of several locks that are held one by one
 	ended   chan struct{}
 	life    context.Context // ends with the hold
 	endLife context.CancelFunc
@@ -96,7 +100,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	if err != nil {
 		return nil, errLostEarly
 	}
-	h.watchNodes(h.watched)
+	h.watchNodes()
 	h.mu.Lock()
 	if h.cfg.maxHold > 0 && !h.over {
 		h.timers = append(h.timers, time.AfterFunc(h.cfg.maxHold, func() { h.lose(MaxHold) }))
@@ -156,16 +160,19 @@ func (h *hold) nodesNow() []heldNode {
 func (h *hold) replace(mode fence.Mode, token fence.Token, w *watch, nodes ...heldNode) {
 	h.mu.Lock()
 	h.nodes, h.mode = nodes, mode
+	if w != nil {
+		h.nodes[0].w = w
+	}
 	if token != 0 {
 		h.token = token
 	}
 	h.mu.Unlock()
-	h.watchNodes(w)
+	h.watchNodes()
 }
 
-// watchNodes starts a monitor for each node, and ends those of former nodes. A
-// watch that is already set on the first node may be given.
-func (h *hold) watchNodes(w *watch) {
+// watchNodes starts a monitor for each node, and ends those of former nodes. The
+// parts of a hold of several locks have monitors of their own.
+func (h *hold) watchNodes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.monitors != nil {
@@ -176,12 +183,20 @@ func (h *hold) watchNodes(w *watch) {
 	}
 	ctx, stop := context.WithCancel(h.life)
 	h.monitors = stop
-	for i, n := range h.nodes {
-		first := w
-		if i > 0 {
-			first = nil
-		}
-		h.c.detached(func(context.Context) { h.monitor(ctx, n, first) })
+	for _, l := range h.parts {
+		h.c.detached(func(context.Context) {
+			select {
+			case <-l.lost:
+				h.lose(l.reason())
+			case <-ctx.Done():
+			}
+		})
+	}
+	if h.parts != nil {
+		return
+	}
+	for _, n := range h.nodes {
+		h.c.detached(func(context.Context) { h.monitor(ctx, n, n.w) })
 	}
 }
 
@@ -203,7 +218,7 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *watch) {
 				}
 			}
 			switch {
-			case errors.Is(err, zk.ErrNoNode), err == nil && st.EphemeralOwner != h.e.sid:
+			case errors.Is(err, zk.ErrNoNode), err == nil && (st.EphemeralOwner != h.e.sid || n.czxid != 0 && st.Czxid != n.czxid):
 				h.nodeGone(ctx)
 				return
 			case err != nil:
@@ -252,6 +267,8 @@ func (h *hold) awaitChange(ctx context.Context) {
 
 // nodeGone notes that a node of the hold does not exist any more.
 func (h *hold) nodeGone(ctx context.Context) {
+	// The look may have been under way when a change of ours began.
+	h.awaitChange(ctx)
 	if ctx.Err() != nil || h.e.ended() {
 		return // replaced or released by us, or it went with the session
 	}
@@ -319,27 +336,41 @@ func (h *hold) stopTimers() {
 	h.timers = nil
 }
 
-// abandon gives the nodes to the reaper and the local turn to the next.
+// abandon gives the nodes to the reaper and the local turn to the next. The
+// channel is closed when the nodes are gone.
 func (h *hold) abandon() <-chan struct{} {
 	done := make(chan struct{})
 	if h.e.ended() {
-		close(done) // they went with the session
 		h.turn.leave()
+		close(done) // they went with the session
 		return done
 	}
-	nodes := h.nodesNow()
-	chans := make([]<-chan struct{}, len(nodes))
-	for i, n := range nodes {
-		chans[i] = h.c.reap(h.e, n.path)
-	}
+	chans := h.discard()
 	h.turn.leave()
-	go func() {
+	h.c.detached(func(context.Context) {
 		defer close(done)
 		for _, ch := range chans {
 			<-ch
 		}
-	}()
+	})
 	return done
+}
+
+// discarder is a recipe whose nodes must not be removed by their path alone.
+type discarder interface {
+	discard(h *hold) []<-chan struct{}
+}
+
+// discard gives the nodes to the reaper; the channels are closed when they are gone.
+func (h *hold) discard() []<-chan struct{} {
+	if d, ok := h.ops.(discarder); ok {
+		return d.discard(h)
+	}
+	var gone []<-chan struct{}
+	for _, n := range h.nodesNow() {
+		gone = append(gone, h.c.reap(h.e, n.path))
+	}
+	return gone
 }
 
 // release gives the lock back. valid says that the lease was valid when its user

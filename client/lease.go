@@ -140,6 +140,16 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // Lost is closed when the lease is lost. It stays open when it is unlocked.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
+// reason says why the lease was lost, if it was.
+func (l *Lease) reason() LostReason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		return 0
+	}
+	return l.cause.Reason
+}
+
 // Err returns nil while the lease is held, the *LostError after a loss, and
 // ErrNotHeld after Unlock.
 func (l *Lease) Err() error {
@@ -224,17 +234,37 @@ func (l *Lease) Token() fence.Token {
 }
 
 // Sequencer describes the hold to a third party, who asks a [fence.Gate] or
-// [Client.CheckSequencer] whether it is current.
-func (l *Lease) Sequencer() fence.Sequencer {
-	mode := l.modeNow()
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	return fence.Sequencer{Path: l.h.path, Node: l.h.relNode(), Mode: mode, Token: l.h.token}
-}
+// [Client.CheckSequencer] whether it is current. For a lease of several locks it
+// is that of the first one.
+func (l *Lease) Sequencer() fence.Sequencer { return l.Sequencers()[0] }
 
-// relNode is the first node's path below the lock's. h.mu is held.
-func (h *hold) relNode() string {
-	return strings.TrimPrefix(strings.TrimPrefix(h.nodes[0].path, h.path), "/")
+// Sequencers describes the hold node by node, for leases of several locks.
+func (l *Lease) Sequencers() []fence.Sequencer {
+	h := l.h
+	if h.parts != nil {
+		var all []fence.Sequencer
+		for _, p := range h.parts {
+			all = append(all, p.Sequencers()...)
+		}
+		return all
+	}
+	mode := l.modeNow()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []fence.Sequencer
+	for _, n := range h.nodes {
+		lock := n.lock
+		if lock == "" {
+			lock = h.path
+		}
+		m := mode
+		if n.mode != 0 {
+			m = n.mode
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(n.path, lock), "/")
+		all = append(all, fence.Sequencer{Path: lock, Node: rel, Mode: m, Token: h.token})
+	}
+	return all
 }
 
 // Node returns the path of the node that stands for the hold, the first one of

@@ -34,7 +34,7 @@ func (o queueOps) downgrade(ctx context.Context, h *hold) error {
 	old := h.nodesNow()[0]
 	id := newNodeID(h.e.sid)
 	name := nodeName(o.q.layout, kindRead, id, h.c.owner.host) + fmt.Sprintf("%010d", old.seq)
-	fresh := heldNode{path: join(o.dir, name), id: id, seq: old.seq}
+	fresh := heldNode{path: join(o.dir, name), id: id, seq: old.seq, lock: old.lock}
 	a := &attempt{c: h.c, cfg: h.cfg}
 	for n := 1; ; n++ {
 		ops := []any{

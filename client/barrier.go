@@ -1,0 +1,320 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Barrier holds up whoever waits at it while it is closed. It is closed while its
+// node exists, whoever made it, and stays so when the one who closed it goes away.
+type Barrier struct {
+	c    *Client
+	path string
+}
+
+// Barrier returns the barrier on path.
+func (c *Client) Barrier(path string) *Barrier { return &Barrier{c: c, path: path} }
+
+// Close closes the barrier. It does nothing if it is closed.
+func (b *Barrier) Close(ctx context.Context) error {
+	return b.c.steadily(ctx, b.path, func(e *epoch) error {
+		_, err := b.c.create(ctx, e, b.path, []byte{}, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		switch {
+		case errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			if err := b.c.ensure(ctx, e, parentOf(b.path), zk.WorldACL(zk.PermAll)); err != nil {
+				return err
+			}
+			return errAgain
+		}
+		return err
+	})
+}
+
+// Open opens the barrier. It does nothing if it is open.
+func (b *Barrier) Open(ctx context.Context) error {
+	return b.c.steadily(ctx, b.path, func(e *epoch) error {
+		err := b.c.delete(ctx, e, b.path, -1)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Wait waits until the barrier is open or ctx ends.
+func (b *Barrier) Wait(ctx context.Context) error {
+	return b.c.steadily(ctx, b.path, func(e *epoch) error {
+		// exists would leave a watch behind when the barrier is open.
+		_, _, w, err := b.c.getW(ctx, e, b.path)
+		if errors.Is(err, zk.ErrNoAuth) {
+			var st *zk.Stat
+			if st, w, err = b.c.existsW(ctx, e, b.path); err == nil && st == nil {
+				return nil
+			}
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := b.c.awaitAny(ctx, e, w); err != nil {
+			return err
+		}
+		return errAgain
+	})
+}
+
+// errAgain asks steadily to repeat.
+var errAgain = errors.New("client: again")
+
+// steadily repeats f, which may be repeated, over lost replies and sessions.
+func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	for {
+		e, err := c.epoch(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(e)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return ctxErr(ctx)
+		case errors.Is(err, errAgain), errors.Is(err, ErrSessionExpired):
+		case err != nil && isAmbiguous(err) && !c.isClosed():
+		default:
+			return publicErr(err)
+		}
+	}
+}
+
+// awaitAny waits until one of the watches fires.
+func (c *Client) awaitAny(ctx context.Context, e *epoch, a *watch, more ...*watch) error {
+	var b <-chan struct{}
+	if len(more) > 0 {
+		b = more[0].C()
+	}
+	select {
+	case <-a.C():
+		return nil
+	case <-b:
+		return nil
+	case <-e.gone:
+		return ErrSessionExpired
+	case <-ctx.Done():
+		return ctxErr(ctx)
+	case <-c.drain:
+		return ErrClosed
+	}
+}
+
+// DoubleBarrier lets n members begin together and end together. A member whose
+// session ends counts as having left.
+type DoubleBarrier struct {
+	c    *Client
+	path string
+	n    int
+}
+
+// DoubleBarrier returns the double barrier of n members on path.
+func (c *Client) DoubleBarrier(path string, n int) *DoubleBarrier {
+	return &DoubleBarrier{c: c, path: path, n: n}
+}
+
+// readyName is the node that says that all have entered.
+const readyName = "ready"
+
+// Member is a member of a double barrier that has entered.
+type Member struct {
+	b    *DoubleBarrier
+	mu   sync.Mutex
+	e    *epoch
+	node created
+}
+
+// Enter waits until n members have entered or ctx ends. If the barrier is open
+// already, up to n members are let in late.
+func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
+	if b.n < 1 {
+		return nil, fmt.Errorf("%w: %d members", ErrInvalid, b.n)
+	}
+	var m *Member
+	err := b.c.steadily(ctx, b.path, func(e *epoch) error {
+		var err error
+		m, err = b.enter(ctx, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
+	c := b.c
+	made, err := c.protectedCreate(ctx, e, zk.WorldACL(zk.PermAll), newNode{
+		dir: b.path, name: nodeID.uuid, data: func(nodeID) []byte {
+			a := attempt{c: c, cfg: newLockConfig(nil), task: taskOf(ctx)}
+			return ownerData(a.owner(nodeID{}))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{b: b, e: e, node: made[0]}
+	for {
+		done, err := b.gather(ctx, e, m)
+		if err != nil {
+			c.reap(e, m.node.path())
+			return nil, err
+		}
+		if done {
+			return m, nil
+		}
+	}
+}
+
+// gather looks whether all are there and waits for a change if not.
+func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) (bool, error) {
+	c, ready := b.c, join(b.path, readyName)
+	// The watch on the missing node comes first: its creation cannot be missed.
+	st, w, err := c.existsW(ctx, e, ready)
+	if err != nil {
+		return false, err
+	}
+	members, err := b.members(ctx, e)
+	if err != nil {
+		return false, err
+	}
+	if !slices.Contains(members, m.node.name) {
+		return false, ErrSessionExpired // removed by somebody: enter anew
+	}
+	among, err := b.among(ctx, e, members, m.node.name)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case st != nil && among:
+		return true, nil
+	case st == nil && among && len(members) >= b.n:
+		_, err := c.create(ctx, e, ready, []byte{}, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		if err == nil || errors.Is(err, zk.ErrNodeExists) {
+			return true, nil
+		}
+		return false, err
+	}
+	if err := c.awaitAny(ctx, e, w); err != nil {
+		return false, err
+	}
+	// Seen once is enough: the first to leave may have removed it again.
+	return among && w.event() == zk.EventNodeCreated, nil
+}
+
+// among reports whether a member is one of the first n.
+func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, own string) (bool, error) {
+	if len(members) <= b.n {
+		return true, nil
+	}
+	born := map[string]int64{}
+	for _, name := range members {
+		st, err := b.c.exists(ctx, e, join(b.path, name))
+		if err != nil {
+			return false, err
+		}
+		if st != nil {
+			born[name] = st.Czxid
+		}
+	}
+	before := 0
+	for _, at := range born {
+		if at < born[own] {
+			before++
+		}
+	}
+	return before < b.n, nil
+}
+
+// members lists who is in, in the order of their names.
+func (b *DoubleBarrier) members(ctx context.Context, e *epoch) ([]string, error) {
+	names, _, err := b.c.children(ctx, e, b.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return n == readyName })
+	slices.Sort(names)
+	return names, err
+}
+
+// Leave waits until all members leave or ctx ends. Its node is gone afterwards in
+// any case, or will be as soon as there is a connection.
+func (m *Member) Leave(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.b.c, m.e
+	for {
+		done, err := m.leave(ctx)
+		if errors.Is(err, ErrSessionExpired) {
+			return nil // the node went with the session: it has left
+		}
+		if err != nil {
+			c.reap(e, m.node.path())
+			return publicErr(err)
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// leave does one step: the lowest member waits for the highest, the others go and
+// wait for the lowest.
+func (m *Member) leave(ctx context.Context) (bool, error) {
+	c, e, b := m.b.c, m.e, m.b
+	members, err := b.members(ctx, e)
+	if err != nil {
+		return false, err
+	}
+	own := slices.Contains(members, m.node.name)
+	if len(members) == 0 || own && len(members) == 1 {
+		for _, p := range []string{m.node.path(), join(b.path, readyName)} {
+			err := c.delete(ctx, e, p, -1)
+			if isAmbiguous(err) && ctx.Err() == nil {
+				return false, nil
+			}
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	other := members[0]
+	switch {
+	case members[0] == m.node.name:
+		other = members[len(members)-1]
+	case own:
+		err := c.delete(ctx, e, m.node.path(), -1)
+		if isAmbiguous(err) && ctx.Err() == nil {
+			return false, nil
+		}
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return false, err
+		}
+	}
+	_, _, w, err := c.getW(ctx, e, join(b.path, other))
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, c.awaitAny(ctx, e, w)
+}

@@ -1,0 +1,224 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Election chooses one of those who campaign on a path. Whoever campaigned first
+// leads, until it resigns or its session ends. Each candidate has a value that
+// everyone can see, such as its address.
+//
+// The server has leaders of its own; they have nothing to do with this.
+type Election struct {
+	c    *Client
+	path string
+	cfg  *lockConfig
+}
+
+// Election returns the election on path. Nothing is sent before it is used.
+func (c *Client) Election(path string, opts ...LockOption) *Election {
+	return &Election{c: c, path: path, cfg: newLockConfig(opts)}
+}
+
+func (el *Election) queue() queue {
+	k := kindLock
+	if el.cfg.latch && el.cfg.layout == LayoutCurator {
+		k = kindLatch
+	}
+	return queue{layout: el.cfg.layout, kind: k}
+}
+
+// Campaign waits until this candidate leads or ctx ends. The lease is the
+// leadership: [Election.Resign] or its Unlock ends it, and its context ends when
+// it is lost.
+func (el *Election) Campaign(ctx context.Context, value []byte, opts ...AcquireOption) (*Lease, error) {
+	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: el.cfg, alone: true}
+	opts = append([]AcquireOption{WithData(value)}, opts...)
+	return el.c.acquire(ctx, a, opts, el.queue().run)
+}
+
+// Resign ends a leadership. It is [Lease.Unlock].
+func (el *Election) Resign(ctx context.Context, l *Lease) error { return l.Unlock(ctx) }
+
+// Proclaim changes the value of a leader.
+func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error {
+	h := l.h
+	if h.c != el.c || h.path != el.path {
+		return fmt.Errorf("%w: the lease is of %s", ErrInvalid, h.path)
+	}
+	node := h.nodesNow()[0].path
+	for n := 1; ; n++ {
+		if err := l.Err(); err != nil {
+			return err
+		}
+		data, st, err := h.c.get(ctx, h.e, node)
+		if err != nil {
+			return l.checkErr(err)
+		}
+		if n > 1 && bytes.Equal(data, value) {
+			return nil // the write of before happened
+		}
+		_, err = h.c.set(ctx, h.e, node, value, st.Version)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zk.ErrBadVersion), isAmbiguous(err) && ctx.Err() == nil:
+			if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
+				return err
+			}
+		default:
+			return l.checkErr(err)
+		}
+	}
+}
+
+// Leader describes who leads.
+type Leader struct {
+	Node    string // relative to the election's path; "" if nobody leads
+	Value   []byte
+	Token   fence.Token
+	Session int64
+	Since   time.Time // when the leader entered the election
+}
+
+// None reports whether nobody leads.
+func (l Leader) None() bool { return l.Node == "" }
+
+// Leader returns who leads at this moment.
+func (el *Election) Leader(ctx context.Context) (Leader, error) {
+	if err := checkPath(el.path); err != nil {
+		return Leader{}, err
+	}
+	e, err := el.c.epoch(ctx)
+	if err != nil {
+		return Leader{}, err
+	}
+	if err := el.c.sync(ctx, e, el.path); err != nil {
+		return Leader{}, publicErr(err)
+	}
+	s, err := el.look(ctx, e)
+	return s.leader, publicErr(err)
+}
+
+// sight is what a look at an election saw.
+type sight struct {
+	leader Leader
+	mzxid  int64
+	w      *watch // fires when it may have changed
+}
+
+// look finds the first candidate and watches it; if there is none, the directory;
+// if that is absent, its creation.
+func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
+	c := el.c
+	for {
+		names, _, err := c.children(ctx, e, el.path)
+		if errors.Is(err, zk.ErrNoNode) {
+			st, w, err := c.existsW(ctx, e, el.path)
+			if err != nil || st == nil {
+				return sight{w: w}, err
+			}
+			continue
+		}
+		if err != nil {
+			return sight{}, err
+		}
+		queue, _, err := queueOf(el.cfg.layout, names, false)
+		if err != nil {
+			return sight{}, err
+		}
+		if len(queue) == 0 {
+			names, _, w, err := c.childrenW(ctx, e, el.path)
+			if errors.Is(err, zk.ErrNoNode) {
+				continue
+			}
+			if err != nil {
+				return sight{}, err
+			}
+			if queue, _, err = queueOf(el.cfg.layout, names, false); err != nil || len(queue) == 0 {
+				return sight{w: w}, err
+			}
+		}
+		data, st, w, err := c.getW(ctx, e, join(el.path, queue[0].name))
+		if errors.Is(err, zk.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return sight{}, err
+		}
+		return sight{Leader{
+			Node: queue[0].name, Value: data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: msTime(st.Ctime),
+		}, st.Mzxid, w}, nil
+	}
+}
+
+func msTime(ms int64) time.Time { return time.UnixMilli(ms) }
+
+// Observe reports who leads, now and after each change, until ctx ends or the
+// client is closed; then the channel is closed. A slow reader misses values but
+// never gets an old one after a newer one. A Leader that is None says that nobody
+// leads.
+func (el *Election) Observe(ctx context.Context) <-chan Leader {
+	out := make(chan Leader, 1)
+	el.c.detached(func(context.Context) {
+		defer close(out)
+		el.observe(ctx, out)
+	})
+	return out
+}
+
+func (el *Election) observe(ctx context.Context, out chan Leader) {
+	var last sight
+	told := false
+	var synced *epoch
+	for n := 1; ; n++ {
+		e, err := el.c.epoch(ctx)
+		if err != nil {
+			return
+		}
+		if e != synced {
+			// Another session may be served by a server that lags behind the last.
+			if el.c.sync(ctx, e, el.path) == nil {
+				synced = e
+			}
+		}
+		s, err := el.look(ctx, e)
+		if err != nil {
+			if ctx.Err() != nil || pause(ctx, backoff(n, 10*time.Millisecond, time.Second)) != nil {
+				return
+			}
+			continue
+		}
+		n = 0
+		if !told || s.differs(last) {
+			told, last = true, s
+			select {
+			case <-out: // the reader was slow: replace what it did not take
+			default:
+			}
+			out <- s.leader
+		}
+		select {
+		case <-s.w.C():
+		case <-e.gone:
+		case <-ctx.Done():
+			return
+		case <-el.c.drain:
+			return
+		}
+	}
+}
+
+// differs reports whether s is news after last. Within a session the server never
+// goes back, and a new session begins with a sync.
+func (s sight) differs(last sight) bool {
+	return s.leader.Token != last.leader.Token || s.mzxid != last.mzxid
+}

@@ -1,0 +1,467 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Queue describes a lock: who holds it and who waits.
+type Queue struct {
+	Path string `json:"path"`
+	// Kind is "lock", "rwlock", "semaphore" or "simple".
+	Kind   string `json:"kind"`
+	Layout Layout `json:"-"`
+	// LayoutName is Layout in words.
+	LayoutName string   `json:"layout"`
+	Policy     string   `json:"policy,omitempty"` // of LayoutPolicy
+	Limit      int      `json:"limit,omitempty"`  // of a semaphore, if stored
+	Holders    []Entry  `json:"holders"`
+	Waiters    []Entry  `json:"waiters"`
+	Foreign    []string `json:"foreign,omitempty"` // children that are no contenders
+	// Mixed says that contenders are there that cannot see each other.
+	Mixed   bool  `json:"mixed,omitempty"`
+	NextSeq int32 `json:"nextSeq"` // the number the next contender will get
+}
+
+// Entry is one contender.
+type Entry struct {
+	Node     string      `json:"node"` // relative to the lock's path
+	Mode     fence.Mode  `json:"mode"`
+	Position int         `json:"position"` // 0 for holders, 1 for the first that waits
+	Session  int64       `json:"session,string"`
+	Token    fence.Token `json:"token"` // of holders; of waiters what their node's birth says
+	Maker    string      `json:"maker"` // "zlock", "curator", "go-zookeeper", "kazoo" or "unknown"
+	// Owner is nil if the node has no owner record; Raw is its data then, cut.
+	Owner        *Owner    `json:"owner,omitempty"`
+	Raw          string    `json:"raw,omitempty"`
+	WaitingSince time.Time `json:"waitingSince"`
+	// HeldSince is zero if it is not known; then it is after WaitingSince.
+	HeldSince time.Time `json:"heldSince,omitzero"`
+	BlockedBy string    `json:"blockedBy,omitempty"` // the node waited for
+}
+
+// Asked returns the request to leave, if there is one.
+func (e Entry) Asked() (Revocation, bool) {
+	if e.Owner != nil && e.Owner.Revoke != nil {
+		return *e.Owner.Revoke, true
+	}
+	return Revocation{}, e.Raw == curatorRevoke
+}
+
+var makerNames = [...]string{makerUnknown: "unknown", makerSelf: "zlock", makerCurator: "curator", makerGo: "go-zookeeper", makerKazoo: "kazoo"}
+
+// maxRaw bounds how much of foreign data is shown.
+const maxRaw = 200
+
+// Inspect reads who holds a lock and who waits for it. The layout is recognised.
+// A path that does not exist has neither holders nor waiters.
+func (c *Client) Inspect(ctx context.Context, path string) (*Queue, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.sync(ctx, e, path); err != nil {
+		return nil, publicErr(err)
+	}
+	q, err := c.inspect(ctx, e, path)
+	return q, publicErr(err)
+}
+
+// inspector gathers what is known of one lock.
+type inspector struct {
+	c   *Client
+	e   *epoch
+	ctx context.Context
+	q   *Queue
+}
+
+func (c *Client) inspect(ctx context.Context, e *epoch, path string) (*Queue, error) {
+	in := &inspector{c: c, e: e, ctx: ctx, q: &Queue{Path: path, Kind: "lock"}}
+	names, st, err := c.children(ctx, e, path)
+	var data []byte
+	if err == nil {
+		data, _, err = c.get(ctx, e, path)
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		names, st = nil, &zk.Stat{}
+	case errors.Is(err, zk.ErrNoAuth) && st != nil: // its data may not be read
+	case err != nil:
+		return nil, err
+	}
+	// Every creation and every removal of a child counts in cversion.
+	in.q.NextSeq = (st.Cversion + st.NumChildren) / 2
+	err = in.recognise(names, data)
+	in.q.LayoutName = in.q.Layout.String()
+	return in.q, err
+}
+
+// recognise finds out what kind of lock it is and reads its contenders.
+func (in *inspector) recognise(names []string, data []byte) error {
+	rec, _ := parseDir(data)
+	in.q.Limit = rec.Limit
+	switch {
+	case rec.Layout == rw1Layout:
+		return in.policy(names, data)
+	case slices.Contains(names, "leases") || rec.Limit > 0:
+		return in.semaphore(names)
+	case in.kazooLimit(names, data):
+		return in.kazooSemaphore(names)
+	case len(names) == 1 && names[0] == simpleName:
+		in.q.Kind = "simple"
+		return in.read(&in.q.Holders, "", []contender{{name: simpleName, maker: makerSelf}})
+	}
+	in.q.Layout = layoutOf(names)
+	return in.queue(names)
+}
+
+// layoutOf guesses the layout from names.
+func layoutOf(names []string) Layout {
+	found := LayoutCurator
+	for _, n := range names {
+		if _, l, ok := parseName(n); ok {
+			if l == LayoutCurator {
+				return l
+			}
+			found = l
+		}
+	}
+	return found
+}
+
+// queue reads a lock or read-write lock.
+func (in *inspector) queue(names []string) error {
+	var q []contender
+	rw := false
+	for _, n := range names {
+		c, l, ok := parseName(n)
+		if !ok || c.kind == kindLease {
+			in.q.Foreign = append(in.q.Foreign, n)
+			continue
+		}
+		in.q.Mixed = in.q.Mixed || l != in.q.Layout
+		rw = rw || c.kind == kindRead || c.kind == kindWrite
+		q = append(q, c)
+	}
+	if rw {
+		in.q.Kind = "rwlock"
+	}
+	if _, _, err := queueOf(in.q.Layout, names, rw); err == nil {
+		in.q.Mixed = false // such as a kazoo lock that looks at ours too
+	}
+	slices.SortFunc(q, compareContenders)
+	blocked := func(i int) string {
+		if p := (queue{kind: q[i].kind}).blocker(q, i); p != nil {
+			return p.name
+		}
+		return ""
+	}
+	return in.readQueue("", q, blocked)
+}
+
+// readQueue reads contenders in order: who is blocked by nobody holds.
+func (in *inspector) readQueue(sub string, q []contender, blocked func(i int) string) error {
+	var all []Entry
+	if err := in.read(&all, sub, q); err != nil {
+		return err
+	}
+	by := map[string]string{}
+	for i, c := range q {
+		if b := blocked(i); b != "" {
+			by[sub+c.name] = sub + b
+		}
+	}
+	for _, en := range all {
+		if b := by[en.Node]; b != "" {
+			en.BlockedBy, en.Position, en.HeldSince = b, len(in.q.Waiters)+1, time.Time{}
+			in.q.Waiters = append(in.q.Waiters, en)
+		} else {
+			in.q.Holders = append(in.q.Holders, en)
+		}
+	}
+	return nil
+}
+
+// inspectParallel is how many nodes are read at a time.
+const inspectParallel = 16
+
+// read reads the nodes of contenders. Nodes that have gone meanwhile are left out.
+func (in *inspector) read(into *[]Entry, sub string, q []contender) error {
+	type result struct {
+		en  Entry
+		ok  bool
+		err error
+	}
+	results := make([]result, len(q))
+	slots := make(chan struct{}, inspectParallel)
+	var wg sync.WaitGroup
+	for i, c := range q {
+		wg.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots; wg.Done() }()
+			r := &results[i]
+			r.en, r.ok, r.err = in.entry(sub, c)
+		}()
+	}
+	wg.Wait()
+	for _, r := range results {
+		if r.err != nil {
+			return r.err
+		}
+		if r.ok {
+			*into = append(*into, r.en)
+		}
+	}
+	return nil
+}
+
+// entry reads one contender.
+func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
+	en := Entry{Node: sub + c.name, Mode: fence.Exclusive, Maker: makerNames[c.maker]}
+	switch c.kind {
+	case kindRead:
+		en.Mode = fence.Shared
+	case kindLease:
+		en.Mode = fence.Permit
+	}
+	path := join(in.q.Path, en.Node)
+	if strings.HasPrefix(sub, "/") { // kazoo's semaphore has its queue elsewhere
+		path = en.Node
+	}
+	data, st, err := in.c.get(in.ctx, in.e, path)
+	if errors.Is(err, zk.ErrNoAuth) {
+		st, err = in.c.exists(in.ctx, in.e, path)
+		if err == nil && st == nil {
+			err = zk.ErrNoNode
+		}
+		if errors.Is(err, zk.ErrNoAuth) {
+			st, err = &zk.Stat{}, nil
+		}
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return en, false, nil
+	}
+	if err != nil {
+		return en, false, err
+	}
+	en.Session, en.Token, en.WaitingSince = st.EphemeralOwner, fence.Token(st.Czxid), msTime(st.Ctime)
+	if o, ok := parseOwner(data); ok {
+		en.Owner = &o
+		if o.Held {
+			en.HeldSince = msTime(st.Mtime)
+		}
+	} else {
+		en.Raw = strings.ToValidUTF8(string(data[:min(len(data), maxRaw)]), "\uFFFD")
+	}
+	return en, true, nil
+}
+
+// semaphore reads a semaphore of Curator's layout.
+func (in *inspector) semaphore(names []string) error {
+	in.q.Kind, in.q.Layout = "semaphore", LayoutCurator
+	for _, n := range names {
+		if n != "locks" && n != "leases" {
+			in.q.Foreign = append(in.q.Foreign, n)
+		}
+	}
+	leases, _, err := in.c.children(in.ctx, in.e, join(in.q.Path, "leases"))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	var held []contender
+	for _, n := range leases {
+		c, _, ok := parseName(n)
+		if !ok {
+			c = contender{name: n}
+		}
+		c.kind = kindLease
+		held = append(held, c)
+	}
+	slices.SortFunc(held, compareContenders)
+	if err := in.read(&in.q.Holders, "leases/", held); err != nil {
+		return err
+	}
+	for i := range in.q.Holders {
+		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince // a permit's node is made by its grant
+	}
+	return in.semaphoreWaiters("locks/", join(in.q.Path, "locks"), LayoutCurator)
+}
+
+// semaphoreWaiters reads the queue of a semaphore; its head waits for permits.
+func (in *inspector) semaphoreWaiters(sub, dir string, l Layout) error {
+	names, _, err := in.c.children(in.ctx, in.e, dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	q, _, err := queueOf(l, names, false)
+	if err != nil {
+		in.q.Mixed = true
+		return nil
+	}
+	if err := in.read(&in.q.Waiters, sub, q); err != nil {
+		return err
+	}
+	for i := range in.q.Waiters {
+		w := &in.q.Waiters[i]
+		w.Mode, w.Position = fence.Permit, i+1
+		switch {
+		case i > 0:
+			w.BlockedBy = in.q.Waiters[i-1].Node
+		case len(in.q.Holders) > 0:
+			w.BlockedBy = in.q.Holders[0].Node
+		}
+	}
+	return nil
+}
+
+// kazooLimit recognises kazoo's semaphore: its data are a number, its children ids.
+func (in *inspector) kazooLimit(names []string, data []byte) bool {
+	n, err := strconv.Atoi(string(data))
+	if err != nil || n < 1 {
+		return false
+	}
+	for _, name := range names {
+		if _, ok := parseHex(name); !ok {
+			return false
+		}
+	}
+	in.q.Limit = n
+	return true
+}
+
+func (in *inspector) kazooSemaphore(names []string) error {
+	in.q.Kind, in.q.Layout = "semaphore", LayoutKazoo
+	slices.Sort(names)
+	var held []contender
+	for _, n := range names {
+		c := contender{name: n, kind: kindLease, maker: makerKazoo}
+		if id, ok := parseHex(n); ok {
+			if _, ours := id.session(); ours {
+				c.maker = makerSelf
+			}
+		}
+		held = append(held, c)
+	}
+	if err := in.read(&in.q.Holders, "", held); err != nil {
+		return err
+	}
+	for i := range in.q.Holders {
+		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince
+	}
+	lock := in.q.Path + "-__lock__"
+	return in.semaphoreWaiters(lock+"/", lock, LayoutKazoo)
+}
+
+// policy reads a lock with a policy.
+func (in *inspector) policy(names []string, data []byte) error {
+	in.q.Kind, in.q.Layout = "rwlock", LayoutPolicy
+	rec, ok := parseRW1Record(data)
+	if !ok {
+		return fmt.Errorf("%w: %s", ErrMixedLayout, in.q.Path)
+	}
+	in.q.Policy = rec.Policy
+	policy, _ := ParsePolicy(rec.Policy)
+	v := &rw1View{policy: policy, gate: rec.gate()}
+	holds := map[nodeID]bool{}
+	for _, name := range names {
+		n, ok := parseRW1(name)
+		if !ok {
+			in.q.Foreign = append(in.q.Foreign, name)
+			continue
+		}
+		v.nodes = append(v.nodes, n)
+		holds[n.id] = holds[n.id] || n.kind.hold()
+	}
+	var q []contender
+	by := map[string]string{}
+	for i := range v.nodes {
+		n := v.nodes[i]
+		name := n.name(true)
+		if !n.kind.hold() && holds[n.id] {
+			continue // a writer keeps its place in the queue while it holds
+		}
+		c := contender{name: name, id: n.id, hasID: true, maker: makerSelf, kind: kindWrite, seq: n.seq}
+		if n.kind == rw1HoldRead || n.kind == rw1QueueRead {
+			c.kind = kindRead
+		}
+		if !n.kind.hold() {
+			step := rw1Write(v, n.id)
+			if c.kind == kindRead {
+				step = rw1Read(v, n.id, true)
+			}
+			by[name] = "-" // will be granted in a moment
+			if step.do == rw1Wait {
+				by[name] = step.on.name(true)
+			}
+		}
+		q = append(q, c)
+	}
+	slices.SortStableFunc(q, compareContenders)
+	if err := in.readQueue("", q, func(i int) string { return by[q[i].name] }); err != nil {
+		return err
+	}
+	for i := range in.q.Holders {
+		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince // made by the grant
+	}
+	for i := range in.q.Waiters {
+		if in.q.Waiters[i].BlockedBy == "-" {
+			in.q.Waiters[i].BlockedBy = ""
+		}
+	}
+	return nil
+}
+
+// CheckSequencer asks the server whether the hold that s describes is current:
+// nil if so, an error that is [fence.ErrStale] if not. The client is a [fence.Checker].
+func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
+	path := s.NodePath()
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.sync(ctx, e, path); err != nil {
+		return publicErr(err)
+	}
+	st, err := c.exists(ctx, e, path)
+	if err != nil {
+		return publicErr(err)
+	}
+	if st == nil {
+		return fmt.Errorf("%w: %s is gone", fence.ErrStale, path)
+	}
+	born := fence.Token(st.Czxid)
+	// A downgraded hold has a younger node with the token of the older one; its
+	// name is unique, so that it exists is enough.
+	if born == s.Token || s.Mode == fence.Shared && born > s.Token && hasOwnID(s.Node) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has token %d", fence.ErrStale, path, born)
+}
+
+func hasOwnID(node string) bool {
+	id, ok := findID(baseName(node))
+	_, ours := id.session()
+	return ok && ours
+}
+
+var _ fence.Checker = (*Client)(nil)

@@ -1,0 +1,273 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Request names one lock of a set; Request methods of the locks make it.
+type Request struct {
+	c    *Client
+	path string
+	mode fence.Mode
+	cfg  *lockConfig
+	q    queue
+	// alone takes the lock by itself, where one transaction for all cannot.
+	alone func(ctx context.Context, try bool) (*Lease, error)
+}
+
+// Request returns the lock as a member of a set.
+func (m *Mutex) Request(opts ...AcquireOption) Request {
+	cfg := m.cfg.with(opts)
+	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg, q: queue{layout: cfg.layout, kind: kindLock},
+		alone: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, append(opts, ungated{})) }}
+}
+
+// Request returns the write lock ([fence.Exclusive]) or a read lock
+// ([fence.Shared]) as a member of a set.
+func (m *RWMutex) Request(mode fence.Mode, opts ...AcquireOption) Request {
+	cfg := m.cfg.with(opts)
+	return Request{c: m.c, path: m.path, mode: mode, cfg: cfg, q: rwQueue(cfg.layout, mode),
+		alone: func(ctx context.Context, try bool) (*Lease, error) {
+			return m.lock(ctx, mode, try, append(opts, ungated{}))
+		}}
+}
+
+// Request returns n permits as a member of a set.
+func (s *Semaphore) Request(n int, opts ...AcquireOption) Request {
+	cfg := s.cfg.with(opts)
+	return Request{c: s.c, path: s.path, mode: fence.Permit, cfg: cfg,
+		alone: func(ctx context.Context, try bool) (*Lease, error) {
+			return s.acquire(ctx, n, try, append(opts, ungated{}))
+		}}
+}
+
+// ungated keeps a member of a set out of the local queue: to wait there while
+// queued elsewhere would break the order among sets.
+type ungated struct{}
+
+func (ungated) applyLock(c *lockConfig) { c.noGate = true }
+func (ungated) acquire()                {}
+
+// AcquireAll waits until all the locks are granted, or ctx ends and none is. Sets
+// never deadlock with each other, whatever the order in which they name their
+// locks: where possible all contenders are created in one transaction, otherwise
+// the locks are taken one after another in the order of their paths. A program
+// that takes single locks in an order of its own can still deadlock with others;
+// see [Client.WaitGraph].
+//
+// The lease is one: it is lost when one of its locks is lost.
+func (c *Client) AcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
+	return c.acquireAll(ctx, false, reqs)
+}
+
+// TryAcquireAll takes all the locks if none needs waiting, and none otherwise.
+func (c *Client) TryAcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
+	return c.acquireAll(ctx, true, reqs)
+}
+
+func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lease, error) {
+	if len(reqs) == 0 {
+		return nil, fmt.Errorf("%w: no locks", ErrInvalid)
+	}
+	reqs = slices.Clone(reqs)
+	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
+	atomic := true
+	for i, r := range reqs {
+		if r.c != c {
+			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)
+		}
+		if i > 0 && reqs[i-1].path == r.path {
+			return nil, fmt.Errorf("%w: %s", ErrDuplicatePath, r.path)
+		}
+		if err := r.cfg.check(r.path); err != nil {
+			return nil, err
+		}
+		if heldBy(ctx, c, r.path) != nil {
+			return nil, selfDeadlock(r.path, "a set cannot be nested")
+		}
+		atomic = atomic && r.mode != fence.Permit && !r.cfg.policySet && r.cfg.lockDelay == 0
+	}
+	a := &attempt{path: reqs[0].path, dir: reqs[0].path, mode: reqs[0].mode, try: try, cfg: reqs[0].cfg, alone: true}
+	if atomic {
+		return c.acquire(ctx, a, nil, func(ctx context.Context, a *attempt) (*hold, error) { return c.competeAll(ctx, a, reqs) })
+	}
+	return c.acquire(ctx, a, nil, func(ctx context.Context, a *attempt) (*hold, error) { return c.takeEach(ctx, a, reqs) })
+}
+
+// competeAll takes places in all queues at once. They all have one zxid, so any
+// two sets are in the same order in every queue they share.
+func (c *Client) competeAll(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
+	for {
+		e, err := c.epoch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h, err := c.competeOnce(ctx, e, a, reqs)
+		var re *requeueError
+		switch {
+		case errors.As(err, &re):
+			if err := a.requeued(re.why); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, errSlipped):
+		case errors.Is(err, ErrSessionExpired):
+			if a.cfg.noRequeue {
+				return nil, err
+			}
+		default:
+			return h, err
+		}
+	}
+}
+
+func (c *Client) competeOnce(ctx context.Context, e *epoch, a *attempt, reqs []Request) (*hold, error) {
+	members := make([]*attempt, len(reqs))
+	nodes := make([]newNode, len(reqs))
+	for i, r := range reqs {
+		m := *a
+		m.path, m.dir, m.mode, m.cfg = r.path, r.path, r.mode, r.cfg
+		members[i] = &m
+		if a.try {
+			if err := r.q.precheck(ctx, e, &m); err != nil {
+				return nil, err
+			}
+		}
+		nodes[i] = newNode{dir: r.path, sequential: true, data: m.data, acl: r.cfg.acl,
+			name: func(id nodeID) string { return nodeName(r.q.layout, r.q.kind, id, c.owner.host) }}
+	}
+	made, err := c.protectedCreate(ctx, e, a.cfg.acl, nodes...)
+	if err != nil {
+		return nil, err
+	}
+	c.count.enqueued.Add(1)
+	c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: made[0].path(), Mode: a.mode, Waited: time.Since(a.start)})
+	h, err := c.waitAll(ctx, e, a, reqs, members, made)
+	if err == nil {
+		return h, nil
+	}
+	gone := (&hold{c: c, e: e, ops: multiOps{}, nodes: heldOf(reqs, made)}).discard()
+	if errors.Is(err, ErrNotAcquired) {
+		for _, ch := range gone {
+			select {
+			case <-ch:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return nil, err
+}
+
+func heldOf(reqs []Request, made []created) []heldNode {
+	held := make([]heldNode, len(made))
+	for i, m := range made {
+		held[i] = heldNode{path: m.path(), id: m.id, lock: reqs[i].path, mode: reqs[i].mode}
+	}
+	return held
+}
+
+// waitAll waits in one queue after the other. Having been first in one, a
+// contender stays first while its node lives.
+func (c *Client) waitAll(ctx context.Context, e *epoch, a *attempt, reqs []Request, members []*attempt, made []created) (*hold, error) {
+	waiters := make([]*waiter, len(made))
+	for i, m := range made {
+		waiters[i] = &waiter{c: c, e: e, a: members[i], q: reqs[i].q, own: m}
+		part, err := waiters[i].wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		part.endLife()
+	}
+	held := heldOf(reqs, made)
+	for i, w := range waiters {
+		if w.ownW.fired() {
+			if err := w.lookAtOwn(ctx); err != nil {
+				return nil, err
+			}
+		}
+		held[i].w = w.ownW
+	}
+	if !e.valid() {
+		return nil, &requeueError{ErrSessionExpired}
+	}
+	return newHold(a, e, multiOps{}, a.mode, fence.Token(waiters[0].czx), held...), nil
+}
+
+// multiOps is how a hold of several queue nodes ends: all in one transaction.
+type multiOps struct{}
+
+func (multiOps) release(ctx context.Context, h *hold) error { return h.c.deleteAll(ctx, h) }
+
+func (multiOps) downgrade(context.Context, *hold) error {
+	return fmt.Errorf("%w: a set of locks cannot be downgraded", ErrUnsupported)
+}
+
+func (multiOps) upgrade(context.Context, *hold, bool) error {
+	return fmt.Errorf("%w: a set of locks cannot be upgraded", ErrUnsupported)
+}
+
+// takeEach takes one lock after another, in the order of their paths.
+func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
+	var parts []*Lease
+	giveBack := func() {
+		c.detached(func(bg context.Context) { unlockEach(bg, parts) })
+	}
+	for _, r := range reqs {
+		l, err := r.alone(ctx, a.try)
+		if err != nil {
+			giveBack()
+			return nil, err
+		}
+		parts = append(parts, l)
+	}
+	first := parts[0]
+	var nodes []heldNode
+	for _, l := range parts {
+		if l.h.e != first.h.e || !l.Valid() {
+			// The session changed on the way: some are lost.
+			giveBack()
+			if err := a.requeued(ErrSessionExpired); err != nil {
+				return nil, err
+			}
+			return c.takeEach(ctx, a, reqs)
+		}
+		for _, n := range l.h.nodesNow() {
+			n.lock, n.mode = l.h.path, l.Mode()
+			nodes = append(nodes, n)
+		}
+	}
+	h := newHold(a, first.h.e, partOps{}, a.mode, first.Token(), nodes...)
+	h.parts = parts
+	return h, nil
+}
+
+// unlockEach gives back in reverse, and returns the first error.
+func unlockEach(ctx context.Context, parts []*Lease) error {
+	var first error
+	for _, l := range slices.Backward(parts) {
+		if err := l.Unlock(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// partOps is how a hold of locks taken one by one ends.
+type partOps struct{ multiOps }
+
+func (partOps) release(ctx context.Context, h *hold) error { return unlockEach(ctx, h.parts) }
+
+func (partOps) discard(h *hold) []<-chan struct{} {
+	done := make(chan struct{})
+	h.c.detached(func(ctx context.Context) {
+		defer close(done)
+		unlockEach(ctx, h.parts)
+	})
+	return []<-chan struct{}{done}
+}

@@ -1,0 +1,304 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
+	for _, l := range []Layout{LayoutCurator, LayoutKazoo, LayoutHost} {
+		t.Run(l.String(), func(t *testing.T) {
+			addr(t)
+			leakCheck(t)
+			c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
+			m, m2 := c.RWMutex(d, WithLayout(l)), c2.RWMutex(d, WithLayout(l))
+			r1, r2 := lock(t, m.RLock), lock(t, m2.RLock)
+			w := start(testCtx(t), m.Lock)
+			queued(t, o, d, 3)
+			r3 := start(testCtx(t), m2.RLock)
+			queued(t, o, d, 4)
+			if _, err := m2.TryRLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+				t.Fatalf("a try overtook a writer: %v", err)
+			}
+			unlock(t, r1)
+			if !w.pending() || !r3.pending() {
+				t.Fatal("granted too early")
+			}
+			unlock(t, r2)
+			wl := w.wait(t)
+			if !r3.pending() {
+				t.Fatal("reader beside a writer")
+			}
+			if err := wl.Downgrade(testCtx(t)); err != nil {
+				t.Fatal(err)
+			}
+			rl := r3.wait(t)
+			if wl.Mode() != fence.Shared || !wl.Valid() {
+				t.Fatalf("downgraded lease: %v %v", wl.Mode(), wl.Err())
+			}
+			unlock(t, wl)
+			unlock(t, rl)
+			if n := names(t, o, d); len(n) != 0 {
+				t.Fatalf("left: %v", n)
+			}
+		})
+	}
+}
+
+func TestSemaphoreLimitsPermits(t *testing.T) {
+	for _, l := range []Layout{LayoutCurator, LayoutKazoo} {
+		t.Run(l.String(), func(t *testing.T) {
+			addr(t)
+			leakCheck(t)
+			d := dir(t)
+			ctx := testCtx(t)
+			var in, most atomic.Int64
+			var wg sync.WaitGroup
+			for range 3 {
+				s := dial(t).Semaphore(d, 3, WithLayout(l))
+				for i := range 3 {
+					wg.Add(1)
+					go func() {
+						defer wg.Done()
+						for range 5 {
+							n := 1 + i%2
+							p, err := s.Acquire(ctx, n)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							v := in.Add(int64(n))
+							for m := most.Load(); v > m && !most.CompareAndSwap(m, v); m = most.Load() {
+							}
+							in.Add(-int64(n))
+							if err := p.Unlock(ctx); err != nil {
+								t.Error(err)
+							}
+						}
+					}()
+				}
+			}
+			wg.Wait()
+			if most.Load() > 3 {
+				t.Fatalf("%d permits at a time", most.Load())
+			}
+		})
+	}
+}
+
+func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c1, c2, o, d := dial(t), dial(t), observer(t), dir(t)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	defer cancel()
+	seen := dial(t).Election(d).Observe(ctx)
+	if l := soon(t, "first observation", seen); !l.None() {
+		t.Fatalf("leader %+v", l)
+	}
+	a := must[*Lease](t)(c1.Election(d).Campaign(ctx, []byte("one")))
+	if l := soon(t, "leader one", seen); string(l.Value) != "one" || l.Token != a.Token() {
+		t.Fatalf("leader %+v", l)
+	}
+	b := start(ctx, func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		return c2.Election(d).Campaign(ctx, []byte("two"), o...)
+	})
+	queued(t, o, d, 2)
+	if err := c1.Election(d).Proclaim(ctx, a, []byte("uno")); err != nil {
+		t.Fatal(err)
+	}
+	if l := soon(t, "proclaimed", seen); string(l.Value) != "uno" {
+		t.Fatalf("leader %+v", l)
+	}
+	if err := c1.Election(d).Resign(ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	lb := b.wait(t)
+	for l := range seen {
+		if string(l.Value) == "two" {
+			break
+		}
+	}
+	if l := must[Leader](t)(c1.Election(d).Leader(ctx)); l.Token != lb.Token() {
+		t.Fatalf("leader %+v", l)
+	}
+	unlock(t, lb)
+}
+
+func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c1, c2, d := dial(t), dial(t), dir(t)
+	ctx := testCtx(t)
+	b := c1.Barrier(d + "/b")
+	if err := b.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed := make(chan error, 1)
+	go func() { passed <- c2.Barrier(d + "/b").Wait(ctx) }()
+	for range 2 {
+		if err := b.Open(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := soon(t, "barrier passed", passed); err != nil {
+		t.Fatal(err)
+	}
+	type entry struct {
+		m   *Member
+		err error
+	}
+	entered := make(chan entry, 3)
+	for _, c := range []*Client{c1, c2, c2} {
+		go func() {
+			m, err := c.DoubleBarrier(d+"/d", 3).Enter(ctx)
+			entered <- entry{m, err}
+		}()
+	}
+	left := make(chan error, 3)
+	for range 3 {
+		e := soon(t, "entered", entered)
+		if e.err != nil {
+			t.Fatal(e.err)
+		}
+		go func() { left <- e.m.Leave(ctx) }()
+	}
+	for range 3 {
+		if err := soon(t, "left", left); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSimpleMutexExcludes(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d := dir(t)
+	ctx := testCtx(t)
+	var inside atomic.Int64
+	var wg sync.WaitGroup
+	for range 3 {
+		m := dial(t).SimpleMutex(d)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range 10 {
+				l, err := m.Lock(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two inside")
+				}
+				inside.Add(-1)
+				if err := l.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	m, rw, s := c.Mutex(d+"/m"), c.RWMutex(d+"/rw"), c.Semaphore(d+"/s", 2)
+	l := must[*Lease](t)(c.AcquireAll(ctx, s.Request(2), m.Request(), rw.Request(fence.Shared)))
+	if n := len(l.Nodes()); n != 4 {
+		t.Fatalf("%d nodes", n)
+	}
+	for _, seq := range l.Sequencers() {
+		if err := c.CheckSequencer(ctx, seq); err != nil {
+			t.Fatalf("%+v: %v", seq, err)
+		}
+	}
+	if _, err := c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)); !errors.Is(err, ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	unlock(t, l)
+	for _, p := range []string{"/m", "/rw", "/s/leases", "/s/locks"} {
+		queued(t, o, d+p, 0)
+	}
+	if err := c.CheckSequencer(ctx, l.Sequencer()); !errors.Is(err, fence.ErrStale) {
+		t.Fatal(err)
+	}
+	l = must[*Lease](t)(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)))
+	unlock(t, l)
+}
+
+func TestInspectShowsHoldersAndWaiters(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	h := lock(t, c.RWMutex(d+"/rw").Lock, WithReason("work"))
+	r := start(ctx, dial(t).RWMutex(d+"/rw").RLock)
+	queued(t, o, d+"/rw", 2)
+	q := must[*Queue](t)(c.Inspect(ctx, d+"/rw"))
+	if q.Kind != "rwlock" || len(q.Holders) != 1 || len(q.Waiters) != 1 || q.NextSeq != 2 {
+		t.Fatalf("%+v", q)
+	}
+	if e := q.Holders[0]; e.Owner == nil || e.Owner.Reason != "work" || e.Token != h.Token() || e.Maker != "zlock" {
+		t.Fatalf("%+v", e)
+	}
+	if e := q.Waiters[0]; e.BlockedBy != q.Holders[0].Node || e.Mode != fence.Shared {
+		t.Fatalf("%+v", e)
+	}
+	p := lock(t, func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		return c.Semaphore(d+"/sem", 4).Acquire(ctx, 3, o...)
+	})
+	q = must[*Queue](t)(c.Inspect(ctx, d+"/sem"))
+	if q.Kind != "semaphore" || len(q.Holders) != 3 || q.Limit != 4 {
+		t.Fatalf("%+v", q)
+	}
+	var found []string
+	if err := c.Walk(ctx, d, func(q *Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
+		t.Fatalf("%v %v", found, err)
+	}
+	unlock(t, p)
+	cancel()
+	r.fails(t)
+	unlock(t, h)
+}
+
+func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c1, c2, o, d := dial(t), dial(t), observer(t), dir(t)
+	ctx1, cancel := context.WithCancel(Task(testCtx(t), "first"))
+	ctx2, cancel2 := context.WithCancel(Task(testCtx(t), "second"))
+	defer cancel2()
+	a := must[*Lease](t)(c1.Mutex(d + "/a").Lock(ctx1))
+	b := must[*Lease](t)(c2.Mutex(d + "/b").Lock(ctx2))
+	wb := start(ctx1, c1.Mutex(d+"/b").Lock)
+	queued(t, o, d+"/b", 2)
+	g := must[*Graph](t)(c1.WaitGraph(testCtx(t), d))
+	if len(g.Edges) != 1 || g.Deadlocked() {
+		t.Fatalf("%+v", g)
+	}
+	wa := start(ctx2, c2.Mutex(d+"/a").Lock)
+	queued(t, o, d+"/a", 2)
+	g = must[*Graph](t)(c1.WaitGraph(testCtx(t), d))
+	if len(g.Edges) != 2 || !g.Deadlocked() || !g.Edges[0].Cycle {
+		t.Fatalf("%+v", g)
+	}
+	cancel()
+	wb.fails(t)
+	unlock(t, a)
+	unlock(t, wa.wait(t))
+	unlock(t, b)
+}

@@ -1,0 +1,431 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// Semaphore lets a limited number of permits be held at a time, and serves those
+// who wait in the order of arrival.
+//
+// The limit is stored with the first use; who comes with another one gets
+// ErrLimitMismatch. Tokens of permits identify, they do not order: they can be
+// checked with [Client.CheckSequencer], not by "highest wins".
+type Semaphore struct {
+	c     *Client
+	path  string
+	cfg   *lockConfig
+	limit atomic.Int64
+	d     semLayout
+}
+
+// semLayout is where the parts of a semaphore are.
+type semLayout struct {
+	lock, leases string // directories
+	q            queue
+	leaseName    func(id nodeID) string
+	sequential   bool
+}
+
+// Semaphore returns the semaphore on path with so many permits; with limit 0, as
+// many as it was set up with. Nothing is sent before it is used.
+func (c *Client) Semaphore(path string, limit int, opts ...LockOption) *Semaphore {
+	s := &Semaphore{c: c, path: path, cfg: newLockConfig(opts)}
+	s.limit.Store(int64(limit))
+	s.d = semLayoutOf(s.cfg.layout, path)
+	return s
+}
+
+func semLayoutOf(l Layout, path string) semLayout {
+	if l == LayoutKazoo {
+		return semLayout{lock: path + "-__lock__", leases: path, q: queue{layout: l, kind: kindLock}, leaseName: nodeID.hex}
+	}
+	return semLayout{
+		lock: join(path, "locks"), leases: join(path, "leases"), q: queue{layout: l, kind: kindLock}, sequential: true,
+		leaseName: func(id nodeID) string { return nodeName(l, kindLease, id, "") },
+	}
+}
+
+// Acquire waits until n permits are granted or ctx ends. The lease stands for all
+// of them.
+func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...AcquireOption) (*Lease, error) {
+	return s.acquire(ctx, n, false, opts)
+}
+
+// TryAcquire takes n permits if they are free and nobody waits for permits, and
+// returns ErrNotAcquired otherwise.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...AcquireOption) (*Lease, error) {
+	return s.acquire(ctx, n, true, opts)
+}
+
+func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []AcquireOption) (*Lease, error) {
+	if err := s.check(n); err != nil {
+		return nil, err
+	}
+	a := &attempt{path: s.path, dir: s.d.lock, mode: fence.Permit, try: try, cfg: s.cfg}
+	return s.c.acquire(ctx, a, opts, func(ctx context.Context, a *attempt) (*hold, error) { return s.compete(ctx, a, n) })
+}
+
+func (s *Semaphore) check(n int) error {
+	limit := int(s.limit.Load())
+	switch {
+	case s.cfg.layout != LayoutCurator && s.cfg.layout != LayoutKazoo:
+		return fmt.Errorf("%w: semaphores have no layout %v", ErrUnsupported, s.cfg.layout)
+	case n < 1 || limit < 0 || limit > 0 && n > limit:
+		return fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+	}
+	return nil
+}
+
+// Do runs f while it holds one permit; see [Mutex.Do].
+func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error) error {
+	l, err := s.Acquire(ctx, 1)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// Path returns the path of the semaphore.
+func (s *Semaphore) Path() string { return s.path }
+
+// compete takes the lock at the head of the queue, waits there for permits, and
+// gives the lock back. Only the head waits for permits, so a release wakes one.
+func (s *Semaphore) compete(ctx context.Context, a *attempt, n int) (*hold, error) {
+	if a.try {
+		if err := s.precheck(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	t, err := s.turn(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	for {
+		head := *a
+		head.turn = nil
+		head.cfg = headConfig(a.cfg)
+		ih, err := s.d.q.run(ctx, &head)
+		if err != nil {
+			return nil, err
+		}
+		h, err := s.take(ctx, a, ih, n)
+		ih.endLife()
+		ih.discard() // without waiting: the lock at the head is nobody's business
+		var re *requeueError
+		switch {
+		case errors.As(err, &re):
+			if err := a.requeued(re.why); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, ErrSessionExpired), errors.Is(err, errSlipped):
+			if a.cfg.noRequeue {
+				return nil, err
+			}
+		default:
+			return h, err
+		}
+	}
+}
+
+// headConfig is the configuration of the lock at the head of the queue: only
+// what describes its owner applies to it.
+func headConfig(c *lockConfig) *lockConfig {
+	d := *c
+	d.lockDelay, d.maxHold, d.breakable, d.heldSince = 0, 0, false, false
+	return &d
+}
+
+// turn lets the contenders of this process wait in the process.
+func (s *Semaphore) turn(ctx context.Context, a *attempt) (*turn, error) {
+	if a.cfg.noGate {
+		return nil, nil
+	}
+	key := gateKey{a.cfg.layout, s.d.lock}
+	if a.try {
+		t, ok := s.c.gates.try(key)
+		if !ok {
+			return nil, ErrNotAcquired
+		}
+		return t, nil
+	}
+	t, _, err := s.c.gates.enter(ctx, s.c, key)
+	return t, err
+}
+
+// precheck looks whether a try makes sense, without writing anything.
+func (s *Semaphore) precheck(ctx context.Context, n int) error {
+	e, err := s.c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	limit, _, _, err := s.readLimit(ctx, e)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	used, _, err := s.c.children(ctx, e, s.d.leases)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err == nil && limit > 0 && len(used)+n > limit {
+		return ErrNotAcquired
+	}
+	return err
+}
+
+// take waits, as the head of the queue, until n permits are free, and takes them.
+func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*hold, error) {
+	e := head.e
+	if err := s.storeLimit(ctx, e); err != nil {
+		return nil, err
+	}
+	ownW := head.nodes[0].w
+	for {
+		limit, limitW, err := s.watchLimit(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		if n > limit {
+			return nil, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+		}
+		used, _, usedW, err := s.c.childrenW(ctx, e, s.d.leases)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = s.c.ensure(ctx, e, s.d.leases, a.cfg.acl); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(used)+n <= limit {
+			if h, err := s.grab(ctx, a, e, n); !errors.Is(err, zk.ErrNoNode) {
+				return h, err
+			}
+			continue
+		}
+		if a.try {
+			return nil, ErrNotAcquired
+		}
+		select {
+		case <-limitW.C():
+		case <-usedW.C():
+		case <-ownW.C():
+			w := &waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{id: head.nodes[0].id, dir: s.d.lock, name: baseName(head.nodes[0].path)}}
+			if err := w.lookAtOwn(ctx); err != nil {
+				return nil, err
+			}
+			ownW = w.ownW
+		case <-e.gone:
+			return nil, &requeueError{ErrSessionExpired}
+		case <-ctx.Done():
+			return nil, ctxErr(ctx)
+		case <-s.c.drain:
+			return nil, ErrClosed
+		}
+	}
+}
+
+// grab creates the nodes of n permits.
+func (s *Semaphore) grab(ctx context.Context, a *attempt, e *epoch, n int) (*hold, error) {
+	nodes := make([]newNode, n)
+	for i := range nodes {
+		nodes[i] = newNode{dir: s.d.leases, name: s.d.leaseName, data: a.data, sequential: s.d.sequential}
+	}
+	made, err := s.c.protectedCreate(ctx, e, a.cfg.acl, nodes...)
+	if err != nil {
+		return nil, err
+	}
+	held := make([]heldNode, n)
+	var token fence.Token
+	for i, m := range made {
+		held[i] = heldNode{path: m.path(), id: m.id, lock: s.path}
+		_, st, w, err := s.c.getW(ctx, e, m.path())
+		if err == nil && st.EphemeralOwner != e.sid {
+			err = errSlipped
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			err = &requeueError{ErrNodeRemoved}
+		}
+		if err == nil && !e.valid() {
+			err = &requeueError{ErrSessionExpired}
+		}
+		if err != nil {
+			for _, m := range made {
+				s.c.reap(e, m.path())
+			}
+			return nil, err
+		}
+		held[i].w = w
+		if i == 0 {
+			token = fence.Token(st.Czxid)
+		}
+	}
+	s.c.count.enqueued.Add(1)
+	return newHold(a, e, permitOps{}, fence.Permit, token, held...), nil
+}
+
+// readLimit returns the stored limit, 0 if there is none.
+func (s *Semaphore) readLimit(ctx context.Context, e *epoch) (limit int, rec dirRecord, version int32, err error) {
+	data, st, err := s.c.get(ctx, e, s.path)
+	if err != nil {
+		return 0, rec, 0, err
+	}
+	limit, rec, err = s.parseLimit(data)
+	return limit, rec, st.Version, err
+}
+
+func (s *Semaphore) parseLimit(data []byte) (int, dirRecord, error) {
+	if s.cfg.layout == LayoutKazoo {
+		if len(data) == 0 {
+			return 0, dirRecord{}, nil
+		}
+		n, err := strconv.Atoi(string(data))
+		if err != nil || n < 1 {
+			return 0, dirRecord{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
+		}
+		return n, dirRecord{}, nil
+	}
+	rec, ok := parseDir(data)
+	if !ok {
+		return 0, rec, nil // of another program, which stores no limit
+	}
+	return rec.Limit, rec, nil
+}
+
+func (s *Semaphore) limitData(rec dirRecord, limit int) []byte {
+	if s.cfg.layout == LayoutKazoo {
+		return []byte(strconv.Itoa(limit))
+	}
+	rec.Limit = limit
+	return rec.encode()
+}
+
+// storeLimit compares the stored limit with ours, or stores ours.
+func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
+	want := int(s.limit.Load())
+	for {
+		limit, rec, version, err := s.readLimit(ctx, e)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = s.c.ensure(ctx, e, s.path, s.cfg.acl); err == nil {
+				continue
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case limit == 0 && want == 0:
+			return fmt.Errorf("%w: %s has none yet, and none was given", ErrLimitMismatch, s.path)
+		case limit > 0 && want > 0 && limit != want:
+			return fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, limit, want)
+		case limit > 0:
+			return nil
+		}
+		_, err = s.c.set(ctx, e, s.path, s.limitData(rec, want), version)
+		if err != nil && !errors.Is(err, zk.ErrBadVersion) && !(isAmbiguous(err) && ctx.Err() == nil) {
+			if errors.Is(err, zk.ErrNoAuth) {
+				return nil // may not be stored: the callers' word must do
+			}
+			return err
+		}
+	}
+}
+
+// watchLimit returns the limit that counts now.
+func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *watch, error) {
+	data, _, w, err := s.c.getW(ctx, e, s.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return 0, nil, &requeueError{ErrNodeRemoved}
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	limit, _, err := s.parseLimit(data)
+	if err == nil && limit == 0 {
+		limit = int(s.limit.Load())
+	}
+	return limit, w, err
+}
+
+// SetLimit changes the limit. Who waits hears of it. Lowering takes no permit
+// away: the number in use shrinks as permits are given back.
+func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
+	if err := s.check(1); err != nil {
+		return err
+	}
+	if limit < 1 {
+		return fmt.Errorf("%w: limit %d", ErrInvalid, limit)
+	}
+	e, err := s.c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		have, rec, version, err := s.readLimit(ctx, e)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			if err := s.c.ensure(ctx, e, s.path, s.cfg.acl); err != nil {
+				return publicErr(err)
+			}
+			continue
+		case err != nil:
+			return publicErr(err)
+		case have == limit:
+			s.limit.Store(int64(limit))
+			return nil
+		}
+		_, err = s.c.set(ctx, e, s.path, s.limitData(rec, limit), version)
+		if err != nil && !errors.Is(err, zk.ErrBadVersion) && !(isAmbiguous(err) && ctx.Err() == nil) {
+			return publicErr(err)
+		}
+		if err != nil {
+			if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// permitOps is how permits end: all at once.
+type permitOps struct{}
+
+func (permitOps) release(ctx context.Context, h *hold) error { return h.c.deleteAll(ctx, h) }
+
+func (permitOps) downgrade(context.Context, *hold) error {
+	return fmt.Errorf("%w: a permit has no modes", ErrUnsupported)
+}
+
+func (permitOps) upgrade(context.Context, *hold, bool) error {
+	return fmt.Errorf("%w: a permit has no modes", ErrUnsupported)
+}
+
+// deleteAll removes all nodes of a hold in one step. Nodes that somebody removed
+// do not keep the others.
+func (c *Client) deleteAll(ctx context.Context, h *hold) error {
+	nodes := h.nodesNow()
+	if len(nodes) == 1 {
+		return c.delete(ctx, h.e, nodes[0].path, -1)
+	}
+	ops := make([]any, len(nodes))
+	for i, n := range nodes {
+		ops[i] = &zk.DeleteRequest{Path: n.path, Version: -1}
+	}
+	_, err := c.multi(ctx, h.e, ops...)
+	if errors.Is(err, zk.ErrNoNode) {
+		for _, n := range nodes {
+			c.reap(h.e, n.path)
+		}
+	}
+	return err
+}

@@ -1,0 +1,235 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Walk calls f for every directory at or below root ("/" for all) that looks like
+// a lock: one that has contenders, or data that this package put there. It ends
+// with the first error of f.
+func (c *Client) Walk(ctx context.Context, root string, f func(*Queue) error) error {
+	if root != "/" {
+		if err := checkPath(root); err != nil {
+			return err
+		}
+	}
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.sync(ctx, e, root); err != nil {
+		return publicErr(err)
+	}
+	return publicErr(c.walk(ctx, e, root, f))
+}
+
+func (c *Client) walk(ctx context.Context, e *epoch, path string, f func(*Queue) error) error {
+	names, st, err := c.children(ctx, e, path)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	is, err := c.looksLikeLock(ctx, e, path, names, st)
+	if err != nil {
+		return err
+	}
+	if is {
+		q, err := c.inspect(ctx, e, path)
+		if err != nil {
+			return err
+		}
+		if err := f(q); err != nil {
+			return err
+		}
+		if q.Kind == "semaphore" {
+			return nil // its parts are no locks of their own
+		}
+	}
+	for _, n := range names {
+		if path == "/" && n == "zookeeper" && c.chroot == "" || isContender(n) {
+			continue
+		}
+		if err := c.walk(ctx, e, join(path, n), f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// looksLikeLock reports whether a directory's children or data say that it is a
+// lock.
+func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names []string, st *zk.Stat) (bool, error) {
+	switch {
+	case path == "/" || st.EphemeralOwner != 0:
+		return false, nil
+	case slices.ContainsFunc(names, isContender) || slices.Contains(names, "leases") || len(names) == 1 && names[0] == simpleName:
+		return true, nil
+	case st.DataLength == 0 || st.DataLength > maxOwnerData:
+		return false, nil
+	}
+	data, _, err := c.get(ctx, e, path)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		return false, nil
+	}
+	rec, ok := parseDir(data)
+	in := inspector{q: &Queue{}}
+	return ok && rec.ZL == 1 || len(names) > 0 && in.kazooLimit(names, data), err
+}
+
+// isContender reports whether a name is that of a contender, which has no children.
+func isContender(name string) bool {
+	if _, _, ok := parseName(name); ok {
+		return true
+	}
+	_, ok := parseRW1(name)
+	return ok
+}
+
+// Party is one side of a wait: a task if its contenders say so, else a session.
+type Party struct {
+	Task    string `json:"task,omitempty"`
+	Session int64  `json:"session,string"`
+	Label   string `json:"label"` // for people: host, process and reason
+}
+
+// key identifies the party.
+func (p Party) key() string {
+	if p.Task != "" {
+		return p.Task
+	}
+	return hexID(p.Session)
+}
+
+// Edge says that one party waits for another.
+type Edge struct {
+	From Party  `json:"from"`
+	To   Party  `json:"to"`
+	Path string `json:"path"` // of the lock
+	// FromNode waits for ToNode.
+	FromNode string `json:"fromNode"`
+	ToNode   string `json:"toNode"`
+	// Possible says that a side is known by its session only, which may do
+	// several things at a time.
+	Possible bool `json:"possible,omitempty"`
+	// Cycle says that the edge is part of a cycle: the parties wait for each other
+	// for ever, if no edge of the cycle is only possible.
+	Cycle bool `json:"cycle,omitempty"`
+}
+
+// Graph is who waits for whom.
+type Graph struct {
+	Edges []Edge `json:"edges"`
+}
+
+// Deadlocked reports whether there is a cycle of which every edge is certain.
+func (g *Graph) Deadlocked() bool {
+	var sure []Edge
+	for _, e := range g.Edges {
+		if !e.Possible {
+			sure = append(sure, e)
+		}
+	}
+	return len(cyclic(sure)) > 0
+}
+
+// WaitGraph reads every lock at or below root and tells who waits for whom.
+// Contenders that wait inside one process have no node and are not seen; give
+// locks [WithoutGate] where that matters.
+func (c *Client) WaitGraph(ctx context.Context, root string) (*Graph, error) {
+	g := &Graph{}
+	err := c.Walk(ctx, root, func(q *Queue) error {
+		g.add(q)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	inCycle := cyclic(g.Edges)
+	for i := range g.Edges {
+		e := &g.Edges[i]
+		n, ok := inCycle[e.From.key()]
+		m, also := inCycle[e.To.key()]
+		e.Cycle = ok && also && n == m
+	}
+	return g, nil
+}
+
+// add adds the edges of one lock. Each waiter is shown waiting for one node; that
+// it waits for those before follows from the others' edges.
+func (g *Graph) add(q *Queue) {
+	parties := map[string]Party{}
+	known := map[string]bool{}
+	for _, list := range [][]Entry{q.Holders, q.Waiters} {
+		for _, en := range list {
+			p := Party{Session: en.Session, Label: fmt.Sprintf("session %s", hexID(en.Session))}
+			if o := en.Owner; o != nil {
+				p.Task, p.Label = o.Task, strings.TrimSpace(fmt.Sprintf("%s[%d] %s", o.Host, o.PID, o.Reason))
+			}
+			parties[en.Node], known[en.Node] = p, true
+		}
+	}
+	for _, en := range q.Waiters {
+		if !known[en.BlockedBy] {
+			continue
+		}
+		from, to := parties[en.Node], parties[en.BlockedBy]
+		g.Edges = append(g.Edges, Edge{
+			From: from, To: to, Path: q.Path, FromNode: en.Node, ToNode: en.BlockedBy, Possible: from.Task == "" || to.Task == "",
+		})
+	}
+}
+
+// cyclic returns the parties that are in a cycle, with a number for each set of
+// parties that can all reach each other.
+func cyclic(edges []Edge) map[string]int {
+	next := map[string][]string{}
+	self := map[string]bool{}
+	for _, e := range edges {
+		from, to := e.From.key(), e.To.key()
+		next[from] = append(next[from], to)
+		self[from] = self[from] || from == to
+	}
+	found := map[string]int{}
+	n := 0
+	for from := range next {
+		if _, done := found[from]; done {
+			continue
+		}
+		ahead := reach(next, from)
+		if !ahead[from] && !self[from] {
+			continue
+		}
+		n++
+		found[from] = n
+		for p := range ahead {
+			if reach(next, p)[from] {
+				found[p] = n
+			}
+		}
+	}
+	return found
+}
+
+// reach returns all that can be reached from a party by at least one edge.
+func reach(next map[string][]string, from string) map[string]bool {
+	seen := map[string]bool{}
+	todo := slices.Clone(next[from])
+	for len(todo) > 0 {
+		p := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !seen[p] {
+			seen[p] = true
+			todo = append(todo, next[p]...)
+		}
+	}
+	return seen
+}
