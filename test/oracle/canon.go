@@ -1,0 +1,254 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// wrong marks, inside a canonical text, what is wrong whatever the other server
+// says.
+const wrong = "‽"
+
+// builtin are the nodes every server has from the beginning. Their counters
+// are compared by how far they moved since the run began.
+var builtin = []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
+
+// at names a zxid by the change it belongs to. Zxids from before the run are
+// all the same.
+func (s *side) at(zxid int64) string {
+	if zxid == 0 {
+		return "0"
+	}
+	if zxid <= s.commits[0] {
+		return "old"
+	}
+	if i, ok := slices.BinarySearch(s.commits, zxid); ok {
+		return "@" + strconv.Itoa(i)
+	}
+	return fmt.Sprintf("‽%x", zxid)
+}
+
+// covers names the header zxid of a reply by the last change it covers.
+func (s *side) covers(zxid int64) string {
+	i, ok := slices.BinarySearch(s.commits, zxid)
+	if !ok {
+		i--
+	}
+	return "@" + strconv.Itoa(i)
+}
+
+// stat returns the comparable form of a Stat of the node at path.
+func (s *side) stat(path string, st jute.Stat) string {
+	if path == "" {
+		path = "/"
+	}
+	if base, ok := s.counters[path]; ok {
+		st.Version -= base.Version
+		st.Cversion -= base.Cversion
+		st.Aversion -= base.Aversion
+	}
+	owner := "0"
+	if st.EphemeralOwner != 0 {
+		owner = s.ids[st.EphemeralOwner]
+		if owner == "" {
+			owner = fmt.Sprintf("‽%x", st.EphemeralOwner)
+		}
+	}
+	return fmt.Sprintf("{c=%s m=%s p=%s%s%s v=%d cv=%d av=%d owner=%s len=%d kids=%d}",
+		s.at(st.Czxid), s.at(st.Mzxid), s.at(st.Pzxid), s.time(st.Czxid, st.Ctime), s.time(st.Mzxid, st.Mtime),
+		st.Version, st.Cversion, st.Aversion, owner, st.DataLength, st.NumChildren)
+}
+
+// time checks that the time beside a zxid is always the same one, and about
+// now. It returns a complaint, or nothing.
+func (s *side) time(zxid, ms int64) string {
+	if zxid <= s.commits[0] {
+		return ""
+	}
+	if old, ok := s.times[zxid]; ok && old != ms {
+		return fmt.Sprintf(" ‽time %d after %d", ms, old)
+	}
+	s.times[zxid] = ms
+	if d := time.Since(time.UnixMilli(ms)); d.Abs() > time.Minute {
+		return fmt.Sprintf(" ‽time %d is %v off", ms, d)
+	}
+	return ""
+}
+
+// canon is something that arrived in comparable form.
+type canon struct {
+	text string
+	// alt is another form that a Known difference may accept.
+	alt   string
+	event *jute.EventType // of an event
+	path  string          // of an event
+	zxid  int64           // of an event
+	code  jute.ErrCode    // of a reply
+	step  *Step           // of a reply
+}
+
+// canonical returns the comparable form of g.
+func (s *side) canonical(g got) canon {
+	if g.end != nil {
+		return canon{text: "connection ended: " + g.end.Error()}
+	}
+	f := g.frame
+	if e := f.Event; e != nil {
+		return canon{text: fmt.Sprintf("event %v %q state=%d", e.Type, e.Path, e.State), event: &e.Type, path: e.Path, zxid: f.Zxid}
+	}
+	if g.late {
+		return canon{text: fmt.Sprintf("‽reply out of place: xid=%d code=%d", f.Xid, f.Code)}
+	}
+	c := canon{code: f.Code, step: g.step}
+	var zxid string
+	switch {
+	case f.Zxid == -1, g.step.Op == "auth" && f.Zxid == 0, g.step.Op == "sasl" && f.Zxid == 0:
+		zxid = strconv.FormatInt(f.Zxid, 10)
+	default:
+		zxid = s.covers(f.Zxid)
+	}
+	head := fmt.Sprintf("reply to %s: code=%d zxid=%s", g.step.Op, f.Code, zxid)
+	d := jute.NewDecoder(f.Body)
+	body, alt := s.body(g.step, f.Code, &d)
+	if d.Err() != nil {
+		body += " ‽malformed"
+	}
+	if n := len(d.Rest()); n > 0 {
+		body += fmt.Sprintf(" +%d bytes", n)
+	}
+	c.text = head + body
+	c.alt = head + alt
+	return c
+}
+
+// body returns the comparable form of a response record, and the form that
+// leaves out what a create2 inside a multi shows.
+func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
+	if code != jute.OK {
+		return "", ""
+	}
+	switch st.Op {
+	case "multi", "multiRead":
+		return s.results(st, d)
+	case "ping", "delete", "deleteContainer", "check", "auth", "closeSession", "op", "removeWatches", "checkWatches", "setWatches", "setWatches2":
+	case "create":
+		text = quoted(d)
+	case "create2", "createContainer", "createTTL":
+		text = quoted(d)
+		text += s.stat(st.Path, d.Stat())
+	case "exists", "setData", "setACL":
+		text = s.stat(st.Path, d.Stat())
+	case "getData":
+		text = data(d) + s.stat(st.Path, d.Stat())
+	case "sasl":
+		text = data(d)
+	case "getACL":
+		acl, nullID := d.ACL()
+		text = fmt.Sprintf(" acl=%q null=%v", acl, nullID) + s.stat(st.Path, d.Stat())
+	case "getChildren", "getEphemerals":
+		text = names(d)
+	case "getChildren2":
+		text = names(d) + s.stat(st.Path, d.Stat())
+	case "getAllChildren", "addWatch":
+		text = fmt.Sprintf(" %d", d.Int())
+	case "sync":
+		text = quoted(d)
+	case "whoAmI":
+		list := make([]string, max(d.Count(8), 0))
+		for i := range list {
+			scheme, _ := d.String()
+			id, _ := d.String()
+			list[i] = scheme + ":" + id
+		}
+		slices.Sort(list)
+		text = fmt.Sprintf(" %q", list)
+	}
+	return text, text
+}
+
+func quoted(d *jute.Decoder) string {
+	p, ok := d.String()
+	if !ok {
+		return " null"
+	}
+	return " " + strconv.Quote(p)
+}
+
+func data(d *jute.Decoder) string {
+	b := d.Buffer()
+	if b == nil {
+		return " data=null"
+	}
+	return " data=" + strconv.Quote(string(b))
+}
+
+func names(d *jute.Decoder) string {
+	list, ok := d.Strings()
+	if !ok {
+		return " null"
+	}
+	slices.Sort(list)
+	return fmt.Sprintf(" %q", list)
+}
+
+// results returns the comparable form of the results of a multi. alt shows a
+// create2 by its path alone.
+func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
+	var t, a strings.Builder
+	for i := 0; ; i++ {
+		h := d.MultiHeader()
+		if d.Err() != nil || h.Done {
+			fmt.Fprintf(&t, " end %d %d", h.Type, h.Err)
+			fmt.Fprintf(&a, " end %d %d", h.Type, h.Err)
+			return t.String(), a.String()
+		}
+		path := ""
+		if i < len(st.Ops) {
+			path = st.Ops[i].Path
+		}
+		one := fmt.Sprintf(" [%v %d", h.Type, h.Err)
+		other := ""
+		switch h.Type {
+		case jute.OpError:
+			one += fmt.Sprintf(" %d", d.Int())
+		case jute.OpCreate:
+			one += quoted(d)
+		case jute.OpCreate2:
+			p := quoted(d)
+			one += p + s.stat(path, d.Stat())
+			if i < len(st.Ops) && st.Ops[i].Op == "create2" {
+				other = fmt.Sprintf(" [%v %d%s]", jute.OpCreate, h.Err, p)
+			}
+		case jute.OpSetData:
+			one += s.stat(path, d.Stat())
+		case jute.OpGetData:
+			one += data(d) + s.stat(path, d.Stat())
+		case jute.OpGetChildren:
+			one += names(d)
+		}
+		one += "]"
+		if other == "" {
+			other = one
+		}
+		t.WriteString(one)
+		a.WriteString(other)
+	}
+}
+
+// succeeded reports whether a reply says that a change was made, so that its
+// header holds the zxid of that change.
+func succeeded(st *Step, g got) bool {
+	if g.end != nil || g.frame.Event != nil || g.late || g.frame.Code != jute.OK || !st.changes() {
+		return false
+	}
+	if st.Op == "multi" {
+		d := jute.NewDecoder(g.frame.Body)
+		return d.MultiHeader().Type != jute.OpError
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package oracle
+
+import (
+	"fmt"
+
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// open connects both servers.
+func (r *Runner) open(st *Step) error {
+	if r.a.conns[st.Conn] != nil || r.b.conns[st.Conn] != nil {
+		if err := r.drop(&Step{Conn: st.Conn, Op: "drop"}); err != nil {
+			return err
+		}
+	}
+	holder := r.holder(st)
+	if st.Op == "attach" {
+		_, ok := r.a.sessions[st.Session]
+		// A wrong password must not hurt the connection that holds the
+		// session, but in the reference it does.
+		if !ok || holder != "" && st.Password != "" {
+			return nil
+		}
+	}
+	r.Ops++
+	grantedA, outA, err := r.a.open(st)
+	if err != nil {
+		return &Difference{*st, st.Conn, err.Error(), "not asked"}
+	}
+	grantedB, outB, err := r.b.open(st)
+	if err != nil {
+		return &Difference{*st, st.Conn, "", err.Error()}
+	}
+	if outA != outB {
+		return &Difference{*st, st.Conn, outA, outB}
+	}
+	if grantedA == nil {
+		return r.settle(st, nil, nil, nil)
+	}
+	seenA, seenB := map[string][]got{}, map[string][]got{}
+	if holder != "" {
+		seenA[holder], seenB[holder] = r.a.drain(holder), r.b.drain(holder)
+		if err := r.compare(st, holder, seenA[holder], seenB[holder]); err != nil {
+			return err
+		}
+	}
+	if st.Op == "connect" {
+		if err := r.begin(st, grantedA, grantedB); err != nil {
+			return err
+		}
+	}
+	return r.settle(st, nil, nil, nil)
+}
+
+// holder returns the connection that the session of an attach step is attached
+// to at present.
+func (r *Runner) holder(st *Step) string {
+	if st.Op != "attach" {
+		return ""
+	}
+	id := r.a.sessions[st.Session].ID
+	for name := range r.a.conns {
+		if r.a.sessions[name].ID == id {
+			return name
+		}
+	}
+	return ""
+}
+
+// begin records a new session. Its creation is a change, and a ping shows its
+// zxid, since nothing else goes on.
+func (r *Runner) begin(st *Step, a, b *wire.Session) error {
+	r.sessions++
+	name := fmt.Sprintf("S%d", r.sessions)
+	for _, c := range []struct {
+		s  *side
+		id int64
+	}{{r.a, a.ID}, {r.b, b.ID}} {
+		if other := c.s.ids[c.id]; other != "" {
+			return &Difference{*st, st.Conn, name, fmt.Sprintf("session id %x was %s", c.id, other)}
+		}
+		c.s.ids[c.id] = name
+	}
+	r.a.send(st.Conn, []*Step{ping})
+	r.b.send(st.Conn, []*Step{ping})
+	fromA, fromB := r.a.collect(st.Conn), r.b.collect(st.Conn)
+	if len(fromA) != 1 || len(fromB) != 1 || fromA[0].end != nil || fromB[0].end != nil {
+		return r.compare(st, st.Conn, fromA, fromB)
+	}
+	if err := r.change(fromA[0].frame.Zxid, fromB[0].frame.Zxid); err != nil {
+		return &Difference{*st, st.Conn, "zxids of a session's creation", err.Error()}
+	}
+	return nil
+}
+
+// drop ends a connection without a word, on both servers.
+func (r *Runner) drop(st *Step) error {
+	for _, s := range []*side{r.a, r.b} {
+		c := s.conns[st.Conn]
+		if c == nil {
+			continue
+		}
+		delete(s.conns, st.Conn)
+		if late, err := c.Drop(); err != nil || len(late) > 0 {
+			return &Difference{*st, st.Conn, "end of the connection", fmt.Sprintf("%v, %v (server %s)", late, err, s.addr)}
+		}
+	}
+	return nil
+}

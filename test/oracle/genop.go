@@ -1,0 +1,226 @@
+package oracle
+
+import (
+	"math"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// request returns one request of an ordinary kind.
+func (g *Generator) request(name string) Step {
+	s := g.plain(name)
+	s.Conn = name
+	if g.chance(1) && s.Op != "setWatches" && s.Op != "setWatches2" {
+		// A record cut short, or one with something behind it. Cutting an
+		// integer in two always makes the record undecodable.
+		if g.chance(50) {
+			s.Extra = one(g, "\x00", "\x01\x02\x03\x04", "trailing")
+		} else if !strings.Contains("whoAmI ping sync getEphemerals reconfig", s.Op) {
+			s.Cut = 1
+		}
+	}
+	return s
+}
+
+func (g *Generator) plain(name string) Step {
+	switch n := g.rng.IntN(100); {
+	case n < 22:
+		return g.create()
+	case n < 31:
+		return Step{Op: "delete", Path: g.path(), Version: g.version()}
+	case n < 40:
+		return g.setData()
+	case n < 43:
+		return Step{Op: "setACL", Path: g.writable(), ACL: g.acl(), Version: g.version()}
+	case n < 66:
+		return g.read(name)
+	case n < 70:
+		return Step{Op: one(g, "getACL", "getAllChildren"), Path: g.path()}
+	case n < 72:
+		return Step{Op: "getEphemerals", Path: one(g, "", "/", g.path()), NullPath: g.chance(5)}
+	case n < 74:
+		return Step{Op: "sync", Path: g.path(), NullPath: g.chance(5)}
+	case n < 75:
+		return Step{Op: one(g, "whoAmI", "ping", "reconfig")}
+	case n < 88:
+		return g.watch(name)
+	case n < 96:
+		return g.multi()
+	}
+	return g.multiRead()
+}
+
+// writable is path without the nodes that only proper texts may be written to.
+func (g *Generator) writable() string {
+	for {
+		p := g.path()
+		if !guarded(p) && p != "/zookeeper/config" {
+			return p
+		}
+	}
+}
+
+func (g *Generator) setData() Step {
+	return Step{Op: "setData", Path: g.writable(), Data: g.data(), Version: g.version(), NullPath: g.chance(1)}
+}
+
+func (g *Generator) create() Step {
+	s := Step{
+		Op: one(g, "create", "create", "create2", "create2", "createContainer", "createTTL"), Path: g.fresh(),
+		Data: g.data(), ACL: g.acl(), TTL: -1, NullPath: g.chance(1),
+	}
+	if g.chance(15) {
+		s.Path = g.writable()
+	}
+	switch s.Op {
+	case "createContainer":
+		s.Flags = jute.FlagContainer
+		if g.chance(20) {
+			s.Flags = one[int32](g, 0, 1, 2)
+		}
+	case "createTTL":
+		s.Flags = one(g, jute.FlagPersistentTTL, jute.FlagPersistentSequentialTTL)
+		s.TTL = one[int64](g, 1e9, 1e9, jute.MaxTTL, jute.MaxTTL+1, 0, -1, math.MinInt64, math.MaxInt64)
+		if g.chance(10) {
+			s.Flags, s.TTL = one[int32](g, 0, 1, 2, 4), 1000
+		}
+	default:
+		s.Flags = one[int32](g, 0, 0, 0, 1, 1, 2, 2, 3, 3)
+		if g.chance(5) {
+			s.Flags = one[int32](g, 4, 5, 6, 7, -1, math.MaxInt32)
+		}
+	}
+	// Sequence numbers below the built-in nodes depend on earlier programs.
+	if slash := strings.LastIndex(s.Path, "/"); s.sequential() && (slash <= 0 || strings.HasPrefix(s.Path, "/zookeeper")) {
+		s.Path = g.top() + s.Path
+		if strings.HasPrefix(s.Path, "/zookeeper") || strings.LastIndex(s.Path, "/") == 0 {
+			s.Path = g.top() + "/s-"
+		}
+	}
+	return s
+}
+
+// read returns a read that may set a watch.
+func (g *Generator) read(name string) Step {
+	s := Step{Op: one(g, "exists", "exists", "getData", "getData", "getChildren", "getChildren2"), Path: g.path(), NullPath: g.chance(1)}
+	s.Watch = g.chance(50) && mode(name, s.Path) == "once" && !s.NullPath
+	return s
+}
+
+// watch returns a request about watches.
+func (g *Generator) watch(name string) Step {
+	path := g.path()
+	kind := mode(name, path)
+	switch n := g.rng.IntN(10); {
+	case n < 4:
+		for kind == "once" {
+			path = g.path()
+			kind = mode(name, path)
+		}
+		s := Step{Op: "addWatch", Path: path}
+		if kind == "recursive" {
+			s.Mode = jute.AddWatchRecursive
+		}
+		if g.chance(5) {
+			s.Mode = one[int32](g, 2, -1, 99)
+		}
+		return s
+	case n < 6:
+		if mine := g.watched[name]; len(mine) > 0 && g.chance(70) {
+			path = one(g, mine[max(0, len(mine)-8):]...)
+			kind = mode(name, path)
+		}
+		s := Step{Op: one(g, "removeWatches", "checkWatches"), Path: path, Mode: jute.WatcherAny}
+		if kind == "once" {
+			s.Mode = one(g, jute.WatcherChildren, jute.WatcherData, jute.WatcherAny)
+		}
+		if g.chance(5) {
+			s.Mode = one[int32](g, 0, 6, -1)
+		}
+		return s
+	case n < 8:
+		return g.setWatches(name)
+	}
+	s := g.read(name)
+	for mode(name, s.Path) != "once" {
+		s = g.read(name)
+	}
+	s.Watch = !s.NullPath
+	return s
+}
+
+// setWatches returns a request to register watches again, as after a
+// reconnect.
+func (g *Generator) setWatches(name string) Step {
+	s := Step{Op: one(g, "setWatches", "setWatches2"), Back: g.rng.IntN(30)}
+	if g.chance(5) {
+		s.Back = -2
+	}
+	for range 1 + g.rng.IntN(6) {
+		path := g.path()
+		switch mode(name, path) {
+		case "once":
+			i := g.rng.IntN(3)
+			s.Lists[i] = append(s.Lists[i], path)
+		case "persistent":
+			s.Lists[3] = append(s.Lists[3], path)
+		case "recursive":
+			s.Lists[4] = append(s.Lists[4], path)
+		}
+	}
+	if s.Op == "setWatches" {
+		s.Lists[3], s.Lists[4] = nil, nil
+	}
+	return s
+}
+
+func (g *Generator) multi() Step {
+	s := Step{Op: "multi"}
+	if g.chance(40) {
+		// Operations that build on each other, and succeed if the first does.
+		p := g.fresh()
+		story := []Step{
+			{Op: one(g, "create", "create2", "createContainer"), Path: p, Data: g.data(), ACL: open},
+			{Op: "setData", Path: p, Data: g.data(), Version: one[int32](g, 0, -1)},
+			{Op: "check", Path: p, Version: one[int32](g, 1, 1, -1, 0)},
+			{Op: one(g, "create", "create2"), Path: p + "/" + one(g, "a", "n-"), Data: g.data(), ACL: g.acl(), Flags: one[int32](g, 0, 1, 2, 3)},
+			{Op: "create2", Path: p + "/n-", ACL: open, Flags: jute.FlagEphemeralSequential},
+			{Op: "delete", Path: p + "/a", Version: -1},
+			{Op: "delete", Path: p, Version: -1},
+		}
+		for _, op := range story {
+			if g.chance(75) {
+				s.Ops = append(s.Ops, op)
+			}
+		}
+		return s
+	}
+	for range g.rng.IntN(6) {
+		switch n := g.rng.IntN(100); {
+		case n < 45:
+			s.Ops = append(s.Ops, g.create())
+		case n < 60:
+			s.Ops = append(s.Ops, Step{Op: "delete", Path: g.path(), Version: g.version()})
+		case n < 78:
+			s.Ops = append(s.Ops, g.setData())
+		case n < 97:
+			s.Ops = append(s.Ops, Step{Op: "check", Path: g.path(), Version: g.version()})
+		default:
+			s.Ops = append(s.Ops, one(g, Step{Op: "exists", Path: g.path()}, Step{Op: "getData", Path: g.path()},
+				Step{Op: "setACL", Path: g.path(), ACL: open, Version: -1}))
+		}
+	}
+	return s
+}
+
+func (g *Generator) multiRead() Step {
+	s := Step{Op: "multiRead"}
+	for range g.rng.IntN(5) {
+		s.Ops = append(s.Ops, Step{Op: one(g, "getData", "getChildren"), Path: g.path(), Watch: g.chance(30)})
+	}
+	if g.chance(5) {
+		s.Ops = append(s.Ops, Step{Op: one(g, "exists", "check", "delete"), Path: g.path(), Version: -1})
+	}
+	return s
+}

@@ -1,0 +1,97 @@
+package oracle
+
+import (
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Known is a difference that is right: the first server is a ZooKeeper 3.8,
+// the second follows 3.9 or closes a hole of the reference.
+type Known struct {
+	Name   string
+	Reason string
+	// match returns how many of the things that arrived it explains on each
+	// side; none if it does not apply.
+	match func(d *diff) (skipA, skipB int)
+}
+
+// diff is a place where the servers differ. a or b is nil where nothing more
+// arrived.
+type diff struct {
+	r    *Runner
+	step *Step
+	conn string
+	a, b *canon
+}
+
+// known looks the difference up in the table.
+func (d *diff) known() (skipA, skipB int) {
+	for i := range table {
+		if skipA, skipB = table[i].match(d); skipA+skipB > 0 {
+			d.r.Uses[table[i].Name]++
+			return skipA, skipB
+		}
+	}
+	return 0, 0
+}
+
+// both reports whether both servers answered the same request of an operation.
+func (d *diff) both(op string) bool {
+	return d.a != nil && d.b != nil && d.a.step != nil && d.a.step == d.b.step && d.a.step.Op == op
+}
+
+// Table returns the known differences.
+func Table() []Known { return table }
+
+var table = []Known{{
+	Name: "checkWatches sees own watches only",
+	Reason: "In 3.8 checkWatches answers OK when any connection watches the path; 3.9 and zlockd ask " +
+		"for a watch of the calling connection (watches, section 6).",
+	match: func(d *diff) (int, int) {
+		if !d.both("checkWatches") || d.a.code != jute.OK || d.b.code != jute.NoWatcher {
+			return 0, 0
+		}
+		for _, name := range d.r.b.names() {
+			if name != d.conn && d.r.b.ask(name, d.a.step) == jute.OK {
+				return 1, 1
+			}
+		}
+		return 0, 0
+	},
+}, {
+	Name: "catch-up events need READ",
+	Reason: "setWatches of 3.8 tells of changes to nodes that the connection may not read; zlockd filters these " +
+		"events like all others (semantics, section 9.5).",
+	match: func(d *diff) (int, int) {
+		if d.a == nil || d.a.event == nil || *d.a.event == jute.EventDeleted ||
+			d.step.Op != "setWatches" && d.step.Op != "setWatches2" {
+			return 0, 0
+		}
+		if d.r.b.ask(d.conn, &Step{Op: "getData", Path: d.a.path}) != jute.NoAuth {
+			return 0, 0
+		}
+		return 1, 0
+	},
+}, {
+	Name: "create2 in a multi answers with a Stat",
+	Reason: "3.8 answers a create2 inside a multi like a create, 3.9 and zlockd with type 15, path and Stat " +
+		"(wire, section 9).",
+	match: func(d *diff) (int, int) {
+		if d.both("multi") && d.a.text == d.b.alt {
+			return 1, 1
+		}
+		return 0, 0
+	},
+}}
+
+// ask sends a request that changes nothing and returns the reply's code.
+func (s *side) ask(name string, st *Step) jute.ErrCode {
+	if s.conns[name] == nil {
+		return jute.UnknownSession
+	}
+	s.send(name, []*Step{st})
+	list := s.collect(name)
+	if len(list) == 0 || list[len(list)-1].end != nil {
+		return jute.UnknownSession
+	}
+	return list[len(list)-1].frame.Code
+}

@@ -1,0 +1,40 @@
+package oracle
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestScriptsReadBack(t *testing.T) {
+	g := NewGenerator(1, 1)
+	zxid := func(back int) int64 { return int64(back) }
+	seen := map[string]bool{}
+	for range 3000 {
+		for _, name := range connNames {
+			g.Learn([]Step{{Conn: name, Op: "ping"}}, nil, true)
+		}
+		for _, s := range g.Next() {
+			p, err := Parse("# a comment\n\n" + s.String() + "\n")
+			if err != nil {
+				t.Fatalf("%v: %v", s, err)
+			}
+			if len(p) != 1 || p[0].String() != s.String() || !bytes.Equal(p[0].encode(zxid), s.encode(zxid)) {
+				t.Fatalf("%v reads back as %v", s, p)
+			}
+			seen[s.Op] = true
+		}
+	}
+	for op := range ops {
+		if !seen[op] && op != "deleteContainer" && op != "check" && op != "attach" {
+			t.Errorf("the generator never makes %s", op)
+		}
+	}
+}
+
+func TestScriptErrorsNameTheLine(t *testing.T) {
+	for _, text := range []string{"A fly", "A create path=\"/a", "A create flags=x", "A multi [check path=\"/a\" version=1", "A delete path=\"/a\" colour=1"} {
+		if _, err := Parse("A ping\n" + text); err == nil || err.Error()[:6] != "line 2" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

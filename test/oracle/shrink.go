@@ -1,0 +1,99 @@
+package oracle
+
+import (
+	"errors"
+	"time"
+)
+
+// Shrink returns a short program that still shows a difference, and that
+// difference. It removes steps as long as some difference remains, until
+// nothing more can go or the time is up.
+func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, error) {
+	end := time.Now().Add(limit)
+	fails := func(q Program) bool {
+		err := r.Run(q)
+		var d *Difference
+		if !errors.As(err, &d) {
+			return false
+		}
+		found = err
+		return true
+	}
+	if !fails(p) {
+		return p, errors.Join(found, errors.New("the difference did not show again when the program was repeated"))
+	}
+	// What comes after the difference is not needed: the run stopped there.
+	for size := (len(p) + 1) / 2; size > 0; {
+		smaller := false
+		for at := 0; at < len(p) && time.Now().Before(end); {
+			q := without(p, at, min(at+size, len(p)))
+			if fails(q) {
+				p, smaller = q, true
+			} else {
+				at += size
+			}
+		}
+		if time.Now().After(end) {
+			break
+		}
+		switch {
+		case size > 1:
+			size = (size + 1) / 2
+		case !smaller:
+			size = 0
+		}
+	}
+	p = r.simplify(p, fails, end)
+	// The last run may have been one that agreed.
+	if !fails(p) {
+		return p, errors.Join(found, errors.New("the short program does not always show it"))
+	}
+	return p, found
+}
+
+// without returns p without the steps from i to k.
+func without(p Program, i, k int) Program {
+	return append(append(Program{}, p[:i]...), p[k:]...)
+}
+
+// simplify makes single steps simpler as long as the difference remains:
+// requests on their own, multis with fewer operations, setWatches with shorter
+// lists.
+func (r *Runner) simplify(p Program, fails func(Program) bool, end time.Time) Program {
+	try := func(i int, s Step) bool {
+		if time.Now().After(end) {
+			return false
+		}
+		q := append(Program{}, p...)
+		q[i] = s
+		if !fails(q) {
+			return false
+		}
+		p = q
+		return true
+	}
+	for i := range p {
+		if p[i].Joined {
+			s := p[i]
+			s.Joined = false
+			try(i, s)
+		}
+		for k := 0; k < len(p[i].Ops); {
+			s := p[i]
+			s.Ops = append(append([]Step{}, s.Ops[:k]...), s.Ops[k+1:]...)
+			if !try(i, s) {
+				k++
+			}
+		}
+		for l := range p[i].Lists {
+			for k := 0; k < len(p[i].Lists[l]); {
+				s := p[i]
+				s.Lists[l] = append(append([]string{}, s.Lists[l][:k]...), s.Lists[l][k+1:]...)
+				if !try(i, s) {
+					k++
+				}
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,194 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// side is one of the two servers, and what this run knows of it.
+type side struct {
+	addr     string
+	patience time.Duration           // for any single frame
+	conns    map[string]*conn        // the live ones, by name
+	sessions map[string]wire.Session // what each name last had, also while it has no connection
+	ids      map[int64]string        // session ids by their common name
+	commits  []int64                 // zxids of the changes, oldest first; the first is where the run began
+	high     int64                   // highest zxid a reply may show
+	times    map[int64]int64         // zxid to time
+	counters map[string]jute.Stat    // of the built-in nodes, where the run began
+}
+
+// conn is a connection with the requests that wait for a reply.
+type conn struct {
+	*wire.Conn
+	pending []sent
+}
+
+type sent struct {
+	step *Step
+	xid  int32
+}
+
+// got is something that arrived: a frame, or the end of the connection.
+type got struct {
+	frame wire.Frame
+	end   error // set at the end of the connection
+	step  *Step // the request this is the reply to
+	late  bool  // a reply that nobody asked for
+}
+
+func newSide(addr string, patience time.Duration) *side {
+	return &side{
+		addr: addr, patience: patience, conns: map[string]*conn{}, sessions: map[string]wire.Session{},
+		ids: map[int64]string{}, times: map[int64]int64{}, counters: map[string]jute.Stat{},
+	}
+}
+
+// zxid returns the zxid that a step means.
+func (s *side) zxid(back int) int64 {
+	switch {
+	case back == -1:
+		return s.commits[len(s.commits)-1] + 1e6
+	case back < 0 || back >= len(s.commits):
+		return 0
+	}
+	return s.commits[len(s.commits)-1-back]
+}
+
+// send writes steps to a connection in one piece.
+func (s *side) send(name string, steps []*Step) {
+	c := s.conns[name]
+	if c == nil {
+		return
+	}
+	var b []byte
+	for _, st := range steps {
+		xid := int32(len(c.pending)) + 1
+		switch st.code() {
+		case jute.OpPing:
+			xid = jute.XidPing
+		case jute.OpAuth:
+			xid = jute.XidAuth
+		}
+		c.pending = append(c.pending, sent{st, xid})
+		b = wire.AppendRequest(b, xid, st.code(), st.encode(s.zxid))
+	}
+	// A server may close the connection while it is still being written to;
+	// what arrives, or does not, is compared.
+	c.WriteRaw(b)
+}
+
+// next waits for one frame of a connection, or its end.
+func (s *side) next(name string) got {
+	c := s.conns[name]
+	f, err := c.Next()
+	if err != nil {
+		c.Close()
+		delete(s.conns, name)
+		if errors.Is(err, io.EOF) {
+			err = io.EOF
+		}
+		return got{end: err}
+	}
+	g := got{frame: f}
+	if f.Event == nil {
+		if len(c.pending) == 0 {
+			g.late = true
+			return g
+		}
+		g.step = c.pending[0].step
+		g.late = f.Xid != c.pending[0].xid
+		c.pending = c.pending[1:]
+	}
+	return g
+}
+
+// collect waits until a connection has no request pending, or ends.
+func (s *side) collect(name string) []got {
+	var list []got
+	for {
+		c := s.conns[name]
+		if c == nil || len(c.pending) == 0 {
+			return list
+		}
+		list = append(list, s.next(name))
+	}
+}
+
+// drain waits for the end of a connection.
+func (s *side) drain(name string) []got {
+	var list []got
+	for s.conns[name] != nil {
+		list = append(list, s.next(name))
+	}
+	return list
+}
+
+// ping is the step that marks, on every connection, the end of what a step
+// brings about: events of earlier changes come before its reply.
+var ping = &Step{Op: "ping"}
+
+// names returns the live connections in order.
+func (s *side) names() []string {
+	var list []string
+	for name := range s.conns {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// open performs the handshake of a connect or attach step. With granted unset,
+// outcome says how the server declined.
+func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error) {
+	req := jute.ConnectRequest{Timeout: st.Timeout, HasReadOnly: !st.Old, Password: make([]byte, jute.PasswordSize)}
+	if st.Back != -2 {
+		req.LastZxidSeen = s.zxid(st.Back)
+	}
+	if st.Op == "attach" {
+		old := s.sessions[st.Session]
+		req.SessionID, req.Password = old.ID, slices.Clone(old.Password)
+	}
+	switch st.Password {
+	case "null":
+		req.Password = nil
+	case "empty":
+		req.Password = []byte{}
+	case "short":
+		req.Password = req.Password[:7]
+	case "wrong":
+		req.Password[3] ^= 1
+	}
+	wc, err := wire.Dial(s.addr)
+	if err != nil {
+		return nil, "", err
+	}
+	wc.Timeout = s.patience
+	switch err := wc.Connect(req); {
+	case err == io.EOF:
+		wc.Close()
+		return nil, "closed", nil
+	case errors.Is(err, wire.ErrRefused):
+		defer wc.Close()
+		return nil, "refused", wc.Closed()
+	case err != nil:
+		wc.Close()
+		return nil, "", err
+	}
+	got := wc.Session
+	if st.Op == "attach" && (got.ID != req.SessionID || !slices.Equal(got.Password, req.Password)) {
+		return nil, "", fmt.Errorf("attached session %x came back as %x", req.SessionID, got.ID)
+	}
+	if got.HasReadOnly == st.Old {
+		return nil, "", fmt.Errorf("read-only byte in the response: %v, in the request: %v", got.HasReadOnly, !st.Old)
+	}
+	s.conns[st.Conn] = &conn{Conn: wc}
+	s.sessions[st.Conn] = got
+	return &got, fmt.Sprintf("granted timeout=%d readOnly=%v", got.Timeout, got.ReadOnly), nil
+}

@@ -1,0 +1,197 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// Step is one action of a program on one connection. Which fields count
+// depends on Op.
+type Step struct {
+	Conn   string // name of the connection
+	Op     string // "create", …; see ops
+	Joined bool   // sent right behind the step before, without waiting for its reply
+
+	Path     string
+	NullPath bool
+	Data     []byte // nil is null
+	ACL      string // "perms:scheme:id,…"; an entry without the second colon has a null id; "null" is a null list
+	Flags    int32
+	TTL      int64
+	Version  int32
+	Watch    bool
+	Mode     int32       // of addWatch; the type of removeWatches and checkWatches
+	Lists    [5][]string // of setWatches and setWatches2
+	Back     int         // a zxid: that of the last change but Back; -1 is one that does not exist yet, -2 is 0
+	Scheme   string
+	Cred     string
+	Code     int32  // of op: an operation code
+	Ops      []Step // of multi and multiRead
+
+	Session  string // of attach: the connection whose session it is
+	Timeout  int32
+	Password string // of connect and attach: "", or "null", "empty", "short", "wrong"
+	Old      bool   // of connect and attach: without the read-only byte
+
+	Cut   int    // so many bytes of the record are left out
+	Extra string // bytes sent behind the record
+}
+
+// Program is a list of steps.
+type Program []Step
+
+// opInfo says how an operation travels.
+type opInfo struct {
+	code   jute.OpCode
+	fields string // of the record, in order; also what the text form shows
+	write  bool   // a success is a change with a zxid of its own
+	solo   bool   // nothing is sent with it: it may end the connection, or be asked about afterwards
+}
+
+var ops = map[string]opInfo{
+	"create":          {jute.OpCreate, "path data acl flags", true, false},
+	"create2":         {jute.OpCreate2, "path data acl flags", true, false},
+	"createContainer": {jute.OpCreateContainer, "path data acl flags", true, false},
+	"createTTL":       {jute.OpCreateTTL, "path data acl flags ttl", true, false},
+	"delete":          {jute.OpDelete, "path version", true, false},
+	"deleteContainer": {jute.OpDeleteContainer, "path", false, false},
+	"setData":         {jute.OpSetData, "path data version", true, false},
+	"setACL":          {jute.OpSetACL, "path acl version", true, false},
+	"exists":          {jute.OpExists, "path watch", false, false},
+	"getData":         {jute.OpGetData, "path watch", false, false},
+	"getChildren":     {jute.OpGetChildren, "path watch", false, false},
+	"getChildren2":    {jute.OpGetChildren2, "path watch", false, false},
+	"getACL":          {jute.OpGetACL, "path", false, false},
+	"getAllChildren":  {jute.OpGetAllChildrenNumber, "path", false, false},
+	"getEphemerals":   {jute.OpGetEphemerals, "path", false, false},
+	"sync":            {jute.OpSync, "path", false, false},
+	"check":           {jute.OpCheck, "path version", false, false},
+	"multi":           {jute.OpMulti, "ops", true, false},
+	"multiRead":       {jute.OpMultiRead, "ops", false, false},
+	"addWatch":        {jute.OpAddWatch, "path mode", false, false},
+	"removeWatches":   {jute.OpRemoveWatches, "path mode", false, false},
+	"checkWatches":    {jute.OpCheckWatches, "path mode", false, true},
+	"setWatches":      {jute.OpSetWatches, "back data3", false, true},
+	"setWatches2":     {jute.OpSetWatches2, "back data5", false, true},
+	"whoAmI":          {jute.OpWhoAmI, "", false, false},
+	"ping":            {jute.OpPing, "", false, false},
+	"auth":            {jute.OpAuth, "scheme cred", false, true},
+	"sasl":            {jute.OpSASL, "data", false, true},
+	"reconfig":        {jute.OpReconfig, "", false, false},
+	"closeSession":    {jute.OpCloseSession, "", true, true},
+	"op":              {0, "code", false, true},
+	"connect":         {0, "timeout password old back", false, true},
+	"attach":          {0, "session timeout password old back", false, true},
+	"drop":            {0, "", false, true},
+}
+
+// encode returns the record of a step, with zxids as zxid tells them.
+func (s *Step) encode(zxid func(back int) int64) wire.Body {
+	var b wire.Body
+	if s.Op == "auth" {
+		b = b.Int(0)
+	}
+	for f := range strings.FieldsSeq(ops[s.Op].fields) {
+		switch f {
+		case "path":
+			if s.NullPath {
+				b = b.Null()
+			} else {
+				b = b.Str(s.Path)
+			}
+		case "data":
+			b = b.Buf(s.Data)
+		case "acl":
+			b = appendACL(b, s.ACL)
+		case "flags":
+			b = b.Int(s.Flags)
+		case "ttl":
+			b = b.Long(s.TTL)
+		case "version":
+			b = b.Int(s.Version)
+		case "mode":
+			b = b.Int(s.Mode)
+		case "watch":
+			b = b.Bool(s.Watch)
+		case "back":
+			b = b.Long(zxid(s.Back))
+		case "data3":
+			for _, l := range s.Lists[:3] {
+				b = b.Strs(l...)
+			}
+		case "data5":
+			for _, l := range s.Lists {
+				b = b.Strs(l...)
+			}
+		case "scheme":
+			b = b.Str(s.Scheme)
+		case "cred":
+			b = b.Buf([]byte(s.Cred))
+		case "ops":
+			var list []wire.Op
+			for i := range s.Ops {
+				list = append(list, wire.Op{Type: ops[s.Ops[i].Op].code, Body: s.Ops[i].encode(zxid)})
+			}
+			b = append(b, wire.Multi(list...)...)
+		}
+	}
+	if s.Op == "reconfig" {
+		b = b.Str("server.9=127.0.0.1:1:2").Null().Null().Long(-1)
+	}
+	b = b[:max(len(b)-s.Cut, 0)]
+	return append(b, s.Extra...)
+}
+
+// code returns the operation code a step sends.
+func (s *Step) code() jute.OpCode {
+	if s.Op == "op" {
+		return jute.OpCode(s.Code)
+	}
+	return ops[s.Op].code
+}
+
+// appendACL appends an ACL list given as text.
+func appendACL(b wire.Body, text string) wire.Body {
+	if text == "null" {
+		return b.Null()
+	}
+	if text == "" {
+		return b.Int(0)
+	}
+	entries := strings.Split(text, ",")
+	b = b.Int(int32(len(entries)))
+	for _, e := range entries {
+		perms, rest, _ := strings.Cut(e, ":")
+		scheme, id, hasID := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(perms)
+		if err != nil {
+			panic(fmt.Sprintf("oracle: ACL entry %q", e))
+		}
+		b = b.Int(int32(n)).Str(scheme)
+		if hasID {
+			b = b.Str(id)
+		} else {
+			b = b.Null()
+		}
+	}
+	return b
+}
+
+// sequential reports whether a create asks for a sequence number.
+func (s *Step) sequential() bool {
+	return s.Flags == jute.FlagPersistentSequential || s.Flags == jute.FlagEphemeralSequential || s.Flags == jute.FlagPersistentSequentialTTL
+}
+
+// changes reports whether a successful step changes anything: a multi of
+// checks does not.
+func (s *Step) changes() bool {
+	if s.Op == "multi" {
+		return slices.ContainsFunc(s.Ops, func(o Step) bool { return o.Op != "check" })
+	}
+	return ops[s.Op].write
+}
