@@ -38,7 +38,7 @@ func (t *Tree) Verify() error {
 		switch n.kind {
 		case EphemeralNode:
 			owned++
-			if l := t.ephemerals[n.owner]; int(n.slot) >= len(l) || l[n.slot] != n {
+			if l := t.ephemerals[n.owner].list(); int(n.slot) >= len(l) || l[n.slot] != n {
 				bad("%s: not among the ephemerals of its session", path)
 			}
 			if n.children() > 0 {
@@ -83,8 +83,15 @@ func (t *Tree) Verify() error {
 	}
 	visit(t.root)
 	inLists := 0
-	for _, l := range t.ephemerals {
-		inLists += len(l)
+	for session, h := range t.ephemerals {
+		inLists += len(h.nodes)
+		paths := 0
+		for _, n := range h.nodes {
+			paths += 4 + pathLen(n)
+		}
+		if paths != h.paths || len(h.nodes) == 0 {
+			bad("session %d: %d nodes, paths %d are %d", session, len(h.nodes), h.paths, paths)
+		}
 	}
 	if count != t.count || size != t.size || owned != t.owned || inLists != owned || reapable != len(t.reapable) {
 		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size, size, t.owned, inLists, owned, len(t.reapable), reapable)

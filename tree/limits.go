@@ -16,13 +16,15 @@ const (
 	// MaxMultiOps is how many operations a multi or multiRead may hold;
 	// more are answered with MARSHALLINGERROR.
 	MaxMultiOps = 10_000
-	// MaxChildren and MaxListing bound one directory, so that its listing can
-	// always be sent. A create beyond them is answered with THROTTLEDOP.
-	MaxChildren = 5_000_000
-	MaxListing  = 64 << 20
-	// MaxEphemerals is how many ephemeral nodes one session may own; a create
-	// beyond it is answered with THROTTLEDOP.
+	// MaxChildren bounds one directory, MaxEphemerals what one session owns,
+	// and MaxListing the list of either, so that it can always be sent; and
+	// the paths of all events when a session ends are no more than that. (A
+	// path may be long and yet cost next to nothing, for it shares most of
+	// its names with others: counting nodes is not enough.) A create beyond
+	// them is answered with THROTTLEDOP.
+	MaxChildren   = 5_000_000
 	MaxEphemerals = 500_000
+	MaxListing    = 64 << 20
 	// MaxMultiReadReply bounds the answer to a multiRead, which could
 	// otherwise ask for one large node ten thousand times. What is larger is
 	// answered with THROTTLEDOP.

@@ -78,7 +78,7 @@ func TestLoaderKnowsNoLimits(t *testing.T) {
 	b := jute.AppendLong(jute.AppendLong(jute.AppendLong([]byte{'H', 1}, 0), 0), 2004)
 	b = jute.AppendACL(append(b, 'A'), jute.WorldAnyone)
 	put := func(path string) {
-		b = jute.AppendInt(jute.AppendInt(jute.AppendString(append(b, 'N'), path), -1), 0)
+		b = jute.AppendInt(jute.AppendInt(jute.AppendString(append(b, 'N', 0, 0, 0, 0), path), -1), 0)
 		b = append(b, make([]byte, 6*8+3*4+1)...)
 	}
 	for _, p := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {

@@ -3,11 +3,14 @@ package tree
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 )
+
+// maxLoadPath bounds the depth of a tree that damaged input may ask for; no
+// path was ever accepted that long.
+const maxLoadPath = 4 * MaxPath
 
 // Loader builds a tree from the chunks of a snapshot, in the order in which
 // they were written. It believes nothing: what is not a snapshot is an error,
@@ -20,6 +23,12 @@ type Loader struct {
 	zxid  int64
 	nodes int64 // how many the header promises
 	acls  []*aclSet
+	path  []byte // of the node before
+
+	// dir is the path of parent: most nodes have the same one as the node
+	// before.
+	dir    string
+	parent *node
 }
 
 // NewLoader returns an empty Loader.
@@ -90,8 +99,9 @@ func (l *Loader) acl(d *jute.Decoder) error {
 	case len(list) == 0 || nullID:
 		return errors.New("no ACL")
 	}
+	known := len(l.tree.acls)
 	a := l.tree.acls.intern(list)
-	if slices.Contains(l.acls, a) {
+	if len(l.tree.acls) == known {
 		return errors.New("the same ACL twice")
 	}
 	l.acls = append(l.acls, a)
@@ -99,7 +109,8 @@ func (l *Loader) acl(d *jute.Decoder) error {
 }
 
 func (l *Loader) node(d *jute.Decoder) error {
-	path, _ := d.String()
+	shared := d.Int()
+	rest := d.Buffer()
 	data := d.Buffer()
 	id := uint32(d.Int())
 	s := state{
@@ -113,11 +124,18 @@ func (l *Loader) node(d *jute.Decoder) error {
 	if int64(id) >= int64(len(l.acls)) {
 		return fmt.Errorf("ACL %d is not known", id)
 	}
+	if shared < 0 || int(shared) > len(l.path) {
+		return errors.New("it shares more than there is")
+	}
+	l.path = append(l.path[:shared], rest...)
+	if len(l.path) > maxLoadPath {
+		return errors.New("the path is too long")
+	}
 	s.acl = l.acls[id]
 	if err := l.sane(&s); err != nil {
 		return err
 	}
-	return l.place(path, s)
+	return l.place(stringOf(l.path), s)
 }
 
 // sane checks what a node says of itself.
@@ -162,7 +180,10 @@ func (l *Loader) place(path string, s state) error {
 		return errors.New("no root")
 	}
 	dir, name, _ := splitPath(path)
-	parent := t.find(dir)
+	if l.parent == nil || dir != l.dir {
+		l.dir, l.parent = strings.Clone(dir), t.find(dir)
+	}
+	parent := l.parent
 	switch {
 	case parent == nil:
 		return errors.New("no parent")

@@ -53,9 +53,14 @@ func (t *Tree) link(n *node, p int) {
 	t.spread(n, 1, int64(len(n.data)))
 	switch n.kind {
 	case EphemeralNode:
-		list := t.ephemerals[n.owner]
-		n.slot = int32(len(list))
-		t.ephemerals[n.owner] = append(list, n)
+		h := t.ephemerals[n.owner]
+		if h == nil {
+			h = &holding{}
+			t.ephemerals[n.owner] = h
+		}
+		n.slot = int32(len(h.nodes))
+		h.nodes = append(h.nodes, n)
+		h.paths += 4 + pathLen(n)
 		t.owned++
 	case ContainerNode, TTLNode:
 		n.slot = int32(len(t.reapable))
@@ -80,9 +85,9 @@ func (t *Tree) unlink(n *node) int {
 	t.spread(n, -1, -int64(len(n.data)))
 	switch n.kind {
 	case EphemeralNode:
-		if list := dropSlot(t.ephemerals[n.owner], n); len(list) > 0 {
-			t.ephemerals[n.owner] = list
-		} else {
+		h := t.ephemerals[n.owner]
+		h.paths -= 4 + pathLen(n)
+		if h.nodes = dropSlot(h.nodes, n); len(h.nodes) == 0 {
 			delete(t.ephemerals, n.owner)
 		}
 		t.owned--

@@ -8,6 +8,20 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
+// holding is the ephemeral nodes of a session.
+type holding struct {
+	nodes []*node // node.slot is the position
+	paths int     // bytes that their paths take in a listing
+}
+
+// list returns the nodes in h, none if it is nil.
+func (h *holding) list() []*node {
+	if h == nil {
+		return nil
+	}
+	return h.nodes
+}
+
 // CloseSession deletes all ephemerals of a session under one zxid, in the
 // order in which they were made.
 func (t *Tree) CloseSession(c *Change, session int64) {
@@ -15,8 +29,9 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 		node *node
 		path string
 	}
-	list := make([]entry, 0, len(t.ephemerals[session]))
-	for _, n := range t.ephemerals[session] {
+	nodes := t.ephemerals[session].list()
+	list := make([]entry, 0, len(nodes))
+	for _, n := range nodes {
 		list = append(list, entry{n, pathOf(n)})
 	}
 	// The index has no order of its own, and a restored one differs from one
@@ -46,7 +61,7 @@ func (t *Tree) Ephemerals() iter.Seq2[int64, []string] {
 
 // EphemeralsOf returns the paths of a session's ephemeral nodes, sorted.
 func (t *Tree) EphemeralsOf(session int64) []string {
-	list := t.ephemerals[session]
+	list := t.ephemerals[session].list()
 	paths := make([]string, len(list))
 	for i, n := range list {
 		paths[i] = pathOf(n)
@@ -64,7 +79,7 @@ func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
 	at := len(b)
 	b = jute.AppendInt(b, 0)
 	count := int32(0)
-	for _, n := range t.ephemerals[session] {
+	for _, n := range t.ephemerals[session].list() {
 		size := pathLen(n)
 		entry := len(b)
 		b = jute.AppendInt(b, int32(size))

@@ -7,12 +7,14 @@ import "github.com/zlockd/zlockd/jute"
 //
 //	header  version u8, zxid i64, digest i64, nodes i64
 //	acl     list (numbered from 0 in the order in which they come)
-//	node    path, data, acl number u32, czxid, mzxid, pzxid, ctime, mtime,
-//	        owner i64, version, cv, aversion i32, kind u8
+//	node    shared u32, rest of the path, data, acl number u32, czxid, mzxid,
+//	        pzxid, ctime, mtime, owner i64, version, cv, aversion i32, kind u8
 //	end     nodes i64
 //
 // in the encoding of package jute. The header comes first, the end last. Every
-// node comes once and after its parent.
+// node comes once and after its parent. Shared is how many bytes its path has
+// in common with that of the node before it: a large directory deep in the
+// tree would otherwise blow a small tree up into a huge snapshot.
 const (
 	recHeader = 'H'
 	recACL    = 'A'
@@ -38,7 +40,8 @@ type Snapshot struct {
 	stage  snapshotStage
 	acls   map[*aclSet]uint32
 	stack  []walkFrame
-	path   []byte // of the directory on top of the stack, "" for the root
+	path   []byte // of the node being visited, "" for the root
+	last   []byte // path of the node written last
 	out    int    // nodes written
 	closed bool
 
@@ -107,7 +110,7 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 		b = jute.AppendLong(b, int64(s.hash))
 		b = jute.AppendLong(b, int64(s.nodes))
 		s.stage = stageWalk
-		b = s.visit(b, s.tree.root)
+		b = s.visit(b, s.tree.root, 0)
 		n--
 	}
 	for ; n > 0 && len(b)-start < maxChunk && s.stage != stageDone; n-- {
@@ -117,7 +120,7 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 		case len(s.deleted) > 0:
 			s.stage = stageDeleted
 			last := len(s.deleted) - 1
-			b = s.append(b, s.deleted[last].path, &s.deleted[last].state)
+			b = s.append(b, s.deleted[last].path, 0, &s.deleted[last].state)
 			s.deleted[last] = deletedNode{}
 			s.deleted = s.deleted[:last]
 		default:
@@ -144,11 +147,12 @@ func (s *Snapshot) step(b []byte) []byte {
 		return b // made since, or moved here after it was written
 	}
 	s.path = append(append(s.path, '/'), n.name...)
-	return s.visit(b, n)
+	return s.visit(b, n, f.path)
 }
 
-// visit writes n, whose path is in s.path, and steps into it.
-func (s *Snapshot) visit(b []byte, n *node) []byte {
+// visit writes n, whose path is in s.path, and steps into it. The node written
+// last is n's parent or below it, so shared bytes of their paths are the same.
+func (s *Snapshot) visit(b []byte, n *node, shared int) []byte {
 	n.mark = s.mark // only the walk and changes, which exclude it, look at marks
 	st := &n.state
 	if old, ok := s.changed[n]; ok {
@@ -159,10 +163,12 @@ func (s *Snapshot) visit(b []byte, n *node) []byte {
 		path = "/"
 	}
 	s.stack = append(s.stack, walkFrame{n, n.children(), len(s.path)})
-	return s.append(b, path, st)
+	return s.append(b, path, shared, st)
 }
 
-func (s *Snapshot) append(b []byte, path string, st *state) []byte {
+// append writes a node. At least shared bytes of its path are those of the
+// node before it.
+func (s *Snapshot) append(b []byte, path string, shared int, st *state) []byte {
 	id, ok := s.acls[st.acl]
 	if !ok {
 		id = uint32(len(s.acls))
@@ -172,7 +178,12 @@ func (s *Snapshot) append(b []byte, path string, st *state) []byte {
 	}
 	s.out++
 	b = append(b, recNode)
-	b = jute.AppendString(b, path)
+	for shared < min(len(path), len(s.last)) && path[shared] == s.last[shared] {
+		shared++
+	}
+	s.last = append(s.last[:shared], path[shared:]...)
+	b = jute.AppendInt(b, int32(shared))
+	b = jute.AppendString(b, path[shared:])
 	if st.null {
 		b = jute.AppendInt(b, -1)
 	} else {

@@ -326,7 +326,7 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 	}
 	acl := jute.AppendACL([]byte{'A'}, jute.WorldAnyone)
 	node := func(path string, acl int32, kind byte, owner int64, zxids ...int64) []byte {
-		b := jute.AppendString([]byte{'N'}, path)
+		b := jute.AppendString([]byte{'N', 0, 0, 0, 0}, path)
 		b = jute.AppendInt(jute.AppendInt(b, -1), acl)
 		for _, z := range append(zxids, 0, 0, 0)[:3] {
 			b = jute.AppendLong(b, z)
@@ -347,15 +347,18 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 		"zxid -1":                  {header(-1, 1)},
 		"unknown kind":             {header(1, 1), {'X'}},
 		"cut short":                {header(1, 1), acl, root[:len(root)-1]},
-		"impossible length":        {header(1, 1), acl, binary.BigEndian.AppendUint32([]byte{'N'}, 0xfffffff0)},
+		"impossible length":        {header(1, 1), acl, binary.BigEndian.AppendUint32([]byte{'N', 0, 0, 0, 0}, 0xfffffff0)},
 		"no ACL":                   {header(1, 1), jute.AppendACL([]byte{'A'}, nil)},
 		"same ACL twice":           {header(1, 1), acl, acl},
 		"ACL 1 is not known":       {header(1, 1), acl, node("/", 1, 0, 0)},
 		"ACL 4294967295":           {header(1, 1), acl, node("/", -1, 0, 0)},
+		"shares more":              {header(1, 1), acl, append([]byte{'N', 0, 0, 0, 1}, root[5:]...)},
+		"it shares more":           {header(1, 1), acl, append([]byte{'N', 255, 255, 255, 255}, root[5:]...)},
 		"two roots":                {header(1, 1), acl, root, root},
 		"root is no plain node":    {header(1, 1), acl, node("/", 0, 1, 5)},
 		"no root":                  {header(1, 1), acl, node("/a", 0, 0, 0)},
 		"illegal path":             {header(1, 1), acl, root, node("/a//b", 0, 0, 0)},
+		"path is too long":         {header(1, 1), acl, root, node("/"+strings.Repeat("x", 4*tree.MaxPath), 0, 0, 0)},
 		"no parent":                {header(1, 1), acl, root, node("/a/b", 0, 0, 0)},
 		"same path twice":          {header(1, 1), acl, root, node("/a", 0, 0, 0), node("/a", 0, 0, 0)},
 		"parent is ephemeral":      {header(1, 1), acl, root, node("/a", 0, 1, 7), node("/a/b", 0, 0, 0)},

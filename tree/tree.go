@@ -95,7 +95,7 @@ type Tree struct {
 	size  int64 // bytes of all paths and data
 
 	acls       aclTable
-	ephemerals map[int64][]*node   // by session; node.slot is the position
+	ephemerals map[int64]*holding  // by session
 	owned      int                 // ephemerals of all sessions
 	reapable   []*node             // containers and TTL nodes; node.slot is the position
 	quotas     map[string]struct{} // paths with an activated quota
@@ -123,7 +123,7 @@ func New() *Tree {
 func newTree() *Tree {
 	return &Tree{
 		seed: maphash.MakeSeed(), lim: defaultLimits, acls: aclTable{},
-		ephemerals: map[int64][]*node{}, quotas: map[string]struct{}{},
+		ephemerals: map[int64]*holding{}, quotas: map[string]struct{}{},
 	}
 }
 
