@@ -17,6 +17,7 @@ const (
 	OpConfig        jute.OpCode = -16 // body: the text of /zookeeper/config
 	OpReap          jute.OpCode = -17 // body: path of a container or TTL node
 	OpForget        jute.OpCode = -18 // body: id of a removed server
+	OpBarrier       jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
 )
 
 // Request is one request as a server proposes it. Everything Apply needs to

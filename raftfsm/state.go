@@ -192,6 +192,7 @@ func (s *State) applyRequest(r *Request, to sink) error {
 		}
 	case OpDigest:
 		return s.checkDigest(r.Body)
+	case OpBarrier: // its place in the log is all it is for
 	default:
 		s.applyWrite(r, to)
 	}

@@ -83,6 +83,9 @@ type Options struct {
 	SuperDigest string
 	// SkipACL lets everybody do everything.
 	SkipACL bool
+	// LinearizableReads lets every read wait for a round through the log, so
+	// that no read is ever stale.
+	LinearizableReads bool
 	// TLSConfig is for ServeTLS.
 	TLSConfig *tls.Config
 

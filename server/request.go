@@ -79,6 +79,10 @@ func (c *conn) handle(frame []byte) bool {
 	}
 	switch kind {
 	case readOp:
+		if c.srv.o.LinearizableReads && !c.srv.rounds.wait() {
+			c.close(endServing)
+			return false
+		}
 		return c.read(frame)
 	case pingOp:
 		return c.ping()

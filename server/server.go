@@ -67,6 +67,7 @@ type Server struct {
 	watches watchTable
 	heard   heardList
 	flush   flushers
+	rounds  readRounds
 	ended   endedRing
 
 	// batch is when the first reply of the batch being applied was appended;
@@ -94,6 +95,7 @@ func New(o Options) (*Server, error) {
 	s.newcomers.perSecond = o.MaxNewSessions
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watches.init(s)
+	s.rounds.s = s
 	s.flush.start(&s.wg)
 	return s, nil
 }
