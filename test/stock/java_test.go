@@ -63,6 +63,8 @@ func TestJavaClient(t *testing.T) {
 // and in several.
 func TestCurator(t *testing.T) {
 	o := generous()
-	o.JVM = append(o.JVM, "-Dznode.container.checkIntervalMs=5000")
+	const sweep = "znode.container.checkIntervalMs=5000" // ZooKeeper reads it as a property only
+	o.JVM = append(o.JVM, "-D"+sweep)
+	o.Config = []string{sweep}
 	driver{name: "curator", args: javaDriver(t, "CuratorDriver"), least: 40, keys: 8}.run(t, startTarget(t, o))
 }

@@ -43,6 +43,13 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 		if len(e.Servers) > 1 {
 			s.Args = append(s.Args, "--peers", e.peers())
 		}
+		if len(o.Config) > 0 {
+			file := filepath.Join(s.Dir, "extra.cfg")
+			if err := os.WriteFile(file, []byte(strings.Join(o.Config, "\n")+"\n"), 0o600); err != nil {
+				return err
+			}
+			s.Args = append(s.Args, "--config", file)
+		}
 		s.Args = append(s.Args, o.Flags...)
 	}
 	return nil

@@ -34,7 +34,7 @@ type Options struct {
 
 	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
 	Flags  []string // more flags of zlockd
-	Config []string // more lines of zoo.cfg
+	Config []string // more lines of zoo.cfg, which zlockd reads too
 	JVM    []string // more arguments of ZooKeeper's JVM
 
 	// Command replaces the command of every server. The words {id}, {dir},

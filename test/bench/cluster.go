@@ -1,0 +1,221 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// readsBusy measures reads at followers while writes run.
+func readsBusy(readers int, good3 float64) point {
+	return point{
+		name: fmt.Sprintf("reads-busy@%d", readers), good3: good3, only: 3,
+		help: fmt.Sprintf("%d connections read at followers while 16 others write everywhere", readers),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (sample, error) { return runReadsBusy(c, s, readers) }}, nil
+		},
+	}
+}
+
+func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
+	const writers = 16
+	var followers []string
+	for _, a := range s.addrs() {
+		if launch.Mode(a) == "follower" {
+			followers = append(followers, a)
+		}
+	}
+	if len(followers) == 0 {
+		return out, errors.New("no follower")
+	}
+	conns, err := s.dialMany(writers)
+	if err != nil {
+		return out, err
+	}
+	for i := range readers {
+		c, err := wire.Dial(followers[i%len(followers)], sessionTimeout)
+		if err != nil {
+			closeAll(conns)
+			return out, err
+		}
+		conns = append(conns, c)
+	}
+	defer closeAll(conns)
+	root := cfg.unique("busy")
+	paths := append([]string{root}, nodes(root, len(conns))...)
+	if err := makeNodes(conns[0], paths); err != nil {
+		return out, err
+	}
+	work := make([]workload, len(conns))
+	for i, c := range conns {
+		c.Sync(root)
+		if _, err := c.Do(); err != nil {
+			return out, err
+		}
+		mine := []string{paths[1+i]}
+		if work[i] = setWork(mine); i >= writers {
+			work[i] = getWork(mine)
+		}
+	}
+	var reads, writes *result
+	before := takeUsage(s.pids())
+	both := func(d time.Duration) error {
+		return parallel(2, 2, func(i int) (err error) {
+			if i == 0 {
+				writes, err = load(conns[:writers], work[:writers], 1, 0, d)
+			} else {
+				reads, err = load(conns[writers:], work[writers:], 1, 0, d)
+			}
+			return err
+		})
+	}
+	if err := both(cfg.warm); err != nil {
+		return out, err
+	}
+	before = takeUsage(s.pids())
+	if err := both(cfg.duration); err != nil {
+		return out, err
+	}
+	out.server, out.client = before.perOp(reads.ops + writes.ops)
+	out.p50, out.p99 = reads.lat.quantile(0.5), reads.lat.quantile(0.99)
+	out.metrics = []metric{{unit: "reads/s", value: reads.rate()}, {name: "writes", unit: "writes/s", value: writes.rate()}}
+	return out, removeTree(conns[0], root)
+}
+
+// failover measures how long writes at the surviving servers stop when the
+// leader is killed.
+func failover(good3 float64) point {
+	return point{
+		name: "failover", good3: good3, only: 3, alone: true,
+		help: "kill -9 of the leader: until the first write at a survivor, until every client there writes again, clients of survivors that lost their connection",
+		open: func(c *config, s *side) (runner, error) {
+			e, err := s.fresh(nil)
+			if err != nil {
+				return runner{}, err
+			}
+			return runner{run: func() (sample, error) { return runFailover(e) }, close: e.Close}, nil
+		},
+	}
+}
+
+// survivor is a client of a server that stays.
+type survivor struct {
+	addr    string
+	c       *wire.Conn
+	path    string
+	dropped bool
+}
+
+// write sets the survivor's node once, reattaching as often as it takes.
+func (v *survivor) write(deadline time.Time) error {
+	for {
+		v.c.SetDeadline(deadline)
+		v.c.Set(v.path, payload)
+		_, err := v.c.Do()
+		if err == nil {
+			return nil
+		}
+		v.dropped = true
+		for {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("no write after the leader's end: %w", err)
+			}
+			v.c.Drop()
+			c, again := wire.Attach(v.addr, sessionTimeout, v.c.Session, v.c.Password, v.c.Zxid)
+			if again == nil {
+				v.c = c
+				break
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+}
+
+func runFailover(e *launch.Ensemble) (out sample, err error) {
+	const perServer = 4
+	var leader *launch.Server
+	for range 500 {
+		if leader = e.Leader(); leader != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if leader == nil {
+		return out, errors.New("no leader")
+	}
+	var clients []*survivor
+	for _, s := range e.Servers {
+		if s == leader {
+			continue
+		}
+		for range perServer {
+			c, err := wire.Dial(s.Client, sessionTimeout)
+			if err != nil {
+				return out, err
+			}
+			v := &survivor{addr: s.Client, c: c, path: fmt.Sprintf("/failover-%d-%d", time.Now().UnixNano(), len(clients))}
+			if err := makeNodes(c, []string{v.path}); err != nil {
+				return out, err
+			}
+			clients = append(clients, v)
+		}
+	}
+	var (
+		killed atomic.Int64
+		start  = time.Now()
+		wg     sync.WaitGroup
+		after  = make([]time.Duration, len(clients))
+		errs   = make([]error, len(clients))
+	)
+	for i, v := range clients {
+		wg.Go(func() {
+			for {
+				sent := time.Now()
+				if errs[i] = v.write(sent.Add(30 * time.Second)); errs[i] != nil {
+					return
+				}
+				// Only a write sent after the kill proves that service resumed.
+				if at := killed.Load(); at > 0 && sent.Sub(start) > time.Duration(at) || v.dropped {
+					after[i] = time.Since(start)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	leader.Kill()
+	at := time.Since(start)
+	killed.Store(int64(at))
+	wg.Wait()
+	lost := 0
+	for i, v := range clients {
+		if v.dropped {
+			lost++
+		}
+		after[i] -= at
+		defer v.c.Close()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return out, err
+	}
+	slices.Sort(after)
+	if err := leader.Spawn(); err != nil {
+		return out, err
+	}
+	if err := leader.WaitReady(); err != nil {
+		return out, err
+	}
+	time.Sleep(time.Second) // the next round starts from a calm ensemble
+	out.metrics = []metric{
+		{unit: "ms", value: ms(max(after[0], time.Microsecond)), lower: true},
+		{name: "all", unit: "ms", value: ms(after[len(after)-1]), lower: true},
+		{name: "dropped", unit: fmt.Sprintf("of %d", len(clients)), value: float64(lost), lower: true},
+	}
+	return out, nil
+}

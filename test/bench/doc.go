@@ -1,0 +1,15 @@
+// Command bench measures zlockd against a rival, ZooKeeper unless told
+// otherwise: both run at once on one machine with the same client, and every
+// point is measured in rounds that alternate between them, so that noise of the
+// machine meets both. It prints Markdown.
+//
+//	go run ./test/bench -quick               a few seconds a point
+//	go run ./test/bench                      the real thing
+//	go run ./test/bench -list                the points
+//	go run ./test/bench -points lock@1,get   some of them; a name before @ or : stands for all
+//	go run ./test/bench -nodes 3             three servers on each side
+//	go run ./test/bench -b zlockd@/old/bin   two builds against each other
+//
+// Both sides are durable: every write is on disk before it is answered. What
+// each was started with is printed in front of the tables.
+package main

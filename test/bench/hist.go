@@ -1,0 +1,50 @@
+package main
+
+import (
+	"math"
+	"time"
+)
+
+// hist is a histogram of durations with buckets about 4 % wide.
+type hist struct {
+	counts [512]int64
+	n      int64
+	sum    time.Duration
+	max    time.Duration
+}
+
+const bucketsPerDoubling = 16
+
+func bucketOf(d time.Duration) int {
+	if d < time.Microsecond {
+		return 0
+	}
+	return min(int(math.Log2(float64(d)/1000)*bucketsPerDoubling), len(hist{}.counts)-1)
+}
+
+func (h *hist) add(d time.Duration) {
+	h.counts[bucketOf(d)]++
+	h.n++
+	h.sum += d
+	h.max = max(h.max, d)
+}
+
+func (h *hist) merge(o *hist) {
+	for i, c := range o.counts {
+		h.counts[i] += c
+	}
+	h.n += o.n
+	h.sum += o.sum
+	h.max = max(h.max, o.max)
+}
+
+// quantile returns the middle of the bucket in which the q-th part ends.
+func (h *hist) quantile(q float64) time.Duration {
+	rest := int64(q * float64(h.n))
+	for i, c := range h.counts {
+		if rest -= c; rest < 0 {
+			return min(h.max, time.Duration(1000*math.Exp2((float64(i)+0.5)/bucketsPerDoubling)))
+		}
+	}
+	return h.max
+}

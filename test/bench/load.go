@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/bench/wire"
+)
+
+// workload is what one connection does, over and over, on each of its slots.
+// An operation may take several requests: the lock cycle takes three.
+type workload interface {
+	// start appends the first request of a slot's next operation.
+	start(c *wire.Conn, slot int)
+	// step handles a reply; it either appends the next request of the operation
+	// and returns false, or returns true when the operation is complete.
+	step(c *wire.Conn, slot int, r *wire.Reply) bool
+}
+
+// result is what a load brought.
+type result struct {
+	ops     int64
+	elapsed time.Duration
+	lat     hist
+	seconds []int64       // operations in each whole second, if asked for
+	pause   time.Duration // longest time in which no operation completed
+}
+
+func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
+
+// load runs workloads, one per connection with depth slots each, for warm and
+// then for d, and returns what was completed during d.
+func load(conns []*wire.Conn, work []workload, depth int, warm, d time.Duration) (*result, error) {
+	var (
+		mu       sync.Mutex
+		total    = &result{seconds: make([]int64, int(d/time.Second)+1)}
+		errs     []error
+		stop     atomic.Bool
+		begin    = time.Now().Add(warm)
+		end      = begin.Add(d)
+		lastDone atomic.Int64 // ns since begin
+		pause    atomic.Int64
+		wg       sync.WaitGroup
+	)
+	// completed is called for each operation inside the measured time.
+	completed := func(now time.Time) {
+		at := int64(now.Sub(begin))
+		gap := at - lastDone.Swap(at)
+		for old := pause.Load(); gap > old && !pause.CompareAndSwap(old, gap); old = pause.Load() {
+		}
+		atomic.AddInt64(&total.seconds[at/int64(time.Second)], 1)
+	}
+	for i, c := range conns {
+		wg.Go(func() {
+			var lat hist
+			err := driveConn(c, work[i], depth, end, &stop, func(from, now time.Time) {
+				if now.After(begin) && now.Before(end) {
+					lat.add(now.Sub(from))
+					completed(now)
+				}
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			total.lat.merge(&lat)
+			if err != nil {
+				stop.Store(true)
+				errs = append(errs, fmt.Errorf("connection %d: %w", i, err))
+			}
+		})
+	}
+	wg.Wait()
+	total.ops, total.elapsed, total.pause = total.lat.n, d, time.Duration(pause.Load())
+	return total, errors.Join(errs...)
+}
+
+// driveConn keeps depth operations in flight on c until end, then lets them
+// finish. Requests go out in one write when no reply is left to handle.
+func driveConn(c *wire.Conn, w workload, depth int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
+	c.SetDeadline(end.Add(30 * time.Second))
+	defer c.SetDeadline(time.Time{})
+	started := make([]time.Time, depth)
+	queue := make([]int, 0, depth) // slots in the order of their outstanding requests
+	now := time.Now()
+	for slot := range depth {
+		started[slot] = now
+		w.start(c, slot)
+		queue = append(queue, slot)
+	}
+	for len(queue) > 0 {
+		if !c.Ready() {
+			if err := c.Flush(); err != nil {
+				return err
+			}
+		}
+		r, err := c.Next()
+		if err != nil {
+			return err
+		}
+		if r.Xid == jute.XidEvent {
+			continue
+		}
+		if r.Err != jute.OK {
+			return r.Err
+		}
+		slot := queue[0]
+		queue = append(queue[:0], queue[1:]...)
+		if !w.step(c, slot, &r) {
+			queue = append(queue, slot)
+			continue
+		}
+		now := time.Now()
+		done(started[slot], now)
+		if now.Before(end) && !stop.Load() {
+			started[slot] = now
+			w.start(c, slot)
+			queue = append(queue, slot)
+		}
+	}
+	return nil
+}
+
+// parallel calls f(0) … f(n-1) from up to limit goroutines and returns the
+// first error of each.
+func parallel(limit, n int, f func(int) error) error {
+	var (
+		next atomic.Int64
+		mu   sync.Mutex
+		errs []error
+		wg   sync.WaitGroup
+	)
+	for range min(limit, n) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := f(i); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// config is what the command line says.
+type config struct {
+	a, b         string
+	nodes        int
+	rounds       int
+	warm         time.Duration
+	duration     time.Duration
+	selection    string
+	dir          string
+	zlockdFlags  string
+	zookeeperJVM string
+	bigHeap      string
+	sessions     int
+	watches      int
+	znodes       int
+
+	names atomic.Int64
+}
+
+// unique returns a path nobody has used.
+func (c *config) unique(what string) string {
+	return fmt.Sprintf("/bench-%s-%d-%d", what, os.Getpid(), c.names.Add(1))
+}
+
+func main() {
+	var c config
+	quick := flag.Bool("quick", false, "short rounds and small states: does everything work, roughly where are we")
+	list := flag.Bool("list", false, "list the points and stop")
+	flag.StringVar(&c.a, "a", "zlockd", "what is measured: zlockd, zlockd@BINARY, addrs=HOST:PORT,… or cmd=COMMAND")
+	flag.StringVar(&c.b, "b", "zookeeper", "what it is compared with, or none")
+	flag.IntVar(&c.nodes, "nodes", 1, "servers on each side")
+	flag.IntVar(&c.rounds, "rounds", 0, "rounds of each point (default 7, quick 3)")
+	flag.DurationVar(&c.warm, "warm", 0, "unmeasured time before each round (default 1s, quick 300ms)")
+	flag.DurationVar(&c.duration, "duration", 0, "measured time of each round (default 4s, quick 1s)")
+	flag.StringVar(&c.selection, "points", "", "comma list of points or of families, such as set@16,get,handoff; default all")
+	flag.StringVar(&c.dir, "dir", "", "where data goes (default the system's temporary directory)")
+	flag.StringVar(&c.zlockdFlags, "zlockd-flags", "", "more flags of zlockd")
+	flag.StringVar(&c.zookeeperJVM, "zookeeper-jvm", "-Xmx1g", "arguments of ZooKeeper's JVM")
+	flag.StringVar(&c.bigHeap, "zookeeper-big-jvm", "-Xmx2g", "one more for points with a large state")
+	flag.IntVar(&c.sessions, "sessions", 0, "idle sessions (default 10000, quick 1000)")
+	flag.IntVar(&c.watches, "watches", 0, "watches (default 1000000, quick 100000)")
+	flag.IntVar(&c.znodes, "znodes", 0, "nodes of the large state (default 1000000, quick 100000)")
+	flag.Parse()
+	if *quick {
+		c.defaults(3, 300*time.Millisecond, time.Second, 1000, 100_000)
+	} else {
+		c.defaults(7, time.Second, 4*time.Second, 10_000, 1_000_000)
+	}
+	if *list {
+		for _, p := range points(&c) {
+			fmt.Printf("%-18s %s\n", p.name, p.help)
+		}
+		return
+	}
+	if err := c.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// defaults fills in what was not said.
+func (c *config) defaults(rounds int, warm, duration time.Duration, sessions, large int) {
+	fill := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	fill(&c.rounds, rounds)
+	fill(&c.sessions, sessions)
+	fill(&c.watches, large)
+	fill(&c.znodes, large)
+	if c.warm == 0 {
+		c.warm = warm
+	}
+	if c.duration == 0 {
+		c.duration = duration
+	}
+}
+
+func (c *config) run() error {
+	sides, err := c.sides()
+	if err != nil {
+		return err
+	}
+	// Servers end with this process, their directories must be removed too.
+	closed := make(chan os.Signal, 1)
+	signal.Notify(closed, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-closed
+		for _, s := range sides {
+			s.close()
+		}
+		os.Exit(130)
+	}()
+	defer func() {
+		for _, s := range sides {
+			s.close()
+		}
+	}()
+	list := points(c)
+	if len(list) == 0 {
+		return fmt.Errorf("no point matches %q with %d nodes; see -list", c.selection, c.nodes)
+	}
+	rep := newReport(c, sides)
+	failed := 0
+	for _, p := range list {
+		fmt.Fprintf(os.Stderr, "%s  %s …\n", time.Now().Format("15:04:05"), p.name)
+		row, err := c.measurePoint(p, sides)
+		if err != nil {
+			failed++
+			fmt.Fprintf(os.Stderr, "  %v\n", err)
+		}
+		rep.add(p, row, err)
+	}
+	rep.print(os.Stdout)
+	if failed > 0 {
+		return fmt.Errorf("%d points failed", failed)
+	}
+	return nil
+}
+
+func (c *config) sides() ([]*side, error) {
+	var sides []*side
+	for _, spec := range []string{c.a, c.b} {
+		if spec == "none" {
+			continue
+		}
+		s, err := newSide(spec, c)
+		if err == nil {
+			err = s.reachable()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", spec, err)
+		}
+		sides = append(sides, s)
+	}
+	if len(sides) == 2 && sides[0].name == sides[1].name {
+		sides[1].name += " (b)"
+	}
+	return sides, nil
+}
+
+// measurePoint opens a point on both sides and measures it in turn: A B, B A,
+// A B and so on. The samples of a round stand side by side; a side that cannot
+// have the point has none.
+func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err error) {
+	for _, s := range sides {
+		if p.alone {
+			s.rest()
+		} else if err := s.ensure(); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	runners := make([]*runner, len(sides))
+	defer func() {
+		for _, r := range runners {
+			if r != nil && r.close != nil {
+				r.close()
+			}
+		}
+	}()
+	var errs []error
+	for i, s := range sides {
+		if r, err := p.open(c, s); err == nil {
+			runners[i] = &r
+		} else if !errors.Is(err, errNotHere) && !errors.Is(err, errExternal) {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		}
+	}
+	n := c.rounds
+	if p.once {
+		n = 1
+	}
+	for round := range n {
+		row := make([]*sample, len(sides))
+		for k := range sides {
+			i := (k + round) % len(sides)
+			if runners[i] == nil {
+				continue
+			}
+			keepGC()
+			out, err := runners[i].run()
+			switch {
+			case err == nil:
+				row[i] = &out
+			case errors.Is(err, errNotHere), errors.Is(err, errExternal):
+				runners[i] = nil
+			default:
+				errs = append(errs, fmt.Errorf("%s, round %d: %w", sides[i].name, round+1, err))
+				if runners[i].close != nil {
+					runners[i].close()
+				}
+				runners[i] = nil
+			}
+		}
+		rounds = append(rounds, row)
+	}
+	return rounds, errors.Join(errs...)
+}

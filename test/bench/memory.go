@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// settleTime is left to a server to come to rest before its memory is read.
+const settleTime = 3 * time.Second
+
+// residentOf returns the resident memory of all servers at rest.
+func residentOf(e *launch.Ensemble) float64 {
+	time.Sleep(settleTime)
+	var sum int64
+	for _, s := range e.Servers {
+		sum += rssOf(s.Pid())
+	}
+	return float64(sum)
+}
+
+// memoryPoint measures what a load adds to the resident memory of a fresh
+// server: bytes per unit.
+func memoryPoint(name, unit, help string, good float64, count int,
+	fill func(addrs []string) (closeAll func(), err error)) point {
+	return point{
+		name: name, good: good, alone: true, once: true, help: help,
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (out sample, err error) {
+				e, err := s.fresh(func(o *launch.Options) {
+					if o.Kind == launch.ZooKeeper {
+						o.JVM = append(o.JVM, c.bigHeap)
+					}
+					manyConnections(o, c.sessions)
+				})
+				if err != nil {
+					return out, err
+				}
+				defer e.Close()
+				base := residentOf(e)
+				done, err := fill(addrsOf(e))
+				if err != nil {
+					return out, err
+				}
+				defer done()
+				full := residentOf(e)
+				each := (full - base) / float64(count) / float64(len(e.Servers))
+				out.metrics = []metric{
+					{unit: "B/" + unit, value: each, lower: true},
+					{name: "resident", unit: "MB", value: full / 1e6, lower: true},
+				}
+				return out, nil
+			}}, nil
+		},
+	}
+}
+
+// idleMemory measures a server that nobody uses.
+func idleMemory() point {
+	return point{
+		name: "memory", good: 3, alone: true, help: "resident memory of a fresh server",
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (out sample, err error) {
+				e, err := s.fresh(nil)
+				if err != nil {
+					return out, err
+				}
+				defer e.Close()
+				out.metrics = []metric{{unit: "MB", value: residentOf(e) / float64(len(e.Servers)) / 1e6, lower: true}}
+				return out, nil
+			}}, nil
+		},
+	}
+}
+
+// sessionMemory measures idle sessions with their connections.
+func sessionMemory(n int) point {
+	return memoryPoint(fmt.Sprintf("sessions:%d", n), "session", "resident memory that an idle connected session adds", 1, n,
+		func(addrs []string) (func(), error) {
+			conns := make([]*wire.Conn, n)
+			err := parallel(16, n, func(i int) (err error) {
+				conns[i], err = wire.Dial(addrs[i%len(addrs)], sessionTimeout)
+				return err
+			})
+			return func() { dropAll(conns) }, err
+		})
+}
+
+func dropAll(conns []*wire.Conn) {
+	for _, c := range conns {
+		if c != nil {
+			c.Drop()
+		}
+	}
+}
+
+// watchMemory measures one-shot watches on paths that do not exist, as lock
+// waiters of the future set them: the most expensive kind.
+func watchMemory(n int) point {
+	const conns = 100
+	return memoryPoint(fmt.Sprintf("watches:%d", n), "watch",
+		fmt.Sprintf("resident memory that an exists watch adds, %d sessions with %d each", conns, n/conns), 2, n,
+		func(addrs []string) (func(), error) {
+			list := make([]*wire.Conn, conns)
+			err := parallel(4, conns, func(i int) (err error) {
+				c, err := wire.Dial(addrs[i%len(addrs)], sessionTimeout)
+				if err != nil {
+					return err
+				}
+				list[i] = c
+				return bulkMissing(c, n/conns, func(k int) { c.Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k), true) })
+			})
+			return func() { dropAll(list) }, err
+		})
+}
+
+// znodeMemory measures persistent nodes of 100 bytes.
+func znodeMemory(n int) point {
+	return memoryPoint(fmt.Sprintf("znodes:%d", n), "znode",
+		"resident memory that a node of 100 bytes adds, 1,000 in a directory", 2, n,
+		func(addrs []string) (func(), error) { return func() {}, fill(addrs[0], n) })
+}
+
+// fill creates n nodes of 100 bytes, a thousand to a directory.
+func fill(addr string, n int) error {
+	const perDir = 1000
+	dirs := (n + perDir - 1) / perDir
+	if err := withConn(addr, func(c *wire.Conn) error {
+		paths := []string{"/fill"}
+		for i := range dirs {
+			paths = append(paths, fillDir(i))
+		}
+		return makeNodes(c, paths)
+	}); err != nil {
+		return err
+	}
+	return parallel(8, dirs, func(i int) error {
+		return withConn(addr, func(c *wire.Conn) error {
+			k := min(perDir, n-i*perDir)
+			return bulk(c, k, func(j int) { c.Create(fillPath(i*perDir+j), payload, 0) })
+		})
+	})
+}
+
+func fillDir(i int) string { return fmt.Sprintf("/fill/d%05d", i) }
+
+func fillPath(i int) string { return fmt.Sprintf("/fill/d%05d/node-%07d", i/1000, i) }
+
+func withConn(addr string, f func(*wire.Conn) error) error {
+	c, err := wire.Dial(addr, sessionTimeout)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f(c)
+}
+
+// keepGC runs the client's collector between points, so that it does not run
+// inside one because of the one before.
+func keepGC() { runtime.GC() }

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/wire"
+)
+
+// metric is one figure of a sample.
+type metric struct {
+	name  string // added to the point's name; empty for its main figure
+	unit  string
+	value float64
+	lower bool // less is better
+}
+
+// sample is what one round of a point brought on one side.
+type sample struct {
+	metrics  []metric
+	p50, p99 time.Duration // zero if there is no latency to tell
+	server   float64       // CPU µs per operation, all servers; zero if unknown
+	client   float64
+	note     string // told once below the table
+}
+
+// runner is a point opened on one side.
+type runner struct {
+	run   func() (sample, error)
+	close func()
+}
+
+// point is something to measure.
+type point struct {
+	name  string
+	help  string
+	good  float64 // the ratio to hold on one node, 0 if none is set
+	good3 float64 // on three
+	only  int     // number of nodes it needs, 0 for any
+	alone bool    // starts servers of its own: the steady ones are stopped meanwhile
+	once  bool    // too long for rounds: one each
+	open  func(c *config, s *side) (runner, error)
+}
+
+// goal returns the ratio to hold with the given number of nodes.
+func (p point) goal(nodes int) float64 {
+	if nodes > 1 {
+		return p.good3
+	}
+	return p.good
+}
+
+// matches reports whether a selection names the point: in full, or what stands
+// before @ or :.
+func (p point) matches(selection string) bool {
+	if selection == "" {
+		return true
+	}
+	family := p.name[:strings.IndexAny(p.name+"@", "@:")]
+	for s := range strings.SplitSeq(selection, ",") {
+		if s == p.name || s == family {
+			return true
+		}
+	}
+	return false
+}
+
+// errNotHere says that a point cannot be measured on a side; the other side is.
+var errNotHere = errors.New("not on this side")
+
+// usage is the CPU used since it was taken.
+type usage struct {
+	pids   []int
+	server time.Duration
+	client time.Duration
+}
+
+func takeUsage(pids []int) usage {
+	u := usage{pids: pids, client: ownCPU()}
+	for _, p := range pids {
+		u.server += cpuOf(p)
+	}
+	return u
+}
+
+// perOp returns the CPU µs per operation of servers and client.
+func (u usage) perOp(ops int64) (server, client float64) {
+	now := takeUsage(u.pids)
+	n := max(float64(ops), 1)
+	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
+}
+
+// throughput is a point that keeps conns × depth operations in flight. make
+// builds the workload of a connection; prefix is a directory of its own.
+func throughput(name string, conns, depth int, good, good3 float64, help string,
+	build func(c *wire.Conn, dir string, depth int) (w workload, cleanup func() error, err error)) point {
+	p := point{help: help, good: good, good3: good3}
+	p.name = fmt.Sprintf("%s@%d", name, conns)
+	if depth > 1 {
+		p.name += fmt.Sprintf("x%d", depth)
+	}
+	p.open = func(c *config, s *side) (runner, error) {
+		return runner{run: func() (sample, error) { return measure(c, s, name, conns, depth, build) }}, nil
+	}
+	return p
+}
+
+// measure runs one round of a throughput point.
+func measure(c *config, s *side, name string, n, depth int,
+	build func(*wire.Conn, string, int) (workload, func() error, error)) (out sample, err error) {
+	root := c.unique(name)
+	admin, err := s.dial()
+	if err != nil {
+		return out, err
+	}
+	defer admin.Close()
+	if err := makeNodes(admin, []string{root}); err != nil {
+		return out, err
+	}
+	conns, err := s.dialMany(n)
+	if err != nil {
+		return out, err
+	}
+	work := make([]workload, n)
+	cleanups := make([]func() error, n)
+	if err := parallel(16, n, func(i int) (err error) {
+		// A server that follows may not have seen the root yet.
+		conns[i].Sync(root)
+		if _, err := conns[i].Do(); err != nil {
+			return err
+		}
+		dir := fmt.Sprintf("%s/%d", root, i)
+		if err := makeNodes(conns[i], []string{dir}); err != nil {
+			return err
+		}
+		work[i], cleanups[i], err = build(conns[i], dir, depth)
+		return err
+	}); err != nil {
+		closeAll(conns)
+		return out, err
+	}
+	if _, err := load(conns, work, depth, 0, c.warm); err != nil { // warms up, unmeasured
+		closeAll(conns)
+		return out, err
+	}
+	before := takeUsage(s.pids())
+	r, err := load(conns, work, depth, 0, c.duration)
+	if err != nil {
+		closeAll(conns)
+		return out, err
+	}
+	out.server, out.client = before.perOp(r.ops)
+	out.metrics = []metric{{unit: "/s", value: r.rate()}}
+	out.p50, out.p99 = r.lat.quantile(0.5), r.lat.quantile(0.99)
+	err = parallel(16, n, func(i int) error {
+		if err := cleanups[i](); err != nil {
+			return err
+		}
+		return removeTree(conns[i], fmt.Sprintf("%s/%d", root, i))
+	})
+	closeAll(conns)
+	if err != nil {
+		return out, err
+	}
+	return out, removeTree(admin, root)
+}
+
+func noCleanup() error { return nil }
+
+// onNodes makes a builder for workloads on depth nodes of the connection's own.
+func onNodes(work func(paths []string) workload) func(*wire.Conn, string, int) (workload, func() error, error) {
+	return func(c *wire.Conn, dir string, depth int) (workload, func() error, error) {
+		paths := nodes(dir, depth)
+		return work(paths), noCleanup, makeNodes(c, paths)
+	}
+}
+
+func buildCreate(c *wire.Conn, dir string, _ int) (workload, func() error, error) {
+	w := &createWork{dir: dir}
+	return w, func() error {
+		paths := make([]string, w.n)
+		for i := range paths {
+			paths[i] = w.path(i)
+		}
+		w.n = 0
+		return removeNodes(c, paths)
+	}, nil
+}
+
+func buildLock(c *wire.Conn, dir string, depth int) (workload, func() error, error) {
+	paths := nodes(dir, depth)
+	return newLockWork(paths), noCleanup, makeNodes(c, paths)
+}

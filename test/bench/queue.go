@@ -1,0 +1,263 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/bench/wire"
+)
+
+// handoff measures how a contended lock is passed on: from the moment the
+// holder sends its delete until the next in line knows that it holds, as the
+// recipes find out: the event, then the list with its own node in front.
+func handoff(waiters int, good float64) point {
+	return point{
+		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good,
+		help: fmt.Sprintf("a lock with %d waiters is passed on: holder's delete to next holder's certainty", waiters),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (sample, error) { return runHandoff(c, s, waiters) }}, nil
+		},
+	}
+}
+
+// contender is one session in the line of a lock.
+type contender struct {
+	c    *wire.Conn
+	dir  string
+	mine string // name of its node, without the directory
+}
+
+// enqueue creates the contender's node.
+func (w *contender) enqueue() error {
+	w.c.Create(w.dir+"/lock-", nil, jute.FlagEphemeralSequential)
+	r, err := w.c.Do()
+	if err == nil {
+		w.mine = strings.Clone(r.String()[len(w.dir)+1:])
+	}
+	return err
+}
+
+// await blocks until the contender's node is the first.
+func (w *contender) await() error {
+	for {
+		w.c.Children(w.dir, false)
+		r, err := w.c.Do()
+		if err != nil {
+			return err
+		}
+		before := predecessor(r.Body, w.mine)
+		if before == "" {
+			return nil
+		}
+		w.c.Exists(w.dir+"/"+before, true)
+		if _, err := w.c.Do(); err == jute.NoNode {
+			continue // gone between the list and the watch
+		} else if err != nil {
+			return err
+		}
+		for {
+			r, err := w.c.Next()
+			if err != nil {
+				return err
+			}
+			if r.Xid == jute.XidEvent && r.Event().Type == jute.EventDeleted {
+				break
+			}
+		}
+	}
+}
+
+// predecessor returns the greatest name below mine in a getChildren reply.
+func predecessor(body []byte, mine string) string {
+	d := jute.NewDecoder(body)
+	best := ""
+	for range max(0, d.Count(4)) {
+		if n, _ := d.String(); n < mine && n > best {
+			best = n
+		}
+	}
+	return strings.Clone(best)
+}
+
+func runHandoff(cfg *config, s *side, waiters int) (out sample, err error) {
+	root := cfg.unique("handoff")
+	conns, err := s.dialMany(waiters + 1)
+	if err != nil {
+		return out, err
+	}
+	defer closeAll(conns)
+	if err := makeNodes(conns[0], []string{root}); err != nil {
+		return out, err
+	}
+	var (
+		mu       sync.Mutex
+		lat      hist
+		released atomic.Int64 // when the last holder sent its delete, ns since start
+		start    = time.Now()
+		begin    = start.Add(cfg.warm)
+		end      = begin.Add(cfg.duration)
+		before   usage
+		took     sync.Once
+	)
+	err = parallel(len(conns), len(conns), func(i int) error {
+		w := &contender{c: conns[i], dir: root}
+		w.c.SetDeadline(end.Add(time.Minute))
+		w.c.Sync(root)
+		if _, err := w.c.Do(); err != nil {
+			return err
+		}
+		for time.Now().Before(end) {
+			if err := w.enqueue(); err != nil {
+				return err
+			}
+			if err := w.await(); err != nil {
+				return err
+			}
+			now := time.Now()
+			if now.After(begin) && now.Before(end) {
+				took.Do(func() { before = takeUsage(s.pids()) })
+				mu.Lock()
+				if at := released.Load(); at > 0 {
+					lat.add(now.Sub(start) - time.Duration(at))
+				}
+				mu.Unlock()
+			}
+			released.Store(int64(time.Since(start)))
+			w.c.Delete(root + "/" + w.mine)
+			if _, err := w.c.Do(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	if lat.n == 0 {
+		return out, fmt.Errorf("no hand-off in %v", cfg.duration)
+	}
+	out.server, out.client = before.perOp(lat.n)
+	out.p50, out.p99 = lat.quantile(0.5), lat.quantile(0.99)
+	out.metrics = []metric{
+		{unit: "ms", value: ms(lat.quantile(0.5)), lower: true},
+		{name: "rate", unit: "/s", value: float64(lat.n) / cfg.duration.Seconds()},
+	}
+	return out, removeTree(conns[0], root)
+}
+
+// herd measures a lock whose waiters all watch the directory: one release
+// wakes all, and each lists the directory and watches it again.
+func herd(waiters int, good float64) point {
+	return point{
+		name: fmt.Sprintf("herd:%d", waiters), good: good, good3: good,
+		help: fmt.Sprintf("%d waiters watch one directory; a release until all have listed it again", waiters),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (sample, error) { return runHerd(c, s, waiters) }}, nil
+		},
+	}
+}
+
+func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
+	root := cfg.unique("herd")
+	conns, err := s.dialMany(waiters)
+	if err != nil {
+		return out, err
+	}
+	defer closeAll(conns)
+	admin, err := s.dial()
+	if err != nil {
+		return out, err
+	}
+	defer admin.Close()
+	names := []string{root}
+	for i := range waiters {
+		names = append(names, fmt.Sprintf("%s/lock-%010d", root, i))
+	}
+	if err := makeNodes(admin, names); err != nil {
+		return out, err
+	}
+	// Every waiter answers each event by a list with a new watch, and reports.
+	woken := make(chan error, waiters)
+	for _, c := range conns {
+		c.Sync(root)
+		if _, err := c.Do(); err != nil {
+			return out, err
+		}
+		c.Children(root, true)
+		if _, err := c.Do(); err != nil {
+			return out, err
+		}
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		c.SetDeadline(time.Now().Add(cfg.warm + cfg.duration + time.Minute))
+		wg.Go(func() {
+			for !stop.Load() {
+				r, err := c.Next()
+				if err == nil && r.Xid != jute.XidEvent {
+					continue // a late ping or the like
+				}
+				if err == nil && !stop.Load() {
+					c.Children(root, true)
+					_, err = c.Do()
+				}
+				woken <- err
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	change := func(request func()) (time.Duration, error) {
+		start := time.Now()
+		request()
+		if _, err := admin.Do(); err != nil {
+			return 0, err
+		}
+		for range waiters {
+			if err := <-woken; err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(start), nil
+	}
+	first := names[1]
+	var times []time.Duration
+	var before usage
+	end := time.Now().Add(cfg.warm + cfg.duration)
+	begin := time.Now().Add(cfg.warm)
+	for time.Now().Before(end) || len(times) == 0 {
+		d, err := change(func() { admin.Delete(first) })
+		if err != nil {
+			return out, err
+		}
+		if time.Now().After(begin) {
+			if times == nil {
+				before = takeUsage(s.pids())
+			}
+			times = append(times, d)
+		}
+		if _, err := change(func() { admin.Create(first, nil, 0) }); err != nil {
+			return out, err
+		}
+	}
+	// CPU is that of a release and of the create that follows it.
+	out.server, out.client = before.perOp(int64(len(times)))
+	stop.Store(true)
+	if _, err := change(func() { admin.Delete(first) }); err != nil {
+		return out, err
+	}
+	wg.Wait()
+	slices.Sort(times)
+	out.p50, out.p99 = times[len(times)/2], times[len(times)*99/100]
+	out.metrics = []metric{{unit: "ms", value: ms(out.p50), lower: true}}
+	return out, removeTree(admin, root)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report collects what was measured and prints it as Markdown.
+type report struct {
+	c        *config
+	sides    []*side
+	head     string
+	settings string
+	rows     []string
+	notes    []string
+	failures []string
+}
+
+func newReport(c *config, sides []*side) *report {
+	r := &report{c: c, sides: sides}
+	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v of warm-up, sides in turn; %d server(s) on each side.",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), c.rounds, c.duration, c.warm, c.nodes)
+	return r
+}
+
+// add makes the rows of a point, one per metric.
+func (r *report) add(p point, rounds [][]*sample, err error) {
+	if r.settings == "" && !p.alone && err == nil {
+		for _, s := range r.sides {
+			r.settings += s.settings()
+		}
+	}
+	if err != nil {
+		r.failures = append(r.failures, fmt.Sprintf("* `%s`: %s", p.name, strings.ReplaceAll(err.Error(), "\n", " ")))
+	}
+	shape := firstSample(rounds)
+	if shape == nil {
+		return
+	}
+	for i, m := range shape.metrics {
+		cells := []string{r.label(p, m), m.unit}
+		values := make([][]float64, len(r.sides))
+		var ratios []float64
+		for _, row := range rounds {
+			for k, s := range row {
+				if s != nil {
+					values[k] = append(values[k], s.metrics[i].value)
+				}
+			}
+			if len(row) == 2 && row[0] != nil && row[1] != nil {
+				ratios = append(ratios, ratio(row[0].metrics[i].value, row[1].metrics[i].value, m.lower))
+			}
+		}
+		for k := range r.sides {
+			cells = append(cells, number(median(values[k])))
+		}
+		cells = append(cells, rangeOf(ratios), r.verdict(p, i, median(ratios), len(ratios)))
+		if i == 0 {
+			for k := range r.sides {
+				cells = append(cells, latency(rounds, k), cpu(rounds, k))
+			}
+		} else {
+			for range r.sides {
+				cells = append(cells, "", "")
+			}
+		}
+		r.rows = append(r.rows, "| "+strings.Join(cells, " | ")+" |")
+	}
+	for k, s := range r.sides {
+		for _, row := range rounds {
+			if k < len(row) && row[k] != nil && row[k].note != "" {
+				r.notes = append(r.notes, fmt.Sprintf("* `%s`, %s: %s", p.name, s.name, row[k].note))
+			}
+		}
+	}
+}
+
+func firstSample(rounds [][]*sample) *sample {
+	for _, row := range rounds {
+		for _, s := range row {
+			if s != nil {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+func (r *report) label(p point, m metric) string {
+	if m.name == "" {
+		return "`" + p.name + "`"
+	}
+	return "`" + p.name + "` " + m.name
+}
+
+// ratio is how many times better a is than b.
+func ratio(a, b float64, lower bool) float64 {
+	if lower {
+		a, b = b, a
+	}
+	if b == 0 {
+		if a == 0 {
+			return 1
+		}
+		return math.Inf(1)
+	}
+	return a / b
+}
+
+func (r *report) verdict(p point, metric int, got float64, n int) string {
+	goal := p.goal(r.c.nodes)
+	if goal == 0 || metric > 0 || n == 0 {
+		return ""
+	}
+	if got >= goal {
+		return fmt.Sprintf("%.1f ✓", goal)
+	}
+	return fmt.Sprintf("%.1f **missed**", goal)
+}
+
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n\n", r.head)
+	if r.settings != "" {
+		fmt.Fprintf(w, "Settings (fsync before every answer on both sides):\n\n%s\n", r.settings)
+	}
+	head := []string{"point", "unit"}
+	for _, s := range r.sides {
+		head = append(head, s.name)
+	}
+	head = append(head, "times better, median (range)", "goal")
+	for _, s := range r.sides {
+		head = append(head, s.name+" p50 / p99 ms", s.name+" CPU µs/op, server + client")
+	}
+	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+	for _, row := range r.rows {
+		fmt.Fprintln(w, row)
+	}
+	for _, part := range []struct {
+		title string
+		lines []string
+	}{{"Notes", r.notes}, {"Failed", r.failures}} {
+		if len(part.lines) > 0 {
+			fmt.Fprintf(w, "\n%s:\n\n%s\n", part.title, strings.Join(part.lines, "\n"))
+		}
+	}
+	fmt.Fprintf(w, "\nWhat the points are:\n\n")
+	for _, p := range points(r.c) {
+		fmt.Fprintf(w, "* `%s`: %s\n", p.name, p.help)
+	}
+}
+
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return math.NaN()
+	}
+	s := slices.Clone(list)
+	slices.Sort(s)
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+func rangeOf(ratios []float64) string {
+	if len(ratios) == 0 {
+		return "–"
+	}
+	if len(ratios) == 1 {
+		return fmt.Sprintf("**%.2f**", ratios[0])
+	}
+	return fmt.Sprintf("**%.2f** (%.2f–%.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+}
+
+// number prints three significant digits with thousands separated.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case math.Abs(v) >= 1000:
+		s := fmt.Sprintf("%.0f", v)
+		for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
+		return s
+	case math.Abs(v) >= 100 || v == math.Trunc(v):
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
+	var list []float64
+	for _, row := range rounds {
+		if row[k] != nil {
+			list = append(list, f(row[k]))
+		}
+	}
+	return median(list)
+}
+
+func latency(rounds [][]*sample, k int) string {
+	p50 := of(rounds, k, func(s *sample) float64 { return ms(s.p50) })
+	if !(p50 > 0) {
+		return ""
+	}
+	return number(p50) + " / " + number(of(rounds, k, func(s *sample) float64 { return ms(s.p99) }))
+}
+
+func cpu(rounds [][]*sample, k int) string {
+	server := of(rounds, k, func(s *sample) float64 { return s.server })
+	client := of(rounds, k, func(s *sample) float64 { return s.client })
+	if !(client > 0) {
+		return ""
+	}
+	if !(server > 0) {
+		return "? + " + number(client)
+	}
+	return number(server) + " + " + number(client)
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// fanout measures a write that many sessions watch.
+func fanout(watchers int, good float64) point {
+	return point{
+		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good,
+		help: fmt.Sprintf("%d sessions watch one node; a write until the last has its event", watchers),
+		open: func(c *config, s *side) (runner, error) {
+			var conns []*wire.Conn
+			return runner{
+				run: func() (out sample, err error) {
+					if conns == nil {
+						if conns, err = s.dialMany(watchers + 1); err != nil {
+							return out, err
+						}
+					}
+					return runFanout(c, s, conns)
+				},
+				close: func() { closeAll(conns) },
+			}, nil
+		},
+	}
+}
+
+func runFanout(cfg *config, s *side, conns []*wire.Conn) (out sample, err error) {
+	admin, watchers := conns[0], conns[1:]
+	node := cfg.unique("fanout")
+	if err := makeNodes(admin, []string{node}); err != nil {
+		return out, err
+	}
+	var times []time.Duration
+	var server, client float64
+	end := time.Now().Add(cfg.warm + cfg.duration)
+	begin := time.Now().Add(cfg.warm)
+	for time.Now().Before(end) || len(times) == 0 {
+		if err := parallel(16, len(watchers), func(i int) error {
+			watchers[i].SetDeadline(time.Now().Add(30 * time.Second))
+			watchers[i].Get(node, true)
+			_, err := watchers[i].Do()
+			if err == jute.NoNode { // a follower that is behind
+				watchers[i].Sync(node)
+				watchers[i].Do()
+				watchers[i].Get(node, true)
+				_, err = watchers[i].Do()
+			}
+			return err
+		}); err != nil {
+			return out, err
+		}
+		before := takeUsage(s.pids())
+		start := time.Now()
+		var wg sync.WaitGroup
+		errs := make([]error, len(watchers))
+		for i, w := range watchers {
+			wg.Go(func() { _, errs[i] = w.Next() })
+		}
+		admin.Set(node, payload)
+		if _, err := admin.Do(); err != nil {
+			return out, err
+		}
+		wg.Wait()
+		d := time.Since(start)
+		for _, err := range errs {
+			if err != nil {
+				return out, err
+			}
+		}
+		if time.Now().After(begin) {
+			times = append(times, d)
+			sv, cl := before.perOp(1)
+			server += sv
+			client += cl
+		}
+	}
+	slices.Sort(times)
+	out.server, out.client = server/float64(len(times)), client/float64(len(times))
+	out.p50, out.p99 = times[len(times)/2], times[len(times)*99/100]
+	out.metrics = []metric{{unit: "ms", value: ms(out.p50), lower: true}}
+	return out, removeNodes(admin, []string{node})
+}
+
+// churn measures sessions that come, create an ephemeral node and go.
+func churn(clients int, good float64) point {
+	return point{
+		name: fmt.Sprintf("churn@%d", clients), good: good, good3: good,
+		help: fmt.Sprintf("connect, create an ephemeral node, close; %d at a time", clients),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (sample, error) { return runChurn(c, s, clients) }}, nil
+		},
+	}
+}
+
+func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
+	admin, err := s.dial()
+	if err != nil {
+		return out, err
+	}
+	defer admin.Close()
+	root := cfg.unique("churn")
+	if err := makeNodes(admin, []string{root}); err != nil {
+		return out, err
+	}
+	begin := time.Now().Add(cfg.warm)
+	end := begin.Add(cfg.duration)
+	var mu sync.Mutex
+	var lat hist
+	var before usage
+	var took sync.Once
+	err = parallel(clients, clients, func(int) error {
+		for time.Now().Before(end) {
+			from := time.Now()
+			c, err := s.dial()
+			if err != nil {
+				return err
+			}
+			c.Create(root+"/e-", nil, jute.FlagEphemeralSequential)
+			if _, err := c.Do(); err != nil {
+				c.Drop()
+				return err
+			}
+			if err := c.Close(); err != nil {
+				return err
+			}
+			if now := time.Now(); from.After(begin) && now.Before(end) {
+				took.Do(func() { before = takeUsage(s.pids()) })
+				mu.Lock()
+				lat.add(now.Sub(from))
+				mu.Unlock()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	out.server, out.client = before.perOp(lat.n)
+	out.p50, out.p99 = lat.quantile(0.5), lat.quantile(0.99)
+	out.metrics = []metric{{unit: "/s", value: float64(lat.n) / cfg.duration.Seconds()}}
+	return out, removeTree(admin, root)
+}
+
+// expiry measures how late the last of many sessions that fall silent at once
+// is seen to be gone.
+func expiry(sessions int, good float64) point {
+	return point{
+		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,
+		help: fmt.Sprintf("%d sessions with an ephemeral node each fall silent; last event beyond the timeout", sessions),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (sample, error) { return runExpiry(c, s, sessions) }}, nil
+		},
+	}
+}
+
+func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
+	const timeout = 5 * time.Second
+	e, err := s.fresh(func(o *launch.Options) { manyConnections(o, sessions) })
+	if err != nil {
+		return out, err
+	}
+	defer e.Close()
+	addrs := addrsOf(e)
+	admin, err := wire.Dial(addrs[0], sessionTimeout)
+	if err != nil {
+		return out, err
+	}
+	defer admin.Close()
+	if err := makeNodes(admin, []string{"/expiry"}); err != nil {
+		return out, err
+	}
+	conns := make([]*wire.Conn, sessions)
+	granted := timeout
+	ping := func(i int) error {
+		conns[i].Ping()
+		return conns[i].Flush()
+	}
+	made := time.Now()
+	for from := 0; from < sessions; from += 500 { // earlier ones are pinged meanwhile
+		n := min(500, sessions-from)
+		if err := parallel(16, n, func(k int) (err error) {
+			i := from + k
+			if conns[i], err = wire.Dial(addrs[i%len(addrs)], timeout); err != nil {
+				return err
+			}
+			conns[i].Create("/expiry/e-", nil, jute.FlagEphemeralSequential)
+			_, err = conns[i].Do()
+			return err
+		}); err != nil {
+			return out, err
+		}
+		if time.Since(made) > timeout/4 {
+			made = time.Now()
+			if err := parallel(16, from, ping); err != nil {
+				return out, err
+			}
+		}
+	}
+	granted = conns[0].Timeout
+	if err := parallel(16, sessions, ping); err != nil {
+		return out, err
+	}
+	silent := time.Now()
+	for _, c := range conns {
+		c.Drop()
+	}
+	var first time.Duration
+	admin.SetDeadline(time.Now().Add(2 * time.Minute))
+	for {
+		admin.Exists("/expiry", false)
+		r, err := admin.Do()
+		if err != nil {
+			return out, err
+		}
+		d := jute.NewDecoder(r.Body)
+		left := int(d.Stat().NumChildren)
+		if left < sessions && first == 0 {
+			first = time.Since(silent) - granted
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	last := time.Since(silent) - granted
+	out.metrics = []metric{
+		{unit: "s late", value: last.Seconds(), lower: true},
+		{name: "spread", unit: "s", value: (last - first).Seconds(), lower: true},
+	}
+	return out, nil
+}
+
+// manyConnections lifts the bound on connections where a server has one.
+func manyConnections(o *launch.Options, n int) {
+	o.Config = append(o.Config, fmt.Sprintf("maxCnxns=%d", n+1000))
+}

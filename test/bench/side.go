@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// sessionTimeout is wanted by every session of the benchmark: long, so that
+// connections may rest while the other side is measured.
+const sessionTimeout = 40 * time.Second
+
+// side is one of the two things compared.
+type side struct {
+	name     string
+	options  launch.Options
+	steady   *launch.Ensemble // runs through all rounds; nil for external servers
+	external []string
+	dirs     int
+	base     string // where the side's data goes
+	next     atomic.Int64
+}
+
+// newSide reads a specification: zlockd, zlockd@/path/to/binary, zookeeper,
+// addrs=host:port,… or cmd=command with {id}, {dir}, {client}, {peer}, {admin}
+// and {peers} filled in.
+func newSide(spec string, c *config) (*side, error) {
+	s := &side{name: spec, options: launch.Options{Nodes: c.nodes, ReadyTimeout: 10 * time.Minute}}
+	switch {
+	case spec == "zookeeper":
+		s.name = "ZooKeeper"
+		s.options.Kind = launch.ZooKeeper
+		s.options.JVM = strings.Fields(c.zookeeperJVM)
+	case spec == "zlockd" || strings.HasPrefix(spec, "zlockd@"):
+		s.options.Kind = launch.Zlockd
+		s.options.Flags = strings.Fields(c.zlockdFlags)
+		_, s.options.Binary, _ = strings.Cut(spec, "@")
+	case strings.HasPrefix(spec, "addrs="):
+		s.external = strings.Split(strings.TrimPrefix(spec, "addrs="), ",")
+	case strings.HasPrefix(spec, "cmd="):
+		s.options.Kind = launch.ZooKeeper // ready when srvr names a mode
+		s.options.Command = strings.Fields(strings.TrimPrefix(spec, "cmd="))
+	default:
+		return nil, fmt.Errorf("no such side: %q", spec)
+	}
+	if s.options.Kind == launch.Zlockd && s.options.Binary == "" && s.external == nil {
+		bin, err := launch.Binary()
+		if err != nil {
+			return nil, err
+		}
+		s.options.Binary = bin
+	}
+	var err error
+	s.base, err = os.MkdirTemp(c.dir, "zlockd-bench-")
+	return s, err
+}
+
+// ensure starts the steady servers.
+func (s *side) ensure() error {
+	if s.external != nil || s.steady != nil {
+		return nil
+	}
+	var err error
+	s.steady, err = s.fresh(nil)
+	return err
+}
+
+// rest stops the steady servers, for points that need the machine or its
+// memory for servers of their own.
+func (s *side) rest() {
+	if s.steady != nil {
+		s.steady.Close()
+		os.RemoveAll(s.steady.Dir)
+		s.steady = nil
+	}
+}
+
+var errExternal = errors.New("needs servers that the benchmark can start")
+
+// prepare lays out servers of their own; change may alter the options.
+func (s *side) prepare(change func(*launch.Options)) (*launch.Ensemble, error) {
+	if s.external != nil {
+		return nil, errExternal
+	}
+	o := s.options
+	s.dirs++
+	o.Dir = filepath.Join(s.base, fmt.Sprint(s.dirs))
+	o.Flags = append([]string(nil), o.Flags...)
+	o.JVM = append([]string(nil), o.JVM...)
+	if change != nil {
+		change(&o)
+	}
+	return launch.Prepare(o)
+}
+
+// fresh starts servers of their own.
+func (s *side) fresh(change func(*launch.Options)) (*launch.Ensemble, error) {
+	e, err := s.prepare(change)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.StartAll(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (s *side) close() {
+	s.rest()
+	os.RemoveAll(s.base)
+}
+
+// addrs returns the client addresses of the steady servers.
+func (s *side) addrs() []string {
+	if s.external != nil {
+		return s.external
+	}
+	return addrsOf(s.steady)
+}
+
+func addrsOf(e *launch.Ensemble) []string { return strings.Split(e.Addrs(), ",") }
+
+// dial opens a session at the next server in turn.
+func (s *side) dial() (*wire.Conn, error) {
+	list := s.addrs()
+	return wire.Dial(list[int(s.next.Add(1))%len(list)], sessionTimeout)
+}
+
+// dialMany opens n sessions, spread over the servers.
+func (s *side) dialMany(n int) ([]*wire.Conn, error) {
+	conns := make([]*wire.Conn, n)
+	err := parallel(16, n, func(i int) (err error) {
+		conns[i], err = s.dial()
+		return err
+	})
+	if err != nil {
+		closeAll(conns)
+		return nil, err
+	}
+	return conns, nil
+}
+
+// closeAll ends sessions.
+func closeAll(conns []*wire.Conn) {
+	parallel(16, len(conns), func(i int) error {
+		if conns[i] != nil {
+			conns[i].Close()
+		}
+		return nil
+	})
+}
+
+// pids returns the server processes, none for external servers.
+func (s *side) pids() []int {
+	if s.steady == nil {
+		return nil
+	}
+	var list []int
+	for _, v := range s.steady.Servers {
+		list = append(list, v.Pid())
+	}
+	return list
+}
+
+// settings describes what the side runs with.
+func (s *side) settings() string {
+	var b strings.Builder
+	if s.external != nil {
+		fmt.Fprintf(&b, "* %s: running servers %s\n", s.name, strings.Join(s.external, ", "))
+	} else {
+		fmt.Fprintf(&b, "* %s: `%s`\n", s.name, s.clean(strings.Join(s.steady.Servers[0].Args, " ")))
+		if cfg, err := os.ReadFile(filepath.Join(s.steady.Servers[0].Dir, "zoo.cfg")); err == nil {
+			fmt.Fprintf(&b, "  * zoo.cfg: `%s`\n", s.clean(strings.Join(strings.Fields(string(cfg)), " ")))
+		}
+	}
+	for line := range strings.Lines(launch.Word(s.addrs()[0], "srvr")) {
+		if strings.HasPrefix(line, "Zookeeper version") {
+			fmt.Fprintf(&b, "  * `%s`\n", strings.TrimSpace(line))
+		}
+	}
+	fmt.Fprintf(&b, "  * conf: `%s`\n", s.clean(strings.Join(strings.Fields(launch.Word(s.addrs()[0], "conf")), " ")))
+	if s.options.Kind == launch.ZooKeeper {
+		if v, err := exec.Command("java", "-version").CombinedOutput(); err == nil {
+			line, _, _ := strings.Cut(string(v), "\n")
+			fmt.Fprintf(&b, "  * %s\n", line)
+		}
+	}
+	return b.String()
+}
+
+// clean shortens the paths of temporary directories.
+func (s *side) clean(text string) string {
+	text = strings.ReplaceAll(text, s.base, "DIR")
+	if s.options.Binary != "" {
+		text = strings.ReplaceAll(text, s.options.Binary, "zlockd")
+	}
+	return text
+}
+
+// reachable tells at the start that an external server answers at all.
+func (s *side) reachable() error {
+	for _, a := range s.external {
+		c, err := net.DialTimeout("tcp", a, 3*time.Second)
+		if err != nil {
+			return err
+		}
+		c.Close()
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// firstCreate waits until addr answers a create, trying every millisecond.
+func firstCreate(addr string, patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for {
+		c, err := wire.Dial(addr, sessionTimeout)
+		if err == nil {
+			c.SetDeadline(deadline)
+			c.Create("/first-", nil, 3)
+			_, err = c.Do()
+			c.Drop() // closing costs a write that is not asked for
+		}
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no create answered: %w", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// startTime starts servers that lie ready and waits for the first create at
+// each.
+func startTime(e *launch.Ensemble) (time.Duration, error) {
+	from := time.Now()
+	for _, s := range e.Servers {
+		if err := s.Spawn(); err != nil {
+			return 0, err
+		}
+	}
+	for _, s := range e.Servers {
+		if err := firstCreate(s.Client, 10*time.Minute); err != nil {
+			return 0, fmt.Errorf("%w\n%s", err, s.LogTail())
+		}
+	}
+	return time.Since(from), nil
+}
+
+func startPoint(name, help string, good float64, change func(*launch.Options)) point {
+	return point{
+		name: name, good: good, good3: min(good, 2.5), alone: true, help: help,
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (out sample, err error) {
+				if change != nil && s.options.Kind != launch.Zlockd {
+					return out, errNotHere
+				}
+				e, err := s.prepare(change)
+				if err != nil {
+					return out, err
+				}
+				defer e.Close()
+				d, err := startTime(e)
+				out.metrics = []metric{{unit: "ms", value: ms(d), lower: true}}
+				return out, err
+			}}, nil
+		},
+	}
+}
+
+// startup measures an empty data directory, process start to first create.
+func startup() point {
+	return startPoint("startup", "process start on an empty directory to the first answered create", 8, nil)
+}
+
+// startupDev measures zlockd in memory.
+func startupDev() point {
+	p := startPoint("startup-dev", "the same in memory, zlockd --dev; below 50 ms", 0, func(o *launch.Options) { o.Dev = true })
+	p.only = 1
+	return p
+}
+
+// startupEmbedded measures zlockd inside this process, as tests use it.
+func startupEmbedded() point {
+	return point{
+		name: "startup-embedded", only: 1, alone: true, help: "server.Start in this process to the first answered create; below 5 ms",
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (out sample, err error) {
+				if s.options.Kind != launch.Zlockd || s.external != nil {
+					return out, errNotHere
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				from := time.Now()
+				i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0"})
+				if err != nil {
+					return out, err
+				}
+				err = firstCreate(i.ClientAddr(), 10*time.Second)
+				out.metrics = []metric{{unit: "ms", value: ms(time.Since(from)), lower: true}}
+				i.Close(ctx)
+				return out, err
+			}}, nil
+		},
+	}
+}
+
+// bigServer starts fresh servers that can hold the large state, and fills it.
+func bigServer(c *config, s *side, n int, change func(*launch.Options)) (*launch.Ensemble, error) {
+	e, err := s.fresh(func(o *launch.Options) {
+		if o.Kind == launch.ZooKeeper {
+			o.JVM = append(o.JVM, c.bigHeap)
+		}
+		if change != nil {
+			change(o)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(e.Servers[0].Client, n); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// restart measures a start with a large state, after a kill.
+func restart(n int) point {
+	return point{
+		name: fmt.Sprintf("restart:%d", n), good: 3, alone: true,
+		help: fmt.Sprintf("kill -9 with %d nodes of 100 bytes, start to first answered create", n),
+		open: func(c *config, s *side) (runner, error) {
+			e, err := bigServer(c, s, n, nil)
+			if err != nil {
+				return runner{}, err
+			}
+			return runner{close: e.Close, run: func() (out sample, err error) {
+				for _, v := range e.Servers {
+					v.Kill()
+				}
+				// The cache of the disk stays: what is measured is the server.
+				d, err := startTime(e)
+				if err != nil {
+					return out, err
+				}
+				out.metrics = []metric{{unit: "s", value: d.Seconds(), lower: true}}
+				return out, withConn(e.Servers[0].Client, func(c *wire.Conn) error {
+					c.Get(fillPath(n-1), false) // nothing was lost
+					_, err := c.Do()
+					return err
+				})
+			}}, nil
+		},
+	}
+}
+
+// randomSets writes to nodes all over the large state.
+type randomSets struct {
+	rnd *rand.Rand
+	n   int
+}
+
+func (w randomSets) start(c *wire.Conn, _ int) { c.Set(fillPath(w.rnd.IntN(w.n)), payload) }
+
+func (randomSets) step(*wire.Conn, int, *wire.Reply) bool { return true }
+
+// snapshots measures what snapshots of a large state do to writes.
+func snapshots(n int) point {
+	const conns = 64
+	const every = 100_000 // requests between snapshots, the default of both sides
+	return point{
+		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,
+		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 %%)", conns, n, every),
+		open: func(c *config, s *side) (runner, error) {
+			e, err := bigServer(c, s, n, func(o *launch.Options) {
+				o.Flags = append(o.Flags, "--snapshot-entries", fmt.Sprint(every))
+				o.JVM = append(o.JVM, fmt.Sprintf("-Dzookeeper.snapCount=%d", every))
+			})
+			if err != nil {
+				return runner{}, err
+			}
+			return runner{close: e.Close, run: func() (sample, error) { return runSnapshots(c, e, n, conns) }}, nil
+		},
+	}
+}
+
+func runSnapshots(cfg *config, e *launch.Ensemble, n, clients int) (out sample, err error) {
+	addrs := addrsOf(e)
+	conns := make([]*wire.Conn, clients)
+	work := make([]workload, clients)
+	for i := range conns {
+		if conns[i], err = wire.Dial(addrs[i%len(addrs)], sessionTimeout); err != nil {
+			return out, err
+		}
+		work[i] = randomSets{rand.New(rand.NewPCG(uint64(i), 1)), n}
+	}
+	defer closeAll(conns)
+	if _, err := load(conns, work, 1, 0, cfg.warm); err != nil {
+		return out, err
+	}
+	var pids []int
+	for _, s := range e.Servers {
+		pids = append(pids, s.Pid())
+	}
+	seen := newestSnapshot(e)
+	before := takeUsage(pids)
+	d := max(10*cfg.duration, 3*time.Second)
+	stop := make(chan struct{})
+	counted := make(chan int)
+	go func() { counted <- countSnapshots(e, seen, stop) }()
+	r, err := load(conns, work, 1, 0, d)
+	close(stop)
+	taken := <-counted
+	if err != nil {
+		return out, err
+	}
+	slowest := r.seconds[0]
+	for _, k := range r.seconds[:int(d/time.Second)] {
+		slowest = min(slowest, k)
+	}
+	out.server, out.client = before.perOp(r.ops)
+	out.p50, out.p99 = r.lat.quantile(0.5), r.lat.quantile(0.99)
+	out.metrics = []metric{
+		{unit: "/s", value: r.rate()},
+		{name: "slowest write", unit: "ms", value: ms(r.lat.max), lower: true},
+		{name: "slowest second", unit: "% of mean", value: 100 * float64(slowest) / r.rate()},
+		{name: "standstill", unit: "ms", value: ms(r.pause), lower: true},
+	}
+	out.note = fmt.Sprintf("%d snapshots in %v", taken, d)
+	if taken == 0 {
+		return out, fmt.Errorf("no snapshot was taken in %v, %d writes: run longer", d, r.ops)
+	}
+	return out, nil
+}
+
+// snapshotFiles are where both servers keep snapshots.
+func snapshotFiles(e *launch.Ensemble) (list []string) {
+	for _, pattern := range []string{"data/version-2/snapshot.*", "data/snapshots/*"} {
+		found, _ := filepath.Glob(filepath.Join(e.Servers[0].Dir, pattern))
+		list = append(list, found...)
+	}
+	return list
+}
+
+func newestSnapshot(e *launch.Ensemble) map[string]bool {
+	seen := map[string]bool{}
+	for _, f := range snapshotFiles(e) {
+		seen[f] = true
+	}
+	return seen
+}
+
+// countSnapshots counts those that appear until stop; old ones may go.
+func countSnapshots(e *launch.Ensemble, seen map[string]bool, stop <-chan struct{}) (n int) {
+	for {
+		for _, f := range snapshotFiles(e) {
+			if filepath.Ext(f) == ".tmp" {
+				continue
+			}
+			if _, err := os.Stat(f); err == nil && !seen[f] {
+				seen[f] = true
+				n++
+			}
+		}
+		select {
+		case <-stop:
+			return n
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

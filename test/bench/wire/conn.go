@@ -1,0 +1,284 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Conn is one connection with its session. It is not safe for concurrent use.
+type Conn struct {
+	Session  int64
+	Password []byte
+	Timeout  time.Duration // as negotiated
+	Zxid     int64         // newest seen in a reply
+
+	c    *net.TCPConn
+	xid  int32
+	out  []byte
+	in   []byte // in[r:w] is read and not yet consumed
+	r, w int
+}
+
+// Reply is an answer or, with Xid jute.XidEvent, an event. Body is valid until
+// the next call of Next.
+type Reply struct {
+	Xid  int32
+	Zxid int64
+	Err  jute.ErrCode
+	Body []byte
+}
+
+// Dial opens a new session.
+func Dial(addr string, timeout time.Duration) (*Conn, error) {
+	return Attach(addr, timeout, 0, make([]byte, jute.PasswordSize), 0)
+}
+
+// ErrRefused is returned by Attach when the server no longer knows the session.
+var ErrRefused = errors.New("session refused")
+
+// Attach opens a connection for a session; 0 makes a new one.
+func Attach(addr string, timeout time.Duration, session int64, password []byte, zxid int64) (*Conn, error) {
+	nc, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{c: nc.(*net.TCPConn), in: make([]byte, 4096), Zxid: zxid}
+	c.c.SetDeadline(time.Now().Add(20 * time.Second))
+	b, at := jute.BeginFrame(c.out)
+	b = jute.AppendInt(b, 0)
+	b = jute.AppendLong(b, zxid)
+	b = jute.AppendInt(b, int32(timeout.Milliseconds()))
+	b = jute.AppendLong(b, session)
+	b = jute.AppendBuffer(b, password)
+	b = jute.AppendBool(b, false)
+	jute.EndFrame(b, at)
+	c.out = b
+	if err := c.Flush(); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	frame, err := c.frame()
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	d := jute.NewDecoder(frame)
+	d.Int()
+	c.Timeout = time.Duration(d.Int()) * time.Millisecond
+	c.Session = d.Long()
+	c.Password = append([]byte(nil), d.Buffer()...)
+	if c.Timeout <= 0 {
+		nc.Close()
+		return nil, ErrRefused
+	}
+	c.c.SetDeadline(time.Time{})
+	return c, nil
+}
+
+// begin starts a request and returns where its frame stands.
+func (c *Conn) begin(op jute.OpCode) (at int) {
+	c.xid++
+	c.out, at = jute.BeginFrame(c.out)
+	c.out = jute.AppendInt(c.out, c.xid)
+	c.out = jute.AppendInt(c.out, int32(op))
+	return at
+}
+
+func (c *Conn) end(at int) { jute.EndFrame(c.out, at) }
+
+// Create appends a create with an open ACL.
+func (c *Conn) Create(path string, data []byte, flags int32) {
+	at := c.begin(jute.OpCreate)
+	c.out = jute.AppendString(c.out, path)
+	c.out = jute.AppendBuffer(c.out, data)
+	c.out = jute.AppendACL(c.out, jute.WorldAnyone)
+	c.out = jute.AppendInt(c.out, flags)
+	c.end(at)
+}
+
+// Delete appends a delete of any version.
+func (c *Conn) Delete(path string) {
+	at := c.begin(jute.OpDelete)
+	c.out = jute.AppendString(c.out, path)
+	c.out = jute.AppendInt(c.out, -1)
+	c.end(at)
+}
+
+// Set appends a setData of any version.
+func (c *Conn) Set(path string, data []byte) {
+	at := c.begin(jute.OpSetData)
+	c.out = jute.AppendString(c.out, path)
+	c.out = jute.AppendBuffer(c.out, data)
+	c.out = jute.AppendInt(c.out, -1)
+	c.end(at)
+}
+
+func (c *Conn) read(op jute.OpCode, path string, watch bool) {
+	at := c.begin(op)
+	c.out = jute.AppendString(c.out, path)
+	c.out = jute.AppendBool(c.out, watch)
+	c.end(at)
+}
+
+// Get appends a getData.
+func (c *Conn) Get(path string, watch bool) { c.read(jute.OpGetData, path, watch) }
+
+// Exists appends an exists.
+func (c *Conn) Exists(path string, watch bool) { c.read(jute.OpExists, path, watch) }
+
+// Children appends a getChildren.
+func (c *Conn) Children(path string, watch bool) { c.read(jute.OpGetChildren, path, watch) }
+
+// Sync appends a sync.
+func (c *Conn) Sync(path string) {
+	at := c.begin(jute.OpSync)
+	c.out = jute.AppendString(c.out, path)
+	c.end(at)
+}
+
+// Ping appends a ping. Its reply is consumed by Next.
+func (c *Conn) Ping() {
+	var at int
+	c.out, at = jute.BeginFrame(c.out)
+	c.out = jute.AppendInt(c.out, jute.XidPing)
+	c.out = jute.AppendInt(c.out, int32(jute.OpPing))
+	c.end(at)
+}
+
+// Flush writes what was appended.
+func (c *Conn) Flush() error {
+	if len(c.out) == 0 {
+		return nil
+	}
+	_, err := c.c.Write(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+// Ready reports whether a whole frame has already been read, so that Next
+// will not wait.
+func (c *Conn) Ready() bool {
+	n := c.w - c.r
+	return n >= 4 && n >= 4+int(binary.BigEndian.Uint32(c.in[c.r:]))
+}
+
+// Next returns the next reply or event. Ping replies are passed over.
+func (c *Conn) Next() (Reply, error) {
+	for {
+		b, err := c.frame()
+		if err != nil {
+			return Reply{}, err
+		}
+		if len(b) < jute.ReplyHeaderSize {
+			return Reply{}, io.ErrUnexpectedEOF
+		}
+		r := Reply{
+			Xid:  int32(binary.BigEndian.Uint32(b)),
+			Zxid: int64(binary.BigEndian.Uint64(b[4:])),
+			Err:  jute.ErrCode(binary.BigEndian.Uint32(b[12:])),
+			Body: b[jute.ReplyHeaderSize:],
+		}
+		c.Zxid = max(c.Zxid, r.Zxid)
+		if r.Xid != jute.XidPing {
+			return r, nil
+		}
+	}
+}
+
+// frame returns the next frame without its prefix.
+func (c *Conn) frame() ([]byte, error) {
+	for !c.Ready() {
+		if c.r > 0 {
+			copy(c.in, c.in[c.r:c.w])
+			c.w -= c.r
+			c.r = 0
+		}
+		if need := 4; c.w >= 4 {
+			need += int(binary.BigEndian.Uint32(c.in))
+			if need > len(c.in) {
+				c.in = append(c.in, make([]byte, need-len(c.in))...)
+			}
+		}
+		n, err := c.c.Read(c.in[c.w:])
+		if n == 0 && err != nil {
+			return nil, err
+		}
+		c.w += n
+	}
+	n := int(binary.BigEndian.Uint32(c.in[c.r:]))
+	b := c.in[c.r+4 : c.r+4+n]
+	c.r += 4 + n
+	return b, nil
+}
+
+// Do flushes and returns the one reply that is outstanding; events that come
+// before it are dropped. An error code becomes an error.
+func (c *Conn) Do() (Reply, error) {
+	if err := c.Flush(); err != nil {
+		return Reply{}, err
+	}
+	for {
+		r, err := c.Next()
+		if err != nil {
+			return r, err
+		}
+		if r.Xid == jute.XidEvent {
+			continue
+		}
+		if r.Err != jute.OK {
+			return r, r.Err
+		}
+		return r, nil
+	}
+}
+
+// SetDeadline bounds all waiting on the connection.
+func (c *Conn) SetDeadline(t time.Time) { c.c.SetDeadline(t) }
+
+// Drop closes the connection and leaves the session behind.
+func (c *Conn) Drop() { c.c.Close() }
+
+// Close ends the session and closes the connection.
+func (c *Conn) Close() error {
+	defer c.c.Close()
+	c.end(c.begin(jute.OpCloseSession))
+	c.c.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	want := c.xid
+	for {
+		if r, err := c.Next(); err != nil || r.Xid == want {
+			return err
+		}
+	}
+}
+
+// Event is the content of an event reply.
+type Event struct {
+	Type jute.EventType
+	Path string // shares the reply's memory
+}
+
+// Event decodes an event reply.
+func (r *Reply) Event() Event {
+	d := jute.NewDecoder(r.Body)
+	e := Event{Type: jute.EventType(d.Int())}
+	d.Int()
+	e.Path, _ = d.String()
+	return e
+}
+
+// String decodes a reply that is a string, as create's is. The result shares
+// the reply's memory.
+func (r *Reply) String() string {
+	d := jute.NewDecoder(r.Body)
+	s, _ := d.String()
+	return s
+}

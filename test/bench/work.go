@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/bench/wire"
+)
+
+// payload is the data of every node: 100 bytes.
+var payload = []byte("0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789")
+
+// one is a workload whose operation is one request.
+type one struct {
+	send func(c *wire.Conn, slot int)
+}
+
+func (w one) start(c *wire.Conn, slot int)         { w.send(c, slot) }
+func (one) step(*wire.Conn, int, *wire.Reply) bool { return true }
+func nodes(dir string, n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("%s/n%d", dir, i))
+	}
+	return list
+}
+
+// setWork writes 100 bytes to a node of the slot's own.
+func setWork(paths []string) workload {
+	return one{func(c *wire.Conn, slot int) { c.Set(paths[slot], payload) }}
+}
+
+// getWork reads the slot's node.
+func getWork(paths []string) workload {
+	return one{func(c *wire.Conn, slot int) { c.Get(paths[slot], false) }}
+}
+
+// existsWork asks for the slot's node.
+func existsWork(paths []string) workload {
+	return one{func(c *wire.Conn, slot int) { c.Exists(paths[slot], false) }}
+}
+
+// mixedWork reads four times and writes once.
+func mixedWork(paths []string) workload {
+	n := 0
+	return one{func(c *wire.Conn, slot int) {
+		if n++; n%5 == 0 {
+			c.Set(paths[slot], payload)
+		} else {
+			c.Get(paths[slot], false)
+		}
+	}}
+}
+
+// createWork creates persistent nodes of 100 bytes with names of its own.
+type createWork struct {
+	dir string
+	n   int
+}
+
+func (w *createWork) path(i int) string { return w.dir + "/c" + strconv.Itoa(i) }
+
+func (w *createWork) start(c *wire.Conn, _ int) {
+	c.Create(w.path(w.n), payload, jute.FlagPersistent)
+	w.n++
+}
+
+func (w *createWork) step(*wire.Conn, int, *wire.Reply) bool { return true }
+
+// lockWork is the lock cycle of every recipe, uncontended: an ephemeral
+// sequential node in the slot's lock directory, the list of contenders, and
+// the release.
+type lockWork struct {
+	dirs  []string
+	mine  []string // the slot's node; empty before it is known
+	phase []int
+}
+
+func newLockWork(dirs []string) *lockWork {
+	return &lockWork{dirs, make([]string, len(dirs)), make([]int, len(dirs))}
+}
+
+func (w *lockWork) start(c *wire.Conn, slot int) {
+	w.phase[slot] = 0
+	c.Create(w.dirs[slot]+"/lock-", nil, jute.FlagEphemeralSequential)
+}
+
+func (w *lockWork) step(c *wire.Conn, slot int, r *wire.Reply) bool {
+	w.phase[slot]++
+	switch w.phase[slot] {
+	case 1:
+		w.mine[slot] = string(append([]byte(nil), r.String()...))
+		c.Children(w.dirs[slot], false)
+	case 2:
+		c.Delete(w.mine[slot])
+	case 3:
+		return true
+	}
+	return false
+}
+
+// makeNodes creates nodes over c, many in flight.
+func makeNodes(c *wire.Conn, paths []string) error {
+	return bulk(c, len(paths), func(i int) { c.Create(paths[i], payload, 0) })
+}
+
+// removeNodes deletes nodes over c, many in flight.
+func removeNodes(c *wire.Conn, paths []string) error {
+	return bulk(c, len(paths), func(i int) { c.Delete(paths[i]) })
+}
+
+// bulk sends n requests with at most 200 in flight.
+func bulk(c *wire.Conn, n int, send func(i int)) error { return window(c, n, send, jute.OK) }
+
+// bulkMissing does the same with requests for nodes that do not exist.
+func bulkMissing(c *wire.Conn, n int, send func(i int)) error { return window(c, n, send, jute.NoNode) }
+
+// window sends n requests, all of which must be answered by want.
+func window(c *wire.Conn, n int, send func(i int), want jute.ErrCode) error {
+	const size = 200
+	sent := 0
+	for got := 0; got < n; {
+		for ; sent < n && sent < got+size; sent++ {
+			send(sent)
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		// Half the window is refilled at a time, so that writes stay large.
+		for low := max(0, sent-size/2); got < sent && (got < low || sent == n); {
+			r, err := c.Next()
+			if err != nil {
+				return err
+			}
+			if r.Xid == jute.XidEvent {
+				continue
+			}
+			if r.Err != want {
+				return fmt.Errorf("request %d of %d: %w", got, n, r.Err)
+			}
+			got++
+		}
+	}
+	return nil
+}
+
+// removeTree deletes a directory of nodes without children and then itself.
+func removeTree(c *wire.Conn, dir string) error {
+	c.Children(dir, false)
+	r, err := c.Do()
+	if err != nil {
+		return err
+	}
+	d := jute.NewDecoder(r.Body)
+	names, _ := d.Strings()
+	paths := make([]string, 0, len(names)+1)
+	for _, n := range names {
+		paths = append(paths, dir+"/"+n)
+	}
+	return removeNodes(c, append(paths, dir))
+}
