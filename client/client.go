@@ -24,6 +24,7 @@ type Client struct {
 	hub      *hub
 	reaper   *reaper
 	gates    gates
+	rw1      rw1State
 	notifier *notifier
 	count    counters
 	owner    ownerBase

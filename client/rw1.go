@@ -188,6 +188,7 @@ func (w *rw1Waiter) grant(ctx context.Context) (*hold, error) {
 	}
 	nodes := []heldNode{{path: join(w.a.dir, g.node.name(true)), id: w.id}}
 	if st.EphemeralOwner != w.e.sid {
+		w.c.removeSlipped(nodes[0].path, st.EphemeralOwner)
 		return nil, errSlipped
 	}
 	if ok, err := w.dir.same(ctx); !ok {
@@ -217,12 +218,6 @@ func (w *rw1Waiter) withdraw(ctx context.Context, wait bool) {
 	if w.queued {
 		done = append(done, w.c.reap(w.e, w.own.path()))
 	}
-	// The grant may have been carried out although nobody waited for it.
-	for _, kind := range []rw1Kind{rw1HoldRead, rw1HoldWrite} {
-		if w.dir.sent(w.id, kind) {
-			done = append(done, w.c.reap(w.e, join(w.a.dir, rw1Node{id: w.id, kind: kind}.name(true))))
-		}
-	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
 		// Without its owner the mark would pass for that of a holder that died.
 		done = append(done, w.dir.reopen(rw1Gate{w.id, rw1GateWrite}))
@@ -237,6 +232,16 @@ func (w *rw1Waiter) withdraw(ctx context.Context, wait bool) {
 			return
 		}
 	}
+}
+
+// removeSlipped removes a node that came to be in another session than the one it
+// was meant for. Only that session's reaper lives as long as the node.
+func (c *Client) removeSlipped(path string, sid int64) {
+	c.detached(func(ctx context.Context) {
+		if e, err := c.epoch(ctx); err == nil && e.sid == sid {
+			c.reap(e, path)
+		}
+	})
 }
 
 // rw1Free reports whether a writer that comes now would not have to wait.

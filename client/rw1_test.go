@@ -1,0 +1,482 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+func policies(t *testing.T, f func(t *testing.T, p Policy)) {
+	for p := PolicyFair; p <= PolicyWriter; p++ {
+		t.Run(p.String(), func(t *testing.T) { f(t, p) })
+	}
+}
+
+func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		addr(t)
+		leakCheck(t)
+		c, o, d := dial(t), observer(t), dir(t)
+		m := c.RWMutex(d, WithPolicy(p))
+		r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
+		if _, err := m.TryLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+			t.Fatalf("TryLock under readers: %v", err)
+		}
+		if n := names(t, o, d); len(n) != 2 {
+			t.Fatalf("nodes of two readers: %v", n)
+		}
+		unlock(t, r1)
+		unlock(t, r2)
+		w := lock(t, m.Lock)
+		if w.Token() <= r2.Token() || w.Token() <= r1.Token() {
+			t.Errorf("token %v after %v and %v", w.Token(), r1.Token(), r2.Token())
+		}
+		if err := w.Check(testCtx(t)); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.TryRLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+			t.Fatalf("TryRLock under a writer: %v", err)
+		}
+		r := start(testCtx(t), m.RLock)
+		queued(t, o, d, 3)
+		unlock(t, w)
+		unlock(t, r.wait(t))
+		queued(t, o, d, 0)
+	})
+}
+
+func TestPolicyMustBeTheStoredOne(t *testing.T) {
+	c, d := dial(t), dir(t)
+	unlock(t, lock(t, c.RWMutex(d, WithPolicy(PolicyReader)).RLock))
+	if _, err := c.RWMutex(d, WithPolicy(PolicyWriter)).RLock(testCtx(t)); !errors.Is(err, ErrPolicyMismatch) {
+		t.Fatalf("another policy: %v", err)
+	}
+}
+
+func TestPolicyLockRefusesOtherLayouts(t *testing.T) {
+	c, d := dial(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	if _, err := c.RWMutex(d, WithPolicy(PolicyFair)).RLock(testCtx(t)); !errors.Is(err, ErrMixedLayout) {
+		t.Fatalf("beside a mutex: %v", err)
+	}
+	unlock(t, l)
+}
+
+func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		c, d := dial(t), dir(t)
+		m := c.RWMutex(d, WithPolicy(p))
+		w := lock(t, m.Lock)
+		token := w.Token()
+		r := start(testCtx(t), m.RLock)
+		not(t, "reader beside a writer", r.lease, 50*time.Millisecond)
+		if err := w.Downgrade(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
+		if w.Token() != token || w.Mode() != fence.Shared || w.Err() != nil {
+			t.Errorf("after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
+		}
+		unlock(t, r.wait(t))
+		unlock(t, w)
+	})
+}
+
+func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 20
+	}
+	addr(t)
+	leakCheck(t)
+	d, ctx := dir(t), testCtx(t)
+	c := [2]*Client{dial(t), dial(t)}
+	for round := range rounds {
+		var l [2]*Lease
+		for i := range l {
+			l[i] = lock(t, c[i].RWMutex(d, WithPolicy(PolicyFair)).RLock)
+		}
+		var wg sync.WaitGroup
+		var upgraded, clashed atomic.Int32
+		for i := range l {
+			wg.Go(func() {
+				err := l[i].Upgrade(ctx)
+				switch {
+				case err == nil:
+					upgraded.Add(1)
+				case errors.Is(err, ErrUpgradeConflict):
+					clashed.Add(1)
+				default:
+					t.Errorf("round %d: %v", round, err)
+				}
+				if err := l[i].Unlock(ctx); err != nil {
+					t.Errorf("round %d: unlock: %v", round, err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		// The one that clashed gives way; the other may even have been done before.
+		if u, k := upgraded.Load(), clashed.Load(); u+k != 2 || u == 0 {
+			t.Fatalf("round %d: %d upgraded, %d clashed", round, u, k)
+		}
+	}
+}
+
+func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
+		m := c.RWMutex(d, WithPolicy(p))
+		r := lock(t, m.RLock)
+		w := start(ctx, m.Lock)
+		queued(t, o, d, 2)
+		if p != PolicyReader {
+			eventually(t, "the writer closes the gate", func() bool {
+				b, _, err := o.Get(d)
+				return err == nil && strings.Contains(string(b), `"kind":"w"`)
+			})
+		}
+		before := r.Token()
+		if err := r.Upgrade(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !w.pending() || r.Mode() != fence.Exclusive || r.Token() <= before {
+			t.Fatalf("upgraded: mode %v, token %v after %v, writer waits: %v", r.Mode(), r.Token(), before, w.pending())
+		}
+		if err := r.Check(ctx); err != nil {
+			t.Fatal(err)
+		}
+		token := r.Token()
+		unlock(t, r)
+		l := w.wait(t)
+		if l.Token() <= token {
+			t.Errorf("token %v after %v", l.Token(), token)
+		}
+		unlock(t, l)
+	})
+}
+
+func TestTryUpgradeLeavesTheGateOpen(t *testing.T) {
+	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
+	m := c.RWMutex(d, WithPolicy(PolicyFair))
+	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
+	if err := r1.TryUpgrade(ctx); !errors.Is(err, ErrNotAcquired) {
+		t.Fatalf("TryUpgrade beside a reader: %v", err)
+	}
+	if b, _, err := o.Get(d); err != nil || !strings.Contains(string(b), `"gate":""`) {
+		t.Fatalf("the record is %s, %v", b, err)
+	}
+	r3 := lock(t, m.RLock)
+	unlock(t, r2)
+	unlock(t, r3)
+	if err := r1.TryUpgrade(ctx); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, r1)
+}
+
+func TestCancelledUpgradeReopensTheGate(t *testing.T) {
+	c, d := dial(t), dir(t)
+	m := c.RWMutex(d, WithPolicy(PolicyFair))
+	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := r1.Upgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("upgrade: %v", err)
+	}
+	r3 := lock(t, m.RLock) // no reader is left behind a gate that nobody wants
+	for _, l := range []*Lease{r1, r2, r3} {
+		unlock(t, l)
+	}
+}
+
+func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		o, d := observer(t), dir(t)
+		dying, c := dial(t), dial(t)
+		m := c.RWMutex(d, WithPolicy(p))
+		r := lock(t, m.RLock)
+		up := lock(t, dying.RWMutex(d, WithPolicy(p)).RLock)
+		failed := make(chan error, 1)
+		go func() { failed <- up.Upgrade(testCtx(t)) }()
+		eventually(t, "the gate is closed for the upgrade", func() bool {
+			b, _, err := o.Get(d)
+			return err == nil && strings.Contains(string(b), `"kind":"u"`)
+		})
+		reader := start(testCtx(t), m.RLock)
+		not(t, "a reader passes the closed gate", reader.lease, 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		dying.Close(ctx)
+		if err := soon(t, "the upgrade ends", failed); err == nil {
+			t.Fatal("upgraded beside another reader")
+		}
+		unlock(t, reader.wait(t))
+		unlock(t, r)
+		unlock(t, lock(t, m.Lock))
+	})
+}
+
+// The server's history is checked from outside: whoever is granted looks at a
+// counter that only a writer may see alone.
+func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
+	steps := 400
+	if testing.Short() {
+		steps = 60
+	}
+	policies(t, func(t *testing.T, p Policy) {
+		addr(t)
+		leakCheck(t)
+		d, ctx := dir(t), testCtx(t)
+		var readers, writers atomic.Int32
+		var last atomic.Int64
+		enter := func(in, other *atomic.Int32, alone bool) {
+			n := in.Add(1)
+			if other.Load() != 0 || alone && n != 1 {
+				t.Errorf("overlap: %d readers, %d writers", readers.Load(), writers.Load())
+			}
+		}
+		read := func() { enter(&readers, &writers, false) }
+		write := func(l *Lease) {
+			enter(&writers, &readers, true)
+			if tok := int64(l.Token()); last.Swap(tok) >= tok {
+				t.Errorf("token %d is not the greatest so far", tok)
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range 4 {
+			m := dial(t).RWMutex(d, WithPolicy(p), WithMaxWriterWait(200*time.Millisecond))
+			rnd := rand.New(rand.NewPCG(uint64(i), uint64(p)))
+			wg.Go(func() {
+				for range steps / 4 {
+					if t.Failed() {
+						return
+					}
+					randomStep(ctx, t, m, rnd, read, write, &readers, &writers)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, read func(), write func(*Lease), readers, writers *atomic.Int32) {
+	if rnd.IntN(4) == 0 { // somebody who gives up
+		short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
+		defer cancel()
+		ctx = short
+	}
+	fail := func(err error) {
+		if ctx.Err() == nil && !errors.Is(err, ErrUpgradeConflict) {
+			t.Error(err)
+		}
+	}
+	if rnd.IntN(3) == 0 {
+		l, err := m.Lock(ctx)
+		if err != nil {
+			fail(err)
+			return
+		}
+		write(l)
+		writers.Add(-1)
+		if rnd.IntN(2) == 0 {
+			readers.Add(1)
+			if err := l.Downgrade(context.Background()); err != nil {
+				t.Error(err)
+			}
+			readers.Add(-1)
+		}
+		finish(t, l)
+		return
+	}
+	l, err := m.RLock(ctx)
+	if err != nil {
+		fail(err)
+		return
+	}
+	read()
+	readers.Add(-1)
+	if rnd.IntN(3) == 0 {
+		if err := l.Upgrade(ctx); err != nil {
+			fail(err)
+		} else {
+			write(l)
+			writers.Add(-1)
+		}
+	}
+	finish(t, l)
+}
+
+func finish(t *testing.T, l *Lease) {
+	if err := l.Unlock(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
+	const bound = 300 * time.Millisecond
+	addr(t)
+	leakCheck(t)
+	d, ctx := dir(t), testCtx(t)
+	readCtx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	// Readers that take turns so that one always holds.
+	for i := range 3 {
+		m := dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))
+		wg.Go(func() {
+			time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+			for readCtx.Err() == nil {
+				l, err := m.RLock(readCtx)
+				if err != nil {
+					return
+				}
+				time.Sleep(60 * time.Millisecond)
+				l.Unlock(ctx)
+			}
+		})
+	}
+	m := dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))
+	time.Sleep(100 * time.Millisecond)
+	begun := time.Now()
+	l := lock(t, m.Lock)
+	waited := time.Since(begun)
+	unlock(t, l)
+	if waited < bound/2 {
+		t.Errorf("readers had no precedence: the writer waited %v only", waited)
+	}
+	if limit := bound + 2*time.Second; waited > limit {
+		t.Errorf("the writer waited %v, more than %v", waited, limit)
+	}
+}
+
+// Version -1 means "any" on the wire. A record must never have it.
+func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
+	d := rw1Dir{path: "/d"}
+	for _, tc := range []struct {
+		ver  int32
+		want []int32
+	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}}, {-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
+		d.ver = tc.ver
+		var got []int32
+		for _, op := range d.setOps(rw1Record{}) {
+			got = append(got, op.(*zk.SetDataRequest).Version)
+		}
+		if len(got) != len(tc.want) || got[0] != tc.want[0] || got[len(got)-1] != tc.want[len(tc.want)-1] {
+			t.Errorf("version %d is written at %v, want %v", tc.ver, got, tc.want)
+		}
+	}
+	// Two writes in one transaction count two, and their last stat is the one to
+	// go on with.
+	c, p := dial(t), dir(t)
+	e := must[*epoch](t)(c.epoch(testCtx(t)))
+	if err := c.ensure(testCtx(t), e, p, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.multi(testCtx(t), e,
+		&zk.SetDataRequest{Path: p, Data: []byte("x"), Version: 0},
+		&zk.SetDataRequest{Path: p, Data: []byte("x"), Version: -1})
+	if err != nil || res[1].Stat == nil || res[1].Stat.Version != 2 {
+		t.Fatalf("%v, %v", res, err)
+	}
+}
+
+func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
+	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
+	m := c.RWMutex(d, WithPolicy(PolicyFair))
+	r1 := lock(t, m.RLock)
+	w := start(ctx, m.Lock)
+	eventually(t, "the writer closes the gate", func() bool {
+		b, _, err := o.Get(d)
+		return err == nil && strings.Contains(string(b), `"kind":"w"`)
+	})
+	blocked := start(ctx, dial(t).RWMutex(d, WithPolicy(PolicyFair)).RLock)
+	queued(t, o, d, 3)
+	for _, n := range names(t, o, d) {
+		if node, ok := parseRW1(n); ok && node.kind == rw1QueueWrite {
+			if err := o.Delete(join(d, n), -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r2 := blocked.wait(t) // the gate is stale, rightly
+	unlock(t, r1)
+	not(t, "the writer is granted beside a reader", w.lease, 100*time.Millisecond)
+	unlock(t, r2)
+	unlock(t, w.wait(t)) // it queued again
+}
+
+func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
+	const delay = 400 * time.Millisecond
+	d := dir(t)
+	opts := []LockOption{WithPolicy(PolicyFair), WithLockDelay(delay)}
+	c := dial(t)
+	m := c.RWMutex(d, opts...)
+	unlock(t, lock(t, m.Lock))
+	begun := time.Now()
+	unlock(t, lock(t, m.Lock))
+	if waited := time.Since(begun); waited > delay/2 {
+		t.Errorf("delayed %v after a clean unlock", waited)
+	}
+	dying := dial(t)
+	lock(t, dying.RWMutex(d, opts...).Lock)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	dying.Close(ctx)
+	begun = time.Now()
+	unlock(t, lock(t, m.RLock))
+	if waited := time.Since(begun); waited < delay {
+		t.Errorf("granted %v after the holder vanished", waited)
+	}
+	begun = time.Now()
+	unlock(t, lock(t, m.RLock))
+	if waited := time.Since(begun); waited > delay/2 {
+		t.Errorf("the second reader was delayed too: %v", waited)
+	}
+}
+
+func TestRW1NamesAndRecord(t *testing.T) {
+	id := newNodeID(0x1234)
+	for _, n := range []rw1Node{
+		{id, rw1QueueRead, 0}, {id, rw1QueueWrite, 2147483647}, {id, rw1QueueWrite, -2147483648}, {id, rw1HoldRead, 0}, {id, rw1HoldWrite, 0},
+	} {
+		if got, ok := parseRW1(n.name(true)); !ok || got != n {
+			t.Errorf("%v is read from %q as %v, %v", n, n.name(true), got, ok)
+		}
+	}
+	for _, bad := range []string{
+		"", "q-", "h-" + id.uuid(), "h-" + id.uuid() + "-X", "h-" + id.uuid() + "-R0", "q-" + id.uuid() + "-R",
+		"q-" + id.uuid() + "-R-1", "q-" + id.uuid() + "-R0000000001", "x-" + id.uuid() + "-R", "h-" + id.hex() + "-R", "h-" + id.uuid() + "-R-0000000001",
+	} {
+		if n, ok := parseRW1(bad); ok {
+			t.Errorf("%q was read as %v", bad, n)
+		}
+	}
+	for _, g := range []rw1Gate{{}, {id, rw1GateWrite}, {id, rw1GateUpgrade}} {
+		rec, ok := parseRW1Record(newRW1Record(newLockConfig(nil)).withGate(g).encode())
+		if !ok || rec.gate() != g || rec.writerBound() != defaultMaxWriterWait {
+			t.Errorf("%v came back as %+v, %v", g, rec, ok)
+		}
+	}
+}
+
+func FuzzParseRW1(f *testing.F) {
+	f.Add(rw1Node{id: newNodeID(1), kind: rw1QueueRead, seq: -5}.name(true))
+	f.Add(rw1Node{id: newNodeID(1), kind: rw1HoldWrite, seq: 0}.name(true))
+	f.Fuzz(func(t *testing.T, name string) {
+		if n, ok := parseRW1(name); ok && n.name(true) != name {
+			t.Fatalf("%q is read as %v, which is called %q", name, n, n.name(true))
+		}
+	})
+}
