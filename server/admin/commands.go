@@ -43,7 +43,7 @@ func (a *Admin) commandTable() []command {
 			j.field("logdir_size", s.LogDirSize)
 		})},
 		{name: "dump", need: NeedSessions | NeedEphemerals, heavy: true, write: fine(jsonDump)},
-		{name: "environment", aliases: []string{"env", "envi"}, always: true, write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, environment(s)) })},
+		{name: "environment", aliases: []string{"env", "envi"}, need: NeedProcess, always: true, write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, environment(s)) })},
 		{name: "get_trace_mask", aliases: []string{"gtmk"}, always: true, write: fine(func(j *jsonWriter, _ *Status) { j.field("tracemask", a.mask.Load()) })},
 		{name: "hash", write: fine(jsonHash)},
 		{name: "initial_configuration", aliases: []string{"icfg"}, write: fine(func(j *jsonWriter, s *Status) {
@@ -56,7 +56,7 @@ func (a *Admin) commandTable() []command {
 		{name: "is_read_only", aliases: []string{"isro"}, write: fine(func(j *jsonWriter, _ *Status) { j.field("read_only", false) })},
 		{name: "last_snapshot", aliases: []string{"lsnp"}, write: fine(jsonLastSnapshot)},
 		{name: "leader", aliases: []string{"lead"}, write: jsonLeader},
-		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics, always: true, write: fine(jsonMonitor)},
+		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedProcess, always: true, write: fine(jsonMonitor)},
 		{name: "observer_connection_stat_reset", aliases: []string{"orst"}, changes: true, write: nothing},
 		{name: "observers", aliases: []string{"obsr"}, write: fine(jsonObservers)},
 		{name: "ruok", write: nothing},
@@ -70,7 +70,7 @@ func (a *Admin) commandTable() []command {
 			jsonServerStats(j, s)
 			jsonConnections(j, s, true)
 		})},
-		{name: "system_properties", aliases: []string{"sysp"}, always: true, write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, s.Environment) })},
+		{name: "system_properties", aliases: []string{"sysp"}, need: NeedProcess, always: true, write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, s.Environment) })},
 		{name: "voting_view", write: fine(jsonVotingView)},
 		{name: "watch_summary", aliases: []string{"wchs"}, write: fine(func(j *jsonWriter, s *Status) {
 			j.field("num_connections", s.WatchConns)

@@ -124,3 +124,50 @@ func OpenFiles() (open, limit int64) {
 	}
 	return open, limit
 }
+
+// GCPauses returns how long the collector has stopped the process, in
+// milliseconds. It is what comes closest to ZooKeeper's jvm_pause_time_ms.
+func GCPauses() Summary {
+	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return Summary{}
+	}
+	h := sample[0].Value.Float64Histogram()
+	var s Summary
+	for _, n := range h.Counts {
+		s.Count += int64(n)
+	}
+	if s.Count == 0 {
+		return s
+	}
+	ranks := []struct {
+		q float64
+		v *float64
+	}{{0.5, &s.P50}, {0.9, &s.P90}, {0.95, &s.P95}, {0.99, &s.P99}, {0.999, &s.P999}}
+	seen := int64(0)
+	for i, n := range h.Counts {
+		if n == 0 {
+			continue
+		}
+		low, high := max(h.Buckets[i], 0)*1000, h.Buckets[i+1]*1000
+		if math.IsInf(high, 1) {
+			high = low
+		}
+		middle := (low + high) / 2
+		if seen == 0 {
+			s.Min = low
+		}
+		s.Max = high
+		s.Sum += middle * float64(n)
+		for len(ranks) > 0 && float64(seen+int64(n)) > ranks[0].q*float64(s.Count) {
+			*ranks[0].v = middle
+			ranks = ranks[1:]
+		}
+		seen += int64(n)
+	}
+	for _, r := range ranks {
+		*r.v = s.Max
+	}
+	return s
+}

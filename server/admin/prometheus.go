@@ -33,7 +33,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.source.Status(NeedMetrics)
+	s := c.source.Status(NeedMetrics | NeedProcess)
 	o := output{ch}
 	o.native(s)
 	o.prefixed(s)

@@ -14,6 +14,7 @@ const (
 	NeedWatches                     // WatchList
 	NeedDirs                        // DataDirSize, LogDirSize
 	NeedMetrics                     // Counters, Summaries, Keyed, Extra
+	NeedProcess                     // Environment, OpenFiles, MaxFiles
 )
 
 // Source is the server as this package sees it. Its methods may be called by

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// complete fills in the defaults that depend on other settings.
+func (s *settings) complete(given func(flag string) bool) {
+	if s.minSessionTimeout == 0 {
+		s.minSessionTimeout = 2 * s.tickTime
+	}
+	if s.maxSessionTimeout == 0 {
+		s.maxSessionTimeout = 20 * s.tickTime
+	}
+	if addr := s.peers[s.id]; addr != "" && !given("peer-addr") {
+		s.peerAddr = addr
+	}
+}
+
+// check returns every mistake that can be seen before anything is started,
+// each with what to do about it.
+func (s *settings) check(flags *pflag.FlagSet) error {
+	given := flags.Changed
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	s.checkAddresses(fail)
+	if s.dev {
+		switch {
+		case given("data-dir"):
+			fail("--dev keeps everything in memory: leave out --data-dir, or --dev")
+		case len(s.peers) > 0:
+			fail("--dev is a single server: leave out --peers, or --dev")
+		}
+	} else if s.dataDir == "" {
+		fail("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
+	}
+	s.checkCluster(fail)
+	s.checkTimes(fail)
+	if s.maxFrame < 128 || s.maxFrame > 64<<20 {
+		fail("--max-frame %d is not between 128 and %d bytes", s.maxFrame, 64<<20)
+	}
+	if s.maxClientCnxns < 0 {
+		fail("--max-client-cnxns %d is negative: 0 is no limit", s.maxClientCnxns)
+	}
+	if s.snapshotEntries < 1 {
+		fail("--snapshot-entries %d: at least 1", s.snapshotEntries)
+	}
+	oneOf := func(flag, value string, known ...string) {
+		for _, k := range known {
+			if value == k {
+				return
+			}
+		}
+		fail("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
+	}
+	oneOf("log-store", s.logStore, "wal", "bolt")
+	oneOf("log-level", s.logLevel, "debug", "info", "warn", "error")
+	oneOf("log-format", s.logFormat, "text", "json")
+	if _, err := admin.New(admin.Options{Whitelist: s.whitelist}); err != nil {
+		fail("--4lw-whitelist: %w", err)
+	}
+	if s.pprof && s.adminAddr == off {
+		fail("--pprof needs --admin-addr: profiles are served there")
+	}
+	if s.superDigest != "" && !isDigest(s.superDigest) {
+		// The value is not repeated: it may be a password.
+		fail("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
+			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
+	}
+	s.checkTLS(fail)
+	return errors.Join(errs...)
+}
+
+func (s *settings) checkAddresses(fail func(string, ...any)) {
+	type use struct{ flag, addr string }
+	var ports []use
+	for _, a := range []struct {
+		flag, addr string
+		mayBeOff   bool
+	}{
+		{"client-addr", s.clientAddr, s.secureClientAddr != ""},
+		{"secure-client-addr", s.secureClientAddr, false},
+		{"admin-addr", s.adminAddr, true},
+		{"peer-addr", s.peerAddr, false},
+	} {
+		switch {
+		case a.flag == "secure-client-addr" && a.addr == "":
+			continue
+		case a.addr == off && a.mayBeOff:
+			continue
+		case a.addr == off && a.flag == "client-addr":
+			fail("--client-addr off: then clients need --secure-client-addr")
+			continue
+		}
+		if err := checkAddr(a.addr); err != nil {
+			fail("--%s %q: %w", a.flag, a.addr, err)
+			continue
+		}
+		if a.flag == "peer-addr" && len(s.peers) == 0 {
+			continue // not used
+		}
+		if strings.HasSuffix(a.addr, ":0") {
+			continue
+		}
+		for _, o := range ports {
+			if sameAddr(o.addr, a.addr) {
+				fail("--%s and --%s are the same address %s: each needs its own", o.flag, a.flag, a.addr)
+			}
+		}
+		ports = append(ports, use{a.flag, a.addr})
+	}
+}
+
+// sameAddr says whether two listeners would be in each other's way.
+func sameAddr(a, b string) bool {
+	ha, pa, _ := net.SplitHostPort(a)
+	hb, pb, _ := net.SplitHostPort(b)
+	every := func(h string) bool { return h == "" || h == "0.0.0.0" || h == "::" }
+	return pa == pb && (ha == hb || every(ha) || every(hb))
+}
+
+func (s *settings) checkCluster(fail func(string, ...any)) {
+	if s.id < 1 || s.id > maxID {
+		fail("--id %d is not a number from 1 to %d", s.id, maxID)
+		return
+	}
+	if len(s.peers) == 0 {
+		if s.id != 1 && !s.dev {
+			fail("--id %d without --peers: list all servers of the cluster, such as --peers 1=lock1:2888,2=lock2:2888,3=lock3:2888", s.id)
+		}
+		return
+	}
+	if s.peers[s.id] == "" {
+		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.id, s.peers.String())
+		return
+	}
+	if s.peerTLSCert == "" && !s.peerInsecure && !loopback(s.peerAddr) {
+		fail("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, "+
+			"or --peer-insecure on a network that only the servers can reach", s.peerAddr)
+	}
+	for _, id := range s.peers.ids() {
+		if _, port, _ := net.SplitHostPort(s.peers[id]); port == "0" && id != s.id {
+			fail("--peers: server %d has port 0, at which nobody can reach it", id)
+		}
+	}
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+func (s *settings) checkTimes(fail func(string, ...any)) {
+	tick, least, most := time.Duration(s.tickTime), time.Duration(s.minSessionTimeout), time.Duration(s.maxSessionTimeout)
+	switch {
+	case tick < time.Millisecond:
+		fail("--tick-time %v is too short: at least 1ms", tick)
+	case least < time.Millisecond:
+		fail("--min-session-timeout %v is too short: at least 1ms", least)
+	case most < least:
+		fail("--max-session-timeout %v is shorter than --min-session-timeout %v", most, least)
+	case most > 1<<31*time.Millisecond-time.Millisecond:
+		fail("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
+	}
+	if s.heartbeat < 0 || s.heartbeat > 0 && s.heartbeat < 5*time.Millisecond {
+		fail("--heartbeat-timeout %v is too short: at least 5ms", s.heartbeat)
+	}
+	if s.snapshotInterval < 0 {
+		fail("--snapshot-interval %v is negative", s.snapshotInterval)
+	}
+}
+
+// isDigest says whether s is user:base64(sha1).
+func isDigest(s string) bool {
+	user, hash, ok := strings.Cut(s, ":")
+	sum, err := base64.StdEncoding.DecodeString(hash)
+	return ok && user != "" && err == nil && len(sum) == 20
+}
+
+func (s *settings) checkTLS(fail func(string, ...any)) {
+	if s.secureClientAddr == "" {
+		if s.tlsCert != "" || s.tlsKey != "" || s.tlsCA != "" {
+			fail("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve TLS on")
+		}
+	} else if s.tlsCert == "" || s.tlsKey == "" {
+		fail("--secure-client-addr needs --tls-cert and --tls-key")
+	}
+	if s.more.tlsClientAuth == "need" && s.tlsCA == "" && s.secureClientAddr != "" {
+		fail("clients must show certificates (ssl.clientAuth): give --tls-ca")
+	}
+	if n := count(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA); n > 0 && n < 3 {
+		fail("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
+	}
+	if s.peerInsecure && s.peerTLSCert != "" {
+		fail("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
+	}
+	for _, f := range []struct {
+		flag, file string
+		secret     bool
+	}{
+		{"tls-cert", s.tlsCert, false}, {"tls-key", s.tlsKey, true}, {"tls-ca", s.tlsCA, false},
+		{"peer-tls-cert", s.peerTLSCert, false}, {"peer-tls-key", s.peerTLSKey, true}, {"peer-tls-ca", s.peerTLSCA, false},
+	} {
+		if f.file == "" {
+			continue
+		}
+		info, err := os.Stat(f.file)
+		switch {
+		case err != nil:
+			fail("--%s: %w", f.flag, err)
+		case info.IsDir():
+			fail("--%s %s is a directory: want a PEM file", f.flag, f.file)
+		case f.secret && info.Mode().Perm()&0o007 != 0:
+			fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was not meant", f.flag, f.file)
+		}
+	}
+}
+
+func count(values ...string) (n int) {
+	for _, v := range values {
+		if v != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// off is the address of what is not to listen at all.
+const off = "off"
+
+// group is a heading of --help and the flags below it.
+type group struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// flagGroups declares every flag, under the heading where --help shows it.
+func flagGroups(s *settings) []group {
+	var groups []group
+	begin := func(title string) *pflag.FlagSet {
+		f := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		f.SortFlags = false
+		groups = append(groups, group{title, f})
+		return f
+	}
+
+	f := begin("Start")
+	f.BoolVar(&s.dev, "dev", false, "a server for development: one process, everything in memory, nothing left behind")
+	f.StringVar(&s.config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
+	f.StringVar(&s.dataDir, "data-dir", "./zlockd-data", "keep log, snapshots and identity in `DIR`, made when missing")
+
+	f = begin("Addresses (any port may be 0: a free one is taken and shown)")
+	f.StringVar(&s.clientAddr, "client-addr", "127.0.0.1:2181", "serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
+	f.StringVar(&s.adminAddr, "admin-addr", "127.0.0.1:8181", "serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
+	f.StringVar(&s.peerAddr, "peer-addr", "127.0.0.1:2888", "listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
+
+	f = begin("Cluster")
+	f.Uint32Var(&s.id, "id", 1, "id of this server among --peers, `N` from 1 to 254")
+	f.Var(&s.peers, "peers", "all servers of the cluster, this one included; leave out for a single server")
+	f.Var((*durationValue)(&s.heartbeat), "heartbeat-timeout", "follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
+	f.StringVar(&s.peerTLSCert, "peer-tls-cert", "", "this server's certificate for its peers, PEM `FILE` with the DNS name zlockd-ID")
+	f.StringVar(&s.peerTLSKey, "peer-tls-key", "", "its key, PEM `FILE` that only the server may read")
+	f.StringVar(&s.peerTLSCA, "peer-tls-ca", "", "the authority that signed the peers' certificates, PEM `FILE`")
+	f.BoolVar(&s.peerInsecure, "peer-insecure", false, "let servers talk in the clear beyond loopback: whoever reaches the peer port owns the data")
+
+	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")
+	s.tickTime = millisValue(2 * time.Second)
+	f.Var(&s.tickTime, "tick-time", "unit of the session timeouts below")
+	f.Var(&s.minSessionTimeout, "min-session-timeout", "shortest session timeout a client gets (default 2 ticks)")
+	f.Var(&s.maxSessionTimeout, "max-session-timeout", "longest session timeout a client gets (default 20 ticks)")
+	f.IntVar(&s.maxClientCnxns, "max-client-cnxns", 60, "at most `N` connections from one address, 0 = no limit")
+	f.IntVar(&s.maxFrame, "max-frame", 0xfffff, "longest request in `BYTES`")
+	f.BoolVar(&s.linearizable, "linearizable-reads", false, "confirm with a majority before every read, so that no read is ever stale")
+
+	f = begin("Storage")
+	f.StringVar(&s.logStore, "log-store", "wal", "how the log is stored, `wal|bolt`: segmented files, or one bolt database")
+	f.Int64Var(&s.snapshotEntries, "snapshot-entries", 100_000, "take a snapshot every `N` requests")
+	f.Var((*durationValue)(&s.snapshotInterval), "snapshot-interval", "and at least this often, when something changed (default never)")
+
+	f = begin("Security of clients")
+	f.StringVar(&s.secureClientAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate for clients, PEM `FILE`, read again when it changes")
+	f.StringVar(&s.tlsKey, "tls-key", "", "its key, PEM `FILE` that only the server may read")
+	f.StringVar(&s.tlsCA, "tls-ca", "", "ask clients for a certificate signed by this authority, PEM `FILE`")
+	f.StringVar(&s.superDigest, "super-digest", "", "who may do everything, also change state over HTTP: `USER:HASH`, the hash being base64(sha1(USER:PASSWORD))")
+	f.BoolVar(&s.skipACL, "skip-acl", false, "check no access rights at all")
+
+	f = begin("Operation")
+	f.StringVar(&s.whitelist, "4lw-whitelist", admin.DefaultWhitelist, "answer these four-letter `WORDS`, * = all; srvr always is")
+	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
+	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
+	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
+	f.BoolVar(&s.version, "version", false, "print the version and exit")
+	f.BoolVarP(&s.help, "help", "h", false, "print this and exit")
+	return groups
+}
+
+// parseFlags reads the command line. The set it returns knows which flags were
+// given.
+func parseFlags(args []string) (*settings, *pflag.FlagSet, error) {
+	s := new(settings)
+	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
+	all.SetOutput(io.Discard)
+	all.Usage = func() {}
+	for _, g := range flagGroups(s) {
+		all.AddFlagSet(g.flags)
+	}
+	if err := all.Parse(args); err != nil {
+		return nil, nil, flagError(err)
+	}
+	if n := all.NArg(); n > 0 && !s.help && !s.version {
+		return nil, nil, fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr", all.Arg(0))
+	}
+	return s, all, nil
+}
+
+// flagError says in one sentence which flag is wrong and why.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		f, why := invalid.GetFlag(), invalid.Unwrap().Error()
+		switch f.Value.Type() {
+		case "bool":
+			why = "want true or false"
+		case "int", "int64", "uint32":
+			why = "want a whole number"
+			if f.Name == "id" {
+				why = fmt.Sprintf("want a number from 1 to %d", maxID)
+			}
+		}
+		return fmt.Errorf("--%s %q: %s", f.Name, invalid.GetValue(), why)
+	}
+	var missing *pflag.ValueRequiredError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("--%s needs a value", missing.GetSpecifiedName())
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		name := unknown.GetSpecifiedName()
+		if near := nearest(name); near != "" {
+			return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, near)
+		}
+		return fmt.Errorf("unknown flag --%s", name)
+	}
+	return err
+}
+
+// nearest finds the flag that somebody who typed name may have meant: one that
+// has the same words, or begins the same.
+func nearest(name string) string {
+	squeeze := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s)) }
+	typed := squeeze(name)
+	if len(typed) < 3 {
+		return ""
+	}
+	for _, g := range flagGroups(new(settings)) {
+		found := ""
+		g.flags.VisitAll(func(f *pflag.Flag) {
+			known := squeeze(f.Name)
+			if found == "" && (strings.Contains(known, typed) || strings.Contains(typed, known) && len(known) > 3) {
+				found = f.Name
+			}
+		})
+		if found != "" {
+			return found
+		}
+	}
+	return ""
+}

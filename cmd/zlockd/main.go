@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // could not start, or had to stop
+	exitUsage  = 2 // wrong flags or configuration
+	exitAtOnce = 3 // stopped by a second signal
+)
+
+// stopTime bounds an orderly stop: handing over the leadership, closing
+// clients, the last sync.
+const stopTime = 15 * time.Second
+
+func main() {
+	tuneGC()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	d := &daemon{stdout: os.Stdout, stderr: os.Stderr, signals: signals, start: startServer}
+	os.Exit(d.run(os.Args[1:]))
+}
+
+// daemon is zlockd with its surroundings.
+type daemon struct {
+	stdout, stderr io.Writer
+	signals        <-chan os.Signal
+	start          func(context.Context, *settings, *slog.Logger) (process, error)
+}
+
+// process is a server that has been started.
+type process interface {
+	// Ready waits until clients are served and says where.
+	Ready(context.Context) (readyLine, error)
+	// Failed is closed when the server has stopped by itself.
+	Failed() <-chan struct{}
+	// Close stops in order, or as far as ctx allows.
+	Close(ctx context.Context) error
+}
+
+// readyLine is what scripts read on stdout.
+type readyLine struct{ client, secure, peer, admin, mode string }
+
+func (l readyLine) print(w io.Writer) {
+	secure := ""
+	if l.secure != "" {
+		secure = " secure=" + l.secure
+	}
+	// secure comes last: scripts know the fields before it.
+	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin, l.mode, version(), secure)
+}
+
+// run is zlockd from its arguments to its exit code.
+func (d *daemon) run(args []string) int {
+	s, err := readSettings(args)
+	if err != nil {
+		d.complain(err)
+		fmt.Fprintln(d.stderr, "Run zlockd --help to see all flags.")
+		return exitUsage
+	}
+	switch {
+	case s.help:
+		printHelp(d.stdout)
+		return exitOK
+	case s.version:
+		fmt.Fprintf(d.stdout, "zlockd %s\n", version())
+		return exitOK
+	}
+	log := newLogger(d.stderr, s.logLevel, s.logFormat)
+	for _, n := range s.more.notes {
+		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
+	}
+	return d.serve(s, log)
+}
+
+// complain prints one line for each mistake.
+func (d *daemon) complain(err error) {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range many.Unwrap() {
+			d.complain(e)
+		}
+		return
+	}
+	fmt.Fprintf(d.stderr, "zlockd: %v\n", err)
+}
+
+// readSettings makes settings of the command line and of the zoo.cfg it names.
+func readSettings(args []string) (*settings, error) {
+	s, flags, err := parseFlags(args)
+	if err != nil || s.help || s.version {
+		return s, err
+	}
+	if s.config != "" {
+		if err := applyConfig(s, flags); err != nil {
+			return nil, err
+		}
+	}
+	s.complete(flags.Changed)
+	return s, s.check(flags)
+}
+
+// serve runs the server until a signal, or until it fails.
+func (d *daemon) serve(s *settings, log *slog.Logger) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	// The start may wait for other servers, and must be interruptible.
+	type started struct {
+		p   process
+		err error
+	}
+	starting := make(chan started, 1)
+	go func() {
+		p, err := d.start(ctx, s, log)
+		starting <- started{p, err}
+	}()
+	var p process
+	select {
+	case r := <-starting:
+		if r.err != nil {
+			d.complain(explain(r.err, s))
+			return exitFailed
+		}
+		p = r.p
+	case sig := <-d.signals:
+		log.Info("stopping before the start was complete", "signal", sig.String())
+		cancel()
+		select {
+		case r := <-starting:
+			if r.err == nil {
+				return d.stop(r.p, log)
+			}
+			return exitOK
+		case <-d.signals:
+			return exitAtOnce
+		case <-time.After(stopTime):
+			return exitFailed
+		}
+	}
+
+	go releaseIdle(ctx)
+	go func() {
+		if line, err := p.Ready(ctx); err == nil {
+			line.print(d.stdout)
+		}
+	}()
+	select {
+	case sig := <-d.signals:
+		log.Info("stopping", "signal", sig.String())
+		return d.stop(p, log)
+	case <-p.Failed():
+		log.Error("the server has stopped by itself")
+		return exitFailed
+	}
+}
+
+// stop stops in order. A second signal, or too long a time, ends it.
+func (d *daemon) stop(p process, log *slog.Logger) int {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.Close(ctx) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			log.Error("not stopped in order", "err", err)
+			return exitFailed
+		}
+		log.Info("stopped")
+		return exitOK
+	case <-d.signals:
+		log.Warn("stopped at once by a second signal")
+		return exitAtOnce
+	}
+}

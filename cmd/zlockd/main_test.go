@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestMain makes the test binary zlockd itself when a script asks for it.
+func TestMain(m *testing.M) {
+	if os.Getenv("ZLOCKD_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// buffer collects what several goroutines write.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// waitFor waits until the buffer holds text.
+func (b *buffer) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(b.String(), text); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %q in %q", text, b.String())
+		}
+	}
+}
+
+// fakeProcess is a server that does as it is told.
+type fakeProcess struct {
+	failed chan struct{}
+	closed chan struct{} // Close returns when it is closed
+}
+
+func newFake() *fakeProcess {
+	return &fakeProcess{failed: make(chan struct{}), closed: make(chan struct{})}
+}
+
+func (p *fakeProcess) Ready(context.Context) (readyLine, error) {
+	return readyLine{client: "127.0.0.1:2181", peer: "off", admin: "127.0.0.1:8181", mode: "standalone"}, nil
+}
+
+func (p *fakeProcess) Failed() <-chan struct{} { return p.failed }
+
+func (p *fakeProcess) Close(ctx context.Context) error {
+	select {
+	case <-p.closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// startFake runs a daemon around p and returns its signals and exit code.
+func startFake(p process, err error) (out *buffer, signals chan os.Signal, code chan int) {
+	out, signals, code = new(buffer), make(chan os.Signal, 2), make(chan int, 1)
+	d := &daemon{stdout: out, stderr: out, signals: signals, start: func(context.Context, *settings, *slog.Logger) (process, error) {
+		return p, err
+	}}
+	go func() { code <- d.run([]string{"--dev", "--log-level", "error"}) }()
+	return out, signals, code
+}
+
+func TestReadyLine(t *testing.T) {
+	p := newFake()
+	out, signals, code := startFake(p, nil)
+	out.waitFor(t, "\n")
+	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" + version() + "\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	close(p.closed)
+	signals <- syscall.SIGTERM
+	if c := <-code; c != exitOK {
+		t.Errorf("exit %d", c)
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	_, signals, code := startFake(newFake(), nil)
+	signals <- syscall.SIGINT
+	signals <- syscall.SIGINT
+	if c := <-code; c != exitAtOnce {
+		t.Errorf("exit %d", c)
+	}
+}
+
+func TestFailureOfTheServerEndsTheProcess(t *testing.T) {
+	p := newFake()
+	_, _, code := startFake(p, nil)
+	close(p.failed)
+	if c := <-code; c != exitFailed {
+		t.Errorf("exit %d", c)
+	}
+}
+
+func TestFailedStart(t *testing.T) {
+	out, _, code := startFake(nil, errors.New("no such thing"))
+	if c := <-code; c != exitFailed || out.String() != "zlockd: no such thing\n" {
+		t.Errorf("exit %d, %q", c, out.String())
+	}
+}
+
+func TestSignalDuringTheStart(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	d := &daemon{stdout: io.Discard, stderr: io.Discard, signals: signals,
+		start: func(ctx context.Context, _ *settings, _ *slog.Logger) (process, error) {
+			signals <- syscall.SIGTERM
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+	if c := d.run([]string{"--dev"}); c != exitOK {
+		t.Errorf("exit %d", c)
+	}
+}
+
+func TestHeapIsCollectedFrom64MegabytesOn(t *testing.T) {
+	for live, want := range map[uint64]int{0: 1600, 1 << 20: 1600, 4 << 20: 1500, 8 << 20: 700, 32 << 20: 100, 1 << 30: 100} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("with %d MB live the percentage is %d, not %d", live>>20, got, want)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"time"
+)
+
+// settings is what the flags and a zoo.cfg say, before anything is started.
+type settings struct {
+	dev               bool
+	dataDir           string
+	id                uint32
+	clientAddr        string // "off": only the TLS port
+	peerAddr          string
+	adminAddr         string // "off": none
+	peers             peerList
+	tickTime          millisValue
+	minSessionTimeout millisValue
+	maxSessionTimeout millisValue
+	maxClientCnxns    int // 0: no limit
+	whitelist         string
+	heartbeat         time.Duration
+	logStore          string
+	snapshotEntries   int64
+	snapshotInterval  time.Duration
+	maxFrame          int
+	superDigest       string
+	skipACL           bool
+	secureClientAddr  string
+	tlsCert           string
+	tlsKey            string
+	tlsCA             string
+	peerTLSCert       string
+	peerTLSKey        string
+	peerTLSCA         string
+	peerInsecure      bool
+	linearizable      bool
+	pprof             bool
+	logLevel          string
+	logFormat         string
+	config            string
+	version           bool
+	help              bool
+
+	// Only a zoo.cfg sets these.
+	more zooSettings
+}
+
+// zooSettings are the few things that a zoo.cfg can say and no flag does.
+type zooSettings struct {
+	text           string // of the file, without its secrets
+	maxConns       int
+	snapshotRetain int
+	snapshotBytes  int64
+	noTTL          bool
+	noQuota        bool
+	sweepInterval  time.Duration
+	tlsClientAuth  string // none, want, need; empty: need with --tls-ca
+	tls13          bool   // nothing older
+	notes          []note // what was not done, for the log
+}
+
+// note says why a line of a zoo.cfg has no effect.
+type note struct{ key, why string }
+
+// millisValue is a duration whose bare numbers are milliseconds, as in the
+// keys of ZooKeeper's that the flag stands for.
+type millisValue time.Duration
+
+// String implements pflag.Value.
+func (m *millisValue) String() string {
+	if *m == 0 {
+		return ""
+	}
+	return time.Duration(*m).String()
+}
+
+// Type implements pflag.Value.
+func (m *millisValue) Type() string { return "DURATION" }
+
+// Set implements pflag.Value.
+func (m *millisValue) Set(s string) error {
+	if n, err := strconv.ParseInt(s, 10, 32); err == nil {
+		*m = millisValue(time.Duration(n) * time.Millisecond)
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return errors.New("want a duration such as 2s or 500ms, or a number of milliseconds")
+	}
+	*m = millisValue(d)
+	return nil
+}
+
+// durationValue is a duration that needs its unit.
+type durationValue time.Duration
+
+// String implements pflag.Value.
+func (v *durationValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return time.Duration(*v).String()
+}
+
+// Type implements pflag.Value.
+func (v *durationValue) Type() string { return "DURATION" }
+
+// Set implements pflag.Value.
+func (v *durationValue) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		if _, number := strconv.ParseFloat(s, 64); number == nil {
+			return errors.New("the unit is missing: write " + s + "ms or " + s + "s")
+		}
+		return errors.New("want a duration such as 500ms, 2s or 1h")
+	}
+	*v = durationValue(d)
+	return nil
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// daemonProcess is a zlockd in a process of its own.
+type daemonProcess struct {
+	cmd    *exec.Cmd
+	stderr *buffer
+	ready  map[string]string // fields of the ready line
+}
+
+// launch starts zlockd and waits for its ready line.
+func launch(t *testing.T, args ...string) *daemonProcess {
+	t.Helper()
+	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer), ready: make(map[string]string)}
+	p.cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
+	p.cmd.Stderr = p.stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+	})
+	timer := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })
+	defer timer.Stop()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("no ready line: %v\n%s", err, p.stderr)
+	}
+	form := regexp.MustCompile(`^zlockd ready client=\S+ peer=\S+ admin=\S+ mode=(standalone|leader|follower) version=\S+( secure=\S+)?\n$`)
+	if !form.MatchString(line) {
+		t.Fatalf("ready line %q", line)
+	}
+	for field := range strings.FieldsSeq(line) {
+		if k, v, ok := strings.Cut(field, "="); ok {
+			p.ready[k] = v
+		}
+	}
+	return p
+}
+
+// word asks a four-letter word.
+func (p *daemonProcess) word(t *testing.T, word string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", p.ready["client"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	io.WriteString(c, word)
+	c.(*net.TCPConn).CloseWrite()
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// get asks the admin port.
+func (p *daemonProcess) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	r, err := http.Get("http://" + p.ready["admin"] + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+// stop sends a signal and returns the exit code.
+func (p *daemonProcess) stop(t *testing.T) int {
+	t.Helper()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.cmd.Wait()
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func TestDevServerAnswers(t *testing.T) {
+	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--4lw-whitelist", "*")
+	if p.ready["mode"] != "standalone" || p.ready["peer"] != "off" {
+		t.Errorf("ready: %v", p.ready)
+	}
+	if got := p.word(t, "ruok"); got != "imok" {
+		t.Errorf("ruok answers %q", got)
+	}
+
+	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, path := range []string{"/app", "/app/a", "/app/b"} {
+		if _, err := conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1), zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, _, err := conn.GetW("/app/a"); err != nil {
+		t.Fatal(err)
+	}
+
+	stats, ok := zk.FLWSrvr([]string{p.ready["client"]}, 5*time.Second)
+	if !ok || stats[0].Mode != zk.ModeStandalone || stats[0].NodeCount < 6 {
+		t.Errorf("go-zookeeper reads %+v", stats[0])
+	}
+	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 5*time.Second); len(cons[0].Clients) != 1 || cons[0].Clients[0].SessionID != conn.SessionID() {
+		t.Errorf("go-zookeeper reads cons as %+v: %s", cons[0].Clients, p.word(t, "cons"))
+	}
+	session := "0x" + strconv.FormatInt(conn.SessionID(), 16)
+	for word, want := range map[string]string{
+		"mntr": "zk_ephemerals_count\t2\n",
+		"wchs": "1 connections watching 1 paths\nTotal watches:1\n",
+		"wchc": session + "\n\t/app/a\n\n",
+		"wchp": "/app/a\n\t" + session + "\n\n",
+		"dump": "Sessions with Ephemerals (1):\n" + session + ":\n\t/app/a\n\t/app/b\n",
+		"isro": "rw",
+		"conf": "tickTime=2000\nmaxClientCnxns=60\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n",
+		"envi": "zookeeper.version=3.9.3-zlockd-" + version() + ", built on ",
+		"stat": "Mode: standalone\n",
+		"dirs": "datadir_size: ",
+	} {
+		if got := p.word(t, word); !strings.Contains(got, want) {
+			t.Errorf("%s answers %q without %q", word, got, want)
+		}
+	}
+	for _, path := range []string{"/commands/monitor", "/commands/connections", "/commands/dump", "/ready", "/health"} {
+		if code, body := p.get(t, path); code != 200 || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	code, body := p.get(t, "/metrics")
+	for _, name := range []string{"znode_count ", "zk_znode_count ", "zlockd_serving 1", "go_goroutines ", "process_open_fds ", "jvm_pause_time_ms_count "} {
+		if code != 200 || !strings.Contains(body, "\n"+name) {
+			t.Errorf("/metrics: %d, no %q", code, name)
+		}
+	}
+	conn.Close()
+	if code := p.stop(t); code != exitOK {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+}
+
+func TestDataSurvivesAndIsNotShared(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	args := []string{"--data-dir", dir, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}
+	p := launch(t, args...)
+	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("data directory: %v %v", info.Mode(), err)
+	}
+
+	if code, out := fail(t, args...); code != exitFailed || !strings.Contains(out, "in use by another process") || !strings.Contains(out, "--data-dir") {
+		t.Errorf("a second server on the same directory: exit %d, %s", code, out)
+	}
+	if code, out := fail(t, "--dev", "--client-addr", p.ready["client"]); code != exitFailed || !strings.Contains(out, "address already in use") || !strings.Contains(out, "--client-addr") {
+		t.Errorf("a second server on the same port: exit %d, %s", code, out)
+	}
+	if code := p.stop(t); code != exitOK {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+
+	p = launch(t, args...)
+	if got := p.word(t, "srvr"); !strings.Contains(got, "Node count: 5\n") {
+		t.Errorf("after the restart: %s", got)
+	}
+}
+
+// fail runs a zlockd that must end by itself.
+func fail(t *testing.T, args ...string) (code int, output string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append(args, "--admin-addr", "off")...)
+	cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
+	timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	out, _ := cmd.CombinedOutput()
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+func TestZooConfigStarts(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	text := "# sample\ntickTime=1500\ninitLimit=10\nsyncLimit=5\ndataDir=" + dir + "/data\nclientPort=0\nclientPortAddress=127.0.0.1\n" +
+		"maxClientCnxns=7\n4lw.commands.whitelist=ruok,conf,lsnp\nsuper.secret=hunter2\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, "--config", file, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--max-session-timeout", "20000")
+	conf := p.word(t, "conf")
+	for _, want := range []string{"dataDir=" + dir + "/data\n", "tickTime=1500\n", "maxClientCnxns=7\n", "minSessionTimeout=3000\n", "maxSessionTimeout=20000\n"} {
+		if !strings.Contains(conf, want) {
+			t.Errorf("conf lacks %q: %s", want, conf)
+		}
+	}
+	if got := p.word(t, "mntr"); !strings.Contains(got, "not in the whitelist") {
+		t.Errorf("mntr answers %q", got)
+	}
+	for _, key := range []string{"initLimit", "syncLimit", "super.secret"} {
+		if n := strings.Count(p.stderr.String(), "key="+key+"\n"); n != 1 {
+			t.Errorf("%d lines about %s in\n%s", n, key, p.stderr)
+		}
+	}
+	if _, body := p.get(t, "/commands/initial_configuration"); !strings.Contains(body, "tickTime=1500") || strings.Contains(body, "hunter2") || strings.Contains(p.stderr.String(), "hunter2") {
+		t.Errorf("the file is shown as %s", body)
+	}
+}

@@ -1,0 +1,327 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+
+	"golang.org/x/sys/unix"
+)
+
+var _ admin.Source = (*Instance)(nil)
+
+// compatible is the version of ZooKeeper whose behaviour is offered. Clients
+// and dashboards compare it with numbers.
+const compatible = "3.9.3"
+
+// Limits of what is called keeping up, and of a disk that is filling.
+const (
+	syncedLag  = 1000      // log entries
+	diskLow    = 512 << 20 // free bytes at which an operator is told
+	diskFailed = 64 << 20  // and at which health fails
+)
+
+// Status implements admin.Source. No lock is held for longer than a bounded
+// piece of the work: whoever looks must not slow down those who write.
+func (i *Instance) Status(need admin.Need) *admin.Status {
+	snap := i.Server.Snapshot()
+	s := &admin.Status{
+		Now:         i.o.Now(),
+		Uptime:      snap.Uptime,
+		Built:       i.o.Built,
+		Version:     compatible + "-zlockd-" + cmp.Or(i.o.Version, "dev"),
+		ID:          int64(i.o.ID),
+		Serving:     snap.Serving,
+		Conns:       snap.Conns,
+		Outstanding: snap.Outstanding,
+		WatchConns:  snap.WatchConns,
+		WatchPaths:  snap.WatchPaths,
+		Watches:     snap.WatchPairs,
+		Proposals:   admin.Sizes{Last: -1, Min: -1, Max: -1},
+		Config:      i.shownConfig(),
+	}
+	i.Server.metrics.Fill(s, need)
+	if need&admin.NeedProcess != 0 {
+		s.OpenFiles, s.MaxFiles = admin.OpenFiles()
+		s.Environment = admin.ProcessEnvironment()
+	}
+	if need&admin.NeedConns != 0 {
+		s.ConnList = i.Server.Conns()
+		slices.SortFunc(s.ConnList, func(a, b admin.Conn) int {
+			return cmp.Or(a.Established.Compare(b.Established), cmp.Compare(a.Addr, b.Addr))
+		})
+	}
+	if need&admin.NeedWatches != 0 {
+		s.WatchList = i.watchList()
+	}
+	i.diskStatus(s)
+	if i.o.SkipACL {
+		s.Notices = append(s.Notices, "access rights are not checked (--skip-acl)")
+	}
+
+	node := i.node.Load()
+	if node == nil {
+		s.Serving = false
+		s.Reason = "waiting for the other servers of the cluster"
+	} else {
+		i.clusterStatus(s, node, need)
+	}
+	if need&admin.NeedMetrics != 0 {
+		s.Summaries["jvm_pause_time_ms"] = admin.GCPauses()
+		s.Extra = append(s.Extra, i.ownMetrics(&snap)...)
+	}
+	return s
+}
+
+// ResetStats implements admin.Source.
+func (i *Instance) ResetStats() { i.Server.metrics.Reset() }
+
+// ResetConns implements admin.Source.
+func (i *Instance) ResetConns() { i.Server.ResetConns() }
+
+// Authorizer returns a check for admin.Options: who knows the password of the
+// super user may change state over HTTP. Without a super user it is nil.
+func Authorizer(superDigest string) func(user, password string) bool {
+	if superDigest == "" {
+		return nil
+	}
+	s := &Server{o: Options{SuperDigest: superDigest}}
+	return func(user, password string) bool {
+		credentials := user + ":" + password
+		return s.isSuper(tree.DigestID(credentials), credentials)
+	}
+}
+
+// shownConfig completes what the caller said with what has come of it.
+func (i *Instance) shownConfig() admin.Config {
+	c := i.o.Config
+	c.ClientPort, c.SecurePort = port(i.client, 0), port(i.secure, -1)
+	c.MinSessionTimeout, c.MaxSessionTimeout = i.o.MinSessionTimeout, i.o.MaxSessionTimeout
+	c.MaxClientCnxns = max(i.o.MaxConnsPerAddr, 0)
+	c.ListenBacklog = -1
+	setDefault(&c.TickTime, i.o.MinSessionTimeout/2)
+	setDefault(&c.DataDir, i.o.Raft.DataDir)
+	setDefault(&c.LogDir, c.DataDir)
+	return c
+}
+
+func port(ln net.Listener, none int) int {
+	if ln == nil {
+		return none
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return none
+}
+
+// watchList groups the watches by session.
+func (i *Instance) watchList() []admin.SessionPaths {
+	by := make(map[int64][]string)
+	i.Server.WatchScan(func(path string, session int64) { by[session] = append(by[session], path) })
+	return sorted(by)
+}
+
+// sorted makes a list of paths by session, both in order.
+func sorted(by map[int64][]string) []admin.SessionPaths {
+	list := make([]admin.SessionPaths, 0, len(by))
+	for id, paths := range by {
+		slices.Sort(paths)
+		list = append(list, admin.SessionPaths{Session: id, Paths: paths})
+	}
+	slices.SortFunc(list, func(a, b admin.SessionPaths) int { return cmp.Compare(a.Session, b.Session) })
+	return list
+}
+
+// diskStatus warns of a disk that is filling: the log must have room.
+func (i *Instance) diskStatus(s *admin.Status) {
+	dir := i.o.Raft.DataDir
+	if dir == "" {
+		return
+	}
+	free, ok := freeBytes(dir)
+	switch {
+	case !ok:
+	case free < diskFailed:
+		s.Faults = append(s.Faults, fmt.Sprintf("the disk of %s is full: %d MiB free", dir, free>>20))
+	case free < diskLow:
+		s.Notices = append(s.Notices, fmt.Sprintf("the disk of %s is nearly full: %d MiB free", dir, free>>20))
+	}
+}
+
+// freeBytes is what a process without privileges may still write.
+func freeBytes(dir string) (int64, bool) {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 0, false
+	}
+	return int64(st.Bavail) * int64(st.Bsize), true
+}
+
+// clusterStatus adds this server's part in the cluster and what is replicated.
+func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin.Need) {
+	n := node.Status()
+	s.Serving = s.Serving && n.Serving
+	if !s.Serving {
+		s.Reason = cmp.Or(n.Reason, "starting")
+	}
+	s.LeaderID, s.Term, s.Zxid = int64(n.Leader), n.Term, n.Zxid
+	s.LastIndex, s.CommitIndex, s.AppliedIndex = n.Last, n.Applied, n.Applied
+	s.SnapshotZxid = n.SnapshotZxid
+	s.DataDirSize, s.LogDirSize = n.DataBytes, n.LogBytes
+	s.Mode = i.mode(&n)
+	if s.Mode != admin.Standalone {
+		for _, m := range n.Members {
+			s.Members = append(s.Members, admin.Member{ID: int64(m.ID), PeerAddr: m.PeerAddr, ClientAddr: m.ClientAddr, Voter: m.Voter})
+			if m.ID == n.Leader {
+				s.LeaderAddr = m.PeerAddr
+			}
+			if m.ID == n.ID {
+				_, p, _ := net.SplitHostPort(m.PeerAddr)
+				s.Config.PeerPort, _ = strconv.Atoi(p)
+			} else if m.Applied > 0 && m.Applied+syncedLag >= n.Last {
+				if m.Voter {
+					s.Synced++
+				} else {
+					s.SyncedNon++
+				}
+			}
+		}
+		slices.SortFunc(s.Members, func(a, b admin.Member) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	if n.PeerInsecure {
+		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
+	}
+
+	var text []byte
+	node.View(func(st *raftfsm.State) {
+		t := st.Tree()
+		s.Nodes, s.DataSize, s.EphemeralCount = t.Count(), t.Bytes(), t.EphemeralCount()
+		s.Sessions = st.Sessions().Len()
+		for _, d := range st.Digests() {
+			s.Digests = append(s.Digests, admin.Digest{Zxid: d.Zxid, Digest: d.Sum, Version: 2})
+		}
+		if info, ok := t.Get(configPath); ok {
+			text = info.Data
+		}
+	})
+	s.ConfigIndex = configVersion(text)
+	if need&(admin.NeedSessions|admin.NeedEphemerals) != 0 {
+		i.sessionLists(s, node, n.Left, need)
+	}
+	if need&admin.NeedMetrics != 0 {
+		clusterMetrics(s, &n)
+	}
+}
+
+// mode is the server's part, as srvr names it; empty while it has none.
+func (i *Instance) mode(n *raftfsm.Status) admin.Mode {
+	if n.Role == string(admin.Follower) {
+		for _, m := range n.Members {
+			if m.ID == n.ID && !m.Voter {
+				return admin.Observer
+			}
+		}
+	}
+	return admin.Mode(n.Role)
+}
+
+// sessionsAtOnce is how many sessions are looked at under one hold of the
+// state lock.
+const sessionsAtOnce = 256
+
+// sessionLists lists the sessions and their ephemeral nodes.
+func (i *Instance) sessionLists(s *admin.Status, node *raftfsm.Node, left map[int64]time.Duration, need admin.Need) {
+	var all []session.Session
+	node.View(func(st *raftfsm.State) {
+		all = make([]session.Session, 0, st.Sessions().Len())
+		st.Sessions().All(func(x session.Session) { all = append(all, x) })
+	})
+	for _, x := range all {
+		e := admin.Session{ID: x.ID, Timeout: time.Duration(x.Timeout) * time.Millisecond}
+		if d, ok := left[x.ID]; ok {
+			e.Expires = s.Now.Add(d)
+		}
+		s.SessionList = append(s.SessionList, e)
+	}
+	if need&admin.NeedEphemerals == 0 {
+		return
+	}
+	for part := range slices.Chunk(all, sessionsAtOnce) {
+		node.View(func(st *raftfsm.State) {
+			for _, x := range part {
+				if paths := st.Tree().EphemeralsOf(x.ID); len(paths) > 0 {
+					s.Ephemerals = append(s.Ephemerals, admin.SessionPaths{Session: x.ID, Paths: paths})
+				}
+			}
+		})
+	}
+}
+
+// clusterMetrics adds what the replicated log has measured.
+func clusterMetrics(s *admin.Status, n *raftfsm.Status) {
+	const ms = float64(time.Millisecond)
+	s.Summaries["fsynctime"] = admin.Summary{Count: n.Syncs, Sum: float64(n.SyncTime) / ms, Max: float64(n.SyncMax) / ms}
+	s.Counters["looking_count"] = n.Elections
+	s.Counters["commit_count"] = int64(n.Applied)
+	gauge := func(name, help string, v float64, labels ...admin.Pair) {
+		s.Extra = append(s.Extra, admin.Sample{Name: name, Help: help, Value: v, Labels: labels})
+	}
+	gauge("peer_insecure", "1 if servers talk to each other in the clear.", flag(n.PeerInsecure))
+	gauge("stream_pending", "Requests of this server not yet applied.", float64(n.Pending))
+	gauge("log_requests", "Requests in the log since the last snapshot.", float64(n.LogBehind))
+	gauge("log_bytes", "Bytes of the log on disk.", float64(n.LogBytes))
+	gauge("snapshot_bytes", "Bytes of snapshots on disk.", float64(n.DataBytes))
+	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server stood in.", Counter: true, Value: float64(n.Elections)})
+	for _, m := range n.Members {
+		if m.Applied > 0 {
+			gauge("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
+				float64(m.Applied), admin.Pair{Key: "id", Value: strconv.Itoa(int(m.ID))})
+		}
+	}
+}
+
+// ownMetrics are what this server counts and ZooKeeper has no name for.
+func (i *Instance) ownMetrics(snap *Snapshot) []admin.Sample {
+	list := []admin.Sample{
+		{Name: "skip_acl", Help: "1 if access rights are not checked.", Value: flag(i.o.SkipACL)},
+		{Name: "watches", Help: "Watches of all kinds.", Value: float64(snap.Watches)},
+		{Name: "watch_memory_bytes", Help: "Memory that watches take.", Value: float64(snap.WatchBytes)},
+		{Name: "accept_errors_total", Help: "Connections that could not be accepted.", Counter: true, Value: float64(snap.AcceptErrors)},
+		{Name: "foreign_connections_total", Help: "Connections that spoke another protocol.", Counter: true, Value: float64(snap.Foreign)},
+		{Name: "sessions_refused_total", Help: "Clients whose session was not there any more.", Counter: true, Value: float64(snap.SessionsRefused)},
+		{Name: "log_lines_dropped_total", Help: "Log lines about clients left out because there were too many.", Counter: true, Value: float64(snap.LogDropped)},
+	}
+	for r := endClient; r < endReasons; r++ {
+		list = append(list, admin.Sample{Name: "connection_ends_total", Help: "Connections that ended, by reason.", Counter: true,
+			Labels: []admin.Pair{{Key: "reason", Value: r.String()}}, Value: float64(snap.Ends[r.String()])})
+	}
+	return list
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// configVersion reads the version, hexadecimal, that ends the text of the
+// membership; 0 if there is none.
+func configVersion(text []byte) int64 {
+	_, version, _ := strings.Cut(string(text), "\nversion=")
+	v, err := strconv.ParseInt(version, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+func TestStatusTellsWhatIsThere(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	i, err := Start(ctx, Options{ClientAddr: "127.0.0.1:0", Version: "1.2.3", SkipACL: true})
+	must(t, err)
+	defer func() { must(t, i.Close(context.Background())) }()
+	must(t, i.Ready(ctx))
+	c, err := wire.Open(i.ClientAddr())
+	must(t, err)
+	create(t, c, "/a", "", 0)
+	create(t, c, "/a/b", "", 1)
+
+	s := i.Status(admin.NeedConns | admin.NeedSessions | admin.NeedEphemerals | admin.NeedWatches | admin.NeedMetrics | admin.NeedProcess)
+	if !s.Serving || s.Mode != admin.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 || s.EphemeralCount != 1 || s.Sessions != 1 {
+		t.Errorf("status %+v", s)
+	}
+	if len(s.ConnList) != 1 || len(s.SessionList) != 1 || s.SessionList[0].ID != s.ConnList[0].Session {
+		t.Fatalf("connections %+v, sessions %+v", s.ConnList, s.SessionList)
+	}
+	if left := s.SessionList[0].Expires.Sub(s.Now); left <= 0 || left > s.SessionList[0].Timeout+time.Second {
+		t.Errorf("the session has %v left", left)
+	}
+	if len(s.Ephemerals) != 1 || s.Ephemerals[0].Session != s.ConnList[0].Session || len(s.Ephemerals[0].Paths) != 1 || s.Ephemerals[0].Paths[0] != "/a/b" {
+		t.Errorf("ephemerals %+v", s.Ephemerals)
+	}
+	if len(s.Notices) != 1 {
+		t.Errorf("unchecked access rights must be told: %q", s.Notices)
+	}
+	if s.Summaries["updatelatency"].Count != 2 || s.OpenFiles < 3 || len(s.Environment) == 0 {
+		t.Errorf("updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
+	}
+	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil || brief.Environment != nil {
+		t.Error("parts were gathered that nobody asked for")
+	}
+
+	i.ResetStats()
+	if s := i.Status(0); s.Sent != 0 || s.Latency != (admin.Latency{}) {
+		t.Errorf("after a reset: %+v", s)
+	}
+	c.Close()
+}
+
+func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
+	if Authorizer("") != nil {
+		t.Error("without a super user nobody can be asked for")
+	}
+	may := Authorizer("super:D/InIHSb7yEEbrWz8b9l71RjZJU=") // super:test
+	for _, who := range []struct {
+		user, password string
+		ok             bool
+	}{{"super", "test", true}, {"super", "Test", false}, {"super", "", false}, {"", "test", false}, {"root", "test", false}} {
+		if may(who.user, who.password) != who.ok {
+			t.Errorf("%s:%s: %v expected", who.user, who.password, who.ok)
+		}
+	}
+}
+
+func TestVersionOfTheMembership(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "server.1=a:1:1:participant\nversion=1a": 0x1a, "\nversion=": 0, "\nversion=zz": 0} {
+		if got := configVersion([]byte(text)); got != want {
+			t.Errorf("%q has version %d", text, got)
+		}
+	}
+}
