@@ -63,7 +63,7 @@ type hold struct {
 	leases   map[*Lease]struct{}
 	over     bool // released, being released, or lost
 	lost     *LostError
-	graceful bool // the nodes stay for the grace after MaxHold
+	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
 	passed   int  // hand-offs so far
 	revoked  *Revocation
 	timers   []*time.Timer
@@ -295,9 +295,9 @@ func (h *hold) lose(why LostReason) {
 	cause := h.lost
 	leases := h.leases
 	h.leases = nil
-	h.graceful = why == MaxHold && h.cfg.maxHoldGrace > 0
+	h.graceful = why == MaxHold && h.cfg.maxHoldGrace > 0 || h.lingers(why)
 	h.stopTimers()
-	if h.graceful {
+	if h.graceful && !h.lingers(why) {
 		h.timers = append(h.timers, time.AfterFunc(h.cfg.maxHoldGrace, h.endGrace))
 	}
 	graceful := h.graceful
@@ -317,7 +317,16 @@ func (h *hold) lose(why LostReason) {
 	}
 }
 
-// endGrace removes the nodes of a lease that was held too long.
+// lingers reports whether the nodes stay until Unlock.
+func (h *hold) lingers(why LostReason) bool {
+	switch why {
+	case Deadline, Disconnected, MaxHold, Revoked:
+		return h.cfg.linger
+	}
+	return false // they are gone, or go with the session
+}
+
+// endGrace removes the nodes that stayed after the lease was lost.
 func (h *hold) endGrace() {
 	h.mu.Lock()
 	was := h.graceful

@@ -88,6 +88,7 @@ type lockConfig struct {
 	noRequeue     bool
 	freshTry      bool
 	latch         bool
+	linger        bool
 	hooks         Hooks
 }
 
@@ -168,6 +169,13 @@ func WithMaxHold(d time.Duration) AcquireOption {
 func WithGrace(d time.Duration) AcquireOption {
 	return acquireOption(func(c *lockConfig) { c.maxHoldGrace = d })
 }
+
+// WithLinger keeps the nodes of a lost lease until it is unlocked, as far as that
+// is in the client's hands: after the reasons Deadline, Disconnected, MaxHold and
+// Revoked. It is for those who need time to stop what they do, and must be
+// followed by Unlock in any case. Without it the lock is free for others as soon
+// as the lease is lost here (after the grace, if it was held too long).
+func WithLinger() AcquireOption { return acquireOption(func(c *lockConfig) { c.linger = true }) }
 
 // WithBreakable writes the time limit of WithMaxHold into the node, so that a
 // waiter that is breakable too, or [Client.BreakExpired], removes the node once
