@@ -15,7 +15,6 @@ import (
 // UNIMPLEMENTED, check outside a multi among them.
 func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
 	d := jute.NewDecoder(body)
-	events := len(c.Events)
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		r := d.CreateRequest(op)
@@ -49,7 +48,6 @@ func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte,
 		return reply, jute.Unimplemented, false
 	}
 	if code != jute.OK {
-		c.Events = c.Events[:events]
 		return reply, code, false
 	}
 	return out, jute.OK, true
