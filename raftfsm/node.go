@@ -118,7 +118,7 @@ func (n *Node) openDisk() (err error) {
 	if n.identity, err = n.dir.loadIdentity(n.id, n.o.Rand); err != nil {
 		return err
 	}
-	n.stores, err = openStores(n.dir, n.o.LogStore, n.o.SnapshotRetain, n.hclog)
+	n.stores, err = openStores(n.dir, n.o.LogStore, n.o.SnapshotRetain)
 	return err
 }
 

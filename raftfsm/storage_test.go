@@ -114,7 +114,7 @@ func closeQuietly(n *Node) {
 func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 	var files []string
 	filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if strings.HasSuffix(p, ".wal") || strings.HasSuffix(p, ".snap") {
+		if strings.HasSuffix(p, ".log") || strings.HasSuffix(p, ".snap") {
 			files = append(files, p)
 		}
 		return err

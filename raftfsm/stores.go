@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
 )
 
 // logCacheEntries is how many log entries stay in memory for followers.
@@ -41,7 +41,7 @@ func NewMemoryStores(alone bool) *Stores {
 }
 
 // openStores opens the stores of a data directory.
-func openStores(d *dataDir, kind string, retain int, logger hclog.Logger) (_ *Stores, err error) {
+func openStores(d *dataDir, kind string, retain int) (_ *Stores, err error) {
 	s := new(Stores)
 	defer func() {
 		if err != nil {
@@ -49,7 +49,7 @@ func openStores(d *dataDir, kind string, retain int, logger hclog.Logger) (_ *St
 		}
 	}()
 	dir := d.sub("raft")
-	for _, p := range []string{dir, dir + "/wal"} {
+	for _, p := range []string{dir, dir + "/log"} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return s, err
 		}
@@ -67,15 +67,12 @@ func openStores(d *dataDir, kind string, retain int, logger hclog.Logger) (_ *St
 	if kind == "bolt" {
 		s.Log = bolt
 	} else {
-		// The log does not close its meta store, which would keep the file
-		// locked for as long as this process lives.
-		meta := new(metadb.BoltMetaDB)
-		w, err := wal.Open(dir+"/wal", wal.WithLogger(logger), wal.WithMetaStore(meta))
+		l, err := seglog.Open(dir + "/log")
 		if err != nil {
 			return s, fmt.Errorf("open log: %w", err)
 		}
-		s.Log = w
-		s.closers = append(s.closers, w, meta)
+		s.Log = l
+		s.closers = append(s.closers, l)
 	}
 	s.Snapshots, err = openSnapshotStore(d.sub("snapshots"), retain)
 	return s, err

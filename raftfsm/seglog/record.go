@@ -1,0 +1,115 @@
+package seglog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	headerSize = 24 // of a segment
+	recordSize = 56 // of a record without data
+	sector     = 512
+	maxRecord  = 256 << 20
+)
+
+var (
+	magic    = []byte("zlklog\x00\x01")
+	crcTable = crc32.MakeTable(crc32.Castagnoli)
+
+	errEnd     = errors.New("end of the log")
+	errTorn    = errors.New("torn write")
+	errDamaged = errors.New("damaged")
+)
+
+func aligned(n int) int { return (n + 7) &^ 7 }
+
+// appendRecord appends a log entry as part of a batch.
+func appendRecord(b []byte, l *raft.Log, batch uint64) []byte {
+	at := len(b)
+	size := recordSize + len(l.Data) + len(l.Extensions)
+	b = binary.BigEndian.AppendUint32(b, uint32(size))
+	b = binary.BigEndian.AppendUint32(b, ^uint32(size))
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = append(b, byte(l.Type), 0, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, l.Index)
+	b = binary.BigEndian.AppendUint64(b, l.Term)
+	b = binary.BigEndian.AppendUint64(b, batch)
+	var stamp int64
+	if !l.AppendedAt.IsZero() {
+		stamp = l.AppendedAt.UnixNano()
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(stamp))
+	b = binary.BigEndian.AppendUint64(b, uint64(len(l.Extensions)))
+	b = append(b, l.Data...)
+	b = append(b, l.Extensions...)
+	binary.BigEndian.PutUint32(b[at+8:], crc32.Checksum(b[at+12:], crcTable))
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// record is a record found in a segment.
+type record struct {
+	index, batch uint64
+	size         int
+}
+
+// parse reads the record at the start of b, which holds the rest of the
+// segment. at is its offset in the file.
+func parse(b []byte, at int) (r record, err error) {
+	if len(b) < recordSize || binary.BigEndian.Uint64(b) == 0 {
+		return r, errEnd
+	}
+	size := int(binary.BigEndian.Uint32(b))
+	if uint32(size) != ^binary.BigEndian.Uint32(b[4:]) || size < recordSize || size > maxRecord || size > len(b) {
+		return r, errDamaged // the size and its complement lie in one sector: they came together
+	}
+	if crc32.Checksum(b[12:size], crcTable) != binary.BigEndian.Uint32(b[8:]) {
+		if hasEmptySector(b[:size], at) {
+			return r, errTorn
+		}
+		return r, errDamaged
+	}
+	return record{binary.BigEndian.Uint64(b[16:]), binary.BigEndian.Uint64(b[32:]), size}, nil
+}
+
+// hasEmptySector reports whether a sector, or the part of it that b covers, is
+// all zero.
+func hasEmptySector(b []byte, at int) bool {
+	for len(b) > 0 {
+		n := min(len(b), sector-at%sector)
+		if len(bytes.Trim(b[:n], "\x00")) == 0 {
+			return true
+		}
+		b, at = b[n:], at+n
+	}
+	return false
+}
+
+// decode fills l from a whole record, which it does not keep.
+func decode(b []byte, l *raft.Log) error {
+	if len(b) < recordSize || int(binary.BigEndian.Uint32(b)) != len(b) || crc32.Checksum(b[12:], crcTable) != binary.BigEndian.Uint32(b[8:]) {
+		return errDamaged
+	}
+	ext := binary.BigEndian.Uint64(b[48:])
+	if ext > uint64(len(b)-recordSize) {
+		return errDamaged
+	}
+	data := append([]byte(nil), b[recordSize:]...)
+	*l = raft.Log{Type: raft.LogType(b[12]), Index: binary.BigEndian.Uint64(b[16:]), Term: binary.BigEndian.Uint64(b[24:])}
+	if stamp := int64(binary.BigEndian.Uint64(b[40:])); stamp != 0 {
+		l.AppendedAt = time.Unix(0, stamp)
+	}
+	cut := len(data) - int(ext)
+	l.Data = data[:cut:cut]
+	if ext > 0 {
+		l.Extensions = data[cut:]
+	}
+	return nil
+}
