@@ -68,9 +68,9 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	both := func(d time.Duration) error {
 		return parallel(2, 2, func(i int) (err error) {
 			if i == 0 {
-				writes, err = load(conns[:writers], work[:writers], 1, 0, d)
+				writes, err = load(conns[:writers], work[:writers], 1, d)
 			} else {
-				reads, err = load(conns[writers:], work[writers:], 1, 0, d)
+				reads, err = load(conns[writers:], work[writers:], 1, d)
 			}
 			return err
 		})

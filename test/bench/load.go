@@ -32,15 +32,15 @@ type result struct {
 
 func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 
-// load runs workloads, one per connection with depth slots each, for warm and
-// then for d, and returns what was completed during d.
-func load(conns []*wire.Conn, work []workload, depth int, warm, d time.Duration) (*result, error) {
+// load runs workloads, one per connection with depth slots each, for d, and
+// returns what was completed in that time.
+func load(conns []*wire.Conn, work []workload, depth int, d time.Duration) (*result, error) {
 	var (
 		mu       sync.Mutex
 		total    = &result{seconds: make([]int64, int(d/time.Second)+1)}
 		errs     []error
 		stop     atomic.Bool
-		begin    = time.Now().Add(warm)
+		begin    = time.Now()
 		end      = begin.Add(d)
 		lastDone atomic.Int64 // ns since begin
 		pause    atomic.Int64
@@ -58,7 +58,7 @@ func load(conns []*wire.Conn, work []workload, depth int, warm, d time.Duration)
 		wg.Go(func() {
 			var lat hist
 			err := driveConn(c, work[i], depth, end, &stop, func(from, now time.Time) {
-				if now.After(begin) && now.Before(end) {
+				if now.Before(end) {
 					lat.add(now.Sub(from))
 					completed(now)
 				}

@@ -141,12 +141,12 @@ func measure(c *config, s *side, name string, n, depth int,
 		closeAll(conns)
 		return out, err
 	}
-	if _, err := load(conns, work, depth, 0, c.warm); err != nil { // warms up, unmeasured
+	if _, err := load(conns, work, depth, c.warm); err != nil { // warms up, unmeasured
 		closeAll(conns)
 		return out, err
 	}
 	before := takeUsage(s.pids())
-	r, err := load(conns, work, depth, 0, c.duration)
+	r, err := load(conns, work, depth, c.duration)
 	if err != nil {
 		closeAll(conns)
 		return out, err

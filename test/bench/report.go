@@ -148,8 +148,14 @@ func (r *report) print(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "\nWhat the points are:\n\n")
-	for _, p := range points(r.c) {
-		fmt.Fprintf(w, "* `%s`: %s\n", p.name, p.help)
+	list := points(r.c)
+	for i := 0; i < len(list); {
+		var names []string
+		help := list[i].help
+		for ; i < len(list) && list[i].help == help; i++ {
+			names = append(names, "`"+list[i].name+"`")
+		}
+		fmt.Fprintf(w, "* %s: %s\n", strings.Join(names, ", "), help)
 	}
 }
 

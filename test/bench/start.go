@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -93,10 +94,10 @@ func startupEmbedded() point {
 				if s.options.Kind != launch.Zlockd || s.external != nil {
 					return out, errNotHere
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
 				from := time.Now()
-				i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0"})
+				i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					return out, err
 				}
@@ -172,7 +173,7 @@ func (randomSets) step(*wire.Conn, int, *wire.Reply) bool { return true }
 // snapshots measures what snapshots of a large state do to writes.
 func snapshots(n int) point {
 	const conns = 64
-	const every = 100_000 // requests between snapshots, the default of both sides
+	every := max(n/10, 1000) // requests between snapshots; the default of both sides with a million nodes
 	return point{
 		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,
 		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 %%)", conns, n, every),
@@ -200,7 +201,7 @@ func runSnapshots(cfg *config, e *launch.Ensemble, n, clients int) (out sample, 
 		work[i] = randomSets{rand.New(rand.NewPCG(uint64(i), 1)), n}
 	}
 	defer closeAll(conns)
-	if _, err := load(conns, work, 1, 0, cfg.warm); err != nil {
+	if _, err := load(conns, work, 1, cfg.warm); err != nil {
 		return out, err
 	}
 	var pids []int
@@ -213,7 +214,7 @@ func runSnapshots(cfg *config, e *launch.Ensemble, n, clients int) (out sample, 
 	stop := make(chan struct{})
 	counted := make(chan int)
 	go func() { counted <- countSnapshots(e, seen, stop) }()
-	r, err := load(conns, work, 1, 0, d)
+	r, err := load(conns, work, 1, d)
 	close(stop)
 	taken := <-counted
 	if err != nil {
