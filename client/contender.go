@@ -263,12 +263,12 @@ func (w *waiter) await(ctx context.Context, p contender, holder bool) error {
 	}
 	defer w.brk.stop()
 	for {
-		data, pw, gone, err := w.watchNode(ctx, path)
+		d, pw, gone, err := w.watchNode(ctx, path)
 		if gone || err != nil {
 			return w.lostSession(err)
 		}
 		if holder && w.a.cfg.breakable {
-			if err := w.brk.look(ctx, w, path, data); err != nil {
+			if err := w.brk.look(ctx, w, path, d); err != nil {
 				return w.lostSession(err)
 			}
 		}
@@ -285,6 +285,9 @@ func (w *waiter) await(ctx context.Context, p contender, holder bool) error {
 				}
 			case <-safety:
 				st, err := w.c.exists(ctx, w.e, path)
+				if errors.Is(err, zk.ErrNoAuth) {
+					continue // the directory is watched
+				}
 				if err != nil || st == nil {
 					return w.lostSession(err)
 				}
@@ -301,15 +304,23 @@ func (w *waiter) await(ctx context.Context, p contender, holder bool) error {
 	}
 }
 
+// blindCheck is how often a node is looked at whose events may not be told.
+const blindCheck = time.Second
+
 // watchNode watches somebody's node. getData is preferred: unlike exists it leaves
-// no watch behind on a node that is absent. Where even exists is forbidden the
-// directory is watched, which works but wakes more often.
+// no watch behind on a node that is absent. Where the node may not be read, exists
+// is used; but servers that keep to themselves what may not be read do not tell of
+// its deletion, so the watch fires by itself after a while. Where even exists is
+// forbidden the directory is watched, which works but wakes more often.
 func (w *waiter) watchNode(ctx context.Context, path string) (d nodeData, pw *watch, gone bool, err error) {
 	d.data, d.stat, pw, err = w.c.getW(ctx, w.e, path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		d.stat, pw, err = w.c.existsW(ctx, w.e, path)
 		if err == nil && d.stat == nil {
 			return d, nil, true, nil
+		}
+		if err == nil {
+			time.AfterFunc(blindCheck/2+rand.N(blindCheck), func() { w.c.hub.fire(w.c.full(path), evReattached) })
 		}
 	}
 	if errors.Is(err, zk.ErrNoAuth) {

@@ -87,6 +87,10 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes 
 	for n := 1; ; {
 		made, err := c.createOnce(ctx, e, acl, nodes, ids)
 		switch {
+		case err == nil && e.ended():
+			// Made in the next session, or gone with this one.
+			c.reapIDs(e, nodes, ids)
+			return nil, ErrSessionExpired
 		case err == nil:
 			return made, nil
 		case errors.Is(err, zk.ErrNoNode):
@@ -188,9 +192,14 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode, ids []n
 	return made, nil
 }
 
+// reapIDs removes the nodes of an attempt that is given up, wherever they are.
 func (c *Client) reapIDs(e *epoch, nodes []newNode, ids []nodeID) {
 	for i, n := range nodes {
-		c.reapID(e, n.dir, ids[i])
+		if e.ended() {
+			c.reapStray(n.dir, ids[i])
+		} else {
+			c.reapID(e, n.dir, ids[i])
+		}
 	}
 }
 

@@ -307,3 +307,5 @@ func queued(t testing.TB, o *zk.Conn, dir string, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d nodes in %s", n, dir), func() bool { return len(names(t, o, dir)) == n })
 }
+
+func envSet(name string) bool { return os.Getenv(name) != "" }

@@ -31,6 +31,9 @@ type reapEntry struct {
 	busy bool
 }
 
+// over reports whether the session, and with it the node, is gone.
+func (x *reapEntry) over() bool { return x.e != nil && x.e.ended() }
+
 const (
 	reapFirst    = 50 * time.Millisecond
 	reapLast     = 5 * time.Second
@@ -50,21 +53,38 @@ func (c *Client) reap(e *epoch, path string) <-chan struct{} {
 
 // reapID removes the node of an attempt of which only the id is known.
 func (c *Client) reapID(e *epoch, dir string, id nodeID) <-chan struct{} {
-	return c.reapFunc(e, func(ctx context.Context) error {
-		names, err := c.relist(ctx, e, dir)
+	return c.reapFunc(e, func(ctx context.Context) error { return c.deleteID(ctx, e, dir, id) })
+}
+
+// deleteID finds and deletes the nodes that bear an id.
+func (c *Client) deleteID(ctx context.Context, e *epoch, dir string, id nodeID) error {
+	names, err := c.relist(ctx, e, dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range bearing(names, id) {
+		if err := c.delete(ctx, e, join(dir, n), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
+}
+
+// reapStray removes the node of an attempt whose session is over, in case its
+// request slipped into the next session: the library sends in a new session what
+// was waiting to be sent in the old one.
+func (c *Client) reapStray(dir string, id nodeID) <-chan struct{} {
+	return c.reapFunc(nil, func(ctx context.Context) error {
+		e, err := c.liveEpoch(ctx)
 		if err != nil {
 			return err
 		}
-		for _, n := range bearing(names, id) {
-			if err := c.delete(ctx, e, join(dir, n), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
-		}
-		return nil
+		return c.deleteID(ctx, e, dir, id)
 	})
 }
 
-// reapFunc repeats f until it succeeds, is refused, or the session is over.
+// reapFunc repeats f until it succeeds, is refused, or the session is over. With
+// no session the entry outlives all.
 func (c *Client) reapFunc(e *epoch, f func(ctx context.Context) error) <-chan struct{} {
 	r := c.reaper
 	x := &reapEntry{e: e, do: f, done: make(chan struct{})}
@@ -138,13 +158,13 @@ func (r *reaper) run() {
 func (r *reaper) round(slots chan struct{}) time.Duration {
 	now := time.Now()
 	next := time.Hour
-	var start []*reapEntry
+	var start, over []*reapEntry
 	r.mu.Lock()
 	for x := range r.entries {
 		switch {
 		case x.busy:
-		case x.e.ended():
-			defer r.finish(x, false)
+		case x.over():
+			over = append(over, x)
 		case x.due.After(now):
 			next = min(next, x.due.Sub(now))
 		default:
@@ -153,6 +173,9 @@ func (r *reaper) round(slots chan struct{}) time.Duration {
 		}
 	}
 	r.mu.Unlock()
+	for _, x := range over {
+		r.finish(x, false)
+	}
 	for _, x := range start {
 		select {
 		case slots <- struct{}{}:
@@ -173,9 +196,9 @@ func (r *reaper) settle(x *reapEntry, err error) {
 	switch {
 	case err == nil, errors.Is(err, zk.ErrNoNode):
 		r.finish(x, true)
-	case x.e.ended(), errors.Is(err, ErrSessionExpired):
+	case x.over():
 		r.finish(x, false)
-	case isDefinite(err):
+	case isDefinite(err) && !errors.Is(err, ErrClosed):
 		r.c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
 		r.finish(x, false)
 	default:

@@ -167,21 +167,32 @@ func (c *Client) epoch(ctx context.Context) (*epoch, error) {
 }
 
 func (c *Client) waitEpoch(ctx context.Context, good func(*epoch) bool) (*epoch, error) {
+	if c.isDraining() {
+		return nil, ErrClosed
+	}
+	return c.someEpoch(ctx, c.drain, good)
+}
+
+// liveEpoch is anyEpoch for cleaning up: it works until the session is closed.
+func (c *Client) liveEpoch(ctx context.Context) (*epoch, error) {
+	return c.someEpoch(ctx, c.closing, func(*epoch) bool { return true })
+}
+
+func (c *Client) someEpoch(ctx context.Context, end <-chan struct{}, good func(*epoch) bool) (*epoch, error) {
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx)
 	}
 	for {
 		c.mu.Lock()
-		e, attached, draining, changed := c.ep, c.attached, c.draining, c.changed
+		e, attached, changed := c.ep, c.attached, c.changed
 		c.mu.Unlock()
-		if draining {
-			return nil, ErrClosed
-		}
 		if e != nil && attached && !e.ended() && good(e) {
 			return e, nil
 		}
 		select {
 		case <-changed:
+		case <-end:
+			return nil, ErrClosed
 		case <-ctx.Done():
 			return nil, ctxErr(ctx)
 		}

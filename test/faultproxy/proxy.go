@@ -25,6 +25,14 @@ const (
 	CutAfter
 	// Fail replaces a reply by an error code without a body.
 	Fail
+	// Refused answers a request with an error code instead of passing it on. The
+	// answer overtakes those of earlier requests, so there should be none under way.
+	Refused
+	// Stash keeps a request for later and closes the connection: the request was
+	// accepted somewhere, but nothing has come of it yet.
+	Stash
+	// Unstash sends the stashed request before this one. Its reply is swallowed.
+	Unstash
 )
 
 // Rule chooses frames. The zero values of its fields match everything.
@@ -91,6 +99,8 @@ type Proxy struct {
 	frames []Frame
 	keep   bool
 	refuse bool
+	stash  []byte
+	id     []byte        // of the latest session: id and password, as in the connect reply
 	hole   chan struct{} // not nil while everything is swallowed; closed when that ends
 }
 
@@ -227,8 +237,9 @@ type pair struct {
 	done           chan struct{}
 	once           sync.Once
 
-	mu  sync.Mutex
-	ops map[int32]Frame // requests not answered yet
+	mu      sync.Mutex
+	ops     map[int32]Frame // requests not answered yet
+	swallow map[int32]bool  // replies to drop
 }
 
 func (c *pair) close() {
@@ -275,7 +286,7 @@ func (p *Proxy) serve(client net.Conn) {
 		p.mu.Unlock()
 	}()
 	if hole != nil {
-		c.swallow(hole)
+		c.keepOpen(hole)
 		return
 	}
 	p.wg.Add(1)
@@ -286,8 +297,8 @@ func (p *Proxy) serve(client net.Conn) {
 	c.pump(c.client, c.server, true)
 }
 
-// swallow keeps a connection open until the hole is closed.
-func (c *pair) swallow(hole chan struct{}) {
+// keepOpen keeps a connection open until the hole is closed.
+func (c *pair) keepOpen(hole chan struct{}) {
 	select {
 	case <-hole:
 	case <-c.done:
@@ -308,8 +319,11 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 		hole := c.p.hole
 		c.p.mu.Unlock()
 		if hole != nil {
-			c.swallow(hole)
+			c.keepOpen(hole)
 			return
+		}
+		if f.Kind == Reply && c.isSwallowed(f.Xid) {
+			continue
 		}
 		r := c.p.note(f)
 		do := Pass
@@ -325,6 +339,27 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 			continue
 		case CutBefore:
 			return
+		case Refused:
+			reply := binary.BigEndian.AppendUint32(nil, 16)
+			reply = append(reply, b[4:8]...)          // xid
+			reply = append(reply, make([]byte, 8)...) // zxid 0
+			reply = binary.BigEndian.AppendUint32(reply, uint32(r.rule.Code))
+			c.mu.Lock()
+			delete(c.ops, f.Xid)
+			c.mu.Unlock()
+			if _, err := from.Write(reply); err != nil {
+				return
+			}
+			continue
+		case Stash:
+			c.p.mu.Lock()
+			c.p.stash = b
+			c.p.mu.Unlock()
+			return
+		case Unstash:
+			if err := c.unstash(to); err != nil {
+				return
+			}
 		case Delay:
 			t := time.NewTimer(r.rule.For)
 			select {
@@ -348,6 +383,33 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 	}
 }
 
+// unstash sends the stashed request, if there is one, under a number of its own.
+func (c *pair) unstash(to net.Conn) error {
+	c.p.mu.Lock()
+	b := c.p.stash
+	c.p.stash = nil
+	c.p.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	const xid = 0x7ffffff0
+	binary.BigEndian.PutUint32(b[4:], xid)
+	c.mu.Lock()
+	if c.swallow == nil {
+		c.swallow = map[int32]bool{}
+	}
+	c.swallow[xid] = true
+	c.mu.Unlock()
+	_, err := to.Write(b)
+	return err
+}
+
+func (c *pair) isSwallowed(xid int32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.swallow[xid]
+}
+
 // describe parses a frame; a reply takes operation and path from its request.
 func (c *pair) describe(b []byte, requests, first bool) Frame {
 	var f Frame
@@ -356,6 +418,11 @@ func (c *pair) describe(b []byte, requests, first bool) Frame {
 		f = Frame{Kind: Request, Op: OpConnect}
 	case first:
 		f = Frame{Kind: Reply, Op: OpConnect}
+		if len(b) >= 40 {
+			c.p.mu.Lock()
+			c.p.id = append([]byte(nil), b[12:40]...)
+			c.p.mu.Unlock()
+		}
 	case requests:
 		f = parseRequest(b)
 		if f.Op != OpPing {

@@ -1,0 +1,474 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+// The tests of this package named TestE01… are the rows of the table of edge
+// cases in docs/locks.md.
+
+// full reports whether the long form of the tests was asked for.
+func rounds(long, short int) int {
+	if envSet("ZLOCKD_CLIENT_FULL") {
+		return long
+	}
+	return short
+}
+
+// under counts requests about paths below d.
+func under(p *faultproxy.Proxy, d string, op int32) int {
+	return p.Count(func(f faultproxy.Frame) bool {
+		return f.Kind == faultproxy.Request && f.Under(d) && (op == 0 || f.Op == op)
+	})
+}
+
+func eventsUnder(p *faultproxy.Proxy, d string) int {
+	return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Under(d) })
+}
+
+// touch changes a node's data to what it is already.
+func touch(t testing.TB, o *zk.Conn, path string) {
+	t.Helper()
+	data, _, err := o.Get(path)
+	if err == nil {
+		_, err = o.Set(path, data, -1)
+	}
+	if err != nil {
+		t.Fatalf("touch %s: %v", path, err)
+	}
+}
+
+func remove(t testing.TB, o *zk.Conn, path string) {
+	t.Helper()
+	if err := o.Delete(path, -1); err != nil {
+		t.Fatalf("delete %s: %v", path, err)
+	}
+}
+
+// watching waits until the client has asked for the node's data k times.
+func watches(t testing.TB, p *faultproxy.Proxy, node string, k int) {
+	t.Helper()
+	eventually(t, "a watch on "+node, func() bool {
+		return p.Count(func(f faultproxy.Frame) bool {
+			return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpGetData && f.Path == node
+		}) >= k
+	})
+}
+
+func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	holder, d := dial(t), dir(t)
+	w, p := proxied(t)
+	h := lock(t, holder.Mutex(d).Lock)
+	p.Record()
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetData, Match: func(f faultproxy.Frame) bool { return f.Path == h.Node() }, Do: faultproxy.Hold})
+	g := start(testCtx(t), w.Mutex(d).Lock)
+	soon(t, "the look at the predecessor", r.Acted())
+	unlock(t, h)
+	r.Release()
+	l := g.wait(t)
+	if n := under(p, d, faultproxy.OpGetChildren2); n != 2 {
+		t.Errorf("%d lists, want 2", n)
+	}
+	w.hub.mu.Lock()
+	for k := range w.hub.entries {
+		if k.path == h.Node() {
+			t.Errorf("a watch is left on %s", k.path)
+		}
+	}
+	w.hub.mu.Unlock()
+	unlock(t, l)
+}
+
+func TestE02EventBetweenReplyAndWait(t *testing.T) {
+	h := newHub()
+	for range rounds(100_000, 20_000) {
+		w := h.prepare("/p", watchData)
+		go func() {
+			for range rand.N(3) {
+				runtime.Gosched()
+			}
+			h.fire("/p", zk.EventNodeDeleted)
+		}()
+		for range rand.N(3) {
+			runtime.Gosched()
+		}
+		h.settle(w, true)
+		<-w.C() // would hang if the event were lost
+		if w.event() != zk.EventNodeDeleted {
+			t.Fatalf("event %v", w.event())
+		}
+	}
+	if h.size() != 0 {
+		t.Fatalf("%d entries left", h.size())
+	}
+}
+
+func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
+	c, p := proxied(t)
+	ha := lock(t, a.Mutex(d).Lock)
+	gb := start(testCtx(t), b.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	p.Record()
+	gc := start(testCtx(t), c.Mutex(d).Lock)
+	queued(t, o, d, 3)
+	mid := nth(t, o, d, 1)
+	watches(t, p, d+"/"+mid, 1)
+	if err := b.Close(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := gb.fails(t); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	watches(t, p, ha.Node(), 1)
+	if !gc.pending() || !ha.Valid() {
+		t.Fatal("the end of a waiter changed who holds")
+	}
+	unlock(t, ha)
+	unlock(t, gc.wait(t))
+}
+
+// nth is the name of the i-th contender.
+func nth(t testing.TB, o *zk.Conn, d string, i int) string {
+	t.Helper()
+	q, _, err := queueOf(LayoutCurator, names(t, o, d), true)
+	if err != nil || len(q) <= i {
+		t.Fatalf("queue %v: %v", q, err)
+	}
+	return q[i].name
+}
+
+func TestE04WatchFiresForADataChange(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, o, d := dial(t), observer(t), dir(t)
+	w, p := proxied(t)
+	h := lock(t, a.Mutex(d).Lock)
+	g := start(testCtx(t), w.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	p.Record()
+	n := rounds(100, 30)
+	if !g.pending() {
+		t.Fatal("granted")
+	}
+	touch(t, o, h.Node())
+	watches(t, p, h.Node(), 1)
+	for i := 1; i < n; i++ {
+		touch(t, o, h.Node())
+		watches(t, p, h.Node(), i+1)
+	}
+	if got := under(p, d, 0); got != n || under(p, d, faultproxy.OpGetChildren2) != 0 {
+		t.Errorf("%d requests, %d lists for %d changes", got, under(p, d, faultproxy.OpGetChildren2), n)
+	}
+	if !g.pending() {
+		t.Fatal("a data change granted the lock")
+	}
+	unlock(t, h)
+	unlock(t, g.wait(t))
+}
+
+func TestE05ConnectionEventDuringAWait(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, o, d := dial(t), observer(t), dir(t)
+	b, pb := proxied(t)
+	c, pc := proxied(t)
+	h := lock(t, a.Mutex(d).Lock)
+	gb := start(testCtx(t), b.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	gc := start(testCtx(t), c.Mutex(d).Lock)
+	queued(t, o, d, 3)
+	before := names(t, o, d)
+	second := d + "/" + nth(t, o, d, 1)
+	for range 3 {
+		pb.Record()
+		pc.Record()
+		pb.Cut()
+		pc.Cut()
+		watches(t, pb, h.Node(), 1)
+		watches(t, pc, second, 1)
+	}
+	if !gb.pending() || !gc.pending() {
+		t.Fatal("a connection event granted the lock")
+	}
+	after := names(t, o, d)
+	slices.Sort(before)
+	slices.Sort(after)
+	if !slices.Equal(before, after) {
+		t.Fatalf("places changed: %v, %v", before, after)
+	}
+	unlock(t, h)
+	lb := gb.wait(t)
+	if !gc.pending() {
+		t.Fatal("third before second")
+	}
+	unlock(t, lb)
+	unlock(t, gc.wait(t))
+}
+
+func TestE06SetWatchesIsRefused(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, o, d := dial(t), observer(t), dir(t)
+	w, p := proxied(t)
+	h := lock(t, a.Mutex(d).Lock)
+	g := start(testCtx(t), w.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	// The server never hears of the watches that are to be set again.
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetWatches, Do: faultproxy.Refused, Code: -4})
+	p.Record()
+	p.Cut()
+	soon(t, "setWatches refused", r.Acted())
+	watches(t, p, h.Node(), 1)
+	unlock(t, h)
+	unlock(t, g.wait(t))
+}
+
+func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
+	h := lock(t, a.Mutex(d).Lock)
+	requeued := make(chan LockEvent, 1)
+	g := start(testCtx(t), b.Mutex(d, WithHooks(Hooks{OnRequeue: func(e LockEvent) { requeued <- e }})).Lock)
+	queued(t, o, d, 2)
+	first := nth(t, o, d, 1)
+	remove(t, o, d+"/"+first)
+	if e := soon(t, "requeued", requeued); !errors.Is(e.Err, ErrNodeRemoved) {
+		t.Fatalf("requeued: %v", e.Err)
+	}
+	queued(t, o, d, 2)
+	if n := nth(t, o, d, 1); n == first {
+		t.Fatal("the same node")
+	}
+	strict := start(testCtx(t), dial(t).Mutex(d).Lock, WithoutRequeue())
+	queued(t, o, d, 3)
+	remove(t, o, d+"/"+nth(t, o, d, 2))
+	if err := strict.fails(t); !errors.Is(err, ErrNodeRemoved) {
+		t.Fatal(err)
+	}
+	unlock(t, h)
+	unlock(t, g.wait(t))
+}
+
+func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	remove(t, o, l.Node())
+	soon(t, "loss", l.Lost())
+	soon(t, "context", l.Context().Done())
+	var le *LostError
+	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Removed || !errors.Is(err, ErrLost) {
+		t.Fatalf("cause %v", err)
+	}
+	if l.Valid() {
+		t.Fatal("still valid")
+	}
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrNotHeld) {
+		t.Fatal(err)
+	}
+	unlock(t, lock(t, c.Mutex(d).Lock))
+}
+
+func TestE18DirectoryRemoved(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
+	h := lock(t, a.Mutex(d).Lock)
+	g := start(testCtx(t), b.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	// The waiter queues again at once, so the directory is gone at some moment only
+	// if all is removed in one transaction.
+	names := names(t, o, d)
+	var ops []any
+	for _, n := range names {
+		ops = append(ops, &zk.DeleteRequest{Path: d + "/" + n, Version: -1})
+	}
+	ops = append(ops, &zk.DeleteRequest{Path: d, Version: -1})
+	if _, err := o.Multi(ops...); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "loss", h.Lost())
+	if err := h.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	l := g.wait(t)
+	if slices.Contains(names, baseName(l.Node())) && l.Token() <= h.Token() {
+		t.Fatalf("%s is an old node", l.Node())
+	}
+	unlock(t, l)
+}
+
+func TestE19ContainerRemovedBetweenEnsureAndCreate(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	n := 0
+	p.Add(faultproxy.Rule{
+		Kind: faultproxy.Request, Op: faultproxy.OpCreate, Under: d,
+		Match: func(f faultproxy.Frame) bool { return strings.Contains(f.Path, "lock-") && n < 5 },
+		Do:    faultproxy.Pass,
+		Then: func() {
+			if err := o.Delete(d, -1); err == nil {
+				n++
+			}
+		},
+	})
+	l := lock(t, c.Mutex(d).Lock)
+	if n == 0 {
+		t.Fatal("the directory was never removed")
+	}
+	unlock(t, l)
+}
+
+func TestE23UnrelatedChildIsIgnored(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	for _, n := range []string{"config", "-lock-x", "lock-", "_c_short"} {
+		if _, err := o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	unlock(t, lock(t, c.Mutex(d).TryLock))
+	q := must[*Queue](t)(c.Inspect(testCtx(t), d))
+	if len(q.Foreign) != 4 {
+		t.Fatalf("%+v", q)
+	}
+}
+
+func TestE25EqualNumbers(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	unlock(t, lock(t, c.RWMutex(d).Lock)) // makes the directory
+	// What a peer sees of a downgrade between its two halves, and after it.
+	mk := func(k nodeKind, seq string) string {
+		id := newNodeID(o.SessionID())
+		n := d + "/" + nodeName(LayoutCurator, k, id, "") + seq
+		if _, err := o.Create(n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	w, r := mk(kindWrite, "0000000001"), mk(kindRead, "0000000001")
+	p.Record()
+	g := start(testCtx(t), c.RWMutex(d).Lock)
+	queued(t, o, d, 3)
+	watches(t, p, r, 1)
+	remove(t, o, r)
+	watches(t, p, w, 1)
+	if !g.pending() {
+		t.Fatal("granted beside a writer")
+	}
+	remove(t, o, w)
+	unlock(t, g.wait(t))
+}
+
+func TestE29PredecessorNotReadable(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	holder := dial(t, WithAuth("digest", "holder:secret"))
+	w, p := proxied(t)
+	unlock(t, lock(t, w.Mutex(d).Lock)) // makes the directory open to all
+	hm := holder.Mutex(d, WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth", ID: ""}))
+	h := lock(t, hm.Lock)
+	p.Record()
+	g := start(testCtx(t), w.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	eventually(t, "the waiter to watch", func() bool {
+		return under(p, h.Node(), faultproxy.OpExists) > 0
+	})
+	unlock(t, h)
+	unlock(t, g.wait(t))
+	// Servers that let nobody hear of what he may not read tell nothing, others once.
+	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Path == h.Node() }); n > 1 {
+		t.Errorf("%d events of the predecessor", n)
+	}
+	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Path == d }); n != 0 {
+		t.Errorf("%d events of the directory: a herd", n)
+	}
+}
+
+func TestE52TryLockOnAHeldLockOnlyReads(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, d := dial(t), dir(t)
+	c, p := proxied(t)
+	h := lock(t, a.Mutex(d).Lock)
+	p.Record()
+	for i := range 10 {
+		if _, err := c.Mutex(d).TryLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		if n := under(p, d, 0); n != i+1 || under(p, d, faultproxy.OpGetChildren2) != n {
+			t.Fatalf("%d requests after %d tries: %v", n, i+1, p.Frames())
+		}
+	}
+	unlock(t, h)
+	eventually(t, "the lock to look free", func() bool {
+		l, err := c.Mutex(d).TryLock(testCtx(t), WithFreshTry())
+		if err == nil {
+			unlock(t, l)
+		}
+		return err == nil
+	})
+}
+
+func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	a, b, d := dial(t), dial(t), dir(t)
+	for range rounds(10_000, 100) {
+		ga, gb := start(testCtx(t), a.Mutex(d).TryLock), start(testCtx(t), b.Mutex(d).TryLock)
+		var won []*Lease
+		for _, g := range []granting{ga, gb} {
+			select {
+			case l := <-g.lease:
+				won = append(won, l)
+			case err := <-g.err:
+				if !errors.Is(err, ErrNotAcquired) {
+					t.Fatal(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("a try hangs")
+			}
+			if len(won) == 1 && g == ga {
+				// let the other see it held or free: both are right
+				continue
+			}
+		}
+		if len(won) == 0 {
+			t.Fatal("both tries failed")
+		}
+		if len(won) == 2 {
+			t.Fatal("both tries succeeded")
+		}
+		unlock(t, won[0])
+	}
+}
