@@ -107,7 +107,7 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 		"other time":   func(t *tree.Tree, c *tree.Change) { c.Time++; t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
 		"other zxid":   func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
 		"delete":       func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpDelete, pathVersion("/a"), nil) },
-		"delete other":  func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpDelete, pathVersion("/z"), nil) },
+		"delete other": func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpDelete, pathVersion("/z"), nil) },
 		"delete later": func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpDelete, pathVersion("/a"), nil) },
 		"setData": func(t *tree.Tree, c *tree.Change) {
 			t.Apply(c, jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/a"), "x"), -1), nil)
