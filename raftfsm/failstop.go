@@ -1,10 +1,12 @@
 package raftfsm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,13 +19,10 @@ import (
 // deposes. So every call into a store is timed, and the first error, or a call
 // that takes storeDeadline, ends the server. After the restart the disk is the
 // truth.
-const (
-	storeSlow     = time.Second
-	storeDeadline = 10 * time.Second
-)
+const storeDeadline = 10 * time.Second // and a warning after a tenth of it
 
 func newGuard(log *slog.Logger, fatal func(error)) *guard {
-	return &guard{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency)}
+	return &guard{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency), calls: map[*storeCall]struct{}{}}
 }
 
 // guard watches over the calls into the stores.
@@ -33,24 +32,67 @@ type guard struct {
 	deadline time.Duration              // of one call
 	broken   atomic.Pointer[storeError] // the first error; every later call fails with it
 	syncs    *Latency                   // of durable appends
+
+	mu    sync.Mutex
+	calls map[*storeCall]struct{} // under way
 }
 
 type storeError struct{ err error }
+
+// storeCall is one call into a store.
+type storeCall struct {
+	what  string
+	ticks int // of watch that it has seen
+}
 
 // run makes one call, timed.
 func (g *guard) run(what string, call func() error) error {
 	if b := g.broken.Load(); b != nil {
 		return b.err
 	}
-	slow := time.AfterFunc(storeSlow, func() { g.log.Warn("storage is slow", "op", what, "after", storeSlow) })
-	hung := time.AfterFunc(g.deadline, func() { g.die(fmt.Errorf("storage hangs: %s not done after %v", what, g.deadline)) })
+	c := &storeCall{what: what}
+	g.mu.Lock()
+	g.calls[c] = struct{}{}
+	g.mu.Unlock()
 	err := call()
-	slow.Stop()
-	hung.Stop()
+	g.mu.Lock()
+	delete(g.calls, c)
+	g.mu.Unlock()
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) || err.Error() == keyNotFound {
 		return err
 	}
 	return g.die(fmt.Errorf("storage failed: %s: %w", what, err))
+}
+
+// watch warns of calls that are slow and ends the server over one that hangs,
+// until ctx ends. It counts ticks instead of asking the clock: when the whole
+// process was stopped for a while, that is one tick, not a hanging disk.
+func (g *guard) watch(ctx context.Context) {
+	const ticks = 10
+	tick := time.NewTicker(g.deadline / ticks)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		hung := ""
+		g.mu.Lock()
+		for c := range g.calls {
+			switch c.ticks++; {
+			case c.ticks == 2:
+				g.log.Warn("storage is slow", "op", c.what, "after", g.deadline/ticks)
+			case c.ticks > ticks:
+				hung = c.what
+			}
+		}
+		g.mu.Unlock()
+		if hung != "" {
+			g.die(fmt.Errorf("storage hangs: %s not done after %v", hung, g.deadline))
+			return
+		}
+	}
 }
 
 // keyNotFound is the text by which raft recognises a missing key; it knows no

@@ -90,6 +90,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if err := n.startRaft(bootstrap); err != nil {
 		return nil, err
 	}
+	n.wg.Go(func() { n.guard.watch(n.ctx) })
 	n.wg.Go(n.noteLeadership)
 	n.wg.Go(n.lead)
 	if n.port != nil {

@@ -174,6 +174,7 @@ func TestR2HangingStorageEndsTheServer(t *testing.T) {
 	died := make(chan error, 1)
 	g := newGuard(quietLog(t, 1), func(err error) { died <- err })
 	g.deadline = 50 * time.Millisecond
+	go g.watch(t.Context())
 	broken := &brokenLog{raft.NewInmemStore(), make(chan error)}
 	go guardedLog{broken, g}.StoreLog(&raft.Log{Index: 1})
 	select {
