@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -41,6 +42,8 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
+	flag.Parse()
+	flag.Set("test.parallel", "8") // the tests mostly wait
 	code := m.Run()
 	if server.e != nil {
 		server.e.Close()
@@ -64,10 +67,18 @@ func launchOptions(nodes int) launch.Options {
 // addr is the shared server's address.
 func addr(t testing.TB) string {
 	t.Helper()
-	server.once.Do(func() { server.e, server.err = launch.Start(launchOptions(1)) })
+	server.once.Do(func() { server.e, server.err = launch.Start(launchOptions(rounds(3, 1))) })
 	if server.err != nil {
 		t.Fatal(server.err)
 	}
+	return server.e.Servers[0].Client
+}
+
+// several are the addresses of all servers of the shared ensemble: three when
+// the long form of the tests was asked for.
+func several(t testing.TB) string {
+	t.Helper()
+	addr(t)
 	return server.e.Addrs()
 }
 
@@ -309,3 +320,11 @@ func queued(t testing.TB, o *zk.Conn, dir string, n int) {
 }
 
 func envSet(name string) bool { return os.Getenv(name) != "" }
+
+// slow widens limits of time under the race detector.
+var slow = func() time.Duration {
+	if raceEnabled {
+		return 4
+	}
+	return 1
+}()

@@ -20,6 +20,9 @@ type hosts struct {
 	closing chan struct{}
 }
 
+// lastingConnection is how long a connection must have lasted to count as a success.
+const lastingConnection = 200 * time.Millisecond
+
 // parseServers splits "h1:2181,h2/chroot" into addresses and the chroot.
 func parseServers(s string) (servers []string, chroot string, err error) {
 	list, root, found := strings.Cut(s, "/")
@@ -66,7 +69,7 @@ func (h *hosts) Len() int { return len(h.servers) }
 // only when the second result is true.
 func (h *hosts) Next() (string, bool) {
 	h.mu.Lock()
-	if !h.since.IsZero() && time.Since(h.since) > time.Second {
+	if !h.since.IsZero() && time.Since(h.since) > lastingConnection {
 		h.failed = 0 // the connection that just ended was a good one
 	}
 	h.since = time.Time{}

@@ -11,7 +11,7 @@ import (
 // server had expired it: it takes the session over and closes it.
 func (p *Proxy) ExpireSession() error {
 	p.mu.Lock()
-	target, id := p.target, p.id
+	target, id := p.target[0], p.id
 	p.mu.Unlock()
 	if id == nil || binary.BigEndian.Uint64(id) == 0 {
 		return errors.New("faultproxy: no session seen")

@@ -92,7 +92,7 @@ type Proxy struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	target string
+	target []string // in turn, one for each connection
 	conns  map[*pair]struct{}
 	n      int
 	rules  []*Armed
@@ -110,7 +110,7 @@ func New(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{l: l, target: target, done: make(chan struct{}), conns: map[*pair]struct{}{}}
+	p := &Proxy{l: l, target: []string{target}, done: make(chan struct{}), conns: map[*pair]struct{}{}}
 	p.wg.Add(1)
 	go p.accept()
 	return p, nil
@@ -135,11 +135,11 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// SetTarget makes new connections go to another server.
-func (p *Proxy) SetTarget(addr string) {
+// SetTarget makes new connections go to these servers, in turn.
+func (p *Proxy) SetTarget(addrs ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.target = addr
+	p.target = append([]string(nil), addrs...)
 }
 
 // Add adds a rule; the first rule that matches a frame decides.
@@ -254,7 +254,7 @@ func (c *pair) close() {
 
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
-	target, refuse, hole := p.target, p.refuse, p.hole
+	target, refuse, hole := p.target[p.n%len(p.target)], p.refuse, p.hole
 	p.mu.Unlock()
 	if refuse {
 		client.Close()

@@ -1,0 +1,522 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+// contenderCreate matches the creation of a contender's node.
+func contenderCreate(f faultproxy.Frame) bool {
+	return f.Op == faultproxy.OpCreate && strings.Contains(f.Path, "lock-")
+}
+
+// madeBy returns the session of the only node in d.
+func madeBy(t testing.TB, o *zk.Conn, d string) int64 {
+	t.Helper()
+	n := names(t, o, d)
+	if len(n) != 1 {
+		t.Fatalf("nodes %v, want one", n)
+	}
+	_, st, err := o.Get(d + "/" + n[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.EphemeralOwner
+}
+
+func TestE07CreateReplyLost(t *testing.T) {
+	for name, do := range map[string]faultproxy.Action{"reply dropped": faultproxy.Drop, "connection cut": faultproxy.CutBefore} {
+		t.Run(name, func(t *testing.T) {
+			addr(t)
+			leakCheck(t)
+			o, d := observer(t), dir(t)
+			c, p := proxied(t)
+			session := c.SessionID()
+			p.Record()
+			r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool { return contenderCreate(f) && f.Err == 0 }, Nth: 1, Do: do})
+			l := lock(t, c.Mutex(d).Lock)
+			soon(t, "the reply was lost", r.Acted())
+			if s := madeBy(t, o, d); s != session || c.SessionID() != session {
+				t.Fatalf("made by 0x%x, session 0x%x", s, session)
+			}
+			made := p.Count(func(f faultproxy.Frame) bool {
+				return f.Kind == faultproxy.Request && contenderCreate(f) && f.Under(d)
+			})
+			if st := c.Stats(); st.Recovered != 1 || made > 2 { // one for the missing directory
+				t.Fatalf("recovered %d, %d creates", st.Recovered, made)
+			}
+			unlock(t, l)
+			queued(t, o, d, 0)
+		})
+	}
+}
+
+func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	// The old server took the create. The new one has not applied it when it is
+	// attached to, but has when it answers a sync.
+	stash := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1, Do: faultproxy.Stash})
+	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d, Nth: 1, Do: faultproxy.Unstash})
+	l := lock(t, c.Mutex(d).Lock)
+	soon(t, "stash", stash.Acted())
+	soon(t, "late commit", late.Acted())
+	if madeBy(t, o, d); c.Stats().Recovered != 1 {
+		t.Fatalf("recovered %d", c.Stats().Recovered)
+	}
+	unlock(t, l)
+	queued(t, o, d, 0)
+}
+
+func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	session := c.SessionID()
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: contenderCreate, Nth: 1, Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
+	g := start(testCtx(t), c.Mutex(d).Lock)
+	soon(t, "the reply was lost", r.Acted())
+	old := names(t, o, d)
+	if len(old) != 1 {
+		t.Fatalf("nodes %v", old)
+	}
+	if err := p.ExpireSession(); err != nil {
+		t.Fatal(err)
+	}
+	p.Refuse(false)
+	l := g.wait(t)
+	if s := madeBy(t, o, d); s == session || baseName(l.Node()) == old[0] {
+		t.Fatalf("node %s of session 0x%x", l.Node(), s)
+	}
+	unlock(t, l)
+	queued(t, o, d, 0)
+}
+
+func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	e := must[*epoch](t)(c.epoch(testCtx(t)))
+	// A node with our id that belongs to another session.
+	id := newNodeID(e.sid)
+	p, err := o.Create(d+"/"+nodeName(LayoutCurator, kindLock, id, ""), nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &attempt{c: c, path: d, dir: d, cfg: newLockConfig(nil)}
+	w := &waiter{c: c, e: e, a: a, q: queue{}, own: created{id: id, dir: d, name: baseName(p)}}
+	if _, err := w.wait(testCtx(t)); !errors.Is(err, errSlipped) {
+		t.Fatalf("adopted: %v", err)
+	}
+}
+
+func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	session := c.SessionID()
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	p.Refuse(true)
+	p.Cut()
+	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
+	// The moment between the loss of the connection and our hearing of it.
+	c.mu.Lock()
+	c.attached = true
+	c.broadcast()
+	c.mu.Unlock()
+	calls := make([]granting, 20) // more than the library's send queue holds
+	for i := range calls {
+		calls[i] = start(testCtx(t), c.Mutex(d, WithoutGate()).Lock)
+	}
+	eventually(t, "the creates to be under way", func() bool {
+		c.work.mu.Lock()
+		defer c.work.mu.Unlock()
+		return c.work.n >= len(calls)
+	})
+	if err := p.ExpireSession(); err != nil {
+		t.Fatal(err)
+	}
+	p.Refuse(false)
+	for range calls {
+		var l *Lease
+		eventually(t, "one to be granted", func() bool {
+			for _, g := range calls {
+				select {
+				case l = <-g.lease:
+					return true
+				default:
+				}
+			}
+			return false
+		})
+		if id, _ := findID(l.Node()); true {
+			if s, ours := id.session(); !ours || s == session {
+				t.Fatalf("holds by %s of session 0x%x", l.Node(), s)
+			}
+		}
+		unlock(t, l)
+	}
+	queued(t, o, d, 0)
+}
+
+// TestE12 ends the context at every moment of an attempt.
+func TestE12ContextEnds(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	n := rounds(1000, 50)
+	o := observer(t)
+	prompt := func(t *testing.T, g granting, cancel func()) *Lease {
+		t.Helper()
+		at := time.Now()
+		cancel()
+		var l *Lease
+		select {
+		case err := <-g.err:
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		case l = <-g.lease:
+		case <-time.After(patience):
+			t.Fatal("the call did not end")
+		}
+		if took := time.Since(at); took > 50*time.Millisecond*slow {
+			t.Fatalf("returned after %v", took)
+		}
+		return l
+	}
+	t.Run("before create", func(t *testing.T) {
+		d := dir(t)
+		c, p := proxied(t)
+		p.Refuse(true)
+		p.Cut()
+		eventually(t, "the connection to be gone", func() bool { return c.State() != StateReady })
+		for range n {
+			ctx, cancel := context.WithCancel(context.Background())
+			if l := prompt(t, start(ctx, c.Mutex(d).Lock), cancel); l != nil {
+				t.Fatal("granted")
+			}
+		}
+		p.Refuse(false)
+		eventually(t, "the connection to be back", func() bool { return c.State() == StateReady })
+		queued(t, o, d, 0)
+	})
+	t.Run("in flight", func(t *testing.T) {
+		d := dir(t)
+		c, p := proxied(t)
+		unlock(t, lock(t, c.Mutex(d).Lock))
+		for range n {
+			r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1, Do: faultproxy.Hold})
+			ctx, cancel := context.WithCancel(context.Background())
+			g := start(ctx, c.Mutex(d).Lock)
+			soon(t, "the create", r.Acted())
+			if l := prompt(t, g, cancel); l != nil {
+				t.Fatal("granted")
+			}
+			r.Remove()
+		}
+		queued(t, o, d, 0)
+	})
+	t.Run("while waiting", func(t *testing.T) {
+		d := dir(t)
+		c := dial(t)
+		h := lock(t, dial(t).Mutex(d).Lock)
+		for range n {
+			ctx, cancel := context.WithCancel(context.Background())
+			in := make(chan struct{}, 1)
+			g := start(ctx, c.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+			soon(t, "the place in the queue", in)
+			if l := prompt(t, g, cancel); l != nil {
+				t.Fatal("granted")
+			}
+		}
+		queued(t, o, d, 1)
+		unlock(t, h)
+	})
+	t.Run("at the instant of grant", func(t *testing.T) {
+		d := dir(t)
+		a, b := dial(t), dial(t)
+		for range n {
+			h := lock(t, a.Mutex(d).Lock)
+			ctx, cancel := context.WithCancel(context.Background())
+			in := make(chan struct{}, 1)
+			g := start(ctx, b.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+			soon(t, "the place in the queue", in)
+			go h.Unlock(context.Background())
+			if l := prompt(t, g, cancel); l != nil {
+				l.Unlock(testCtx(t))
+			}
+		}
+		queued(t, o, d, 0)
+	})
+}
+
+func TestE13ContextEndedBeforeTheCall(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d := dir(t)
+	c, p := proxied(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.Record()
+	for _, f := range []func(context.Context, ...AcquireOption) (*Lease, error){
+		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock, c.SimpleMutex(d).Lock,
+		func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+			return c.Semaphore(d, 2).Acquire(ctx, 1, o...)
+		},
+		func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+			return c.AcquireAll(ctx, c.Mutex(d).Request(o...))
+		},
+	} {
+		if l, err := f(ctx); l != nil || !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v %v", l, err)
+		}
+	}
+	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && !f.Background() }); n != 0 {
+		t.Fatalf("%d requests", n)
+	}
+}
+
+func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
+		c, p := proxied(t)
+		l := lock(t, c.Mutex(d).Lock)
+		next := start(testCtx(t), dial(t).Mutex(d).Lock)
+		queued(t, o, d, 2)
+		p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpDelete, Nth: 1, Do: do})
+		if err := l.Unlock(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, next.wait(t))
+	}
+	// Not even the request arrives, and nobody waits for it.
+	c, p := proxied(t)
+	l := lock(t, c.Mutex(d).Lock)
+	p.Refuse(true)
+	p.Cut()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := l.Unlock(ctx); !errors.Is(err, ErrReleasePending) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if n := names(t, o, d); len(n) != 1 {
+		t.Fatalf("nodes %v", n)
+	}
+	p.Refuse(false)
+	queued(t, o, d, 0)
+}
+
+func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	m := c.Mutex(d)
+	for range 10 {
+		l := lock(t, m.Lock)
+		// Each delete is cut off before it is carried out, twice; the reaper repeats it.
+		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Match: func(f faultproxy.Frame) bool { return f.Path == l.Node() }, Nth: 1, Do: faultproxy.CutAfter})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := l.Unlock(ctx); err != nil && !errors.Is(err, ErrReleasePending) {
+			t.Fatal(err)
+		}
+		l2 := lock(t, m.Lock)
+		if l2.Node() == l.Node() {
+			t.Fatal("the node was used again")
+		}
+		eventually(t, "the reaper to be done", func() bool { return c.Stats().ReaperQueue == 0 })
+		if err := l2.Check(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
+		r.Remove()
+		unlock(t, l2)
+	}
+	queued(t, o, d, 0)
+}
+
+func TestE28DirectoryNotCreatable(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	unlock(t, lock(t, c.Mutex(d+"/x").Lock))
+	closed := d + "/closed"
+	if _, err := o.Create(closed, nil, 0, zk.WorldACL(zk.PermRead)); err != nil {
+		t.Fatal(err)
+	}
+	p.Record()
+	if _, err := c.Mutex(closed + "/a/b").Lock(testCtx(t)); !errors.Is(err, ErrNoAuth) {
+		t.Fatal(err)
+	}
+	if _, err := c.Mutex(closed).Lock(testCtx(t)); !errors.Is(err, ErrNoAuth) {
+		t.Fatal(err)
+	}
+	if n := under(p, closed, 0); n > 8 {
+		t.Fatalf("%d requests: a loop", n)
+	}
+}
+
+func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c := dial(t)
+	unlock(t, lock(t, c.Mutex(d+"/x").Lock))
+	sticky := d + "/sticky"
+	if _, err := o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete)); err != nil {
+		t.Fatal(err)
+	}
+	l := lock(t, c.Mutex(sticky).Lock)
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrNoAuth) {
+		t.Fatal(err)
+	}
+	if l.Valid() || !errors.Is(l.Err(), ErrNotHeld) {
+		t.Fatalf("lease %v", l.Err())
+	}
+	eventually(t, "the reaper to give up", func() bool { return c.Stats().ReaperQueue == 0 })
+	if n := names(t, o, sticky); len(n) != 1 {
+		t.Fatalf("nodes %v", n)
+	}
+	if err := c.Close(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	queued(t, o, sticky, 0)
+}
+
+// TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its
+// messages in turn, in every way, then checks that nothing was left, nobody held
+// together, and what Unlock said was true.
+func TestEveryLostMessage(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	ways := map[string]faultproxy.Rule{
+		"reply dropped":      {Kind: faultproxy.Reply, Do: faultproxy.Drop},
+		"request dropped":    {Kind: faultproxy.Request, Do: faultproxy.Drop},
+		"cut before request": {Kind: faultproxy.Request, Do: faultproxy.CutBefore},
+		"cut after request":  {Kind: faultproxy.Request, Do: faultproxy.CutAfter},
+		"cut before reply":   {Kind: faultproxy.Reply, Do: faultproxy.CutBefore},
+		"cut after reply":    {Kind: faultproxy.Reply, Do: faultproxy.CutAfter},
+	}
+	recipes := map[string]func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string){
+		"mutex": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.Mutex(d).Lock, []string{""}
+		},
+		"write": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.RWMutex(d).Lock, []string{""}
+		},
+		"delay": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
+		},
+		"simple": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.SimpleMutex(d).Lock, []string{""}
+		},
+		"semaphore": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+					return c.Semaphore(d, 2).Acquire(ctx, 2, o...)
+				},
+				[]string{"/locks", "/leases"}
+		},
+		"set": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+				return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
+			}, []string{"/a", "/b"}
+		},
+	}
+	for recipe, make := range recipes {
+		for way, rule := range ways {
+			for _, fresh := range []bool{true, false} {
+				if !envSet("ZLOCKD_CLIENT_FULL") && (recipe != "mutex" || !fresh) && (recipe != "semaphore" || way != "cut after request") {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s,%s,fresh=%v", recipe, way, fresh), func(t *testing.T) {
+					t.Parallel()
+					for k := 1; lostMessage(t, make, rule, fresh, k) && !t.Failed(); k++ {
+					}
+				})
+			}
+		}
+	}
+}
+
+// lostMessage runs one cycle in which the k-th message is lost. It returns false
+// if the cycle has fewer messages.
+func lostMessage(t *testing.T, make func(*Client, string) (func(context.Context, ...AcquireOption) (*Lease, error), []string), rule faultproxy.Rule, fresh bool, k int) bool {
+	t.Helper()
+	d, o := dir(t), observer(t)
+	c, p := proxied(t)
+	if many := strings.Split(several(t), ","); len(many) > 1 {
+		p.SetTarget(many...) // the session moves to another server with each connection
+	}
+	rival := dial(t)
+	defer o.Close()
+	defer c.Close(testCtx(t))
+	defer rival.Close(testCtx(t))
+	take, parts := make(c, d)
+	rivals, _ := make(rival, d)
+	if !fresh {
+		unlock(t, lock(t, take))
+		eventually(t, "nothing to reap", func() bool { return c.Stats().ReaperQueue == 0 })
+	}
+	rule.Under, rule.Nth = d, k
+	r := p.Add(rule)
+	var inside atomic.Int32
+	enter := func(l *Lease) {
+		if inside.Add(1) != 1 {
+			t.Errorf("message %d: two inside", k)
+		}
+		if err := l.Check(testCtx(t)); err != nil {
+			t.Errorf("message %d: %v", k, err)
+		}
+		inside.Add(-1)
+	}
+	l := lock(t, take)
+	enter(l)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		l2, err := rivals(testCtx(t))
+		if err != nil {
+			t.Errorf("message %d: rival: %v", k, err)
+			return
+		}
+		if l.active() {
+			t.Errorf("message %d: rival beside the holder", k)
+		}
+		enter(l2)
+		unlock(t, l2)
+	}()
+	if err := l.Unlock(testCtx(t)); err != nil {
+		t.Errorf("message %d: unlock: %v", k, err)
+	}
+	wg.Wait()
+	for _, part := range parts {
+		queued(t, o, d+part, 0)
+	}
+	select {
+	case <-r.Acted():
+		return true
+	default:
+		return false
+	}
+}
