@@ -18,6 +18,7 @@ var profiles = map[string]zkreal.Config{
 
 // The replayer is proven by the server that was recorded.
 func TestRealZooKeeperMatchesRecording(t *testing.T) {
+	t.Parallel()
 	for profile, config := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()

@@ -12,8 +12,8 @@ import (
 
 const bodyStart = 4 + jute.ReplyHeaderSize // length prefix and header
 
-// request is what is known of a request when its reply comes.
-type request struct {
+// asked is what is known of a request when its reply comes.
+type asked struct {
 	op    jute.OpCode
 	paths []string // of the request, or of each operation of a multi
 }
@@ -28,7 +28,7 @@ var opByName = map[string]jute.OpCode{
 // normalize rewrites, in place, what a reply may hold in any order, and zeroes
 // the fields of Stats that depend on earlier vectors. It returns the zeroed
 // ranges, as pairs of offsets.
-func normalize(frame []byte, q request, maskBuiltin bool) (zeroed [][2]int) {
+func normalize(frame []byte, q asked, maskBuiltin bool) (zeroed [][2]int) {
 	if len(frame) < bodyStart || binary.BigEndian.Uint32(frame[16:]) != 0 {
 		return nil
 	}
@@ -130,6 +130,9 @@ func (n *normalizer) stat(off int, path string) int {
 			n.zeroed = append(n.zeroed, [2]int{off + r[0], off + r[1]})
 		}
 	}
+	if path == "/zookeeper/config" && off+jute.StatSize <= len(n.frame) {
+		clear(n.frame[off+52 : off+56]) // dataLength: member lists are as long as their addresses
+	}
 	return off + jute.StatSize
 }
 
@@ -187,7 +190,7 @@ func (y symbols) substitute(s *Step) ([]byte, error) {
 
 // match compares a frame with what a step recorded. seen is the highest zxid
 // met on the connection so far, and is advanced.
-func (y symbols) match(s *Step, q request, got []byte, maskBuiltin bool, seen *int64) error {
+func (y symbols) match(s *Step, q asked, got []byte, maskBuiltin bool, seen *int64) error {
 	want := s.bytes()
 	raw := slices.Clone(got)
 	if q.op == jute.OpGetData && slices.Equal(q.paths, []string{"/zookeeper/config"}) {

@@ -26,7 +26,7 @@ func TestEveryFixedByteCounts(t *testing.T) {
 				frames++
 				want := s.bytes()
 				var seen int64
-				if err := (symbols{}).match(s, request{}, slices.Clone(want), false, &seen); err != nil {
+				if err := (symbols{}).match(s, asked{}, slices.Clone(want), false, &seen); err != nil {
 					t.Fatalf("%s step %d does not match itself: %v", v.ID(), i, err)
 				}
 				for off := range want {
@@ -36,7 +36,7 @@ func TestEveryFixedByteCounts(t *testing.T) {
 					got := slices.Clone(want)
 					got[off] ^= 0x10
 					seen = 0
-					if (symbols{}).match(s, request{}, got, false, &seen) == nil {
+					if (symbols{}).match(s, asked{}, got, false, &seen) == nil {
 						t.Errorf("%s step %d: byte %d does not count", v.ID(), i, off)
 					}
 				}
@@ -88,11 +88,11 @@ func TestHeaderZxidMustNotGoBack(t *testing.T) {
 	hex := "0000001000000001000000000000000300000000"
 	s := &Step{Do: "recv", Hex: &hex, Volatile: []Range{{Off: 8, Len: 8, Kind: "zxid", Rule: "ge", Sym: "zxid#1"}}}
 	seen := int64(9)
-	if err := (symbols{}).match(s, request{}, slices.Clone(frame), false, &seen); err != nil {
+	if err := (symbols{}).match(s, asked{}, slices.Clone(frame), false, &seen); err != nil {
 		t.Error(err)
 	}
 	seen = 10
-	if (symbols{}).match(s, request{}, frame, false, &seen) == nil {
+	if (symbols{}).match(s, asked{}, frame, false, &seen) == nil {
 		t.Error("a header zxid below one seen before was accepted")
 	}
 }
@@ -107,11 +107,35 @@ func TestOrderOfNamesDoesNotCount(t *testing.T) {
 		return b
 	}
 	a, b, c := reply("x", "yy", "zzz"), reply("zzz", "x", "yy"), reply("zzz", "x", "xy")
-	q := request{op: jute.OpGetChildren2, paths: []string{"/p"}}
+	q := asked{op: jute.OpGetChildren2, paths: []string{"/p"}}
 	for _, f := range [][]byte{a, b, c} {
 		normalize(f, q, true)
 	}
 	if !slices.Equal(a, b) || slices.Equal(a, c) {
 		t.Error("children are not compared as a set")
+	}
+}
+
+func TestDeviationsNameRecordedSteps(t *testing.T) {
+	steps := map[string]int{}
+	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {
+		vectors, err := Load(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range vectors {
+			steps[v.ID()] = len(v.Steps)
+		}
+	}
+	if len(steps) != 201 {
+		t.Errorf("%d vectors", len(steps))
+	}
+	for _, d := range Deviations {
+		if d.Step+max(d.Steps, 1) > steps[d.Vector] {
+			t.Errorf("%s has no step %d", d.Vector, d.Step)
+		}
+		if d.Reason == "" || len(d.Want) == 0 {
+			t.Errorf("%s step %d: a deviation says why, and what comes instead", d.Vector, d.Step)
+		}
 	}
 }

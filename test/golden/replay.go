@@ -49,14 +49,19 @@ func Replay(addr string, v *Vector, deviations []Deviation) error {
 			i++
 			continue
 		}
-		r.recorded = &v.Steps[i]
-		for k := range d.Want {
-			if err := r.step(&d.Want[k]); err != nil {
-				return fmt.Errorf("step %d.%d (%s %s) of the deviation %q: %w", i, k, d.Want[k].Do, d.Want[k].Conn, d.Reason, err)
+		r.original = &v.Steps[i]
+		for k, s := range d.Want {
+			if s.Do == recorded.Do {
+				s, r.original = v.Steps[i], nil
+			}
+			if err := r.step(&s); err != nil {
+				return fmt.Errorf("step %d.%d (%s %s) of the deviation %q: %w", i, k, s.Do, s.Conn, d.Reason, err)
 			}
 		}
-		r.recorded = nil
-		i += max(d.Steps, 1)
+		r.original = nil
+		if i += max(d.Steps, 1); i > len(v.Steps) {
+			return fmt.Errorf("the deviation %q replaces more steps than there are", d.Reason)
+		}
 		delete(byStep, d.Step)
 	}
 	if len(byStep) > 0 {
@@ -68,9 +73,9 @@ func Replay(addr string, v *Vector, deviations []Deviation) error {
 // conn is a connection of a vector.
 type conn struct {
 	*wire.Conn
-	greeted bool              // the connect request was sent
-	sent    map[int32]request // by xid
-	seen    int64             // highest zxid met
+	greeted bool            // the connect request was sent
+	sent    map[int32]asked // by xid
+	seen    int64           // highest zxid met
 }
 
 type replay struct {
@@ -78,9 +83,9 @@ type replay struct {
 	v     *Vector
 	conns map[string]*conn
 	syms  symbols
-	// recorded is the original step while a deviation is checked: what comes
+	// original is the recorded step while a deviation is checked: what comes
 	// must not match it, or the deviation is not needed.
-	recorded *Step
+	original *Step
 }
 
 func (r *replay) step(s *Step) error {
@@ -93,7 +98,7 @@ func (r *replay) step(s *Step) error {
 		if err != nil {
 			return err
 		}
-		c := &conn{Conn: wire.New(nc), sent: map[int32]request{}}
+		c := &conn{Conn: wire.New(nc), sent: map[int32]asked{}}
 		c.Timeout = patience
 		r.conns[s.Conn] = c
 		return nil
@@ -130,7 +135,7 @@ func (r *replay) send(c *conn, s *Step) error {
 		return err
 	}
 	if s.Decoded.Xid != nil {
-		q := request{op: opByName[s.Decoded.Op], paths: []string{s.Decoded.Path}}
+		q := asked{op: opByName[s.Decoded.Op], paths: []string{s.Decoded.Path}}
 		if len(s.Decoded.Ops) > 0 {
 			q.paths = nil
 			for _, op := range s.Decoded.Ops {
@@ -152,13 +157,13 @@ func (r *replay) recv(c *conn, s *Step) error {
 		return err
 	}
 	got := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-	var q request
+	var q asked
 	if c.greeted && len(body) >= jute.ReplyHeaderSize {
 		q = c.sent[int32(binary.BigEndian.Uint32(body))]
 	}
 	c.greeted = true
 	mask := r.v.Theme != "fresh"
-	if rec := r.recorded; rec != nil && rec.Do == "recv" && rec.Conn == s.Conn {
+	if rec := r.original; rec != nil && rec.Do == "recv" && rec.Conn == s.Conn {
 		syms, seen := maps.Clone(r.syms), c.seen
 		if syms.match(rec, q, append([]byte(nil), got...), mask, &seen) == nil {
 			return errors.New("the recorded answer came, so this deviation is not needed")
