@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+func barrierCommand() *command {
+	return &command{
+		name: "barrier", args: "wait|close|open PATH, or enter --count N PATH -- COMMAND", paths: true,
+		subs: []string{"wait", "close", "open", "enter"},
+		does: "wait at a barrier, close or open one, or begin together with others",
+		help: `wait returns when the barrier is open. enter waits until N processes have entered,
+runs COMMAND, and waits until all have left. Exit code: 0 or COMMAND's, 124 if -w
+is over.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			b := &barrierFlags{}
+			addDuration(fs, &b.timeout, "timeout", "w", "wait no longer than this")
+			fs.IntVar(&b.count, "count", 0, "`N` processes begin and end together")
+			conn := addConnectFlags(fs)
+			return func(c *call) error { return c.barrier(b, conn) }
+		},
+	}
+}
+
+type barrierFlags struct {
+	timeout time.Duration
+	count   int
+}
+
+func (c *call) barrier(b *barrierFlags, conn *connectFlags) error {
+	if len(c.args) == 0 {
+		return usagef("say wait, close, open or enter")
+	}
+	what := c.args[0]
+	c.args = c.args[1:]
+	if what == "enter" {
+		return c.enterBarrier(b, conn)
+	}
+	if err := c.operands(1, 1); err != nil {
+		return err
+	}
+	path := c.args[0]
+	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+		wait, cancel := b.limit(ctx)
+		defer cancel()
+		bar := cl.Barrier(path)
+		switch what {
+		case "wait":
+			return b.timedOut(ctx, wait, bar.Wait(wait))
+		case "close":
+			return b.timedOut(ctx, wait, bar.Close(wait))
+		case "open":
+			return b.timedOut(ctx, wait, bar.Open(wait))
+		}
+		return usagef("barrier: %q is none of wait, close, open, enter", what)
+	})
+}
+
+func (b *barrierFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, b.timeout, errTimeout)
+}
+
+// timedOut makes the exit code of an error that -w caused.
+func (b *barrierFlags) timedOut(ctx, wait context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && context.Cause(wait) == errTimeout {
+		return exit(exitNotAcquired)
+	}
+	return err
+}
+
+func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
+	if len(c.args) != 1 || b.count < 1 {
+		return usagef("enter needs --count N and one PATH")
+	}
+	exe, err := findExecutable(c.dashed, "")
+	if err != nil {
+		return err
+	}
+	path := c.args[0]
+	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+		wait, cancel := b.limit(ctx)
+		defer cancel()
+		m, err := cl.DoubleBarrier(path, b.count).Enter(wait)
+		if err != nil {
+			return b.timedOut(ctx, wait, err)
+		}
+		code, err := runPlain(exe)
+		if err != nil {
+			return err
+		}
+		wait, cancel2 := b.limit(ctx)
+		defer cancel2()
+		if err := m.Leave(wait); err != nil {
+			return b.timedOut(ctx, wait, err)
+		}
+		return exit(code)
+	})
+}
+
+// runPlain runs COMMAND without any lock: signals reach it as they do zlock.
+func runPlain(exe executable) (int, error) {
+	sigs := listen(append(terminalSignals, forwardedSignals...)...)
+	defer sigs.stop()
+	cmd := exec.Command(exe.path)
+	cmd.Args = exe.argv
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = childAttr(syscall.SIGTERM)
+	if err := cmd.Start(); err != nil {
+		return 0, exitf(exitNotExec, "%w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case sig := <-sigs.ch:
+			_ = cmd.Process.Signal(sig)
+		case err := <-done:
+			var e *exec.ExitError
+			if err != nil && !errors.As(err, &e) {
+				return 0, err
+			}
+			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			return (&child{status: status}).code(), nil
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+// connectFlags are the options of every command that talks to the servers.
+type connectFlags struct {
+	servers, chroot string
+	sessionTimeout  time.Duration
+	connectTimeout  time.Duration
+	authFile        string
+	tls             bool
+	cert, key, ca   string
+	serverName      string
+	verbose         int
+	quiet           bool
+	credentials     [][2]string
+	margin          time.Duration // set by commands, not by a flag
+}
+
+func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
+	f := &connectFlags{sessionTimeout: client.DefaultSessionTimeout, connectTimeout: 10 * time.Second}
+	fs.StringVarP(&f.servers, "servers", "S", "", "`HOST:PORT,…[/CHROOT]` of the ensemble (ZLOCK_SERVERS; default 127.0.0.1:2181)")
+	fs.StringVar(&f.chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
+	addDuration(fs, &f.sessionTimeout, "session-timeout", "", "the server ends the session after this much silence")
+	addDuration(fs, &f.connectTimeout, "connect-timeout", "", "give up when no session is usable after this time")
+	fs.StringVar(&f.authFile, "auth-file", "", "`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
+	fs.BoolVar(&f.tls, "tls", false, "use TLS (implied by the options below)")
+	fs.StringVar(&f.cert, "tls-cert", "", "`FILE` with the client's certificate")
+	fs.StringVar(&f.key, "tls-key", "", "`FILE` with its private key")
+	fs.StringVar(&f.ca, "tls-ca", "", "`FILE` with the certificates that may sign the servers' (default: the system's)")
+	fs.StringVar(&f.serverName, "tls-server-name", "", "`NAME` that the servers' certificates must bear (default: each server's own)")
+	fs.CountVarP(&f.verbose, "verbose", "v", "tell what is going on; twice: every detail")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "do not say what is no error")
+	return f
+}
+
+// address returns the servers and the chroot, flags before environment.
+func (f *connectFlags) address(getenv func(string) string) (servers, chroot string, err error) {
+	servers, chroot = f.servers, f.chroot
+	if servers == "" {
+		servers = getenv("ZLOCK_SERVERS")
+		if chroot == "" {
+			chroot = getenv("ZLOCK_CHROOT")
+		}
+	}
+	if servers == "" {
+		servers = "127.0.0.1:2181"
+	}
+	if i := strings.IndexByte(servers, '/'); i >= 0 {
+		if chroot != "" && chroot != servers[i:] {
+			return "", "", usagef("two chroots: %s and %s", servers[i:], chroot)
+		}
+		servers, chroot = servers[:i], servers[i:]
+	}
+	chroot = strings.TrimRight(chroot, "/")
+	if chroot != "" && chroot[0] != '/' {
+		return "", "", usagef("--chroot must begin with a slash")
+	}
+	return servers, chroot, nil
+}
+
+// options makes the client's options of the flags.
+func (f *connectFlags) options(a *app) ([]client.Option, error) {
+	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithClientName("zlock")}
+	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
+		return nil, usagef("--session-timeout and --connect-timeout must be positive")
+	}
+	if f.margin > 0 {
+		opts = append(opts, client.WithMargin(f.margin))
+	}
+	if err := f.readAuth(a); err != nil {
+		return nil, err
+	}
+	for _, c := range f.credentials {
+		opts = append(opts, client.WithAuth(c[0], c[1]))
+	}
+	cfg, err := f.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if cfg != nil {
+		opts = append(opts, client.WithTLS(cfg))
+	}
+	if f.verbose > 0 {
+		level := slog.LevelInfo
+		if f.verbose > 1 {
+			level = slog.LevelDebug
+		}
+		opts = append(opts, client.WithLogger(slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))))
+	}
+	return opts, nil
+}
+
+func (f *connectFlags) readAuth(a *app) error {
+	if f.authFile == "" || f.credentials != nil {
+		return nil
+	}
+	file, err := os.Open(f.authFile)
+	if err != nil {
+		return usagef("--auth-file: %v", err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Mode().Perm()&0o044 != 0 && !f.quiet {
+		a.say("%s can be read by other users", f.authFile)
+	}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		scheme, secret, ok := strings.Cut(line, ":")
+		if !ok || scheme == "" {
+			// The line is not shown: it may be the secret.
+			return usagef("--auth-file: a line is not SCHEME:SECRET")
+		}
+		f.credentials = append(f.credentials, [2]string{scheme, secret})
+	}
+	if f.credentials == nil {
+		return usagef("--auth-file: %s is empty", f.authFile)
+	}
+	return nil
+}
+
+func (f *connectFlags) tlsConfig() (*tls.Config, error) {
+	if !f.tls && f.cert == "" && f.key == "" && f.ca == "" && f.serverName == "" {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usagef("--tls-cert and --tls-key go together")
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, usagef("--tls-cert: %v", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, usagef("--tls-ca: %v", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("--tls-ca: %s holds no certificate", f.ca)
+		}
+	}
+	return cfg, nil
+}
+
+// connect opens a session. What cannot work is a usage error; no session in
+// time is exit code 120.
+func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, error) {
+	servers, chroot, err := f.address(c.getenv)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := f.options(c.app)
+	if err != nil {
+		return nil, err
+	}
+	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
+	defer cancel()
+	cl, err := client.Dial(limit, servers+chroot, opts...)
+	switch {
+	case err == nil:
+		return cl, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, client.ErrInvalid):
+		return nil, usagef("%v", err)
+	case limit.Err() != nil:
+		return nil, exitf(exitNoSession, "no usable session with %s within %v", servers, f.connectTimeout)
+	default:
+		return nil, exitf(exitNoSession, "no session with %s: %v", servers, err)
+	}
+}
+
+// closeTimeout bounds how long the end of a command waits for its nodes to be
+// removed. Whatever is left goes with the session.
+const closeTimeout = 5 * time.Second
+
+// disconnect ends the session.
+func (c *call) disconnect(cl *client.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := cl.Close(ctx); err != nil {
+		fmt.Fprintf(c.stderr, "zlock: %v\n", err)
+	}
+}
+
+// tlsClient speaks TLS on conn; the server must bear its host's name unless the
+// configuration names another.
+func tlsClient(conn net.Conn, cfg *tls.Config, address string) net.Conn {
+	if cfg.ServerName == "" {
+		host, _, _ := net.SplitHostPort(address)
+		cfg = cfg.Clone()
+		cfg.ServerName = host
+	}
+	return tls.Client(conn, cfg)
+}

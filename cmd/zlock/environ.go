@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// held is one lock that COMMAND is told of.
+type held struct {
+	seq fence.Sequencer
+}
+
+// heldOf lists the locks of a lease in the order of the paths.
+func heldOf(l *client.Lease) []held {
+	var hs []held
+	for _, s := range l.Sequencers() {
+		hs = append(hs, held{s})
+	}
+	return hs
+}
+
+// environ is COMMAND's environment: zlock's own and what the locks are.
+func environ(base []string, servers, chroot string, locks []held, getenv func(string) string) []string {
+	var env []string
+	for _, kv := range base {
+		// An ancestor's locks are passed on in ZLOCK_HOLDS only.
+		if !strings.HasPrefix(kv, "ZLOCK_") || keptVariable(kv) {
+			env = append(env, kv)
+		}
+	}
+	set := func(name, value string) { env = append(env, name+"="+value) }
+	put := func(suffix string, h held) {
+		set("ZLOCK_PATH"+suffix, h.seq.Path)
+		set("ZLOCK_TOKEN"+suffix, h.seq.Token.String())
+		set("ZLOCK_SEQUENCER"+suffix, h.seq.String())
+		set("ZLOCK_NODE"+suffix, h.seq.NodePath())
+	}
+	set("ZLOCK_HELD", "1")
+	set("ZLOCK_SERVERS", servers)
+	set("ZLOCK_CHROOT", chroot)
+	set("ZLOCK_MODE", locks[0].seq.Mode.String())
+	put("", locks[0])
+	if len(locks) > 1 {
+		for i, h := range locks {
+			put(fmt.Sprintf("_%d", i+1), h)
+		}
+	}
+	set("ZLOCK_HOLDS", holds(getenv("ZLOCK_HOLDS"), chroot, locks))
+	return env
+}
+
+func keptVariable(kv string) bool {
+	for _, name := range []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH", "ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_HOLDS"} {
+		if strings.HasPrefix(kv, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds writes the value of ZLOCK_HOLDS: what this process and its ancestors
+// hold, as CHROOT@SEQUENCER with the chroot escaped, separated by spaces.
+func holds(before, chroot string, locks []held) string {
+	words := strings.Fields(before)
+	for _, h := range locks {
+		words = append(words, url.PathEscape(chroot)+"@"+h.seq.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// ancestorHolds finds the hold of a path in ZLOCK_HOLDS.
+func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
+	for _, word := range strings.Fields(value) {
+		i := strings.LastIndexByte(word, '@')
+		if i < 0 {
+			continue
+		}
+		root, err := url.PathUnescape(word[:i])
+		if err != nil {
+			continue
+		}
+		s, err := fence.ParseSequencer(word[i+1:])
+		if err == nil && root+s.Path == chroot+path {
+			return s, true
+		}
+	}
+	return fence.Sequencer{}, false
+}
+
+// inherited finds out which of the paths are held by an ancestor of this process
+// and still are, by the server's word: all (then COMMAND can run without
+// locking), none, or some, which is an error, as all are without --inherit:
+// zlock would wait for itself.
+func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string, inherit bool) ([]held, error) {
+	var found []held
+	for _, p := range paths {
+		s, ok := ancestorHolds(c.getenv("ZLOCK_HOLDS"), chroot, p)
+		if !ok {
+			continue
+		}
+		// The chroot of the ancestor may be another; the node's path is told by ours.
+		s.Path = p
+		switch err := cl.CheckSequencer(ctx, s); {
+		case err == nil:
+			found = append(found, held{s})
+		case errors.Is(err, fence.ErrStale):
+		default:
+			return nil, fmt.Errorf("ask whether an ancestor still holds %s: %w", p, err)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, nil
+	case !inherit:
+		return nil, exitf(exitFailed, "%s is held by an ancestor of this process, which would be waited for for ever; --inherit runs COMMAND under its lock", found[0].seq.Path)
+	case len(found) < len(paths):
+		return nil, exitf(exitFailed, "some of the paths are held by an ancestor of this process and some are not")
+	}
+	return found, nil
+}
+
+// executable is what COMMAND is.
+type executable struct {
+	path string
+	argv []string
+}
+
+// findExecutable finds COMMAND, of the words after -- or the argument of -c.
+func findExecutable(words []string, shell string) (executable, error) {
+	if shell != "" {
+		if len(words) > 0 {
+			return executable{}, usagef("-c and a COMMAND after -- exclude each other")
+		}
+		words = []string{"/bin/sh", "-c", shell}
+	}
+	if len(words) == 0 {
+		return executable{}, usagef("no COMMAND: it follows -- (or use -c)")
+	}
+	path, err := lookCommand(words[0])
+	return executable{path, words}, err
+}
+
+// passFD writes one line to a file descriptor that zlock was started with, and
+// closes it, so that whoever waits for the line sees the end, and COMMAND does
+// not get it.
+func passFD(fd int, line string) error {
+	f := os.NewFile(uintptr(fd), "ready")
+	if f == nil {
+		return usagef("--ready-fd %d is no file descriptor", fd)
+	}
+	_, err := f.WriteString(line + "\n")
+	if fd > 2 {
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("--ready-fd: %w", err)
+	}
+	return nil
+}

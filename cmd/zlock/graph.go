@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+func waitGraphCommand() *command {
+	return &command{
+		name: "wait-graph", args: "[ROOT]", paths: true,
+		does: "show who waits for whom, over all locks below a path",
+		help: `Cycles are marked: their members wait for each other for ever. Where a side is
+known by its session only, which may do several things at a time, the edge is
+marked as possible. Exit code: 0, or 3 if there is a cycle.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			dot := fs.Bool("dot", false, "write a graph for graphviz")
+			format := addFormat(fs)
+			conn := addConnectFlags(fs)
+			return func(c *call) error {
+				if err := c.operands(0, 1); err != nil {
+					return err
+				}
+				root := "/"
+				if len(c.args) == 1 {
+					root = c.args[0]
+				}
+				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+					g, err := cl.WaitGraph(ctx, root)
+					if err != nil {
+						return err
+					}
+					return c.showGraph(g, *format, *dot)
+				})
+			}
+		},
+	}
+}
+
+func (c *call) showGraph(g *client.Graph, format string, dot bool) error {
+	cycle := false
+	p := c.printer(format, "WAITER", "WAITS-FOR", "PATH", "NOTE")
+	if dot {
+		fmt.Fprintln(c.stdout, "digraph locks {")
+	}
+	for _, e := range g.Edges {
+		cycle = cycle || e.Cycle
+		note, attrs := "", ""
+		switch {
+		case e.Cycle && e.Possible:
+			note, attrs = "possible cycle", ", color=red, style=dashed"
+		case e.Cycle:
+			note, attrs = "cycle", ", color=red"
+		case e.Possible:
+			note, attrs = "possible", ", style=dashed"
+		}
+		if dot {
+			fmt.Fprintf(c.stdout, "  %q -> %q [label=%q%s];\n", clean(e.From.Label), clean(e.To.Label), clean(e.Path), attrs)
+			continue
+		}
+		p.row(e, e.From.Label, e.To.Label, e.Path, note)
+	}
+	if dot {
+		fmt.Fprintln(c.stdout, "}")
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	if cycle {
+		return exit(exitCycle)
+	}
+	return nil
+}

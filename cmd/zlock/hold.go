@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+func holdCommand() *command {
+	return &command{
+		name: "hold", args: "PATH…", paths: true,
+		does: "hold a lock until standard input ends or a signal comes",
+		help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
+and releases it when standard input ends. It exits 0 then, 122 as soon as the
+lock is lost, and else as run does.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			lock := addLockFlags(fs)
+			conn := addConnectFlags(fs)
+			return func(c *call) error { return c.hold(lock, conn) }
+		},
+	}
+}
+
+func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
+	if err := c.operands(1, -1); err != nil {
+		return err
+	}
+	if err := lock.check(); err != nil {
+		return err
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	cl, err := c.connect(ctx, conn)
+	if err != nil {
+		return asExit(err)
+	}
+	defer c.disconnect(cl)
+	lease, err := lock.acquire(ctx, cl, c.args)
+	if err != nil {
+		return asExit(err)
+	}
+	defer c.giveBackQuietly(lease)
+	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
+		return err
+	}
+	eof := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, c.stdin)
+		close(eof)
+	}()
+	s := supervisor{app: c.app, lease: lease}
+	select {
+	case <-eof:
+		return nil
+	case <-ctx.Done():
+		return asExit(context.Cause(ctx))
+	case <-lease.Lost():
+		c.say("%v", lease.Err())
+		return exit(s.lossCode())
+	case r := <-lease.Revoked():
+		if !lock.isRevocable() {
+			c.say("%s asks for %s back%s", clean(r.By), lock.describe(c.args), reasonText(r.Reason))
+			break
+		}
+		return exit(exitRevoked)
+	}
+	// Asked, but not willing: as before, without that case.
+	select {
+	case <-eof:
+		return nil
+	case <-ctx.Done():
+		return asExit(context.Cause(ctx))
+	case <-lease.Lost():
+		c.say("%v", lease.Err())
+		return exit(s.lossCode())
+	}
+}
+
+// giveBackQuietly unlocks; a loss has been told of already.
+func (c *call) giveBackQuietly(l *client.Lease) {
+	c.giveBack(func(ctx context.Context) error {
+		if err := l.Unlock(ctx); !errors.Is(err, client.ErrLost) {
+			return err
+		}
+		return nil
+	})
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+func leaderCommand() *command {
+	return &command{
+		name: "leader", args: "PATH", paths: true,
+		does: "show who leads an election",
+		help: `Exit code: 0, or 1 if nobody leads. With -o plain the columns are: value, since,
+token, session, node. With --watch a line is written for each change; a line
+without a value says that nobody leads.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			watch := fs.Bool("watch", false, "write each new leader until interrupted")
+			format := addFormat(fs)
+			conn := addConnectFlags(fs)
+			return func(c *call) error {
+				if err := c.operands(1, 1); err != nil {
+					return err
+				}
+				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+					el := cl.Election(c.args[0])
+					if *watch {
+						for l := range el.Observe(ctx) {
+							if err := c.showLeader(l, *format); err != nil {
+								return err
+							}
+						}
+						return context.Cause(ctx)
+					}
+					l, err := el.Leader(ctx)
+					if err != nil {
+						return err
+					}
+					if l.None() {
+						return exit(exitNo)
+					}
+					return c.showLeader(l, *format)
+				})
+			}
+		},
+	}
+}
+
+// shownLeader is a leader as JSON has it.
+type shownLeader struct {
+	Value   string `json:"value"`
+	Since   string `json:"since,omitempty"`
+	Token   string `json:"token,omitempty"`
+	Session string `json:"session,omitempty"`
+	Node    string `json:"node,omitempty"`
+}
+
+func (c *call) showLeader(l client.Leader, format string) error {
+	p := c.printer(format, "VALUE", "SINCE", "TOKEN", "SESSION")
+	if l.None() {
+		p.row(shownLeader{}, "", "", "", "")
+		return p.flush()
+	}
+	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), hex(l.Session), l.Node}
+	if format == formatPlain {
+		p.row(s, s.Value, s.Since, s.Token, s.Session, s.Node)
+	} else {
+		p.row(s, s.Value, clock(l.Since), s.Token, s.Session)
+	}
+	return p.flush()
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// lockFlags are the options of the commands that take locks.
+type lockFlags struct {
+	exclusive, shared  bool
+	semaphore, permits int
+	nonblock           bool
+	timeout            time.Duration
+	conflict           int
+	policy, layout     string
+	maxHold, lockDelay time.Duration
+	revocable          time.Duration
+	reason             string
+	killAfter          time.Duration
+	fs                 *pflag.FlagSet
+}
+
+func addLockFlags(fs *pflag.FlagSet) *lockFlags {
+	f := &lockFlags{fs: fs, permits: 1, conflict: exitNotAcquired, killAfter: 5 * time.Second}
+	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (default)")
+	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
+	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore with `N` permits")
+	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
+	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
+	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
+	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit with `CODE` when the lock is not had (-n, -w)")
+	fs.Var(newChoice(&f.policy, "fair", "reader", "writer"), "policy", "who goes first among readers and writers; all users of PATH must name the same")
+	fs.Var(newChoice(&f.layout, "curator", "kazoo", "host"), "layout", "how nodes are named, and thus who else can share the lock (default curator)")
+	addDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
+	addDuration(fs, &f.lockDelay, "lock-delay", "", "wait this long if the holder before vanished without releasing; all users must set it")
+	addDuration(fs, &f.revocable, "revocable", "", "give the lock back within this time when 'zlock revoke' asks for it")
+	fs.StringVar(&f.reason, "reason", "", "`TEXT` that others see")
+	return f
+}
+
+// check refuses what contradicts itself.
+func (f *lockFlags) check() error {
+	given := f.fs.Changed
+	switch {
+	case f.exclusive && f.shared:
+		return usagef("-x and -s exclude each other")
+	case f.nonblock && given("timeout"):
+		return usagef("-n and -w exclude each other")
+	case given("semaphore") && f.semaphore < 1:
+		return usagef("--semaphore must be at least 1")
+	case f.semaphore > 0 && (f.shared || f.exclusive || f.policy != "" || given("lock-delay")):
+		return usagef("--semaphore goes with none of -x, -s, --policy, --lock-delay")
+	case given("permits") && f.semaphore == 0:
+		return usagef("--permits needs --semaphore")
+	case f.permits < 1 || f.semaphore > 0 && f.permits > f.semaphore:
+		return usagef("--permits must be between 1 and the semaphore's number")
+	case f.policy != "" && f.layout != "":
+		return usagef("--policy has a layout of its own; leave --layout away")
+	case f.semaphore > 0 && f.layout == "host":
+		return usagef("the host layout has no semaphores")
+	case given("max-hold") && f.maxHold <= 0:
+		return usagef("--max-hold must be positive")
+	case f.conflict < 0 || f.conflict > 255:
+		return usagef("--conflict-exit-code must be between 0 and 255")
+	}
+	return nil
+}
+
+// isRevocable: a request to give the lock back is heeded.
+func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
+
+// options makes the client's options of the flags.
+func (f *lockFlags) options() []client.LockOption {
+	// What is held must stay so until the child is gone, not until the client
+	// thinks that its user was told.
+	opts := []client.LockOption{client.WithLinger(), client.WithHeldSince()}
+	if f.reason != "" {
+		opts = append(opts, client.WithReason(f.reason))
+	}
+	if f.layout != "" {
+		l, err := client.ParseLayout(f.layout)
+		if err == nil {
+			opts = append(opts, client.WithLayout(l))
+		}
+	}
+	if f.policy != "" {
+		p, err := client.ParsePolicy(f.policy)
+		if err == nil {
+			opts = append(opts, client.WithPolicy(p))
+		}
+	}
+	if f.maxHold > 0 {
+		// The recorded limit lets others break the lock if this process cannot
+		// release it itself.
+		opts = append(opts, client.WithMaxHold(f.maxHold), client.WithGrace(f.killAfter+2*time.Second), client.WithBreakable())
+	}
+	if f.lockDelay > 0 {
+		opts = append(opts, client.WithLockDelay(f.lockDelay))
+	}
+	if f.isRevocable() {
+		opts = append(opts, client.WithRevocable(f.revocable))
+	}
+	return opts
+}
+
+// acquire takes the lock or the locks.
+func (f *lockFlags) acquire(ctx context.Context, c *client.Client, paths []string) (*client.Lease, error) {
+	try := f.nonblock || f.fs.Changed("timeout") && f.timeout == 0
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTimeout)
+		defer cancel()
+	}
+	lease, err := f.take(ctx, c, paths, try)
+	switch {
+	case err == nil:
+		return lease, nil
+	case errors.Is(err, client.ErrNotAcquired), context.Cause(ctx) == errTimeout && errors.Is(err, context.DeadlineExceeded):
+		return nil, exit(f.conflict)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, client.ErrInvalid):
+		return nil, usagef("%v", err)
+	}
+	return nil, err
+}
+
+var errTimeout = errors.New("not acquired in time")
+
+func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, try bool) (*client.Lease, error) {
+	opts := f.options()
+	if len(paths) > 1 {
+		return f.takeAll(ctx, c, paths, opts, try)
+	}
+	path := paths[0]
+	switch {
+	case f.semaphore > 0:
+		s := c.Semaphore(path, f.semaphore, opts...)
+		if try {
+			return s.TryAcquire(ctx, f.permits)
+		}
+		return s.Acquire(ctx, f.permits)
+	case f.shared || f.policy != "" || f.layout == "host":
+		m := c.RWMutex(path, opts...)
+		switch {
+		case f.shared && try:
+			return m.TryRLock(ctx)
+		case f.shared:
+			return m.RLock(ctx)
+		case try:
+			return m.TryLock(ctx)
+		}
+		return m.Lock(ctx)
+	}
+	m := c.Mutex(path, opts...)
+	if try {
+		return m.TryLock(ctx)
+	}
+	return m.Lock(ctx)
+}
+
+// takeAll takes several locks at once.
+func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []string, opts []client.LockOption, try bool) (*client.Lease, error) {
+	reqs := make([]client.Request, len(paths))
+	for i, p := range paths {
+		switch {
+		case f.semaphore > 0:
+			reqs[i] = c.Semaphore(p, f.semaphore, opts...).Request(f.permits)
+		case f.shared:
+			reqs[i] = c.RWMutex(p, opts...).Request(fence.Shared)
+		case f.policy != "" || f.layout == "host":
+			reqs[i] = c.RWMutex(p, opts...).Request(fence.Exclusive)
+		default:
+			reqs[i] = c.Mutex(p, opts...).Request()
+		}
+	}
+	if try {
+		return c.TryAcquireAll(ctx, reqs...)
+	}
+	return c.AcquireAll(ctx, reqs...)
+}
+
+// checkMargin refuses a session timeout with which COMMAND could not be ended
+// before the server gives the lock away, saying which would do.
+func checkMargin(asked bool, timeout, killAfter time.Duration) error {
+	margin := marginFor(killAfter)
+	need := neededTimeout(margin)
+	if timeout >= need {
+		return nil
+	}
+	if asked {
+		return usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the lock can move; --session-timeout %v would do, or --kill-after %v",
+			timeout, killAfter, need, killFor(timeout))
+	}
+	return exitf(exitFailed, "the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the lock can move: %v is needed; --kill-after %v would do",
+		timeout, killAfter, need, killFor(timeout))
+}
+
+// marginFor is the time between the loss of the lease here and the moment at
+// which the server may give the lock to another: enough to kill what does not
+// end by itself, and two seconds for everything that takes time on the way.
+func marginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
+
+// neededTimeout is the shortest session timeout, in whole seconds, that leaves
+// room for two heartbeats before the margin begins. It repeats package client's
+// rule, which has the last word.
+func neededTimeout(margin time.Duration) time.Duration {
+	return (time.Duration(float64(margin)/(1-drift-2*beat)) + time.Second - 1).Truncate(time.Second)
+}
+
+// killFor is the longest --kill-after in whole seconds for a session timeout.
+func killFor(timeout time.Duration) time.Duration {
+	return max(0, (time.Duration(float64(timeout)*(1-drift-2*beat)) - 2*time.Second).Truncate(time.Second))
+}
+
+const (
+	drift = 0.005 // client's default
+	beat  = 0.2   // a heartbeat's part of the session timeout
+)
+
+// describe tells for what a lock is held, in messages.
+func (f *lockFlags) describe(paths []string) string {
+	if len(paths) == 1 {
+		return paths[0]
+	}
+	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+)
+
+func main() {
+	// The kernel's parent-death signal follows the thread that started the child,
+	// so the one that runs commands must live as long as the process.
+	runtime.LockOSThread()
+	a := &app{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		terminal: isTerminal(os.Stdout), getenv: os.Getenv,
+	}
+	os.Exit(a.main(os.Args[1:]))
+}
+
+// release is set by the linker for releases.
+var release = ""
+
+// version names what was built.
+func version() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

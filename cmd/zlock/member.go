@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func memberCommand() *command {
+	return &command{
+		name: "member", args: "list, add ID PEER-ADDR, promote ID, or remove ID",
+		subs: []string{"list", "add", "promote", "remove"},
+		does: "show and change the members of a zlockd ensemble",
+		help: `Talks to the admin address of a server, any one of the ensemble. A member that is
+added follows without a vote until it is promoted. Exit code: 0, or 1 if the
+servers refuse.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			m := &memberFlags{timeout: 30 * time.Second}
+			fs.StringVar(&m.admin, "admin-addr", "", "`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+			addDuration(fs, &m.timeout, "timeout", "w", "give up after this time")
+			format := addFormat(fs)
+			return func(c *call) error { return c.member(m, *format) }
+		},
+	}
+}
+
+type memberFlags struct {
+	admin   string
+	timeout time.Duration
+}
+
+func (c *call) member(m *memberFlags, format string) error {
+	if m.admin == "" {
+		m.admin = c.getenv("ZLOCK_ADMIN")
+	}
+	if m.admin == "" {
+		m.admin = "127.0.0.1:8181"
+	}
+	if !strings.Contains(m.admin, "://") {
+		m.admin = "http://" + m.admin
+	}
+	if len(c.args) == 0 {
+		return usagef("say list, add, promote or remove")
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	admin := adminClient{base: strings.TrimRight(m.admin, "/")}
+	op, args := c.args[0], c.args[1:]
+	want := map[string]int{"list": 0, "add": 2, "promote": 1, "remove": 1}
+	n, ok := want[op]
+	switch {
+	case !ok:
+		return usagef("member: %q is none of list, add, promote, remove", op)
+	case len(args) != n:
+		return usagef("member %s takes %d operands", op, n)
+	}
+	if op == "list" {
+		return c.listMembers(ctx, admin, format)
+	}
+	id, err := strconv.ParseUint(args[0], 10, 32)
+	if err != nil || id == 0 {
+		return usagef("the ID of a member is a positive number")
+	}
+	change := memberChange{Op: op, ID: uint32(id)}
+	if op == "add" {
+		change.Addr = args[1]
+	}
+	err = admin.change(ctx, change)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return exitf(exitNo, "%v", err)
+	}
+	return err
+}
+
+func (c *call) listMembers(ctx context.Context, admin adminClient, format string) error {
+	members, err := admin.members(ctx)
+	if err != nil {
+		return err
+	}
+	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE")
+	for _, m := range members {
+		p.row(m, m.ID, strings.Join(m.Peers, ","), m.Client, m.Role)
+	}
+	return p.flush()
+}
+
+// adminClient talks to a server's admin listener.
+type adminClient struct{ base string }
+
+// memberChange is the body of POST /members.
+type memberChange struct {
+	Op   string `json:"op"` // add, promote or remove
+	ID   uint32 `json:"id"`
+	Addr string `json:"addr,omitempty"`
+}
+
+// memberInfo is one member.
+type memberInfo struct {
+	ID     string   `json:"id"`
+	Peers  []string `json:"peers"`
+	Client string   `json:"client,omitempty"`
+	Role   string   `json:"role"`
+}
+
+// refusal is the servers' no.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// members reads the ensemble from GET /commands/voting_view, which has the form
+// of ZooKeeper's.
+func (a adminClient) members(ctx context.Context) ([]memberInfo, error) {
+	body, err := a.do(ctx, http.MethodGet, "/commands/voting_view", nil)
+	if err != nil {
+		return nil, err
+	}
+	var view struct {
+		Config map[string]struct {
+			Peers  []string `json:"server_addresses"`
+			Client string   `json:"client_address"`
+			Role   string   `json:"learner_type"`
+		} `json:"current_config"`
+	}
+	if err := json.Unmarshal(body, &view); err != nil {
+		return nil, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+	}
+	var members []memberInfo
+	for id, m := range view.Config {
+		members = append(members, memberInfo{ID: id, Peers: m.Peers, Client: m.Client, Role: m.Role})
+	}
+	slices.SortFunc(members, func(x, y memberInfo) int {
+		i, _ := strconv.Atoi(x.ID)
+		j, _ := strconv.Atoi(y.ID)
+		return i - j
+	})
+	return members, nil
+}
+
+// change asks for a change and waits until it is done.
+func (a adminClient) change(ctx context.Context, ch memberChange) error {
+	body, err := json.Marshal(ch)
+	if err != nil {
+		return err
+	}
+	_, err = a.do(ctx, http.MethodPost, "/members", body)
+	return err
+}
+
+func (a adminClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, usagef("--admin-addr: %v", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 != 2 {
+		text := strings.TrimSpace(string(answer))
+		var e struct {
+			Error string `json:"error"`
+		}
+		if json.Unmarshal(answer, &e) == nil && e.Error != "" {
+			text = e.Error
+		}
+		if text == "" {
+			text = resp.Status
+		}
+		return nil, &refusal{text}
+	}
+	return answer, nil
+}

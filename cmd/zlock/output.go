@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+)
+
+// Output formats: table for people, plain for cut and awk (tab separated, no
+// header, columns only ever added at the end), json with one object per line.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+	formatPlain = "plain"
+)
+
+// addFormat adds -o.
+func addFormat(fs *pflag.FlagSet) *string {
+	format := formatTable
+	fs.VarP(newChoice(&format, formatTable, formatJSON, formatPlain), "output", "o", "table, json (one object per line) or plain (tab separated)")
+	return &format
+}
+
+// printer writes rows in one of the formats.
+type printer struct {
+	w      io.Writer
+	format string
+	bold   bool
+	header []string
+	rows   [][]string
+	err    error
+}
+
+// printer returns a printer to standard output with the given columns.
+func (a *app) printer(format string, header ...string) *printer {
+	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
+}
+
+// row adds a row: the cells, or the object in json.
+func (p *printer) row(obj any, cells ...string) {
+	switch p.format {
+	case formatJSON:
+		b, err := json.Marshal(obj)
+		if err == nil {
+			_, err = fmt.Fprintf(p.w, "%s\n", b)
+		}
+		p.fail(err)
+	case formatPlain:
+		for i, c := range cells {
+			cells[i] = clean(c)
+		}
+		_, err := fmt.Fprintln(p.w, strings.Join(cells, "\t"))
+		p.fail(err)
+	default:
+		for i, c := range cells {
+			if cells[i] = clean(c); c == "" {
+				cells[i] = "-"
+			}
+		}
+		p.rows = append(p.rows, cells)
+	}
+}
+
+func (p *printer) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// flush writes the table, if there is one to write.
+func (p *printer) flush() error {
+	if p.format == formatTable && len(p.rows) > 0 {
+		p.fail(p.table())
+		p.rows = nil
+	}
+	return p.err
+}
+
+func (p *printer) table() error {
+	all := append([][]string{p.header}, p.rows...)
+	width := make([]int, len(p.header))
+	for _, r := range all {
+		for i, c := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	var b strings.Builder
+	for n, r := range all {
+		var line strings.Builder
+		for i, c := range r {
+			line.WriteString(c)
+			if i < len(r)-1 {
+				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		text := strings.TrimRight(line.String(), " ")
+		if n == 0 && p.bold {
+			text = "\x1b[1m" + text + "\x1b[0m"
+		}
+		b.WriteString(text + "\n")
+	}
+	_, err := io.WriteString(p.w, b.String())
+	return err
+}
+
+// clean makes foreign text harmless: what others wrote into their nodes must not
+// break a line or command a terminal.
+func clean(s string) string {
+	if !strings.ContainsFunc(s, unprintable) && utf8.ValidString(s) {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r':
+			return ' '
+		case unprintable(r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }
+
+// isTerminal reports whether f is a character device that is not the null device.
+func isTerminal(f *os.File) bool {
+	return f != nil && ttyPgrp(int(f.Fd())) != 0
+}
+
+// choice is a flag with a fixed set of values.
+type choice struct {
+	value  *string
+	values []string
+}
+
+func newChoice(value *string, values ...string) *choice { return &choice{value, values} }
+
+func (c *choice) String() string { return *c.value }
+
+// Type is what pflag shows as the kind of value.
+func (c *choice) Type() string { return strings.Join(c.values, "|") }
+
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.values, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(c.values, ", "))
+	}
+	*c.value = s
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childAttr makes the kernel send sig to the child when the thread that started
+// it, zlock's main one, is gone. Zero sends nothing.
+func childAttr(sig syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: sig}
+}
+
+// bootClock reads a clock that all processes share and that goes on while the
+// machine sleeps.
+func bootClock() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("the kernel has no boot time clock: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}
+
+// process is what /proc/PID/stat says of a process.
+type process struct {
+	pid, parent, group int
+	state              byte
+}
+
+func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
+
+// processes lists the processes that f accepts.
+func processes(f func(process) bool) (found []process) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid); ok && f(p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func readProcess(pid int) (process, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	// PID (NAME) STATE PARENT GROUP …; the name may hold anything.
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return process{}, false
+	}
+	f := bytes.Fields(b[i+1:])
+	if len(f) < 3 || len(f[0]) != 1 {
+		return process{}, false
+	}
+	parent, err1 := strconv.Atoi(string(f[1]))
+	group, err2 := strconv.Atoi(string(f[2]))
+	return process{pid, parent, group, f[0][0]}, err1 == nil && err2 == nil
+}
+
+// groupAlive reports whether a process of the group runs. Asking by kill(2)
+// would count zombies, and an orphan's may stay for ever where init is careless.
+func groupAlive(group int) bool {
+	if syscall.Kill(-group, 0) == syscall.ESRCH {
+		return false
+	}
+	return len(processes(func(p process) bool { return p.group == group && p.running() })) > 0
+}
+
+func processAlive(pid int) bool {
+	p, ok := readProcess(pid)
+	return ok && p.running()
+}
+
+// descendants returns pid and all that come from it, parents first.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	processes(func(p process) bool {
+		children[p.parent] = append(children[p.parent], p.pid)
+		return false
+	})
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+func revokeCommand() *command {
+	return &command{
+		name: "revoke", args: "PATH [NODE]", paths: true,
+		does: "ask the holders of a lock to give it back",
+		help: `It is a request: whoever holds the lock decides. With NODE one contender is
+asked, who may also be waiting. Exit code: 0, or 1 if there was nobody to ask, or
+if --wait is given and it was not released in time.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			var wait time.Duration
+			addDuration(fs, &wait, "wait", "", "wait this long for the release")
+			reason := fs.String("reason", "", "`TEXT` that the holder sees")
+			conn := addConnectFlags(fs)
+			return func(c *call) error {
+				if err := c.operands(1, 2); err != nil {
+					return err
+				}
+				r := client.Revocation{By: me(), Reason: *reason}
+				if wait > 0 {
+					r.Deadline = time.Now().Add(wait).UTC().Truncate(time.Second)
+				}
+				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+					return c.revoke(ctx, cl, r, wait)
+				})
+			}
+		},
+	}
+}
+
+// me names the user for others.
+func me() string {
+	host, _ := os.Hostname()
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username + "@" + host
+	}
+	return host
+}
+
+func (c *call) revoke(ctx context.Context, cl *client.Client, r client.Revocation, wait time.Duration) error {
+	path := c.args[0]
+	nodes := c.args[1:]
+	if len(nodes) == 0 {
+		q, err := cl.Inspect(ctx, path)
+		if err != nil {
+			return err
+		}
+		for _, e := range q.Holders {
+			nodes = append(nodes, e.Node)
+		}
+	}
+	if len(nodes) == 0 {
+		return exitf(exitNo, "nobody holds %s", path)
+	}
+	for _, n := range nodes {
+		if err := cl.Revoke(ctx, path, n, r); err != nil {
+			if errors.Is(err, client.ErrNotHeld) {
+				continue // gone by itself
+			}
+			return err
+		}
+	}
+	if wait <= 0 {
+		return nil
+	}
+	for end := time.Now().Add(wait); ; {
+		left, err := c.stillThere(ctx, cl, path, nodes)
+		if err != nil || !left {
+			return err
+		}
+		if time.Now().After(end) {
+			return exitf(exitNo, "%s was not released within %v", path, wait)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *call) stillThere(ctx context.Context, cl *client.Client, path string, nodes []string) (bool, error) {
+	q, err := cl.Inspect(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range append(q.Holders, q.Waiters...) {
+		for _, n := range nodes {
+			if e.Node == n {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func breakCommand() *command {
+	return &command{
+		name: "break", args: "PATH NODE", paths: true,
+		does: "remove the node of a holder or waiter",
+		help: `The holder loses the lock and may be in the middle of something: try revoke first.
+The token, as 'zlock show -o plain' tells it, guards against breaking another hold
+than the one you looked at. With --expired the node is removed only if it was taken
+with a maximum hold that is over. Exit code: 0, 1 if it is another hold by now or
+not expired, 2 on errors.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			token := fs.String("token", "", "`TOKEN` of the hold; required")
+			yes := fs.Bool("yes", false, "do not ask")
+			expired := fs.Bool("expired", false, "only if its recorded maximum hold is over")
+			conn := addConnectFlags(fs)
+			return func(c *call) error {
+				err := c.breakNode(conn, *token, *yes, *expired)
+				var e *exitError
+				if err != nil && !(errors.As(err, &e) && e.code == exitNo) {
+					err = &exitError{2, err}
+				}
+				return err
+			}
+		},
+	}
+}
+
+func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) error {
+	if err := c.operands(2, 2); err != nil {
+		return err
+	}
+	t, err := fence.ParseToken(token)
+	if err != nil {
+		return usagef("--token is required: %v", err)
+	}
+	path, node := c.args[0], c.args[1]
+	if !yes {
+		if !isTerminal(c.stdin) {
+			return usagef("standard input is no terminal to ask at: --yes is needed")
+		}
+		fmt.Fprintf(c.stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", clean(node), clean(path))
+		answer, _ := bufio.NewReader(c.stdin).ReadString('\n')
+		if !strings.EqualFold(strings.TrimSpace(answer), "y") && !strings.EqualFold(strings.TrimSpace(answer), "yes") {
+			return exitf(exitNo, "not removed")
+		}
+	}
+	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+		if expired {
+			err = cl.BreakExpired(ctx, path, node, t)
+		} else {
+			err = cl.Break(ctx, path, node, t)
+		}
+		switch {
+		case errors.Is(err, fence.ErrStale), errors.Is(err, client.ErrNotHeld), errors.Is(err, client.ErrNotAcquired):
+			return exitf(exitNo, "%v", err)
+		}
+		return err
+	})
+}

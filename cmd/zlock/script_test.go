@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// built is what the tests run: the binary, and a server for it.
+var built struct {
+	dir     string // holds zlock
+	servers string
+	err     error
+}
+
+// TestMain builds the command and starts a server: zlockd, unless
+// ZLOCK_TEST_TARGET says zookeeper.
+func TestMain(m *testing.M) {
+	code := 1
+	func() {
+		dir, err := os.MkdirTemp("", "zlock-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return
+		}
+		defer os.RemoveAll(dir)
+		built.dir = dir
+		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "zlock"), ".").CombinedOutput()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return
+		}
+		o := launch.Options{Kind: launch.Zlockd, Dev: true,
+			Flags: []string{"--tick-time", "200ms", "--min-session-timeout", "400ms", "--max-session-timeout", "40s"}}
+		if os.Getenv("ZLOCK_TEST_TARGET") == "zookeeper" {
+			o = launch.Options{Kind: launch.ZooKeeper, Config: []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=40000", "4lw.commands.whitelist=srvr"}}
+		}
+		o.Nodes = 1
+		e, err := launch.Start(o)
+		if err != nil {
+			built.err = err
+		} else {
+			defer e.Close()
+			built.servers = e.Addrs()
+		}
+		code = m.Run()
+	}()
+	os.Exit(code)
+}
+
+// server returns the address of the server.
+func server(t testing.TB) string {
+	t.Helper()
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.servers
+}
+
+// scriptEnv is the environment of a script: a chroot of its own, and zlock in PATH.
+func scriptEnv(t testing.TB) []string {
+	env := []string{
+		"PATH=" + built.dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TZ=UTC", "LC_ALL=C", "NO_COLOR=1",
+		"ZLOCK_SERVERS=" + server(t), "ZLOCK_CHROOT=/" + strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()),
+	}
+	return env
+}
+
+// step is a command of a script with what it must do.
+type step struct {
+	line    int
+	command string
+	out     []string
+	err     []string
+	code    int
+}
+
+// parseScript reads lines: "$ command" (continued by "> "), then standard output,
+// then "! " and a line of standard error, "? N" for an exit code other than 0.
+// In expected lines … stands for any text, and a line … for any lines.
+func parseScript(name, text string) (steps []step, err error) {
+	for i, line := range strings.Split(text, "\n") {
+		switch {
+		case strings.HasPrefix(line, "$ "):
+			steps = append(steps, step{line: i + 1, command: line[2:]})
+			continue
+		case strings.HasPrefix(line, "#") || len(steps) == 0 || line == "":
+			continue
+		}
+		s := &steps[len(steps)-1]
+		switch {
+		case strings.HasPrefix(line, "> "):
+			s.command += "\n" + line[2:]
+		case strings.HasPrefix(line, "! "):
+			s.err = append(s.err, line[2:])
+		case strings.HasPrefix(line, "? "):
+			if _, err := fmt.Sscan(line[2:], &s.code); err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
+			}
+		default:
+			s.out = append(s.out, line)
+		}
+	}
+	return steps, nil
+}
+
+// matches compares output with expected lines.
+func matches(want []string, got string) bool {
+	var pattern strings.Builder
+	pattern.WriteString(`^`)
+	for _, w := range want {
+		if w == "…" {
+			pattern.WriteString(`(?:[^\n]*\n)*`)
+			continue
+		}
+		for i, part := range strings.Split(w, "…") {
+			if i > 0 {
+				pattern.WriteString(`[^\n]*`)
+			}
+			pattern.WriteString(regexp.QuoteMeta(part))
+		}
+		pattern.WriteString(`\n`)
+	}
+	pattern.WriteString(`$`)
+	if got != "" && !strings.HasSuffix(got, "\n") {
+		got += "\n"
+	}
+	return regexp.MustCompile(pattern.String()).MatchString(got)
+}
+
+// runScript runs the steps of a script in one directory.
+func runScript(t *testing.T, name, text string) {
+	steps, err := parseScript(name, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) == 0 {
+		t.Fatalf("%s has no command", name)
+	}
+	dir, env := t.TempDir(), scriptEnv(t)
+	for _, s := range steps {
+		ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+		cmd := exec.CommandContext(ctx, "bash", "-c", s.command)
+		cmd.Dir, cmd.Env = dir, env
+		cmd.WaitDelay = time.Second // what a script leaves running may hold its output
+		var out, errs strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		err := cmd.Run()
+		cancel()
+		code := 0
+		var e *exec.ExitError
+		if errors.As(err, &e) {
+			code = e.ExitCode()
+		} else if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			t.Fatalf("%s:%d: %v", name, s.line, err)
+		}
+		if code != s.code || !matches(s.out, out.String()) || !matches(s.err, errs.String()) {
+			t.Errorf("%s:%d: $ %s\nexit code %d, want %d\nstdout:\n%swant:\n%s\nstderr:\n%swant:\n%s", name, s.line, s.command,
+				code, s.code, out.String(), strings.Join(s.out, "\n"), errs.String(), strings.Join(s.err, "\n"))
+		}
+	}
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runScript(t, f, string(b))
+		})
+	}
+}
+
+// The examples of the documentation are scripts too.
+func TestDocumentedExamplesWork(t *testing.T) {
+	const doc = "../../docs/zlock.md"
+	b, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Everything but the examples becomes an empty line, so that numbers stay.
+	inside := false
+	lines := strings.Split(string(b), "\n")
+	for i, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```console"
+			lines[i] = ""
+		case !inside:
+			lines[i] = ""
+		}
+	}
+	runScript(t, doc, strings.Join(lines, "\n"))
+}

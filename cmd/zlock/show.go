@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+func showCommand() *command {
+	return lookCommandFor("show", "show who holds a lock and who waits for it", true, true)
+}
+
+func holdersCommand() *command {
+	return lookCommandFor("holders", "show who holds a lock", true, false)
+}
+
+func waitersCommand() *command {
+	return lookCommandFor("waiters", "show who waits for a lock", false, true)
+}
+
+func lookCommandFor(name, does string, holders, waiters bool) *command {
+	return &command{
+		name: name, args: "PATH", paths: true, does: does,
+		help: `Exit code: 0, or 1 if there is nobody.
+
+With -o plain the columns are: position (* holds), mode, host, pid, since, node
+waited for, reason, node, session, token, maker.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			format := addFormat(fs)
+			conn := addConnectFlags(fs)
+			return func(c *call) error {
+				if err := c.operands(1, 1); err != nil {
+					return err
+				}
+				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+					q, err := cl.Inspect(ctx, c.args[0])
+					if err != nil {
+						return err
+					}
+					return c.showQueue(q, *format, holders, waiters)
+				})
+			}
+		},
+	}
+}
+
+// withClient runs f with a session that ends with it, or with a signal.
+func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Client) error) error {
+	ctx, stop := interruptible()
+	defer stop()
+	cl, err := c.connect(ctx, conn)
+	if err != nil {
+		return asExit(err)
+	}
+	defer c.disconnect(cl)
+	err = f(ctx, cl)
+	if err != nil && ctx.Err() != nil {
+		return asExit(context.Cause(ctx))
+	}
+	return err
+}
+
+// shownEntry is an entry as JSON has it.
+type shownEntry struct {
+	Path   string `json:"path"`
+	Layout string `json:"layout"`
+	Holds  bool   `json:"holds"`
+	client.Entry
+}
+
+func (c *call) showQueue(q *client.Queue, format string, holders, waiters bool) error {
+	p := c.printer(format, "POS", "MODE", "HOST", "PID", "SINCE", "WAITS-FOR", "REASON")
+	if format == formatTable {
+		fmt.Fprintf(c.stdout, "PATH  %s  layout %s", clean(q.Path), q.LayoutName)
+		if q.Policy != "" {
+			fmt.Fprintf(c.stdout, "  policy %s", q.Policy)
+		}
+		if q.Limit > 0 {
+			fmt.Fprintf(c.stdout, "  limit %d", q.Limit)
+		}
+		fmt.Fprintf(c.stdout, "  next seq %010d\n", q.NextSeq)
+		if q.Mixed {
+			c.say("contenders of programs that cannot see each other share this directory")
+		}
+	}
+	hosts := map[string]string{}
+	for _, list := range [][]client.Entry{q.Holders, q.Waiters} {
+		for _, e := range list {
+			hosts[e.Node] = hostOf(e)
+		}
+	}
+	n := 0
+	if holders {
+		for _, e := range q.Holders {
+			c.showEntry(p, q, e, true, hosts)
+			n++
+		}
+	}
+	if waiters {
+		for _, e := range q.Waiters {
+			c.showEntry(p, q, e, false, hosts)
+			n++
+		}
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	if n == 0 {
+		return exit(exitNo)
+	}
+	return nil
+}
+
+func (c *call) showEntry(p *printer, q *client.Queue, e client.Entry, holds bool, hosts map[string]string) {
+	pos, since := "*", e.HeldSince
+	if !holds {
+		pos, since = strconv.Itoa(e.Position), e.WaitingSince
+	}
+	mark := ""
+	if holds && since.IsZero() {
+		since, mark = e.WaitingSince, "≥" // it holds since then at the earliest
+	}
+	pid, reason := "", e.Raw
+	if o := e.Owner; o != nil {
+		pid, reason = strconv.Itoa(o.PID), o.Reason
+	}
+	if r, ok := e.Asked(); ok {
+		reason += " (asked back" + byText(r.By) + ")"
+	}
+	obj := shownEntry{q.Path, q.LayoutName, holds, e}
+	if p.format == formatPlain {
+		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, stamp(since), e.BlockedBy, reason,
+			e.Node, hex(e.Session), e.Token.String(), e.Maker)
+		return
+	}
+	p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, mark+clock(since), hosts[e.BlockedBy], reason)
+}
+
+func byText(by string) string {
+	if by == "" {
+		return ""
+	}
+	return " by " + by
+}
+
+// hostOf is where a contender runs, or what else is known of it.
+func hostOf(e client.Entry) string {
+	if e.Owner != nil && e.Owner.Host != "" {
+		return e.Owner.Host
+	}
+	return hex(e.Session)
+}
+
+func modeLetter(m fence.Mode) string {
+	switch m {
+	case fence.Exclusive:
+		return "W"
+	case fence.Shared:
+		return "R"
+	}
+	return "P"
+}
+
+func hex(session int64) string { return "0x" + strconv.FormatUint(uint64(session), 16) }
+
+// clock is a time for people: of today without the date.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	if time.Since(t) < 18*time.Hour {
+		return t.Local().Format("15:04:05")
+	}
+	return t.Local().Format("2006-01-02 15:04")
+}
+
+// stamp is a time for programs.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// signalError is the end of zlock by a signal.
+type signalError struct{ sig syscall.Signal }
+
+func (e *signalError) Error() string { return fmt.Sprintf("ended by SIG%s", signalName(e.sig)) }
+
+// asExit makes the conventional exit code of an error that is a signal's.
+func asExit(err error) error {
+	if e, ok := err.(*signalError); ok {
+		return exit(signalCode(e.sig))
+	}
+	return err
+}
+
+// signals are what zlock listens to. What it was started to ignore, as nohup and
+// shells do for their background jobs, it goes on ignoring, and so does COMMAND.
+type signals struct {
+	ch chan os.Signal
+}
+
+func listen(sigs ...os.Signal) *signals {
+	s := &signals{ch: make(chan os.Signal, 16)}
+	for _, sig := range sigs {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.ch, sig)
+		}
+	}
+	return s
+}
+
+func (s *signals) stop() { signal.Stop(s.ch) }
+
+// interruptible returns a context that ends, with a *signalError, when the user
+// wants zlock to end.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := listen(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		select {
+		case sig := <-s.ch:
+			cancel(&signalError{sig.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { s.stop(); cancel(nil) }
+}

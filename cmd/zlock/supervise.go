@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+// lossFlags say what happens to COMMAND when its lock goes.
+type lossFlags struct {
+	onLost    syscall.Signal // first signal on loss; 0: only a warning
+	killAfter time.Duration
+	onRevoke  syscall.Signal // on a request to give the lock back; 0: nothing
+}
+
+// supervisor stays with COMMAND from its start to the release of the lock.
+type supervisor struct {
+	*app
+	lossFlags
+	lease      *client.Lease
+	foreground bool
+	what       string // the lock, in messages
+
+	child *child
+	guard *guard
+	code  int  // overrides COMMAND's, 0 if nothing happened
+	told  bool // the user told COMMAND to end
+}
+
+// passed on to COMMAND. In the foreground the terminal sends the first three to
+// COMMAND itself.
+var (
+	terminalSignals  = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH}
+	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT}
+)
+
+// run starts COMMAND and returns its exit code, or the one that says what became
+// of the lock. When it returns nothing of COMMAND is left running, and the lock
+// may be released.
+func (s *supervisor) run(path string, argv, env []string, ready func() error) (int, error) {
+	sigs := listen(append(terminalSignals, forwardedSignals...)...)
+	defer sigs.stop()
+	child, err := startChild(path, argv, env, s.foreground, s.onLost)
+	if err != nil {
+		return 0, err
+	}
+	s.child = child
+	defer func() {
+		child.start.Close() // COMMAND that was not begun ends here
+		child.finish(s.killAfter, s.say)
+	}()
+	if s.onLost != 0 {
+		s.guard, err = startGuard(child.target, s.onLost, s.killAfter, s.deadline())
+		if err != nil {
+			return 0, err
+		}
+		defer s.dismissGuard()
+	}
+	if err := ready(); err != nil {
+		return 0, err
+	}
+	if err := child.begin(); err != nil {
+		return 0, err
+	}
+	s.watch(sigs)
+	if s.code != 0 {
+		return s.code, nil
+	}
+	return child.code(), nil
+}
+
+// deadline is when the lease ends, on the clock shared with the guard.
+func (s *supervisor) deadline() time.Duration {
+	return bootClock() + time.Until(s.lease.ValidUntil())
+}
+
+// dismissGuard ends the guard, but not before there is nothing to guard.
+func (s *supervisor) dismissGuard() {
+	s.child.start.Close()
+	s.child.finish(s.killAfter, s.say)
+	s.guard.done()
+}
+
+// watch reacts to everything until COMMAND has exited.
+func (s *supervisor) watch(sigs *signals) {
+	lost, revoked := s.lease.Lost(), s.lease.Revoked()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	var kill <-chan time.Time
+	for {
+		var guardDead chan struct{}
+		if s.guard != nil {
+			guardDead = s.guard.dead
+		}
+		select {
+		case <-s.child.exited:
+			s.exitedAsTold()
+			return
+		case sig := <-sigs.ch:
+			s.forward(sig.(syscall.Signal))
+		case <-lost:
+			lost = nil
+			kill = s.lost()
+		case r := <-revoked:
+			revoked = nil
+			s.revoked(r)
+		case <-kill:
+			s.child.signal(syscall.SIGKILL)
+			kill = time.After(100 * time.Millisecond) // and what was forked meanwhile
+		case <-tick.C:
+			if s.guard != nil && lost != nil {
+				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))
+			}
+		case <-guardDead:
+			s.say("the guard process died, starting another")
+			if err := s.guard.launch(s.deadline()); err != nil {
+				s.say("%v", err)
+				s.guard = nil
+			}
+		}
+	}
+}
+
+// exitedAsTold: whoever exits after being asked for the lock was stopped by that,
+// and a lock lost in the last instant was lost while COMMAND ran.
+func (s *supervisor) exitedAsTold() {
+	if s.code == 0 && !s.lease.Valid() {
+		s.code = s.lossCode()
+	}
+}
+
+// forward passes a signal on.
+func (s *supervisor) forward(sig syscall.Signal) {
+	s.told = s.told || sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP
+	if s.foreground {
+		for _, t := range terminalSignals {
+			if sig == t {
+				return
+			}
+		}
+		_ = syscall.Kill(s.child.pid, sig)
+		return
+	}
+	_ = syscall.Kill(-s.child.pid, sig)
+}
+
+// lossCode is the exit code for the reason of the loss.
+func (s *supervisor) lossCode() int {
+	var lost *client.LostError
+	if errors.As(s.lease.Err(), &lost) {
+		switch lost.Reason {
+		case client.MaxHold:
+			return exitMaxHold
+		case client.Revoked:
+			return exitRevoked
+		}
+	}
+	return exitLost
+}
+
+// lost tells COMMAND, and returns when to kill it.
+func (s *supervisor) lost() <-chan time.Time {
+	s.code = s.lossCode()
+	if s.onLost == 0 {
+		s.say("%v; COMMAND goes on", s.lease.Err())
+		return nil
+	}
+	s.say("%v; sending %s", s.lease.Err(), signalName(s.onLost))
+	if s.guard != nil {
+		s.guard.lost(bootClock() + s.killAfter)
+	}
+	s.child.signal(s.onLost)
+	return time.After(s.killAfter)
+}
+
+// revoked passes the request on.
+func (s *supervisor) revoked(r client.Revocation) {
+	by := r.By
+	if by == "" {
+		by = "somebody"
+	}
+	s.say("%s asks for %s back%s", clean(by), s.what, reasonText(r.Reason))
+	if s.onRevoke != 0 {
+		s.code = exitRevoked
+		s.child.signal(s.onRevoke)
+	}
+}
+
+func reasonText(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + clean(reason)
+}
+
+// releaseTimeout bounds the wait for the release to be confirmed. What is not
+// confirmed goes with the session, which is closed next.
+const releaseTimeout = 5 * time.Second
+
+// release gives the lock back. A loss noticed only now changes the exit code.
+func (s *supervisor) release(code int) int {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	err := s.lease.Unlock(ctx)
+	switch {
+	case err == nil || errors.Is(err, client.ErrReleasePending):
+	case errors.Is(err, client.ErrLost):
+		if s.code == 0 {
+			s.say("%v", err)
+			return s.lossCode()
+		}
+	default:
+		s.say("%v", err)
+	}
+	return code
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// duration is a flag such as 10s, 1m30s, or a bare number of seconds.
+type duration struct{ d *time.Duration }
+
+func addDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string) {
+	fs.VarP(duration{d}, name, short, usage)
+}
+
+func (v duration) String() string {
+	if *v.d == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(v.d.String(), "0s"), "0m")
+}
+
+// Type is what pflag shows as the kind of value.
+func (v duration) Type() string { return "DURATION" }
+
+func (v duration) Set(s string) error {
+	d, err := parseDuration(s)
+	if err != nil {
+		return err
+	}
+	*v.d = d
+	return nil
+}
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if n, nerr := strconv.ParseFloat(s, 64); nerr == nil {
+		d, err = time.Duration(n*float64(time.Second)), nil
+		if n > 1e9 || n != n {
+			err = strconv.ErrRange
+		}
+	}
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("must be a duration such as 10s, or a number of seconds")
+	}
+	return d, nil
+}
+
+// parseSignal reads TERM, SIGTERM or 15.
+func parseSignal(s string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(s)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if sig := unix.SignalNum(name); sig != 0 {
+		return sig, nil
+	}
+	return 0, fmt.Errorf("no signal is called %q", s)
+}
+
+// signalName is the name without SIG, as kill(1) takes it.
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return strings.TrimPrefix(name, "SIG")
+	}
+	return strconv.Itoa(int(sig))
+}
