@@ -167,11 +167,11 @@ func runFailover(e *launch.Ensemble) (out sample, err error) {
 		}
 	}
 	var (
-		killed atomic.Int64
-		start  = time.Now()
-		wg     sync.WaitGroup
-		after  = make([]time.Duration, len(clients))
-		errs   = make([]error, len(clients))
+		dead  atomic.Int64 // when the leader was surely gone, ns since start
+		start = time.Now()
+		wg    sync.WaitGroup
+		after = make([]time.Duration, len(clients))
+		errs  = make([]error, len(clients))
 	)
 	for i, v := range clients {
 		wg.Go(func() {
@@ -180,8 +180,8 @@ func runFailover(e *launch.Ensemble) (out sample, err error) {
 				if errs[i] = v.write(sent.Add(30 * time.Second)); errs[i] != nil {
 					return
 				}
-				// Only a write sent after the kill proves that service resumed.
-				if at := killed.Load(); at > 0 && sent.Sub(start) > time.Duration(at) || v.dropped {
+				// Only a write sent after its end proves that service resumed.
+				if at := dead.Load(); at > 0 && sent.Sub(start) > time.Duration(at) || v.dropped {
 					after[i] = time.Since(start)
 					return
 				}
@@ -189,9 +189,9 @@ func runFailover(e *launch.Ensemble) (out sample, err error) {
 		})
 	}
 	time.Sleep(500 * time.Millisecond)
-	leader.Kill()
 	at := time.Since(start)
-	killed.Store(int64(at))
+	leader.Kill()
+	dead.Store(int64(time.Since(start)))
 	wg.Wait()
 	lost := 0
 	for i, v := range clients {
