@@ -110,6 +110,15 @@ func (c *Client) start(conn *zk.Conn, events <-chan zk.Event) {
 
 // greet presents the identities and waits for the first heartbeat.
 func (c *Client) greet(ctx context.Context) error {
+	// With a timeout too short for the margin no heartbeat would ever make the
+	// session usable: that is to be said at once.
+	first, err := c.anyEpoch(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.opt.checkTimeout(first.sessionTimeout()); err != nil {
+		return err
+	}
 	for i := 0; i < len(c.opt.auth); {
 		e, err := c.anyEpoch(ctx)
 		if err != nil {
@@ -126,11 +135,8 @@ func (c *Client) greet(ctx context.Context) error {
 			return publicErr(err)
 		}
 	}
-	e, err := c.epoch(ctx)
-	if err != nil {
-		return err
-	}
-	return c.opt.checkTimeout(e.sessionTimeout())
+	_, err = c.epoch(ctx)
+	return err
 }
 
 // Close releases everything: attempts under way end with ErrClosed, leases are
