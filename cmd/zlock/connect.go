@@ -184,6 +184,8 @@ func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, er
 		return cl, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case errors.Is(err, client.ErrInvalid) && f.margin > 0:
+		return nil, c.tooShort(ctx, *f, err)
 	case errors.Is(err, client.ErrInvalid):
 		return nil, usagef("%v", err)
 	case limit.Err() != nil:
@@ -191,6 +193,22 @@ func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, er
 	default:
 		return nil, exitf(exitNoSession, "no session with %s: %v", servers, err)
 	}
+}
+
+// tooShort explains why the client refused to begin: the server may have granted
+// a shorter session timeout than was asked for.
+func (c *call) tooShort(ctx context.Context, f connectFlags, err error) error {
+	killAfter := f.margin - marginFor(0)
+	f.margin = 0
+	cl, again := c.connect(ctx, &f)
+	if again != nil {
+		return usagef("%v", err)
+	}
+	defer c.disconnect(cl)
+	if short := checkMargin(false, cl.Session().Timeout, killAfter); short != nil {
+		return short
+	}
+	return usagef("%v", err)
 }
 
 // closeTimeout bounds how long the end of a command waits for its nodes to be

@@ -195,6 +195,9 @@ func (w *watchman) read(line string) {
 // look does what is due.
 func (w *watchman) look() {
 	now := bootClock()
+	if w.deadline == 0 {
+		return // zlock has not said yet; if it dies before, its input ends
+	}
 	if !w.signalled && now >= w.deadline+guardLag {
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid, signalName(w.sig))
 		w.end(w.deadline)
@@ -213,6 +216,9 @@ func (w *watchman) end(from time.Duration) {
 
 func (w *watchman) pause() time.Duration {
 	next := w.deadline + guardLag
+	if w.deadline == 0 {
+		return guardTick
+	}
 	if w.signalled {
 		next = w.kill
 	}

@@ -113,7 +113,7 @@ func parseScript(name, text string) (steps []step, err error) {
 	return steps, nil
 }
 
-// matches compares output with expected lines.
+// matches compares output with expected lines. Empty lines do not count.
 func matches(want []string, got string) bool {
 	var pattern strings.Builder
 	pattern.WriteString(`^`)
@@ -131,9 +131,7 @@ func matches(want []string, got string) bool {
 		pattern.WriteString(`\n`)
 	}
 	pattern.WriteString(`$`)
-	if got != "" && !strings.HasSuffix(got, "\n") {
-		got += "\n"
-	}
+	got = regexp.MustCompile(`\n+`).ReplaceAllString("\n"+got+"\n", "\n")[1:]
 	return regexp.MustCompile(pattern.String()).MatchString(got)
 }
 
