@@ -1,4 +1,91 @@
 package client
 
-// child is what the test binary does when it is started as a child process.
-func child() {}
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// child is what the test binary does when it is started as a child process: it
+// takes a lock, says so, and then looks at its lease until it is over, telling
+// what it saw after a pause.
+func child() {
+	ctx := context.Background()
+	c, err := Dial(ctx, os.Getenv("ZLOCKD_CLIENT_CHILD"), quick()...)
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	l, err := c.Mutex(os.Getenv("ZLOCKD_CLIENT_PATH")).Lock(ctx)
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	ended := make(chan time.Time, 1)
+	go func() {
+		<-l.Context().Done()
+		ended <- time.Now()
+	}()
+	fmt.Println("locked", l.Token())
+	for last := time.Now(); ; {
+		now := time.Now()
+		if now.Sub(last) > time.Second { // somebody stopped us
+			fmt.Println("resumed", l.Valid())
+			end := <-ended
+			fmt.Println("ended", end.Sub(now).Milliseconds(), context.Cause(l.Context()))
+			return
+		}
+		last = now
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// process is a child process of a test.
+type process struct {
+	cmd   *exec.Cmd
+	lines chan []string
+}
+
+// spawn starts the test binary as a child that locks path.
+func spawn(t *testing.T, servers, path string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ZLOCKD_CLIENT_CHILD="+servers, "ZLOCKD_CLIENT_PATH="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, lines: make(chan []string, 10)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		in := bufio.NewScanner(out)
+		for in.Scan() {
+			p.lines <- strings.Fields(in.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-done
+		cmd.Wait()
+	})
+	return p
+}
+
+// says waits for the child's next line, which must begin with word.
+func (p *process) says(t *testing.T, word string) []string {
+	t.Helper()
+	l := soon(t, "the child to say "+word, p.lines)
+	if len(l) < 2 || l[0] != word {
+		t.Fatalf("child: %v", l)
+	}
+	return l[1:]
+}

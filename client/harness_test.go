@@ -94,7 +94,8 @@ func leakCheck(t testing.TB) {
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
 		if !t.Failed() {
-			goleak.VerifyNone(t, ignore)
+			// A server started by the test is ended after this.
+			goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/stock/launch.(*Server).Spawn.func1"))
 		}
 	})
 }
@@ -328,3 +329,21 @@ var slow = func() time.Duration {
 	}
 	return 1
 }()
+
+// exists reports whether a node exists.
+func exists(t testing.TB, o *zk.Conn, path string) bool {
+	t.Helper()
+	ok, _, err := o.Exists(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// removeDir removes an empty directory, or finds it removed.
+func removeDir(t testing.TB, o *zk.Conn, path string) {
+	t.Helper()
+	if err := o.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,281 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+func TestNodeIDsBearTheSession(t *testing.T) {
+	for _, sid := range []int64{0, 1, -1, 0x100000a5f6260001, math.MinInt64, math.MaxInt64, 0x0123456789abcdef} {
+		seen := map[nodeID]bool{}
+		for range 100 {
+			id := newNodeID(sid)
+			got, ours := id.session()
+			if !ours || got != sid || id.version() != 8 || seen[id] {
+				t.Fatalf("%s: session 0x%x, ours %v", id.uuid(), got, ours)
+			}
+			seen[id] = true
+			if p, ok := parseUUID(id.uuid()); !ok || p != id {
+				t.Fatalf("%s does not parse", id.uuid())
+			}
+			if p, ok := parseHex(id.hex()); !ok || p != id {
+				t.Fatalf("%s does not parse", id.hex())
+			}
+		}
+	}
+	if id, _ := parseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"); true {
+		if _, ours := id.session(); ours {
+			t.Fatal("a version 4 id is not ours")
+		}
+	}
+}
+
+func TestE22NameParsing(t *testing.T) {
+	id := newNodeID(0x1234)
+	for _, c := range []struct {
+		name   string
+		ok     bool
+		layout Layout
+		kind   nodeKind
+		seq    int32
+		maker  maker
+	}{
+		{"_c_" + id.uuid() + "-lock-0000000007", true, LayoutCurator, kindLock, 7, makerSelf},
+		{"_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000007", true, LayoutCurator, kindLock, 7, makerCurator},
+		{"_c_7702b739df7cbc3f0a3c556ad001a029-lock-0000000003", true, LayoutCurator, kindLock, 3, makerGo},
+		{"lock-0000000003", true, LayoutCurator, kindLock, 3, makerUnknown},
+		{"_c_" + id.uuid() + "-lock--2147483648", true, LayoutCurator, kindLock, math.MinInt32, makerSelf},
+		{"_c_" + id.uuid() + "-lock--000000005", true, LayoutCurator, kindLock, -5, makerSelf},
+		{"_c_" + id.uuid() + "-lock-2147483647", true, LayoutCurator, kindLock, math.MaxInt32, makerSelf},
+		{"_c_" + id.uuid() + "-__READ__0000000001", true, LayoutCurator, kindRead, 1, makerSelf},
+		{"_c_" + id.uuid() + "-__WRIT__0000000001", true, LayoutCurator, kindWrite, 1, makerSelf},
+		{"_c_" + id.uuid() + "-lease-0000000001", true, LayoutCurator, kindLease, 1, makerSelf},
+		{"_c_" + id.uuid() + "-latch-0000000001", true, LayoutCurator, kindLatch, 1, makerSelf},
+		{id.hex() + "__lock__0000000002", true, LayoutKazoo, kindLock, 2, makerSelf},
+		{"f65a711639a74cab9e5222dd97208552__lock__0000000000", true, LayoutKazoo, kindLock, 0, makerKazoo},
+		{"f65a711639a74cab9e5222dd97208552__rlock__0000000009", true, LayoutKazoo, kindRead, 9, makerKazoo},
+		{"web1-R-0000000001", true, LayoutHost, kindRead, 1, makerUnknown},
+		{"web_1~" + id.hex() + "-W-0000000001", true, LayoutHost, kindWrite, 1, makerSelf},
+		{"lock-R-x-W-0000000004", true, LayoutHost, kindWrite, 4, makerUnknown}, // markers in the host name
+		{"a__lock__b-R-0000000004", true, LayoutHost, kindRead, 4, makerUnknown},
+		{"lock-000000003", false, 0, 0, 0, 0},   // 9 digits
+		{"lock-00000000003", false, 0, 0, 0, 0}, // 11 digits
+		{"lock-2147483648", false, 0, 0, 0, 0},  // no int32
+		{"lock--2147483649", false, 0, 0, 0, 0},
+		{"lock--0000000005", false, 0, 0, 0, 0}, // one zero too many
+		{"lock-+000000003", false, 0, 0, 0, 0},
+		{"lock-", false, 0, 0, 0, 0},
+		{"lock-12345x7890", false, 0, 0, 0, 0},
+		{"config", false, 0, 0, 0, 0},
+		{"", false, 0, 0, 0, 0},
+		{"_c_", false, 0, 0, 0, 0},
+		{"0000000001", false, 0, 0, 0, 0},
+	} {
+		got, l, ok := parseName(c.name)
+		if ok != c.ok || ok && (l != c.layout || got.kind != c.kind || got.seq != c.seq || got.maker != c.maker) {
+			t.Errorf("%q: %+v %v %v", c.name, got, l, ok)
+		}
+	}
+	for _, seq := range []int32{0, 1, -1, 999999999, -999999999, math.MinInt32, math.MaxInt32} {
+		s := fmt.Sprintf("%010d", seq)
+		if got, ok := parseSeq(s); !ok || got != seq {
+			t.Errorf("%q: %d %v", s, got, ok)
+		}
+	}
+}
+
+func FuzzParseName(f *testing.F) {
+	for _, s := range []string{"_c_x-lock-0000000001", "a-R--000000001", "__lock__-2147483648"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		c, l, ok := parseName(name)
+		if !ok {
+			return
+		}
+		m, found := markerOf(l, c.kind)
+		if !found || !strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.seq)) {
+			t.Fatalf("%q: %+v %v", name, c, l)
+		}
+		findID(name)
+		parseRW1(name)
+	})
+}
+
+// TestE20 has contenders with numbers on both sides of the wrap.
+func TestE20SequenceWraps(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	seqs := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}
+	if !slices.IsSortedFunc(seqs, func(a, b int32) int {
+		if before(a, b) {
+			return -1
+		}
+		return 1
+	}) {
+		t.Fatal("order")
+	}
+	unlock(t, lock(t, dial(t).Mutex(d).Lock))
+	// The server counts too slowly for a test, so the numbers are given.
+	waiters := make([]*waiter, len(seqs))
+	for i, seq := range seqs {
+		c := dial(t)
+		e := must[*epoch](t)(c.epoch(testCtx(t)))
+		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, zk.WorldACL(zk.PermAll), newNode{
+			dir: d, data: func(nodeID) []byte { return nil },
+			name: func(id nodeID) string { return nodeName(LayoutCurator, kindLock, id, "") + fmt.Sprintf("%010d", seq) },
+		}))
+		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: newLockConfig(nil)}
+		waiters[i] = &waiter{c: c, e: e, a: a, own: made[0]}
+	}
+	grants := make([]chan *hold, len(seqs))
+	for i, w := range waiters {
+		grants[i] = make(chan *hold, 1)
+		go func() {
+			h, err := w.wait(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			grants[i] <- h
+		}()
+	}
+	for i := range grants {
+		h := soon(t, fmt.Sprintf("contender %d", seqs[i]), grants[i])
+		for j := i + 1; j < len(grants); j++ {
+			if len(grants[j]) > 0 {
+				t.Fatalf("%d holds beside %d", seqs[j], seqs[i])
+			}
+		}
+		remove(t, o, h.nodes[0].path)
+		h.endLife()
+	}
+}
+
+func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	foreign := d + "/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-2147483646"
+	if _, err := o.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrSequenceExhausted) {
+		t.Fatal(err)
+	}
+	if _, err := c.Mutex(d).TryLock(testCtx(t)); !errors.Is(err, ErrSequenceExhausted) {
+		t.Fatal(err)
+	}
+	queued(t, o, d, 1)
+	remove(t, o, foreign)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+}
+
+func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
+	own := "_c_" + newNodeID(1).uuid() + "-lock-0000000001"
+	kazoo := "f65a711639a74cab9e5222dd97208552__lock__0000000000"
+	curator := "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000002"
+	kazooR := "f65a711639a74cab9e5222dd97208552__rlock__0000000000"
+	for _, c := range []struct {
+		l     Layout
+		names []string
+		rw    bool
+		err   error
+		first string
+	}{
+		{LayoutCurator, []string{own, kazoo}, false, nil, kazoo},
+		{LayoutCurator, []string{own, kazoo, curator}, false, ErrMixedLayout, ""},
+		{LayoutCurator, []string{own, curator}, false, nil, own},
+		{LayoutCurator, []string{own, kazoo}, true, ErrMixedLayout, ""},
+		{LayoutCurator, []string{own, kazooR}, false, ErrMixedLayout, ""},
+		{LayoutCurator, []string{own, "h-R-0000000003"}, false, ErrMixedLayout, ""},
+		{LayoutKazoo, []string{kazoo, own}, false, ErrMixedLayout, ""},
+		{LayoutKazoo, []string{kazoo, kazooR}, true, nil, kazoo},
+		{LayoutHost, []string{"h-R-0000000003", kazoo}, true, ErrMixedLayout, ""},
+	} {
+		q, _, err := queueOf(c.l, c.names, c.rw)
+		if !errors.Is(err, c.err) || err == nil && q[0].name != c.first {
+			t.Errorf("%v %v: %v %v", c.l, c.names, q, err)
+		}
+	}
+	addr(t)
+	leakCheck(t)
+	cl, o, d := dial(t), observer(t), dir(t)
+	unlock(t, lock(t, cl.Mutex(d).Lock))
+	for _, n := range []string{kazoo, curator} {
+		if _, err := o.Create(d+"/"+n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := cl.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrMixedLayout) {
+		t.Fatal(err)
+	}
+	queued(t, o, d, 2)
+	if q := must[*Queue](t)(cl.Inspect(testCtx(t), d)); !q.Mixed {
+		t.Fatalf("%+v", q)
+	}
+}
+
+func TestE59NodeDataOfAnyKind(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	for _, data := range [][]byte{nil, {}, []byte("{"), []byte(`{"v":2}`), []byte("10.0.0.1"), []byte("\xff\xfe"), []byte(strings.Repeat("x", 100_000)), []byte(`{"v":1,"pid":"x"}`)} {
+		if _, err := o.Set(l.Node(), data, -1); err != nil {
+			t.Fatal(err)
+		}
+		q, err := c.Inspect(testCtx(t), d)
+		if err != nil || len(q.Holders) != 1 || q.Holders[0].Owner != nil || len(q.Holders[0].Raw) > maxRaw+3 || !utf8.ValidString(q.Holders[0].Raw) {
+			t.Fatalf("%.20q: %+v %v", data, q, err)
+		}
+		if _, err := json.Marshal(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Check(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, l)
+}
+
+func FuzzOwnerData(f *testing.F) {
+	f.Add("reason", []byte("{}"))
+	f.Add(strings.Repeat("\x00é\"", 900), []byte(`{"v":1}`))
+	f.Fuzz(func(t *testing.T, reason string, data []byte) {
+		b := ownerData(Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &Revocation{By: "x"}})
+		if len(b) > maxOwnerData {
+			t.Fatalf("%d bytes", len(b))
+		}
+		if _, ok := parseOwner(b); !ok {
+			t.Fatalf("%q does not parse", b)
+		}
+		parseOwner(data)
+		revocationIn(data)
+		parseDir(data)
+	})
+}
+
+func TestE65TokensBeyondTheIntegersOfJSON(t *testing.T) {
+	const big = fence.Token(1<<53 + 1)
+	b, err := json.Marshal(Entry{Token: big, Session: math.MaxInt64, Mode: fence.Exclusive})
+	if err != nil || !strings.Contains(string(b), `"token":"9007199254740993"`) || !strings.Contains(string(b), `"session":"9223372036854775807"`) {
+		t.Fatalf("%s %v", b, err)
+	}
+	var e Entry
+	if err := json.Unmarshal(b, &e); err != nil || e.Token != big {
+		t.Fatalf("%+v %v", e, err)
+	}
+}

@@ -1,0 +1,400 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+func TestE31Chroot(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, root := observer(t), dir(t)
+	// The first client finds no chroot, the second finds it.
+	a := dialTo(t, addr(t)+root+"/deep", quick()...)
+	if n := names(t, o, root); n != nil {
+		t.Fatalf("made too early: %v", n)
+	}
+	l := lock(t, a.Mutex("/m").Lock)
+	if l.Path() != "/m" || !exists(t, o, root+"/deep"+l.Node()) {
+		t.Fatalf("%s %s", l.Path(), l.Node())
+	}
+	b := dialTo(t, addr(t)+root+"/deep/", quick()...)
+	g := start(testCtx(t), b.Mutex("/m").Lock)
+	queued(t, o, root+"/deep/m", 2)
+	q := must[*Queue](t)(b.Inspect(testCtx(t), "/m"))
+	if len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].Token != l.Token() {
+		t.Fatalf("%+v", q)
+	}
+	if err := b.CheckSequencer(testCtx(t), l.Sequencer()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Multi(l.Guard()...); err != nil {
+		t.Fatalf("guard: %v", err)
+	}
+	unlock(t, l)
+	unlock(t, g.wait(t)) // the event came under the client's path
+	set := must[*Lease](t)(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))
+	unlock(t, set)
+	var found int
+	if err := a.Walk(testCtx(t), "/", func(*Queue) error { found++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	removeDir(t, o, root+"/deep/m") // removing while idle must not matter
+	unlock(t, lock(t, a.Mutex("/m").Lock))
+}
+
+// ensemble starts servers of the test's own.
+func ensemble(t *testing.T, n int) *launch.Ensemble {
+	t.Helper()
+	e, err := launch.Start(launchOptions(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestE32NoQuorum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three servers")
+	}
+	e := ensemble(t, 3)
+	leakCheck(t)
+	c := dialTo(t, e.Servers[0].Client, WithSessionTimeout(20*time.Second))
+	l := lock(t, c.Mutex("/held").Lock)
+	e.Servers[1].Kill()
+	e.Servers[2].Kill()
+	eventually(t, "the client to be suspended", func() bool { return c.State() == StateSuspended })
+	for _, f := range []func(context.Context, ...AcquireOption) (*Lease, error){c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		if l, err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%v %v", l, err)
+		}
+		cancel()
+	}
+	g := start(testCtx(t), c.Mutex("/m").Lock)
+	if !g.pending() {
+		t.Fatal("granted without a quorum")
+	}
+	if err := e.StartAll(); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, g.wait(t))
+	l.Unlock(testCtx(t)) // it may have been lost: starting takes its time
+}
+
+func TestE33LeaderChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three servers")
+	}
+	e := ensemble(t, 3)
+	leakCheck(t)
+	lost := make(chan LockEvent, 1)
+	c := dialTo(t, e.Addrs(), WithSessionTimeout(30*time.Second), WithClientHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+	l := lock(t, c.Mutex("/m").Lock)
+	token := l.Token()
+	for range rounds(20, 2) {
+		var leader *launch.Server
+		eventually(t, "a leader", func() bool { leader = e.Leader(); return leader != nil })
+		leader.Kill()
+		if err := l.Check(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.StartAll(); err != nil {
+			t.Fatal(err)
+		}
+		if !l.Valid() || l.Token() != token || l.Context().Err() != nil {
+			t.Fatalf("lease disturbed: %v", l.Err())
+		}
+	}
+	select {
+	case ev := <-lost:
+		t.Fatalf("lost: %v", ev.Err)
+	default:
+	}
+	unlock(t, l)
+}
+
+func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	next := dial(t)
+	l := lock(t, c.Mutex(d).Lock)
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		if l2, err := next.Mutex(d).Lock(testCtx(t)); err == nil {
+			granted.Store(time.Now().UnixNano())
+			l2.Unlock(testCtx(t))
+		}
+	}()
+	queued(t, o, d, 2)
+	// The newest confirmation is of a heartbeat that was sent before this moment.
+	stopped := time.Now()
+	p.Blackhole(true)
+	soon(t, "the context to end", l.Context().Done())
+	ended := time.Now()
+	var le *LostError
+	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Deadline {
+		t.Fatalf("cause %v", err)
+	}
+	if took := ended.Sub(stopped); took >= 4*time.Second || l.Valid() {
+		t.Fatalf("ended after %v", took)
+	}
+	if g := granted.Load(); g != 0 && g < ended.UnixNano() {
+		t.Fatal("granted to another before the holder was told")
+	}
+	wg.Wait()
+	if granted.Load() == 0 {
+		t.Fatal("the lock was never given on")
+	}
+	p.Blackhole(false)
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+}
+
+func TestE35StoppedProcess(t *testing.T) {
+	d := dir(t)
+	p := spawn(t, addr(t), d)
+	token, err := fence.ParseToken(p.says(t, "locked")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gate fence.Gate
+	if err := gate.Admit("r", fence.Exclusive, token); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// The session of the stopped process ends, and its lock goes to us.
+	l := lock(t, dial(t).Mutex(d).Lock)
+	if l.Token() <= token {
+		t.Fatalf("token %d after %d", l.Token(), token)
+	}
+	if err := gate.Admit("r", fence.Exclusive, l.Token()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if v := p.says(t, "resumed")[0]; v != "false" {
+		t.Fatalf("valid in the first check: %s", v)
+	}
+	ms, err := strconv.Atoi(p.says(t, "ended")[0])
+	if err != nil || ms > 100*int(slow) {
+		t.Fatalf("context ended after %d ms: %v", ms, err)
+	}
+	if err := gate.Admit("r", fence.Exclusive, token); !errors.Is(err, fence.ErrStale) {
+		t.Fatalf("old token: %v", err)
+	}
+	unlock(t, l)
+}
+
+// testClock is the machine's clock with hands that can be moved.
+type testClock struct {
+	real Clock
+	mu   sync.Mutex
+	boot time.Duration
+	wall time.Duration
+}
+
+func newTestClock() *testClock { return &testClock{real: newSystemClock()} }
+
+func (c *testClock) Now() Reading {
+	r := c.real.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Boot += c.boot
+	// Wall times of a test bear no monotonic hand, as after a jump.
+	r.Wall = r.Wall.Round(0).Add(c.wall)
+	return r
+}
+
+func (c *testClock) move(boot, wall time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.boot += boot
+	c.wall += wall
+}
+
+func TestE36MachineSuspend(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	clock := newTestClock()
+	c, d := dial(t, WithClock(clock)), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	clock.move(time.Hour, 0)
+	if l.Valid() || l.ValidUntil().After(clock.Now().Wall) {
+		t.Fatal("suspended time does not count")
+	}
+	soon(t, "the context to end", l.Context().Done())
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	// The session lives on the server: a new hold is possible once it is confirmed.
+	unlock(t, lock(t, c.Mutex(d).Lock))
+}
+
+func TestE37WallClockIsSet(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	clock := newTestClock()
+	c, d := dial(t, WithClock(clock)), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	clock.move(0, -24*time.Hour)
+	if !l.Valid() {
+		t.Fatal("a clock set back ended a lease")
+	}
+	beats := c.Stats().Heartbeats
+	eventually(t, "two heartbeats", func() bool { return c.Stats().Heartbeats >= beats+2 })
+	if !l.Valid() || l.Err() != nil {
+		t.Fatal("a clock set back ended a lease")
+	}
+	clock.move(0, time.Hour)
+	if l.Valid() {
+		t.Fatal("time set forward does not count") // it may have passed
+	}
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+}
+
+func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	p := newProxy(t, addr(t))
+	c := dialTo(t, p.Addr(), WithSessionTimeout(8*time.Second), WithMargin(4700*time.Millisecond), WithDialTimeout(time.Second))
+	session := c.SessionID()
+	l := lock(t, c.Mutex(d).Lock)
+	waiting := start(testCtx(t), c.Mutex(d, WithoutGate()).Lock)
+	queued(t, o, d, 2)
+	p.Refuse(true)
+	p.Cut()
+	soon(t, "the local loss", l.Lost())
+	if c.State() != StateLost && c.State() != StateSuspended {
+		t.Fatalf("state %v", c.State())
+	}
+	queued(t, o, d, 2) // the server knows nothing of it
+	p.Refuse(false)
+	next := waiting.wait(t)
+	if c.SessionID() != session {
+		t.Fatal("the session ended")
+	}
+	if l.Valid() || l.Err() == nil {
+		t.Fatal("a lost lease came back")
+	}
+	queued(t, o, d, 1)
+	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	if err := next.Check(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, next)
+}
+
+func TestE39HeartbeatReplyDelayed(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, p := proxied(t)
+	var mu sync.Mutex
+	var sent time.Time
+	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Match: func(faultproxy.Frame) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = time.Now()
+		return false
+	}})
+	delay := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Do: faultproxy.Delay, For: 500 * time.Millisecond})
+	e := must[*epoch](t)(c.epoch(testCtx(t)))
+	for range 3 {
+		seen, beats := delay.Seen(), c.Stats().Heartbeats
+		eventually(t, "a delayed heartbeat", func() bool { return delay.Seen() > seen && c.Stats().Heartbeats > beats })
+		mu.Lock()
+		at := sent
+		mu.Unlock()
+		// Counted from its sending, which was before the proxy saw it.
+		if latest := at.Add(c.opt.usable(e.sessionTimeout())); c.Session().ValidUntil.After(latest.Add(5 * time.Millisecond)) {
+			t.Fatalf("valid until %v, heartbeat of %v allows %v", c.Session().ValidUntil, at, latest)
+		}
+	}
+}
+
+func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := Dial(ctx, addr(t), WithSessionTimeout(time.Second)); !errors.Is(err, ErrInvalid) {
+		t.Fatal(err)
+	}
+}
+
+func TestStrictLeaseEndsWithTheConnection(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, p := proxied(t)
+	d := dir(t)
+	strict, calm := lock(t, c.Mutex(d+"/s").Lock, WithStrict()), lock(t, c.Mutex(d+"/c").Lock)
+	p.Cut()
+	soon(t, "the loss", strict.Lost())
+	if err := strict.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	if err := calm.Check(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, calm)
+}
+
+func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
+	real := addr(t)
+	leakCheck(t)
+	_, port, err := net.SplitHostPort(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := newProxy(t, real) // refuses from the start
+	dead.Refuse(true)
+	p1, p2 := newProxy(t, real), newProxy(t, real)
+	var target atomic.Pointer[faultproxy.Proxy]
+	target.Store(p1)
+	// A name that means another machine later; one that cannot be resolved; one dead server.
+	dialer := func(ctx context.Context, network, a string) (net.Conn, error) {
+		if a == "moving.example:"+port {
+			a = target.Load().Addr()
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, a)
+	}
+	servers := fmt.Sprintf("moving.example:%s,%s,unresolvable.invalid:2181", port, dead.Addr())
+	c := dialTo(t, servers, quick(WithDialer(dialer))...)
+	d := dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	target.Store(p2)
+	p1.Refuse(true)
+	p1.Cut()
+	if err := l.Check(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	if p2.Connections() == 0 {
+		t.Fatal("the new address was not tried")
+	}
+	unlock(t, l)
+}
