@@ -202,7 +202,7 @@ func (c *conn) loop() endReason {
 			}
 			c.in.take(frame)
 			if !c.handle(frame) {
-				return endNone
+				return endElse
 			}
 		}
 		c.flush()
@@ -274,7 +274,7 @@ func (c *conn) readFailed(err error) endReason {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return endIdle
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe):
-		return endNone
+		return endElse
 	}
 	return endClient
 }

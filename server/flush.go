@@ -276,7 +276,7 @@ func (c *conn) hangUp() {
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
-		c.close(endNone)
+		c.close(endElse)
 		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
@@ -288,7 +288,7 @@ func endReasonOf(err error) endReason {
 		return endSlow
 	}
 	if errors.Is(err, net.ErrClosed) {
-		return endNone
+		return endElse
 	}
 	return endClient
 }

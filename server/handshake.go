@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -49,7 +50,7 @@ func (c *conn) open() endReason {
 		c.srv.metrics.ClosedNotServing.Add(1)
 		return endServing
 	}
-	frame, why := c.helloFrame()
+	frame, why := c.helloFrame(first)
 	if why != endNone {
 		return why
 	}
@@ -74,14 +75,13 @@ func (c *conn) startTLS() endReason {
 }
 
 // helloFrame returns the first frame.
-func (c *conn) helloFrame() ([]byte, endReason) {
+func (c *conn) helloFrame(first [4]byte) ([]byte, endReason) {
+	if binary.BigEndian.Uint32(first[:]) > maxHello { // or negative
+		c.srv.metrics.HandshakeFailed.Add(1)
+		return nil, endLength
+	}
 	for {
-		frame, _, err := c.in.peek(maxHello)
-		switch {
-		case err != nil || frame == nil && c.in.len() > 4+maxHello:
-			c.srv.metrics.HandshakeFailed.Add(1)
-			return nil, endLength
-		case frame != nil:
+		if frame, _, _ := c.in.peek(maxHello); frame != nil {
 			c.in.take(frame)
 			return frame, endNone
 		}
@@ -205,16 +205,9 @@ func (c *conn) connect(frame []byte) endReason {
 	}
 	req.Body = body.Append(nil)
 	if !c.propose(pending{op: req.Op, at: c.arrived}, req) || !c.settle(0, 0) {
-		return c.whyEnded()
+		return endElse
 	}
 	return endNone
-}
-
-// whyEnded makes the reason that the outbox holds the connection's own.
-func (c *conn) whyEnded() endReason {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.out.why
 }
 
 // wrongPassword reports whether the session is known here and has another

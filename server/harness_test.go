@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -190,6 +191,14 @@ func (r *rig) attach(s wire.Session) *wire.Conn {
 		r.t.Fatal("attach:", err)
 	}
 	return c
+}
+
+// sessions returns the ids of all sessions.
+func (r *rig) sessions() (ids []int64) {
+	r.node.View(func(st *raftfsm.State) {
+		st.Sessions().All(func(s session.Session) { ids = append(ids, s.ID) })
+	})
+	return ids
 }
 
 // must fails the test on an error.

@@ -4,7 +4,8 @@ package server
 type endReason uint8
 
 const (
-	endNone      endReason = iota // none of our own: somebody else knows
+	endNone      endReason = iota // it has not
+	endElse                       // whoever ended it knows
 	endClient                     // the client closed it, or the network did
 	endSession                    // the client closed its session
 	endWord                       // its four-letter word, or HTTP request, was answered
@@ -30,7 +31,7 @@ const (
 )
 
 var endNames = [endReasons]string{
-	"", "closed by the client", "session closed by the client", "answered", "session ended",
+	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
 	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
 	"malformed frame", "did not read", "too many watches", "authentication failed", "unknown operation",
 	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
