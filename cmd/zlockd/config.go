@@ -263,22 +263,30 @@ func (z *zoo) millis(value string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// withoutSecrets is the file as an operator may be shown it.
+// withoutSecrets is the file as an operator may be shown it: without the value
+// of any key, commented out or not, whose name is that of a secret.
 func withoutSecrets(text string) string {
+	secret := func(s string) bool {
+		s = strings.ToLower(s)
+		return strings.Contains(s, "passw") || strings.Contains(s, "digest") || strings.Contains(s, "secret")
+	}
 	lines := strings.SplitAfter(text, "\n")
-	hide := false
+	hide := false // the line continues one that is not shown
 	for i, line := range lines {
-		key := strings.ToLower(line)
-		if !hide {
-			k, _ := splitProperty(strings.TrimSpace(key))
-			hide = strings.Contains(k, "passw") || strings.Contains(k, "digest") || strings.Contains(k, "secret")
-			if !hide {
-				continue
-			}
-			k, _ = splitProperty(strings.TrimRight(line, "\r\n"))
-			lines[i] = k + "=(not shown)\n"
-		} else {
+		trimmed := strings.TrimSpace(line)
+		key, _ := splitProperty(trimmed)
+		switch {
+		case hide:
 			lines[i] = ""
+		case strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!"):
+			if secret(trimmed) {
+				lines[i] = "# (not shown)\n"
+			}
+			continue // comments have no continuation
+		case secret(key):
+			lines[i] = key + "=(not shown)\n"
+		default:
+			continue
 		}
 		hide = continued(strings.TrimRight(line, "\r\n"))
 	}

@@ -40,10 +40,10 @@ var zooRules = map[string]rule{
 	"admin.enableServer": later, "admin.serverAddress": later, "admin.serverPort": later,
 	"standaloneEnabled": later, "quorumListenOnAllIPs": later, "dynamicConfigFile": later,
 
-	"ssl.keyStore.location":          pem("tls-cert", "tls-key"),
-	"ssl.trustStore.location":        pem("tls-ca", ""),
-	"ssl.quorum.keyStore.location":   pem("peer-tls-cert", "peer-tls-key"),
-	"ssl.quorum.trustStore.location": pem("peer-tls-ca", ""),
+	"ssl.keyStore.location":          pemFile("tls-cert", "tls-key"),
+	"ssl.trustStore.location":        pemFile("tls-ca", ""),
+	"ssl.quorum.keyStore.location":   pemFile("peer-tls-cert", "peer-tls-key"),
+	"ssl.quorum.trustStore.location": pemFile("peer-tls-ca", ""),
 	"ssl.keyStore.type":              storeType, "ssl.trustStore.type": storeType,
 	"ssl.quorum.keyStore.type": storeType, "ssl.quorum.trustStore.type": storeType,
 	"ssl.trustStore.password": ignored("certificates need none"), "ssl.trustStore.passwordPath": ignored("certificates need none"),
@@ -276,8 +276,8 @@ func authProvider(_ *zoo, _, value string) error {
 const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 " +
 	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
 
-// pem takes a store that is a PEM file. A key store holds certificate and key.
-func pem(cert, key string) rule {
+// pemFile takes a store that is a PEM file. A key store holds certificate and key.
+func pemFile(cert, key string) rule {
 	return func(z *zoo, _, value string) error {
 		if z.given[cert] {
 			return nil

@@ -22,6 +22,7 @@ import (
 // daemonProcess is a zlockd in a process of its own.
 type daemonProcess struct {
 	cmd    *exec.Cmd
+	stdout io.Reader
 	stderr *buffer
 	ready  map[string]string // fields of the ready line
 }
@@ -29,11 +30,19 @@ type daemonProcess struct {
 // launch starts zlockd and waits for its ready line.
 func launch(t *testing.T, args ...string) *daemonProcess {
 	t.Helper()
+	p := begin(t, args...)
+	p.wait(t)
+	return p
+}
+
+// begin starts zlockd.
+func begin(t *testing.T, args ...string) *daemonProcess {
+	t.Helper()
 	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer), ready: make(map[string]string)}
 	p.cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
 	p.cmd.Stderr = p.stderr
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
+	var err error
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -43,9 +52,15 @@ func launch(t *testing.T, args ...string) *daemonProcess {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
 	})
-	timer := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })
+	return p
+}
+
+// wait waits for the ready line.
+func (p *daemonProcess) wait(t *testing.T) {
+	t.Helper()
+	timer := time.AfterFunc(30*time.Second, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line, err := bufio.NewReader(p.stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("no ready line: %v\n%s", err, p.stderr)
 	}
@@ -58,7 +73,6 @@ func launch(t *testing.T, args ...string) *daemonProcess {
 			p.ready[k] = v
 		}
 	}
-	return p
 }
 
 // word asks a four-letter word.

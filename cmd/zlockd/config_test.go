@@ -1,0 +1,197 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// load reads the settings of a zoo.cfg with this text. $DIR in it is dir.
+func load(t *testing.T, dir, text string, args ...string) (*settings, error) {
+	t.Helper()
+	file := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "$DIR", dir)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return readSettings(append([]string{"--config", file}, args...))
+}
+
+func TestZooKeysAreMapped(t *testing.T) {
+	const base = "clientPort=2181\ndataDir=$DIR\n"
+	for _, test := range []struct {
+		name, text string
+		args       []string
+		want       func(*settings) bool
+	}{
+		{"sample", base + "tickTime=2000", nil, func(s *settings) bool {
+			return s.clientAddr == ":2181" && s.adminAddr == "127.0.0.1:8181" && len(s.peers) == 0 && s.minSessionTimeout == millisValue(4*time.Second)
+		}},
+		{"no tick", base, nil, func(s *settings) bool {
+			return s.tickTime == millisValue(3*time.Second) && s.maxSessionTimeout == millisValue(time.Minute)
+		}},
+		{"flag over tick", base, []string{"--tick-time", "1s"}, func(s *settings) bool { return s.tickTime == millisValue(time.Second) }},
+		{"flag over file", base + "maxClientCnxns=5\ntickTime=100", []string{"--max-client-cnxns", "9", "--client-addr", "127.0.0.1:1"}, func(s *settings) bool {
+			return s.maxClientCnxns == 9 && s.clientAddr == "127.0.0.1:1" && s.tickTime == millisValue(100*time.Millisecond)
+		}},
+		{"default timeouts", base + "minSessionTimeout=-1\nmaxSessionTimeout=-1\ntickTime=1000", nil, func(s *settings) bool {
+			return s.minSessionTimeout == millisValue(2*time.Second) && s.maxSessionTimeout == millisValue(20*time.Second)
+		}},
+		{"timeouts", base + "minSessionTimeout=500\nmaxSessionTimeout=90000", nil, func(s *settings) bool {
+			return s.minSessionTimeout == millisValue(500*time.Millisecond) && s.maxSessionTimeout == millisValue(90*time.Second)
+		}},
+		{"address", base + "clientPortAddress=10.0.0.1", nil, func(s *settings) bool { return s.clientAddr == "10.0.0.1:2181" }},
+		{"address six", base + "clientPortAddress=::1", nil, func(s *settings) bool { return s.clientAddr == "[::1]:2181" }},
+		{"admin off", base + "admin.enableServer=false", nil, func(s *settings) bool { return s.adminAddr == off }},
+		{"admin port", base + "admin.serverPort=9090", nil, func(s *settings) bool { return s.adminAddr == "127.0.0.1:9090" && noted(s, "admin.serverPort") }},
+		{"admin address", base + "admin.serverAddress=0.0.0.0", nil, func(s *settings) bool { return s.adminAddr == "0.0.0.0:8080" }},
+		{"prefix", base + "zookeeper.admin.serverPort=9090\nzookeeper.skipACL=yes", nil, func(s *settings) bool { return s.adminAddr == "127.0.0.1:9090" && s.skipACL }},
+		{"whitelist", base + "4lw.commands.whitelist=ruok, mntr", nil, func(s *settings) bool { return s.whitelist == "ruok,mntr,srvr" }},
+		{"all words", base + "4lw.commands.whitelist=*", nil, func(s *settings) bool { return s.whitelist == "*,srvr" }},
+		{"no words", base + "4lw.commands.whitelist=", nil, func(s *settings) bool { return s.whitelist == "srvr" }},
+		{"buffer", base + "jute.maxbuffer=0x100000", nil, func(s *settings) bool { return s.maxFrame == 1<<20 }},
+		{"snapshots", base + "snapCount=5000\nautopurge.snapRetainCount=4\nsnapSizeLimitInKb=2048", nil, func(s *settings) bool {
+			return s.snapshotEntries == 5000 && s.more.snapshotRetain == 4 && s.more.snapshotBytes == 2<<20
+		}},
+		{"features", base + "extendedTypesEnabled=false\nenforceQuota=false\nznode.container.checkIntervalMs=1500\nmaxCnxns=300", nil, func(s *settings) bool {
+			return s.more.noTTL && s.more.noQuota && s.more.sweepInterval == 1500*time.Millisecond && s.more.maxConns == 300
+		}},
+		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *settings) bool { return !s.more.noTTL && !s.more.noQuota }},
+		{"super", base + "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=", nil, func(s *settings) bool {
+			return s.superDigest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" && !strings.Contains(s.more.text, "D/InIHS")
+		}},
+		{"same as always", base + "forceSync=yes\nelectionAlg=3\nreadonlymode.enabled=false\nportUnification=false\nlocalSessionsEnabled=false\nclientPortListenBacklog=-1", nil,
+			func(s *settings) bool { return len(s.more.notes) == 0 }},
+		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.httpPort=7000\nwhatever=1\nportUnification=true", nil, func(s *settings) bool {
+			return noted(s, "forceSync", "preAllocSize", "netty.x", "metricsProvider.httpPort", "whatever", "portUnification") && len(s.more.notes) == 6
+		}},
+		{"data of a ZooKeeper", "clientPort=2181\ndataDir=$DIR/old", nil, func(s *settings) bool { return noted(s, "dataDir") }},
+
+		{"members", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:participant;2182\nserver.3=[::1]:3:13", []string{"--id", "3"}, func(s *settings) bool {
+			return s.peers.String() == "1=127.0.0.1:1,2=127.0.0.1:2,3=[::1]:3" && s.peerAddr == "[::1]:3" && s.id == 3
+		}},
+		{"myid", "clientPort=1\ndataDir=$DIR/ids\nserver.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12", nil, func(s *settings) bool { return s.id == 2 && s.peerAddr == "127.0.0.1:2" }},
+		{"all addresses", "clientPort=1\ndataDir=$DIR/ids\nserver.1=a:1:11\nserver.2=b:2:12\nquorumListenOnAllIPs=true", []string{"--peer-insecure"}, func(s *settings) bool { return s.peerAddr == ":2" }},
+		{"client port of the member", "dataDir=$DIR/ids\nserver.1=127.0.0.1:1:11;2181\nserver.2=127.0.0.1:2:12;0.0.0.0:2182", nil, func(s *settings) bool { return s.clientAddr == ":2182" }},
+		{"alone", base + "server.7=lock7:1:11", nil, func(s *settings) bool { return len(s.peers) == 0 && s.id == 1 && noted(s, "server.7") }},
+		{"alone with a peer port", base + "server.7=127.0.0.1:1:11\nstandaloneEnabled=false", []string{"--id", "7"}, func(s *settings) bool { return len(s.peers) == 1 }},
+		{"members elsewhere", base + "dynamicConfigFile=$DIR/zoo.cfg.dynamic", []string{"--id", "1"}, func(s *settings) bool { return s.peers.String() == "1=127.0.0.1:1,2=127.0.0.1:2" }},
+
+		{"TLS", "secureClientPort=2281\ndataDir=$DIR\nssl.keyStore.location=$DIR/server.pem\nssl.trustStore.location=$DIR/ca.pem\nssl.trustStore.password=x\nssl.keyStore.type=PEM\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3", nil,
+			func(s *settings) bool {
+				return s.clientAddr == off && s.secureClientAddr == ":2281" && strings.HasSuffix(s.tlsCert, "server.pem") && s.tlsKey == s.tlsCert &&
+					strings.HasSuffix(s.tlsCA, "ca.pem") && s.more.tlsClientAuth == "want" && s.more.tls13
+			}},
+		{"TLS and clear text", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/server.pem\nssl.clientAuth=none\nssl.protocol=TLSv1.2", nil, func(s *settings) bool {
+			return s.clientAddr == ":2181" && s.secureClientAddr == ":2281" && !s.more.tls13
+		}},
+		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
+			return strings.HasSuffix(s.peerTLSKey, "server.pem") && strings.HasSuffix(s.peerTLSCA, "ca.pem")
+		}},
+		{"stores replaced by flags", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/store.jks",
+			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *settings) bool { return strings.HasSuffix(s.tlsCert, "server.pem") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{
+				"ids/myid": "2\n", "old/version-2/log.1": "", "server.pem": "", "ca.pem": "",
+				"zoo.cfg.dynamic": "server.1=127.0.0.1:1:11:participant;2181\nserver.2=127.0.0.1:2:12:participant;2181\nversion=100000000\n",
+			} {
+				name = filepath.Join(dir, name)
+				os.MkdirAll(filepath.Dir(name), 0o700)
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			args := slices.Clone(test.args)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "$DIR", dir)
+			}
+			s, err := load(t, dir, test.text, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !test.want(s) {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
+}
+
+// noted says whether the log will have a line about each key.
+func noted(s *settings, keys ...string) bool {
+	for _, key := range keys {
+		if !slices.ContainsFunc(s.more.notes, func(n note) bool { return n.key == key }) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestRulesTakeAnyValue runs all rules on values they do not
+// expect: none may panic, whatever a file holds.
+func TestRulesTakeAnyValue(t *testing.T) {
+	for key := range zooRules {
+		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
+			s, flags, err := parseFlags(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z := &zoo{s: s, flags: flags, seen: map[string]string{key: value}, given: map[string]bool{}}
+			z.apply(key, value)
+			z.finish()
+			if err := z.apply(key, value); err != nil && strings.Contains(err.Error(), "no such flag") {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	}
+}
+
+func TestProperties(t *testing.T) {
+	const text = "# comment\n! comment\n\n a = b \nc:d\r\ne f\ng\n" +
+		"long=one\\\n   two\\\\\n" + `esc\=aped=\u0041\t.` + "\n" + "a=again\nlast=x\\"
+	want := []property{
+		{"a", "again", 13}, {"c", "d", 5}, {"e", "f", 6}, {"g", "", 7}, {"long", `onetwo\`, 8}, {"esc=aped", "A\t.", 10}, {"last", `x\`, 12},
+	}
+	got := parseProperties(text)
+	for i := range got {
+		got[i].line = 0
+	}
+	for i := range want {
+		want[i].line = 0
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if p := parseProperties("\n\nx=1\ny=\\\n2\nz=3"); p[0].line != 3 || p[1].line != 4 || p[2].line != 6 {
+		t.Errorf("lines %v", p)
+	}
+}
+
+func TestSecretsOfTheFileAreNotKept(t *testing.T) {
+	const text = "a=1\nssl.keyStore.password=hunter2\nDigestAuthenticationProvider.superDigest : super:\\\n  hunter2\n# password=hunter2\nb=2\nmy.secret hunter2"
+	got := withoutSecrets(text)
+	if strings.Contains(got, "hunter2") {
+		t.Errorf("kept: %q", got)
+	}
+	for _, want := range []string{"a=1\n", "b=2\n", "ssl.keyStore.password=(not shown)\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lost %q: %q", want, got)
+		}
+	}
+}
+
+func FuzzZooConfig(f *testing.F) {
+	f.Add("clientPort=2181\nserver.1=a:1:2;3\n")
+	f.Add("server.1=[::1]:1\n\\")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "dynamicConfigFile") {
+			return
+		}
+		dir := t.TempDir()
+		load(t, dir, text)
+		withoutSecrets(text)
+	})
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority signs certificates for a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	dir  string
+}
+
+func newAuthority(t *testing.T, dir string) *authority {
+	t.Helper()
+	a := &authority{dir: dir}
+	a.cert, a.key = a.sign(t, "ca", nil)
+	return a
+}
+
+// sign makes NAME.pem and NAME.key in the directory.
+func (a *authority) sign(t *testing.T, name string, dns []string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: dns,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage, c.IPAddresses = true, true, x509.KeyUsageCertSign, nil
+		parent, signer = c, key
+	} else if dns != nil {
+		c.IPAddresses = nil // a peer is known by its name alone
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write(t, name+".pem", "CERTIFICATE", der)
+	a.write(t, name+".key", "PRIVATE KEY", private)
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (a *authority) write(t *testing.T, name, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// ask dials the TLS port with or without a client's certificate.
+func (a *authority) ask(addr, word, client string) (string, error) {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	conf := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
+	if client != "" {
+		pair, err := tls.LoadX509KeyPair(a.file(client+".pem"), a.file(client+".key"))
+		if err != nil {
+			return "", err
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, conf)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(c, word); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(c)
+	return string(b), err
+}
+
+func TestTLSPortAsksForCertificates(t *testing.T) {
+	a := newAuthority(t, t.TempDir())
+	a.sign(t, "server", nil)
+	a.sign(t, "client", nil)
+	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
+		"--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key"), "--tls-ca", a.file("ca.pem"))
+	if p.ready["client"] != off || p.ready["admin"] != off {
+		t.Errorf("ready: %v", p.ready)
+	}
+	if got, err := a.ask(p.ready["secure"], "ruok", "client"); err != nil || got != "imok" {
+		t.Errorf("with a certificate: %q %v", got, err)
+	}
+	if got, err := a.ask(p.ready["secure"], "ruok", ""); err == nil {
+		t.Errorf("without a certificate: %q", got)
+	}
+}
+
+func TestCertificatesAreReadAgain(t *testing.T) {
+	a := newAuthority(t, t.TempDir())
+	first, _ := a.sign(t, "server", nil)
+	s := &settings{secureClientAddr: "x", tlsCert: a.file("server.pem"), tlsKey: a.file("server.key")}
+	c := &clientTLS{cert: s.tlsCert, key: s.tlsKey, log: slog.New(slog.DiscardHandler)}
+	c.stamp = c.stamps()
+	var err error
+	if c.current, err = c.load(); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	serial := func() *big.Int { return c.get(now).Certificates[0].Leaf.SerialNumber }
+	if serial().Cmp(first.SerialNumber) != 0 {
+		t.Error("not the first certificate")
+	}
+
+	second, _ := a.sign(t, "server", nil)
+	later := now.Add(time.Minute)
+	os.Chtimes(s.tlsCert, later, later)
+	if serial().Cmp(first.SerialNumber) != 0 {
+		t.Error("files are looked at for every connection")
+	}
+	now = now.Add(lookAgain)
+	if serial().Cmp(second.SerialNumber) != 0 {
+		t.Error("the new certificate is not used")
+	}
+
+	if err := os.WriteFile(s.tlsCert, []byte("half a fi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(lookAgain)
+	if serial().Cmp(second.SerialNumber) != 0 {
+		t.Error("a broken file replaced a good certificate")
+	}
+}
+
+func TestReadableKeysAreRefused(t *testing.T) {
+	a := newAuthority(t, t.TempDir())
+	a.sign(t, "server", nil)
+	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key")}
+	if _, err := readSettings(args); err != nil {
+		t.Error(err)
+	}
+	for mode, ok := range map[os.FileMode]bool{0o640: true, 0o644: false, 0o604: false} {
+		os.Chmod(a.file("server.key"), mode)
+		if _, err := readSettings(args); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600") {
+			t.Errorf("mode %o: %v", mode, err)
+		}
+	}
+}
+
+func TestThreeServersOverTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three processes")
+	}
+	a := newAuthority(t, t.TempDir())
+	var peers []string
+	for id := 1; id <= 3; id++ {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, strconv.Itoa(id)+"="+l.Addr().String())
+		l.Close()
+		a.sign(t, "peer"+strconv.Itoa(id), []string{"zlockd-" + strconv.Itoa(id)})
+	}
+	var servers []*daemonProcess
+	for id := 1; id <= 3; id++ {
+		name := "peer" + strconv.Itoa(id)
+		servers = append(servers, begin(t, "--id", strconv.Itoa(id), "--peers", strings.Join(peers, ","), "--data-dir", a.file("data"+strconv.Itoa(id)),
+			"--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+			"--peer-tls-cert", a.file(name+".pem"), "--peer-tls-key", a.file(name+".key"), "--peer-tls-ca", a.file("ca.pem")))
+	}
+	modes := map[string]int{}
+	for _, p := range servers {
+		p.wait(t)
+		modes[p.ready["mode"]]++
+		if conf := p.word(t, "conf"); !strings.Contains(conf, "membership: \nserver.1=127.0.0.1:") {
+			t.Errorf("conf of an ensemble: %s", conf)
+		}
+		if srvr := p.word(t, "srvr"); !strings.Contains(srvr, "\nMode: "+p.ready["mode"]+"\n") {
+			t.Errorf("srvr: %s", srvr)
+		}
+		mntr := p.word(t, "mntr")
+		if strings.Contains(mntr, "zk_synced_followers") != (p.ready["mode"] == "leader") || !strings.Contains(mntr, "zk_quorum_size\t3\n") {
+			t.Errorf("mntr of a %s: %s", p.ready["mode"], mntr)
+		}
+	}
+	if modes["leader"] != 1 || modes["follower"] != 2 {
+		t.Errorf("modes %v", modes)
+	}
+}
