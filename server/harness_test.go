@@ -49,7 +49,7 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 		t.Fatal(err)
 	}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet, Fatal: func(err error) { t.Error(err) }}); err != nil {
+	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet, MinSessionTimeout: o.MinSessionTimeout, Fatal: func(err error) { t.Error(err) }}); err != nil {
 		t.Fatal(err)
 	}
 	r.gate = &gate{Node: r.node}
@@ -108,6 +108,12 @@ func (g *gate) PingOK(d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.cut && g.Node.PingOK(d)
+}
+
+func (g *gate) setCut(cut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut = cut
 }
 
 func (g *gate) close() {

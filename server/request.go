@@ -79,9 +79,12 @@ func (c *conn) handle(frame []byte) bool {
 	}
 	switch kind {
 	case readOp:
-		if c.srv.o.LinearizableReads && !c.srv.rounds.wait() {
-			c.close(endServing)
-			return false
+		if c.srv.o.LinearizableReads {
+			c.flush() // what is answered need not wait for the round
+			if !c.srv.rounds.wait() {
+				c.close(endServing)
+				return false
+			}
 		}
 		return c.read(frame)
 	case pingOp:

@@ -84,11 +84,7 @@ func (i *Instance) listen() (err error) {
 
 // openAdmin makes what answers four-letter words and HTTP.
 func (i *Instance) openAdmin() (err error) {
-	source, ok := any(i).(admin.Source)
-	if !ok {
-		return nil
-	}
-	i.o.Admin.Source = source
+	i.o.Admin.Source = i
 	if i.Admin, err = admin.New(i.o.Admin); err != nil {
 		return err
 	}
@@ -104,7 +100,7 @@ func (i *Instance) accept() {
 	if i.secure != nil {
 		i.wg.Go(func() { i.served("TLS client port", i.Server.ServeTLS(i.secure)) })
 	}
-	if i.http != nil && i.Admin != nil {
+	if i.http != nil {
 		i.pages = i.Admin.HTTPServer()
 		i.wg.Go(func() { i.served("admin port", i.pages.Serve(i.http)) })
 	}
@@ -113,7 +109,7 @@ func (i *Instance) accept() {
 // served notes that a port is served no more. Without its ports a server is of
 // no use, and whoever supervises it should know.
 func (i *Instance) served(what string, err error) {
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		i.o.Logger.Error(what+" failed", "err", err)
 		i.stopped()
 	}
