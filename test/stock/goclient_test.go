@@ -98,6 +98,15 @@ func check[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
+// caughtUp lets c see what has been written so far.
+func (c goConn) caughtUp(t *testing.T) goConn {
+	t.Helper()
+	if _, err := c.Sync("/"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func expectEvent(t *testing.T, ch <-chan zk.Event, kind zk.EventType, path string) {
 	t.Helper()
 	select {
@@ -173,7 +182,7 @@ func (s *goSuite) acl(t *testing.T) {
 	if _, err := c.Create(d+"/mine", nil, 0, zk.DigestACL(zk.PermAll, "gopher", "pw")); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := other.Get(d + "/mine")
+	_, _, err := other.caughtUp(t).Get(d + "/mine")
 	check(t, "foreign read", err, zk.ErrNoAuth)
 	acl, _, err := c.GetACL(d + "/mine")
 	check(t, "acl", fmt.Sprint(acl, err), fmt.Sprint(zk.DigestACL(zk.PermAll, "gopher", "pw"), nil))
@@ -181,7 +190,7 @@ func (s *goSuite) acl(t *testing.T) {
 	if err != nil || st.Aversion != 1 {
 		t.Fatal(st, err)
 	}
-	if _, _, err = other.Get(d + "/mine"); err != nil {
+	if _, _, err = other.caughtUp(t).Get(d + "/mine"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -200,13 +209,13 @@ func (s *goSuite) watches(t *testing.T) {
 	w.mustCreate(t, d+"/n")
 	expectEvent(t, born, zk.EventNodeCreated, d+"/n")
 	expectEvent(t, child, zk.EventNodeChildrenChanged, d)
-	_, _, data, err := c.GetW(d + "/n")
+	_, _, data, err := c.caughtUp(t).GetW(d + "/n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Set(d+"/n", nil, -1)
 	expectEvent(t, data, zk.EventNodeDataChanged, d+"/n")
-	_, _, gone, err := c.GetW(d + "/n")
+	_, _, gone, err := c.caughtUp(t).GetW(d + "/n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +259,7 @@ func (s *goSuite) lock(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	names, _, err := s.connect(t).Children(s.root + "/lock")
+	names, _, err := s.connect(t).caughtUp(t).Children(s.root + "/lock")
 	check(t, "contenders left", fmt.Sprint(names, err), "[] <nil>")
 }
 
@@ -299,7 +308,7 @@ func (s *goSuite) expiry(t *testing.T) {
 	if _, err := c.Create(d+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	_, _, gone, err := w.ExistsW(d + "/e")
+	_, _, gone, err := w.caughtUp(t).ExistsW(d + "/e")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,9 +328,7 @@ func (s *goSuite) words(t *testing.T) {
 		check(t, s.target.addrs[i]+" ruok", ok, true)
 	}
 	c := s.connect(t)
-	if _, err := c.Sync("/"); err != nil { // a session that has asked nothing shows no lcxid
-		t.Fatal(err)
-	}
+	c.caughtUp(t) // a session that has asked nothing shows no lcxid
 	// The second result is false with every ZooKeeper: the line of the command's
 	// own connection has fewer fields than the parser wants.
 	clients, _ := zk.FLWCons(s.target.addrs, 5*time.Second)

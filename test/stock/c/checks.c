@@ -118,6 +118,17 @@ zhandle_t *connect_to(const char *where, struct events *e, const clientid_t *id)
     return zh;
 }
 
+static void caught_up(int rc, const char *value, const void *done) { *(volatile int *)done = 1; }
+
+void catch_up(zhandle_t *zh) {
+    static volatile int done;
+    int i;
+    done = 0;
+    RC(zoo_async(zh, "/", caught_up, (const void *)&done), ZOK);
+    for (i = 0; i < 1000 && !done; i++) sleep_ms(5);
+    EXPECT(done);
+}
+
 const char *fresh(zhandle_t *zh, const char *name, char *buf, size_t size) {
     int rc = zoo_create(zh, root, NULL, -1, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
     EXPECT(rc == ZOK || rc == ZNODEEXISTS);

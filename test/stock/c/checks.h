@@ -43,6 +43,8 @@ int events_state(struct events *e, int state);
 
 /* A connected handle; ends the check when none comes. */
 zhandle_t *connect_to(const char *where, struct events *e, const clientid_t *id);
+/* Waits until the handle's server has seen everything written before. */
+void catch_up(zhandle_t *zh);
 /* Makes a directory of its own for a check and returns its path. */
 const char *fresh(zhandle_t *zh, const char *name, char *buf, size_t size);
 

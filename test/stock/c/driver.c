@@ -59,15 +59,18 @@ static void watches(void) {
     RC(zoo_create(w, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0), ZOK);
     EXPECT(events_next_is(&mine, ZOO_CREATED_EVENT, path));
     EXPECT(events_next_is(&e2, ZOO_CHILD_EVENT, dir));
+    catch_up(zh);
     RC(zoo_wget(zh, path, events_watch, &mine, buf, &len, &st), ZOK);
     RC(zoo_set(w, path, "1", 1, -1), ZOK);
     RC(zoo_set(w, path, "2", 1, -1), ZOK);
     EXPECT(events_next_is(&mine, ZOO_CHANGED_EVENT, path));
     EXPECT(events_silent(&mine));
+    catch_up(zh);
     RC(zoo_wexists(zh, path, events_watch, &mine, &st), ZOK);
     RC(zoo_remove_watches(zh, path, ZWATCHTYPE_DATA, events_watch, &mine, 0), ZOK);
     RC(zoo_set(w, path, "3", 1, -1), ZOK);
     EXPECT(events_silent(&mine));
+    catch_up(zh);
     RC(zoo_wexists(zh, path, events_watch, &mine, &st), ZOK);
     RC(zoo_delete(w, path, -1), ZOK);
     EXPECT(events_next_is(&mine, ZOO_DELETED_EVENT, path));
@@ -117,12 +120,14 @@ static void acl(void) {
     RC(zoo_add_auth(zh, "digest", "carl:pw", 7, auth_done, NULL), ZOK);
     RC(zoo_create(zh, path, "m", 1, &ZOO_CREATOR_ALL_ACL, 0, NULL, 0), ZOK);
     EXPECT(authenticated == ZOK);
+    catch_up(other);
     RC(zoo_get(other, path, 0, buf, &len, &st), ZNOAUTH);
     RC(zoo_get_acl(zh, path, &list, &st), ZOK);
     EXPECT(list.count == 1 && strcmp(list.data[0].id.scheme, "digest") == 0 && strncmp(list.data[0].id.id, "carl:", 5) == 0);
     deallocate_ACL_vector(&list);
     RC(zoo_set_acl(other, path, -1, &ZOO_OPEN_ACL_UNSAFE), ZNOAUTH);
     RC(zoo_set_acl(zh, path, st.aversion, &ZOO_READ_ACL_UNSAFE), ZOK);
+    catch_up(other);
     RC(zoo_get(other, path, 0, buf, &len, &st), ZOK);
     RC(zoo_set(zh, path, "x", 1, -1), ZNOAUTH);
     RC(zoo_add_auth(other, "nosuchscheme", "x", 1, auth_done, NULL), ZOK);
@@ -226,6 +231,7 @@ static void expire(void) {
     fresh(zh, "expire", dir, sizeof dir);
     snprintf(path, sizeof path, "%s/e", dir);
     RC(zoo_create(zh, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0), ZOK);
+    catch_up(w);
     RC(zoo_wexists(w, path, events_watch, &e3, &st), ZOK);
     second = connect_to(hosts, &e2, zoo_client_id(zh));
     zookeeper_close(second);
@@ -248,7 +254,7 @@ static void *contend(void *unused) {
     char mine[128], before[128], prefix[128];
     int round, i;
     referee_open(&r);
-    snprintf(prefix, sizeof prefix, "%s/x-", lock_dir);
+    snprintf(prefix, sizeof prefix, "%s/x-", lock_dir); /* its own create shows a thread the directory */
     for (round = 0; round < 15; round++) {
         RC(zoo_create(zh, prefix, NULL, -1, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, mine, sizeof mine), ZOK);
         for (;;) {

@@ -38,6 +38,7 @@ final class CuratorCaches {
             String d = Curators.path("cache");
             CuratorFramework w = c.get(1);
             w.create().creatingParentsIfNeeded().forPath(d + "/a/b", "1".getBytes());
+            c.catchUp();
             List<String> log = new CopyOnWriteArrayList<>();
             CountDownLatch ready = new CountDownLatch(1);
             try (CuratorCache cache = CuratorCache.build(c.get(0), d)) {
@@ -68,6 +69,7 @@ final class CuratorCaches {
             CuratorFramework w = o.get(0);
             w.create().creatingParentsIfNeeded().forPath(d + "/kept", "0".getBytes());
             w.create().forPath(d + "/gone");
+            c.catchUp();
             try (CuratorCache cache = CuratorCache.build(c.get(0), d)) {
                 cache.start();
                 Checks.eventually("filled", () -> cache.size() == 3);
@@ -129,6 +131,7 @@ final class CuratorCaches {
         String d = Curators.path("treecache");
         try (Curators c = new Curators(2); TreeCache cache = new TreeCache(c.get(0), d)) {
             c.get(1).create().creatingParentsIfNeeded().forPath(d + "/a/b/c", "1".getBytes());
+            c.catchUp();
             CountDownLatch ready = new CountDownLatch(1);
             cache.getListenable().addListener((client, e) -> {
                 if (e.getType() == TreeCacheEvent.Type.INITIALIZED) {
@@ -151,6 +154,7 @@ final class CuratorCaches {
              PersistentWatcher pw = new PersistentWatcher(c.get(0), d, true)) {
             CuratorFramework w = o.get(0);
             w.create().creatingParentsIfNeeded().forPath(d);
+            c.catchUp();
             List<String> log = new CopyOnWriteArrayList<>();
             pw.getListenable().addListener(e -> {
                 if (e.getPath() != null) {
@@ -179,12 +183,14 @@ final class CuratorCaches {
             CuratorFramework a = c.get(0);
             CuratorFramework w = c.get(1);
             w.create().creatingParentsIfNeeded().forPath(d);
+            c.catchUp();
             List<String> log = new CopyOnWriteArrayList<>();
             org.apache.curator.framework.api.CuratorWatcher watcher = e -> log.add(e.getType().toString());
             a.getData().usingWatcher(watcher).forPath(d);
             a.watches().remove(watcher).forPath(d);
             Checks.eventually("told of the removal", () -> log.equals(List.of("DataWatchRemoved")));
             w.setData().forPath(d, "1".getBytes());
+            c.catchUp();
             a.watchers().add().withMode(org.apache.zookeeper.AddWatchMode.PERSISTENT).usingWatcher(watcher).forPath(d);
             w.setData().forPath(d, "2".getBytes());
             w.setData().forPath(d, "3".getBytes());

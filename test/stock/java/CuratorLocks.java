@@ -93,6 +93,7 @@ final class CuratorLocks {
             for (int i = 0; i < 3; i++) {
                 Checks.that(!new InterProcessMutex(c.get(1), path).acquire(50, TimeUnit.MILLISECONDS), "held");
             }
+            c.catchUp();
             Checks.equal(c.get(0).getChildren().forPath(path).size(), 1, "contenders");
             a.release();
         }
@@ -105,6 +106,7 @@ final class CuratorLocks {
             CountDownLatch asked = new CountDownLatch(1);
             a.makeRevocable(l -> asked.countDown());
             a.acquire();
+            c.catchUp();
             Revoker.attemptRevoke(c.get(1), a.getParticipantNodes().iterator().next());
             Checks.that(asked.await(10, TimeUnit.SECONDS), "asked to release");
             a.release();

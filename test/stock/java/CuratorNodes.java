@@ -50,6 +50,7 @@ final class CuratorNodes {
             n.start();
             Checks.that(n.waitForInitialCreate(10, TimeUnit.SECONDS), "created");
             String actual = n.getActualPath();
+            c.catchUp();
             c.get(1).delete().forPath(actual);
             Checks.eventually("created again after a delete", () -> c.get(1).checkExists().forPath(actual) != null);
             long old = c.get(0).getZookeeperClient().getZooKeeper().getSessionId();
@@ -95,7 +96,7 @@ final class CuratorNodes {
             a.start();
             b.start();
             v.start();
-            Checks.equal(b.getCount(), 3, "seed");
+            Checks.eventually("seed", () -> b.getCount() == 3);
             a.setCount(10);
             Checks.eventually("seen by the other", () -> b.getCount() == 10);
             Checks.that(b.trySetCount(b.getVersionedValue(), 11), "versioned set");
@@ -119,6 +120,7 @@ final class CuratorNodes {
                 });
             }
             Checks.together(bodies);
+            c.catchUp();
             Checks.equal(new DistributedAtomicLong(c.get(0), p, new RetryNTimes(5, 5)).get().postValue(), 100L, "sum");
         }
     }
@@ -128,6 +130,7 @@ final class CuratorNodes {
             DistributedBarrier a = new DistributedBarrier(c.get(0), Curators.path("barrier"));
             DistributedBarrier b = new DistributedBarrier(c.get(1), Curators.path("barrier"));
             a.setBarrier();
+            c.catchUp();
             Checks.that(!b.waitOnBarrier(200, TimeUnit.MILLISECONDS), "shut");
             Checks.together(List.of(() -> Checks.that(b.waitOnBarrier(20, TimeUnit.SECONDS), "open"), () -> {
                 Thread.sleep(200);
@@ -252,6 +255,7 @@ final class CuratorNodes {
             for (int i = 0; i < 5; i++) {
                 a.offer(("" + i).getBytes());
             }
+            c.catchUp();
             for (int i = 0; i < 5; i++) {
                 Checks.equal(new String(b.remove()), "" + i, "in order");
             }

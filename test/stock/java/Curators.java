@@ -31,6 +31,13 @@ final class Curators implements AutoCloseable {
         return all.get(i);
     }
 
+    /** Lets all clients see what has been written so far, wherever they are connected. */
+    void catchUp() throws Exception {
+        for (CuratorFramework c : all) {
+            c.sync().forPath("/");
+        }
+    }
+
     /** A path of its own for a check; recipes make it themselves. */
     static String path(String name) {
         return Checks.ROOT + "/" + name;

@@ -88,6 +88,14 @@ public final class PlainDriver {
             return path;
         }
 
+        /** Waits until the server has seen everything written before. */
+        Handle caughtUp() throws Exception {
+            CountDownLatch done = new CountDownLatch(1);
+            zk.sync("/", (rc, path, ctx) -> done.countDown(), null);
+            Checks.that(done.await(15, TimeUnit.SECONDS), "sync");
+            return this;
+        }
+
         @Override
         public void close() throws InterruptedException {
             zk.close();
@@ -247,7 +255,7 @@ public final class PlainDriver {
             mine.silent();
             Checks.raises(KeeperException.NoWatcherException.class,
                 () -> h.zk.removeWatches(d + "/n", mine, Watcher.WatcherType.Data, false));
-            h.zk.addWatch(d, mine, AddWatchMode.PERSISTENT_RECURSIVE);
+            h.caughtUp().zk.addWatch(d, mine, AddWatchMode.PERSISTENT_RECURSIVE);
             w.zk.setData(d + "/n", bytes("1"), -1);
             mine.expect("NodeDataChanged " + d + "/n");
             h.zk.removeAllWatches(d, Watcher.WatcherType.Any, false);
@@ -293,13 +301,13 @@ public final class PlainDriver {
             String d = h.dir("acl");
             h.zk.addAuthInfo("digest", bytes("ann:pw"));
             h.zk.create(d + "/n", bytes("1"), org.apache.zookeeper.ZooDefs.Ids.CREATOR_ALL_ACL, CreateMode.PERSISTENT);
-            Checks.raises(KeeperException.NoAuthException.class, () -> o.zk.getData(d + "/n", false, null));
+            Checks.raises(KeeperException.NoAuthException.class, () -> o.caughtUp().zk.getData(d + "/n", false, null));
             Stat stat = new Stat();
             List<ACL> acl = h.zk.getACL(d + "/n", stat);
             Checks.equal(acl.get(0).getId().getScheme(), "digest", "scheme");
             Checks.equal(acl.get(0).getId().getId().startsWith("ann:"), true, "id");
             h.zk.setACL(d + "/n", Arrays.asList(new ACL(1, new Id("ip", "127.0.0.0/8"))), stat.getAversion());
-            Checks.equal(new String(o.zk.getData(d + "/n", false, null)), "1", "ip may read");
+            Checks.equal(new String(o.caughtUp().zk.getData(d + "/n", false, null)), "1", "ip may read");
             Checks.raises(KeeperException.NoAuthException.class, () -> h.zk.setData(d + "/n", null, -1));
             Checks.raises(KeeperException.InvalidACLException.class,
                 () -> h.zk.create(d + "/x", null, Arrays.asList(new ACL(31, new Id("digest", "nocolon"))), CreateMode.PERSISTENT));
@@ -347,7 +355,7 @@ public final class PlainDriver {
             h.zk.create(d + "/n", bytes("0"), OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
             for (int i = 1; i <= 50; i++) {
                 AtomicInteger seen = new AtomicInteger();
-                h.zk.getData(d + "/n", e -> seen.incrementAndGet(), null);
+                h.caughtUp().zk.getData(d + "/n", e -> seen.incrementAndGet(), null);
                 w.zk.setData(d + "/n", bytes("" + i), -1);
                 // Whoever reads the new value must have seen the event before.
                 CountDownLatch done = new CountDownLatch(1);

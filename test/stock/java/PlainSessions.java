@@ -28,7 +28,7 @@ final class PlainSessions {
             PlainDriver.Events quiet = new PlainDriver.Events();
             PlainDriver.Events persistent = new PlainDriver.Events();
             PlainDriver.Events recursive = new PlainDriver.Events();
-            h.zk.getData(d + "/data", data, null);
+            h.caughtUp().zk.getData(d + "/data", data, null);
             h.zk.exists(d + "/born", exist);
             h.zk.getChildren(d, child);
             h.zk.getData(d + "/gone", gone, null);
@@ -69,6 +69,12 @@ final class PlainSessions {
             Checks.that(second.connected.await(20, TimeUnit.SECONDS), "second connected");
             Checks.equal(zk.getSessionId(), h.zk.getSessionId(), "session");
             Checks.equal(zk.exists(d + "/e", false).getEphemeralOwner(), h.zk.getSessionId(), "owner");
+            try {
+                // Another ZooKeeper server hears of the move no earlier than it must ask the leader.
+                h.zk.setData(d, null, -1);
+            } catch (KeeperException.ConnectionLossException | KeeperException.SessionMovedException e) {
+                // as it should be
+            }
             h.events.state(Watcher.Event.KeeperState.Disconnected);
             h.events.state(Watcher.Event.KeeperState.SyncConnected); // it takes the session back
             zk.close();
@@ -79,7 +85,7 @@ final class PlainSessions {
         try (PlainDriver.Handle h = new PlainDriver.Handle(Checks.ZK); PlainDriver.Handle w = new PlainDriver.Handle(Checks.ZK)) {
             String d = h.dir("expire");
             h.zk.create(d + "/e", null, OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
-            w.zk.exists(d + "/e", true);
+            w.caughtUp().zk.exists(d + "/e", true);
             PlainDriver.Events second = new PlainDriver.Events();
             ZooKeeper zk = new ZooKeeper(Checks.ZK, 10_000, second, h.zk.getSessionId(), h.zk.getSessionPasswd());
             Checks.that(second.connected.await(20, TimeUnit.SECONDS), "second connected");
@@ -114,7 +120,7 @@ final class PlainSessions {
                 in.zk.create("/n", null, OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
                 in.events.expect("NodeCreated /n");
             }
-            Checks.that(h.zk.exists(d + "/n", false) != null, "server path");
+            Checks.that(h.caughtUp().zk.exists(d + "/n", false) != null, "server path");
         }
     }
 }

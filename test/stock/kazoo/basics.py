@@ -4,7 +4,7 @@ import kazoo.exceptions as ex
 from kazoo.security import make_acl, make_digest_acl
 
 from checks import check, equal, eventually, raises
-from clients import client, fresh
+from clients import catch_up, client, fresh
 
 
 @check
@@ -42,6 +42,7 @@ def ephemerals_belong_to_their_session():
         d = fresh(z, "eph")
         with client() as other:
             other.create(d + "/e", ephemeral=True)
+            catch_up(z)
             equal(z.exists(d + "/e").ephemeralOwner, other.client_id[0])
             raises(ex.NoChildrenForEphemeralsError, z.create, d + "/e/kid")
         eventually(lambda: z.exists(d + "/e") is None, "ephemeral gone after close")
@@ -94,12 +95,14 @@ def acls_are_enforced():
     with client(auth_data=[("digest", "kaz:secret")]) as z, client() as other:
         d = fresh(z, "acl")
         z.create(d + "/mine", b"m", acl=[owner, reader])
+        catch_up(other)
         equal(other.get(d + "/mine")[0], b"m")
         raises(ex.NoAuthError, other.set, d + "/mine", b"no")
         raises(ex.NoAuthError, other.set_acls, d + "/mine", [reader])
         acls, stat = z.get_acls(d + "/mine")
         equal((set(acls), stat.aversion), ({owner, reader}, 0))
         equal(z.set_acls(d + "/mine", [owner]).aversion, 1)
+        catch_up(other)
         raises(ex.NoAuthError, other.get, d + "/mine")
         raises(ex.BadVersionError, z.set_acls, d + "/mine", [reader], version=0)
         raises(ex.InvalidACLError, z.create, d + "/bad", acl=[make_acl("nosuch", "x", all=True)])
@@ -112,6 +115,7 @@ def default_acl_and_auth_scheme():
     with client(auth_data=[("digest", "u:p")]) as z, client() as other:
         d = fresh(z, "creator")
         z.create(d + "/c", b"", acl=[make_acl("auth", "", all=True)])
+        catch_up(other)
         raises(ex.NoAuthError, other.get, d + "/c")
         (acl,), _ = z.get_acls(d + "/c")
         equal((acl.id.scheme, acl.id.id.split(":")[0], acl.perms), ("digest", "u", 31))
@@ -124,6 +128,7 @@ def super_user_passes_every_acl():
         d = fresh(z, "super")
         z.create(d + "/locked", b"s", acl=[make_digest_acl("no", "body", all=True)])
         raises(ex.NoAuthError, z.get, d + "/locked")
+        catch_up(boss)
         equal(boss.get(d + "/locked")[0], b"s")
 
 
@@ -177,6 +182,7 @@ def chroot_is_prefixed_by_the_client():
         with client(hosts=ZK + d) as inner:
             inner.create("/in", b"x")
             equal(inner.get_children("/"), ["in"])
+        catch_up(z)
         equal(z.get(d + "/in")[0], b"x")
 
 

@@ -24,6 +24,12 @@ def clients(n, **kw):
         yield [stack.enter_context(client(**kw)) for _ in range(n)]
 
 
+def catch_up(*zs):
+    """Lets clients of other servers see what has been written so far."""
+    for z in zs:
+        z.sync("/")
+
+
 def fresh(z, name):
     """Makes an empty directory of its own for a check."""
     path = "%s/%s" % (ROOT, name)

@@ -9,7 +9,7 @@ from kazoo.exceptions import ConnectionClosedError, LockTimeout, SessionExpiredE
 from kazoo.retry import KazooRetry
 
 from checks import RELAY, ZK, Referee, check, equal, eventually, raises
-from clients import client, clients, fresh
+from clients import catch_up, client, clients, fresh
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -49,6 +49,7 @@ def lock_excludes_across_processes():
     with client() as z:
         path = fresh(z, "lock") + "/l"
         in_processes(lock_worker, 4, path, "kazoo-lock", 25)
+        catch_up(z)
         equal(z.get_children(path), [], "no contender left behind")
 
 
@@ -126,6 +127,7 @@ def semaphore_bounds_across_processes():
     with client() as z:
         path = fresh(z, "sem") + "/s"
         in_processes(semaphore_worker, 5, path, "kazoo-semaphore", 12)
+        catch_up(z)
         equal(z.Semaphore(path, max_leases=3).lease_holders(), [])
         raises(ValueError, z.Semaphore(path, max_leases=4).acquire)
 
@@ -196,4 +198,5 @@ def lock_excludes_while_connections_are_cut():
     with client() as z:
         path = fresh(z, "cut") + "/l"
         in_processes(cut_worker, 3, path, "kazoo-cut", 15)
+        catch_up(z)
         equal(z.get_children(path), [], "no contender left behind")

@@ -5,7 +5,7 @@ import time
 import uuid
 
 from checks import check, equal, eventually
-from clients import client, clients, fresh
+from clients import catch_up, client, clients, fresh
 
 
 def together(functions, timeout=60):
@@ -38,6 +38,7 @@ def barrier_holds_until_removed():
         d = fresh(z, "barrier")
         gate = z.Barrier(d + "/gate")
         gate.create()
+        catch_up(a, b)
         equal(a.Barrier(d + "/gate").wait(0.2), False, "the gate is shut")
         opened = threading.Timer(0.3, gate.remove)
         opened.start()
@@ -77,6 +78,7 @@ def counter_adds_up():
             c -= 5
 
         together([lambda z=z, i=i: work(z, i) for i, z in enumerate(zs)])
+        catch_up(zs[0])
         equal(zs[0].Counter(d + "/c").value, 25 * (1 + 2 + 3 + 4) - 20)
         f = zs[0].Counter(d + "/f", default=1.0)
         f += 0.5
@@ -92,6 +94,7 @@ def queue_gives_each_entry_once():
         zs[0].Queue(q).put(b"urgent", priority=1)
         equal(len(zs[0].Queue(q)), 41)
         equal(zs[0].Queue(q).get(), b"urgent")
+        catch_up(*zs)
 
         def work(z):
             got, mine = [], z.Queue(q)
@@ -112,6 +115,7 @@ def locking_queue_returns_what_was_not_consumed():
     with clients(3) as (z, a, b):
         q = fresh(z, "lockingqueue") + "/q"
         z.LockingQueue(q).put_all([b"1", b"2", b"3"])
+        catch_up(a, b)
         first = a.LockingQueue(q)
         equal(first.get(5), b"1")
         equal(first.holds_lock(), True)
@@ -137,12 +141,14 @@ def party_lists_its_members():
         pa, pb = a.Party(d + "/p", "ann"), b.Party(d + "/p", "bob")
         pa.join()
         pb.join()
+        catch_up(a)
         equal(sorted(pa), ["ann", "bob"])
         pb.leave()
         eventually(lambda: list(pa) == ["ann"], "bob left")
         sa, sb = a.ShallowParty(d + "/s", "ann"), b.ShallowParty(d + "/s", "bob")
         sa.join()
         sb.join()
+        catch_up(a, b)
         equal((len(sa), sorted(sb)), (2, ["ann", "bob"]))
 
 
@@ -194,4 +200,5 @@ def non_blocking_lease():
         d = fresh(a, "lease") + "/" + uuid.uuid4().hex
         length = datetime.timedelta(seconds=60)
         equal(bool(a.NonBlockingLease(d, length)), True)
+        catch_up(b)
         equal(bool(b.NonBlockingLease(d, length, identifier="other")), False)

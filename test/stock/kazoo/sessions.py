@@ -5,7 +5,7 @@ import threading
 from kazoo.client import KazooClient, KazooState
 
 from checks import RELAY, Referee, check, equal, eventually
-from clients import client, fresh
+from clients import catch_up, client, fresh
 
 
 @check
@@ -44,6 +44,7 @@ def silent_session_expires_in_time():
         z.start(20)
         z.create(d + "/e", b"", ephemeral=True)
         gone = threading.Event()
+        catch_up(observer)
         observer.exists(d + "/e", watch=lambda e: gone.set())
         equal(ref.say("refuse 15000"), "ok")
         start = time.monotonic()
@@ -76,6 +77,7 @@ def reconnect_keeps_session_ephemerals_and_watches():
             eventually(lambda: data[-1] == b"cut%d" % i, "data changed behind the cut")
             eventually(lambda: "c%d" % i in children[-1], "child created behind the cut")
             equal(z.client_id[0], sid, "same session")
+        catch_up(writer)
         equal(writer.exists(d + "/e").ephemeralOwner, sid)
 
 
@@ -103,6 +105,7 @@ def hundred_sessions_come_and_go():
             for m in many:
                 eventually(lambda: m.connected, "connected")
                 m.create(d + "/n-", ephemeral=True, sequence=True)
+            catch_up(z)
             equal(len(z.get_children(d)), 20)
             for m in many:
                 m.stop()

@@ -26,6 +26,13 @@ async function connect(hosts = process.env.ZK) {
   raw.connect();
   await within(connected, 'connected');
   const c = { raw, close: () => raw.close() };
+  // Lets the client see what has been written so far. It has no sync of its
+  // own, but reads wait for the writes of their session.
+  c.caughtUp = async () => {
+    const p = root + '/sync-';
+    await c.create(p, CreateMode.EPHEMERAL_SEQUENTIAL);
+    return c;
+  };
   for (const m of ['create', 'remove', 'setData', 'mkdirp', 'setACL']) c[m] = util.promisify(raw[m]).bind(raw);
   for (const m of ['exists', 'getData', 'getChildren', 'getACL']) {
     c[m] = (...args) => new Promise((done, fail) => {
@@ -118,11 +125,11 @@ check('acl', async () => {
   const d = await fresh(c, 'acl');
   c.raw.addAuthInfo('digest', Buffer.from('nora:pw'));
   await c.create(d + '/mine', Buffer.from('m'), ACL.CREATOR_ALL_ACL);
-  await fails(other.getData(d + '/mine'), Exception.NO_AUTH);
+  await fails((await other.caughtUp()).getData(d + '/mine'), Exception.NO_AUTH);
   const [acls] = await c.getACL(d + '/mine');
   equal([acls[0].permission, acls[0].id.scheme], [31, 'digest'], 'acl');
   await c.setACL(d + '/mine', [new ACL(Permission.READ, Id.ANYONE_ID_UNSAFE)], -1);
-  await other.getData(d + '/mine');
+  await (await other.caughtUp()).getData(d + '/mine');
   other.close();
   c.close();
 });
@@ -140,9 +147,11 @@ check('watches', async () => {
   const child = await event('getChildren', d);
   await w.create(d + '/n', null);
   equal([await born(), await child()], ['NODE_CREATED ' + d + '/n', 'NODE_CHILDREN_CHANGED ' + d], 'created');
+  await c.caughtUp();
   const data = await event('getData', d + '/n');
   await w.setData(d + '/n', Buffer.from('1'));
   equal(await data(), 'NODE_DATA_CHANGED ' + d + '/n', 'changed');
+  await c.caughtUp();
   const gone = await event('exists', d + '/n');
   await w.remove(d + '/n');
   equal(await gone(), 'NODE_DELETED ' + d + '/n', 'deleted');
