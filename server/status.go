@@ -2,6 +2,8 @@ package server
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -87,6 +89,15 @@ func (i *Instance) ResetStats() { i.Server.metrics.Reset() }
 
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Server.ResetConns() }
+
+// ChangeMember implements admin.Source.
+func (i *Instance) ChangeMember(ctx context.Context, c admin.MemberChange) error {
+	node := i.node.Load()
+	if node == nil {
+		return errors.New("this server has not joined its cluster yet")
+	}
+	return node.ChangeMember(ctx, raftfsm.MemberChange(c))
+}
 
 // Authorizer returns a check for admin.Options: who knows the password of the
 // super user may change state over HTTP. Without a super user it is nil.

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -18,6 +20,7 @@ type fake struct {
 	status        Status
 	resets, conns int
 	asked         Need
+	changes       []MemberChange
 	delay         chan struct{} // Status waits for it, if set
 }
 
@@ -34,6 +37,14 @@ func (f *fake) Status(n Need) *Status {
 
 func (f *fake) ResetStats() { f.mu.Lock(); f.resets++; f.mu.Unlock() }
 func (f *fake) ResetConns() { f.mu.Lock(); f.conns++; f.mu.Unlock() }
+
+func (f *fake) ChangeMember(_ context.Context, c MemberChange) error {
+	f.changes = append(f.changes, c)
+	if c.Op == "" {
+		return errors.New("no such change")
+	}
+	return nil
+}
 
 func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
 	t.Helper()

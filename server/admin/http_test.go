@@ -332,3 +332,37 @@ func TestAnswersOverARealConnection(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 }
+
+func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
+	for _, test := range []struct {
+		method, login, body string
+		code, changes       int
+	}{
+		{"GET", "digest super:x", `{"op":"add"}`, 405, 0},
+		{"POST", "", `{"op":"add"}`, 401, 0},
+		{"POST", "digest super:y", `{"op":"add"}`, 403, 0},
+		{"POST", "digest super:x", `op=add`, 400, 0},
+		{"POST", "digest super:x", `{"op":"add","evil":1}`, 400, 0},
+		{"POST", "digest super:x", `{"op":"` + strings.Repeat("x", maxChange) + `"}`, 400, 0},
+		{"POST", "digest super:x", `{"id":4}`, 409, 1},
+		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"}`, 200, 1},
+	} {
+		f := &fake{status: ensemble()}
+		a, err := New(Options{Source: f, Authorize: func(user, password string) bool { return user == "super" && password == "x" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(test.method, "/members", strings.NewReader(test.body))
+		if test.login != "" {
+			r.Header.Set("Authorization", test.login)
+		}
+		w := do(t, a.Handler(), r)
+		var answer struct{ Error *string }
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || (answer.Error == nil) != (test.code == 200) {
+			t.Errorf("%s %.40s answers %s", test.method, test.body, w.Body)
+		}
+		if w.Code != test.code || len(f.changes) != test.changes {
+			t.Errorf("%s %.40s as %q: %d, %d changes", test.method, test.body, test.login, w.Code, len(f.changes))
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package admin
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Need says which costly parts of a Status are asked for. The rest is always
 // there.
@@ -26,6 +29,16 @@ type Source interface {
 	ResetStats()
 	// ResetConns zeroes the statistics of every client connection.
 	ResetConns()
+	// ChangeMember changes who belongs to the ensemble, and returns when it is
+	// done or refused.
+	ChangeMember(context.Context, MemberChange) error
+}
+
+// MemberChange is one change of who belongs to the ensemble.
+type MemberChange struct {
+	Op   string `json:"op"` // add, promote or remove
+	ID   uint32 `json:"id"`
+	Addr string `json:"addr,omitempty"` // peer address, for add
 }
 
 // Mode is a server's part in the ensemble, as `srvr` names it.
