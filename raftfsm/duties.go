@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,8 @@ const (
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
 	digestGap    = 1000
-	membersEvery = time.Second
+	membersEvery = 250 * time.Millisecond
+	membersWait  = 2 * time.Second
 )
 
 // duties are what a leader does besides proposing: hear of its own clients,
@@ -178,6 +180,9 @@ func (t *term) publishMembers() {
 		for _, srv := range servers {
 			id := parseID(srv.ID)
 			in[id] = true
+			if s.members[id].BirthID == "" && time.Since(t.began) < membersWait {
+				return // it is about to say where clients reach it
+			}
 			lines = append(lines, configLine(srv, s.members[id].ClientAddr))
 		}
 		for id, m := range s.members {
@@ -194,19 +199,35 @@ func (t *term) publishMembers() {
 	})
 }
 
-// configLine is a server as clients of ZooKeeper know it: the election port is
-// the peer port again.
+// configLine is a server as clients of ZooKeeper know it. There is no election
+// port, but Java clients insist on three ports that differ.
 func configLine(srv raft.Server, client string) string {
 	addr := string(srv.Address)
 	role := "participant"
 	if srv.Suffrage != raft.Voter {
 		role = "observer"
 	}
-	line := fmt.Sprintf("server.%s=%s:%s:%s", srv.ID, addr, addr[strings.LastIndexByte(addr, ':')+1:], role)
+	line := fmt.Sprintf("server.%s=%s:%d:%s", srv.ID, addr, freePort(portOf(addr), portOf(client)), role)
 	if client != "" {
 		line += ";" + client
 	}
 	return line
+}
+
+func portOf(addr string) int {
+	_, port, _ := strings.Cut(addr[strings.LastIndexByte(addr, '/')+1:][strings.LastIndexByte(addr, ']')+1:], ":")
+	n, _ := strconv.Atoi(port)
+	return n
+}
+
+// freePort returns a port next to the first that is neither of the two.
+func freePort(peer, client int) int {
+	for p := peer + 1; p <= 65535; p++ {
+		if p != client {
+			return p
+		}
+	}
+	return peer - 2 // then client is 65535 or none of these
 }
 
 // configMembers is the config text without its version line.

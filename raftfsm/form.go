@@ -21,6 +21,7 @@ type peerStatus struct {
 	Members map[uint32]string `json:"members"` // addresses in its raft configuration
 	Seen    uint64            `json:"seen"`    // highest term the asker's birth has shown it
 	Leader  uint32            `json:"leader"`
+	Up      bool              `json:"up"` // its raft runs
 }
 
 // formation makes servers into a cluster.
@@ -93,7 +94,7 @@ func (n *Node) answer(c net.Conn, asker *greeting) {
 func (n *Node) status() peerStatus {
 	id := n.whoAmI()
 	st := peerStatus{ID: n.id, Cluster: id.Cluster, Birth: id.Birth, Births: maps.Clone(id.Births), Members: map[uint32]string{}}
-	if !n.up.Load() {
+	if st.Up = n.up.Load(); !st.Up {
 		return st
 	}
 	if st.Births == nil {
@@ -155,7 +156,11 @@ func (n *Node) accept(f *formation) error {
 		return fmt.Errorf("the --peers lists of the servers differ: %v and %v", f.Peers, n.o.Peers)
 	}
 	id.Cluster, id.Births = f.Cluster, f.Births
-	return n.saveIdentity(id)
+	if err := n.saveIdentity(id); err != nil {
+		return err
+	}
+	close(n.formed)
+	return nil
 }
 
 // join finds out which cluster this server belongs to: the one on its disk,
@@ -187,7 +192,8 @@ func (n *Node) join(ctx context.Context) (*raft.Configuration, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("did not join a cluster: %s: %w", said, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
+		case <-n.formed:
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -201,11 +207,7 @@ func (n *Node) joinAlone() (*raft.Configuration, error) {
 			return nil, err
 		}
 	}
-	addr := n.o.Peers[n.id]
-	if addr == "" {
-		addr = "local"
-	}
-	return &raft.Configuration{Servers: []raft.Server{{ID: serverID(n.id), Address: raft.ServerAddress(addr)}}}, nil
+	return &raft.Configuration{Servers: []raft.Server{{ID: serverID(n.id), Address: n.selfAddr()}}}, nil
 }
 
 // peersConfig is the configuration a new cluster begins with: the same at

@@ -91,6 +91,7 @@ func (n *Node) oneTerm(count uint64) error {
 type term struct {
 	n       *Node
 	ctx     context.Context
+	began   time.Time
 	tracker *tracker
 	reader  uint64        // our right to take from our own stream
 	work    chan struct{} // holds a token when the batcher may find work
@@ -108,7 +109,7 @@ func (n *Node) runTerm(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &term{n: n, ctx: ctx, tracker: newTracker(), work: make(chan struct{}, 1)}
+	t := &term{n: n, ctx: ctx, began: time.Now(), tracker: newTracker(), work: make(chan struct{}, 1)}
 	t.links.work = t.wake
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
 	n.fsm.state.sessions.All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout, 0) })

@@ -110,16 +110,12 @@ func (n *Node) leaderIsDead(id uint32, addr string) bool {
 		return false
 	}
 	n.log.Info("the leader's process is gone; standing for election", "peer", id)
-	var resp raft.TimeoutNowResponse
-	self := raft.ServerAddress(n.o.Peers[n.id])
-	if err := n.trans.TimeoutNow(serverID(n.id), self, &raft.TimeoutNowRequest{RPCHeader: n.rpcHeader()}, &resp); err != nil {
-		n.log.Debug("could not stand for election", "err", err)
-	}
+	n.stand()
 	return false
 }
 
 func (n *Node) rpcHeader() raft.RPCHeader {
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(serverID(n.id)), Addr: n.trans.EncodePeer(serverID(n.id), raft.ServerAddress(n.o.Peers[n.id]))}
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(serverID(n.id)), Addr: n.trans.EncodePeer(serverID(n.id), n.selfAddr())}
 }
 
 // rankWithout is this server's place among the voters when id is gone.

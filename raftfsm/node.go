@@ -50,6 +50,7 @@ type Node struct {
 	opened chan struct{} // holds a token when our stream was opened
 	up     atomic.Bool   // raft runs
 	formMu sync.Mutex
+	formed chan struct{} // closed when a formation was accepted
 
 	failed atomic.Pointer[error]
 	closed atomic.Bool
@@ -67,7 +68,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n := &Node{o: o, id: o.ID, log: o.Logger, hclog: hcLogger(o.Logger),
-		leadership: make(chan bool, 1), leadNews: make(chan struct{}, 1), opened: make(chan struct{}, 1)}
+		leadership: make(chan bool, 1), leadNews: make(chan struct{}, 1), opened: make(chan struct{}, 1), formed: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -96,6 +97,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.port != nil {
 		n.wg.Go(n.follow)
 	}
+	n.wg.Go(n.standFirst)
 	n.wg.Go(n.watchGate)
 	n.wg.Go(n.snapshots)
 	return n, nil
@@ -234,8 +236,12 @@ func (n *Node) Propose(r Request, w Waiter) error { return n.fsm.stream.put(&r, 
 // anything of the state.
 func (n *Node) View(f func(*State)) { n.fsm.view(f) }
 
-// WaitZxid waits until this server has applied zxid, or ctx ends.
+// WaitZxid waits until this server has applied zxid, or ctx ends. A leader does
+// not wait: nobody has seen anything newer than what it has applied.
 func (n *Node) WaitZxid(ctx context.Context, zxid int64) bool {
+	if n.term.Load() != nil {
+		return n.fsm.zxid.Load() >= zxid
+	}
 	return n.fsm.wait(ctx.Done(), func() bool { return n.fsm.zxid.Load() >= zxid })
 }
 

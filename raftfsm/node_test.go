@@ -299,14 +299,13 @@ func TestThreeServersShareOneState(t *testing.T) {
 		}
 	}
 	c.sameDigest()
-	config := ""
-	c.nodes[1].View(func(st *State) {
-		info, _ := st.Tree().Get("/zookeeper/config")
-		config = string(info.Data)
+	eventually(t, "the members are published", func() (ok bool) {
+		c.nodes[1].View(func(st *State) {
+			info, _ := st.Tree().Get("/zookeeper/config")
+			ok = strings.Count(string(info.Data), ":participant") == 3 && strings.Contains(string(info.Data), "\nversion=")
+		})
+		return ok
 	})
-	if strings.Count(config, ":participant") != 3 || !strings.Contains(config, "\nversion=") {
-		t.Errorf("config is %q", config)
-	}
 }
 
 // sameDigest waits until all running servers have applied the same and

@@ -28,8 +28,8 @@ func (mainLoop) SetHeartbeatHandler(func(raft.RPC)) {}
 // newTransport builds raft's transport on the peer port.
 func (n *Node) newTransport() raft.Transport {
 	if n.port == nil {
-		addr := raft.ServerAddress("local")
-		_, t := raft.NewInmemTransport(addr)
+		_, t := raft.NewInmemTransport(n.selfAddr())
+		t.Connect(n.selfAddr(), t) // for the one message it sends itself; see stand
 		return t
 	}
 	return mainLoop{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{

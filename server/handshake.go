@@ -178,6 +178,9 @@ func (c *conn) connect(frame []byte) endReason {
 	c.hello = r
 	c.hello.Password = nil // points into the input
 	timeout := s.o.negotiate(r.Timeout)
+	if !c.caughtUp(r.LastZxidSeen, time.Duration(timeout)*time.Millisecond) {
+		return endBehind // before the password: a server that is behind must not refuse
+	}
 	body := raftfsm.SessionBody{Timeout: timeout, Owner: s.o.ID, Addr: c.host}
 	req := raftfsm.Request{Op: raftfsm.OpCreateSession}
 	if r.SessionID != 0 {
@@ -190,9 +193,6 @@ func (c *conn) connect(frame []byte) endReason {
 		if c.wrongPassword(r.SessionID, body.Password) {
 			return c.refuse()
 		}
-	}
-	if !c.caughtUp(r.LastZxidSeen, time.Duration(timeout)*time.Millisecond) {
-		return endBehind
 	}
 	if r.SessionID == 0 {
 		if _, err := io.ReadFull(s.o.Rand, body.Password[:]); err != nil {
