@@ -67,6 +67,7 @@ type hold struct {
 	passed   int  // hand-offs so far
 	revoked  *Revocation
 	timers   []*time.Timer
+	unlocked []*Lease      // before others of the hold; their contexts last as long
 	changing chan struct{} // closed when the change of nodes under way is done
 }
 
@@ -307,6 +308,7 @@ func (h *hold) lose(why LostReason) {
 	for l := range leases {
 		l.end(cause)
 	}
+	h.endUnlocked(cause)
 	h.endLife()
 	close(h.ended)
 	h.c.count.lost.Add(1)
@@ -334,6 +336,18 @@ func (h *hold) endGrace() {
 	h.mu.Unlock()
 	if was {
 		h.abandon()
+	}
+}
+
+// endUnlocked ends the contexts of leases that were unlocked before those nested
+// in them.
+func (h *hold) endUnlocked(cause error) {
+	h.mu.Lock()
+	ls := h.unlocked
+	h.unlocked = nil
+	h.mu.Unlock()
+	for _, l := range ls {
+		l.cancel(cause)
 	}
 }
 
@@ -386,6 +400,7 @@ func (h *hold) discard() []<-chan struct{} {
 // was done, so that the work cannot have overlapped with another holder's.
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
+	h.endUnlocked(context.Canceled)
 	h.endLife()
 	close(h.ended)
 	res := make(chan error, 1)

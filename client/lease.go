@@ -78,18 +78,19 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		h.endGrace()
 		return cause
 	}
-	defer l.cancel(context.Canceled)
-
 	h.mu.Lock()
 	if h.over { // lost since
 		err := h.lostErr()
 		h.mu.Unlock()
+		l.cancel(err)
 		h.endGrace()
 		return err
 	}
 	delete(h.leases, l)
 	switch {
 	case len(h.leases) > 0:
+		// The others' contexts may be children of this one's.
+		h.unlocked = append(h.unlocked, l)
 		down := h.mode == fence.Exclusive && l.mode == fence.Exclusive && h.onlyReads()
 		h.mu.Unlock()
 		if down {
@@ -98,11 +99,13 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return nil
 	case h.pass():
 		h.mu.Unlock()
+		l.cancel(context.Canceled)
 		return nil
 	}
 	h.over = true
 	h.stopTimers()
 	h.mu.Unlock()
+	l.cancel(context.Canceled)
 	return h.release(ctx)
 }
 
@@ -134,7 +137,8 @@ func pendingErr(ctx context.Context) error {
 
 // Context returns a child of the context the lock was taken with. It ends when
 // the lease is unlocked or lost; after a loss context.Cause is the *LostError. A
-// time limit of the parent, set for waiting, limits it as well.
+// time limit of the parent, set for waiting, limits it as well. The context of a
+// lease that is unlocked before those nested in it ends with the last of them.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Lost is closed when the lease is lost. It stays open when it is unlocked.

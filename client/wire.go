@@ -25,8 +25,8 @@ const (
 	wireOpSetAuth  = 100
 	wireOpSetWatch = 101
 	wireMaxFrame   = 64 << 20
-	// wireHold bounds how long a reply waits for the setWatches of its connection.
-	wireHold = 250 * time.Millisecond
+	// wireHold bounds how long the first reply waits for the setWatches of its connection.
+	wireHold = 100 * time.Millisecond
 )
 
 var errReplyOrder = errors.New("client: reply out of order: one was lost")
@@ -132,6 +132,7 @@ type wireConn struct {
 	pending   []int32
 	auth      []int32 // answered out of turn
 	isWatched bool
+	held      bool          // a reply was made to wait for setWatches
 	watched   chan struct{} // closed when setWatches was sent
 	dead      chan struct{}
 	deadOnce  sync.Once
@@ -280,7 +281,8 @@ func (c *wireConn) received(f []byte) error {
 		c.pending = c.pending[1:]
 		inTurn = true
 	}
-	hold := c.resumed && !c.isWatched && zxid > 0
+	hold := c.resumed && !c.isWatched && !c.held && zxid > 0
+	c.held = c.held || hold
 	c.mu.Unlock()
 	if !inTurn {
 		return errReplyOrder
@@ -288,7 +290,8 @@ func (c *wireConn) received(f []byte) error {
 	if hold {
 		// The library tells the server from which zxid on it missed events, and
 		// takes that number when it sends setWatches. Had it seen a newer reply
-		// by then, events before it would be lost.
+		// by then, events before it would be lost. If nothing is watched there is
+		// no setWatches, and nothing to lose.
 		t := time.NewTimer(wireHold)
 		defer t.Stop()
 		select {
