@@ -262,3 +262,5 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 		t.Errorf("start under another id: %v", err)
 	}
 }
+
+func raftConfiguration() raft.Configuration { return raft.Configuration{} }

@@ -1,0 +1,164 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/history"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// Root is the node below which all clients work. It must exist.
+const Root = "/w"
+
+// keys is how many nodes the clients fight over.
+const keys = 8
+
+// Client is one client with a session that it keeps over reconnects.
+type Client struct {
+	Name    string
+	Dial    func() (net.Conn, error) // to some server, chosen anew each time
+	Timeout time.Duration            // of its session
+	Pause   time.Duration            // between two requests, at most
+	Clock   func() time.Duration     // shared by all clients of a history
+	Record  *history.Recorder
+	Conns   func() int // numbers connections
+	Rand    *rand.Rand
+
+	session wire.Session
+	zxid    int64
+	created map[string]bool // nodes to come back to
+}
+
+// Run works until stop is closed, then leaves its session open or closes it.
+func (c *Client) Run(stop <-chan struct{}) {
+	c.created = map[string]bool{}
+	for !closed(stop) {
+		if !c.attach(stop) {
+			time.Sleep(time.Duration(c.Rand.Int64N(int64(100 * time.Millisecond))))
+		}
+	}
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// attach runs one connection.
+func (c *Client) attach(stop <-chan struct{}) bool {
+	nc, err := c.Dial()
+	if err != nil {
+		return false
+	}
+	w := wire.New(nc)
+	defer w.Close()
+	w.Timeout = c.Timeout * 2 / 3
+	w.Zxid = c.zxid
+	start := c.Clock()
+	request := wire.NewSession(int32(c.Timeout.Milliseconds()))
+	request.LastZxidSeen = c.zxid
+	fresh := c.session.ID == 0
+	if !fresh {
+		request = wire.Attach(c.session, c.zxid)
+	}
+	switch err := w.Connect(request); {
+	case errors.Is(err, wire.ErrRefused):
+		c.Record.Add(history.Record{Expired: &history.Expired{Session: c.session.ID, At: c.Clock()}})
+		c.session = wire.Session{}
+		return true
+	case err != nil:
+		return false
+	}
+	c.session = w.Session
+	x := &exchange{c: c, w: w, conn: c.Conns()}
+	c.Record.Add(history.Record{Connect: &history.Connect{Client: c.Name, Conn: x.conn, Session: c.session.ID,
+		New: fresh, LastZxid: request.LastZxidSeen, Start: start, End: c.Clock()}})
+	x.run(stop)
+	c.zxid = max(c.zxid, w.Zxid)
+	return true
+}
+
+// exchange is what happens on one connection.
+type exchange struct {
+	c       *Client
+	w       *wire.Conn
+	conn    int
+	seq     int
+	pending []*history.Op
+	end     bool // the session was closed
+}
+
+// run sends requests, up to three at once, until the connection is lost, the
+// client feels like leaving, or stop is closed.
+func (x *exchange) run(stop <-chan struct{}) {
+	defer func() {
+		for _, op := range x.pending {
+			op.Unknown, op.End = true, x.c.Clock()
+			x.c.Record.Add(history.Record{Op: op})
+		}
+	}()
+	for !closed(stop) && !x.end {
+		if x.c.Rand.IntN(400) == 0 {
+			return // as a client that lost its network
+		}
+		for range 1 + x.c.Rand.IntN(3) {
+			if !x.send(x.c.random()) {
+				return
+			}
+		}
+		for len(x.pending) > 0 {
+			if !x.receive() {
+				return
+			}
+		}
+		time.Sleep(time.Duration(x.c.Rand.Int64N(int64(x.c.Pause) + 1)))
+	}
+}
+
+func (x *exchange) send(op *history.Op) bool {
+	if x.end {
+		return true
+	}
+	x.seq++
+	op.Client, op.Conn, op.Session, op.Seq, op.Start = x.c.Name, x.conn, x.c.session.ID, x.seq, x.c.Clock()
+	x.pending = append(x.pending, op)
+	x.end = op.Op == jute.OpCloseSession
+	_, err := x.w.Send(op.Op, body(op))
+	return err == nil
+}
+
+// receive records one frame.
+func (x *exchange) receive() bool {
+	f, err := x.w.Next()
+	if err != nil {
+		return false
+	}
+	if f.Event != nil {
+		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid, Type: f.Event.Type, Path: f.Event.Path}})
+		return true
+	}
+	op := x.pending[0]
+	x.pending = x.pending[1:]
+	op.End, op.Zxid, op.Code = x.c.Clock(), f.Zxid, f.Code
+	d := jute.NewDecoder(f.Body)
+	if f.Code == jute.OK {
+		fill(op, &d)
+	}
+	if d.Err() != nil {
+		panic(fmt.Sprintf("reply to %v does not decode: %v", op.Op, d.Err()))
+	}
+	if op.Op == jute.OpCloseSession && f.Code == jute.OK {
+		x.c.session = wire.Session{}
+	}
+	x.c.Record.Add(history.Record{Op: op})
+	return true
+}
