@@ -30,9 +30,14 @@ def in_processes(target, n, *args, timeout=90):
 
 
 def start(hosts=ZK):
-    z = KazooClient(hosts, connection_retry=KazooRetry(max_tries=-1, max_delay=0.2))
-    z.start(20)
-    return z
+    for _ in range(5):
+        z = KazooClient(hosts, connection_retry=KazooRetry(max_tries=-1, max_delay=0.2))
+        try:
+            z.start(20)
+            return z
+        except z.handler.timeout_exception:
+            pass  # also raised, at once, when a cut comes right behind the connect
+    raise AssertionError("no connection")
 
 
 def lock_worker(i, path, key, rounds):
