@@ -10,7 +10,7 @@ import (
 
 // explain adds what to do to an error of the start.
 func explain(err error, s *settings) error {
-	var listen interface{ Timeout() bool }
+	var listen *net.OpError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w\n  Another program listens there, perhaps another zlockd. Stop it, or choose another address%s.", err, addrFlag(err, s))

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
+	s, _, err := parseFlags([]string{"--data-dir", "/srv/locks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := func(port int, why syscall.Errno) error {
+		return fmt.Errorf("start: %w", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: os.NewSyscallError("bind", why)})
+	}
+	file := func(why syscall.Errno) error {
+		return &fs.PathError{Op: "open", Path: "/srv/locks/lock", Err: why}
+	}
+	for _, test := range []struct {
+		err  error
+		hint string
+	}{
+		{listen(2181, syscall.EADDRINUSE), "with --client-addr"},
+		{listen(8181, syscall.EADDRINUSE), "with --admin-addr"},
+		{listen(9999, syscall.EADDRINUSE), "another address."},
+		{listen(2888, syscall.EADDRNOTAVAIL), "with --peer-addr"},
+		{listen(2181, syscall.EACCES), "Ports below 1024"},
+		{file(syscall.EACCES), "read and write /srv/locks"},
+		{file(syscall.ENOSPC), "Make room"},
+	} {
+		got := explain(test.err, s)
+		if !strings.Contains(got.Error(), test.hint) || !errors.Is(got, test.err) {
+			t.Errorf("%v is told as %q", test.err, got)
+		}
+	}
+	plain := errors.New("something else")
+	if explain(plain, s) != plain {
+		t.Error("an error that says everything is changed")
+	}
+}
