@@ -1,0 +1,335 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Check returns what is wrong with a history, nothing if it is possible.
+func Check(records []Record, o Options) []Violation {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Max == 0 {
+		o.Max = 20
+	}
+	c := &checker{
+		Options: o, records: records,
+		conns: map[int]*conn{}, sessions: map[int64]*sess{}, acked: map[int64]int{},
+	}
+	c.index()
+	c.checkOrder()
+	c.checkRealTime()
+	c.findFacts()
+	c.replay()
+	c.checkEvents()
+	sort.SliceStable(c.out, func(i, j int) bool { return c.out[i].Record < c.out[j].Record })
+	return c.out[:min(len(c.out), o.Max)]
+}
+
+// checker is one run of Check.
+type checker struct {
+	Options
+	records []Record
+	out     []Violation
+
+	conns    map[int]*conn
+	sessions map[int64]*sess
+	acked    map[int64]int // successful write → record
+	replies  seenByTime
+	expiries map[int64]time.Duration
+	facts    map[int64]*facts
+	loose    loose
+	model    model
+}
+
+// conn is what is known of a connection.
+type conn struct {
+	session int64
+	begin   time.Duration
+	records []int // replies and events, in the order of arrival
+	last    int64 // highest zxid in them
+	first   int64 // no write of an older connection has a zxid above this
+	expect  []expected
+	catchUp map[int][]*Event // what came before the reply to a setWatches
+}
+
+// sess is what is known of a session.
+type sess struct {
+	conns  []int
+	alive  int64 // highest zxid at which a server answered it
+	closed int64 // zxid at which it was closed, 0 if never
+	ended  bool  // in the model
+	endBy  int64 // it has ended at this zxid; MaxInt64 if not known to
+}
+
+// seenByTime answers which zxid was the highest that anybody had seen before
+// some moment.
+type seenByTime struct {
+	at  []time.Duration
+	top []int64
+}
+
+func (s *seenByTime) before(t time.Duration) int64 {
+	if n := sort.Search(len(s.at), func(i int) bool { return s.at[i] >= t }); n > 0 {
+		return s.top[n-1]
+	}
+	return 0
+}
+
+func (c *checker) fail(rule string, record int, format string, args ...any) {
+	if len(c.out) < 10*c.Max {
+		text := fmt.Sprintf(format, args...)
+		c.out = append(c.out, Violation{rule, fmt.Sprintf("%s (%v)", text, c.records[record]), record})
+	}
+}
+
+// within tells whether the model knows the path.
+func (c *checker) within(path string) bool {
+	if path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/") || path == "" {
+		return false
+	}
+	return c.Root == "/" || path == c.Root || strings.HasPrefix(path, c.Root+"/")
+}
+
+func isWrite(op jute.OpCode) bool {
+	switch op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL,
+		jute.OpDelete, jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpCloseSession:
+		return true
+	}
+	return false
+}
+
+// index sorts the records by connection and session.
+func (c *checker) index() {
+	type seen struct {
+		at   time.Duration
+		zxid int64
+	}
+	var all []seen
+	pending := map[int][]*Event{} // by connection: events not of a change
+	for i, r := range c.records {
+		switch {
+		case r.Connect != nil:
+			k := c.conn(r.Connect.Conn, r.Connect.Session, r.Connect.Start)
+			if r.Connect.New && (len(c.sessions[k.session].conns) > 1 || len(k.records) > 0) {
+				c.fail("G14", i, "session %#x was given twice", k.session)
+			}
+		case r.Event != nil:
+			k := c.conn(r.Event.Conn, 0, r.Event.At)
+			k.records = append(k.records, i)
+			if r.Event.Zxid <= 0 {
+				pending[r.Event.Conn] = append(pending[r.Event.Conn], r.Event)
+				continue
+			}
+			k.last = max(k.last, r.Event.Zxid)
+			all = append(all, seen{r.Event.At, r.Event.Zxid})
+		case r.Op != nil && !r.Op.Unknown:
+			o := r.Op
+			k := c.conn(o.Conn, o.Session, o.Start)
+			k.records = append(k.records, i)
+			if o.Watches != nil {
+				k.catchUp[i] = pending[o.Conn]
+				delete(pending, o.Conn)
+			}
+			k.last = max(k.last, o.Zxid)
+			bound := o.Zxid
+			if isWrite(o.Op) && o.Code == jute.OK {
+				bound--
+				if before, twice := c.acked[o.Zxid]; twice {
+					c.fail("G1", i, "zxid %d belongs to two writes: %v", o.Zxid, c.records[before])
+				}
+				c.acked[o.Zxid] = i
+			}
+			k.first = min(k.first, bound)
+			s := c.sessions[o.Session]
+			if o.Op == jute.OpCloseSession && o.Code == jute.OK {
+				s.closed = o.Zxid
+			} else if o.Code != jute.SessionExpired && o.Code != jute.UnknownSession {
+				s.alive = max(s.alive, o.Zxid)
+			}
+			all = append(all, seen{o.End, o.Zxid})
+		case r.Op != nil:
+			c.conn(r.Op.Conn, r.Op.Session, r.Op.Start)
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].at < all[j].at })
+	top := int64(0)
+	for _, s := range all {
+		top = max(top, s.zxid)
+		c.replies.at = append(c.replies.at, s.at)
+		c.replies.top = append(c.replies.top, top)
+	}
+}
+
+// conn returns the connection, which is made known if need be.
+func (c *checker) conn(id int, session int64, begin time.Duration) *conn {
+	k, ok := c.conns[id]
+	if !ok {
+		k = &conn{begin: begin, first: math.MaxInt64, catchUp: map[int][]*Event{}}
+		c.conns[id] = k
+	}
+	if k.session == 0 && session != 0 {
+		k.session = session
+		s := c.session(session)
+		s.conns = append(s.conns, id)
+	}
+	return k
+}
+
+func (c *checker) session(id int64) *sess {
+	s, ok := c.sessions[id]
+	if !ok {
+		s = &sess{endBy: math.MaxInt64}
+		c.sessions[id] = s
+	}
+	return s
+}
+
+// checkOrder checks what a single session or server can tell: G4, G5, G9, G12.
+func (c *checker) checkOrder() {
+	for _, k := range c.conns {
+		last, seq := int64(0), math.MinInt
+		for _, i := range k.records {
+			o := c.records[i].Op
+			if o == nil {
+				continue
+			}
+			if o.Zxid < last {
+				c.fail("G4", i, "zxid fell from %d", last)
+			}
+			if o.Seq < seq {
+				c.fail("G5", i, "reply to request %d after that to request %d", o.Seq, seq)
+			}
+			last, seq = max(last, o.Zxid), max(seq, o.Seq)
+		}
+	}
+	c.checkSessions()
+	digests := map[int64]int{}
+	for i, r := range c.records {
+		switch {
+		case r.Digest != nil:
+			before, ok := digests[r.Digest.Zxid]
+			if ok && c.records[before].Digest.Sum != r.Digest.Sum {
+				c.fail("G9", i, "servers differ: %v", c.records[before])
+			}
+			digests[r.Digest.Zxid] = i
+		case r.Connect != nil && r.Connect.LastZxid > 0:
+			for _, j := range c.conns[r.Connect.Conn].records {
+				if o := c.records[j].Op; o != nil && o.Zxid < r.Connect.LastZxid {
+					c.fail("G4", j, "the client had seen zxid %d before it connected", r.Connect.LastZxid)
+					break
+				}
+			}
+		}
+	}
+}
+
+// checkSessions compares the connections of each session: a new one never
+// shows less than what was read on the others before it was begun.
+func (c *checker) checkSessions() {
+	for id, s := range c.sessions {
+		if s.closed > 0 && s.alive > s.closed {
+			c.fail("G12", c.acked[s.closed], "session %#x was answered at zxid %d after it was closed", id, s.alive)
+		}
+		if len(s.conns) < 2 {
+			continue
+		}
+		var ops []int
+		for _, id := range s.conns {
+			for _, i := range c.conns[id].records {
+				if c.records[i].Op != nil {
+					ops = append(ops, i)
+				}
+			}
+		}
+		sort.SliceStable(ops, func(a, b int) bool { return c.records[ops[a]].Op.End < c.records[ops[b]].Op.End })
+		var seen seenByTime
+		top := int64(0)
+		for _, i := range ops {
+			o := c.records[i].Op
+			top = max(top, o.Zxid)
+			seen.at, seen.top = append(seen.at, o.End), append(seen.top, top)
+		}
+		for _, id := range s.conns {
+			k := c.conns[id]
+			for _, i := range k.records {
+				if o := c.records[i].Op; o != nil {
+					if floor := seen.before(k.begin); o.Zxid < floor {
+						c.fail("G4", i, "the session had seen zxid %d on another connection", floor)
+					}
+					break
+				}
+			}
+		}
+	}
+	for i, r := range c.records {
+		if r.Op == nil || r.Op.Unknown {
+			continue
+		}
+		if e, ok := c.expired(r.Op.Session); ok && r.Op.Start > e && r.Op.Op != jute.OpCloseSession {
+			c.fail("G12", i, "session %#x was answered after it was reported expired", r.Op.Session)
+		}
+	}
+}
+
+// expired returns when a client was first told that the session had ended.
+func (c *checker) expired(session int64) (time.Duration, bool) {
+	if c.expiries == nil {
+		c.expiries = map[int64]time.Duration{}
+		for _, r := range c.records {
+			if r.Expired == nil {
+				continue
+			}
+			if at, ok := c.expiries[r.Expired.Session]; !ok || r.Expired.At < at {
+				c.expiries[r.Expired.Session] = r.Expired.At
+			}
+		}
+	}
+	at, ok := c.expiries[session]
+	return at, ok
+}
+
+// checkRealTime checks G1 and G7, and finds by which zxid sessions that were
+// reported expired must have ended.
+func (c *checker) checkRealTime() {
+	type write struct {
+		start time.Duration
+		zxid  int64
+	}
+	var writes []write
+	for i, r := range c.records {
+		o := r.Op
+		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync {
+			continue
+		}
+		floor := c.replies.before(o.Start)
+		switch took := isWrite(o.Op) && o.Code == jute.OK; {
+		case took && o.Zxid <= floor:
+			c.fail("G1", i, "zxid %d had been seen before the write was sent", floor)
+		case !took && o.Zxid < floor && o.Op == jute.OpSync:
+			c.fail("G7", i, "zxid %d had been seen before the sync was sent", floor)
+		case !took && o.Zxid < floor:
+			c.fail("G1", i, "refused at a state older than zxid %d, which had been seen before", floor)
+		case took:
+			writes = append(writes, write{o.Start, o.Zxid})
+		}
+	}
+	sort.Slice(writes, func(i, j int) bool { return writes[i].start < writes[j].start })
+	least := make([]int64, len(writes)+1)
+	least[len(writes)] = math.MaxInt64
+	for i := len(writes) - 1; i >= 0; i-- {
+		least[i] = min(least[i+1], writes[i].zxid)
+	}
+	for id := range c.sessions {
+		if at, ok := c.expired(id); ok {
+			c.sessions[id].endBy = least[sort.Search(len(writes), func(i int) bool { return writes[i].start > at })]
+		}
+	}
+}

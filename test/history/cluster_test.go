@@ -1,0 +1,415 @@
+package history
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// fakeCluster is an ensemble that does everything right, with lagging servers,
+// lost connections and expiring sessions, and no time of its own. It produces
+// the histories that the checker must accept.
+type fakeCluster struct {
+	rnd     *rand.Rand
+	now     time.Duration
+	log     []*entry
+	servers []*fakeServer
+	clients []*fakeClient
+	records []Record
+	conns   int
+	session int64
+	dead    map[int64]bool // sessions whose end is in the log
+	lossy   bool
+}
+
+type entry struct {
+	op   *Op
+	conn *fakeConn
+	end  int64 // a session that ends
+	seen map[int]bool
+}
+
+type fakeServer struct {
+	tree    *tree.Tree
+	watches *tree.Watches[*fakeConn]
+	closed  map[int64]bool
+	applied int
+	zxid    int64
+}
+
+type fakeClient struct {
+	name     string
+	session  int64
+	conn     *fakeConn
+	last     int64
+	data     map[string]bool // watches as a client library keeps them
+	exist    map[string]bool
+	child    map[string]bool
+	lasting  map[string]int32
+	sequence int
+}
+
+type fakeConn struct {
+	id      int
+	client  *fakeClient
+	server  *fakeServer
+	queue   []*Op // sent, no reply yet
+	logged  bool  // the first of them is in the log
+	records []Record
+}
+
+func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
+	f := &fakeCluster{rnd: rand.New(rand.NewPCG(seed, 5)), dead: map[int64]bool{}, lossy: lossy, session: 1 << 56}
+	for range 3 {
+		f.servers = append(f.servers, &fakeServer{tree: tree.New(), watches: tree.NewWatches[*fakeConn](), closed: map[int64]bool{}})
+	}
+	for i := range 5 {
+		f.clients = append(f.clients, &fakeClient{name: fmt.Sprint("client", i)})
+	}
+	return f
+}
+
+// run makes a history of about n requests.
+func (f *fakeCluster) run(n int) []Record {
+	for ops := 0; ops < n; {
+		f.now += time.Microsecond
+		c := f.clients[f.rnd.IntN(len(f.clients))]
+		switch {
+		case c.conn == nil:
+			f.connect(c)
+		case f.lossy && f.rnd.IntN(150) == 0:
+			f.disconnect(c)
+		case len(c.conn.queue) < 3 && f.rnd.IntN(3) == 0:
+			f.send(c, f.randomOp())
+			ops++
+		case len(c.conn.queue) > 0:
+			f.progress(c.conn)
+		}
+		f.apply(f.servers[f.rnd.IntN(3)])
+	}
+	for _, c := range f.clients {
+		if c.conn != nil {
+			f.disconnect(c)
+		}
+	}
+	return f.records
+}
+
+func (f *fakeCluster) add(r Record) { f.records = append(f.records, r) }
+
+func (f *fakeCluster) connect(c *fakeClient) {
+	start := f.now
+	f.now++
+	s := f.servers[f.rnd.IntN(3)]
+	for s.applied < len(f.log) { // the attach is in the log
+		f.apply(s)
+	}
+	f.now++
+	if f.dead[c.session] {
+		f.add(Record{Expired: &Expired{c.session, f.now}})
+		*c = fakeClient{name: c.name}
+		return
+	}
+	fresh := c.session == 0
+	if fresh {
+		f.session++
+		c.session = f.session
+		f.log = append(f.log, &entry{}) // takes a zxid
+		c.data, c.exist, c.child = map[string]bool{}, map[string]bool{}, map[string]bool{}
+		c.lasting = map[string]int32{}
+	}
+	f.conns++
+	c.conn = &fakeConn{id: f.conns, client: c, server: s}
+	f.add(Record{Connect: &Connect{c.name, f.conns, c.session, fresh, c.last, start, f.now}})
+	if len(c.data)+len(c.exist)+len(c.child)+len(c.lasting) > 0 {
+		w := &jute.SetWatches{RelativeZxid: c.last, Data: keys(c.data), Exist: keys(c.exist), Child: keys(c.child)}
+		for _, path := range slices.Sorted(maps.Keys(c.lasting)) {
+			if c.lasting[path] == 1 {
+				w.Recursive = append(w.Recursive, path)
+			} else {
+				w.Persistent = append(w.Persistent, path)
+			}
+		}
+		f.send(c, Op{Step: Step{Op: jute.OpSetWatches2}, Watches: w})
+	}
+}
+
+func keys(m map[string]bool) (list []string) {
+	for k := range m {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (f *fakeCluster) disconnect(c *fakeClient) {
+	k := c.conn
+	c.conn = nil
+	k.server.watches.Drop(k)
+	for i, o := range k.queue {
+		o.Unknown = true
+		f.add(Record{Op: o})
+		// What was on its way may still arrive, until the client is back.
+		if isWrite(o.Op) && (i > 0 || !k.logged) && f.rnd.IntN(2) == 0 && !f.dead[c.session] {
+			f.log = append(f.log, &entry{op: o})
+		}
+	}
+	k.queue = nil
+	if f.rnd.IntN(4) == 0 && !f.dead[c.session] {
+		f.log = append(f.log, &entry{end: c.session})
+		f.dead[c.session] = true
+	}
+}
+
+func (f *fakeCluster) send(c *fakeClient, o Op) {
+	c.sequence++
+	o.Client, o.Conn, o.Session, o.Seq, o.Start = c.name, c.conn.id, c.session, c.sequence, f.now
+	c.conn.queue = append(c.conn.queue, &o)
+}
+
+// progress serves the first request of a connection.
+func (f *fakeCluster) progress(k *fakeConn) {
+	o := k.queue[0]
+	switch {
+	case isWrite(o.Op) || o.Op == jute.OpSync:
+		if !k.logged {
+			k.logged = true
+			f.log = append(f.log, &entry{op: o, conn: k})
+		}
+	default:
+		k.server.serve(k, o, f)
+		f.reply(k, o, k.server.zxid, o.Code)
+	}
+}
+
+func (f *fakeCluster) reply(k *fakeConn, o *Op, zxid int64, code jute.ErrCode) {
+	o.Zxid, o.End, o.Code = zxid, f.now, code
+	k.queue, k.logged = k.queue[1:], false
+	f.add(Record{Op: o})
+	c := k.client
+	c.last = max(c.last, zxid)
+	switch {
+	case o.Op == jute.OpAddWatch:
+		c.lasting[o.Path] = o.Mode
+	case !o.Watch:
+	case o.Code == jute.NoNode && o.Op == jute.OpExists:
+		c.exist[o.Path] = true
+	case o.Code != jute.OK:
+	case o.Op == jute.OpGetChildren2:
+		c.child[o.Path] = true
+	default:
+		c.data[o.Path] = true
+	}
+	if o.Op == jute.OpCloseSession {
+		c.conn = nil
+		k.server.watches.Drop(k)
+		for _, o := range k.queue {
+			o.Unknown = true
+			f.add(Record{Op: o})
+		}
+		*c = fakeClient{name: c.name}
+	}
+}
+
+func (f *fakeCluster) event(k *fakeConn, zxid int64, t jute.EventType, path string) {
+	f.add(Record{Event: &Event{k.id, f.now, zxid, t, path}})
+	c := k.client
+	if t == jute.EventChildrenChanged || t == jute.EventDeleted {
+		delete(c.child, path)
+	}
+	if t != jute.EventChildrenChanged {
+		delete(c.data, path)
+		delete(c.exist, path)
+	}
+}
+
+// apply lets a server apply one entry of the log.
+func (f *fakeCluster) apply(s *fakeServer) {
+	if s.applied == len(f.log) {
+		return
+	}
+	e := f.log[s.applied]
+	s.applied++
+	ch := &tree.Change{Zxid: s.zxid + 1, Time: int64(s.applied) + 1000}
+	code, changed, reply := jute.OK, true, []byte(nil)
+	switch {
+	case e.op != nil && s.closed[e.op.Session]:
+		changed = false
+	case e.end != 0:
+		s.closed[e.end] = true
+		s.tree.CloseSession(ch, e.end)
+	case e.op == nil:
+	case e.op.Op == jute.OpSync:
+		changed = false
+	case e.op.Op == jute.OpCloseSession:
+		s.closed[e.op.Session] = true
+		s.tree.CloseSession(ch, e.op.Session)
+		f.dead[e.op.Session] = true
+	default:
+		ch.Session = e.op.Session
+		reply, code, changed = s.tree.Apply(ch, e.op.Op, body(e.op), nil)
+	}
+	if changed {
+		s.zxid++
+	}
+	for i := range ch.Events {
+		ev := &ch.Events[i]
+		s.watches.Fire(ev, func(k *fakeConn) { f.event(k, s.zxid, ev.Type, ev.Path) })
+	}
+	if e.conn != nil && e.conn.server == s && len(e.conn.queue) > 0 && e.conn.queue[0] == e.op {
+		if code == jute.OK {
+			code = decode(e.op, reply)
+		}
+		f.reply(e.conn, e.op, s.zxid, code)
+	}
+}
+
+// serve answers a read.
+func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
+	if o.Watches != nil {
+		s.tree.CatchUp(nil, o.Watches,
+			func(kind tree.Kind, path string) { s.watches.Add(k, path, kind) },
+			func(t jute.EventType, path string) { f.event(k, -1, t, path) })
+		return
+	}
+	if o.Op == jute.OpAddWatch {
+		s.watches.Add(k, o.Path, tree.Persistent+tree.Kind(o.Mode))
+		return
+	}
+	info, ok := s.tree.Get(o.Path)
+	kind := tree.Data
+	if o.Op == jute.OpGetChildren2 {
+		kind = tree.Child
+	}
+	if o.Watch && (ok || o.Op == jute.OpExists) {
+		s.watches.Add(k, o.Path, kind)
+	}
+	if !ok {
+		o.Code = jute.NoNode
+		return
+	}
+	o.Stat = &info.Stat
+	switch o.Op {
+	case jute.OpGetData:
+		o.Value = slices.Clone(info.Data)
+	case jute.OpGetChildren2:
+		o.Children = s.tree.Children(o.Path)
+	}
+}
+
+func (f *fakeCluster) path() string {
+	return [...]string{"/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/deep"}[f.rnd.IntN(6)]
+}
+
+func (f *fakeCluster) value() []byte { return fmt.Append(nil, "v", f.rnd.IntN(1000)) }
+
+func (f *fakeCluster) randomOp() Op {
+	path, watch := f.path(), f.rnd.IntN(3) == 0
+	version := int32(-1)
+	if f.rnd.IntN(3) == 0 {
+		version = f.rnd.Int32N(3)
+	}
+	switch n := f.rnd.IntN(100); {
+	case n < 15:
+		return Op{Step: Step{Op: jute.OpExists, Path: path}, Watch: watch}
+	case n < 30:
+		return Op{Step: Step{Op: jute.OpGetData, Path: path}, Watch: watch}
+	case n < 45:
+		return Op{Step: Step{Op: jute.OpGetChildren2, Path: path}, Watch: watch}
+	case n < 47:
+		return Op{Step: Step{Op: jute.OpAddWatch, Path: path}, Mode: f.rnd.Int32N(2)}
+	case n < 50:
+		return Op{Step: Step{Op: jute.OpSync, Path: path}}
+	case n < 51:
+		return Op{Step: Step{Op: jute.OpCloseSession}}
+	case n < 58:
+		o := Op{Step: Step{Op: jute.OpMulti}}
+		for range 1 + f.rnd.IntN(3) {
+			o.Steps = append(o.Steps, f.randomStep(f.path(), version))
+		}
+		return o
+	}
+	return Op{Step: f.randomStep(path, version)}
+}
+
+func (f *fakeCluster) randomStep(path string, version int32) Step {
+	switch n := f.rnd.IntN(20); {
+	case n < 4:
+		return Step{Op: jute.OpCreate, Path: path, Data: f.value()}
+	case n < 6:
+		return Step{Op: jute.OpCreate2, Path: path, Data: f.value()}
+	case n < 8:
+		return Step{Op: jute.OpCreate, Path: path, Data: f.value(), Flags: 1}
+	case n < 11:
+		return Step{Op: jute.OpCreate2, Path: path + "/n-", Data: f.value(), Flags: 2 + f.rnd.Int32N(2)}
+	case n < 15:
+		return Step{Op: jute.OpDelete, Path: path, Version: version}
+	case n < 16:
+		return Step{Op: jute.OpSetACL, Path: path, Version: version}
+	}
+	return Step{Op: jute.OpSetData, Path: path, Data: f.value(), Version: version}
+}
+
+// body encodes a write.
+func body(o *Op) []byte {
+	if o.Op != jute.OpMulti {
+		return stepBody(&o.Step)
+	}
+	var b []byte
+	for i := range o.Steps {
+		b = jute.AppendMultiHeader(b, o.Steps[i].Op, false, -1)
+		b = append(b, stepBody(&o.Steps[i])...)
+	}
+	return jute.AppendMultiHeader(b, -1, true, -1)
+}
+
+func stepBody(s *Step) []byte {
+	b := jute.AppendString(nil, s.Path)
+	switch s.Op {
+	case jute.OpCreate, jute.OpCreate2:
+		return jute.AppendInt(jute.AppendACL(jute.AppendBuffer(b, s.Data), jute.WorldAnyone), s.Flags)
+	case jute.OpSetData:
+		b = jute.AppendBuffer(b, s.Data)
+	case jute.OpSetACL:
+		b = jute.AppendACL(b, jute.WorldAnyone)
+	}
+	return jute.AppendInt(b, s.Version)
+}
+
+// decode reads a write's reply into its op and returns its code: that of the
+// step that failed, for a multi.
+func decode(o *Op, reply []byte) jute.ErrCode {
+	d := jute.NewDecoder(reply)
+	if o.Op != jute.OpMulti {
+		decodeStep(&o.Step, &d)
+		return jute.OK
+	}
+	code := jute.OK
+	for i := range o.Steps {
+		if h := d.MultiHeader(); h.Type == jute.OpError {
+			o.Steps[i].Code = jute.ErrCode(d.Int())
+			if code == jute.OK {
+				code = o.Steps[i].Code
+			}
+		} else {
+			decodeStep(&o.Steps[i], &d)
+		}
+	}
+	return code
+}
+
+func decodeStep(s *Step, d *jute.Decoder) {
+	if isCreate(s.Op) {
+		p, _ := d.String()
+		s.Created = string([]byte(p))
+	}
+	if s.Op == jute.OpCreate2 || s.Op == jute.OpSetData || s.Op == jute.OpSetACL {
+		st := d.Stat()
+		s.Stat = &st
+	}
+}

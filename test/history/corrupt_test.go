@@ -1,0 +1,178 @@
+package history
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// corruptions spoil a history at record i, if that record is of their kind.
+var corruptions = map[string]func(rnd *rand.Rand, records []Record, i int) ([]Record, bool){
+	"event dropped": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		if e := records[i].Event; e == nil || !followed(records, i) {
+			return nil, false
+		}
+		return slices.Delete(records, i, i+1), true
+	},
+	"event doubled": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		if records[i].Event == nil || records[i].Event.Zxid <= 0 {
+			return nil, false
+		}
+		return slices.Insert(records, i, records[i]), true
+	},
+	"event delayed": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		e := records[i].Event
+		if e == nil || e.Zxid <= 0 {
+			return nil, false
+		}
+		for j := i + 1; j < len(records); j++ {
+			if o := records[j].Op; o != nil && !o.Unknown && o.Conn == e.Conn && o.Op != jute.OpCloseSession {
+				return slices.Insert(slices.Delete(records, i, i+1), j, Record{Event: e}), true
+			}
+		}
+		return nil, false
+	},
+	"data changed": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			o.Value = []byte("wrong")
+			return o.Op == jute.OpGetData && o.Code == jute.OK
+		})
+	},
+	"stat changed": func(rnd *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			if o.Stat == nil {
+				return false
+			}
+			st := *o.Stat
+			switch o.Stat = &st; rnd.IntN(9) {
+			case 0:
+				st.Version++
+			case 1:
+				st.Version--
+			case 2:
+				st.Cversion++
+			case 3:
+				st.Pzxid--
+			case 4:
+				st.Mzxid--
+			case 5:
+				st.Czxid--
+			case 6:
+				st.NumChildren++
+			case 7:
+				st.EphemeralOwner++
+			case 8:
+				st.Aversion++
+			}
+			return true
+		})
+	},
+	"child hidden": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			if len(o.Children) == 0 {
+				return false
+			}
+			o.Children = o.Children[1:]
+			return true
+		})
+	},
+	"child made up": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			o.Children = append(slices.Clone(o.Children), "n-9999999999")
+			return o.Op == jute.OpGetChildren2 && o.Code == jute.OK
+		})
+	},
+	"node denied": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			was := o.Code
+			o.Code, o.Stat = jute.NoNode, nil
+			return was == jute.OK && (o.Op == jute.OpExists || o.Op == jute.OpGetData || o.Op == jute.OpGetChildren2)
+		})
+	},
+	"stale read": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			o.Zxid -= 5
+			return o.Op == jute.OpSync && o.Zxid > 0
+		})
+	},
+	"write forgotten": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			was := o.Code
+			o.Code = jute.NoAuth
+			return was == jute.OK && o.Op == jute.OpSetData && o.Path == "/a"
+		})
+	},
+	"two writes swapped": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		o := records[i].Op
+		if o == nil || o.Unknown || o.Code != jute.OK || o.Op != jute.OpSetData {
+			return nil, false
+		}
+		for j := i + 1; j < len(records); j++ {
+			p := records[j].Op
+			if p != nil && !p.Unknown && p.Code == jute.OK && p.Op == jute.OpSetData && p.Start > o.End {
+				a, b := *o, *p
+				a.Zxid, b.Zxid = b.Zxid, a.Zxid
+				records[i].Op, records[j].Op = &a, &b
+				return records, true
+			}
+		}
+		return nil, false
+	},
+}
+
+// followed tells whether a reply comes after record i on its connection.
+func followed(records []Record, i int) bool {
+	return slices.ContainsFunc(records[i+1:], func(r Record) bool {
+		return r.Op != nil && !r.Op.Unknown && r.Op.Conn == records[i].Event.Conn && r.Op.Op != jute.OpCloseSession
+	})
+}
+
+func altered(records []Record, i int, f func(*Op) bool) ([]Record, bool) {
+	if records[i].Op == nil || records[i].Op.Unknown {
+		return nil, false
+	}
+	o := *records[i].Op
+	if !f(&o) {
+		return nil, false
+	}
+	records[i].Op = &o
+	return records, true
+}
+
+// TestEveryCorruptionIsFound spoils right histories in one place. In a history
+// without lost answers nothing is optional, so nothing may slip through.
+func TestEveryCorruptionIsFound(t *testing.T) {
+	seeds := uint64(10)
+	if testing.Short() {
+		seeds = 3
+	}
+	for _, name := range sorted(corruptions) {
+		for _, lossy := range []bool{false, true} {
+			found, tried := 0, 0
+			for seed := range seeds {
+				rnd := rand.New(rand.NewPCG(seed, 9))
+				right := newFakeCluster(seed, lossy).run(600)
+				for range 100 {
+					records, ok := corruptions[name](rnd, slices.Clone(right), rnd.IntN(len(right)))
+					if !ok {
+						continue
+					}
+					tried++
+					if len(Check(records, Options{})) > 0 {
+						found++
+					} else if !lossy {
+						t.Errorf("%s, seed %d: not found", name, seed)
+					}
+					break
+				}
+			}
+			t.Log(fmt.Sprintf("%s, lossy %v:", name, lossy), found, "of", tried)
+			if found*10 < tried*8 {
+				t.Errorf("%s, lossy %v: only %d of %d found", name, lossy, found, tried)
+			}
+		}
+	}
+}

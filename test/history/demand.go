@@ -1,0 +1,201 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// demand is a change that must be the work of a write without a reply, and
+// the writes that may have made it. Which write it was matters only in so far
+// as each can explain one change: when a new demand finds all of its writes
+// taken, those who took them are moved to others where that is possible
+// (bipartite matching by augmenting paths).
+type demand struct {
+	claims []claim
+	taken  claim // the one it has
+}
+
+// claim is the steps that a demand takes together: all of a write when the
+// change's zxid is known, one step when it is not. Sequential nodes of a multi
+// whose names nobody saw at that zxid stay out: they are claimed when they are
+// seen.
+type claim []*looseStep
+
+// demand places a new demand, or returns nil if its claims are all needed
+// elsewhere.
+func (c *checker) demand(claims []claim) *demand {
+	d := &demand{claims: claims}
+	if len(claims) == 0 || !d.place(map[*looseStep]bool{}) {
+		return nil
+	}
+	return d
+}
+
+// place finds d a claim with no step that was tried before, moving others out
+// of the way.
+func (d *demand) place(tried map[*looseStep]bool) bool {
+	untried := func(cl claim) bool {
+		return !slices.ContainsFunc(cl, func(l *looseStep) bool { return tried[l] })
+	}
+	for _, cl := range d.claims {
+		if untried(cl) && len(cl.others(d)) == 0 {
+			d.take(cl)
+			return true
+		}
+	}
+	for _, cl := range d.claims {
+		if !untried(cl) {
+			continue
+		}
+		for _, l := range cl {
+			tried[l] = true
+		}
+		for _, o := range cl.others(d) {
+			o.place(tried)
+		}
+		if len(cl.others(d)) == 0 {
+			d.take(cl)
+			return true
+		}
+	}
+	return false
+}
+
+// others returns who holds steps of the claim besides d.
+func (cl claim) others(d *demand) (list []*demand) {
+	for _, l := range cl {
+		if l.by != nil && l.by != d && !slices.Contains(list, l.by) {
+			list = append(list, l.by)
+		}
+	}
+	return list
+}
+
+func (d *demand) take(cl claim) {
+	for _, l := range d.taken {
+		l.by = nil
+	}
+	for _, l := range cl {
+		l.by = d
+	}
+	d.taken = cl
+}
+
+// use places up to n demands for one of the steps between the two zxids, and
+// returns how many it could.
+func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
+	var claims []claim
+	for _, l := range list {
+		if l.within(from, to) {
+			claims = append(claims, claim{l})
+		}
+	}
+	for took < n && c.demand(claims) != nil {
+		took++
+	}
+	return took
+}
+
+// candidates returns the writes without a reply that may have made the change
+// of a zxid.
+func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
+	var list []*looseOp
+	named := map[*looseOp]map[*looseStep]string{}
+	take := func(steps []*looseStep) {
+		for _, l := range steps {
+			u := l.of
+			if u.floor >= zxid || zxid > u.ceil || slices.Contains(list, u) {
+				continue
+			}
+			if paths, ok := u.explains(f); ok {
+				list = append(list, u)
+				named[u] = paths
+			}
+		}
+	}
+	for _, path := range sorted(f.created) {
+		take(c.loose.creates[path])
+		take(c.loose.seqs[parentOf(path)])
+	}
+	for _, path := range sorted(f.set) {
+		take(c.loose.sets[path])
+	}
+	for _, path := range sorted(f.deleted) {
+		take(c.loose.deletes[path])
+	}
+	slices.SortFunc(list, func(a, b *looseOp) int {
+		return cmp.Or(cmp.Compare(a.ceil, b.ceil), cmp.Compare(a.op.Start, b.op.Start), cmp.Compare(a.op.Conn, b.op.Conn),
+			cmp.Compare(a.op.Seq, b.op.Seq))
+	})
+	for _, u := range list {
+		claims = append(claims, slices.DeleteFunc(slices.Clone(u.steps), func(l *looseStep) bool {
+			return isCreate(l.Op) && sequential(l.Flags) && named[u][l] == ""
+		}))
+	}
+	return claims
+}
+
+// possible tells whether one of the steps may have taken effect between the
+// two zxids.
+func possible(list []*looseStep, from, to int64) bool {
+	return slices.ContainsFunc(list, func(l *looseStep) bool { return l.within(from, to) })
+}
+
+// explains tells whether the write may have made every change of f, and gives
+// the paths of the nodes it created.
+func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
+	paths = map[*looseStep]string{}
+	find := func(match func(*looseStep) bool) *looseStep {
+		for _, l := range u.steps {
+			if _, taken := paths[l]; !taken && match(l) {
+				return l
+			}
+		}
+		return nil
+	}
+	for _, path := range sorted(f.created) {
+		st := f.created[path]
+		data, read := f.data[path]
+		l := find(func(l *looseStep) bool {
+			if st != nil && st.Version == 0 && int(st.DataLength) != len(l.Data) || read && !bytes.Equal(data, l.Data) {
+				return false
+			}
+			return l.makes(path, st)
+		})
+		if l == nil {
+			return nil, false
+		}
+		paths[l] = path
+	}
+	for _, path := range sorted(f.set) {
+		st := f.set[path]
+		data, read := f.data[path]
+		if find(func(l *looseStep) bool {
+			switch {
+			case l.Op != jute.OpSetData || l.Path != path:
+				return false
+			case st != nil && (int(st.DataLength) != len(l.Data) || l.Version != -1 && l.Version != st.Version-1):
+				return false
+			}
+			return !read || bytes.Equal(data, l.Data)
+		}) == nil {
+			return nil, false
+		}
+	}
+	for _, path := range sorted(f.deleted) {
+		if find(func(l *looseStep) bool { return l.Op == jute.OpDelete && l.Path == path }) == nil {
+			return nil, false
+		}
+	}
+	for _, path := range sorted(f.lists) {
+		if !slices.ContainsFunc(u.steps, func(l *looseStep) bool {
+			return (isCreate(l.Op) || l.Op == jute.OpDelete) && parentOf(l.Path) == path
+		}) {
+			return nil, false
+		}
+	}
+	return paths, true
+}

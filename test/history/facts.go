@@ -1,0 +1,114 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// facts are what replies and events prove about a zxid that no acknowledged
+// write has: that of a write without a reply, or of a session's end.
+type facts struct {
+	created map[string]*jute.Stat // nil if only an event tells
+	set     map[string]*jute.Stat
+	data    map[string][]byte // of what was created or set, where it was read
+	deleted map[string]bool
+	lists   map[string]int // parents whose list of children changed, and how often at least
+	record  int            // one that proves it
+	by      *demand        // the write taken to explain it, nil if there is none
+}
+
+// fact returns the facts of a zxid, nil if it is accounted for. The close of a
+// session is not quite: it may delete nodes that are not known to be its own.
+func (c *checker) fact(zxid int64, record int) *facts {
+	if by, ok := c.acked[zxid]; ok && c.records[by].Op.Op != jute.OpCloseSession || zxid <= 0 {
+		return nil
+	}
+	f, ok := c.facts[zxid]
+	if !ok {
+		f = &facts{
+			created: map[string]*jute.Stat{}, set: map[string]*jute.Stat{}, data: map[string][]byte{},
+			deleted: map[string]bool{}, lists: map[string]int{}, record: record,
+		}
+		c.facts[zxid] = f
+	}
+	return f
+}
+
+// findFacts gathers the facts of all zxids and the writes that may explain
+// them.
+func (c *checker) findFacts() {
+	c.facts = map[int64]*facts{}
+	type list struct {
+		conn int
+		zxid int64
+		path string
+	}
+	told := map[list]int{}
+	for i, r := range c.records {
+		switch {
+		case r.Event != nil && c.within(r.Event.Path):
+			f := c.fact(r.Event.Zxid, i)
+			if f == nil {
+				continue
+			}
+			switch path := r.Event.Path; r.Event.Type {
+			case jute.EventCreated:
+				f.created[path] = f.created[path]
+			case jute.EventDataChanged:
+				f.set[path] = f.set[path]
+			case jute.EventDeleted:
+				f.deleted[path] = true
+			case jute.EventChildrenChanged:
+				l := list{r.Event.Conn, r.Event.Zxid, path}
+				told[l]++
+				f.lists[path] = max(f.lists[path], told[l])
+			}
+		case r.Op != nil && r.Op.Unknown:
+			c.addLoose(r.Op) // the replies that bound it are all indexed
+		case r.Op != nil && r.Op.Code == jute.OK:
+			c.statFacts(i, &r.Op.Step, r.Op.Value)
+			for j := range r.Op.Steps {
+				c.statFacts(i, &r.Op.Steps[j], nil)
+			}
+		}
+	}
+	// Deletions wait for the replay: they may have other causes.
+	for _, zxid := range sorted(c.facts) {
+		f := c.facts[zxid]
+		if len(f.created)+len(f.set) > 0 {
+			f.by = c.demand(c.candidates(zxid, f))
+		}
+	}
+}
+
+func (c *checker) statFacts(record int, s *Step, value []byte) {
+	path := s.Path
+	if s.Created != "" {
+		path = s.Created
+	}
+	if s.Stat == nil || !c.within(path) {
+		return
+	}
+	if f := c.fact(s.Stat.Czxid, record); f != nil {
+		f.created[path] = s.Stat
+		if s.Op == jute.OpGetData && s.Stat.Version == 0 {
+			f.data[path] = value
+		}
+	}
+	if s.Stat.Mzxid == s.Stat.Czxid {
+		return
+	}
+	if f := c.fact(s.Stat.Mzxid, record); f != nil {
+		f.set[path] = s.Stat
+		if s.Op == jute.OpGetData {
+			f.data[path] = value
+		}
+	}
+}
+
+// sorted returns the keys of m in order: the checker's judgement must not
+// depend on the order of maps.
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,153 @@
+package history
+
+import (
+	"math"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// loose holds the writes without a reply, by what they would change.
+type loose struct {
+	creates map[string][]*looseStep // by path; not sequential
+	seqs    map[string][]*looseStep // by parent; sequential
+	deletes map[string][]*looseStep
+	sets    map[string][]*looseStep
+	acls    map[string][]*looseStep
+	under   map[string][]*looseStep // creates and deletes, by parent
+}
+
+// looseStep is one step of a write without a reply.
+type looseStep struct {
+	*Step
+	of *looseOp
+	by *demand // what it is taken to explain, or nil
+}
+
+type looseOp struct {
+	op    *Op
+	steps []*looseStep
+	// It took effect, if at all, at a zxid above floor, which was seen before
+	// it was sent, and not above ceil, which its session has seen on a newer
+	// connection.
+	floor, ceil int64
+}
+
+// within tells whether the step can have taken effect after zxid from and not
+// after zxid to.
+func (l *looseStep) within(from, to int64) bool { return l.of.floor < to && l.of.ceil > from }
+
+// maker tells whose ephemeral node the step makes, 0 if it makes another kind.
+func (l *looseStep) maker() int64 {
+	if ephemeral(l.Step) {
+		return l.of.op.Session
+	}
+	return 0
+}
+
+func (c *checker) addLoose(o *Op) {
+	if !isWrite(o.Op) || o.Op == jute.OpCloseSession {
+		return
+	}
+	u := &looseOp{op: o, floor: c.replies.before(o.Start), ceil: math.MaxInt64}
+	for _, id := range c.session(o.Session).conns {
+		if k := c.conns[id]; id != o.Conn && k.begin > o.Start {
+			u.ceil = min(u.ceil, k.first)
+		}
+	}
+	if c.loose.creates == nil {
+		for _, m := range []*map[string][]*looseStep{&c.loose.creates, &c.loose.seqs, &c.loose.deletes,
+			&c.loose.sets, &c.loose.acls, &c.loose.under} {
+			*m = map[string][]*looseStep{}
+		}
+	}
+	steps := o.Steps
+	if o.Op != jute.OpMulti {
+		steps = []Step{o.Step}
+	}
+	for i := range steps {
+		s := &looseStep{Step: &steps[i], of: u}
+		u.steps = append(u.steps, s)
+		if !c.within(s.Path) {
+			continue
+		}
+		switch {
+		case isCreate(s.Op) && sequential(s.Flags):
+			add(c.loose.seqs, parentOf(s.Path), s)
+			add(c.loose.under, parentOf(s.Path), s)
+		case isCreate(s.Op):
+			add(c.loose.creates, s.Path, s)
+			add(c.loose.under, parentOf(s.Path), s)
+		case s.Op == jute.OpDelete:
+			add(c.loose.deletes, s.Path, s)
+			add(c.loose.under, parentOf(s.Path), s)
+		case s.Op == jute.OpSetData:
+			add(c.loose.sets, s.Path, s)
+		case s.Op == jute.OpSetACL:
+			add(c.loose.acls, s.Path, s)
+		}
+	}
+}
+
+func add(m map[string][]*looseStep, path string, s *looseStep) { m[path] = append(m[path], s) }
+
+func isCreate(op jute.OpCode) bool {
+	switch op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		return true
+	}
+	return false
+}
+
+// Kinds of nodes by the flags of their create.
+func sequential(flags int32) bool { return flags == 2 || flags == 3 || flags == 6 }
+func ephemeral(s *Step) bool {
+	return (s.Flags == 1 || s.Flags == 3) && (s.Op == jute.OpCreate || s.Op == jute.OpCreate2)
+}
+
+// swept tells whether the servers may delete the node on their own.
+func swept(s *Step) bool { return s.Op == jute.OpCreateContainer || s.Flags == 5 || s.Flags == 6 }
+
+func parentOf(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
+
+// suffix is the length of a sequence number.
+const suffix = 10
+
+// sequenceOf returns the number at the end of a sequential node's path.
+func sequenceOf(path, prefix string) (n int, ok bool) {
+	digits, found := strings.CutPrefix(path, prefix)
+	if !found || len(digits) != suffix {
+		return 0, false
+	}
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0, false
+		}
+		n = 10*n + int(d-'0')
+	}
+	return n, true
+}
+
+// makes tells whether the step may have created the node at path; st is the
+// node's, nil if not known.
+func (l *looseStep) makes(path string, st *jute.Stat) bool {
+	if !isCreate(l.Op) {
+		return false
+	}
+	if sequential(l.Flags) {
+		if _, ok := sequenceOf(path, l.Path); !ok {
+			return false
+		}
+	} else if l.Path != path {
+		return false
+	}
+	if st == nil {
+		return true
+	}
+	return st.EphemeralOwner == l.maker()
+}

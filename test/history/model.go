@@ -1,0 +1,310 @@
+package history
+
+import (
+	"bytes"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// model is the tree and the watches as the replay has them.
+type model struct {
+	nodes  map[string]*node
+	owned  map[int64]map[string]*node // ephemerals by session
+	absent map[string]int64           // last zxid at which a path was seen to name nothing
+
+	// One-shot watches are kept apart from those that stay: only they are
+	// set together with a look at the node.
+	oneShot, lasting *tree.Watches[int]
+	events           int
+}
+
+// node is a node of the model. A field is unknown, and taken from the next
+// reply that shows it, when the change behind it is one without a reply whose
+// zxid nobody saw.
+type node struct {
+	path      string
+	czxid     int64 // unknown: negative, like all zxids
+	mzxid     int64
+	pzxid     int64
+	pzTimes   int  // children changed at pzxid
+	pzLoose   bool // a child changed at a zxid that is not known
+	version   int32
+	aversion  int32
+	data      []byte
+	owner     int64
+	swept     bool         // the servers may delete it
+	makers    []*looseStep // who may have made it, if that leaves the owner open
+	ctime     int64
+	mtime     int64 // 0: unknown
+	kids      map[string]*node
+	builtin   int   // children never counted
+	made      int   // children known to have been created, ever
+	gone      int   // and deleted
+	seenMade  int   // what a reply showed of them: it may know more
+	seenGone  int   //
+	seen      int64 // last zxid at which it was seen to be there
+	seenState int64 // last zxid at which its versions were seen
+}
+
+// unknown is a zxid that is to be learnt.
+const unknown = -1
+
+// moment is when a change is made in the model.
+type moment struct {
+	zxid  int64
+	exact bool // else it was made at some time up to zxid
+	end   bool // by the end of a session: in no order among its nodes
+}
+
+// stamp is the zxid that a change leaves in nodes.
+func (m moment) stamp() int64 {
+	if m.exact {
+		return m.zxid
+	}
+	return unknown
+}
+
+// expected is an event that a connection should be told.
+type expected struct {
+	zxid  int64
+	typ   jute.EventType
+	path  string
+	end   bool
+	event int // number of the event in the model
+}
+
+func newModel(root string) model {
+	m := model{
+		nodes: map[string]*node{}, owned: map[int64]map[string]*node{}, absent: map[string]int64{},
+		oneShot: tree.NewWatches[int](), lasting: tree.NewWatches[int](),
+	}
+	if root == "/" {
+		m.nodes["/"] = &node{path: "/", builtin: 1}
+	}
+	return m
+}
+
+// parent returns the node above path, nil if the model does not reach there.
+func (m *model) parent(path string) *node {
+	if path == "/" {
+		return nil
+	}
+	return m.nodes[parentOf(path)]
+}
+
+func (c *checker) create(path string, s *Step, owner int64, m moment) *node {
+	n := &node{
+		path: path, czxid: m.stamp(), mzxid: m.stamp(), pzxid: m.stamp(),
+		data: s.Data, swept: swept(s), seen: m.zxid, seenState: m.zxid,
+	}
+	c.own(n, owner)
+	c.model.nodes[path] = n
+	if p := c.model.parent(path); p != nil {
+		if p.kids == nil {
+			p.kids = map[string]*node{}
+		}
+		p.kids[path] = n
+		p.made++
+		if m.exact {
+			p.seenMade++
+		}
+		p.seenMade = max(p.seenMade, p.made)
+		p.touchList(m)
+	}
+	c.tell(jute.EventCreated, path, m)
+	c.tell(jute.EventChildrenChanged, parentOf(path), m)
+	return n
+}
+
+// children returns n's children in the order of their paths.
+func (n *node) children() []*node {
+	list := make([]*node, 0, len(n.kids))
+	for _, path := range sorted(n.kids) {
+		list = append(list, n.kids[path])
+	}
+	return list
+}
+
+// own makes n an ephemeral node of the session.
+func (c *checker) own(n *node, session int64) {
+	if session == 0 {
+		return
+	}
+	n.owner = session
+	if c.model.owned[session] == nil {
+		c.model.owned[session] = map[string]*node{}
+	}
+	c.model.owned[session][n.path] = n
+}
+
+func (c *checker) remove(n *node, m moment) {
+	delete(c.model.nodes, n.path)
+	delete(c.model.owned[n.owner], n.path)
+	c.model.absent[n.path] = m.zxid
+	if p := c.model.parent(n.path); p != nil {
+		delete(p.kids, n.path)
+		p.gone++
+		if m.exact {
+			p.seenGone++
+		}
+		p.seenGone = max(p.seenGone, p.gone)
+		p.touchList(m)
+	}
+	c.tell(jute.EventDeleted, n.path, m)
+	c.tell(jute.EventChildrenChanged, parentOf(n.path), m)
+}
+
+func (n *node) touchList(m moment) {
+	if m.exact && n.pzxid != m.zxid {
+		n.pzxid, n.pzTimes = m.zxid, 0
+	}
+	if m.exact {
+		n.pzTimes++
+	}
+	n.pzLoose = !m.exact
+}
+
+func (c *checker) setData(n *node, s *Step, m moment) {
+	n.data = s.Data
+	n.version++
+	n.mzxid, n.mtime = m.stamp(), 0
+	c.tell(jute.EventDataChanged, n.path, m)
+}
+
+// mayEnd tells whether the session can have ended by itself up to zxid.
+func (c *checker) mayEnd(id, zxid int64) bool {
+	s := c.session(id)
+	return !s.ended && s.closed == 0 && s.alive < zxid
+}
+
+// tell fires an event. One whose zxid nobody saw was told to nobody: those
+// who set a one-shot watch saw the node before it, and have missed it.
+// Lasting watches need no look at the node and may be younger.
+func (c *checker) tell(typ jute.EventType, path string, m moment) {
+	if !c.within(path) {
+		return
+	}
+	c.model.events++
+	note := func(id int) {
+		k := c.conns[id]
+		if n := len(k.expect); n == 0 || k.expect[n-1].event != c.model.events {
+			k.expect = append(k.expect, expected{m.zxid, typ, path, m.end, c.model.events})
+		}
+	}
+	e := tree.Event{Type: typ, Path: path}
+	c.model.oneShot.Fire(&e, note)
+	if m.exact {
+		c.model.lasting.Fire(&e, note)
+	}
+}
+
+func (c *checker) watch(conn int, path string, k tree.Kind) {
+	if k == tree.Data || k == tree.Child {
+		c.model.oneShot.Add(conn, path, k)
+	} else {
+		c.model.lasting.Add(conn, path, k)
+	}
+}
+
+// compare holds a Stat read at zxid against the node. It learns what is
+// unknown.
+func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
+	bad := func(field string, got, want int64) {
+		c.fail("G6", record, "%s: %s is %d, must be %d", n.path, field, got, want)
+	}
+	learn := func(field string, known *int64, got, none int64) {
+		switch {
+		case *known == none:
+			*known = got
+		case *known != got:
+			bad(field, got, *known)
+		}
+	}
+	if n.mzxid == unknown {
+		n.version = max(n.version, st.Version)
+	}
+	if st.Aversion > n.aversion {
+		n.aversion += c.use(c.loose.acls[n.path], n.seenState, zxid, st.Aversion-n.aversion)
+	}
+	learn("czxid", &n.czxid, st.Czxid, unknown)
+	learn("mzxid", &n.mzxid, st.Mzxid, unknown)
+	learn("ctime", &n.ctime, st.Ctime, 0)
+	learn("mtime", &n.mtime, st.Mtime, 0)
+	if st.Version != n.version {
+		bad("version", int64(st.Version), int64(n.version))
+	}
+	if st.Aversion != n.aversion {
+		bad("aversion", int64(st.Aversion), int64(n.aversion))
+	}
+	if n.makers == nil && st.EphemeralOwner != n.owner {
+		bad("ephemeralOwner", st.EphemeralOwner, n.owner)
+	}
+	if int(st.DataLength) != len(n.data) {
+		bad("dataLength", int64(st.DataLength), int64(len(n.data)))
+	}
+	c.compareList(n, st, zxid, record)
+	n.seenState = zxid
+}
+
+// compareList holds the fields about children against the node.
+func (c *checker) compareList(n *node, st *jute.Stat, zxid int64, record int) {
+	sum := int(st.Cversion) + int(st.NumChildren)
+	made := sum / 2
+	gone := made - (int(st.NumChildren) - n.builtin)
+	if sum%2 != 0 {
+		c.fail("G6", record, "%s: cversion %d does not fit %d children", n.path, st.Cversion, st.NumChildren)
+		return
+	}
+	mostMade, mostGone := n.made, n.gone
+	if made != n.made || gone != n.gone {
+		m, g := c.open(n, zxid)
+		mostMade, mostGone = mostMade+m, mostGone+g
+	}
+	if made < n.seenMade || made > mostMade {
+		c.fail("G6", record, "%s: %d children ever created, must be %d to %d", n.path, made, n.seenMade, mostMade)
+	}
+	if gone < n.seenGone || gone > mostGone {
+		c.fail("G6", record, "%s: %d children ever deleted, must be %d to %d", n.path, gone, n.seenGone, mostGone)
+	}
+	n.seenMade, n.seenGone = max(n.seenMade, made), max(n.seenGone, gone)
+	by, taken := c.acked[st.Pzxid]
+	taken = taken && c.records[by].Op.Op != jute.OpCloseSession
+	switch {
+	case st.Pzxid == n.pzxid || n.pzxid == unknown:
+	case st.Pzxid > n.pzxid && st.Pzxid <= zxid && !taken && (n.pzLoose || made > n.made || gone > n.gone):
+	default:
+		c.fail("G6", record, "%s: pzxid is %d, must be %d", n.path, st.Pzxid, n.pzxid)
+	}
+	n.pzxid, n.pzLoose = st.Pzxid, false
+}
+
+// open counts the children that may have been created under n, and deleted,
+// without the model knowing.
+func (c *checker) open(n *node, zxid int64) (made, gone int) {
+	for _, l := range c.loose.under[n.path] {
+		if !l.within(0, zxid) || l.by != nil && len(l.by.claims) == 1 {
+			continue
+		}
+		if l.Op == jute.OpDelete {
+			gone++
+			continue
+		}
+		made++
+		if c.passing(l, zxid) {
+			gone++
+		}
+	}
+	for _, k := range n.kids {
+		if c.mayGo(k, zxid) {
+			gone++
+		}
+	}
+	return made, gone
+}
+
+func (c *checker) compareData(n *node, value []byte, record int) {
+	if !bytes.Equal(value, n.data) {
+		c.fail("G6", record, "%s: data is %.40q, must be %.40q", n.path, value, n.data)
+	}
+}

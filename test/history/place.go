@@ -1,0 +1,368 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// there returns the node that a reply shows to exist at zxid. If the model
+// has none, a create without a reply may be the reason.
+func (c *checker) there(path string, zxid int64, record int, why string) *node {
+	n := c.model.nodes[path]
+	if n == nil && c.appear(path, zxid) {
+		n = c.model.nodes[path]
+	}
+	if n == nil {
+		c.fail("G6", record, "%s must not exist at zxid %d, but %s", path, zxid, why)
+		return nil
+	}
+	n.seen = max(n.seen, zxid)
+	if n.owner != 0 && c.session(n.owner).endBy <= zxid {
+		c.fail("G12", record, "%s is there at zxid %d though its session %#x had ended", path, zxid, n.owner)
+	}
+	return n
+}
+
+// appear makes path exist by a create whose reply never came.
+func (c *checker) appear(path string, zxid int64) bool {
+	if parent := parentOf(path); c.within(parent) && path != "/" && c.model.nodes[parent] == nil && !c.appear(parent, zxid) {
+		return false
+	}
+	var claims []claim
+	for _, list := range [][]*looseStep{c.loose.creates[path], c.loose.seqs[parentOf(path)]} {
+		for _, l := range list {
+			if l.within(c.model.absent[path], zxid) && l.makes(path, nil) {
+				claims = append(claims, claim{l})
+			}
+		}
+	}
+	d := c.demand(claims)
+	if d == nil {
+		return false
+	}
+	c.createLoose(path, d, d.taken[0], moment{zxid: zxid})
+	return true
+}
+
+// createLoose makes the node that step l, or another claim of d, has created.
+func (c *checker) createLoose(path string, d *demand, l *looseStep, m moment) {
+	var makers []*looseStep
+	open := false
+	for _, cl := range d.claims {
+		for _, o := range cl {
+			if o.makes(path, nil) {
+				makers = append(makers, o)
+				open = open || o.maker() != l.maker()
+			}
+		}
+	}
+	if !open {
+		c.create(path, l.Step, l.maker(), m)
+		return
+	}
+	c.create(path, l.Step, 0, m).makers = makers
+}
+
+// missing checks that nothing was at path at zxid. If the model has a node
+// there, a delete without a reply or the end of a session may be the reason.
+func (c *checker) missing(path string, zxid int64, record int, why string) bool {
+	n := c.model.nodes[path]
+	if n != nil && !c.vanish(n, zxid) {
+		rule := "G6"
+		if n.owner != 0 && !c.session(n.owner).ended {
+			rule = "G12"
+		}
+		c.fail(rule, record, "%s must exist at zxid %d, but %s", path, zxid, why)
+		c.forget(n)
+		return false
+	}
+	c.model.absent[path] = max(c.model.absent[path], zxid)
+	return true
+}
+
+// forget takes a node out of the model that should not have gone, so that this
+// is reported once.
+func (c *checker) forget(n *node) {
+	for _, kid := range n.children() {
+		c.forget(kid)
+	}
+	delete(c.model.nodes, n.path)
+	delete(c.model.owned[n.owner], n.path)
+	if p := c.model.parent(n.path); p != nil {
+		delete(p.kids, n.path)
+	}
+}
+
+// vanish makes a node go by something nobody was answered for. If there is
+// more than one way, none is taken to have been the one.
+func (c *checker) vanish(n *node, zxid int64) bool {
+	if n.seen >= zxid {
+		return false
+	}
+	for _, kid := range n.children() {
+		if !c.vanish(kid, zxid) {
+			return false
+		}
+	}
+	if c.model.nodes[n.path] != n {
+		return true // went with the session of a child
+	}
+	var claims []claim
+	for _, l := range c.loose.deletes[n.path] {
+		if l.within(n.seen, zxid) {
+			claims = append(claims, claim{l})
+		}
+	}
+	m := moment{zxid: zxid}
+	switch ends := c.mayGo(n, zxid); {
+	case ends && len(claims) == 0 && n.owner != 0:
+		c.endSession(n.owner, nil, m)
+	case ends || c.demand(claims) != nil:
+		c.remove(n, m)
+	default:
+		return false
+	}
+	return true
+}
+
+// mayGo tells whether the node can have gone by zxid without anybody having
+// deleted it.
+func (c *checker) mayGo(n *node, zxid int64) bool {
+	if n.swept || n.owner != 0 && c.mayEnd(n.owner, zxid) {
+		return true
+	}
+	return slices.ContainsFunc(n.makers, func(l *looseStep) bool { return c.passing(l, zxid) })
+}
+
+// passing tells whether a node that the step made can have gone by zxid in the
+// same way.
+func (c *checker) passing(l *looseStep, zxid int64) bool {
+	id := l.maker()
+	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
+}
+
+// resolve makes the change of a zxid that no acknowledged write has.
+func (c *checker) resolve(zxid int64, f *facts) {
+	m := moment{zxid: zxid, exact: true}
+	switch {
+	case f.by != nil:
+		c.applyLoose(f, m)
+	case len(f.created)+len(f.set) > 0:
+		c.fail("G3", f.record, "nobody, or nobody at that time, asked for the change of zxid %d", zxid)
+		c.adopt(f, m)
+	case len(f.deleted) > 0:
+		c.resolveDeleted(f, m)
+	default:
+		c.resolveLists(f, m)
+	}
+}
+
+// resolveDeleted explains deletions: by a write without a reply, or by what
+// needs no client, the end of a session and the sweep of a container.
+func (c *checker) resolveDeleted(f *facts, m moment) {
+	var nodes []*node
+	ends, owner := true, int64(0)
+	for _, path := range sorted(f.deleted) {
+		n := c.model.nodes[path]
+		if n == nil && c.appear(path, m.zxid-1) {
+			n = c.model.nodes[path]
+		}
+		if n == nil {
+			c.fail("G16", f.record, "%s was not there to be deleted at zxid %d", path, m.zxid)
+			return
+		}
+		nodes = append(nodes, n)
+		if owner == 0 {
+			owner = n.owner
+		}
+		ends = ends && c.mayGo(n, m.zxid) && (n.owner == 0 || n.owner == owner)
+	}
+	claims := c.candidates(m.zxid, f)
+	switch {
+	case ends:
+		m.end = true
+		if len(claims) == 0 && owner != 0 {
+			c.endSession(owner, f, m)
+			return
+		}
+		for _, n := range nodes {
+			c.remove(n, m)
+		}
+		c.resolveLists(f, m)
+	default:
+		if f.by = c.demand(claims); f.by != nil {
+			c.applyLoose(f, m)
+			return
+		}
+		for _, n := range nodes {
+			rule := "G3"
+			if n.owner != 0 {
+				rule = "G12"
+			}
+			c.fail(rule, f.record, "nobody deleted %s at zxid %d", n.path, m.zxid)
+			c.forget(n)
+		}
+	}
+}
+
+// resolveLists makes the changes of lists of children that f shows and the
+// model did not make.
+func (c *checker) resolveLists(f *facts, m moment) {
+	m.end = true
+	for _, path := range sorted(f.lists) {
+		times := f.lists[path]
+		n := c.model.nodes[path]
+		if n == nil {
+			continue // if it had gone before, nobody waits for the event
+		}
+		if n.pzxid == m.zxid {
+			times -= n.pzTimes
+		}
+		if times <= 0 {
+			continue
+		}
+		if made, gone := c.open(n, m.zxid); made+gone < times {
+			c.fail("G16", f.record, "nothing changed the children of %s at zxid %d", path, m.zxid)
+		}
+		n.pzxid, n.pzLoose = m.zxid, false
+		for range times {
+			c.tell(jute.EventChildrenChanged, path, m)
+		}
+	}
+}
+
+// endSession deletes the session's ephemerals, also those which nobody saw
+// made by it and f shows to have gone.
+func (c *checker) endSession(id int64, f *facts, m moment) {
+	if f != nil {
+		for _, path := range sorted(f.deleted) {
+			if c.model.nodes[path] == nil {
+				c.appear(path, m.zxid-1)
+			}
+			n := c.model.nodes[path]
+			if n != nil && slices.ContainsFunc(n.makers, func(l *looseStep) bool { return l.maker() == id }) {
+				n.makers = nil
+				c.own(n, id)
+			}
+		}
+	}
+	c.session(id).ended = true
+	list := slices.SortedFunc(maps.Values(c.model.owned[id]), func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.path, b.path))
+	})
+	m.end = true
+	for _, n := range list {
+		c.remove(n, m)
+	}
+	delete(c.model.owned, id)
+	if f != nil {
+		c.resolveLists(f, m)
+	}
+}
+
+// applyLoose makes the write that explains f take effect. If another could
+// explain f as well, only what f shows is believed of it.
+func (c *checker) applyLoose(f *facts, m moment) {
+	d := f.by
+	u := d.taken[0].of
+	paths, _ := u.explains(f)
+	// What is not believed in its place leaves the order of the events open.
+	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
+	if len(u.steps) == 1 {
+		c.prepare(u.steps[0], paths, f, m)
+	}
+	for _, l := range u.steps {
+		path := l.Path
+		if p, ok := paths[l]; ok {
+			path = p
+		} else if isCreate(l.Op) && sequential(l.Flags) {
+			continue
+		}
+		if !c.within(path) || len(d.claims) > 1 && !f.shows(l, path) {
+			continue
+		}
+		n := c.model.nodes[path]
+		switch {
+		case isCreate(l.Op) && n != nil:
+			c.missing(path, m.zxid-1, f.record, "it was created then")
+			fallthrough
+		case isCreate(l.Op):
+			c.createLoose(path, d, l, m)
+		case n == nil:
+			c.there(path, m.zxid-1, f.record, "it was changed then")
+		case l.Op == jute.OpDelete:
+			c.remove(n, m)
+		case l.Op == jute.OpSetData:
+			c.setData(n, l.Step, m)
+		case l.Op == jute.OpSetACL:
+			n.aversion++
+		}
+	}
+	c.resolveLists(f, m)
+}
+
+// shows tells whether f has the change that step l makes at path.
+func (f *facts) shows(l *looseStep, path string) (ok bool) {
+	switch {
+	case isCreate(l.Op):
+		_, ok = f.created[path]
+	case l.Op == jute.OpSetData:
+		_, ok = f.set[path]
+	case l.Op == jute.OpDelete:
+		ok = f.deleted[path]
+	}
+	return ok
+}
+
+// prepare makes the model fit for a write at a known zxid: what it needs must
+// have come about by other writes without a reply. The steps of a multi are
+// not looked at, since they may need each other.
+func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m moment) {
+	path := l.Path
+	if p, ok := paths[l]; ok {
+		path = p
+	}
+	before := m.zxid - 1
+	switch {
+	case !c.within(path):
+	case isCreate(l.Op):
+		c.missing(path, before, f.record, "it was created then")
+		if parent := parentOf(path); c.within(parent) && path != "/" {
+			c.there(parent, before, f.record, "a child was created then")
+		}
+	case l.Op == jute.OpSetData:
+		n := c.there(path, before, f.record, "it was set then")
+		if st := f.set[path]; n != nil && st != nil && st.Version > n.version+1 {
+			n.version += c.use(c.loose.sets[path], n.seenState, m.zxid, st.Version-1-n.version)
+		}
+	case l.Op == jute.OpDelete:
+		if n := c.there(path, before, f.record, "it was deleted then"); n != nil {
+			for _, kid := range n.children() {
+				c.missing(kid.path, before, f.record, "its parent was deleted then")
+			}
+		}
+	}
+}
+
+// adopt takes over a change that nobody asked for, so that it is reported
+// once.
+func (c *checker) adopt(f *facts, m moment) {
+	for _, path := range sorted(f.created) {
+		st := f.created[path]
+		if c.model.nodes[path] == nil && (path == c.Root || c.model.parent(path) != nil) {
+			owner := int64(0)
+			if st != nil {
+				owner = st.EphemeralOwner
+			}
+			c.create(path, &Step{Op: jute.OpCreate, Data: f.data[path]}, owner, m)
+		}
+	}
+	for _, path := range sorted(f.set) {
+		if n := c.model.nodes[path]; n != nil {
+			c.setData(n, &Step{Data: f.data[path]}, m)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Step is one operation on one node, alone or inside a multi, with what came
+// back.
+type Step struct {
+	Op      jute.OpCode
+	Path    string
+	Data    []byte
+	Flags   int32 // of a create
+	Version int32 // of delete, setData, setACL, check; -1 is any
+
+	Code    jute.ErrCode
+	Created string     // path given to a created node
+	Stat    *jute.Stat // nil if the reply had none
+}
+
+// Op is one request of a client and its reply. Times are read from one
+// monotonic clock that all clients share.
+type Op struct {
+	Client  string
+	Conn    int   // connections are numbered uniquely in a history
+	Session int64 // the connection's
+	Seq     int   // place among the requests sent on the connection
+	Start   time.Duration
+	End     time.Duration // when the reply had arrived
+
+	Step
+	Steps []Step // of a multi; Code tells whether it took effect as a whole
+
+	Watch   bool             // a read asks for a watch
+	Mode    int32            // of addWatch; watcher type of removeWatches
+	Watches *jute.SetWatches // of setWatches and setWatches2
+
+	// Unknown tells that no reply came: the connection ended first.
+	Unknown  bool
+	Zxid     int64    // of the reply's header
+	Value    []byte   // data read
+	Children []string // children read
+}
+
+// Event is a notification of a watch. Zxid is that of the change; 0 or less
+// if it is part of the answer to a setWatches.
+type Event struct {
+	Conn int
+	At   time.Duration
+	Zxid int64
+	Type jute.EventType
+	Path string
+}
+
+// Connect is a successful handshake.
+type Connect struct {
+	Client   string
+	Conn     int
+	Session  int64
+	New      bool  // the session was created
+	LastZxid int64 // what the client said it had seen
+	Start    time.Duration
+	End      time.Duration
+}
+
+// Expired is a server's word that a session has ended.
+type Expired struct {
+	Session int64
+	At      time.Duration
+}
+
+// Digest is what a server says is the digest of its state at a zxid.
+type Digest struct {
+	Server string
+	Zxid   int64
+	Sum    uint64
+}
+
+// Record is one entry of a history: exactly one of its fields is set. Records
+// of one connection stand in the order in which their frames arrived; requests
+// without a reply follow when the connection has ended.
+type Record struct {
+	Op      *Op
+	Event   *Event
+	Connect *Connect
+	Expired *Expired
+	Digest  *Digest
+}
+
+// String describes the record on one line.
+func (r Record) String() string {
+	switch {
+	case r.Op != nil:
+		o := r.Op
+		s := fmt.Sprintf("%s conn %d #%d %v %s", o.Client, o.Conn, o.Seq, o.Op, o.Path)
+		if o.Unknown {
+			return s + ": no reply"
+		}
+		return fmt.Sprintf("%s: %v at zxid %d", s, o.Code, o.Zxid)
+	case r.Event != nil:
+		return fmt.Sprintf("conn %d event %v %s of zxid %d", r.Event.Conn, r.Event.Type, r.Event.Path, r.Event.Zxid)
+	case r.Connect != nil:
+		return fmt.Sprintf("%s conn %d attached to %#x", r.Connect.Client, r.Connect.Conn, r.Connect.Session)
+	case r.Expired != nil:
+		return fmt.Sprintf("session %#x reported expired", r.Expired.Session)
+	case r.Digest != nil:
+		return fmt.Sprintf("server %s has digest %x at zxid %d", r.Digest.Server, r.Digest.Sum, r.Digest.Zxid)
+	}
+	return "empty record"
+}
+
+// Recorder collects a history from many goroutines. The goroutine that reads a
+// connection adds what it reads at once, so that the order of arrival is kept.
+type Recorder struct {
+	mu      sync.Mutex
+	records []Record
+}
+
+// Add appends a record.
+func (r *Recorder) Add(rec Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records = append(r.records, rec)
+}
+
+// Records returns what was recorded so far.
+func (r *Recorder) Records() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.records)
+}
+
+// Violation is a guarantee that a history shows broken.
+type Violation struct {
+	Rule   string // G1 …
+	Text   string
+	Record int // index of the record that shows it
+}
+
+// String describes the violation on one line.
+func (v Violation) String() string { return fmt.Sprintf("%s: record %d: %s", v.Rule, v.Record, v.Text) }
+
+// Options bound a check.
+type Options struct {
+	// Root is the node at and below which everything is checked; outside it
+	// only orders and times are. Empty means "/". /zookeeper is never looked
+	// at.
+	Root string
+	// Max is how many violations are reported; after the first, more are
+	// often only its consequences. 0 means 20.
+	Max int
+}
