@@ -61,7 +61,7 @@ func (c *call) barrier(b *barrierFlags, conn *connectFlags) error {
 		case "open":
 			return b.timedOut(ctx, wait, bar.Open(wait))
 		}
-		return usagef("barrier: %q is none of wait, close, open, enter", what)
+		return usagef("%q is none of wait, close, open, enter", what)
 	})
 }
 

@@ -195,7 +195,7 @@ func (w *watchman) read(line string) {
 // look does what is due.
 func (w *watchman) look() {
 	now := bootClock()
-	if w.deadline == 0 {
+	if w.deadline == 0 && !w.signalled {
 		return // zlock has not said yet; if it dies before, its input ends
 	}
 	if !w.signalled && now >= w.deadline+guardLag {
@@ -216,7 +216,7 @@ func (w *watchman) end(from time.Duration) {
 
 func (w *watchman) pause() time.Duration {
 	next := w.deadline + guardLag
-	if w.deadline == 0 {
+	if w.deadline == 0 && !w.signalled {
 		return guardTick
 	}
 	if w.signalled {
@@ -233,7 +233,11 @@ func (w *watchman) orphaned() error {
 	}
 	if !w.signalled {
 		w.say("guard: zlock died: sending %s to process %d", signalName(w.sig), w.pid)
-		w.end(min(bootClock(), w.deadline))
+		from := bootClock()
+		if w.deadline != 0 {
+			from = min(from, w.deadline)
+		}
+		w.end(from)
 	}
 	for w.alive() {
 		w.look()

@@ -62,7 +62,7 @@ func (c *call) member(m *memberFlags, format string) error {
 	n, ok := want[op]
 	switch {
 	case !ok:
-		return usagef("member: %q is none of list, add, promote, remove", op)
+		return usagef("%q is none of list, add, promote, remove", op)
 	case len(args) != n:
 		return usagef("member %s takes %d operands", op, n)
 	}
