@@ -1,7 +1,7 @@
 # Each target is one command a newcomer could type.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X main.version=$(VERSION)
+LDFLAGS := -X main.release=$(VERSION)
 
 .PHONY: build dev cluster test test-stock race sim robustness fuzz bench lint help
 

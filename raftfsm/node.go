@@ -161,8 +161,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.fsm.onOpened = n.streamOpened
 	n.fsm.onApplied = func(uint64, uint64) {}
 	n.trans = n.newTransport()
-	logs := guardedLog{n.stores.Log, n.guard}
-	cached, err := raft.NewLogCache(logCacheEntries, logs)
+	logs, err := n.openLog()
 	if err != nil {
 		return err
 	}
@@ -170,22 +169,32 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	snaps := guardedSnapshots{n.stores.Snapshots, n.guard}
 	c := n.raftConfig()
 	if bootstrap != nil {
-		has, err := raft.HasExistingState(cached, stable, snaps)
+		has, err := raft.HasExistingState(logs, stable, snaps)
 		if err != nil {
 			return err
 		}
 		if !has {
-			if err := raft.BootstrapCluster(c, cached, stable, snaps, n.trans, *bootstrap); err != nil {
+			if err := raft.BootstrapCluster(c, logs, stable, snaps, n.trans, *bootstrap); err != nil {
 				return fmt.Errorf("form cluster: %w", err)
 			}
 		}
 	}
-	n.raft, err = raft.NewRaft(c, n.fsm, cached, stable, snaps, n.trans)
+	n.raft, err = raft.NewRaft(c, n.fsm, logs, stable, snaps, n.trans)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	n.up.Store(true)
 	return nil
+}
+
+// openLog returns the log as raft uses it. Only followers are sent entries from
+// the log, and those that keep up are sent the newest.
+func (n *Node) openLog() (raft.LogStore, error) {
+	logs := guardedLog{n.stores.Log, n.guard}
+	if n.port == nil {
+		return logs, nil
+	}
+	return raft.NewLogCache(logCacheEntries, logs)
 }
 
 func (n *Node) raftConfig() *raft.Config {

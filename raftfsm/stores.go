@@ -17,8 +17,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 )
 
-// logCacheEntries is how many log entries stay in memory for followers.
-const logCacheEntries = 512
+// logCacheEntries is how many log entries stay in memory for followers; an
+// entry can be a quarter of a megabyte.
+const logCacheEntries = 64
 
 // Stores are what raft keeps between two lives of a server.
 type Stores struct {
