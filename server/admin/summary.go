@@ -42,15 +42,18 @@ type Recorder struct {
 type histogram [buckets]atomic.Uint32
 
 // Observe records v. Negative values count as zero.
-func (r *Recorder) Observe(v int64) {
+func (r *Recorder) Observe(v int64) { r.ObserveN(v, 1) }
+
+// ObserveN records v n times, at the price of once.
+func (r *Recorder) ObserveN(v, n int64) {
 	v = max(v, 0)
 	h := r.current.Load()
 	if h == nil {
 		h = r.begin()
 	}
-	h[bucketOf(v)].Add(1)
-	r.count.Add(1)
-	r.sum.Add(v)
+	h[bucketOf(v)].Add(uint32(n))
+	r.count.Add(n)
+	r.sum.Add(v * n)
 	for {
 		old := r.least.Load()
 		if old != 0 && old <= v+1 || r.least.CompareAndSwap(old, v+1) {
