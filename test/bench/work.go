@@ -146,6 +146,10 @@ func window(c *wire.Conn, n int, send func(i int), want jute.ErrCode) error {
 
 // removeTree deletes a directory of nodes without children and then itself.
 func removeTree(c *wire.Conn, dir string) error {
+	c.Sync(dir) // what others removed at other servers must not be listed
+	if _, err := c.Do(); err != nil {
+		return err
+	}
 	c.Children(dir, false)
 	r, err := c.Do()
 	if err != nil {
