@@ -167,7 +167,7 @@ func (f *connectFlags) tlsConfig() (*tls.Config, error) {
 
 // connect opens a session. What cannot work is a usage error; no session in
 // time is exit code 120.
-func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, error) {
+func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Option) (*client.Client, error) {
 	servers, chroot, err := f.address(c.getenv)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, er
 	}
 	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
 	defer cancel()
-	cl, err := client.Dial(limit, servers+chroot, opts...)
+	cl, err := client.Dial(limit, servers+chroot, append(opts, more...)...)
 	switch {
 	case err == nil:
 		return cl, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -72,7 +73,7 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 		if f.Problem != "" {
 			bad, verdict = true, f.Problem
 		}
-		p.row(f, f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.1fms", f.RoundTrip), fmt.Sprintf("%+.1fs", f.Offset),
+		p.row(f, f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip), fmt.Sprintf("%+.1fs", f.Offset),
 			yesNo(f.Containers), yesNo(f.Multi), seconds(f.Margin), verdict)
 	}
 	if err := p.flush(); err != nil {
@@ -169,7 +170,7 @@ func (c *call) probe(ctx context.Context, f *finding, cl *client.Client, server 
 	return probeWrites(f, raw, cl.Chroot())
 }
 
-// probeWrites makes and removes a node in one transaction, a container if possible.
+// probeWrites makes a node, a container if possible, and removes it in a transaction.
 func probeWrites(f *finding, raw *zk.Conn, chroot string) error {
 	parent := ""
 	if ok, _, err := raw.Exists(chroot + "/"); chroot != "" && err == nil && ok {
@@ -177,24 +178,24 @@ func probeWrites(f *finding, raw *zk.Conn, chroot string) error {
 	}
 	path := fmt.Sprintf("%s/zlock-doctor-%d", parent, time.Now().UnixNano())
 	acl := zk.WorldACL(zk.PermAll)
-	for _, flags := range []int32{zk.FlagContainer, zk.FlagPersistent} {
-		res, err := raw.Multi(
-			&zk.CreateRequest{Path: path, Data: []byte{}, Acl: acl, Flags: flags},
-			&zk.SetDataRequest{Path: path, Data: []byte("x"), Version: 0},
-			&zk.DeleteRequest{Path: path, Version: -1})
-		if err == zk.ErrNoAuth {
-			f.Note = "not allowed to create nodes at " + parent + "/: containers and transactions not tried"
-			f.Multi = true
-			return nil
+	_, err := raw.CreateContainer(path, []byte{}, zk.FlagContainer, acl)
+	f.Containers = err == nil
+	if errors.Is(err, zk.ErrNoAuth) {
+		f.Note = "not allowed to create nodes at " + parent + "/: containers and transactions not tried"
+		f.Multi = true
+		return nil
+	}
+	if err != nil {
+		if _, err := raw.Create(path, []byte{}, 0, acl); err != nil {
+			return err
 		}
-		if err == nil {
-			f.Multi = true
-			f.Containers = flags == zk.FlagContainer
-			if st := res[1].Stat; st != nil {
-				f.Offset = time.UnixMilli(st.Mtime).Sub(time.Now()).Round(100 * time.Millisecond).Seconds()
-			}
-			return nil
-		}
+	}
+	res, err := raw.Multi(&zk.SetDataRequest{Path: path, Data: []byte("x"), Version: 0}, &zk.DeleteRequest{Path: path, Version: -1})
+	if f.Multi = err == nil; !f.Multi {
+		return raw.Delete(path, -1)
+	}
+	if st := res[0].Stat; st != nil {
+		f.Offset = time.UnixMilli(st.Mtime).Sub(time.Now()).Round(100 * time.Millisecond).Seconds()
 	}
 	return nil
 }
