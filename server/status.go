@@ -48,6 +48,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		WatchConns:  snap.WatchConns,
 		WatchPaths:  snap.WatchPaths,
 		Watches:     snap.WatchPairs,
+		AllWatches:  snap.Watches,
 		Proposals:   admin.Sizes{Last: -1, Min: -1, Max: -1},
 		Config:      i.shownConfig(),
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -73,7 +74,7 @@ func (t *Tree) EphemeralsOf(session int64) []string {
 // AppendEphemerals appends the paths of a session's ephemeral nodes that begin
 // with prefix; a blank one and "/" ask for all.
 func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
-	if blank(prefix) {
+	if meansAll(prefix) {
 		prefix = "/"
 	}
 	at := len(b)
@@ -94,12 +95,9 @@ func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
 	return b
 }
 
-// blank tells whether s is white space at most, as Java sees it.
-func blank(s string) bool {
-	for _, r := range s {
-		if r > ' ' {
-			return false
-		}
-	}
-	return true
+// meansAll tells whether a prefix asks for everything: the reference drops white
+// space, as Java sees it, before it looks.
+func meansAll(prefix string) bool {
+	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
+	return prefix == "" || prefix == "/"
 }

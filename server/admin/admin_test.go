@@ -78,6 +78,7 @@ func standalone() Status {
 		WatchConns:     2,
 		WatchPaths:     2,
 		Watches:        3,
+		AllWatches:     4,
 		SnapshotZxid:   0x200000003,
 		SnapshotTime:   time.Unix(1795224230, 0),
 		Digests:        []Digest{{Zxid: 128, Digest: 59093131102, Version: 2}},

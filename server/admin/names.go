@@ -38,7 +38,7 @@ func gaugeTable() []gauge {
 		{name: "packets_received", help: "Packets received from clients since the last reset.", value: num(func(s *Status) int64 { return s.Received })},
 		{name: "max_client_response_size", help: "Bytes of the largest response.", value: num(func(s *Status) int64 { return s.Responses.Max })},
 		{name: "min_client_response_size", help: "Bytes of the smallest response.", value: num(func(s *Status) int64 { return s.Responses.Min })},
-		{name: "watch_count", help: "Data and child watches.", value: count(func(s *Status) int { return s.Watches })},
+		{name: "watch_count", help: "Data and child watches.", value: count(func(s *Status) int { return s.AllWatches })},
 		{name: "auth_failed_count", help: "Authentications that failed.", value: num(func(s *Status) int64 { return s.AuthFailed })},
 		{name: "min_latency", help: "Shortest time of a request in milliseconds.", value: num(func(s *Status) int64 { return s.Latency.Min })},
 		{name: "max_latency", help: "Longest time of a request in milliseconds.", value: num(func(s *Status) int64 { return s.Latency.Max })},

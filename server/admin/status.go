@@ -89,7 +89,8 @@ type Status struct {
 	Sessions       int
 	WatchConns     int // connections with data or child watches
 	WatchPaths     int
-	Watches        int
+	Watches        int // data watches, as wchs counts
+	AllWatches     int // data and child watches
 
 	Conns       int // open client connections, four-letter ones included
 	Outstanding int
