@@ -50,8 +50,9 @@ type conn struct {
 	limit      *time.Timer // of the handshake
 	in         input
 	arrived    time.Duration // when the newest bytes came
-	frameStart time.Duration // when an unfinished frame began; 0: none
 	deadline   time.Duration // the read deadline as it is set
+	unfinished bool          // it is that of an unfinished frame
+	frameStart time.Duration // when the wait for the rest of a frame began; 0: not yet
 	auths      int           // auth packets so far
 	hello      jute.ConnectRequest
 	frame      []byte // the frame that run begins with
@@ -201,6 +202,7 @@ func (c *conn) loop() endReason {
 				return endMalformed
 			}
 			c.in.take(frame)
+			c.frameStart = 0
 			if !c.handle(frame) {
 				return endElse
 			}
@@ -228,25 +230,27 @@ func (c *conn) fill() endReason {
 	return endNone
 }
 
-// armDeadline sets how long the next bytes may take. While no frame is begun
-// that is the session's timeout and a margin: whoever is silent for longer has
-// lost the session or is about to. The deadline of an idle connection is
-// renewed only when half of the margin is used up.
+// armDeadline sets how long the next bytes may take, from now on: what passed
+// since the last ones may have been our own doing. While no frame is begun that
+// is the session's timeout and a margin: whoever is silent for longer has lost
+// the session or is about to. The deadline of an idle connection is renewed
+// only when half of the margin is used up.
 func (c *conn) armDeadline() {
+	now := c.srv.now()
 	if c.in.len() == 0 {
-		margin := c.margin()
-		if c.frameStart != 0 || c.deadline < c.arrived+c.timeout+margin/2 {
-			c.frameStart = 0
-			c.setDeadline(c.arrived + c.timeout + margin)
+		if c.unfinished || c.deadline < now+c.timeout+c.margin()/2 {
+			c.unfinished = false
+			c.setDeadline(now + c.timeout + c.margin())
 		}
 		return
 	}
+	c.unfinished = true
 	if c.frameStart == 0 {
-		c.frameStart = c.arrived
+		c.frameStart = now
 	}
-	stall := min(c.arrived+c.srv.o.StallTimeout, c.frameStart+c.srv.o.FrameTimeout)
+	stall := min(now+c.srv.o.StallTimeout, c.frameStart+c.srv.o.FrameTimeout)
 	if _, wait, _ := c.in.peek(c.srv.o.MaxFrame); wait {
-		stall = min(stall, c.arrived+headerGrace)
+		stall = min(stall, now+headerGrace)
 	}
 	c.setDeadline(stall)
 }
@@ -286,6 +290,9 @@ func (c *conn) settle(limit, left int) bool {
 	o := &c.out
 	o.mu.Lock()
 	if o.pendingLen() > limit && o.state == outboxOpen {
+		if limit > 0 {
+			c.srv.metrics.Throttled.Add(1)
+		}
 		o.mu.Unlock()
 		c.flush()
 		o.mu.Lock()

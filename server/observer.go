@@ -79,7 +79,9 @@ func (s *Server) Serving(serve bool) {
 	s.flush.kick()
 }
 
-// Heard implements raftfsm.Observer.
+// Heard implements raftfsm.Observer. A client whose request has no answer yet
+// is not silent, however long ago its last byte came: its further bytes wait
+// until the answer is out, and how long that takes is our own doing.
 func (s *Server) Heard(touches []raftfsm.Touch) []raftfsm.Touch {
 	list := s.heard.swap()
 	now := s.now()
@@ -90,9 +92,20 @@ func (s *Server) Heard(touches []raftfsm.Touch) []raftfsm.Touch {
 			continue
 		}
 		age := now - time.Duration(c.lastHeard.Load())
+		if c.owed() {
+			age = 0
+			s.heard.add(c)
+		}
 		touches = append(touches, raftfsm.Touch{Session: c.session, Age: uint32(max(age, 0).Milliseconds())})
 	}
 	return touches
+}
+
+// owed reports whether the client waits for the outcome of a request.
+func (c *conn) owed() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.state == outboxOpen && c.out.pendingLen() > 0
 }
 
 // batchTime is the time at which the batch being applied is answered. It is

@@ -147,23 +147,29 @@ func (s *Server) now() time.Duration { return time.Since(s.start) }
 
 // add registers a connection, unless there are too many.
 func (s *Server) add(c *conn) bool {
+	problem := s.tryAdd(c)
+	if problem != "" { // said without the lock: the log may be slow
+		s.metrics.ConnectionRejected.Add(1)
+		s.log.warn("connection refused", "addr", c.host, "reason", problem)
+	}
+	return problem == ""
+}
+
+func (s *Server) tryAdd(c *conn) (problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return false
+		return "server stopping"
 	case s.o.MaxConns > 0 && len(s.conns) >= s.o.MaxConns:
-		s.log.warn("connection refused: too many connections", "addr", c.host)
+		return "too many connections"
 	case s.o.MaxConnsPerAddr > 0 && s.perAddr[c.host] >= s.o.MaxConnsPerAddr:
-		s.log.warn("connection refused: too many from one address", "addr", c.host)
-	default:
-		s.conns[c] = struct{}{}
-		s.perAddr[c.host]++
-		s.wg.Add(1)
-		return true
+		return "too many connections from this address"
 	}
-	s.metrics.ConnectionRejected.Add(1)
-	return false
+	s.conns[c] = struct{}{}
+	s.perAddr[c.host]++
+	s.wg.Add(1)
+	return ""
 }
 
 // remove forgets a connection that has ended.

@@ -208,3 +208,34 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 		}
 	})
 }
+
+// While a write is stuck nothing more is read of its client. That is no reason
+// to take the client for dead, neither then nor afterwards.
+func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipeListener()
+		r := newRigOn(t, Options{}, ln)
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(4000)))
+		create(t, c, "/e", "", jute.FlagEphemeral)
+		r.gate.close()
+		var p batch
+		p.add(jute.OpSync, wire.Path("/"))
+		for range 3 {
+			p.add(jute.OpPing, nil)
+		}
+		must(t, c.WriteRaw(p.b))
+		time.Sleep(time.Minute)
+		r.gate.open()
+		wantKinds(t, c, 1, -2, -2, -2)
+		time.Sleep(3 * time.Second)
+		alive(t, c)
+		if _, err := c.Exists("/e", false); err != nil {
+			t.Error(err)
+		}
+		closedAfter(t, c)
+		if n := len(r.srv.Ended()); n != 1 {
+			t.Errorf("%d sessions ended", n)
+		}
+	})
+}
