@@ -123,7 +123,7 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, paths []strin
 	case err == nil:
 		return lease, nil
 	case errors.Is(err, client.ErrNotAcquired), context.Cause(ctx) == errTimeout && errors.Is(err, context.DeadlineExceeded):
-		return nil, exit(f.conflict)
+		return nil, &exitError{code: f.conflict} // 0 too
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrInvalid):
