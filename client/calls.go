@@ -47,19 +47,13 @@ func call[T any](ctx context.Context, c *Client, e *epoch, f func() (T, error)) 
 		return zero, unfinished{ctxErr(ctx)}
 	case <-e.gone:
 		return zero, ErrSessionExpired
-	case <-c.closing:
+	case <-c.drain:
+		// What cleans up cannot be interrupted and goes on until the end.
 		return zero, unfinished{ErrClosed}
 	}
 }
 
-func (c *Client) isClosed() bool {
-	select {
-	case <-c.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Client) isClosed() bool { return isClosed(c.closing) }
 
 // lost reports whether err says that a reply may have been lost, so that a read
 // should be repeated.

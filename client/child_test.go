@@ -41,6 +41,10 @@ func child() {
 			return
 		}
 		last = now
+		if len(ended) > 0 { // the machine was too busy to hold it
+			fmt.Println("early", context.Cause(l.Context()))
+			return
+		}
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -80,11 +84,15 @@ func spawn(t *testing.T, servers, path string) *process {
 	return p
 }
 
-// says waits for the child's next line, which must begin with word.
+// says waits for the child's next line, which must begin with word. A child that
+// lost its lock before it was stopped makes the test begin again.
 func (p *process) says(t *testing.T, word string) []string {
 	t.Helper()
 	l := soon(t, "the child to say "+word, p.lines)
 	if len(l) < 2 || l[0] != word {
+		if len(l) > 0 && l[0] == "early" {
+			return nil
+		}
 		t.Fatalf("child: %v", l)
 	}
 	return l[1:]

@@ -20,6 +20,7 @@ type Client struct {
 	servers  []string
 	chroot   string
 	conn     *zk.Conn
+	hosts    *hosts
 	wire     *wire
 	hub      *hub
 	reaper   *reaper
@@ -74,8 +75,9 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	c.reaper = newReaper(c)
 	c.gates.init()
 	c.wire = &wire{opt: &c.opt, count: &c.count}
+	c.hosts = newHosts(list, c.closing)
 	conn, events, err := zk.Connect(list, o.timeout,
-		zk.WithHostProvider(newHosts(list, c.closing)),
+		zk.WithHostProvider(c.hosts),
 		zk.WithLogger(zkLogger{c}), zk.WithLogInfo(false),
 		zk.WithEventCallback(c.event),
 		zk.WithDialer(func(network, addr string, _ time.Duration) (c2 netConn, err error) { return c.wire.dial(network, addr) }),
@@ -263,14 +265,7 @@ func (c *Client) detached(f func(ctx context.Context)) {
 }
 
 // isDraining reports whether Close was called.
-func (c *Client) isDraining() bool {
-	select {
-	case <-c.drain:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Client) isDraining() bool { return isClosed(c.drain) }
 
 // tasks counts work under way. Unlike a sync.WaitGroup it may grow while somebody waits.
 type tasks struct {

@@ -28,16 +28,20 @@ func newEpoch(c *Client, sid int64, timeout time.Duration) *epoch {
 	return &epoch{c: c, sid: sid, gone: make(chan struct{}), timeout: timeout, holds: map[*hold]struct{}{}}
 }
 
-func hexID(sid int64) string { return "0x" + strconv.FormatUint(uint64(sid), 16) }
-
-// ended reports whether the server, or Close, ended the session.
-func (e *epoch) ended() bool {
+func isClosed(ch <-chan struct{}) bool {
 	select {
-	case <-e.gone:
+	case <-ch:
 		return true
 	default:
 		return false
 	}
+}
+
+func hexID(sid int64) string { return "0x" + strconv.FormatUint(uint64(sid), 16) }
+
+// ended reports whether the server, or Close, ended the session.
+func (e *epoch) ended() bool {
+	return isClosed(e.gone)
 }
 
 func (e *epoch) sessionTimeout() time.Duration {
@@ -194,12 +198,16 @@ func (e *epoch) awaitValid(ctx context.Context) error { return e.await(ctx, e.va
 
 func (e *epoch) await(ctx context.Context, good func() bool) error {
 	c := e.c
+	end := c.closing
+	if ctx.Done() != nil {
+		end = c.drain // only what cleans up goes on after that
+	}
 	for {
 		c.mu.Lock()
-		attached, closed, changed := c.attached && c.ep == e, c.closed, c.changed
+		attached, changed := c.attached && c.ep == e, c.changed
 		c.mu.Unlock()
 		switch {
-		case closed:
+		case isClosed(end):
 			return ErrClosed
 		case e.ended():
 			return ErrSessionExpired
@@ -211,6 +219,7 @@ func (e *epoch) await(ctx context.Context, good func() bool) error {
 		select {
 		case <-changed:
 		case <-e.gone:
+		case <-end:
 		case <-ctx.Done():
 		}
 	}

@@ -15,13 +15,9 @@ type hosts struct {
 	mu      sync.Mutex
 	servers []string
 	next    int
-	failed  int // attempts since the last success that lasted
-	since   time.Time
+	failed  int // attempts since a connection was last of use
 	closing chan struct{}
 }
-
-// lastingConnection is how long a connection must have lasted to count as a success.
-const lastingConnection = 200 * time.Millisecond
 
 // parseServers splits "h1:2181,h2/chroot" into addresses and the chroot.
 func parseServers(s string) (servers []string, chroot string, err error) {
@@ -69,10 +65,6 @@ func (h *hosts) Len() int { return len(h.servers) }
 // only when the second result is true.
 func (h *hosts) Next() (string, bool) {
 	h.mu.Lock()
-	if !h.since.IsZero() && time.Since(h.since) > lastingConnection {
-		h.failed = 0 // the connection that just ended was a good one
-	}
-	h.since = time.Time{}
 	s := h.servers[h.next]
 	h.next = (h.next + 1) % len(h.servers)
 	h.failed++
@@ -96,12 +88,16 @@ func (h *hosts) Next() (string, bool) {
 	}
 }
 
-// Connected notes a success. Whether it lasts is seen at the next call of Next:
-// a server that takes connections and drops them must not be asked in a tight loop.
-func (h *hosts) Connected() {
+// Connected is called by the library when it has a session. That is not yet a
+// success: a server that takes connections and drops them must not be asked in a
+// tight loop.
+func (h *hosts) Connected() {}
+
+// good notes that a heartbeat was answered.
+func (h *hosts) good() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.since = time.Now()
+	h.failed = 0
 }
 
 // backoff is the delay before attempt n (1, 2, …): doubling from first to last,

@@ -41,12 +41,7 @@ func (w *watch) C() <-chan struct{} { return w.done }
 func (w *watch) event() zk.EventType { return w.ev }
 
 func (w *watch) fired() bool {
-	select {
-	case <-w.done:
-		return true
-	default:
-		return false
-	}
+	return isClosed(w.done)
 }
 
 // hub shares watches: at most one is outstanding at the server per path and kind,

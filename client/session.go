@@ -288,6 +288,7 @@ func (c *Client) answered(p *pulse, a answer) {
 		return
 	}
 	p.failed = 0
+	c.hosts.good()
 	c.count.heartbeats.Add(1)
 	if a.e.confirm(a.sent) {
 		c.setState(StateLost)
