@@ -110,6 +110,18 @@ func (g *gate) PingOK(d time.Duration) bool {
 	return !g.cut && g.Node.PingOK(d)
 }
 
+// WaitZxid waits as a follower does; a leader knows that it is never behind.
+func (g *gate) WaitZxid(ctx context.Context, zxid int64) bool {
+	for g.Zxid() < zxid {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return true
+}
+
 func (g *gate) setCut(cut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
