@@ -14,25 +14,46 @@ import (
 	"github.com/zlockd/zlockd/test/stock/launch"
 )
 
-// firstCreate waits until addr answers a create, trying every millisecond.
+// firstCreate waits until addr answers a create. It tries again a millisecond
+// after each refusal, and beside an attempt that has hung for a while: a server
+// that is starting may take a connection and leave it unanswered.
 func firstCreate(addr string, patience time.Duration) error {
-	deadline := time.Now().Add(patience)
+	const hung = 50 * time.Millisecond
+	var (
+		deadline = time.Now().Add(patience)
+		results  = make(chan error, 1000)
+		last     error
+		pending  int
+	)
 	for {
-		c, err := wire.Dial(addr, sessionTimeout)
-		if err == nil {
-			c.SetDeadline(deadline)
-			c.Create("/first-", nil, 3)
-			_, err = c.Do()
-			c.Drop() // closing costs a write that is not asked for
+		if pending < cap(results) {
+			pending++
+			go func() { results <- createOnce(addr, deadline) }()
 		}
-		if err == nil {
-			return nil
+		select {
+		case last = <-results:
+			if pending--; last == nil {
+				return nil
+			}
+			time.Sleep(time.Millisecond)
+		case <-time.After(hung):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("no create answered: %w", err)
+			return fmt.Errorf("no create answered: %v", last)
 		}
-		time.Sleep(time.Millisecond)
 	}
+}
+
+func createOnce(addr string, deadline time.Time) error {
+	c, err := wire.Dial(addr, sessionTimeout)
+	if err != nil {
+		return err
+	}
+	defer c.Drop() // closing costs a write that is not asked for
+	c.SetDeadline(deadline)
+	c.Create("/first-", nil, 3)
+	_, err = c.Do()
+	return err
 }
 
 // startTime starts servers that lie ready and waits for the first create at
