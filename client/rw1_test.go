@@ -92,12 +92,15 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 
 func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 	rounds := 200
-	if testing.Short() {
+	switch {
+	case envSet("ZLOCKD_CLIENT_FULL"):
+		rounds = 10_000
+	case testing.Short():
 		rounds = 20
 	}
 	addr(t)
 	leakCheck(t)
-	d, ctx := dir(t), testCtx(t)
+	d, ctx := dir(t), context.Background()
 	c := [2]*Client{dial(t), dial(t)}
 	for round := range rounds {
 		var l [2]*Lease
@@ -231,13 +234,16 @@ func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
 // counter that only a writer may see alone.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 	steps := 400
-	if testing.Short() {
+	switch {
+	case envSet("ZLOCKD_CLIENT_FULL"):
+		steps = 1_000_000 / 3
+	case testing.Short():
 		steps = 60
 	}
 	policies(t, func(t *testing.T, p Policy) {
 		addr(t)
 		leakCheck(t)
-		d, ctx := dir(t), testCtx(t)
+		d, ctx := dir(t), context.Background()
 		var readers, writers atomic.Int32
 		var last atomic.Int64
 		enter := func(in, other *atomic.Int32, alone bool) {
