@@ -246,17 +246,26 @@ func (c *conn) tryWrite(fd uintptr) bool {
 	}
 }
 
-// writeChunk is how much a client must take within a stall timeout.
-const writeChunk = 64 << 10
+// Pieces in which a client is written to that has to be waited for. A TLS
+// connection cannot go on behind a deadline that passed in the middle of a
+// piece, so there the client must take the whole of one in time.
+const (
+	writePiece    = 64 << 10
+	writePieceTLS = 16 << 10
+)
 
 // writeAll writes b, waiting for the client as long as it takes something.
 func (c *conn) writeAll(b []byte) (n int, err error) {
 	defer c.nc.SetWriteDeadline(time.Time{})
+	piece := writePiece
+	if c.secure {
+		piece = writePieceTLS
+	}
 	for n < len(b) {
 		c.nc.SetWriteDeadline(time.Now().Add(c.srv.o.StallTimeout))
-		m, err := c.nc.Write(b[n:min(len(b), n+writeChunk)])
+		m, err := c.nc.Write(b[n:min(len(b), n+piece)])
 		n += m
-		if err == nil || m > 0 && c.raw != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || m > 0 && !c.secure && errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
 		return n, err

@@ -204,7 +204,7 @@ func (c *conn) connect(frame []byte) endReason {
 		}
 	}
 	req.Body = body.Append(nil)
-	if !c.propose(pending{op: req.Op, at: c.arrived}, req) || !c.settle(0, 0) {
+	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived}, req) || !c.settle(0, 0) {
 		return endElse
 	}
 	return endNone

@@ -131,6 +131,18 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	}
 }
 
+func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
+	r := newRig(t, Options{MaxOutboxBytes: 1000})
+	c := r.client()
+	create(t, c, "/big", strings.Repeat("x", 1_000_000), 0)
+	for range 3 {
+		f := call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/big", false))
+		if len(f.Body) < 1_000_000 {
+			t.Errorf("%d bytes", len(f.Body))
+		}
+	}
+}
+
 // A client that pipelines and does not read is made to wait.
 func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 	r := newRig(t, Options{MaxOutboxBytes: 1 << 20})

@@ -94,6 +94,9 @@ func (c *conn) appendRead(st *raftfsm.State, xid int32, op jute.OpCode, body []b
 	b, w, code := c.record(st.Tree(), b, op, body)
 	o.endReply(b, at, code)
 	o.stat.last(xid, op, st.Zxid())
+	if code == jute.OK && w.path != "" {
+		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
+	}
 	return w, len(o.buf), true
 }
 

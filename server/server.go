@@ -239,14 +239,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // cutOff closes every listener and every connection, and waits for nothing.
 func (s *Server) cutOff() {
+	s.serving.Store(false)
+	s.cancel() // before the listeners: it tells why they are closed
 	s.mu.Lock()
 	s.closed = true
 	for ln := range s.listeners {
 		ln.Close()
 	}
 	s.mu.Unlock()
-	s.serving.Store(false)
-	s.cancel()
 	for _, c := range s.all() {
 		c.close(endStopped)
 	}

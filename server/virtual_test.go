@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -205,6 +206,22 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 		}
 		if d := time.Since(start); d < 30*time.Second || d > 32*time.Second {
 			t.Errorf("closed after %v", d)
+		}
+	})
+}
+
+func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, i *Instance, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(40000)))
+		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
+		must(t, c.SendXid(1, jute.OpGetData, wire.PathWatch("/a", false)))
+		var p [1000]byte
+		for n := 0; n < 20_000; {
+			time.Sleep(20 * time.Second)
+			m, err := c.Read(p[:])
+			must(t, err)
+			n += m
 		}
 	})
 }

@@ -34,6 +34,12 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.ids.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
+	if op != jute.OpMulti {
+		d := jute.NewDecoder(body)
+		if path, _ := d.String(); path != "" {
+			c.srv.metrics.Writes.Observe(path, int64(len(body)))
+		}
+	}
 	return c.propose(pending{xid: xid, op: op, at: c.arrived}, r)
 }
 
