@@ -79,7 +79,7 @@ func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		}
 	}
 	made, err := a.c.protectedCreate(ctx, e, a.cfg.acl, newNode{
-		dir: a.dir, sequential: true, data: a.data,
+		dir: a.dir, sequential: true, data: a.data, lasting: a.cfg.lockDelay > 0,
 		name: func(id nodeID) string { return nodeName(q.layout, q.kind, id, a.c.owner.host) },
 	})
 	if err != nil {
@@ -91,6 +91,10 @@ func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	h, err := w.wait(ctx)
 	if err == nil {
 		return h, nil
+	}
+	if errors.Is(err, errSlipped) {
+		a.c.reapStray(a.dir, w.own.id) // it is not of this session, and may outlive it
+		return nil, err
 	}
 	gone := a.c.reap(e, w.own.path())
 	if errors.Is(err, ErrNotAcquired) {

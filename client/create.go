@@ -18,6 +18,7 @@ type newNode struct {
 	data       func(id nodeID) []byte
 	sequential bool
 	acl        []zk.ACL // instead of the one for all, if not nil
+	lasting    bool     // the directory must not be removed when it is empty
 }
 
 // created is a node that exists, or did when its creation was seen.
@@ -95,8 +96,8 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes 
 			return made, nil
 		case errors.Is(err, zk.ErrNoNode):
 			// A container may be gone again by the next attempt, any number of times.
-			for _, dir := range dirsOf(nodes) {
-				if err := c.ensure(ctx, e, dir, acl); err != nil {
+			for _, n := range nodes {
+				if err := c.ensureFor(ctx, e, n, acl); err != nil {
 					return nil, err
 				}
 			}
@@ -213,13 +214,22 @@ func compareNames(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// dirsOf returns the directories of nodes, each once.
-func dirsOf(nodes []newNode) []string {
-	var dirs []string
-	for _, n := range nodes {
-		if !slices.Contains(dirs, n.dir) {
-			dirs = append(dirs, n.dir)
+// ensureFor makes a node's directory. The mark of a lock delay is in the
+// directory's data and must outlive the last contender.
+func (c *Client) ensureFor(ctx context.Context, e *epoch, n newNode, acl []zk.ACL) error {
+	if !n.lasting {
+		return c.ensure(ctx, e, n.dir, acl)
+	}
+	for {
+		_, err := read(ctx, c, e, func() (string, error) { return c.conn.Create(c.full(n.dir), []byte{}, zk.FlagPersistent, acl) })
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		if err := c.ensure(ctx, e, parentOf(n.dir), acl); err != nil {
+			return err
 		}
 	}
-	return dirs
 }

@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/raftfsm"
+	zlockd "github.com/zlockd/zlockd/server"
 )
 
 func TestNodeIDsBearTheSession(t *testing.T) {
@@ -160,6 +164,57 @@ func TestE20SequenceWraps(t *testing.T) {
 		}
 		remove(t, o, h.nodes[0].path)
 		h.endLife()
+	}
+}
+
+// TestE20OnAServerThatWraps is the same with a server that counts to the end and
+// on.
+func TestE20OnAServerThatWraps(t *testing.T) {
+	ctx := testCtx(t)
+	s, err := zlockd.Start(ctx, zlockd.Options{
+		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: raftfsm.NewMemoryStores(false)},
+		MinSessionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		err = s.Ready(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	leakCheck(t)
+	o := observerTo(t, s.ClientAddr())
+	c := dialTo(t, s.ClientAddr(), quick()...)
+	const d = "/wrap"
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	s.Node().View(func(st *raftfsm.State) { // nothing else is going on
+		if !st.Tree().SetCounter(d, math.MaxInt32-1) {
+			t.Error("no such node")
+		}
+	})
+	var gs []granting
+	for i := range 4 {
+		gs = append(gs, start(ctx, c.Mutex(d, WithoutGate()).Lock))
+		queued(t, o, d, i+1)
+	}
+	var seqs []int32
+	var token fence.Token
+	for i, g := range gs {
+		l := g.wait(t)
+		for _, later := range gs[i+1:] {
+			if !later.pending() {
+				t.Fatal("two hold")
+			}
+		}
+		if l.Token() <= token {
+			t.Fatalf("token %d after %d", l.Token(), token)
+		}
+		token = l.Token()
+		seqs = append(seqs, l.h.nodes[0].seq)
+		unlock(t, l)
+	}
+	if want := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}; !slices.Equal(seqs, want) {
+		t.Fatalf("numbers %v, want %v", seqs, want)
 	}
 }
 

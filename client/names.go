@@ -219,6 +219,9 @@ func queueOf(l Layout, names []string, wantRW bool) (queue []contender, foreign 
 	for _, name := range names {
 		c, layout, ok := parseName(name)
 		switch {
+		case isPolicyNode(name):
+			mixed = name // it may hold, and looks at nodes of its own kind only
+			continue
 		case !ok || c.kind == kindLease:
 			foreign = append(foreign, name)
 			continue
@@ -240,6 +243,12 @@ func queueOf(l Layout, names []string, wantRW bool) (queue []contender, foreign 
 	}
 	slices.SortFunc(queue, compareContenders)
 	return queue, foreign, checkSequences(queue)
+}
+
+// isPolicyNode reports whether a name is that of a lock with a policy.
+func isPolicyNode(name string) bool {
+	_, ok := parseRW1(name)
+	return ok
 }
 
 // maxForeignSeq is the last number at which clients that compare text agree with

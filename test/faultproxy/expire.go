@@ -11,8 +11,10 @@ import (
 // server had expired it: it takes the session over and closes it.
 func (p *Proxy) ExpireSession() error {
 	p.mu.Lock()
-	target, id := p.target[0], p.id
+	target, id, refuse := p.target[0], p.id, p.refuse
+	p.refuse = true // the client must not take the session back meanwhile
 	p.mu.Unlock()
+	defer p.Refuse(refuse)
 	if id == nil || binary.BigEndian.Uint64(id) == 0 {
 		return errors.New("faultproxy: no session seen")
 	}
