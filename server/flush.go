@@ -202,10 +202,11 @@ func (c *conn) flushed() {
 	o := &c.out
 	o.flushing = false
 	ending := o.state == outboxEnding
+	shut := o.shut // a late outcome may have touched it again
 	o.shut = ending
 	waiting := o.waiting
 	o.mu.Unlock()
-	if ending {
+	if ending && !shut {
 		c.linger()
 	}
 	if waiting || ending {
