@@ -50,6 +50,7 @@ func (t target) alive() bool {
 // child is COMMAND.
 type child struct {
 	target
+	guard  int // its guard's process, not to be taken for one of COMMAND's
 	cmd    *exec.Cmd
 	start  *os.File // a byte written here lets COMMAND begin
 	exited chan struct{}
@@ -93,6 +94,9 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = childAttr(onParentDeath)
 	cmd.SysProcAttr.Setpgid = !foreground
+	if foreground {
+		adoptOrphans()
+	}
 	err = cmd.Start()
 	syscall.Close(p[0])
 	start := os.NewFile(uintptr(p[1]), "start")
@@ -113,6 +117,30 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 func (c *child) begin() error {
 	_, err := c.start.Write([]byte{1})
 	return errors.Join(err, c.start.Close())
+}
+
+// signal is target's; in the foreground it also reaches what COMMAND started and
+// left behind, as far as the system tells ([adoptOrphans]).
+func (c *child) signal(sig syscall.Signal) {
+	c.target.signal(sig)
+	for _, pid := range c.orphans() {
+		(target{pid: pid}).signal(sig)
+	}
+}
+
+func (c *child) alive() bool { return c.target.alive() || len(c.orphans()) > 0 }
+
+// orphans are this process's children other than COMMAND and guard.
+func (c *child) orphans() (pids []int) {
+	if c.group {
+		return nil
+	}
+	for _, pid := range childrenOf(os.Getpid()) {
+		if pid != c.pid && pid != c.guard {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // code is the exit code that stands for COMMAND's end.

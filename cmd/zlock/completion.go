@@ -188,7 +188,7 @@ func (a *app) operandsFor(c *command, fs *pflag.FlagSet, before []string, last s
 		return nil
 	}
 	dir := last[:strings.LastIndexByte(last, '/')+1]
-	for _, name := range a.childrenOf(fs, strings.TrimSuffix(dir, "/")) {
+	for _, name := range a.namesBelow(fs, strings.TrimSuffix(dir, "/")) {
 		if word := "/" + strings.TrimPrefix(dir+name, "/"); strings.HasPrefix(word, last) {
 			found = append(found, candidate{word, ""})
 		}
@@ -199,8 +199,8 @@ func (a *app) operandsFor(c *command, fs *pflag.FlagSet, before []string, last s
 // completionPatience: somebody is waiting with a finger on the tab key.
 const completionPatience = 300 * time.Millisecond
 
-// childrenOf lists a node's children if the server answers soon.
-func (a *app) childrenOf(fs *pflag.FlagSet, dir string) []string {
+// namesBelow lists a node's children if the server answers soon.
+func (a *app) namesBelow(fs *pflag.FlagSet, dir string) []string {
 	conn := &connectFlags{}
 	conn.servers, _ = fs.GetString("servers")
 	conn.chroot, _ = fs.GetString("chroot")

@@ -174,7 +174,8 @@ func TestGuardThatDiesIsReplaced(t *testing.T) {
 	if r.gone() {
 		t.Fatal("COMMAND went with its guard")
 	}
-	// TERM does not end a guard: it ends when its work does.
+	// TERM does not end a guard, once it is in place: it ends when its work does.
+	awaitIgnoring(t, second, syscall.SIGTERM)
 	syscall.Kill(second, syscall.SIGTERM)
 	r.cmd.Process.Kill()
 	r.cmd.Wait()
@@ -201,12 +202,47 @@ func guardOf(t *testing.T, zlock, not int) int {
 	return 0
 }
 
+// awaitIgnoring waits until a process ignores a signal.
+func awaitIgnoring(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rest, _ := strings.Cut(string(b), "SigIgn:")
+		line, _, _ := strings.Cut(rest, "\n")
+		mask, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+		if err == nil && mask>>(sig-1)&1 != 0 {
+			return
+		}
+	}
+	t.Fatalf("process %d does not ignore %v", pid, sig)
+}
+
 func exitCode(err error) int {
 	var e *exec.ExitError
 	if errors.As(err, &e) {
 		return e.ExitCode()
 	}
 	return 0
+}
+
+// In the foreground COMMAND has no group of its own; what it leaves behind is
+// found as the orphans that zlock adopts.
+func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/f", "--", "sh", "-c",
+		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1"`, "sh", file)
+	cmd.Env = scriptEnv(t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || processAlive(pid) {
+		t.Fatalf("process %d is alive, %v", pid, err)
+	}
 }
 
 // The guard by itself: the end of its input, or of the time, is the end of the group.

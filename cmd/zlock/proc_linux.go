@@ -100,3 +100,14 @@ func descendants(pid int) []int {
 	}
 	return all
 }
+
+// adoptOrphans makes what loses its parent below this process its child.
+func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// childrenOf returns the running children of a process.
+func childrenOf(parent int) (pids []int) {
+	for _, p := range processes(func(p process) bool { return p.parent == parent && p.running() }) {
+		pids = append(pids, p.pid)
+	}
+	return pids
+}

@@ -28,3 +28,8 @@ func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 // descendants cannot be found portably: in the foreground only COMMAND itself
 // is ended.
 func descendants(pid int) []int { return []int{pid} }
+
+// adoptOrphans: only Linux can.
+func adoptOrphans() {}
+
+func childrenOf(int) []int { return nil }

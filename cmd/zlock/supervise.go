@@ -58,6 +58,7 @@ func (s *supervisor) run(path string, argv, env []string, ready func() error) (i
 		if err != nil {
 			return 0, err
 		}
+		child.guard = s.guard.cmd.Process.Pid
 		defer s.dismissGuard()
 	}
 	if err := ready(); err != nil {
@@ -120,7 +121,9 @@ func (s *supervisor) watch(sigs *signals) {
 			if err := s.guard.launch(s.deadline()); err != nil {
 				s.say("%v", err)
 				s.guard = nil
+				continue
 			}
+			s.child.guard = s.guard.cmd.Process.Pid
 		}
 	}
 }
