@@ -136,16 +136,16 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	p.Refuse(true)
 	p.Cut()
 	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
-	// The moment between the loss of the connection and our hearing of it.
-	c.mu.Lock()
-	c.attached = true
-	c.broadcast()
-	c.mu.Unlock()
 	calls := make([]granting, 20) // more than the library's send queue holds
 	for i := range calls {
 		calls[i] = start(testCtx(t), c.Mutex(d, WithoutGate()).Lock)
 	}
 	eventually(t, "the creates to be under way", func() bool {
+		// The moment between the loss of the connection and our hearing of it.
+		c.mu.Lock()
+		c.attached = true
+		c.broadcast()
+		c.mu.Unlock()
 		c.work.mu.Lock()
 		defer c.work.mu.Unlock()
 		return c.work.n >= len(calls)
