@@ -108,6 +108,8 @@ func (t *term) duties() {
 			t.expire()
 		case <-sweep.C:
 			t.sweep()
+		case <-t.members:
+			t.publishMembers()
 		case <-members.C:
 			t.publishMembers()
 			digested = t.compareDigests(digested)

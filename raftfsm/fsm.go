@@ -29,6 +29,7 @@ type fsm struct {
 	term    atomic.Uint64
 	zxid    atomic.Int64
 	dead    atomic.Bool
+	config  atomic.Bool // the members have been published in the state
 	counted snapshotCounters
 	tracker atomic.Pointer[tracker] // of the term this server leads; else nil
 
@@ -37,6 +38,7 @@ type fsm struct {
 	waiting  atomic.Int32
 
 	onOpened  func(nonce int64, birth uint32) // our own stream was opened
+	onMember  func()                          // some server's stream was opened
 	onApplied func(index, term uint64)        // after each entry, outside the lock
 }
 
@@ -57,6 +59,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	f.mu.Lock()
 	err := f.state.Apply(l.Data, (*fsmSink)(f))
 	f.zxid.Store(f.state.zxid)
+	f.config.Store(f.state.configured)
 	f.mu.Unlock()
 	if err != nil {
 		f.stop(fmt.Errorf("apply log entry %d: %w", l.Index, err))
@@ -150,6 +153,7 @@ func (f *fsmSink) opened(id uint32, nonce int64, birth uint32) {
 	if id == f.id {
 		f.onOpened(nonce, birth)
 	}
+	f.onMember()
 }
 
 func (f *fsmSink) outcome(origin, birth uint32, seq uint64, o *Outcome) {
@@ -179,6 +183,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.mu.Lock()
 	f.state = state
 	f.zxid.Store(state.zxid)
+	f.config.Store(state.configured)
 	if f.obs != nil {
 		f.obs.Reset()
 	}

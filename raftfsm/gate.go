@@ -119,6 +119,8 @@ func (g *gate) look(n *Node) {
 		reason = "catching up with the leader"
 	case birth == 0:
 		reason = "opening the request stream"
+	case n.port != nil && !n.fsm.config.Load():
+		reason = "publishing the members"
 	case g.behind > 0 && now.Sub(g.since) > gateLagLimit:
 		reason = "far behind the leader"
 	}

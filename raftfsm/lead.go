@@ -98,6 +98,7 @@ type term struct {
 	acts    actQueue      // what the leader proposes on its own account
 	links   linkSet       // streams of the other servers
 	nudger  *nudger
+	members chan struct{} // holds a token when a member has announced itself
 }
 
 // runTerm leads until ctx ends or a proposal fails.
@@ -109,7 +110,7 @@ func (n *Node) runTerm(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &term{n: n, ctx: ctx, began: time.Now(), tracker: newTracker(), work: make(chan struct{}, 1)}
+	t := &term{n: n, ctx: ctx, began: time.Now(), tracker: newTracker(), work: make(chan struct{}, 1), members: make(chan struct{}, 1)}
 	t.links.work = t.wake
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
 	n.fsm.state.sessions.All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout, 0) })
@@ -151,6 +152,14 @@ func await(ctx context.Context, f raft.Future) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// memberNews makes the leader look at the members again.
+func (t *term) memberNews() {
+	select {
+	case t.members <- struct{}{}:
+	default:
 	}
 }
 

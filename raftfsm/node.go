@@ -159,6 +159,11 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.fsm = newFSM(n.id, n.whoAmI().Cluster, n.die)
 	n.fsm.obs = n.o.Observer
 	n.fsm.onOpened = n.streamOpened
+	n.fsm.onMember = func() {
+		if t := n.term.Load(); t != nil {
+			t.memberNews()
+		}
+	}
 	n.fsm.onApplied = func(uint64, uint64) {}
 	n.trans = n.newTransport()
 	logs, err := n.openLog()

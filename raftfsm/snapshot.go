@@ -243,6 +243,8 @@ func readSnapshot(from io.Reader) (*State, position, error) {
 			}
 			s.tree, err = nodes.Finish()
 			if err == nil {
+				info, _ := s.tree.Get("/zookeeper/config")
+				s.configured = len(info.Data) > 0
 				err = s.verify()
 			}
 			return s, at, err

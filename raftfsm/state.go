@@ -23,6 +23,9 @@ type State struct {
 	streams   map[uint32]streamMark // by server id
 	members   map[uint32]Member     // by server id
 
+	// configured tells that /zookeeper/config has been published once.
+	configured bool
+
 	ended   uint64 // mixed digest of all session changes
 	digests digestRing
 
@@ -182,6 +185,7 @@ func (s *State) applyRequest(r *Request, to sink) error {
 		s.begin()
 		s.tree.SetConfig(&s.change, fmt.Appendf(nil, "%s\nversion=%x", r.Body, s.change.Zxid))
 		s.commit(to)
+		s.configured = true
 	case OpOpenStream:
 		return s.openStream(r.Body, to)
 	case OpForget:
