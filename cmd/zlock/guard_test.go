@@ -50,7 +50,7 @@ func startRun(t *testing.T, lock string, options ...string) *running {
 		}
 		r.cmd.Wait()
 	})
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if b, err := os.ReadFile(r.beats + ".pids"); err == nil {
 			for _, f := range strings.Fields(string(b)) {
 				pid, _ := strconv.Atoi(f)
@@ -101,7 +101,7 @@ func (r *running) awaitGone(t *testing.T, within time.Duration) {
 
 // nextHolder takes the lock in the same chroot as soon as it moves, and returns when.
 func nextHolder(t *testing.T, env []string, lock string) <-chan time.Time {
-	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "-w", "40", lock, "--", "date", "+%s%N")
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "-w", "120", lock, "--", "date", "+%s%N")
 	cmd.Env = env
 	cmd.Stderr = os.Stderr
 	ch := make(chan time.Time, 1)

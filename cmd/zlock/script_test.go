@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,11 +67,13 @@ func server(t testing.TB) string {
 	return built.servers
 }
 
+var chroots atomic.Int64
+
 // scriptEnv is the environment of a script: a chroot of its own, and zlock in PATH.
 func scriptEnv(t testing.TB) []string {
 	env := []string{
 		"PATH=" + built.dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TZ=UTC", "LC_ALL=C", "NO_COLOR=1",
-		"ZLOCK_SERVERS=" + server(t), "ZLOCK_CHROOT=/" + strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()),
+		"ZLOCK_SERVERS=" + server(t), fmt.Sprintf("ZLOCK_CHROOT=/%s-%d", strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()), chroots.Add(1)),
 	}
 	return env
 }
@@ -146,7 +149,7 @@ func runScript(t *testing.T, name, text string) {
 	}
 	dir, env := t.TempDir(), scriptEnv(t)
 	for _, s := range steps {
-		ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		cmd := exec.CommandContext(ctx, "bash", "-c", s.command)
 		cmd.Dir, cmd.Env = dir, env
 		cmd.WaitDelay = time.Second // what a script leaves running may hold its output
