@@ -16,7 +16,10 @@ const wrong = "‽"
 
 // builtin are the nodes every server has from the beginning. Their counters
 // are compared by how far they moved since the run began.
-var builtin = []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
+var builtin = []string{"/", "/zookeeper", configPath, "/zookeeper/quota"}
+
+// configPath is the node that lists the members of an ensemble.
+const configPath = "/zookeeper/config"
 
 // at names a zxid by the change it belongs to. Zxids from before the run are
 // all the same.
@@ -51,6 +54,9 @@ func (s *side) stat(path string, st jute.Stat) string {
 		st.Version -= base.Version
 		st.Cversion -= base.Cversion
 		st.Aversion -= base.Aversion
+	}
+	if s.members && path == configPath { // not the data, and when it was written
+		st.DataLength, st.Mzxid, st.Mtime = 0, 0, 0
 	}
 	owner := "0"
 	if st.EphemeralOwner != 0 {
@@ -126,8 +132,9 @@ func (s *side) canonical(g got) canon {
 	return c
 }
 
-// body returns the comparable form of a response record, and the form that
-// leaves out what a create2 inside a multi shows.
+// body returns the comparable form of a response record, and another one for
+// Known differences: without what a create2 inside a multi shows, or with the
+// entries of an ACL in order.
 func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
 	if code != jute.OK {
 		return "", ""
@@ -144,12 +151,15 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 	case "exists", "setData", "setACL":
 		text = s.stat(st.Path, d.Stat())
 	case "getData":
-		text = data(d) + s.stat(st.Path, d.Stat())
+		text = s.data(st.Path, d) + s.stat(st.Path, d.Stat())
 	case "sasl":
-		text = data(d)
+		text = s.data("", d)
 	case "getACL":
 		acl, nullID := d.ACL()
-		text = fmt.Sprintf(" acl=%q null=%v", acl, nullID) + s.stat(st.Path, d.Stat())
+		stat := s.stat(st.Path, d.Stat())
+		text = fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
+		slices.SortFunc(acl, func(a, b jute.ACL) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		return text, fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
 	case "getChildren", "getEphemerals":
 		text = names(d)
 	case "getChildren2":
@@ -179,8 +189,12 @@ func quoted(d *jute.Decoder) string {
 	return " " + strconv.Quote(p)
 }
 
-func data(d *jute.Decoder) string {
+// data returns the comparable form of a node's data.
+func (s *side) data(path string, d *jute.Decoder) string {
 	b := d.Buffer()
+	if s.members && path == configPath {
+		return " data=members"
+	}
 	if b == nil {
 		return " data=null"
 	}
@@ -227,7 +241,7 @@ func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 		case jute.OpSetData:
 			one += s.stat(path, d.Stat())
 		case jute.OpGetData:
-			one += data(d) + s.stat(path, d.Stat())
+			one += s.data(path, d) + s.stat(path, d.Stat())
 		case jute.OpGetChildren:
 			one += names(d)
 		}

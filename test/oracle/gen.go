@@ -318,8 +318,10 @@ func (r *Runner) Episode(seed, episode uint64, n int) (Program, error) {
 		}
 	}
 	for end := r.Ops + n; r.Ops < end; {
-		if err := do(g.Next()); err != nil {
-			return p, err
+		for _, steps := range Program(g.Next()).pieces() {
+			if err := do(steps); err != nil {
+				return p, err
+			}
 		}
 	}
 	return p, nil

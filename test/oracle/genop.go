@@ -16,7 +16,7 @@ func (g *Generator) request(name string) Step {
 		// integer in two always makes the record undecodable.
 		if g.chance(50) {
 			s.Extra = one(g, "\x00", "\x01\x02\x03\x04", "trailing")
-		} else if !strings.Contains("whoAmI ping sync getEphemerals reconfig", s.Op) {
+		} else if !strings.Contains("whoAmI ping sync getEphemerals reconfig deleteContainer", s.Op) {
 			s.Cut = 1
 		}
 	}
@@ -42,7 +42,7 @@ func (g *Generator) plain(name string) Step {
 	case n < 74:
 		return Step{Op: "sync", Path: g.path(), NullPath: g.chance(5)}
 	case n < 75:
-		return Step{Op: one(g, "whoAmI", "ping", "reconfig")}
+		return Step{Op: one(g, "whoAmI", "ping", "reconfig", "deleteContainer"), Path: g.path()}
 	case n < 88:
 		return g.watch(name)
 	case n < 96:
@@ -55,7 +55,7 @@ func (g *Generator) plain(name string) Step {
 func (g *Generator) writable() string {
 	for {
 		p := g.path()
-		if !guarded(p) && p != "/zookeeper/config" {
+		if !guarded(p) && p != configPath {
 			return p
 		}
 	}
@@ -114,7 +114,9 @@ func (g *Generator) watch(name string) Step {
 	kind := mode(name, path)
 	switch n := g.rng.IntN(10); {
 	case n < 4:
-		for kind == "once" {
+		// zlockd refuses a path that is not absolute, ZooKeeper watches it in
+		// vain.
+		for kind == "once" || !strings.HasPrefix(path, "/") {
 			path = g.path()
 			kind = mode(name, path)
 		}
@@ -131,6 +133,9 @@ func (g *Generator) watch(name string) Step {
 			path = one(g, mine[max(0, len(mine)-8):]...)
 			kind = mode(name, path)
 		}
+		// ZooKeeper 3.8 stumbles over a path that is not absolute.
+		path = "/" + strings.TrimPrefix(path, "/")
+		kind = mode(name, path)
 		s := Step{Op: one(g, "removeWatches", "checkWatches"), Path: path, Mode: jute.WatcherAny}
 		if kind == "once" {
 			s.Mode = one(g, jute.WatcherChildren, jute.WatcherData, jute.WatcherAny)
@@ -159,6 +164,9 @@ func (g *Generator) setWatches(name string) Step {
 	}
 	for range 1 + g.rng.IntN(6) {
 		path := g.path()
+		if path == configPath { // an ensemble has written it, a single server has not
+			continue
+		}
 		switch mode(name, path) {
 		case "once":
 			i := g.rng.IntN(3)
@@ -191,7 +199,7 @@ func (g *Generator) multi() Step {
 		}
 		for _, op := range story {
 			if g.chance(75) {
-				s.Ops = append(s.Ops, op)
+				s.Ops = append(s.Ops, g.inMulti(op))
 			}
 		}
 		return s
@@ -199,17 +207,38 @@ func (g *Generator) multi() Step {
 	for range g.rng.IntN(6) {
 		switch n := g.rng.IntN(100); {
 		case n < 45:
-			s.Ops = append(s.Ops, g.create())
+			s.Ops = append(s.Ops, g.inMulti(g.create()))
 		case n < 60:
-			s.Ops = append(s.Ops, Step{Op: "delete", Path: g.path(), Version: g.version()})
+			// Without a limit's nodes: ZooKeeper compares a multi with the
+			// counters of before, also when it deletes them itself.
+			s.Ops = append(s.Ops, Step{Op: "delete", Path: g.writable(), Version: g.version()})
 		case n < 78:
 			s.Ops = append(s.Ops, g.setData())
 		case n < 97:
-			s.Ops = append(s.Ops, Step{Op: "check", Path: g.path(), Version: g.version()})
+			check := Step{Op: "check", Path: g.path(), Version: g.version()}
+			if check.Path == configPath {
+				check.Version = -1 // an ensemble has written it
+			}
+			s.Ops = append(s.Ops, check)
 		default:
 			s.Ops = append(s.Ops, one(g, Step{Op: "exists", Path: g.path()}, Step{Op: "getData", Path: g.path()},
 				Step{Op: "setACL", Path: g.path(), ACL: open, Version: -1}))
 		}
+	}
+	return s
+}
+
+// inMulti makes the flags of a create match its operation. Where they do not,
+// ZooKeeper 3.8 goes by the flags inside a multi and by the operation outside;
+// no client sends such a thing.
+func (g *Generator) inMulti(s Step) Step {
+	switch {
+	case s.Op == "createContainer":
+		s.Flags = jute.FlagContainer
+	case s.Op == "createTTL" && s.Flags < jute.FlagPersistentTTL:
+		s.Flags = jute.FlagPersistentTTL
+	case s.Flags >= jute.FlagContainer && s.Flags <= jute.FlagPersistentSequentialTTL && s.Op != "createTTL":
+		s.Flags = jute.FlagPersistent
 	}
 	return s
 }

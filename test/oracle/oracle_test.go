@@ -1,12 +1,18 @@
 package oracle_test
 
 import (
+	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/test/oracle"
+	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/test/zkreal"
 )
 
@@ -42,6 +48,84 @@ func TestRealServersAgree(t *testing.T) {
 	explore(t, oracle.NewRunner(a.Addr, b.Addr), seed(t), *opsFlag/4)
 }
 
+// zlockd must be indistinguishable from the real server, however requests are
+// pipelined, except as the table of known differences says.
+func TestZlockdAgreesWithRealServer(t *testing.T) {
+	a := zkreal.Start(t, realConfig)
+	r := oracle.NewRunner(a.Addr, startZlockd(t))
+	r.Pipeline, r.Exact = true, true
+	explore(t, r, seed(t), *opsFlag)
+}
+
+// A cluster is as one server: connections to different members see the same
+// history, once they have caught up.
+func TestClusterAgreesWithRealServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster with disks")
+	}
+	e := zlockd(t, launch.Options{Nodes: 3})
+	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, e.Addrs())
+	r.Pipeline, r.Exact = true, true
+	explore(t, r, seed(t), *opsFlag/10)
+}
+
+// Every script in testdata tells of something that once was different, or that
+// random programs meet too rarely.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, startZlockd(t))
+	r.Pipeline, r.Exact = true, true
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := oracle.Parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Run(p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// startZlockd runs a single zlockd in memory until the test ends.
+func startZlockd(t *testing.T) (addr string) {
+	t.Helper()
+	return zlockd(t, launch.Options{Dev: true}).Addrs()
+}
+
+// zlockd runs what corresponds to realConfig until the test ends.
+func zlockd(t *testing.T, o launch.Options) *launch.Ensemble {
+	t.Helper()
+	o.Kind = launch.Zlockd
+	o.Flags = []string{
+		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000"),
+		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", zkreal.Digest(oracle.Super),
+	}
+	e, err := launch.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func writeConfig(t *testing.T, lines ...string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "zoo.cfg")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // explore runs random programs until it has compared n requests.
 func explore(t *testing.T, r *oracle.Runner, seed uint64, n int) {
 	t.Helper()
@@ -49,9 +133,26 @@ func explore(t *testing.T, r *oracle.Runner, seed uint64, n int) {
 	for episode := uint64(0); r.Ops < n; episode++ {
 		p, err := r.Episode(seed, episode, episodeOps)
 		if err != nil {
-			t.Fatalf("episode %d: %v\nprogram:\n%s", episode, err, p)
+			report(t, r, episode, p, err)
 		}
 	}
 	t.Logf("%d requests compared in %v; known differences met: %v\nanswers: %v",
 		r.Ops, time.Since(begin).Round(time.Millisecond), r.Uses, r.Answers)
+}
+
+// report shrinks a program that shows a difference and writes it as a script.
+func report(t *testing.T, r *oracle.Runner, episode uint64, p oracle.Program, err error) {
+	t.Helper()
+	var d *oracle.Difference
+	if !errors.As(err, &d) {
+		t.Fatalf("episode %d: %v", episode, err)
+	}
+	r.Patience = 3 * time.Second
+	short, err := r.Shrink(p, err, 40*time.Second)
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("oracle-%d.txt", time.Now().UnixNano()))
+	text := "# Found by random programs, shrunk.\n#\n# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n\n" + short.String()
+	if werr := os.WriteFile(file, []byte(text), 0o600); werr != nil {
+		t.Error(werr)
+	}
+	t.Fatalf("episode %d: %v\nprogram (written to %s; when the cause is mended, keep it in testdata):\n%s", episode, err, file, short)
 }

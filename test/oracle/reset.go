@@ -18,8 +18,9 @@ func (r *Runner) Reset() error {
 	r.sessions = 0
 	for _, s := range []*side{r.a, r.b} {
 		s.patience = r.Patience
+		s.members = len(r.a.addrs)+len(r.b.addrs) > 2
 		if err := s.reset(); err != nil {
-			return fmt.Errorf("reset of the server at %s: %w", s.addr, err)
+			return fmt.Errorf("reset of the server at %s: %w", s.addrs, err)
 		}
 	}
 	return nil
@@ -36,7 +37,7 @@ func (s *side) reset() error {
 	if err := s.endSessions(); err != nil {
 		return err
 	}
-	c, err := wire.Open(s.addr)
+	c, err := wire.Open(s.addrs[0])
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,9 @@ func (s *side) reset() error {
 	if err := clean(c, "/"); err != nil {
 		return err
 	}
-	*s = *newSide(s.addr, s.patience)
+	members := s.members
+	*s = *newSide(s.addrs, s.patience)
+	s.members = members
 	for _, path := range builtin {
 		if s.counters[path], err = c.Exists(path, false); err != nil {
 			return err
@@ -62,18 +65,14 @@ func (s *side) reset() error {
 	return err
 }
 
-// endSessions closes all sessions of the last run.
+// endSessions closes all sessions of the last run: one left alone would expire
+// in the middle of a later one.
 func (s *side) endSessions() error {
-	closed := map[int64]bool{}
-	for name, session := range s.sessions {
-		if closed[session.ID] {
-			continue
-		}
-		closed[session.ID] = true
-		if c := s.conns[name]; c != nil && c.Conn.Session.ID == session.ID {
-			c.Close()
-		}
-		c, err := wire.Dial(s.addr)
+	for _, c := range s.conns {
+		c.Close()
+	}
+	for _, session := range s.all {
+		c, err := wire.Dial(s.addrs[0])
 		if err != nil {
 			return err
 		}
@@ -88,9 +87,6 @@ func (s *side) endSessions() error {
 				return fmt.Errorf("closeSession: %w", err)
 			}
 		}
-	}
-	for _, c := range s.conns {
-		c.Close()
 	}
 	return nil
 }
@@ -118,13 +114,13 @@ func clean(c *wire.Conn, path string) error {
 		return nil
 	}
 	acl := jute.WorldAnyone
-	if path == "/zookeeper/config" {
+	if path == configPath {
 		acl = []jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
 	}
 	if _, err := c.SetACL(path, acl, -1); err != nil {
 		return fmt.Errorf("setACL %q: %w", path, err)
 	}
-	if st.DataLength != 0 && path != "/zookeeper/config" {
+	if st.DataLength != 0 && path != configPath {
 		if _, err := c.SetData(path, []byte{}, -1); err != nil {
 			return fmt.Errorf("setData %q: %w", path, err)
 		}

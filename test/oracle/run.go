@@ -36,10 +36,12 @@ type Runner struct {
 	Answers map[string]int
 }
 
-// NewRunner returns a runner for the servers at the two addresses.
+// NewRunner returns a runner for the servers at the two addresses. An address
+// may be a list, separated by commas, of the servers of an ensemble.
 func NewRunner(addrA, addrB string) *Runner {
 	const patience = 15 * time.Second
-	return &Runner{Patience: patience, a: newSide(addrA, patience), b: newSide(addrB, patience), Uses: map[string]int{}, Answers: map[string]int{}}
+	return &Runner{Patience: patience, a: newSide(strings.Split(addrA, ","), patience), b: newSide(strings.Split(addrB, ","), patience),
+		Uses: map[string]int{}, Answers: map[string]int{}}
 }
 
 // Difference is an answer on which the servers do not agree.
@@ -59,17 +61,25 @@ func (r *Runner) Run(p Program) error {
 	if err := r.Reset(); err != nil {
 		return err
 	}
+	for _, steps := range p.pieces() {
+		if _, err := r.Do(steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pieces returns the steps that are sent together.
+func (p Program) pieces() (list [][]Step) {
 	for len(p) > 0 {
 		n := 1
 		for n < len(p) && joins(&p[n], &p[n-1]) {
 			n++
 		}
-		if _, err := r.Do(p[:n]); err != nil {
-			return err
-		}
+		list = append(list, p[:n:n])
 		p = p[n:]
 	}
-	return nil
+	return list
 }
 
 // joins reports whether a step can be sent together with the one before.
@@ -172,7 +182,11 @@ func (r *Runner) settle(first *Step, steps []*Step, fromA, fromB []got) error {
 func (s *side) barrier(seen map[string][]got) {
 	names := s.names()
 	for _, name := range names {
-		s.send(name, []*Step{ping})
+		if len(s.addrs) > 1 {
+			s.send(name, []*Step{catchUp, ping})
+		} else {
+			s.send(name, []*Step{ping})
+		}
 	}
 	for _, name := range names {
 		seen[name] = append(seen[name], s.collect(name)...)

@@ -13,10 +13,12 @@ import (
 
 // side is one of the two servers, and what this run knows of it.
 type side struct {
-	addr     string
+	addrs    []string                // of all servers of an ensemble
+	members  bool                    // /zookeeper/config may hold a list of members
 	patience time.Duration           // for any single frame
 	conns    map[string]*conn        // the live ones, by name
 	sessions map[string]wire.Session // what each name last had, also while it has no connection
+	all      map[int64]wire.Session  // every session of this run
 	ids      map[int64]string        // session ids by their common name
 	commits  []int64                 // zxids of the changes, oldest first; the first is where the run began
 	high     int64                   // highest zxid a reply may show
@@ -43,12 +45,16 @@ type got struct {
 	late  bool  // a reply that nobody asked for
 }
 
-func newSide(addr string, patience time.Duration) *side {
+func newSide(addrs []string, patience time.Duration) *side {
 	return &side{
-		addr: addr, patience: patience, conns: map[string]*conn{}, sessions: map[string]wire.Session{},
-		ids: map[int64]string{}, times: map[int64]int64{}, counters: map[string]jute.Stat{},
+		addrs: addrs, patience: patience, conns: map[string]*conn{}, sessions: map[string]wire.Session{},
+		all: map[int64]wire.Session{}, ids: map[int64]string{}, times: map[int64]int64{}, counters: map[string]jute.Stat{},
 	}
 }
+
+// addr returns the server that a connection goes to. The connections of an
+// ensemble are spread over its servers.
+func (s *side) addr(name string) string { return s.addrs[int(name[0])%len(s.addrs)] }
 
 // zxid returns the zxid that a step means.
 func (s *side) zxid(back int) int64 {
@@ -117,7 +123,9 @@ func (s *side) collect(name string) []got {
 		if c == nil || len(c.pending) == 0 {
 			return list
 		}
-		list = append(list, s.next(name))
+		if g := s.next(name); g.step != catchUp {
+			list = append(list, g)
+		}
 	}
 }
 
@@ -133,6 +141,10 @@ func (s *side) drain(name string) []got {
 // ping is the step that marks, on every connection, the end of what a step
 // brings about: events of earlier changes come before its reply.
 var ping = &Step{Op: "ping"}
+
+// catchUp goes before it in an ensemble, so that the server of this connection
+// knows of the change, too.
+var catchUp = &Step{Op: "sync", Path: "/"}
 
 // names returns the live connections in order.
 func (s *side) names() []string {
@@ -165,7 +177,7 @@ func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error)
 	case "wrong":
 		req.Password[3] ^= 1
 	}
-	wc, err := wire.Dial(s.addr)
+	wc, err := wire.Dial(s.addr(st.Conn))
 	if err != nil {
 		return nil, "", err
 	}
@@ -190,5 +202,6 @@ func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error)
 	}
 	s.conns[st.Conn] = &conn{Conn: wc}
 	s.sessions[st.Conn] = got
+	s.all[got.ID] = got
 	return &got, fmt.Sprintf("granted timeout=%d readOnly=%v", got.Timeout, got.ReadOnly), nil
 }
