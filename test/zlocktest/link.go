@@ -1,0 +1,91 @@
+package zlocktest
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Link is the way of some clients to the server. It can be cut.
+type Link struct {
+	s *Server
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+// Link returns a way to the server that nothing else uses.
+func (s *Server) Link() *Link { return &Link{s: s} }
+
+// Cut breaks the link's connections and lets no new ones through, until Mend.
+// A client that stays cut off for its session's timeout loses its session.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.conns = nil
+}
+
+// Mend lets connections through again.
+func (l *Link) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = false
+}
+
+// Dial is Server.Dial over this link.
+func (l *Link) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	l.mu.Lock()
+	cut := l.cut
+	l.mu.Unlock()
+	if cut {
+		return nil, errors.New("zlocktest: the link is cut")
+	}
+	c, err := l.s.Dial(network, addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		c.Close()
+		return nil, errors.New("zlocktest: the link is cut")
+	}
+	l.conns = append(l.conns, c)
+	return c, nil
+}
+
+// Connect is Server.Connect over this link.
+func (l *Link) Connect() *zk.Conn {
+	t := l.s.t
+	t.Helper()
+	c, events, err := zk.Connect([]string{l.s.Addr}, 10*time.Second,
+		zk.WithDialer(l.Dial), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatalf("zlocktest: connect: %v", err)
+	}
+	t.Cleanup(c.Close)
+	limit := time.After(patience)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return c
+			}
+		case <-limit:
+			t.Fatalf("zlocktest: no session after %v", patience)
+		}
+	}
+}
+
+// silent is a zk.Logger.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}

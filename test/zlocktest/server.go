@@ -1,0 +1,212 @@
+package zlocktest
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/session"
+)
+
+// patience bounds waits for the server. It is generous: reaching it is a
+// failure, whatever the machine is busy with.
+const patience = 30 * time.Second
+
+// Config describes a server. The zero Config is what Start uses.
+type Config struct {
+	// InMemory has clients connect over pipes instead of sockets, as virtual
+	// time demands. Connect and Dial know how; other clients do not.
+	InMemory bool
+	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
+	// default 4 s and 40 s, as in production.
+	MinSessionTimeout, MaxSessionTimeout time.Duration
+	// SweepInterval is how often empty containers and overdue TTL nodes are
+	// removed; default 1 minute.
+	SweepInterval time.Duration
+	// Super is the digest "user:base64(sha1(user:password))" of a user that
+	// may do everything; default nobody.
+	Super string
+	// Logger gets what the server logs; default nowhere.
+	Logger *slog.Logger
+}
+
+// Server is a running zlockd.
+type Server struct {
+	// Addr is where clients connect.
+	Addr string
+
+	t        testing.TB
+	config   Config
+	stores   *raftfsm.Stores // survive a restart
+	pipes    *pipeListener   // nil with sockets
+	listener *listener
+	instance *server.Instance
+}
+
+// Start runs a server until the test ends and waits until it serves.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return Config{}.Start(t)
+}
+
+// Start runs a server until the test ends and waits until it serves.
+func (c Config) Start(t testing.TB) *Server {
+	t.Helper()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	s := &Server{t: t, config: c, stores: raftfsm.NewMemoryStores(false), Addr: "127.0.0.1:0"}
+	if c.InMemory {
+		s.Addr = "127.0.0.1:2181"
+	}
+	s.start()
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// start runs the server at s.Addr.
+func (s *Server) start() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	i, err := server.Start(ctx, server.Options{
+		ClientAddr: s.Addr, Listen: s.listen,
+		Raft:              raftfsm.Options{Stores: s.stores, SweepInterval: s.config.SweepInterval},
+		MinSessionTimeout: s.config.MinSessionTimeout, MaxSessionTimeout: s.config.MaxSessionTimeout,
+		MaxConnsPerAddr: -1, SuperDigest: s.config.Super, Logger: s.config.Logger,
+	})
+	if err == nil {
+		err = i.Ready(ctx)
+	}
+	if err != nil {
+		s.t.Fatalf("zlocktest: start: %v", err)
+	}
+	s.instance = i
+	s.Addr = i.ClientAddr()
+}
+
+func (s *Server) listen(addr string) (net.Listener, error) {
+	var ln net.Listener
+	if s.config.InMemory {
+		s.pipes = newPipeListener(addr)
+		ln = s.pipes
+	} else {
+		var err error
+		if ln, err = net.Listen("tcp", addr); err != nil {
+			return nil, err
+		}
+	}
+	s.listener = &listener{Listener: ln}
+	return s.listener, nil
+}
+
+// Stop ends the server as an orderly shutdown does. Connections are closed;
+// sessions go on after a Restart. The test's end does it too.
+func (s *Server) Stop() {
+	if s.instance == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.instance.Close(ctx); err != nil {
+		s.t.Errorf("zlocktest: stop: %v", err)
+	}
+	s.instance = nil
+}
+
+// Restart stops the server, unless it is stopped already, and starts it again
+// at the same address with everything it knew. Clients come back by themselves.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.start()
+}
+
+// Dial connects to the server. It is a zk.Dialer: pass it to the client with
+// zk.WithDialer where Connect does not fit.
+func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	if s.pipes != nil {
+		return s.pipes.dial()
+	}
+	return net.DialTimeout(network, addr, timeout)
+}
+
+// Connect returns a client with a session of its own, whose timeout is 10
+// seconds. It is closed when the test ends.
+func (s *Server) Connect() *zk.Conn {
+	s.t.Helper()
+	return s.Link().Connect()
+}
+
+// KillSession ends a session, such as that of conn.SessionID(), as if its
+// client had been silent for too long: its ephemeral nodes are removed, its
+// connection is closed, and when the client comes back it is told that the
+// session has expired. It returns when all of that is done.
+func (s *Server) KillSession(id int64) {
+	s.t.Helper()
+	node := s.instance.Node()
+	w := waiter(make(chan raftfsm.Outcome, 1))
+	if err := node.Propose(raftfsm.Request{Session: id, Op: jute.OpCloseSession}, w); err != nil {
+		s.t.Fatalf("zlocktest: kill session 0x%x: %v", id, err)
+	}
+	if o := <-w; o.Unknown {
+		s.t.Fatalf("zlocktest: kill session 0x%x: the server is stopping", id)
+	}
+}
+
+// waiter receives the outcome of one request.
+type waiter chan raftfsm.Outcome
+
+func (w waiter) Done(o *raftfsm.Outcome) {
+	w <- raftfsm.Outcome{Refused: o.Refused, Unknown: o.Unknown}
+}
+
+// Disconnect breaks every connection, as a failing network does. Sessions are
+// not touched, and clients come back by themselves.
+func (s *Server) Disconnect() { s.listener.disconnect() }
+
+// Sessions returns the ids of the sessions that exist, in order of creation.
+func (s *Server) Sessions() []int64 {
+	var ids []int64
+	s.instance.Node().View(func(st *raftfsm.State) {
+		st.Sessions().All(func(x session.Session) { ids = append(ids, x.ID) })
+	})
+	return ids
+}
+
+// listener knows the connections it accepted.
+type listener struct {
+	net.Listener
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.mu.Lock()
+		l.conns = append(l.conns, c)
+		l.mu.Unlock()
+	}
+	return c, err
+}
+
+func (l *listener) disconnect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.conns = nil
+}

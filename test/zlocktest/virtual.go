@@ -1,0 +1,16 @@
+package zlocktest
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+// Virtual runs a test with a server in virtual time: when everybody waits, the
+// clock jumps to the next moment at which something happens. Everything the
+// test starts must end with it, and it must not use the network.
+func Virtual(t *testing.T, test func(t *testing.T, s *Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, Config{InMemory: true}.Start(t))
+	})
+}

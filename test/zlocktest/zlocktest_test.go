@@ -1,0 +1,127 @@
+package zlocktest_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+var open = zk.WorldACL(zk.PermAll)
+
+func TestKillSessionRemovesItsEphemerals(t *testing.T) {
+	s := zlocktest.Start(t)
+	victim, other := s.Connect(), s.Connect()
+	if _, err := victim.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
+		t.Fatal(err)
+	}
+	id := victim.SessionID()
+	s.KillSession(id)
+	if found, _, err := other.Exists("/mine"); found || err != nil {
+		t.Errorf("ephemeral of a killed session: %v, %v", found, err)
+	}
+	if slices.Contains(s.Sessions(), id) {
+		t.Error("the session still exists")
+	}
+	waitFor(t, "a new session", func() bool { return victim.SessionID() != id && victim.State() == zk.StateHasSession })
+}
+
+func TestRestartKeepsSessionsAndNodes(t *testing.T) {
+	s := zlocktest.Start(t)
+	c := s.Connect()
+	if _, err := c.Create("/mine", []byte("x"), zk.FlagEphemeral, open); err != nil {
+		t.Fatal(err)
+	}
+	addr, id := s.Addr, c.SessionID()
+	s.Restart()
+	if s.Addr != addr {
+		t.Errorf("the address changed from %s to %s", addr, s.Addr)
+	}
+	data, _, err := retry(c.Get, "/mine")
+	if err != nil || string(data) != "x" {
+		t.Errorf("after the restart: %q, %v", data, err)
+	}
+	if c.SessionID() != id {
+		t.Error("the session was lost")
+	}
+}
+
+func TestDisconnectKeepsTheSession(t *testing.T) {
+	s := zlocktest.Start(t)
+	c := s.Connect()
+	id := c.SessionID()
+	if _, err := c.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
+		t.Fatal(err)
+	}
+	s.Disconnect()
+	if _, _, err := retry(c.Get, "/mine"); err != nil {
+		t.Error(err)
+	}
+	if c.SessionID() != id {
+		t.Error("the session was lost")
+	}
+}
+
+// retry repeats a read while the client has no connection.
+func retry(get func(string) ([]byte, *zk.Stat, error), path string) (data []byte, st *zk.Stat, err error) {
+	for range 500 {
+		data, st, err = get(path)
+		if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+			return data, st, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return data, st, err
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	t.Errorf("no %s", what)
+}
+
+func TestVirtualTimeExpiresSilentSession(t *testing.T) {
+	began := time.Now()
+	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
+		link := s.Link()
+		c := link.Connect()
+		if _, err := c.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
+			t.Fatal(err)
+		}
+		gone := watchGone(t, s, "/mine")
+		link.Cut()
+		began := time.Now()
+		<-gone
+		if took := time.Since(began); took < 9*time.Second || took > 15*time.Second {
+			t.Errorf("a session of 10 s expired after %v", took)
+		}
+	})
+	if real := time.Since(began); real > 5*time.Second {
+		t.Errorf("virtual time took %v", real)
+	}
+}
+
+// watchGone returns a channel that is closed when a node is deleted.
+func watchGone(t *testing.T, s *zlocktest.Server, path string) <-chan struct{} {
+	t.Helper()
+	c := s.Connect()
+	found, _, events, err := c.ExistsW(path)
+	if !found || err != nil {
+		t.Fatalf("watch %s: %v, %v", path, found, err)
+	}
+	gone := make(chan struct{})
+	go func() {
+		if e := <-events; e.Type == zk.EventNodeDeleted {
+			close(gone)
+		}
+	}()
+	return gone
+}
