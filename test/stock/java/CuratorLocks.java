@@ -75,6 +75,7 @@ final class CuratorLocks {
             a.acquire();
             a.release();
             Checks.that(!b.acquire(200, TimeUnit.MILLISECONDS), "still held");
+            c.catchUp();
             Collection<String> nodes = a.getParticipantNodes();
             Checks.equal(nodes.size(), 1, "participants");
             Checks.that(nodes.iterator().next().matches(".*/_c_[-0-9a-f]{36}-lock-[0-9]{10}"), nodes.toString());

@@ -6,7 +6,7 @@ from kazoo.recipe.cache import TreeCache, TreeEvent
 from kazoo.recipe.watchers import PatientChildrenWatch
 
 from checks import check, equal, eventually
-from clients import client, fresh
+from clients import catch_up, client, fresh
 
 
 @check
@@ -19,10 +19,12 @@ def one_shot_watches_fire_once():
         writer.create(d + "/n", b"")
         eventually(lambda: len(seen) == 2, "created and child event")
         equal(sorted(seen), [("CHILD", d), ("CREATED", d + "/n")])
+        catch_up(z)
         z.get(d + "/n", watch=lambda e: seen.append((e.type, e.path)))
         writer.set(d + "/n", b"1")
         writer.set(d + "/n", b"2")
         eventually(lambda: len(seen) == 3, "changed event")
+        catch_up(z)
         z.get(d + "/n", watch=lambda e: seen.append((e.type, e.path)))
         writer.delete(d + "/n")
         eventually(lambda: len(seen) == 4, "deleted event")
@@ -91,6 +93,7 @@ def tree_cache_follows_a_subtree():
             if event.event_type == TreeEvent.INITIALIZED:
                 ready.set()
 
+        catch_up(z)
         cache = TreeCache(z, d)
         cache.listen(listen)
         cache.start()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -142,8 +143,14 @@ func (e *Ensemble) StartAll() error {
 		}
 		started = append(started, s)
 	}
+	// All are awaited at once: if one cannot start, it is the one to report,
+	// not those that wait for it.
+	ready := make(chan error, len(started))
 	for _, s := range started {
-		if err := s.WaitReady(); err != nil {
+		go func() { ready <- s.WaitReady() }()
+	}
+	for range started {
+		if err := <-ready; err != nil {
 			return err
 		}
 	}
@@ -328,13 +335,18 @@ func Mode(addr string) string {
 	return ""
 }
 
-// FreePorts returns n loopback addresses nobody listens on.
+// FreePorts returns n loopback addresses nobody listens on. They lie below the
+// range from which the system takes ports for outgoing connections, so that
+// none is lost between the choice and its use.
 func FreePorts(n int) ([]string, error) {
 	var list []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(list) < n; tries++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000))))
 		if err != nil {
-			return nil, err
+			if tries > 1000 {
+				return nil, err
+			}
+			continue
 		}
 		defer l.Close() // after all are chosen, so that they differ
 		list = append(list, l.Addr().String())
