@@ -36,8 +36,9 @@ type Client struct {
 	beat     chan struct{} // wakes the heartbeat: something about the session changed
 	life     context.Context
 	endLife  context.CancelFunc
-	loops    sync.WaitGroup // heartbeat, reaper, event channel
-	work     *tasks         // calls and detached work under way
+	always   context.Context // never ends, so that what cleans up is not interrupted
+	loops    sync.WaitGroup  // heartbeat, reaper, event channel
+	work     *tasks          // calls and detached work under way
 
 	noContainers atomic.Bool  // the server refused one
 	making       sync.RWMutex // held while a container is being made
@@ -71,6 +72,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		drain: make(chan struct{}), closing: make(chan struct{}), beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
 	}
 	c.life, c.endLife = context.WithCancel(context.Background())
+	c.always = context.WithoutCancel(c.life)
 	c.owner = newOwnerBase(o.name)
 	c.reaper = newReaper(c)
 	c.gates.init()
@@ -260,7 +262,7 @@ func (c *Client) detached(f func(ctx context.Context)) {
 	c.work.begin()
 	go func() {
 		defer c.work.end()
-		f(context.WithoutCancel(c.life))
+		f(c.always)
 	}()
 }
 

@@ -26,9 +26,15 @@ type created struct {
 	id   nodeID
 	dir  string
 	name string
+	full string // dir and name, if known already
 }
 
-func (n created) path() string { return join(n.dir, n.name) }
+func (n created) path() string {
+	if n.full != "" {
+		return n.full
+	}
+	return join(n.dir, n.name)
+}
 
 // Who takes what a detached creation brings.
 const (
@@ -140,7 +146,7 @@ func (c *Client) createOnce(ctx context.Context, e *epoch, acl []zk.ACL, nodes [
 		if err != nil {
 			return nil, err
 		}
-		return []created{{id: ids[0], dir: nodes[0].dir, name: baseName(p)}}, nil
+		return []created{{id: ids[0], dir: nodes[0].dir, name: baseName(p), full: p}}, nil
 	}
 	res, err := c.multi(ctx, e, ops...)
 	if err != nil {

@@ -159,8 +159,9 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
 	h := lock(t, a.Mutex(d).Lock)
+	p.Record()
 	g := start(testCtx(t), w.Mutex(d).Lock)
-	queued(t, o, d, 2)
+	watches(t, p, h.Node(), 1)
 	p.Record()
 	n := rounds(100, 30)
 	if !g.pending() {

@@ -11,7 +11,7 @@ import (
 // process, so that they have one node in the server's queue and not one each.
 type gates struct {
 	mu sync.Mutex
-	m  map[gateKey]*list.List // of *gateWaiter; an entry exists while somebody has the turn
+	m  map[gateKey]*list.List // of *gateWaiter; an entry exists, nil at first, while somebody has the turn
 }
 
 type gateKey struct {
@@ -44,9 +44,13 @@ func (g *gates) enter(ctx context.Context, c *Client, key gateKey) (*turn, *hold
 	g.mu.Lock()
 	q, busy := g.m[key]
 	if !busy {
-		g.m[key] = list.New()
+		g.m[key] = nil
 		g.mu.Unlock()
 		return &turn{g: g, key: key}, nil, nil
+	}
+	if q == nil {
+		q = list.New()
+		g.m[key] = q
 	}
 	w := &gateWaiter{ch: make(chan served, 1)}
 	el := q.PushBack(w)
@@ -78,7 +82,7 @@ func (g *gates) try(key gateKey) (*turn, bool) {
 	if _, busy := g.m[key]; busy {
 		return nil, false
 	}
-	g.m[key] = list.New()
+	g.m[key] = nil
 	return &turn{g: g, key: key}, true
 }
 

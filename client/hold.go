@@ -51,17 +51,16 @@ type hold struct {
 
 	marked  bool     // lock delay: the directory names this hold
 	parts   []*Lease // of a hold of several locks that are held one by one
-	ended   chan struct{}
-	life    context.Context // ends with the hold
+	ended   <-chan struct{}
+	life    context.Context // ends with the hold, as ended does
 	endLife context.CancelFunc
 
 	mu       sync.Mutex
 	nodes    []heldNode
 	mode     fence.Mode
 	token    fence.Token
-	monitors context.CancelFunc // of the present nodes
-	leases   map[*Lease]struct{}
-	over     bool // released, being released, or lost
+	leases   []*Lease // not yet unlocked
+	over     bool     // released, being released, or lost
 	lost     *LostError
 	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
 	passed   int  // hand-offs so far
@@ -75,9 +74,10 @@ type hold struct {
 func newHold(a *attempt, e *epoch, ops holdOps, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
 	h := &hold{
 		c: a.c, e: e, path: a.path, cfg: a.cfg, ops: ops, turn: a.turn, nodes: nodes, mode: mode, token: token,
-		ended: make(chan struct{}), leases: map[*Lease]struct{}{}, wait: time.Since(a.start), since: time.Now(),
+		wait: time.Since(a.start), since: time.Now(),
 	}
 	h.life, h.endLife = context.WithCancel(context.Background())
+	h.ended = h.life.Done()
 	return h
 }
 
@@ -132,7 +132,10 @@ func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 		l.cancel(h.lostErr())
 		return nil, ErrNotHeld
 	}
-	h.leases[l] = struct{}{}
+	h.leases = append(h.leases, l)
+	if h.revoked != nil {
+		l.wish(*h.revoked)
+	}
 	return l, nil
 }
 
@@ -171,23 +174,20 @@ func (h *hold) replace(mode fence.Mode, token fence.Token, w *watch, nodes ...he
 	h.watchNodes()
 }
 
-// watchNodes starts a monitor for each node, and ends those of former nodes. The
-// parts of a hold of several locks have monitors of their own.
+// watchNodes starts a monitor for each node. The parts of a hold of several locks
+// have monitors of their own.
 func (h *hold) watchNodes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.monitors != nil {
-		h.monitors()
-	}
 	if h.over {
 		return
 	}
-	ctx, stop := context.WithCancel(h.life)
-	h.monitors = stop
+	// A monitor of a node that was replaced ends when it finds that out.
+	ctx := h.life
 	for _, l := range h.parts {
 		h.c.detached(func(context.Context) {
 			select {
-			case <-l.lost:
+			case <-l.Lost():
 				h.lose(l.reason())
 			case <-ctx.Done():
 			}
@@ -220,7 +220,7 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *watch) {
 			}
 			switch {
 			case errors.Is(err, zk.ErrNoNode), err == nil && (st.EphemeralOwner != h.e.sid || n.czxid != 0 && st.Czxid != n.czxid):
-				h.nodeGone(ctx)
+				h.nodeGone(ctx, n)
 				return
 			case err != nil:
 				return // the hold, the session or the client is over
@@ -266,12 +266,17 @@ func (h *hold) awaitChange(ctx context.Context) {
 	}
 }
 
+// has reports whether a node still stands for the hold.
+func (h *hold) has(n heldNode) bool {
+	return slices.ContainsFunc(h.nodesNow(), func(m heldNode) bool { return m.path == n.path })
+}
+
 // nodeGone notes that a node of the hold does not exist any more.
-func (h *hold) nodeGone(ctx context.Context) {
+func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	// The look may have been under way when a change of ours began.
 	h.awaitChange(ctx)
-	if ctx.Err() != nil || h.e.ended() {
-		return // replaced or released by us, or it went with the session
+	if ctx.Err() != nil || h.e.ended() || !h.has(n) {
+		return // released or replaced by us, or it went with the session
 	}
 	why := Removed
 	if limit, ok := h.cfg.breakLimit(); ok && time.Since(h.since) >= limit {
@@ -305,12 +310,11 @@ func (h *hold) lose(why LostReason) {
 	h.mu.Unlock()
 
 	h.e.remove(h)
-	for l := range leases {
+	for _, l := range leases {
 		l.end(cause)
 	}
 	h.endUnlocked(cause)
 	h.endLife()
-	close(h.ended)
 	h.c.count.lost.Add(1)
 	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
 	h.c.tell(&h.cfg.hooks, pickLost, h.event(LockEvent{Held: time.Since(h.since), Err: cause}))
@@ -402,7 +406,6 @@ func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
 	h.endUnlocked(context.Canceled)
 	h.endLife()
-	close(h.ended)
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
 		err := h.ops.release(bg, h)

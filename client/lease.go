@@ -18,21 +18,21 @@ import (
 // a value of one grant: it never becomes valid again. It is safe for concurrent
 // use.
 type Lease struct {
-	h       *hold
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	lost    chan struct{}
-	revoked chan Revocation
+	h      *hold
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
 	mode     fence.Mode
 	unlocked bool
 	cause    *LostError
-	told     bool // Revoked was served
+	lost     chan struct{}   // made when somebody asks for it
+	revoked  chan Revocation // likewise
+	asked    *Revocation
 }
 
 func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
-	l := &Lease{h: h, mode: mode, lost: make(chan struct{}), revoked: make(chan Revocation, 1)}
+	l := &Lease{h: h, mode: mode}
 	ctx = context.WithValue(ctx, lineageKey{}, &lineage{lease: l, parent: lineageOf(ctx)})
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	return l
@@ -47,7 +47,9 @@ func (l *Lease) end(cause *LostError) {
 	}
 	l.cause = cause
 	l.cancel(cause)
-	close(l.lost)
+	if l.lost != nil {
+		close(l.lost)
+	}
 }
 
 // active reports whether the lease was neither unlocked nor lost.
@@ -86,7 +88,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		h.endGrace()
 		return err
 	}
-	delete(h.leases, l)
+	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
 	switch {
 	case len(h.leases) > 0:
 		// The others' contexts may be children of this one's.
@@ -111,7 +113,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 
 // onlyReads reports whether nested leases are all shared. h.mu is held.
 func (h *hold) onlyReads() bool {
-	for l := range h.leases {
+	for _, l := range h.leases {
 		if l.modeNow() != fence.Shared {
 			return false
 		}
@@ -142,7 +144,17 @@ func pendingErr(ctx context.Context) error {
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Lost is closed when the lease is lost. It stays open when it is unlocked.
-func (l *Lease) Lost() <-chan struct{} { return l.lost }
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.cause != nil {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
 
 // reason says why the lease was lost, if it was.
 func (l *Lease) reason() LostReason {
@@ -206,7 +218,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		}
 		if st == nil || st.EphemeralOwner != h.e.sid {
 			h.awaitChange(ctx)
-			if !slices.Contains(h.nodesNow(), n) {
+			if !h.has(n) {
 				continue // downgraded or upgraded meanwhile
 			}
 			h.lose(Removed)
@@ -332,7 +344,7 @@ func (h *hold) downgrade(ctx context.Context) error {
 func (h *hold) setLeaseModes(m fence.Mode) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for l := range h.leases {
+	for _, l := range h.leases {
 		l.setMode(m)
 	}
 }
@@ -400,4 +412,27 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says
 // what happens if it is not heeded.
-func (l *Lease) Revoked() <-chan Revocation { return l.revoked }
+func (l *Lease) Revoked() <-chan Revocation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.revoked == nil {
+		l.revoked = make(chan Revocation, 1)
+		if l.asked != nil {
+			l.revoked <- *l.asked
+		}
+	}
+	return l.revoked
+}
+
+// wish delivers a request to give the lock back, the first time.
+func (l *Lease) wish(r Revocation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked != nil {
+		return
+	}
+	l.asked = &r
+	if l.revoked != nil {
+		l.revoked <- r // has room for the only one
+	}
+}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,9 @@ func revocationIn(data []byte) (Revocation, bool) {
 	if string(data) == curatorRevoke {
 		return Revocation{}, true
 	}
+	if !bytes.Contains(data, []byte(`"revoke"`)) {
+		return Revocation{}, false // as almost always
+	}
 	if o, ok := parseOwner(data); ok && o.Revoke != nil {
 		return *o.Revoke, true
 	}
@@ -39,8 +43,8 @@ func (h *hold) revoke(r Revocation) {
 		return
 	}
 	h.revoked = &r
-	for l := range h.leases {
-		l.revoked <- r // has room for the only one
+	for _, l := range h.leases {
+		l.wish(r)
 	}
 	if h.cfg.revocable {
 		h.timers = append(h.timers, time.AfterFunc(h.cfg.revokeGrace, func() { h.lose(Revoked) }))

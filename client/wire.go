@@ -123,6 +123,7 @@ type wireConn struct {
 	w     *wire
 	br    *bufio.Reader
 	frame []byte // what Read has not handed out yet
+	buf   []byte // of the frame
 
 	mu        sync.Mutex
 	greeted   bool // connect request sent
@@ -223,7 +224,8 @@ func (c *wireConn) readFrame() error {
 	if n < 0 || n > wireMaxFrame {
 		return fmt.Errorf("client: frame of %d bytes", n)
 	}
-	frame := make([]byte, 4+n)
+	c.buf = slices.Grow(c.buf[:0], 4+n)
+	frame := c.buf[:4+n]
 	if _, err := io.ReadFull(c.br, frame); err != nil {
 		return err
 	}
@@ -278,7 +280,7 @@ func (c *wireConn) received(f []byte) error {
 		c.auth = slices.Delete(c.auth, i, i+1)
 		inTurn = true
 	} else if len(c.pending) > 0 && c.pending[0] == xid {
-		c.pending = c.pending[1:]
+		c.pending = slices.Delete(c.pending, 0, 1) // few are under way
 		inTurn = true
 	}
 	hold := c.resumed && !c.isWatched && !c.held && zxid > 0
