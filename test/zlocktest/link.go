@@ -71,7 +71,9 @@ func (l *Link) Connect() *zk.Conn {
 	if err != nil {
 		t.Fatalf("zlocktest: connect: %v", err)
 	}
-	t.Cleanup(c.Close)
+	l.s.mu.Lock()
+	l.s.clients = append(l.s.clients, c)
+	l.s.mu.Unlock()
 	limit := time.After(patience)
 	for {
 		select {

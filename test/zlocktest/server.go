@@ -2,6 +2,7 @@ package zlocktest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -44,13 +45,30 @@ type Server struct {
 	// Addr is where clients connect.
 	Addr string
 
-	t        testing.TB
+	t        failer
 	config   Config
 	stores   *raftfsm.Stores // survive a restart
 	pipes    *pipeListener   // nil with sockets
 	listener *listener
 	instance *server.Instance
+
+	mu      sync.Mutex
+	clients []*zk.Conn
 }
+
+// failer is the part of testing.TB through which a Server complains.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// panicker complains where there is no test.
+type panicker struct{}
+
+func (panicker) Helper()                           {}
+func (panicker) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (panicker) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 // Start runs a server until the test ends and waits until it serves.
 func Start(t testing.TB) *Server {
@@ -61,6 +79,20 @@ func Start(t testing.TB) *Server {
 // Start runs a server until the test ends and waits until it serves.
 func (c Config) Start(t testing.TB) *Server {
 	t.Helper()
+	s := c.server(t)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Open runs a server where there is no test: in an example, or in a program
+// that is one's own test. It ends with Close. What fails later panics.
+func Open() *Server { return Config{}.Open() }
+
+// Open is Start without a test; see the function Open.
+func (c Config) Open() *Server { return c.server(panicker{}) }
+
+func (c Config) server(t failer) *Server {
+	t.Helper()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -69,7 +101,6 @@ func (c Config) Start(t testing.TB) *Server {
 		s.Addr = "127.0.0.1:2181"
 	}
 	s.start()
-	t.Cleanup(s.Stop)
 	return s
 }
 
@@ -109,8 +140,21 @@ func (s *Server) listen(addr string) (net.Listener, error) {
 	return s.listener, nil
 }
 
+// Close closes the clients that Connect made, and stops the server. The end of
+// the test does it.
+func (s *Server) Close() {
+	s.mu.Lock()
+	clients := s.clients
+	s.clients = nil
+	s.mu.Unlock()
+	for _, c := range clients {
+		c.Close()
+	}
+	s.Stop()
+}
+
 // Stop ends the server as an orderly shutdown does. Connections are closed;
-// sessions go on after a Restart. The test's end does it too.
+// clients and sessions go on after a Restart.
 func (s *Server) Stop() {
 	if s.instance == nil {
 		return

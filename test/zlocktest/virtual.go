@@ -8,6 +8,17 @@ import (
 // Virtual runs a test with a server in virtual time: when everybody waits, the
 // clock jumps to the next moment at which something happens. Everything the
 // test starts must end with it, and it must not use the network.
+//
+//	func TestLeaseRunsOut(t *testing.T) {
+//		zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
+//			link := s.Link()
+//			conn := link.Connect()
+//			…
+//			link.Cut()
+//			time.Sleep(15 * time.Second) // takes no time
+//			…
+//		})
+//	}
 func Virtual(t *testing.T, test func(t *testing.T, s *Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

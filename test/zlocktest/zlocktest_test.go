@@ -109,6 +109,25 @@ func TestVirtualTimeExpiresSilentSession(t *testing.T) {
 	}
 }
 
+func TestVirtualTimeKeepsActiveSession(t *testing.T) {
+	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
+		c := s.Connect()
+		id := c.SessionID()
+		if _, err := c.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if found, _, err := c.Exists("/mine"); !found || err != nil || c.SessionID() != id {
+			t.Errorf("after an hour of pings: %v, %v", found, err)
+		}
+		s.Restart()
+		time.Sleep(5 * time.Second)
+		if found, _, err := c.Exists("/mine"); !found || err != nil || c.SessionID() != id {
+			t.Errorf("after a restart: %v, %v", found, err)
+		}
+	})
+}
+
 // watchGone returns a channel that is closed when a node is deleted.
 func watchGone(t *testing.T, s *zlocktest.Server, path string) <-chan struct{} {
 	t.Helper()
