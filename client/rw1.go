@@ -47,6 +47,8 @@ type rw1Waiter struct {
 	node   rw1Node // the queue node, if queued
 	dir    rw1Dir
 
+	entered bool // the queue node is new, and the record was read just before
+
 	closed bool // the gate was closed for this attempt at some time
 	delay  rw1Delay
 	clock  rw1Waits
@@ -56,6 +58,15 @@ func (w *rw1Waiter) reads() bool { return w.a.mode == fence.Shared }
 
 // compete decides and acts until the lock is held.
 func (w *rw1Waiter) compete(ctx context.Context) (*hold, error) {
+	if !w.reads() && !w.a.try {
+		// A writer needs its place before anything can be decided.
+		if err := w.dir.read(ctx, w.a.cfg); err != nil {
+			return nil, w.lostSession(err)
+		}
+		if err := w.enqueue(ctx); err != nil {
+			return nil, w.lostSession(err)
+		}
+	}
 	for {
 		if err := w.look(ctx); err != nil {
 			return nil, w.lostSession(err)
@@ -71,11 +82,13 @@ func (w *rw1Waiter) compete(ctx context.Context) (*hold, error) {
 	}
 }
 
-// look reads the record and then the list, in this order. Once the gate is closed
-// for this attempt the record cannot change without the grant failing, so that the
-// list is enough.
+// look reads the record and then the list, in this order. A record read a moment
+// ago, and one in which the gate is closed for this attempt, is not read again: if
+// it has changed, what is decided will fail, and the list is newer than it anyway.
 func (w *rw1Waiter) look(ctx context.Context) error {
-	if w.dir.fresh && w.dir.rec.gate() == (rw1Gate{w.id, rw1GateWrite}) {
+	again := w.entered
+	w.entered = false
+	if w.dir.fresh && (again || w.dir.rec.gate() == (rw1Gate{w.id, rw1GateWrite})) {
 		return w.dir.list(ctx)
 	}
 	if err := w.dir.read(ctx, w.a.cfg); err != nil {
@@ -158,6 +171,11 @@ func (w *rw1Waiter) enqueue(ctx context.Context) error {
 	if err := w.lookAtOwn(ctx); err != nil {
 		return err
 	}
+	w.entered = true
+	if w.a.cfg.policy != PolicyReader {
+		return nil
+	}
+	// Only this policy needs to know since when somebody waits.
 	st, err := w.c.exists(ctx, w.e, w.own.path())
 	if err == nil && st != nil {
 		w.c.rw1.observe(st.Ctime)
