@@ -22,11 +22,12 @@ func memberCommand() *command {
 		subs: []string{"list", "add", "promote", "remove"},
 		does: "show and change the members of a zlockd ensemble",
 		help: `Talks to the admin address of a server, any one of the ensemble. A member that is
-added follows without a vote until it is promoted. Exit code: 0, or 1 if the
-servers refuse.`,
+added follows without a vote until it is promoted. Changes need the password of
+the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the servers refuse.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			m := &memberFlags{timeout: 30 * time.Second}
 			fs.StringVar(&m.admin, "admin-addr", "", "`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+			fs.StringVar(&m.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD; needed for changes")
 			addDuration(fs, &m.timeout, "timeout", "w", "give up after this time")
 			format := addFormat(fs)
 			return func(c *call) error { return c.member(m, *format) }
@@ -37,6 +38,7 @@ servers refuse.`,
 type memberFlags struct {
 	admin   string
 	timeout time.Duration
+	auth    connectFlags // for its auth file only
 }
 
 func (c *call) member(m *memberFlags, format string) error {
@@ -56,7 +58,15 @@ func (c *call) member(m *memberFlags, format string) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
+	if err := m.auth.readAuth(c.app); err != nil {
+		return err
+	}
 	admin := adminClient{base: strings.TrimRight(m.admin, "/")}
+	for _, cr := range m.auth.credentials {
+		if cr[0] == "digest" {
+			admin.authorization = cr[0] + " " + cr[1]
+		}
+	}
 	op, args := c.args[0], c.args[1:]
 	want := map[string]int{"list": 0, "add": 2, "promote": 1, "remove": 1}
 	n, ok := want[op]
@@ -98,7 +108,10 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 }
 
 // adminClient talks to a server's admin listener.
-type adminClient struct{ base string }
+type adminClient struct {
+	base          string
+	authorization string // header, "" for none
+}
 
 // memberChange is the body of POST /members.
 type memberChange struct {
@@ -166,6 +179,9 @@ func (a adminClient) do(ctx context.Context, method, path string, body []byte) (
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if a.authorization != "" {
+		req.Header.Set("Authorization", a.authorization)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

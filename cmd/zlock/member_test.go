@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,9 @@ func TestMemberTalksToTheAdminListener(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&ch); err != nil {
 			t.Error(err)
 		}
+		if h := r.Header.Get("Authorization"); h != "digest super:secret:word" {
+			t.Errorf("authorization %q", h)
+		}
 		if ch.ID == 9 {
 			w.WriteHeader(http.StatusConflict)
 			w.Write([]byte(`{"error":"member 9 is unknown"}`))
@@ -44,6 +48,10 @@ func TestMemberTalksToTheAdminListener(t *testing.T) {
 	})
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
+	auth := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(auth, []byte("# the super user\ndigest:super:secret:word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
 
 	out, errs, code := runIn(t, env, "member", "list", "-o", "plain")
@@ -63,7 +71,7 @@ func TestMemberTalksToTheAdminListener(t *testing.T) {
 		{"add 4", "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n", exitFailed},
 		{"rename 4", "zlock: member: \"rename\" is none of list, add, promote, remove\nTry 'zlock member --help'.\n", exitFailed},
 	} {
-		_, errs, code := runIn(t, env, append([]string{"member"}, strings.Fields(tc.args)...)...)
+		_, errs, code := runIn(t, env, append([]string{"member", "--auth-file", auth}, strings.Fields(tc.args)...)...)
 		if errs != tc.err || code != tc.code {
 			t.Errorf("%s: %q, %d", tc.args, errs, code)
 		}
