@@ -107,3 +107,22 @@ func (r *Runner) drop(st *Step) error {
 	}
 	return nil
 }
+
+// restart restarts the second server. The clients of both lose their
+// connections, and nothing else.
+func (r *Runner) restart() error {
+	if r.Restart == nil {
+		return nil
+	}
+	for _, name := range r.a.names() {
+		if _, err := r.a.conns[name].Drop(); err != nil {
+			return err
+		}
+		delete(r.a.conns, name)
+	}
+	for name, c := range r.b.conns {
+		c.Close()
+		delete(r.b.conns, name)
+	}
+	return r.Restart()
+}

@@ -20,6 +20,8 @@ type Generator struct {
 	nodes []string        // paths that probably exist
 	// watched are the paths that each connection lately asked to watch.
 	watched map[string][]string
+	// restarts says that the program may restart the second server.
+	restarts bool
 }
 
 // NewGenerator returns a generator for one program. The same seed and the same
@@ -38,6 +40,9 @@ func (g *Generator) chance(n int) bool { return g.rng.IntN(100) < n }
 
 // Next returns the next steps, all of one connection, to be sent in one piece.
 func (g *Generator) Next() []Step {
+	if g.restarts && g.rng.IntN(100) == 0 {
+		return []Step{{Conn: "*", Op: "restart"}}
+	}
 	name := g.pick()
 	if !g.conns[name] {
 		return []Step{g.connect(name)}
@@ -243,6 +248,9 @@ func (g *Generator) Learn(steps []Step, list []got, alive bool) {
 	if first.Op == "connect" || first.Op == "attach" {
 		g.known = append(g.known, first.Conn)
 	}
+	if first.Op == "restart" {
+		return
+	}
 	g.conns[first.Conn] = alive
 	for _, s := range steps {
 		if s.Watch || s.Op == "addWatch" {
@@ -302,6 +310,7 @@ func (r *Runner) Episode(seed, episode uint64, n int) (Program, error) {
 		return nil, fmt.Errorf("before episode %d: %w", episode, err)
 	}
 	g := NewGenerator(seed, episode)
+	g.restarts = r.Restart != nil
 	var p Program
 	do := func(steps []Step) error {
 		p = append(p, steps...)

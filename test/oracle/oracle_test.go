@@ -69,6 +69,33 @@ func TestClusterAgreesWithRealServer(t *testing.T) {
 	explore(t, r, seed(t), *opsFlag/10)
 }
 
+// A server that is killed the moment everything is answered comes back with
+// all of it: nodes with every counter, ACLs, quotas, sessions.
+func TestKilledServerComesBackAsItWas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts a server many times")
+	}
+	// Snapshots are frequent, so that both ways of coming back are taken.
+	e := zlockd(t, launch.Options{}, "--snapshot-entries", "100")
+	r := oracle.NewRunner(startZlockd(t), e.Addrs())
+	r.Pipeline, r.Exact = true, true
+	restarts := 0
+	r.Restart = func() error {
+		restarts++
+		e.Servers[0].Kill()
+		return e.StartAll()
+	}
+	explore(t, r, seed(t), *opsFlag/10)
+	t.Logf("%d restarts", restarts)
+}
+
+// Requests sent in one piece do what they do one by one.
+func TestPipeliningChangesNothing(t *testing.T) {
+	r := oracle.NewRunner(startZlockd(t), startZlockd(t))
+	r.Pipeline, r.Exact = true, true
+	explore(t, r, seed(t), *opsFlag/4)
+}
+
 // Every script in testdata tells of something that once was different, or that
 // random programs meet too rarely.
 func TestScripts(t *testing.T) {
@@ -102,13 +129,12 @@ func startZlockd(t *testing.T) (addr string) {
 }
 
 // zlockd runs what corresponds to realConfig until the test ends.
-func zlockd(t *testing.T, o launch.Options) *launch.Ensemble {
+func zlockd(t *testing.T, o launch.Options, flags ...string) *launch.Ensemble {
 	t.Helper()
 	o.Kind = launch.Zlockd
-	o.Flags = []string{
+	o.Flags = append(flags,
 		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000"),
-		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", zkreal.Digest(oracle.Super),
-	}
+		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", zkreal.Digest(oracle.Super))
 	e, err := launch.Start(o)
 	if err != nil {
 		t.Fatal(err)

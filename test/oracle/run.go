@@ -22,6 +22,10 @@ type Runner struct {
 	// only: it gives none to requests that change nothing.
 	Exact bool
 
+	// Restart, if set, ends the second server without warning and starts it
+	// again with what it had on disk. Programs then contain such steps.
+	Restart func() error
+
 	// Patience bounds the wait for any single frame.
 	Patience time.Duration
 
@@ -96,6 +100,8 @@ func (r *Runner) Do(steps []Step) ([]got, error) {
 		return nil, r.open(first)
 	case "drop":
 		return nil, r.drop(first)
+	case "restart":
+		return nil, r.restart()
 	}
 	if r.a.conns[first.Conn] == nil || r.b.conns[first.Conn] == nil {
 		return nil, nil // a shrunk program may use connections it no longer opens

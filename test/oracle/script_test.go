@@ -7,9 +7,10 @@ import (
 
 func TestScriptsReadBack(t *testing.T) {
 	g := NewGenerator(1, 1)
+	g.restarts = true
 	zxid := func(back int) int64 { return int64(back) }
 	seen := map[string]bool{}
-	for range 3000 {
+	for range 10000 {
 		for _, name := range connNames {
 			g.Learn([]Step{{Conn: name, Op: "ping"}}, nil, true)
 		}

@@ -88,6 +88,7 @@ var ops = map[string]opInfo{
 	"connect":         {0, "timeout password old back", false, true},
 	"attach":          {0, "session timeout password old back", false, true},
 	"drop":            {0, "", false, true},
+	"restart":         {0, "", false, true}, // of the second server, the moment everything is answered; Conn is "*"
 }
 
 // encode returns the record of a step, with zxids as zxid tells them.
