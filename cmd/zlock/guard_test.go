@@ -100,8 +100,9 @@ func (r *running) awaitGone(t *testing.T, within time.Duration) {
 }
 
 // nextHolder takes the lock in the same chroot as soon as it moves, and returns when.
-func nextHolder(t *testing.T, env []string, lock string) <-chan time.Time {
-	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "-w", "120", lock, "--", "date", "+%s%N")
+func nextHolder(t *testing.T, env []string, lock string, options ...string) <-chan time.Time {
+	args := append(append([]string{"run", "-w", "120"}, options...), lock, "--", "date", "+%s%N")
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
 	cmd.Env = env
 	cmd.Stderr = os.Stderr
 	ch := make(chan time.Time, 1)
@@ -161,6 +162,23 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 				t.Errorf("exit code %d after the loss, want %d", code, exitLost)
 			}
 		})
+	}
+}
+
+// A lock taken with --max-hold may be broken by a waiter while the session lives
+// on. A stopped zlock would not notice; its guard must know the limit.
+func TestCommandDiesBeforeTheLockIsBroken(t *testing.T) {
+	t.Parallel()
+	r := startRun(t, "/b", "--max-hold", "1", "-k", "0.5")
+	syscall.Kill(r.cmd.Process.Pid, syscall.SIGSTOP)
+	begun := time.Now()
+	granted := <-nextHolder(t, r.cmd.Env, "/b", "--max-hold", "5")
+	last := r.lastBeat(t)
+	if !r.gone() || !granted.After(last) {
+		t.Fatalf("the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
+	}
+	if waited := granted.Sub(begun); waited > 15*time.Second {
+		t.Logf("the lock was not broken but expired after %v", waited)
 	}
 }
 

@@ -160,6 +160,9 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	}
 	locks := heldOf(lease)
 	s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), what: lock.describe(c.args)}
+	if lock.maxHold > 0 {
+		s.limit = bootClock() + lock.maxHold
+	}
 	stop()
 	code, err := s.run(exe.path, exe.argv, environ(os.Environ(), servers, chroot, locks, c.getenv), func() error {
 		return run.ready("locked " + locks[0].seq.Token.String())

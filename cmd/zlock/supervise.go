@@ -24,6 +24,9 @@ type supervisor struct {
 	lease      *client.Lease
 	foreground bool
 	what       string // the lock, in messages
+	// limit is when the lock was held for --max-hold, on the boot clock; 0: never.
+	// Others may break it some time after that, whether or not zlock lives.
+	limit time.Duration
 
 	child *child
 	guard *guard
@@ -76,7 +79,11 @@ func (s *supervisor) run(path string, argv, env []string, ready func() error) (i
 
 // deadline is when the lease ends, on the clock shared with the guard.
 func (s *supervisor) deadline() time.Duration {
-	return bootClock() + time.Until(s.lease.ValidUntil())
+	d := bootClock() + time.Until(s.lease.ValidUntil())
+	if s.limit != 0 {
+		d = min(d, s.limit)
+	}
+	return d
 }
 
 // dismissGuard ends the guard, but not before there is nothing to guard.
