@@ -14,6 +14,12 @@ import (
 // a lock: one that has contenders, or data that this package put there. It ends
 // with the first error of f.
 func (c *Client) Walk(ctx context.Context, root string, f func(*Queue) error) error {
+	return c.WalkDepth(ctx, root, -1, f)
+}
+
+// WalkDepth is Walk, but goes no deeper than depth levels below root; 1 are root
+// and its children. A negative depth has no limit.
+func (c *Client) WalkDepth(ctx context.Context, root string, depth int, f func(*Queue) error) error {
 	if root != "/" {
 		if err := checkPath(root); err != nil {
 			return err
@@ -26,10 +32,10 @@ func (c *Client) Walk(ctx context.Context, root string, f func(*Queue) error) er
 	if err := c.sync(ctx, e, root); err != nil {
 		return publicErr(err)
 	}
-	return publicErr(c.walk(ctx, e, root, f))
+	return publicErr(c.walk(ctx, e, root, depth, f))
 }
 
-func (c *Client) walk(ctx context.Context, e *epoch, path string, f func(*Queue) error) error {
+func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f func(*Queue) error) error {
 	names, st, err := c.children(ctx, e, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
@@ -54,11 +60,14 @@ func (c *Client) walk(ctx context.Context, e *epoch, path string, f func(*Queue)
 			return nil // its parts are no locks of their own
 		}
 	}
+	if depth == 0 {
+		return nil
+	}
 	for _, n := range names {
 		if path == "/" && n == "zookeeper" && c.chroot == "" || isContender(n) {
 			continue
 		}
-		if err := c.walk(ctx, e, join(path, n), f); err != nil {
+		if err := c.walk(ctx, e, join(path, n), depth-1, f); err != nil {
 			return err
 		}
 	}

@@ -73,8 +73,12 @@ func (l *lister) run(ctx context.Context, c *call, cl *client.Client, format str
 
 func (l *lister) once(ctx context.Context, c *call, cl *client.Client, format string) error {
 	p := c.printer(format, "PATH", "LAYOUT", "HOLDERS", "WAITERS", "OLDEST-WAIT")
-	err := cl.Walk(ctx, l.root, func(q *client.Queue) error {
-		if !l.deep && !within(l.root, q.Path) || l.held && len(q.Holders) == 0 {
+	depth := 1
+	if l.deep {
+		depth = -1
+	}
+	err := cl.WalkDepth(ctx, l.root, depth, func(q *client.Queue) error {
+		if l.held && len(q.Holders) == 0 {
 			return nil
 		}
 		line := listed{Path: q.Path, Kind: q.Kind, Layout: q.LayoutName, Holders: len(q.Holders), Waiters: len(q.Waiters)}
@@ -94,17 +98,4 @@ func (l *lister) once(ctx context.Context, c *call, cl *client.Client, format st
 		return nil
 	})
 	return errors.Join(err, p.flush())
-}
-
-// within reports whether path is root or a child of it.
-func within(root, path string) bool {
-	if path == root {
-		return true
-	}
-	i := len(path) - 1
-	for path[i] != '/' {
-		i--
-	}
-	parent := path[:max(i, 1)]
-	return parent == root
 }
