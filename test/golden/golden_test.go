@@ -1,6 +1,7 @@
 package golden_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,34 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 		}
 		replayAll(t, "readonly", s.Addr, nil)
 	})
+}
+
+// A deviation must not outlive its cause: where the recorded answer comes, the
+// entry fails.
+func TestDeviationThatIsNotNeededFails(t *testing.T) {
+	t.Parallel()
+	addr := zkreal.Start(t, profiles["default"]).Addr
+	vectors, err := golden.Load("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, v := range vectors {
+		for _, d := range golden.Deviations {
+			if d.Vector != v.ID() || len(d.Want) != 1 || d.Want[0].Do != "recv" || v.Steps[d.Step].Do != "recv" {
+				continue
+			}
+			tried++
+			err := golden.Replay(addr, &v, []golden.Deviation{d})
+			if err == nil || !strings.Contains(err.Error(), "not needed") {
+				t.Errorf("%s step %d: %v", d.Vector, d.Step, err)
+			}
+			break
+		}
+	}
+	if tried < 5 {
+		t.Errorf("only %d deviations were tried", tried)
+	}
 }
 
 // replayAll replays all vectors of a profile as subtests.
