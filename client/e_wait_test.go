@@ -16,9 +16,9 @@ import (
 )
 
 // The tests of this package named TestE01… are the rows of the table of edge
-// cases in docs/locks.md.
+// cases in docs/lock-edge-cases.md.
 
-// full reports whether the long form of the tests was asked for.
+// rounds is long if the long form of the tests was asked for.
 func rounds(long, short int) int {
 	if envSet("ZLOCKD_CLIENT_FULL") {
 		return long
