@@ -83,6 +83,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		if n.port, err = openPeerPort(n); err != nil {
 			return nil, err
 		}
+		n.port.wg.Go(n.port.accept)
 	}
 	bootstrap, err := n.join(ctx)
 	if err != nil {

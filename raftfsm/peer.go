@@ -83,13 +83,14 @@ type peerPort struct {
 	wg     sync.WaitGroup
 }
 
+// openPeerPort opens the port. Nobody is let in before accept runs, which is
+// when the Node knows its port.
 func openPeerPort(n *Node) (*peerPort, error) {
 	ln, err := n.o.Listen(n.o.PeerListen)
 	if err != nil {
 		return nil, fmt.Errorf("peer port: %w", err)
 	}
 	p := &peerPort{n: n, ln: ln, raftConns: make(chan net.Conn), conns: map[net.Conn]struct{}{}, seen: map[string]uint64{}}
-	p.wg.Go(p.accept)
 	return p, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -159,14 +160,33 @@ type snapshotSink struct {
 	f     *os.File
 	meta  *raft.SnapshotMeta
 	done  bool
+
+	unsynced int // bytes written since the last sync
 }
 
 func (s *snapshotSink) ID() string { return s.meta.ID }
 
+// A snapshot is written in steps, each synced and followed by a rest: one sync
+// of hundreds of megabytes at the end would hold up the syncs of the log, and
+// with them every write, for as long as it takes.
+const (
+	snapshotStep = 1 << 20
+	snapshotRest = 50 * time.Millisecond // at most, after a step
+)
+
 func (s *snapshotSink) Write(b []byte) (int, error) {
 	n, err := s.f.Write(b)
 	s.meta.Size += int64(n)
-	return n, err
+	if s.unsynced += n; err != nil || s.unsynced < snapshotStep {
+		return n, err
+	}
+	s.unsynced = 0
+	began := time.Now()
+	if err := s.f.Sync(); err != nil {
+		return n, err
+	}
+	time.Sleep(min(time.Since(began), snapshotRest))
+	return n, nil
 }
 
 // Cancel throws the snapshot away.
