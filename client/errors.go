@@ -99,11 +99,12 @@ func (r LostReason) String() string {
 // LostError tells what was lost and why. It is the cause of a lost lease's
 // context, and errors.Is(err, ErrLost) holds.
 type LostError struct {
-	Path   string
-	Node   string
+	Path   string // of the lock
+	Node   string // of the hold, its full path
 	Reason LostReason
 }
 
+// Error names the lock and the reason.
 func (e *LostError) Error() string {
 	return fmt.Sprintf("client: lock %s lost: %s", e.Path, e.Reason)
 }

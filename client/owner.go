@@ -12,16 +12,16 @@ const maxOwnerData = 1 << 10
 // Owner is what a contender of this package says of itself in its node. Nothing
 // depends on it; times are not among it, because a client's clock proves nothing.
 type Owner struct {
-	Version   int    `json:"v"`
+	Version   int    `json:"v"` // 1
 	Host      string `json:"host,omitempty"`
 	PID       int    `json:"pid,omitempty"`
-	Cmd       string `json:"cmd,omitempty"`
-	User      string `json:"user,omitempty"`
-	Client    string `json:"client,omitempty"`
-	Task      string `json:"task,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-	Revocable bool   `json:"revocable,omitempty"`
-	Breakable bool   `json:"breakable,omitempty"`
+	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithClientName
+	User      string `json:"user,omitempty"`      // the operating system's
+	Client    string `json:"client,omitempty"`    // random, one for each Client
+	Task      string `json:"task,omitempty"`      // see Task
+	Reason    string `json:"reason,omitempty"`    // WithReason, cut if it is long
+	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
+	Breakable bool   `json:"breakable,omitempty"` // WithBreakable
 	// MaxHold and Grace are durations as text; see WithMaxHold.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`

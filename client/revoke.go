@@ -13,8 +13,8 @@ import (
 
 // Revocation is a wish that a contender leaves.
 type Revocation struct {
-	By       string    `json:"by,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
+	By       string    `json:"by,omitempty"`      // who asks
+	Reason   string    `json:"reason,omitempty"`  // what for
 	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
 }
 

@@ -7,84 +7,6 @@ import (
 	"time"
 )
 
-// Action is what happens to a frame that a rule matches.
-type Action uint8
-
-const (
-	// Pass lets the frame through; the rule only counts.
-	Pass Action = iota
-	// Drop swallows the frame. The connection goes on.
-	Drop
-	// Delay holds the frame, and all behind it in its direction, for a time.
-	Delay
-	// Hold is Delay until the rule is released.
-	Hold
-	// CutBefore closes the connection instead of passing the frame on.
-	CutBefore
-	// CutAfter passes the frame on and then closes the connection.
-	CutAfter
-	// Fail replaces a reply by an error code without a body.
-	Fail
-	// Refused answers a request with an error code instead of passing it on. The
-	// answer overtakes those of earlier requests, so there should be none under way.
-	Refused
-	// Stash keeps a request for later and closes the connection: the request was
-	// accepted somewhere, but nothing has come of it yet.
-	Stash
-	// Unstash sends the stashed request before this one. Its reply is swallowed.
-	Unstash
-)
-
-// Rule chooses frames. The zero values of its fields match everything.
-type Rule struct {
-	Kind  Kind
-	Op    int32
-	Under string           // only frames about paths at or below this
-	Match func(Frame) bool // further condition
-	Nth   int              // only the n-th frame that matches; 0: each one
-	Do    Action
-	For   time.Duration // of Delay
-	Code  int32         // of Fail
-	Then  func()        // called in the proxy's goroutine when the rule acts, before the action
-}
-
-// Armed is a rule in force.
-type Armed struct {
-	rule    Rule
-	p       *Proxy
-	seen    int
-	acted   chan struct{}
-	once    sync.Once
-	release chan struct{}
-	rel     sync.Once
-}
-
-// Acted is closed when the rule acted for the first time.
-func (r *Armed) Acted() <-chan struct{} { return r.acted }
-
-// Release lets go what Hold holds, now and later.
-func (r *Armed) Release() { r.rel.Do(func() { close(r.release) }) }
-
-// Seen returns how many frames matched.
-func (r *Armed) Seen() int {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	return r.seen
-}
-
-// Remove ends the rule.
-func (r *Armed) Remove() {
-	r.Release()
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	for i, x := range r.p.rules {
-		if x == r {
-			r.p.rules = append(r.p.rules[:i:i], r.p.rules[i+1:]...)
-			return
-		}
-	}
-}
-
 // Proxy passes connections on to one server.
 type Proxy struct {
 	l    net.Listener
@@ -140,15 +62,6 @@ func (p *Proxy) SetTarget(addrs ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = append([]string(nil), addrs...)
-}
-
-// Add adds a rule; the first rule that matches a frame decides.
-func (p *Proxy) Add(r Rule) *Armed {
-	x := &Armed{rule: r, p: p, acted: make(chan struct{}), release: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rules = append(p.rules, x)
-	return x
 }
 
 // Cut closes all present connections.
@@ -442,26 +355,4 @@ func (c *pair) describe(b []byte, requests, first bool) Frame {
 	}
 	f.Conn, f.Size, f.At = c.n, len(b), time.Now()
 	return f
-}
-
-// note records a frame and returns the rule that decides about it.
-func (p *Proxy) note(f Frame) *Armed {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.keep {
-		p.frames = append(p.frames, f)
-	}
-	for _, x := range p.rules {
-		r := x.rule
-		switch {
-		case r.Kind != 0 && r.Kind != f.Kind, r.Op != 0 && r.Op != f.Op, r.Under != "" && !f.Under(r.Under),
-			r.Match != nil && !r.Match(f):
-			continue
-		}
-		x.seen++
-		if r.Nth == 0 || x.seen == r.Nth {
-			return x
-		}
-	}
-	return nil
 }

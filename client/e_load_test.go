@@ -1,0 +1,203 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+func TestE54OneReleaseWakesOne(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	// The load must not cost anybody its session.
+	patient := WithSessionTimeout(40 * time.Second)
+	holder := dial(t, patient)
+	c, p := proxied(t, patient)
+	n := rounds(2000, 200)
+	h := lock(t, holder.Mutex(d).Lock)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	var gs []granting
+	p.Record()
+	for range n {
+		gs = append(gs, start(ctx, c.Mutex(d, WithoutGate()).Lock))
+	}
+	// All wait when each has read its own node and its predecessor's.
+	eventually(t, "all to wait", func() bool {
+		return p.Count(func(f faultproxy.Frame) bool {
+			return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpGetData && f.Under(d)
+		}) >= 2*n
+	})
+	if ls := under(p, d, faultproxy.OpGetChildren2); ls != n {
+		t.Errorf("%d lists for %d contenders", ls, n)
+	}
+	p.Record()
+	unlock(t, h)
+	var l *Lease
+	eventually(t, "one grant", func() bool {
+		for _, g := range gs {
+			select {
+			case l = <-g.lease:
+				return true
+			default:
+			}
+		}
+		return false
+	})
+	if ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2); ev != 1 || ls != 1 {
+		t.Errorf("%d events, %d lists for one release", ev, ls)
+	}
+	cancel()
+	for _, g := range gs {
+		select {
+		case <-g.err:
+		case x := <-g.lease:
+			x.Unlock(testCtx(t))
+		case <-l.ctx.Done():
+		}
+	}
+	l.Unlock(testCtx(t))
+	queued(t, o, d, 0)
+
+	// A group of readers: one event each.
+	const readers = 10
+	w := lock(t, holder.RWMutex(d+"/rw").Lock)
+	gs = nil
+	for range readers {
+		gs = append(gs, start(testCtx(t), dial(t).RWMutex(d+"/rw").RLock))
+	}
+	queued(t, o, d+"/rw", readers+1)
+	unlock(t, w)
+	for _, g := range gs {
+		defer unlock(t, g.wait(t))
+	}
+}
+
+func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	patient := WithSessionTimeout(40 * time.Second)
+	c := dial(t, patient)
+	h := lock(t, dial(t, patient).Mutex(d).Lock)
+	n := rounds(100_000, 500)
+	var watches int
+	for i := range n {
+		ctx, cancel := context.WithCancel(context.Background())
+		in := make(chan struct{}, 1)
+		g := start(ctx, c.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+		soon(t, "its place", in)
+		cancel()
+		if err := g.fails(t); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if i == n/2 {
+			eventually(t, "the reaper to be done", func() bool { return c.Stats().ReaperQueue == 0 })
+			watches = c.hub.size()
+		}
+	}
+	queued(t, o, d, 1)
+	eventually(t, "the watches to be as many as before", func() bool { return c.hub.size() <= watches+1 })
+	if c.hub.size() > 10 {
+		t.Fatalf("%d watches", c.hub.size())
+	}
+	unlock(t, h)
+	// leakCheck counts the goroutines.
+}
+
+func TestE62ObserveOverManyLeaders(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d := dir(t)
+	c, p := proxied(t)
+	a := dial(t)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	defer cancel()
+	obs := c.Election(d).Observe(ctx)
+	n := rounds(100, 30)
+	seen := make(chan []Leader, 1)
+	go func() {
+		var all []Leader
+		for l := range obs {
+			all = append(all, l)
+			if string(l.Value) == fmt.Sprint(n) {
+				break
+			}
+		}
+		seen <- all
+	}()
+	for i := 1; i <= n; i++ {
+		l := must[*Lease](t)(a.Election(d).Campaign(ctx, fmt.Append(nil, i)))
+		if i%(n/4+1) == 0 {
+			p.Cut()
+		}
+		if i < n {
+			unlock(t, l)
+		} else {
+			defer l.Unlock(testCtx(t))
+		}
+	}
+	all := soon(t, "the last leader", seen)
+	if !slices.IsSortedFunc(all, func(x, y Leader) int { return int(x.Token-y.Token) * btoi(!x.None() && !y.None()) }) {
+		t.Fatalf("out of order: %v", all)
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestE63HandoffIsBounded(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	c := dial(t)
+	const n, local = 3, 10
+	m := c.Mutex(d, WithHandoff(n, 0))
+	key := gateKey{LayoutCurator, d}
+	h := lock(t, m.Lock)
+	var mu sync.Mutex
+	var order []string
+	var wg sync.WaitGroup
+	for i := range local {
+		g := start(testCtx(t), m.Lock)
+		eventually(t, "its place", func() bool { return c.gates.waiting(key) == i+1 })
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			l := <-g.lease
+			mu.Lock()
+			order = append(order, "local")
+			mu.Unlock()
+			if l.Token() < h.Token() {
+				t.Error("token went back")
+			}
+			l.Unlock(context.Background())
+		}()
+	}
+	g := start(testCtx(t), dial(t).Mutex(d).Lock)
+	queued(t, o, d, 2)
+	unlock(t, h)
+	r := g.wait(t)
+	mu.Lock()
+	turns := len(order)
+	mu.Unlock()
+	if turns > n {
+		t.Fatalf("the remote waited for %d local turns", turns)
+	}
+	unlock(t, r)
+	wg.Wait()
+	if s := c.Stats(); s.HandedOff == 0 {
+		t.Fatal("nothing was handed over")
+	}
+	queued(t, o, d, 0)
+}

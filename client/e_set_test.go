@@ -1,0 +1,163 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+func TestE48SemaphoreLosesNoPermit(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o := observer(t)
+	for _, do := range []faultproxy.Action{faultproxy.CutBefore, faultproxy.CutAfter} {
+		for k := 1; ; k++ {
+			d := dir(t)
+			c, p := proxied(t)
+			r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: d, Nth: k, Do: do})
+			s := c.Semaphore(d, 2)
+			l := must[*Lease](t)(s.Acquire(testCtx(t), 1))
+			if n := len(names(t, o, d+"/leases")); n != 1 {
+				t.Fatalf("message %d: %d permits taken", k, n)
+			}
+			unlock(t, l)
+			queued(t, o, d+"/leases", 0)
+			queued(t, o, d+"/locks", 0)
+			unlock(t, must[*Lease](t)(s.Acquire(testCtx(t), 2)))
+			c.Close(testCtx(t))
+			if r.Seen() < k {
+				break
+			}
+		}
+	}
+}
+
+func TestE49SemaphoreLimit(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	if _, err := c.Semaphore(d+"/none", 0).Acquire(ctx, 1); !errors.Is(err, ErrLimitMismatch) {
+		t.Fatal(err)
+	}
+	s := c.Semaphore(d, 3)
+	l := must[*Lease](t)(s.Acquire(ctx, 3))
+	if _, err := c2.Semaphore(d, 4).Acquire(ctx, 1); !errors.Is(err, ErrLimitMismatch) {
+		t.Fatal(err)
+	}
+	queued(t, o, d+"/locks", 0)
+	if _, err := s.Acquire(ctx, 4); !errors.Is(err, ErrInvalid) {
+		t.Fatal(err)
+	}
+	any := c2.Semaphore(d, 0)
+	if _, err := any.TryAcquire(ctx, 1); !errors.Is(err, ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	g := start(ctx, func(ctx context.Context, o ...AcquireOption) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
+	queued(t, o, d+"/locks", 1)
+	// Raised: who waits hears of it.
+	if err := s.SetLimit(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	l2 := g.wait(t)
+	// Lowered below what is in use: nobody is evicted, and nobody gets in.
+	if err := s.SetLimit(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !l.Valid() || !l2.Valid() {
+		t.Fatal("evicted")
+	}
+	g = start(ctx, func(ctx context.Context, o ...AcquireOption) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
+	queued(t, o, d+"/locks", 1)
+	unlock(t, l2)
+	if !g.pending() {
+		t.Fatal("three are in use, one is allowed")
+	}
+	unlock(t, l)
+	unlock(t, g.wait(t))
+}
+
+func TestE50SetsInDifferentOrders(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d := dir(t)
+	ctx := testCtx(t)
+	o := observer(t)
+	paths := []string{d + "/a", d + "/b", d + "/c"}
+	var inside [3]atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 5 {
+		c := dial(t)
+		for j := range rounds(10, 4) {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				var reqs []Request
+				var mine []int
+				for k := range 3 {
+					if k == (i+2*j)%4 { // some want two of the three
+						continue
+					}
+					mine = append(mine, (k+i)%3)
+					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request())
+				}
+				for range 2 {
+					l, err := c.AcquireAll(ctx, reqs...)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, k := range mine {
+						if inside[k].Add(1) != 1 {
+							t.Error("two inside")
+						}
+					}
+					for _, n := range l.Nodes() {
+						if _, st, err := o.Get(n); err != nil || fence.Token(st.Czxid) != l.Token() {
+							t.Errorf("%s: zxid %v, token %d, %v", n, st, l.Token(), err)
+						}
+					}
+					for _, k := range mine {
+						inside[k].Add(-1)
+					}
+					if err := l.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	c := dial(t)
+	if _, err := c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request()); !errors.Is(err, ErrDuplicatePath) {
+		t.Fatal(err)
+	}
+}
+
+func TestE51SetWithOnePathRefused(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
+	if _, err := o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(), c.Mutex(d+"/new").Request()); !errors.Is(err, ErrNoAuth) {
+		t.Fatal(err)
+	}
+	// The same where the locks are taken one by one.
+	if _, err := c.AcquireAll(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request()); !errors.Is(err, ErrNoAuth) {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {
+		queued(t, o, d+p, 0)
+	}
+}

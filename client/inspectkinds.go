@@ -1,0 +1,170 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// semaphore reads a semaphore of Curator's layout.
+func (in *inspector) semaphore(names []string) error {
+	in.q.Kind, in.q.Layout = "semaphore", LayoutCurator
+	for _, n := range names {
+		if n != "locks" && n != "leases" {
+			in.q.Foreign = append(in.q.Foreign, n)
+		}
+	}
+	leases, _, err := in.c.children(in.ctx, in.e, join(in.q.Path, "leases"))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	var held []contender
+	for _, n := range leases {
+		c, _, ok := parseName(n)
+		if !ok {
+			c = contender{name: n}
+		}
+		c.kind = kindLease
+		held = append(held, c)
+	}
+	slices.SortFunc(held, compareContenders)
+	if err := in.read(&in.q.Holders, "leases/", held); err != nil {
+		return err
+	}
+	for i := range in.q.Holders {
+		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince // a permit's node is made by its grant
+	}
+	return in.semaphoreWaiters("locks/", join(in.q.Path, "locks"), LayoutCurator)
+}
+
+// semaphoreWaiters reads the queue of a semaphore; its head waits for permits.
+func (in *inspector) semaphoreWaiters(sub, dir string, l Layout) error {
+	names, _, err := in.c.children(in.ctx, in.e, dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	q, _, err := queueOf(l, names, false)
+	if err != nil {
+		in.q.Mixed = true
+		return nil
+	}
+	if err := in.read(&in.q.Waiters, sub, q); err != nil {
+		return err
+	}
+	for i := range in.q.Waiters {
+		w := &in.q.Waiters[i]
+		w.Mode, w.Position = fence.Permit, i+1
+		switch {
+		case i > 0:
+			w.BlockedBy = in.q.Waiters[i-1].Node
+		case len(in.q.Holders) > 0:
+			w.BlockedBy = in.q.Holders[0].Node
+		}
+	}
+	return nil
+}
+
+// kazooLimit recognises kazoo's semaphore: its data are a number, its children ids.
+func (in *inspector) kazooLimit(names []string, data []byte) bool {
+	n, err := strconv.Atoi(string(data))
+	if err != nil || n < 1 {
+		return false
+	}
+	for _, name := range names {
+		if _, ok := parseHex(name); !ok {
+			return false
+		}
+	}
+	in.q.Limit = n
+	return true
+}
+
+func (in *inspector) kazooSemaphore(names []string) error {
+	in.q.Kind, in.q.Layout = "semaphore", LayoutKazoo
+	slices.Sort(names)
+	var held []contender
+	for _, n := range names {
+		c := contender{name: n, kind: kindLease, maker: makerKazoo}
+		if id, ok := parseHex(n); ok {
+			if _, ours := id.session(); ours {
+				c.maker = makerSelf
+			}
+		}
+		held = append(held, c)
+	}
+	if err := in.read(&in.q.Holders, "", held); err != nil {
+		return err
+	}
+	for i := range in.q.Holders {
+		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince
+	}
+	lock := in.q.Path + "-__lock__"
+	return in.semaphoreWaiters(lock+"/", lock, LayoutKazoo)
+}
+
+// policy reads a lock with a policy.
+func (in *inspector) policy(names []string, data []byte) error {
+	in.q.Kind, in.q.Layout = "rwlock", LayoutPolicy
+	rec, ok := parseRW1Record(data)
+	if !ok {
+		return fmt.Errorf("%w: %s", ErrMixedLayout, in.q.Path)
+	}
+	in.q.Policy = rec.Policy
+	policy, _ := ParsePolicy(rec.Policy)
+	v := &rw1View{policy: policy, gate: rec.gate()}
+	holds := map[nodeID]bool{}
+	for _, name := range names {
+		n, ok := parseRW1(name)
+		if !ok {
+			in.q.Foreign = append(in.q.Foreign, name)
+			continue
+		}
+		v.nodes = append(v.nodes, n)
+		holds[n.id] = holds[n.id] || n.kind.hold()
+	}
+	var q []contender
+	by := map[string]string{}
+	for i := range v.nodes {
+		n := v.nodes[i]
+		name := n.name(true)
+		if !n.kind.hold() && holds[n.id] {
+			continue // a writer keeps its place in the queue while it holds
+		}
+		c := contender{name: name, id: n.id, hasID: true, maker: makerSelf, kind: kindWrite, seq: n.seq}
+		if n.kind == rw1HoldRead || n.kind == rw1QueueRead {
+			c.kind = kindRead
+		}
+		if !n.kind.hold() {
+			step := rw1Write(v, n.id)
+			if c.kind == kindRead {
+				step = rw1Read(v, n.id, true)
+			}
+			by[name] = "-" // will be granted in a moment
+			if step.do == rw1Wait {
+				by[name] = step.on.name(true)
+			}
+		}
+		q = append(q, c)
+	}
+	slices.SortStableFunc(q, compareContenders)
+	if err := in.readQueue("", q, func(i int) string { return by[q[i].name] }); err != nil {
+		return err
+	}
+	for i := range in.q.Holders {
+		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince // made by the grant
+	}
+	for i := range in.q.Waiters {
+		if in.q.Waiters[i].BlockedBy == "-" {
+			in.q.Waiters[i].BlockedBy = ""
+		}
+	}
+	return nil
+}

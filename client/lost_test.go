@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+// TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its
+// messages in turn, in every way, then checks that nothing was left, nobody held
+// together, and what Unlock said was true.
+func TestEveryLostMessage(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	ways := map[string]faultproxy.Rule{
+		"reply dropped":      {Kind: faultproxy.Reply, Do: faultproxy.Drop},
+		"request dropped":    {Kind: faultproxy.Request, Do: faultproxy.Drop},
+		"cut before request": {Kind: faultproxy.Request, Do: faultproxy.CutBefore},
+		"cut after request":  {Kind: faultproxy.Request, Do: faultproxy.CutAfter},
+		"cut before reply":   {Kind: faultproxy.Reply, Do: faultproxy.CutBefore},
+		"cut after reply":    {Kind: faultproxy.Reply, Do: faultproxy.CutAfter},
+	}
+	recipes := map[string]func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string){
+		"mutex": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.Mutex(d).Lock, []string{""}
+		},
+		"write": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.RWMutex(d).Lock, []string{""}
+		},
+		"delay": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
+		},
+		"simple": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return c.SimpleMutex(d).Lock, []string{""}
+		},
+		"semaphore": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+					return c.Semaphore(d, 2).Acquire(ctx, 2, o...)
+				},
+				[]string{"/locks", "/leases"}
+		},
+		"set": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
+			return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+				return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
+			}, []string{"/a", "/b"}
+		},
+	}
+	for recipe, make := range recipes {
+		for way, rule := range ways {
+			for _, fresh := range []bool{true, false} {
+				if !envSet("ZLOCKD_CLIENT_FULL") && (recipe != "mutex" || !fresh) && (recipe != "semaphore" || way != "cut after request") {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s,%s,fresh=%v", recipe, way, fresh), func(t *testing.T) {
+					t.Parallel()
+					for k := 1; lostMessage(t, make, rule, fresh, k) && !t.Failed(); k++ {
+					}
+				})
+			}
+		}
+	}
+}
+
+// lostMessage runs one cycle in which the k-th message is lost. It returns false
+// if the cycle has fewer messages.
+func lostMessage(t *testing.T, make func(*Client, string) (func(context.Context, ...AcquireOption) (*Lease, error), []string), rule faultproxy.Rule, fresh bool, k int) bool {
+	t.Helper()
+	d, o := dir(t), observer(t)
+	c, p := proxied(t)
+	if many := strings.Split(several(t), ","); len(many) > 1 {
+		p.SetTarget(many...) // the session moves to another server with each connection
+	}
+	rival := dial(t)
+	defer o.Close()
+	defer c.Close(testCtx(t))
+	defer rival.Close(testCtx(t))
+	take, parts := make(c, d)
+	rivals, _ := make(rival, d)
+	if !fresh {
+		unlock(t, lock(t, take))
+		eventually(t, "nothing to reap", func() bool { return c.Stats().ReaperQueue == 0 })
+	}
+	rule.Under, rule.Nth = d, k
+	r := p.Add(rule)
+	var inside atomic.Int32
+	enter := func(l *Lease) {
+		if inside.Add(1) != 1 {
+			t.Errorf("message %d: two inside", k)
+		}
+		if err := l.Check(testCtx(t)); err != nil {
+			t.Errorf("message %d: %v", k, err)
+		}
+		inside.Add(-1)
+	}
+	l := lock(t, take)
+	enter(l)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		l2, err := rivals(testCtx(t))
+		if err != nil {
+			t.Errorf("message %d: rival: %v", k, err)
+			return
+		}
+		if l.active() {
+			t.Errorf("message %d: rival beside the holder", k)
+		}
+		enter(l2)
+		unlock(t, l2)
+	}()
+	if err := l.Unlock(testCtx(t)); err != nil {
+		t.Errorf("message %d: unlock: %v", k, err)
+	}
+	wg.Wait()
+	for _, part := range parts {
+		queued(t, o, d+part, 0)
+	}
+	select {
+	case <-r.Acted():
+		return true
+	default:
+		return false
+	}
+}
