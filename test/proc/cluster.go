@@ -9,16 +9,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Build builds zlockd once per test binary and returns its path.
+// Build builds zlockd once per test binary and returns its path. ZLOCKD_BIN
+// names another one.
 func Build(t testing.TB) string {
 	t.Helper()
+	if bin := os.Getenv("ZLOCKD_BIN"); bin != "" {
+		return bin
+	}
 	buildOnce.Do(func() {
 		dir, err := os.MkdirTemp("", "zlockd-bin")
 		if err != nil {
@@ -49,6 +57,7 @@ type Server struct {
 	Client, Peer, Admin, Dir string
 	args                     []string
 	bin                      string
+	host                     host
 	t                        testing.TB
 
 	cmd   *exec.Cmd
@@ -61,41 +70,96 @@ type Cluster struct {
 	Servers []*Server
 }
 
-// FreePort returns an address nobody listens on at the moment.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// host is where a server runs and its clients dial from. The zero value is
+// this machine.
+type host struct {
+	addr string   // default loopback
+	exec []string // runs a command there
+	dial func(addr string, limit time.Duration) (net.Conn, error)
+}
+
+// Dial opens a connection to the client port.
+func (s *Server) Dial(limit time.Duration) (net.Conn, error) {
+	if s.host.dial != nil {
+		return s.host.dial(s.Client, limit)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return net.DialTimeout("tcp", s.Client, limit)
+}
+
+// Open opens a session of 30 seconds.
+func (s *Server) Open() (*wire.Conn, error) {
+	nc, err := s.Dial(5 * time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c := wire.New(nc)
+	if err := c.Connect(wire.NewSession(30000)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // StartCluster starts n servers, which form one cluster, and waits until they
 // serve. They are killed when the test ends.
 func StartCluster(t testing.TB, n int, args ...string) *Cluster {
 	t.Helper()
+	c := LayOut(t, make([]host, n), args...)
+	c.StartAll()
+	return c
+}
+
+// LayOut prepares a cluster without starting it.
+func LayOut(t testing.TB, hosts []host, args ...string) *Cluster {
+	t.Helper()
 	bin := Build(t)
 	c := &Cluster{t: t}
+	ports, err := launch.FreePorts(3 * len(hosts))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var peers []string
-	for id := 1; id <= n; id++ {
-		s := &Server{ID: id, Client: FreePort(t), Peer: FreePort(t), Admin: FreePort(t), Dir: t.TempDir(), bin: bin, t: t}
+	for i, h := range hosts {
+		at := func(k int) string {
+			if h.addr == "" {
+				return ports[3*i+k]
+			}
+			_, port, _ := net.SplitHostPort(ports[3*i+k])
+			return net.JoinHostPort(h.addr, port)
+		}
+		s := &Server{ID: i + 1, Client: at(0), Peer: at(1), Admin: at(2), Dir: t.TempDir(), bin: bin, host: h, t: t}
 		c.Servers = append(c.Servers, s)
-		peers = append(peers, fmt.Sprintf("%d=%s", id, s.Peer))
+		peers = append(peers, fmt.Sprintf("%d=%s", s.ID, s.Peer))
 	}
 	for _, s := range c.Servers {
 		s.args = append([]string{"--id", fmt.Sprint(s.ID), "--client-addr", s.Client, "--admin-addr", s.Admin,
 			"--data-dir", s.Dir, "--max-client-cnxns", "0", "--4lw-whitelist", "*"}, args...)
-		if n > 1 {
+		if len(hosts) > 1 {
 			s.args = append(s.args, "--peers", strings.Join(peers, ","), "--peer-addr", s.Peer)
 		}
+	}
+	return c
+}
+
+// StartAll starts every server and waits until all of them serve.
+func (c *Cluster) StartAll() {
+	c.t.Helper()
+	for _, s := range c.Servers {
 		s.Start()
 	}
 	for _, s := range c.Servers {
 		s.WaitServing(30 * time.Second)
 	}
-	return c
+}
+
+// Others returns all servers but one.
+func (c *Cluster) Others(but *Server) (list []*Server) {
+	for _, s := range c.Servers {
+		if s != but {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // Start starts the process without waiting for it to serve.
@@ -105,7 +169,8 @@ func (s *Server) Start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.cmd = exec.Command(s.bin, s.args...)
+	line := append(append(slices.Clone(s.host.exec), s.bin), s.args...)
+	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -165,7 +230,7 @@ func (s *Server) Stop() {
 
 // Word asks a four-letter word.
 func (s *Server) Word(word string) (string, error) {
-	c, err := net.DialTimeout("tcp", s.Client, time.Second)
+	c, err := s.Dial(time.Second)
 	if err != nil {
 		return "", err
 	}

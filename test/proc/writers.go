@@ -39,7 +39,7 @@ type Writer struct {
 // StartWriters starts n clients on each server.
 func (c *Cluster) StartWriters(n int, timeout time.Duration) *Writers {
 	w := &Writers{t: c.t, dir: fmt.Sprintf("/writers-%d", time.Now().UnixNano()), stop: make(chan struct{}), acked: map[string]int{}}
-	nc, err := wire.Open(c.Servers[0].Client)
+	nc, err := c.Servers[0].Open()
 	if err == nil {
 		_, err = nc.Create(w.dir, nil, jute.FlagPersistent)
 		nc.CloseSession()
@@ -105,8 +105,10 @@ func (w *Writers) run(o *Writer, timeout time.Duration) {
 	var session wire.Session
 	var zxid int64
 	for !w.stopped() {
-		c, err := wire.Dial(o.Server.Client)
+		var c *wire.Conn
+		nc, err := o.Server.Dial(time.Second)
 		if err == nil {
+			c = wire.New(nc)
 			request := wire.NewSession(int32(timeout.Milliseconds()))
 			if session.ID != 0 {
 				request = wire.Attach(session, zxid)
@@ -173,7 +175,7 @@ func (w *Writers) Check(c *Cluster) {
 	close(w.stop)
 	w.wg.Wait()
 	for _, s := range c.Servers {
-		nc, err := wire.Open(s.Client)
+		nc, err := s.Open()
 		if err != nil {
 			w.t.Fatalf("server %d: %v", s.ID, err)
 		}
