@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -22,6 +23,9 @@ type peerStatus struct {
 	Seen    uint64            `json:"seen"`    // highest term the asker's birth has shown it
 	Leader  uint32            `json:"leader"`
 	Up      bool              `json:"up"` // its raft runs
+
+	LastTerm  uint64 `json:"last_term"` // of its log
+	LastIndex uint64 `json:"last_index"`
 }
 
 // formation makes servers into a cluster.
@@ -110,7 +114,22 @@ func (n *Node) status() peerStatus {
 	}
 	_, leader := n.raft.LeaderWithID()
 	st.Leader = parseID(leader)
+	st.LastTerm, st.LastIndex = n.lastEntry()
 	return st
+}
+
+// lastEntry is the end of the log, as raft shows it to voters.
+func (n *Node) lastEntry() (term, index uint64) {
+	stats := n.raft.Stats()
+	number := func(name string) uint64 {
+		v, _ := strconv.ParseUint(stats[name], 10, 64)
+		return v
+	}
+	term, index = number("last_log_term"), number("last_log_index")
+	if snap := number("last_snapshot_index"); snap > index {
+		return number("last_snapshot_term"), snap
+	}
+	return term, index
 }
 
 // admit decides whether a caller may talk to this server.

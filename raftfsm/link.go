@@ -68,7 +68,12 @@ func (n *Node) followLeader(id uint32, addr string, news <-chan raft.Observation
 		c.Close()
 		n.log.Debug("link to the leader ended", "peer", id, "err", err)
 	}
-	if n.ctx.Err() == nil && n.leaderIs(id) && !n.leaderIsDead(id, addr) {
+	if n.ctx.Err() != nil || !n.nobodyLeadsBut(id) {
+		return
+	}
+	if n.leaderIsDead(addr) {
+		n.succeed(id)
+	} else {
 		select { // it lives but does not want us, or the way is cut: not too fast
 		case <-n.ctx.Done():
 		case <-news:
@@ -82,54 +87,27 @@ func (n *Node) leaderIs(id uint32) bool {
 	return parseID(now) == id
 }
 
+// nobodyLeadsBut reports whether this server knows no leader other than id.
+func (n *Node) nobodyLeadsBut(id uint32) bool {
+	_, now := n.raft.LeaderWithID()
+	return now == "" || parseID(now) == id
+}
+
 // leaderIsDead finds out whether the leader's process is gone: its connection
-// broke and a new one is refused. Then this server stands for election at
-// once instead of waiting for heartbeats to fail. An election is always safe;
-// the refusal keeps it from being started against a leader that lives.
-func (n *Node) leaderIsDead(id uint32, addr string) bool {
+// broke and a new one is refused. The refusal keeps an election from being
+// started against a leader that lives.
+func (n *Node) leaderIsDead(addr string) bool {
 	ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
 	defer cancel()
 	c, err := n.o.Dial(ctx, addr)
 	if err == nil {
 		c.Close()
-		return false
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return false
-	}
-	rank, voter := n.rankWithout(id)
-	if !voter {
-		return false
-	}
-	select { // by more than a vote takes, so that not all stand at once
-	case <-n.ctx.Done():
-		return false
-	case <-time.After(time.Duration(rank) * 30 * time.Millisecond):
-	}
-	if !n.leaderIs(id) || n.raft.State() != raft.Follower {
-		return false
-	}
-	n.log.Info("the leader's process is gone; standing for election", "peer", id)
-	n.stand()
-	return false
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func (n *Node) rpcHeader() raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(serverID(n.id)), Addr: n.trans.EncodePeer(serverID(n.id), n.selfAddr())}
-}
-
-// rankWithout is this server's place among the voters when id is gone.
-func (n *Node) rankWithout(id uint32) (rank int, voter bool) {
-	for _, s := range n.servers() {
-		switch other := parseID(s.ID); {
-		case s.Suffrage != raft.Voter || other == id:
-		case other == n.id:
-			voter = true
-		case other < n.id:
-			rank++
-		}
-	}
-	return rank, voter
 }
 
 // runLink sends our stream and touches until the connection or the leader's

@@ -33,8 +33,7 @@ func (n *Node) standFirst() {
 		if n.raft.State() != raft.Follower {
 			return
 		}
-		rank, voter := n.rankWithout(0)
-		if rank > 0 || !voter {
+		if !n.isFirstVoter() {
 			return
 		}
 		switch all, leader := n.othersUp(); {
@@ -49,6 +48,17 @@ func (n *Node) standFirst() {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// isFirstVoter reports whether this server has the lowest id of the voters.
+func (n *Node) isFirstVoter() bool {
+	first := uint32(0)
+	for _, s := range n.servers() {
+		if id := parseID(s.ID); s.Suffrage == raft.Voter && (first == 0 || id < first) {
+			first = id
+		}
+	}
+	return first == n.id
 }
 
 // othersUp reports whether all other members run, and whether any of them
@@ -69,4 +79,83 @@ func (n *Node) othersUp() (all, leader bool) {
 		leader = leader || st.Leader != 0
 	}
 	return all, leader
+}
+
+const (
+	succeedAsk    = 50 * time.Millisecond  // a server that takes longer to answer is not waited for
+	succeedStep   = 30 * time.Millisecond  // more than a vote takes, so that not all stand at once
+	succeedResult = 100 * time.Millisecond // by then a vote is decided
+)
+
+// succeed finds a successor for a leader that is dead, sooner than heartbeats
+// fail: the voter with the longest log, which cannot lose, stands first; of
+// equals the one with the lowest id. Should that come to nothing, those left ask
+// each other again, a few times; then the heartbeat timeout decides as usual.
+func (n *Node) succeed(dead uint32) {
+	for end := time.Now().Add(n.o.HeartbeatTimeout); time.Now().Before(end); {
+		rank, voter := n.rankWithout(dead)
+		if !voter || !n.pause(time.Duration(rank)*succeedStep) || !n.nobodyLeadsBut(dead) {
+			return
+		}
+		if n.raft.State() == raft.Follower {
+			n.log.Info("the leader's process is gone; standing for election", "leader", dead)
+			n.stand()
+		}
+		for range succeedResult / (5 * time.Millisecond) {
+			if !n.pause(5*time.Millisecond) || !n.nobodyLeadsBut(dead) {
+				return
+			}
+		}
+	}
+}
+
+// pause waits, and reports whether the Node goes on.
+func (n *Node) pause(d time.Duration) bool {
+	select {
+	case <-n.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// rankWithout counts the voters that are to stand before this one when the
+// server dead is gone.
+func (n *Node) rankWithout(dead uint32) (rank int, voter bool) {
+	ctx, cancel := context.WithTimeout(n.ctx, succeedAsk)
+	defer cancel()
+	own := n.status()
+	before := make(chan bool)
+	asked := 0
+	for _, s := range n.servers() {
+		id := parseID(s.ID)
+		switch {
+		case s.Suffrage != raft.Voter || id == dead:
+		case id == n.id:
+			voter = true
+		default:
+			asked++
+			go func() {
+				st, err := n.ask(ctx, id, string(s.Address), question{})
+				before <- err == nil && st.Up && st.standsBefore(&own)
+			}()
+		}
+	}
+	for range asked {
+		if <-before {
+			rank++
+		}
+	}
+	return rank, voter
+}
+
+// standsBefore compares two servers as raft compares them in a vote.
+func (s *peerStatus) standsBefore(o *peerStatus) bool {
+	if s.LastTerm != o.LastTerm {
+		return s.LastTerm > o.LastTerm
+	}
+	if s.LastIndex != o.LastIndex {
+		return s.LastIndex > o.LastIndex
+	}
+	return s.ID < o.ID
 }
