@@ -12,6 +12,10 @@ import (
 // has none, a create without a reply may be the reason.
 func (c *checker) there(path string, zxid int64, record int, why string) *node {
 	n := c.model.nodes[path]
+	if n != nil && n.owner != 0 && c.session(n.owner).endBy <= zxid && !c.replaced(n, zxid) {
+		c.fail("G12", record, "%s is there at zxid %d though its session %#x had ended", path, zxid, n.owner)
+	}
+	n = c.model.nodes[path]
 	if n == nil && c.appear(path, zxid) {
 		n = c.model.nodes[path]
 	}
@@ -20,10 +24,23 @@ func (c *checker) there(path string, zxid int64, record int, why string) *node {
 		return nil
 	}
 	n.seen = max(n.seen, zxid)
-	if n.owner != 0 && c.session(n.owner).endBy <= zxid {
-		c.fail("G12", record, "%s is there at zxid %d though its session %#x had ended", path, zxid, n.owner)
-	}
 	return n
+}
+
+// replaced tells whether the ephemeral node n, whose session has ended, may
+// have gone with it and another have been made in its place, by a write without
+// a reply. If so the model has the other one.
+func (c *checker) replaced(n *node, zxid int64) bool {
+	seen := n.seen
+	if len(n.kids) > 0 || !c.vanish(n, zxid) {
+		return false
+	}
+	c.model.absent[n.path] = seen // it may have gone at once
+	if c.appear(n.path, zxid) {
+		return true
+	}
+	c.create(n.path, &Step{Op: jute.OpCreate, Data: n.data}, 0, moment{zxid: zxid})
+	return false
 }
 
 // appear makes path exist by a create whose reply never came.

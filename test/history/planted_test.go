@@ -289,6 +289,15 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			h.do(2, 8, create("/z", 0))
 			h.do(2, 8, exists("/e", pick(bug, ok, jute.NoNode)))
 		}},
+		{"node in the place of an expired session's", []string{"G12"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/e", 1))
+			if !bug { // else nobody can have made another
+				h.lost(3, create("/e", 0))
+			}
+			h.records = append(h.records, Record{Expired: &Expired{1, h.now + 5}})
+			h.do(2, 8, create("/z", 0))
+			h.do(2, 9, remove("/e"))
+		}},
 		{"ephemeral of a live session gone", []string{"G12"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/e", 1))
 			h.do(2, 6, exists("/e", pick(bug, jute.NoNode, ok)))
