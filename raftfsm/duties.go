@@ -79,6 +79,7 @@ func (t *term) duties() {
 	members := time.NewTicker(membersEvery)
 	defer members.Stop()
 	t.publishMembers()
+	t.lookAtRoom()
 	// A loop that wakes late has not been listening: touches wait unread in
 	// sockets. It must not act on deadlines before everybody had a full
 	// timeout to be heard again.
@@ -113,6 +114,7 @@ func (t *term) duties() {
 		case <-members.C:
 			t.publishMembers()
 			digested = t.compareDigests(digested)
+			t.lookAtRoom()
 		}
 	}
 }

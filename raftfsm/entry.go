@@ -32,6 +32,7 @@ const (
 	kindMask     byte = 0x0f
 	entryNoQuota byte = 0x10 // hard quotas are not enforced
 	entryNoTTL   byte = 0x20 // TTL nodes are refused
+	entryFull    byte = 0x40 // what needs more room is refused
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)

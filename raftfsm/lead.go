@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -99,6 +100,7 @@ type term struct {
 	links   linkSet       // streams of the other servers
 	nudger  *nudger
 	members chan struct{} // holds a token when a member has announced itself
+	full    atomic.Bool   // what needs more room is refused
 }
 
 // runTerm leads until ctx ends or a proposal fails.
@@ -189,7 +191,11 @@ func (t *term) batch() error {
 	}
 	size := 1 << 10
 	for {
-		entry := beginEntry(make([]byte, 0, size), options)
+		o := options
+		if t.full.Load() {
+			o |= entryFull
+		}
+		entry := beginEntry(make([]byte, 0, size), o)
 		entry = t.fill(entry)
 		if len(entry) == entryHeaderSize {
 			t.nudger.settle()

@@ -49,6 +49,15 @@ type Options struct {
 	// 10,240.
 	TrailingLogs uint64
 
+	// DiskReserve is how much free disk space a leader keeps, at the least
+	// twice the size of a snapshot: below it, what needs more room is refused.
+	// Default 512 MiB; negative is none.
+	DiskReserve int64
+	// MaxNodes and MaxBytes bound the tree: beyond, what needs more room is
+	// refused. Default no bound.
+	MaxNodes int
+	MaxBytes int64
+
 	// MinSessionTimeout is the shortest timeout a session can have; it sets
 	// how often servers tell the leader whom they heard from. Default 4 s.
 	MinSessionTimeout time.Duration
@@ -74,6 +83,8 @@ type Options struct {
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 	Rand   io.Reader
 	Stores *Stores
+	// FreeBytes is what may still be written to the disk of a directory.
+	FreeBytes func(dir string) (int64, error)
 }
 
 // withDefaults returns o with every default filled in, or says what is wrong.
@@ -98,6 +109,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	setDefault(&o.SnapshotEntries, 100_000)
 	setDefault(&o.SnapshotBytes, 64<<20)
+	setDefault(&o.DiskReserve, 512<<20)
 	setDefault(&o.SnapshotRetain, 2)
 	setDefault(&o.TrailingLogs, 10_240)
 	setDefault(&o.MinSessionTimeout, 4*time.Second)
@@ -111,6 +123,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.FreeBytes == nil {
+		o.FreeBytes = freeBytes
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader

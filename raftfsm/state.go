@@ -106,6 +106,7 @@ func (s *State) Apply(entry []byte, to sink) error {
 		Time:    int64(binary.BigEndian.Uint64(entry[6:])),
 		NoQuota: entry[1]&entryNoQuota != 0,
 		NoTTL:   entry[1]&entryNoTTL != 0,
+		Full:    entry[1]&entryFull != 0,
 		Events:  s.change.Events[:0],
 	}
 	for rest := entry[entryHeaderSize:]; len(rest) > 0; {

@@ -14,6 +14,7 @@ type Status struct {
 	Cluster string
 	Serving bool
 	Reason  string // why not serving
+	Full    string // why this server refuses what needs more room when it leads; empty: it does not
 	Role    string // standalone, leader, follower, or empty while neither
 	Leader  uint32 // 0: none known
 	Term    uint64
@@ -71,6 +72,7 @@ func (n *Node) Status() Status {
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"
 	}
+	st.Full = n.noRoom()
 	servers := n.servers()
 	n.View(func(s *State) {
 		st.Digest, _ = s.digests.last()

@@ -102,6 +102,9 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	if r.Version != -1 && r.Version != n.version {
 		return reply, jute.BadVersion
 	}
+	if c.Full && len(r.Data) > len(n.data) {
+		return reply, jute.Throttled
+	}
 	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.version))
 	return n.appendStat(reply), jute.OK
 }

@@ -111,6 +111,9 @@ func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.Er
 	if d := parent.dir; d != nil && (len(d.nodes) >= t.lim.children || 4+d.names+4+len(name) > t.lim.listing) {
 		return jute.Throttled
 	}
+	if c.Full {
+		return jute.Throttled
+	}
 	if h := t.ephemerals[c.Session]; kind == EphemeralNode && h != nil && (len(h.nodes) >= t.lim.ephemerals || 4+h.paths+4+len(path) > t.lim.listing) {
 		return jute.Throttled
 	}

@@ -14,6 +14,7 @@ type Change struct {
 	IDs     []jute.ID // identities of the asker; scheme "super" passes every ACL
 	NoQuota bool      // hard quotas are not enforced
 	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
+	Full    bool      // what needs more room is answered with THROTTLEDOP
 
 	// Events are what watches may wait for, in the order in which they are
 	// to be fired. The operations append to it.
