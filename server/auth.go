@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -97,48 +96,4 @@ func (c *conn) appendWhoAmI(b []byte) []byte {
 		b = jute.AppendString(b, user)
 	}
 	return b
-}
-
-// configPath is the node that holds the membership.
-const configPath = "/zookeeper/config"
-
-// reconfig changes the membership, where that is allowed, for those who may
-// write the node that shows it.
-func (c *conn) reconfig(xid int32, body []byte) bool {
-	d := jute.NewDecoder(body)
-	var r ReconfigRequest
-	for _, field := range []*string{&r.Joining, &r.Leaving, &r.Members} {
-		s, _ := d.String()
-		*field = strings.Clone(s)
-	}
-	r.Version = d.Long()
-	var code jute.ErrCode
-	var record []byte
-	switch {
-	case c.srv.o.Reconfigure == nil:
-		code = jute.ReconfigDisabled
-	case d.Err() != nil:
-		code = jute.MarshallingError
-	case !c.mayReconfigure():
-		code = jute.NoAuth
-	default:
-		c.flush()
-		code = c.srv.o.Reconfigure(r)
-	}
-	zxid := c.srv.replica.Zxid()
-	if code == jute.OK {
-		c.srv.replica.View(func(st *raftfsm.State) {
-			zxid = st.Zxid()
-			record, code = st.Tree().AppendData(nil, []jute.ID{superID}, configPath)
-		})
-	}
-	return c.reply(xid, jute.OpReconfig, zxid, code, record)
-}
-
-func (c *conn) mayReconfigure() (may bool) {
-	c.srv.replica.View(func(st *raftfsm.State) {
-		info, ok := st.Tree().Get(configPath)
-		may = ok && tree.Allowed(info.ACL, *c.ids.Load(), jute.PermWrite)
-	})
-	return may
 }

@@ -147,33 +147,3 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 		t.Errorf("events before: %v", b.Events)
 	}
 }
-
-func TestReconfigAsksTheHookOfThoseWhoMay(t *testing.T) {
-	var asked []ReconfigRequest
-	r := newRig(t, Options{
-		SuperDigest: tree.DigestID("root:secret").ID,
-		Reconfigure: func(q ReconfigRequest) jute.ErrCode {
-			asked = append(asked, q)
-			if q.Version == 5 {
-				return jute.BadVersion
-			}
-			return jute.OK
-		},
-	})
-	c := r.client()
-	body := func(version int64) wire.Body { return wire.Body{}.Str("server.2=x").Null().Null().Long(version) }
-	call(t, c, jute.NoAuth, jute.OpReconfig, body(-1))
-	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "root:secret"))
-	call(t, c, jute.BadVersion, jute.OpReconfig, body(5))
-	f := call(t, c, jute.OK, jute.OpReconfig, body(-1))
-	d := jute.NewDecoder(f.Body)
-	d.Buffer()
-	d.Stat()
-	if d.Err() != nil || len(d.Rest()) != 0 {
-		t.Errorf("reply %x", f.Body)
-	}
-	call(t, c, jute.MarshallingError, jute.OpReconfig, wire.Body{}.Str("x"))
-	if len(asked) != 2 || asked[1] != (ReconfigRequest{Joining: "server.2=x", Version: -1}) {
-		t.Errorf("asked %+v", asked)
-	}
-}

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
 )
@@ -89,8 +88,11 @@ type Options struct {
 	// TLSConfig is for ServeTLS.
 	TLSConfig *tls.Config
 
-	// Reconfigure changes the membership for a client that may write
-	// /zookeeper/config. Nil: reconfig is answered RECONFIGDISABLED.
+	// Reconfig lets clients that may write /zookeeper/config change the
+	// membership by the operation reconfig, for Start. Off, it is answered
+	// RECONFIGDISABLED.
+	Reconfig bool
+	// Reconfigure is what carries reconfig out; Start sets it if Reconfig is on.
 	Reconfigure Reconfigure
 
 	// Logger gets what an operator would want to know; default slog.Default.
@@ -172,13 +174,3 @@ func descriptors() int {
 func (o *Options) negotiate(asked int32) int32 {
 	return int32(min(max(int64(asked), o.MinSessionTimeout.Milliseconds()), o.MaxSessionTimeout.Milliseconds()))
 }
-
-// ReconfigRequest is a client's wish to change the membership.
-type ReconfigRequest struct {
-	Joining, Leaving, Members string
-	Version                   int64 // of the configuration it starts from; -1: any
-}
-
-// Reconfigure carries out a change of membership and answers the client's
-// code. It may block.
-type Reconfigure func(ReconfigRequest) jute.ErrCode

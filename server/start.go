@@ -27,6 +27,8 @@ type Instance struct {
 	http   net.Listener
 	pages  *http.Server
 
+	reconfiguring sync.Mutex // held by the one reconfig under way here
+
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
@@ -42,6 +44,9 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 		return nil, err
 	}
 	i := &Instance{Server: s, o: s.o, failed: make(chan struct{})}
+	if o.Reconfig {
+		s.o.Reconfigure = i.reconfigure
+	}
 	defer func() {
 		if err != nil {
 			i.Close(ctx)

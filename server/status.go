@@ -2,8 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -90,15 +88,6 @@ func (i *Instance) ResetStats() { i.Server.metrics.Reset() }
 
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Server.ResetConns() }
-
-// ChangeMember implements admin.Source.
-func (i *Instance) ChangeMember(ctx context.Context, c admin.MemberChange) error {
-	node := i.node.Load()
-	if node == nil {
-		return errors.New("this server has not joined its cluster yet")
-	}
-	return node.ChangeMember(ctx, raftfsm.MemberChange(c))
-}
 
 // Authorizer returns a check for admin.Options: who knows the password of the
 // super user may change state over HTTP. Without a super user it is nil.
@@ -209,6 +198,9 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 			}
 		}
 		slices.SortFunc(s.Members, func(a, b admin.Member) int { return cmp.Compare(a.ID, b.ID) })
+		if !s.Serving && removed(&n) {
+			s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, or add it again by zlock member add %d", n.ID)
+		}
 	}
 	if n.PeerInsecure {
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")

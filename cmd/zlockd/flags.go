@@ -48,6 +48,7 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.peerTLSCert, "peer-tls-cert", "", "this server's certificate for its peers, PEM `FILE` with the DNS name zlockd-ID")
 	f.StringVar(&s.peerTLSKey, "peer-tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.peerTLSCA, "peer-tls-ca", "", "the authority that signed the peers' certificates, PEM `FILE`")
+	f.BoolVar(&s.reconfig, "reconfig", false, "let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
 	f.BoolVar(&s.peerInsecure, "peer-insecure", false, "let servers talk in the clear beyond loopback: whoever reaches the peer port owns the data")
 
 	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")

@@ -77,7 +77,7 @@ var zooRules = map[string]rule{
 	"forceSync":                     ignoredUnless("yes", "every write is synced before it is acknowledged"),
 	"globalOutstandingLimit":        ignored("a full server stops reading its sockets"),
 	"readonlymode.enabled":          ignoredUnless("false", "there is no read-only mode"),
-	"reconfigEnabled":               ignoredUnless("false", "reconfig is off; members change by: zlock member"),
+	"reconfigEnabled":               yes("reconfig"),
 	"localSessionsEnabled":          refusedWhen("true", "every session is replicated; clients would see other guarantees than they were promised"),
 	"localSessionsUpgradingEnabled": ignored("there are no local sessions"),
 	"peerType":                      only("participant", "start the voters only, then add this server with: zlock member add"),

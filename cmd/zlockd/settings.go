@@ -35,6 +35,7 @@ type settings struct {
 	peerTLSKey        string
 	peerTLSCA         string
 	peerInsecure      bool
+	reconfig          bool
 	linearizable      bool
 	pprof             bool
 	logLevel          string

@@ -71,6 +71,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		MaxConns:          s.more.maxConns,
 		SuperDigest:       s.superDigest,
 		SkipACL:           s.skipACL,
+		Reconfig:          s.reconfig,
 		LinearizableReads: s.linearizable,
 		TLSConfig:         clientTLS,
 		Logger:            log,

@@ -55,26 +55,6 @@ var Deviations = []Deviation{
 		Want:   []Step{reply("A", 4, jute.Unimplemented)},
 	},
 	{
-		Vector: "ensemble/ens_reconfig_noauth", Step: 4,
-		Reason: "reconfig is disabled (semantics, section 16)",
-		Want:   []Step{reply("A", 1, jute.ReconfigDisabled)},
-	},
-	{
-		Vector: "ensemble/ens_reconfig_noauth", Step: 6,
-		Reason: "reconfig is disabled (semantics, section 16)",
-		Want:   []Step{reply("A", 2, jute.ReconfigDisabled)},
-	},
-	{
-		Vector: "ensemble/ens_reconfig_noauth", Step: 8,
-		Reason: "reconfig is disabled (semantics, section 16)",
-		Want:   []Step{reply("A", 3, jute.ReconfigDisabled)},
-	},
-	{
-		Vector: "ensemble/ens_reconfig_noauth", Step: 10,
-		Reason: "reconfig is disabled (semantics, section 16)",
-		Want:   []Step{reply("A", 4, jute.ReconfigDisabled)},
-	},
-	{
 		Vector: "readonly/ro_session", Step: 2, Steps: 36,
 		Reason: "without a quorum there is no service, not even for reads (semantics, section 16)",
 		Want:   []Step{{Do: "closed_by_server", Conn: "A"}},
