@@ -39,6 +39,7 @@ type sheep struct {
 	mu       sync.Mutex
 	attached bool
 	conn     net.Conn
+	wish     int // 1 + index of the server to go to next, or 0
 	homes    []move
 }
 
@@ -102,6 +103,35 @@ func (h *Herd) On(s *Server) (n int) {
 		one.mu.Unlock()
 	}
 	return n
+}
+
+// Spread moves sessions, by cutting their connections, until every server has
+// its part again.
+func (h *Herd) Spread() {
+	part := len(h.sheep) / len(h.c.Servers)
+	on := map[int]int{}
+	var poor []int
+	for i, s := range h.c.Servers {
+		if on[i] = h.On(s); on[i] < part {
+			poor = append(poor, i)
+		}
+	}
+	for _, one := range h.sheep {
+		one.mu.Lock()
+		for len(poor) > 0 && on[poor[0]] >= part {
+			poor = poor[1:]
+		}
+		if len(poor) > 0 && one.attached && on[one.at] > part {
+			on[one.at]--
+			on[poor[0]]++
+			one.wish = poor[0] + 1
+			one.conn.Close()
+		}
+		one.mu.Unlock()
+	}
+	for h.Attached() < len(h.sheep) {
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // Attached counts the sessions that have a connection.
@@ -168,11 +198,15 @@ func (s *sheep) live(gate chan struct{}, opened func()) {
 		lost, from = time.Now(), s.at
 		s.mu.Lock()
 		s.attached = false
-		s.mu.Unlock()
-		if !s.h.stopped() {
-			s.h.Disconnects.Add(1)
+		if s.wish > 0 {
+			s.at, s.wish = s.wish-1, 0
+		} else {
+			s.at = (s.at + 1 + rand.IntN(len(s.h.c.Servers)-1)) % len(s.h.c.Servers)
+			if !s.h.stopped() {
+				s.h.Disconnects.Add(1)
+			}
 		}
-		s.at = (s.at + 1 + rand.IntN(len(s.h.c.Servers)-1)) % len(s.h.c.Servers)
+		s.mu.Unlock()
 	}
 	if first {
 		opened()

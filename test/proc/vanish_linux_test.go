@@ -1,0 +1,124 @@
+package proc
+
+import (
+	"flag"
+	"testing"
+	"time"
+)
+
+var vanishes = flag.Int("vanishes", 2, "how often the leader's host vanishes, and is cut off one way")
+
+// disturbances counts what the clients of some servers have noticed.
+func (w *Writers) disturbances(servers []*Server) (disconnects, expired int) {
+	for _, s := range servers {
+		for _, o := range w.Of(s) {
+			_, d, e, _ := o.Counts()
+			disconnects, expired = disconnects+d, expired+e
+		}
+	}
+	return disconnects, expired
+}
+
+// awaitWrite waits for a write that was answered after a moment.
+func (w *Writers) awaitWrite(at time.Time, except *Server, limit time.Duration) time.Duration {
+	w.t.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if first, ok := w.FirstAfter(at, except); ok {
+			return first.Sub(at)
+		}
+	}
+	w.t.Fatalf("no write was answered for %v", limit)
+	return 0
+}
+
+// TestG21LeadersHostVanishes takes the leader's host off the network without a
+// reset reaching anybody. The clients of the others keep their connections,
+// writes resume, the survivors notice that its connections are dead, and it
+// comes back by itself.
+func TestG21LeadersHostVanishes(t *testing.T) {
+	w := newWires(t, 3)
+	c := LayOut(t, w.hosts(3), "--peer-insecure")
+	c.StartAll()
+	load := c.StartWriters(2, 10*time.Second)
+	var resumed, noticed []time.Duration
+	for range *vanishes {
+		time.Sleep(500 * time.Millisecond)
+		lead := c.Leader()
+		survivors := c.Others(lead)
+		lost, ended := load.disturbances(survivors)
+		w.vanish(lead.ID)
+		at := time.Now()
+		resumed = append(resumed, load.awaitWrite(at.Add(20*time.Millisecond), lead, 20*time.Second))
+		for limit := at.Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			open := 0
+			for _, s := range survivors {
+				open += w.connections(s.ID, lead.ID)
+			}
+			if open == 0 {
+				break
+			}
+			if time.Now().After(limit) {
+				t.Fatalf("30 s after the host vanished %d connections with it are thought to be open", open)
+			}
+		}
+		noticed = append(noticed, time.Since(at))
+		if l, e := load.disturbances(survivors); l != lost || e != ended {
+			t.Errorf("clients of the survivors lost %d connections and %d sessions", l-lost, e-ended)
+		}
+		w.appear(lead.ID)
+		lead.WaitServing(20 * time.Second)
+	}
+	report(t, "writes resume after the leader's host vanished", resumed)
+	report(t, "survivors have closed all connections with it", noticed)
+	if p50 := resumed[len(resumed)/2]; p50 > 3*time.Second {
+		t.Errorf("writes resume only after %v", p50)
+	}
+	if last := noticed[len(noticed)-1]; last > 15*time.Second {
+		t.Errorf("a dead peer was noticed only after %v", last)
+	}
+	load.Check(c)
+	c.SameState()
+}
+
+// TestG21LeaderIsCutOffOneWay makes the leader unable to reach the others, who
+// still reach it, and the other way round. Writes must resume both times, and
+// the clients, who reach everybody, lose no session.
+func TestG21LeaderIsCutOffOneWay(t *testing.T) {
+	w := newWires(t, 3)
+	c := LayOut(t, w.hosts(3), "--peer-insecure")
+	c.StartAll()
+	load := c.StartWriters(2, 10*time.Second)
+	for _, way := range []string{"from", "to"} {
+		var resumed []time.Duration
+		for range *vanishes {
+			time.Sleep(500 * time.Millisecond)
+			lead := c.Leader()
+			cut := func(f func(from, to int)) {
+				for _, s := range c.Others(lead) {
+					if way == "from" {
+						f(lead.ID, s.ID)
+					} else {
+						f(s.ID, lead.ID)
+					}
+				}
+			}
+			cut(w.deafen)
+			at := time.Now()
+			resumed = append(resumed, load.awaitWrite(at.Add(20*time.Millisecond), lead, 20*time.Second))
+			time.Sleep(2 * time.Second)
+			cut(w.heal)
+			for _, s := range c.Servers {
+				s.WaitServing(20 * time.Second)
+			}
+		}
+		report(t, "writes resume when nothing goes "+way+" the leader", resumed)
+		if worst := resumed[len(resumed)-1]; worst > 5*time.Second {
+			t.Errorf("writes resume only after %v when nothing goes %s the leader", worst, way)
+		}
+	}
+	if _, expired := load.disturbances(c.Servers); expired > 0 {
+		t.Errorf("%d sessions were lost", expired)
+	}
+	load.Check(c)
+	c.SameState()
+}
