@@ -46,6 +46,7 @@ type checker struct {
 	facts    map[int64]*facts
 	loose    loose
 	model    model
+	now      int // record the replay is at
 }
 
 // conn is what is known of a connection.

@@ -160,10 +160,14 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 		st := f.created[path]
 		data, read := f.data[path]
 		l := find(func(l *looseStep) bool {
-			if st != nil && st.Version == 0 && int(st.DataLength) != len(l.Data) || read && !bytes.Equal(data, l.Data) {
+			if !l.makes(path, st) {
 				return false
 			}
-			return l.makes(path, st)
+			last, sets := u.setsAfter(l, path)
+			if st != nil && st.Mzxid == st.Czxid && (int(st.Version) != sets || int(st.DataLength) != len(last)) {
+				return false
+			}
+			return !read || bytes.Equal(data, last)
 		})
 		if l == nil {
 			return nil, false
@@ -198,4 +202,17 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 		}
 	}
 	return paths, true
+}
+
+// setsAfter counts the sets of path behind the step that creates it, and gives
+// the data they leave.
+func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int) {
+	data = made.Data
+	for _, l := range u.steps[slices.Index(u.steps, made)+1:] {
+		if l.Op == jute.OpSetData && l.Path == path {
+			data = l.Data
+			sets++
+		}
+	}
+	return data, sets
 }

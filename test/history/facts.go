@@ -93,8 +93,10 @@ func (c *checker) statFacts(record int, s *Step, value []byte) {
 		return
 	}
 	if f := c.fact(s.Stat.Czxid, record); f != nil {
-		f.created[path] = s.Stat
-		if s.Op == jute.OpGetData && s.Stat.Version == 0 {
+		if was := f.created[path]; was == nil || was.Mzxid != was.Czxid {
+			f.created[path] = s.Stat // the first says most
+		}
+		if s.Op == jute.OpGetData && s.Stat.Mzxid == s.Stat.Czxid {
 			f.data[path] = value
 		}
 	}

@@ -52,9 +52,10 @@ const unknown = -1
 
 // moment is when a change is made in the model.
 type moment struct {
-	zxid  int64
-	exact bool // else it was made at some time up to zxid
-	end   bool // by the end of a session: in no order among its nodes
+	zxid   int64
+	exact  bool // else it was made at some time up to zxid
+	end    bool // by the end of a session: in no order among its nodes
+	silent bool // nobody was told of it
 }
 
 // stamp is the zxid that a change leaves in nodes.
@@ -141,7 +142,11 @@ func (c *checker) own(n *node, session int64) {
 func (c *checker) remove(n *node, m moment) {
 	delete(c.model.nodes, n.path)
 	delete(c.model.owned[n.owner], n.path)
-	c.model.absent[n.path] = m.zxid
+	// It may have gone at once, and what was seen there since been another.
+	c.model.absent[n.path] = n.seenState
+	if m.exact {
+		c.model.absent[n.path] = m.zxid
+	}
 	if p := c.model.parent(n.path); p != nil {
 		delete(p.kids, n.path)
 		p.gone++
@@ -182,7 +187,7 @@ func (c *checker) mayEnd(id, zxid int64) bool {
 // who set a one-shot watch saw the node before it, and have missed it.
 // Lasting watches need no look at the node and may be younger.
 func (c *checker) tell(typ jute.EventType, path string, m moment) {
-	if !c.within(path) {
+	if !c.within(path) || m.silent {
 		return
 	}
 	c.model.events++

@@ -29,22 +29,26 @@ func (c *checker) there(path string, zxid int64, record int, why string) *node {
 
 // replaced tells whether the ephemeral node n, whose session has ended, may
 // have gone with it and another have been made in its place, by a write without
-// a reply. If so the model has the other one.
+// a reply. If so the model has the other one. Nobody was told, or the events
+// would have shown when it happened.
 func (c *checker) replaced(n *node, zxid int64) bool {
-	seen := n.seen
-	if len(n.kids) > 0 || !c.vanish(n, zxid) {
+	if len(n.kids) > 0 || !c.mayGo(n, zxid) {
 		return false
 	}
-	c.model.absent[n.path] = seen // it may have gone at once
-	if c.appear(n.path, zxid) {
+	m := moment{zxid: zxid, silent: true}
+	c.remove(n, m)
+	if c.appearAt(n.path, m) {
 		return true
 	}
-	c.create(n.path, &Step{Op: jute.OpCreate, Data: n.data}, 0, moment{zxid: zxid})
+	c.create(n.path, &Step{Op: jute.OpCreate, Data: n.data}, 0, m)
 	return false
 }
 
 // appear makes path exist by a create whose reply never came.
-func (c *checker) appear(path string, zxid int64) bool {
+func (c *checker) appear(path string, zxid int64) bool { return c.appearAt(path, moment{zxid: zxid}) }
+
+func (c *checker) appearAt(path string, m moment) bool {
+	zxid := m.zxid
 	if parent := parentOf(path); c.within(parent) && path != "/" && c.model.nodes[parent] == nil && !c.appear(parent, zxid) {
 		return false
 	}
@@ -60,7 +64,7 @@ func (c *checker) appear(path string, zxid int64) bool {
 	if d == nil {
 		return false
 	}
-	c.createLoose(path, d, d.taken[0], moment{zxid: zxid})
+	c.createLoose(path, d, d.taken[0], m)
 	return true
 }
 
@@ -272,6 +276,16 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	})
 	m.end = true
 	for _, n := range list {
+		if !m.exact && n.seen >= m.zxid && len(n.kids) == 0 {
+			// What was seen there at that zxid was another in its place already.
+			silent := m
+			silent.silent = true
+			c.remove(n, silent)
+			if !c.appearAt(n.path, silent) {
+				c.fail("G12", c.now, "%s of session %#x is there at zxid %d, others of its nodes are not", n.path, id, m.zxid)
+			}
+			continue
+		}
 		c.remove(n, m)
 	}
 	delete(c.model.owned, id)
@@ -291,7 +305,7 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	if len(u.steps) == 1 {
 		c.prepare(u.steps[0], paths, f, m)
 	}
-	for _, l := range u.steps {
+	for i, l := range u.steps {
 		path := l.Path
 		if p, ok := paths[l]; ok {
 			path = p
@@ -313,6 +327,9 @@ func (c *checker) applyLoose(f *facts, m moment) {
 		case l.Op == jute.OpDelete:
 			c.remove(n, m)
 		case l.Op == jute.OpSetData:
+			if len(u.steps) > 1 {
+				c.catchUpSets(n, u.steps[i+1:], f, m)
+			}
 			c.setData(n, l.Step, m)
 		case l.Op == jute.OpSetACL:
 			n.aversion++
@@ -321,13 +338,34 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	c.resolveLists(f, m)
 }
 
+// catchUpSets makes the model fit for a set inside a multi that is followed by
+// the steps rest: f may show that other writes without a reply went before.
+func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
+	st := f.set[n.path]
+	if st == nil {
+		return
+	}
+	before := st.Version - 1
+	for _, l := range rest {
+		if l.Op == jute.OpSetData && l.Path == n.path {
+			before--
+		}
+	}
+	if before > n.version {
+		n.version += c.use(c.loose.sets[n.path], n.seenState, m.zxid, before-n.version)
+	}
+}
+
 // shows tells whether f has the change that step l makes at path.
 func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	switch {
 	case isCreate(l.Op):
 		_, ok = f.created[path]
 	case l.Op == jute.OpSetData:
-		_, ok = f.set[path]
+		if _, ok = f.set[path]; !ok {
+			st := f.created[path]
+			ok = st != nil && st.Mzxid == st.Czxid // and explains has counted the sets
+		}
 	case l.Op == jute.OpDelete:
 		ok = f.deleted[path]
 	}

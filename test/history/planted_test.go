@@ -298,6 +298,27 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			h.do(2, 8, create("/z", 0))
 			h.do(2, 9, remove("/e"))
 		}},
+		{"one ephemeral outlives another of its session", []string{"G12", "G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/e", 1))
+			h.do(1, 6, create("/f", 1))
+			h.do(2, 8, pick(bug, list("/", "zookeeper", "f"), list("/", "zookeeper")))
+		}},
+		{"lost multi that sets after others", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, create("/b", 0))
+			if !bug {
+				h.lost(2, set("/a", "x"))
+			}
+			h.lost(3, multi(set("/b", "y"), set("/a", "z")))
+			h.do(1, 9, withStat(get("/b", "y"), stat(6, 8, 6, 1, 0)))
+			h.do(1, 9, withStat(get("/a", "z"), stat(5, 8, 5, 2, 0)))
+		}},
+		{"lost multi that creates and sets", []string{"G3", "G6"}, func(h *hist, bug bool) {
+			h.lost(2, create("/a", 0))
+			h.lost(3, multi(create("/a", 0), set("/a", "x")))
+			h.do(1, 5, create("/z", 0))
+			h.do(1, 5, withStat(get("/a", pick(bug, "d", "x")), stat(4, 4, 4, 1, 0)))
+		}},
 		{"ephemeral of a live session gone", []string{"G12"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/e", 1))
 			h.do(2, 6, exists("/e", pick(bug, jute.NoNode, ok)))

@@ -55,6 +55,9 @@ func (c *checker) replay() {
 		return a.at < b.at
 	})
 	for _, it := range items {
+		if it.phase == change || it.phase == look {
+			c.now = it.at
+		}
 		switch it.phase {
 		case change:
 			c.write(it.at)
@@ -282,15 +285,11 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 	}
 	listed := make(map[string]bool, len(o.Children))
 	for _, name := range o.Children {
-		path := prefix + name
-		if !c.within(path) {
-			continue
-		}
-		if listed[path] {
+		if path := prefix + name; listed[path] {
 			c.fail("G6", record, "%s is listed twice", path)
+		} else if c.within(path) {
+			listed[path] = true
 		}
-		listed[path] = true
-		c.there(path, o.Zxid, record, "it is listed")
 	}
 	var lacking []string
 	for path := range n.kids {
@@ -298,9 +297,14 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 			lacking = append(lacking, path)
 		}
 	}
+	// What is gone first: if a session has ended, a node of its that is listed
+	// is another one.
 	slices.Sort(lacking)
 	for _, path := range lacking {
 		c.missing(path, o.Zxid, record, "it is not listed")
+	}
+	for _, path := range sorted(listed) {
+		c.there(path, o.Zxid, record, "it is listed")
 	}
 }
 
