@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +23,9 @@ func memberCommand() *command {
 		subs: []string{"list", "add", "promote", "remove"},
 		does: "show and change the members of a zlockd ensemble",
 		help: `Talks to the admin address of a server, any one of the ensemble. A member that is
-added follows without a vote until it is promoted. Changes need the password of
-the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the servers refuse.`,
+added follows without a vote until it is promoted, for which promote waits until it
+has caught up. Changes need the password of the servers' --super-digest in
+--auth-file. Exit code: 0, 1 if the servers refuse, 120 if none answers.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			m := &memberFlags{timeout: 30 * time.Second}
 			fs.StringVar(&m.admin, "admin-addr", "", "`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
@@ -100,9 +102,12 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 	if err != nil {
 		return err
 	}
+	if len(members) == 0 {
+		c.say("the server runs alone, or has not joined its cluster yet")
+	}
 	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE")
 	for _, m := range members {
-		p.row(m, m.ID, strings.Join(m.Peers, ","), m.Client, m.Role)
+		p.row(m, strconv.Itoa(m.ID), m.Peer, m.Client, m.Role)
 	}
 	return p.flush()
 }
@@ -122,10 +127,10 @@ type memberChange struct {
 
 // memberInfo is one member.
 type memberInfo struct {
-	ID     string   `json:"id"`
-	Peers  []string `json:"peers"`
-	Client string   `json:"client,omitempty"`
-	Role   string   `json:"role"`
+	ID     int    `json:"id"`
+	Peer   string `json:"peer"`
+	Client string `json:"client,omitempty"`
+	Role   string `json:"role"` // leader, voter or non-voter
 }
 
 // refusal is the servers' no.
@@ -133,43 +138,60 @@ type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// members reads the ensemble from GET /commands/voting_view, which has the form
-// of ZooKeeper's.
+// members reads the ensemble from GET /members.
 func (a adminClient) members(ctx context.Context) ([]memberInfo, error) {
-	body, err := a.do(ctx, http.MethodGet, "/commands/voting_view", nil)
+	body, err := a.do(ctx, http.MethodGet, "/members", nil)
 	if err != nil {
 		return nil, err
 	}
 	var view struct {
-		Config map[string]struct {
-			Peers  []string `json:"server_addresses"`
-			Client string   `json:"client_address"`
-			Role   string   `json:"learner_type"`
-		} `json:"current_config"`
+		Leader  int `json:"leader"`
+		Members map[int]struct {
+			Peer   string `json:"peer"`
+			Client string `json:"client"`
+			Voter  bool   `json:"voter"`
+		} `json:"members"`
 	}
 	if err := json.Unmarshal(body, &view); err != nil {
 		return nil, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 	}
 	var members []memberInfo
-	for id, m := range view.Config {
-		members = append(members, memberInfo{ID: id, Peers: m.Peers, Client: m.Client, Role: m.Role})
+	for id, m := range view.Members {
+		role := "non-voter"
+		switch {
+		case id == view.Leader:
+			role = "leader"
+		case m.Voter:
+			role = "voter"
+		}
+		members = append(members, memberInfo{id, m.Peer, m.Client, role})
 	}
-	slices.SortFunc(members, func(x, y memberInfo) int {
-		i, _ := strconv.Atoi(x.ID)
-		j, _ := strconv.Atoi(y.ID)
-		return i - j
-	})
+	slices.SortFunc(members, func(x, y memberInfo) int { return x.ID - y.ID })
 	return members, nil
 }
 
-// change asks for a change and waits until it is done.
+// promotePoll is how often a server that has not caught up is tried again.
+const promotePoll = 200 * time.Millisecond
+
+// change asks for a change and waits until it is done. A server that was added
+// a moment ago is given the time to catch up before it gets its vote.
 func (a adminClient) change(ctx context.Context, ch memberChange) error {
 	body, err := json.Marshal(ch)
 	if err != nil {
 		return err
 	}
-	_, err = a.do(ctx, http.MethodPost, "/members", body)
-	return err
+	for {
+		_, err := a.do(ctx, http.MethodPost, "/members", body)
+		var no *refusal
+		if ch.Op != "promote" || !errors.As(err, &no) || !strings.Contains(no.text, "is not ready") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(promotePoll):
+		}
+	}
 }
 
 func (a adminClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
@@ -185,25 +207,52 @@ func (a adminClient) do(ctx context.Context, method, path string, body []byte) (
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, a.unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return nil, err
+		return nil, a.unreachable(ctx, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		text := strings.TrimSpace(string(answer))
-		var e struct {
-			Error string `json:"error"`
-		}
-		if json.Unmarshal(answer, &e) == nil && e.Error != "" {
-			text = e.Error
-		}
-		if text == "" {
-			text = resp.Status
-		}
-		return nil, &refusal{text}
+		return nil, refused(resp, answer)
 	}
 	return answer, nil
+}
+
+// unreachable says what stood in the way of an answer.
+func (a adminClient) unreachable(ctx context.Context, err error) error {
+	var sig *signalError
+	if errors.As(context.Cause(ctx), &sig) {
+		return asExit(sig)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	if ctx.Err() != nil {
+		err = errors.New("none in time (--timeout)")
+	}
+	return exitf(exitNoSession, "no answer from the admin listener at %s: %w", strings.TrimPrefix(a.base, "http://"), err)
+}
+
+// refused makes an error of an answer that is none of success. Nothing of what
+// was sent is repeated: it may hold the password.
+func refused(resp *http.Response, answer []byte) error {
+	text := strings.TrimSpace(string(answer))
+	var e struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(answer, &e) == nil && e.Error != "" {
+		text = e.Error
+	}
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized:
+		text = "changes need the super user's password: give a line digest:super:PASSWORD in --auth-file"
+	case resp.StatusCode == http.StatusForbidden && text == "Not authorized":
+		text = "the user and password of --auth-file are not those of the servers' --super-digest"
+	case text == "":
+		text = resp.Status
+	}
+	return &refusal{text}
 }

@@ -27,9 +27,8 @@ func runIn(t *testing.T, env map[string]string, args ...string) (out, errs strin
 func TestMemberTalksToTheAdminListener(t *testing.T) {
 	var got []memberChange
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /commands/voting_view", func(w http.ResponseWriter, r *http.Request) {
-		w.Write([]byte(`{"current_config":{"10":{"server_addresses":["h10:2888"],"election_addresses":["h10:2888"],"client_address":"h10:2181","learner_type":"participant"},
-			"2":{"server_addresses":["h2:2888"],"client_address":"","learner_type":"participant"}},"command":"voting_view","error":null}`))
+	mux.HandleFunc("GET /members", func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"id":2,"leader":2,"members":{"10":{"peer":"h10:2888","client":"h10:2181","voter":false},"2":{"peer":"h2:2888","client":"","voter":true},"3":{"peer":"h3:2888","client":"","voter":true}}}`))
 	})
 	mux.HandleFunc("POST /members", func(w http.ResponseWriter, r *http.Request) {
 		var ch memberChange
@@ -55,7 +54,7 @@ func TestMemberTalksToTheAdminListener(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
 
 	out, errs, code := runIn(t, env, "member", "list", "-o", "plain")
-	if want := "2\th2:2888\t\tparticipant\n10\th10:2888\th10:2181\tparticipant\n"; out != want || errs != "" || code != 0 {
+	if want := "2\th2:2888\t\tleader\n3\th3:2888\t\tvoter\n10\th10:2888\th10:2181\tnon-voter\n"; out != want || errs != "" || code != 0 {
 		t.Errorf("list: %q %q %d", out, errs, code)
 	}
 	for _, tc := range []struct {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
@@ -148,38 +147,6 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) (code int, pro
 		return http.StatusForbidden, "Not authorized"
 	}
 	return http.StatusOK, ""
-}
-
-// maxChange bounds the body of a change.
-const maxChange = 4 << 10
-
-// serveMembers changes who belongs to the ensemble. It is asked by
-// zlock member; who belongs is told by /commands/voting_view.
-func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
-	code, problem := a.mayChange(w, r)
-	if problem == "" {
-		var c MemberChange
-		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&c); err != nil {
-			code, problem = http.StatusBadRequest, `want {"op": "add", "id": 4, "addr": "HOST:PORT"}, or op promote or remove and an id`
-		} else if err := a.source.ChangeMember(r.Context(), c); err != nil {
-			code, problem = http.StatusConflict, err.Error()
-		} else {
-			a.log.Info("members changed", "op", c.Op, "peer", c.ID)
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	j := &jsonWriter{w: bufio.NewWriter(w)}
-	j.beginObject()
-	if problem == "" {
-		j.field("error", nil)
-	} else {
-		j.field("error", problem)
-	}
-	j.endObject()
-	j.w.Flush()
 }
 
 // serveHealth says whether the process is sound. A server that waits for a

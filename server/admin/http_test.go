@@ -338,7 +338,7 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 		method, login, body string
 		code, changes       int
 	}{
-		{"GET", "digest super:x", `{"op":"add"}`, 405, 0},
+		{"PUT", "digest super:x", `{"op":"add"}`, 405, 0},
 		{"POST", "", `{"op":"add"}`, 401, 0},
 		{"POST", "digest super:y", `{"op":"add"}`, 403, 0},
 		{"POST", "digest super:x", `op=add`, 400, 0},
@@ -364,5 +364,27 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 		if w.Code != test.code || len(f.changes) != test.changes {
 			t.Errorf("%s %.40s as %q: %d, %d changes", test.method, test.body, test.login, w.Code, len(f.changes))
 		}
+	}
+}
+
+func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
+	s := ensemble()
+	s.Members = []Member{{ID: 1, PeerAddr: "h1:2888", ClientAddr: "h1:2181", Voter: true}, {ID: 4, PeerAddr: "h4:2888"}}
+	a, err := New(Options{Source: &fake{status: s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := do(t, a.Handler(), httptest.NewRequest("GET", "/members", nil))
+	var got struct {
+		Members map[string]struct {
+			Peer, Client string
+			Voter        bool
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+		t.Fatalf("%d %v: %s", w.Code, err, w.Body)
+	}
+	if m := got.Members; len(m) != 2 || !m["1"].Voter || m["1"].Client != "h1:2181" || m["4"].Voter || m["4"].Peer != "h4:2888" {
+		t.Errorf("%s", w.Body)
 	}
 }

@@ -1,0 +1,199 @@
+package member
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// others are the servers that run, without one.
+func (e *ensemble) others(not *launch.Server) (list []*launch.Server) {
+	for _, s := range e.Servers {
+		if s != not && s.Running() {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
+	t.Parallel()
+	e := start(t, 1)
+	one, fourth := e.Servers[0], e.Servers[3]
+	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter" {
+		t.Fatal(got)
+	}
+	if err := fourth.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	e.must(one, "add", "4", fourth.Peer)
+	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter, 4 non-voter" {
+		t.Fatal(got)
+	}
+	if err := fourth.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	if m := fourth.Mode(); m != "observer" {
+		t.Errorf("the new server calls itself %q", m)
+	}
+	c := dial(t, "", fourth)
+	if _, err := c.Create("/by4", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatalf("a write through the server without a vote: %v", err)
+	}
+	e.must(fourth, "promote", "4")
+	for _, s := range e.Servers {
+		await(t, "all see four voters", 5*time.Second, func() bool { return e.roles(s) == "1 voter, 2 voter, 3 voter, 4 voter" })
+		await(t, "all show them to clients", 5*time.Second, func() bool {
+			roles, _ := config(t, s)
+			return roles == "1 voter, 2 voter, 3 voter, 4 voter"
+		})
+	}
+
+	// A follower first, then the leader: each time the client that was there
+	// goes elsewhere with its session, and the removed server serves nobody.
+	for range 2 {
+		leader := e.Leader()
+		gone := leader
+		if len(e.others(nil)) == 4 {
+			gone = e.others(leader)[0]
+		}
+		rest := e.others(gone)
+		c := dial(t, "", append([]*launch.Server{gone}, rest...)...)
+		id := c.SessionID()
+		if _, err := c.Create("/of"+gone.Peer, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		e.must(rest[0], "remove", string(rune('0'+gone.ID)))
+		await(t, "the removed server stops serving", 5*time.Second, func() bool { return gone.Mode() == "" })
+		await(t, "the client is served elsewhere", 20*time.Second, func() bool {
+			_, stat, err := c.Get("/of" + gone.Peer)
+			return err == nil && stat.EphemeralOwner == id && c.SessionID() == id && c.Server() != gone.Client
+		})
+		for _, s := range rest {
+			await(t, "the others know", 5*time.Second, func() bool {
+				return !strings.Contains(e.roles(s), string(rune('0'+gone.ID))+" ")
+			})
+		}
+		if out, errs, _ := e.member(gone, "list"); out == "" {
+			t.Errorf("list at the removed server: %s", errs)
+		}
+		gone.Stop()
+	}
+	if got := len(strings.Split(e.roles(e.others(nil)[0]), ",")); got != 2 {
+		t.Errorf("%d members are left", got)
+	}
+}
+
+// A server whose disk was lost comes back under its id, once it was removed
+// and added again; until then it waits and says what is to be done.
+func TestServerWithALostDiskComesBack(t *testing.T) {
+	t.Parallel()
+	e := start(t, 0)
+	one, lost := e.Servers[0], e.Servers[2]
+	c := dial(t, "", one)
+	if _, err := c.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	lost.Kill()
+	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it says what to do", 10*time.Second, func() bool {
+		return strings.Contains(lost.LogTail(), "zlock member remove 3, then zlock member add 3 "+lost.Peer)
+	})
+	if m := lost.Mode(); m != "" {
+		t.Fatalf("it serves as %s", m)
+	}
+	e.must(one, "remove", "3")
+	e.must(one, "add", "3", lost.Peer)
+	e.must(one, "promote", "3") // waits until it has caught up
+	if err := lost.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	// It counts: the cluster lives on without another one.
+	e.others(lost)[0].Kill()
+	await(t, "two of three serve", 10*time.Second, func() bool { return lost.Mode() != "" })
+	if _, _, err := dial(t, "", lost).Get("/kept"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	e := start(t, 0)
+	one := e.Servers[0]
+	wrong := filepath.Join(t.TempDir(), "wrong")
+	if err := os.WriteFile(wrong, []byte("digest:super:"+password+"er\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		errs string
+		code int
+	}{
+		{[]string{"add", "4", "nowhere"}, `peer address "nowhere" is not HOST:PORT`, 1},
+		{[]string{"add", "2", "127.0.0.1:1"}, "server 2 is a member already, at " + e.Servers[1].Peer, 1},
+		{[]string{"promote", "9"}, "server 9 is not a member; add it first", 1},
+		{[]string{"remove", "9"}, "server 9 is not a member", 1},
+		{[]string{"add", "400", "127.0.0.1:1"}, "server id 400 is not in 1..254", 1},
+		{[]string{"remove", "two"}, "the ID of a member is a positive number", 125},
+		{[]string{"--auth-file", "/nonexistent", "remove", "2"}, "--auth-file: open /nonexistent", 125},
+		{[]string{"--auth-file", wrong, "remove", "2"}, "the user and password of --auth-file are not those of the servers' --super-digest", 1},
+		{[]string{"--auth-file", "", "remove", "2"}, "changes need the super user's password: give a line digest:super:PASSWORD in --auth-file", 1},
+		{[]string{"--admin-addr", "127.0.0.1:1", "list"}, "no answer from the admin listener at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", 120},
+	} {
+		if _, errs, code := e.member(one, tc.args...); code != tc.code || !strings.HasPrefix(errs, "zlock: member: "+tc.errs) {
+			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
+		}
+	}
+	e.must(one, "add", "4", "127.0.0.1:1")
+	if _, errs, code := e.member(one, "-w", "0.5", "promote", "4"); code != 1 || !strings.Contains(errs, "server 4 is not ready") {
+		t.Errorf("promote a server that is not there: exit code %d: %s", code, errs)
+	}
+	e.must(one, "remove", "4")
+
+	// A voter the others could not do without stays.
+	leader := e.Leader()
+	rest := e.others(leader)
+	rest[0].Kill()
+	if _, errs, code := e.member(leader, "remove", string(rune('0'+rest[1].ID))); code != 1 || !strings.Contains(errs, "only 1 of the 2 voters can be reached") {
+		t.Errorf("remove what the cluster needs: exit code %d: %s", code, errs)
+	}
+	if got := e.roles(leader); got != "1 voter, 2 voter, 3 voter" {
+		t.Error(got)
+	}
+	// Without a leader nothing is changed.
+	leader.Kill()
+	await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
+	if _, errs, code := e.member(rest[1], "add", "5", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "there is no leader at the moment; try again") {
+		t.Errorf("without a leader: exit code %d: %s", code, errs)
+	}
+}
+
+// A single server has no members to change.
+func TestMemberOfASingleServer(t *testing.T) {
+	t.Parallel()
+	e, err := launch.Start(launch.Options{Dev: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	s := &ensemble{e, t, ""}
+	out, errs, code := s.run("member", "--admin-addr", e.Servers[0].Admin, "list", "-o", "plain")
+	if out != "" || code != 0 || errs != "zlock: the server runs alone, or has not joined its cluster yet\n" {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	_, errs, code = s.run("member", "--admin-addr", e.Servers[0].Admin, "remove", "1")
+	if code != 1 || !strings.Contains(errs, "start zlockd with --super-digest") {
+		t.Errorf("%q %d", errs, code)
+	}
+}

@@ -1,0 +1,207 @@
+package member
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/tree"
+)
+
+const password = "secret"
+
+// zlock is the command, built for the tests.
+var zlock string
+
+func TestMain(m *testing.M) {
+	code := 1
+	func() {
+		dir, err := os.MkdirTemp("", "zlock-member-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return
+		}
+		defer os.RemoveAll(dir)
+		zlock = filepath.Join(dir, "zlock")
+		if out, err := exec.Command("go", "build", "-o", zlock, "github.com/zlockd/zlockd/cmd/zlock").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build zlock: %v\n%s", err, out)
+			return
+		}
+		code = m.Run()
+	}()
+	os.Exit(code)
+}
+
+// ensemble is three servers that run and, from the fourth on, some that could
+// join them.
+type ensemble struct {
+	*launch.Ensemble
+	t    *testing.T
+	auth string // file with the super user's password
+}
+
+func start(t *testing.T, spare int, flags ...string) *ensemble {
+	t.Helper()
+	e, err := launch.Prepare(launch.Options{Nodes: 3 + spare,
+		Flags: append([]string{"--super-digest", tree.DigestID("super:" + password).ID}, flags...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	auth := filepath.Join(e.Dir, "auth")
+	if err := os.WriteFile(auth, []byte("digest:super:"+password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := peerList(e.Servers[:3])
+	for _, s := range e.Servers[:3] {
+		for i, arg := range s.Args {
+			if i > 0 && s.Args[i-1] == "--peers" && arg != first {
+				s.Args[i] = first
+			}
+		}
+		if err := s.Spawn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range e.Servers[:3] {
+		if err := s.WaitReady(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &ensemble{e, t, auth}
+}
+
+func peerList(servers []*launch.Server) string {
+	var list []string
+	for _, s := range servers {
+		list = append(list, fmt.Sprintf("%d=%s", s.ID, s.Peer))
+	}
+	return strings.Join(list, ",")
+}
+
+// member runs zlock member against a server.
+func (e *ensemble) member(at *launch.Server, args ...string) (out, errs string, code int) {
+	e.t.Helper()
+	return e.run(append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)
+}
+
+func (e *ensemble) run(args ...string) (out, errs string, code int) {
+	e.t.Helper()
+	cmd := exec.Command(zlock, args...)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	var o, s bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &s
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		e.t.Fatal(err)
+	}
+	if text := o.String() + s.String(); strings.Contains(text, password) {
+		e.t.Errorf("zlock %v shows the password: %s", args, text)
+	}
+	return o.String(), s.String(), cmd.ProcessState.ExitCode()
+}
+
+// must is member for what must succeed.
+func (e *ensemble) must(at *launch.Server, args ...string) string {
+	e.t.Helper()
+	out, errs, code := e.member(at, args...)
+	if code != 0 || errs != "" {
+		e.t.Fatalf("zlock member %v: exit code %d: %s", args, code, errs)
+	}
+	return out
+}
+
+// roles are what zlock member list says at a server: the leader counts as voter.
+func (e *ensemble) roles(at *launch.Server) string {
+	e.t.Helper()
+	var roles []string
+	for line := range strings.Lines(e.must(at, "list", "-o", "plain")) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		if f[3] == "leader" {
+			f[3] = "voter"
+		}
+		roles = append(roles, f[0]+" "+f[3])
+	}
+	return strings.Join(roles, ", ")
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// dial opens a session at the servers and logs in.
+func dial(t *testing.T, user string, servers ...*launch.Server) *zk.Conn {
+	t.Helper()
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.Client)
+	}
+	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for limit := time.After(20 * time.Second); ; {
+		select {
+		case ev := <-events:
+			if ev.State != zk.StateHasSession {
+				continue
+			}
+			if user != "" {
+				if err := c.AddAuth("digest", []byte(user)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c
+		case <-limit:
+			t.Fatalf("no session with %v", addrs)
+		}
+	}
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// config is what a server shows at /zookeeper/config: the servers by role, and
+// the version.
+func config(t *testing.T, at *launch.Server) (roles, version string) {
+	t.Helper()
+	b, _, err := dial(t, "", at).Get("/zookeeper/config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return configRoles(string(b))
+}
+
+func configRoles(text string) (roles, version string) {
+	var list []string
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if key == "version" {
+			return strings.Join(list, ", "), value
+		}
+		role := "non-voter"
+		if strings.Contains(value, ":participant") {
+			role = "voter"
+		}
+		list = append(list, strings.TrimPrefix(key, "server.")+" "+role)
+	}
+	return strings.Join(list, ", "), ""
+}
