@@ -210,12 +210,17 @@ func (w *rw1Waiter) grant(ctx context.Context) (*hold, error) {
 		return nil, errSlipped
 	}
 	if ok, err := w.dir.same(ctx); !ok {
-		// The directory was removed and made anew between look and grant; the
-		// version that was checked is another record's.
 		w.c.reap(w.e, nodes[0].path)
-		w.dir.fresh = false
+		if err != nil {
+			return nil, err // the place is still known, and given up with the attempt
+		}
+		// The directory was removed and made anew between look and grant; the
+		// version that was checked is another record's. The next place has another
+		// id, so this one goes now.
+		w.withdraw(ctx, false)
+		w.dir.fresh, w.closed = false, false
 		w.id, w.queued = newNodeID(w.e.sid), false
-		return nil, err
+		return nil, nil
 	}
 	w.c.rw1.observe(st.Ctime)
 	ops := &rw1Ops{dir: w.dir}
