@@ -36,45 +36,42 @@ func (n created) path() string {
 	return join(n.dir, n.name)
 }
 
-// Who takes what a detached creation brings.
+// Who takes what detached work brings.
 const (
 	deliveryOpen int32 = iota
 	deliveryDone
 	deliveryRefused
 )
 
-// protectedCreate creates ephemeral nodes, all or none, so that no lost reply
-// leaves one behind or makes a second one. When ctx ends it returns at once; what
-// is under way then is finished and cleaned up in the background.
-func (c *Client) protectedCreate(ctx context.Context, e *epoch, acl []zk.ACL, nodes ...newNode) ([]created, error) {
+// deliver runs f, which makes something on the server, to its end. When ctx or the
+// session ends it returns at once; what f makes all the same is undone.
+func deliver[T any](ctx context.Context, c *Client, e *epoch, f func(bg context.Context) (T, error), undo func(T)) (T, error) {
 	type result struct {
-		made []created
-		err  error
+		v   T
+		err error
 	}
 	var delivery atomic.Int32
 	ch := make(chan result, 1)
 	c.detached(func(bg context.Context) {
-		made, err := c.createNodes(bg, e, acl, nodes)
+		v, err := f(bg)
 		if delivery.CompareAndSwap(deliveryOpen, deliveryDone) {
-			ch <- result{made, err}
-			return
-		}
-		for _, n := range made {
-			c.reap(e, n.path())
+			ch <- result{v, err}
+		} else if err == nil {
+			undo(v)
 		}
 	})
-	refuse := func(err error) ([]created, error) {
-		if delivery.CompareAndSwap(deliveryOpen, deliveryRefused) {
-			return nil, err
+	refuse := func(err error) (T, error) {
+		if !delivery.CompareAndSwap(deliveryOpen, deliveryRefused) {
+			if r := <-ch; r.err == nil {
+				undo(r.v)
+			}
 		}
-		for _, n := range (<-ch).made {
-			c.reap(e, n.path())
-		}
-		return nil, err
+		var none T
+		return none, err
 	}
 	select {
 	case r := <-ch:
-		return r.made, r.err
+		return r.v, r.err
 	case <-ctx.Done():
 		return refuse(ctxErr(ctx))
 	case <-e.gone:
@@ -82,6 +79,19 @@ func (c *Client) protectedCreate(ctx context.Context, e *epoch, acl []zk.ACL, no
 	case <-c.drain:
 		return refuse(ErrClosed)
 	}
+}
+
+// protectedCreate creates ephemeral nodes, all or none, so that no lost reply
+// leaves one behind or makes a second one. When ctx ends it returns at once; what
+// is under way then is finished and cleaned up in the background.
+func (c *Client) protectedCreate(ctx context.Context, e *epoch, acl []zk.ACL, nodes ...newNode) ([]created, error) {
+	return deliver(ctx, c, e, func(bg context.Context) ([]created, error) {
+		return c.createNodes(bg, e, acl, nodes)
+	}, func(made []created) {
+		for _, n := range made {
+			c.reap(e, n.path())
+		}
+	})
 }
 
 // createNodes is the detached part. One id per node is used however often the

@@ -294,9 +294,10 @@ func (h *hold) discard() []<-chan struct{} {
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
 	h.endUnlocked(context.Canceled)
-	h.endLife()
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
+		h.awaitChange(bg) // which nodes there are must be known
+		h.endLife()
 		err := h.ops.release(bg, h)
 		if err != nil && isAmbiguous(err) {
 			// Whatever became of the request: the nodes must go. The lock was

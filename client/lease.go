@@ -330,45 +330,11 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx)
 }
 
-// downgrade runs detached: a write whose reply is lost must be followed up.
+// downgrade runs detached: a write whose reply is lost must be followed up. What
+// was lost meanwhile leaves no node behind; a release waits for the change.
 func (h *hold) downgrade(ctx context.Context) error {
-	return h.changeMode(ctx, func(bg context.Context) error {
-		err := h.ops.downgrade(bg, h)
-		if err == nil {
-			h.setLeaseModes(fence.Shared)
-		}
-		return err
-	})
-}
-
-func (h *hold) setLeaseModes(m fence.Mode) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.leases {
-		l.setMode(m)
-	}
-}
-
-// changeMode runs f detached and waits for it until ctx ends. A hold that was
-// lost meanwhile leaves no node behind.
-func (h *hold) changeMode(ctx context.Context, f func(bg context.Context) error) error {
 	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) {
-		h.beginChange()
-		err := f(bg)
-		h.endChange()
-		h.mu.Lock()
-		late := h.over
-		cause := h.lostErr()
-		h.mu.Unlock()
-		if late {
-			h.abandon()
-			if cause != nil {
-				err = cause
-			}
-		}
-		res <- err
-	})
+	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg) })
 	select {
 	case err := <-res:
 		if err == nil || errors.Is(err, ErrLost) {
@@ -377,6 +343,48 @@ func (h *hold) changeMode(ctx context.Context, f func(bg context.Context) error)
 		return publicErr(err)
 	case <-ctx.Done():
 		return ctxErr(ctx)
+	}
+}
+
+func (h *hold) downgradeOnce(ctx context.Context) error {
+	if !h.beginChange() {
+		return h.overErr()
+	}
+	var err error
+	if h.modeNow() == fence.Exclusive { // not if another call was first
+		err = h.ops.downgrade(ctx, h)
+	}
+	if err == nil {
+		h.setLeaseModes(fence.Shared)
+	}
+	h.endChange()
+	if lost := h.lossNow(); lost != nil {
+		h.abandon()
+		return lost
+	}
+	return err
+}
+
+// lossNow is the loss as an error, nil if the hold was not lost.
+func (h *hold) lossNow() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lostErr()
+}
+
+// overErr says why nothing can be done with a hold that is over.
+func (h *hold) overErr() error {
+	if lost := h.lossNow(); lost != nil {
+		return lost
+	}
+	return ErrNotHeld
+}
+
+func (h *hold) setLeaseModes(m fence.Mode) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.leases {
+		l.setMode(m)
 	}
 }
 

@@ -12,47 +12,76 @@ import (
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
+// take gets a lock, whatever that needs.
+type take = func(context.Context, ...AcquireOption) (*Lease, error)
+
+// recipe says how to take a lock on d, and where below d its nodes are.
+type recipe = func(c *Client, d string) (take, []string)
+
+var plainRecipes = map[string]recipe{
+	"mutex": func(c *Client, d string) (take, []string) { return c.Mutex(d).Lock, []string{""} },
+	"write": func(c *Client, d string) (take, []string) { return c.RWMutex(d).Lock, []string{""} },
+	"delay": func(c *Client, d string) (take, []string) {
+		return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
+	},
+	"simple": func(c *Client, d string) (take, []string) { return c.SimpleMutex(d).Lock, []string{""} },
+	"semaphore": func(c *Client, d string) (take, []string) {
+		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+			return c.Semaphore(d, 2).Acquire(ctx, 2, o...)
+		}, []string{"/locks", "/leases"}
+	},
+	"set": func(c *Client, d string) (take, []string) {
+		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
+		}, []string{"/a", "/b"}
+	},
+}
+
+// policyRecipes are those of read-write locks with a policy. The lease of a change
+// of mode that failed is returned with the error.
+var policyRecipes = map[string]recipe{
+	"policy write": func(c *Client, d string) (take, []string) {
+		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock, []string{""}
+	},
+	"policy upgrade": func(c *Client, d string) (take, []string) {
+		m := c.RWMutex(d, WithPolicy(PolicyFair))
+		return changing(m.RLock, (*Lease).Upgrade), []string{""}
+	},
+	"policy downgrade": func(c *Client, d string) (take, []string) {
+		m := c.RWMutex(d, WithPolicy(PolicyFair))
+		return changing(m.Lock, (*Lease).Downgrade), []string{""}
+	},
+}
+
+// changing takes a lock and changes its mode.
+func changing(f take, change func(*Lease, context.Context) error) take {
+	return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		l, err := f(ctx, o...)
+		if err == nil {
+			err = change(l, ctx)
+		}
+		return l, err
+	}
+}
+
+// losses are the ways to lose a message.
+var losses = map[string]faultproxy.Rule{
+	"reply dropped":      {Kind: faultproxy.Reply, Do: faultproxy.Drop},
+	"request dropped":    {Kind: faultproxy.Request, Do: faultproxy.Drop},
+	"cut before request": {Kind: faultproxy.Request, Do: faultproxy.CutBefore},
+	"cut after request":  {Kind: faultproxy.Request, Do: faultproxy.CutAfter},
+	"cut before reply":   {Kind: faultproxy.Reply, Do: faultproxy.CutBefore},
+	"cut after reply":    {Kind: faultproxy.Reply, Do: faultproxy.CutAfter},
+}
+
 // TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its
 // messages in turn, in every way, then checks that nothing was left, nobody held
 // together, and what Unlock said was true.
 func TestEveryLostMessage(t *testing.T) {
 	addr(t)
 	leakCheck(t)
-	ways := map[string]faultproxy.Rule{
-		"reply dropped":      {Kind: faultproxy.Reply, Do: faultproxy.Drop},
-		"request dropped":    {Kind: faultproxy.Request, Do: faultproxy.Drop},
-		"cut before request": {Kind: faultproxy.Request, Do: faultproxy.CutBefore},
-		"cut after request":  {Kind: faultproxy.Request, Do: faultproxy.CutAfter},
-		"cut before reply":   {Kind: faultproxy.Reply, Do: faultproxy.CutBefore},
-		"cut after reply":    {Kind: faultproxy.Reply, Do: faultproxy.CutAfter},
-	}
-	recipes := map[string]func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string){
-		"mutex": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
-			return c.Mutex(d).Lock, []string{""}
-		},
-		"write": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
-			return c.RWMutex(d).Lock, []string{""}
-		},
-		"delay": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
-			return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
-		},
-		"simple": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
-			return c.SimpleMutex(d).Lock, []string{""}
-		},
-		"semaphore": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
-			return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
-					return c.Semaphore(d, 2).Acquire(ctx, 2, o...)
-				},
-				[]string{"/locks", "/leases"}
-		},
-		"set": func(c *Client, d string) (func(context.Context, ...AcquireOption) (*Lease, error), []string) {
-			return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
-				return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
-			}, []string{"/a", "/b"}
-		},
-	}
-	for recipe, make := range recipes {
-		for way, rule := range ways {
+	for recipe, make := range plainRecipes {
+		for way, rule := range losses {
 			for _, fresh := range []bool{true, false} {
 				if !envSet("ZLOCKD_CLIENT_FULL") && (recipe != "mutex" || !fresh) && (recipe != "semaphore" || way != "cut after request") {
 					continue
@@ -69,7 +98,7 @@ func TestEveryLostMessage(t *testing.T) {
 
 // lostMessage runs one cycle in which the k-th message is lost. It returns false
 // if the cycle has fewer messages.
-func lostMessage(t *testing.T, make func(*Client, string) (func(context.Context, ...AcquireOption) (*Lease, error), []string), rule faultproxy.Rule, fresh bool, k int) bool {
+func lostMessage(t *testing.T, make recipe, rule faultproxy.Rule, fresh bool, k int) bool {
 	t.Helper()
 	d, o := dir(t), observer(t)
 	c, p := proxied(t)

@@ -74,11 +74,25 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *watch) {
 }
 
 // beginChange announces that a node of the hold will be replaced; endChange that
-// h.replace was called or the change failed.
-func (h *hold) beginChange() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.changing = make(chan struct{})
+// h.replace was called or the change failed. Changes come one after another, and
+// none begins when the hold is over: then it returns false.
+func (h *hold) beginChange() bool {
+	for {
+		h.mu.Lock()
+		if h.over {
+			h.mu.Unlock()
+			return false
+		}
+		former := h.changing
+		if former == nil {
+			h.changing = make(chan struct{})
+		}
+		h.mu.Unlock()
+		if former == nil {
+			return true
+		}
+		<-former
+	}
 }
 
 func (h *hold) endChange() {

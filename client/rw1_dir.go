@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -188,37 +187,12 @@ type rw1Granted struct {
 // grant runs a grant and returns the hold node's stat. When ctx ends it returns
 // at once; a node that is made all the same is removed.
 func (d *rw1Dir) grant(ctx context.Context, g rw1Granted) (*zk.Stat, error) {
-	type result struct {
-		st  *zk.Stat
-		err error
-	}
-	var delivery atomic.Int32
-	ch := make(chan result, 1)
 	o := *d
-	d.c.detached(func(bg context.Context) {
-		st, err := o.grantOnce(bg, g)
-		if delivery.CompareAndSwap(deliveryOpen, deliveryDone) {
-			ch <- result{st, err}
-		} else if err == nil {
-			o.c.reap(o.e, join(o.path, g.node.name(true)))
-		}
+	return deliver(ctx, d.c, d.e, func(bg context.Context) (*zk.Stat, error) {
+		return o.grantOnce(bg, g)
+	}, func(*zk.Stat) {
+		o.c.reap(o.e, join(o.path, g.node.name(true)))
 	})
-	refuse := func(err error) (*zk.Stat, error) {
-		if !delivery.CompareAndSwap(deliveryOpen, deliveryRefused) && (<-ch).err == nil {
-			d.c.reap(d.e, join(d.path, g.node.name(true)))
-		}
-		return nil, err
-	}
-	select {
-	case r := <-ch:
-		return r.st, r.err
-	case <-ctx.Done():
-		return refuse(ctxErr(ctx))
-	case <-d.e.gone:
-		return refuse(ErrSessionExpired)
-	case <-d.c.drain:
-		return refuse(ErrClosed)
-	}
 }
 
 // grantOnce is the detached part. A lost reply is made up for: the node is there

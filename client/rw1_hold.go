@@ -148,6 +148,9 @@ func (w *rw1Waiter) upgrade(ctx context.Context, h *hold, try bool) error {
 		step := rw1Upgrade(w.dir.view(h.cfg.policy), w.id)
 		switch step.do {
 		case rw1Removed:
+			if h.awaitChange(ctx); h.modeNow() == fence.Exclusive {
+				return nil // another call was first
+			}
 			h.awaitLoss(ctx)
 			return ErrNotHeld
 		case rw1Clash:
@@ -213,10 +216,12 @@ func (w *rw1Waiter) becomeWriter(ctx context.Context, h *hold) (bool, error) {
 	if !w.e.valid() {
 		return false, w.e.awaitValid(ctx)
 	}
-	h.beginChange()
+	if !h.beginChange() {
+		return false, h.overErr()
+	}
 	defer h.endChange()
 	node := rw1Node{id: w.id, kind: rw1HoldWrite}
-	st, err := w.dir.grantOnce(h.life, rw1Granted{ops: rw1UpgradeGrant(w.id), node: node, data: holdDataOf(h, w.id)})
+	st, err := w.dir.grant(h.life, rw1Granted{ops: rw1UpgradeGrant(w.id), node: node, data: holdDataOf(h, w.id)})
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -227,15 +232,12 @@ func (w *rw1Waiter) becomeWriter(ctx context.Context, h *hold) (bool, error) {
 	path := join(w.a.dir, node.name(true))
 	h.replace(fence.Exclusive, fence.Token(st.Czxid), nil, heldNode{path: path, id: w.id})
 	h.ops.(*rw1Ops).see(w.dir)
-	h.mu.Lock()
-	late := h.over
 	h.marked = h.cfg.lockDelay > 0
-	h.mu.Unlock()
-	if late {
+	lost := h.lossNow()
+	if lost != nil {
 		h.c.reap(h.e, path)
-		return true, ErrNotHeld
 	}
-	return true, nil
+	return true, lost
 }
 
 // awaitLoss waits for the monitor to notice what is known already.

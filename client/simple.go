@@ -63,7 +63,9 @@ func (m *SimpleMutex) once(ctx context.Context, e *epoch, a *attempt) (*hold, er
 	c, node := m.c, join(m.path, simpleName)
 	for {
 		id := newNodeID(e.sid)
-		err := m.create(ctx, e, a, node, id)
+		_, err := deliver(ctx, c, e, func(bg context.Context) (struct{}, error) {
+			return struct{}{}, m.create(bg, e, a, node, id)
+		}, func(struct{}) { m.drop(e, node, id) })
 		switch {
 		case err == nil:
 			st, w, err := c.existsW(ctx, e, node)
@@ -112,13 +114,8 @@ func (m *SimpleMutex) create(ctx context.Context, e *epoch, a *attempt, node str
 		if err == nil || !isAmbiguous(err) {
 			return err
 		}
-		if ctx.Err() != nil || c.isDraining() {
-			m.drop(e, node, id)
-			return err
-		}
 		if err := c.sync(ctx, e, m.path); err != nil {
-			m.drop(e, node, id)
-			return err
+			return err // of the session: the node went with it
 		}
 		if mine, err := m.isMine(ctx, e, node, id); mine || err != nil {
 			return err
