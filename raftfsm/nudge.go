@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -79,17 +80,46 @@ func (g *nudger) settle() {
 }
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {
-	n := g.t.n
 	for at := range f.ch {
-		header := n.rpcHeader()
-		args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.term, Leader: header.Addr,
-			PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index}
-		var resp raft.AppendEntriesResponse
-		// An error is the replicator's business; this was a courtesy.
-		if err := n.trans.AppendEntries(id, f.addr, args, &resp); err != nil {
-			n.log.Debug("nudge failed", "peer", id, "err", err)
+		for wait := nudgeAgain; !g.nudge(id, f.addr, at) && wait <= nudgeLongest; wait *= 2 {
+			select {
+			case <-g.t.ctx.Done():
+			case <-time.After(wait):
+			}
+			select {
+			case newer, open := <-f.ch:
+				if !open {
+					return
+				}
+				at, wait = newer, nudgeAgain
+			default:
+			}
 		}
 	}
+}
+
+// A nudge can overtake the entry it speaks of: the entry was committed by the
+// others, and is still on its way to this follower. It is then told again,
+// unless raft has told it by then.
+const (
+	nudgeAgain   = 500 * time.Microsecond
+	nudgeLongest = 32 * time.Millisecond
+	nudgeNear    = 8 // entries: a follower further behind has other things to catch up with
+)
+
+// nudge tells one follower, and reports whether there is nothing to repeat.
+func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at position) bool {
+	n := g.t.n
+	header := n.rpcHeader()
+	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.term, Leader: header.Addr,
+		PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index}
+	var resp raft.AppendEntriesResponse
+	if err := n.trans.AppendEntries(id, addr, args, &resp); err != nil {
+		// An error is the replicator's business; this was a courtesy.
+		n.log.Debug("nudge failed", "peer", id, "err", err)
+		return true
+	}
+	return resp.Success || resp.Term > at.term || resp.LastLog+nudgeNear < at.index
 }
 
 func (g *nudger) close() {
