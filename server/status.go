@@ -26,8 +26,7 @@ const compatible = "3.9.3"
 // Limits of what is called keeping up, and of a disk that is filling.
 const (
 	syncedLag  = 1000      // log entries
-	diskLow    = 512 << 20 // free bytes at which an operator is told
-	diskFailed = 64 << 20  // and at which health fails
+	diskFailed = 64 << 20 // free bytes at which health fails
 )
 
 // Status implements admin.Source. No lock is held for longer than a bounded
@@ -143,7 +142,7 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 	return list
 }
 
-// diskStatus warns of a disk that is filling: the log must have room.
+// diskStatus tells of a disk that is full: the log must have room.
 func (i *Instance) diskStatus(s *admin.Status) {
 	dir := i.o.Raft.DataDir
 	if dir == "" {
@@ -154,8 +153,6 @@ func (i *Instance) diskStatus(s *admin.Status) {
 	case !ok:
 	case free < diskFailed:
 		s.Faults = append(s.Faults, fmt.Sprintf("the disk of %s is full: %d MiB free", dir, free>>20))
-	case free < diskLow:
-		s.Notices = append(s.Notices, fmt.Sprintf("the disk of %s is nearly full: %d MiB free", dir, free>>20))
 	}
 }
 
@@ -174,6 +171,9 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	s.Serving = s.Serving && n.Serving
 	if !s.Serving {
 		s.Reason = cmp.Or(n.Reason, "starting")
+	}
+	if n.Full != "" {
+		s.Notices = append(s.Notices, "requests that need more room are refused: "+n.Full)
 	}
 	s.LeaderID, s.Term, s.Zxid = int64(n.Leader), n.Term, n.Zxid
 	s.LastIndex, s.CommitIndex, s.AppliedIndex = n.Last, n.Applied, n.Applied

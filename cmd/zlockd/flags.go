@@ -59,11 +59,14 @@ func flagGroups(s *settings) []group {
 	f.IntVar(&s.maxClientCnxns, "max-client-cnxns", 60, "at most `N` connections from one address, 0 = no limit")
 	f.IntVar(&s.maxFrame, "max-frame", 0xfffff, "longest request in `BYTES`")
 	f.BoolVar(&s.linearizable, "linearizable-reads", false, "confirm with a majority before every read, so that no read is ever stale")
+	f.IntVar(&s.maxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
+	f.Int64Var(&s.maxData, "max-data", 0, "refuse more data beyond this many `MIB` of paths and data, 0 = no limit")
 
 	f = begin("Storage")
 	f.StringVar(&s.logStore, "log-store", "wal", "how the log is stored, `wal|bolt`: segmented files, or one bolt database")
 	f.Int64Var(&s.snapshotEntries, "snapshot-entries", 100_000, "take a snapshot every `N` requests")
 	f.Var((*durationValue)(&s.snapshotInterval), "snapshot-interval", "and at least this often, when something changed (default never)")
+	f.Int64Var(&s.diskReserve, "disk-reserve", 512, "refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
 
 	f = begin("Security of clients")
 	f.StringVar(&s.secureClientAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")

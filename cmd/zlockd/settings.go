@@ -37,6 +37,9 @@ type settings struct {
 	peerInsecure      bool
 	reconfig          bool
 	linearizable      bool
+	maxNodes          int
+	maxData           int64 // MiB
+	diskReserve       int64 // MiB
 	pprof             bool
 	logLevel          string
 	logFormat         string

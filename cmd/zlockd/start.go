@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -44,6 +45,9 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		SweepInterval:    s.more.sweepInterval,
 		NoTTL:            s.more.noTTL,
 		NoQuota:          s.more.noQuota,
+		MaxNodes:         s.maxNodes,
+		MaxBytes:         s.maxData << 20,
+		DiskReserve:      cmp.Or(s.diskReserve<<20, -1),
 	}
 	if !s.dev {
 		raft.DataDir = s.dataDir
