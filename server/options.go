@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bufio"
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -8,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -123,13 +126,15 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.Default()
 	}
 	if o.Rand == nil {
-		o.Rand = rand.Reader
+		o.Rand = &buffered{r: bufio.NewReaderSize(rand.Reader, 1<<10)}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Listen == nil {
-		o.Listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+		// Sessions time out sooner than TCP would notice that a client is gone.
+		lc := net.ListenConfig{KeepAlive: -1}
+		o.Listen = func(addr string) (net.Listener, error) { return lc.Listen(context.Background(), "tcp", addr) }
 	}
 	if n := descriptors(); n > 0 && o.MaxConns > 0 {
 		o.MaxConns = min(o.MaxConns, n/10*8)
@@ -168,6 +173,18 @@ func descriptors() int {
 		return 0
 	}
 	return int(min(r.Cur, 1<<30))
+}
+
+// buffered spares a system call for every few random bytes.
+type buffered struct {
+	mu sync.Mutex
+	r  *bufio.Reader
+}
+
+func (b *buffered) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return io.ReadFull(b.r, p)
 }
 
 // negotiate clamps the session timeout a client asked for, in ms.
