@@ -25,7 +25,7 @@ const compatible = "3.9.3"
 
 // Limits of what is called keeping up, and of a disk that is filling.
 const (
-	syncedLag  = 1000      // log entries
+	syncedLag  = 1000     // log entries
 	diskFailed = 64 << 20 // free bytes at which health fails
 )
 
