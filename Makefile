@@ -23,7 +23,7 @@ race: ## the same under the race detector
 
 test-stock: build ## run the stock clients and the real ZooKeeper against zlockd (installs them when root)
 	sh test/stock/install.sh
-	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -tags stock ./test/stock/... ./test/golden/... ./test/oracle/... ./test/zkreal/...
+	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -tags stock ./test/stock/... ./test/member/... ./test/golden/... ./test/oracle/... ./test/zkreal/...
 
 sim: ## simulate whole clusters under faults, in virtual time
 	go test -timeout 60m ./test/sim/... -run Sim -sim.hours 2 -v

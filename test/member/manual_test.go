@@ -1,0 +1,120 @@
+package member
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// blocks are the shell examples below a heading of a document.
+func blocks(t *testing.T, doc, heading string) (list []string) {
+	t.Helper()
+	b, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(b), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no heading %q", doc, heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	for _, m := range regexp.MustCompile("(?s)\n```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+// The manual is followed to the letter; only its addresses and directories are
+// those of this test, and on loopback there is no TLS.
+func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	e := start(t, 1)
+	steps := blocks(t, "../../docs/operations.md", "Members")
+	if len(steps) != 5 {
+		t.Fatalf("%d examples; this test knows of 5: list, start, add, remove, a lost disk", len(steps))
+	}
+	fourth, lost := e.Servers[3], e.Servers[2]
+	var names []string
+	for i, s := range e.Servers {
+		ip := "10.0.0." + string(rune('1'+i))
+		names = append(names, ip+":2888", s.Peer, ip+":2181", s.Client)
+	}
+	words := strings.NewReplacer(append(names, "/var/lib/zlockd", filepath.Join(fourth.Dir, "data"))...)
+	tls := regexp.MustCompile(` --peer-tls-\w+ \S+`)
+	dir := t.TempDir()
+	sh := func(script string) string {
+		t.Helper()
+		cmd := exec.Command("sh", "-ec", words.Replace(script))
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(zlock)+":"+os.Getenv("PATH"), "ZLOCK_ADMIN="+e.Servers[0].Admin)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s\n%v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	if out := sh(steps[0]); strings.Count(out, "\n") != 4 {
+		t.Errorf("the list:\n%s", out)
+	}
+
+	zlockd, err := launch.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := words.Replace(tls.ReplaceAllString(strings.ReplaceAll(steps[1], "\\\n", " "), ""))
+	fourth.Args = append([]string{zlockd}, strings.Fields(command)[1:]...)
+	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin) // not given in the manual: each machine has its own
+	if err := fourth.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the new server says what it waits for", 10*time.Second, func() bool {
+		return strings.Contains(fourth.LogTail(), "zlock member add 4 "+fourth.Peer)
+	})
+	sh(steps[2])
+	if err := fourth.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.roles(fourth); got != "1 voter, 2 voter, 3 voter, 4 voter" {
+		t.Error(got)
+	}
+
+	second := e.Servers[1]
+	sh(steps[3])
+	await(t, "the removed server serves no more", 5*time.Second, func() bool { return second.Mode() == "" })
+	await(t, "it says why", 5*time.Second, func() bool {
+		resp, err := http.Get("http://" + second.Admin + "/ready")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return strings.Contains(string(b), "this server was removed from the cluster")
+	})
+	second.Stop()
+
+	lost.Kill()
+	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the emptied server waits", 10*time.Second, func() bool {
+		return strings.Contains(lost.LogTail(), "this one is empty, so the server must not vote")
+	})
+	sh(steps[4])
+	if err := lost.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.roles(lost); got != "1 voter, 3 voter, 4 voter" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,181 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// line is a server as clients of ZooKeeper name one that is to join.
+func line(s *launch.Server, role string) string {
+	_, port, _ := net.SplitHostPort(s.Election)
+	return fmt.Sprintf("server.%d=%s:%s:%s;%s", s.ID, s.Peer, port, role, s.Client)
+}
+
+func TestReconfigIsOffByDefault(t *testing.T) {
+	t.Parallel()
+	e := start(t, 0)
+	c := dial(t, "super:"+password, e.Servers[0])
+	if _, err := c.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrReconfigDisabled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
+	t.Parallel()
+	e := start(t, 0, "--reconfig")
+	ann := dial(t, "ann:x", e.Servers[0])
+	if _, err := ann.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("ann: %v", err)
+	}
+	super := dial(t, "super:"+password, e.Servers[1])
+	acl := append(zk.WorldACL(zk.PermRead), zk.DigestACL(zk.PermWrite, "ann", "x")...)
+	if _, err := super.SetACL("/zookeeper/config", acl, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.Sync("/"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.IncrementalReconfig(nil, []string{"3"}, -1); err != nil {
+		t.Errorf("ann with the right: %v", err)
+	}
+}
+
+func TestReconfigAddsAndRemoves(t *testing.T) {
+	t.Parallel()
+	e := start(t, 2, "--reconfig")
+	fourth, fifth := e.Servers[3], e.Servers[4]
+	// The whole story at a follower: what a client asks of it the leader does.
+	leader := e.Leader()
+	at := e.others(leader)[0]
+	c := dial(t, "super:"+password, at)
+	version := func() int64 {
+		t.Helper()
+		b, _, err := c.Get("/zookeeper/config")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v := configRoles(string(b))
+		n, err := strconv.ParseInt(v, 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := version()
+
+	// Refused, and nothing has changed.
+	for _, tc := range []struct {
+		what             string
+		joining, leaving []string
+		version          int64
+		want             string
+	}{
+		{"another version", nil, []string{"3"}, 77, zk.ErrBadVersion.Error()},
+		{"nonsense", []string{"garbage"}, nil, -1, zk.ErrBadArguments.Error()},
+		{"all leave", nil, []string{"1", "2", "3"}, -1, zk.ErrBadArguments.Error()},
+		{"who is not there", []string{line(fourth, "participant")}, nil, -1, "-13"},
+	} {
+		if _, err := c.IncrementalReconfig(tc.joining, tc.leaving, tc.version); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %v", tc.what, err, tc.want)
+		}
+	}
+	if got := e.roles(e.Servers[0]); got != "1 voter, 2 voter, 3 voter" || version() != before {
+		t.Fatalf("after refusals: %s, version %x, was %x", got, version(), before)
+	}
+
+	// A server joins that waits for it. The watch fires before the answer.
+	if err := fourth.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the fourth waits", 10*time.Second, func() bool { _, err := net.Dial("tcp", fourth.Peer); return err == nil })
+	_, _, changed, err := c.GetW("/zookeeper/config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := c.IncrementalReconfig([]string{line(fourth, "participant")}, nil, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case ev := <-changed:
+		if ev.Type != zk.EventNodeDataChanged {
+			t.Errorf("event %v", ev)
+		}
+	default:
+		t.Error("the answer came before the event")
+	}
+	if now := version(); now != stat.Mzxid || now <= before {
+		t.Errorf("version %x, mzxid %x, was %x", now, stat.Mzxid, before)
+	}
+	if err := fourth.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range e.Servers[:4] {
+		await(t, "every server shows four voters", 5*time.Second, func() bool {
+			roles, v := config(t, s)
+			return roles == "1 voter, 2 voter, 3 voter, 4 voter" && v == strconv.FormatInt(version(), 16)
+		})
+	}
+
+	// One joins without a vote, and gets it later.
+	if err := fifth.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the fifth waits", 10*time.Second, func() bool { _, err := net.Dial("tcp", fifth.Peer); return err == nil })
+	if _, err := c.IncrementalReconfig([]string{line(fifth, "observer")}, nil, -1); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.roles(at); got != "1 voter, 2 voter, 3 voter, 4 voter, 5 non-voter" {
+		t.Fatal(got)
+	}
+	if err := fifth.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.IncrementalReconfig([]string{line(fifth, "participant")}, nil, -1); err != nil {
+		t.Fatal(err)
+	}
+
+	// The leader leaves; the list of those who stay is given whole.
+	var stay []string
+	for _, s := range e.Servers {
+		if s != leader {
+			stay = append(stay, line(s, "participant"))
+		}
+	}
+	if _, err := c.Reconfig(stay, -1); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the old leader serves no more", 5*time.Second, func() bool { return leader.Mode() == "" })
+	await(t, "four are left", 5*time.Second, func() bool { return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter") })
+
+	// Who removes the server it talks to is not answered there.
+	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); !errors.Is(err, zk.ErrConnectionClosed) {
+		t.Errorf("removing the server of the connection: %v", err)
+	}
+	await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
+	rest := e.others(leader)
+	await(t, "three are left", 5*time.Second, func() bool { return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter") })
+}
+
+// A server alone has no ensemble.
+func TestReconfigOfASingleServer(t *testing.T) {
+	t.Parallel()
+	e, err := launch.Start(launch.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	_, err = dial(t, "", e.Servers[0]).IncrementalReconfig(nil, []string{"3"}, -1)
+	if err == nil {
+		t.Error("reconfig of a single server succeeded")
+	}
+}
