@@ -15,8 +15,8 @@ var (
 
 func report(t *testing.T, what string, list []time.Duration) {
 	slices.Sort(list)
-	t.Logf("%s: p50 %v, p99 %v, max %v (n=%d)", what, list[len(list)/2].Round(time.Millisecond),
-		list[len(list)*99/100].Round(time.Millisecond), list[len(list)-1].Round(time.Millisecond), len(list))
+	t.Logf("%s: p50 %v, p99 %v, max %v (n=%d)", what, list[len(list)/2].Round(10*time.Microsecond),
+		list[len(list)*99/100].Round(10*time.Microsecond), list[len(list)-1].Round(10*time.Microsecond), len(list))
 }
 
 // TestG2G21KillLeader kills the leader under load. Writes go on at once, the

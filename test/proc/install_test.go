@@ -1,0 +1,217 @@
+package proc
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// watcher is a client with a session, an ephemeral node and watches, that does
+// what a client library does when its connection ends: attach again and set
+// its watches.
+type watcher struct {
+	t      *testing.T
+	at     *Server
+	c      *wire.Conn
+	events []wire.Event
+	again  int // how often it attached again
+}
+
+const watcherTimeout = 30 * time.Second
+
+func newWatcher(t *testing.T, s *Server) *watcher {
+	w := &watcher{t: t, at: s, c: open(t, s)}
+	if _, err := w.c.Create("/watcher", nil, jute.FlagEphemeral); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.c.GetData("/data", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.c.Exists("/born", true); !errors.Is(err, jute.NoNode) {
+		t.Fatal(err)
+	}
+	if _, _, err := w.c.Children("/children", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.AddWatch("/tree", 1); err != nil { // persistent, recursive
+		t.Fatal(err)
+	}
+	return w
+}
+
+// attach attaches again to the same server and sets the watches that have not
+// fired.
+func (w *watcher) attach() {
+	w.t.Helper()
+	zxid, session := w.c.Zxid, w.c.Session
+	w.c.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatal("not attached again within 20 s")
+		}
+		nc, err := w.at.Dial(time.Second)
+		if err != nil {
+			continue
+		}
+		w.c = wire.New(nc)
+		err = w.c.Connect(wire.Attach(session, zxid))
+		if errors.Is(err, wire.ErrRefused) {
+			w.t.Fatal("the session has ended")
+		}
+		if err == nil {
+			break
+		}
+		nc.Close()
+	}
+	w.again++
+	w.c.Zxid = zxid
+	one := func(path string) []string {
+		for _, e := range w.events {
+			if e.Path == path {
+				return nil
+			}
+		}
+		return []string{path}
+	}
+	// What the server tells before its answer are events of what was missed.
+	if err := w.c.SetWatches2(zxid, one("/data"), one("/born"), one("/children"), nil, []string{"/tree"}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.take()
+}
+
+func (w *watcher) take() {
+	w.events = append(w.events, w.c.Events...)
+	w.c.Events = nil
+}
+
+// heard says whether an event came for a path.
+func (w *watcher) heard(path string) bool {
+	for _, e := range w.events {
+		if e.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// await pings until an event came for each path, attaching again when the
+// connection ends.
+func (w *watcher) await(paths ...string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); len(paths) > 0; {
+		if w.heard(paths[0]) {
+			paths = paths[1:]
+			continue
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("no event for %s came; there were %v", paths[0], w.events)
+		}
+		if err := w.c.Ping(); err != nil {
+			w.take()
+			w.attach()
+			continue
+		}
+		w.take()
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// pour writes one request after the other through a server until the log has
+// grown by some entries, of which it makes one each.
+func pour(t *testing.T, s *Server, entries int64) {
+	t.Helper()
+	c := open(t, s)
+	defer c.CloseSession()
+	for from := s.metric(t, "zlockd_raft_last_index"); s.metric(t, "zlockd_raft_last_index") < from+entries; {
+		for range 500 {
+			if _, err := c.SetData("/poured", []byte("x"), -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestG17SnapshotInstall lets a follower fall so far behind that the log it
+// needs is gone, by stopping its process or by killing it, while others write.
+// It is sent a snapshot; the sessions of its clients go on, and no change that
+// they watch is missed.
+func TestG17SnapshotInstall(t *testing.T) {
+	for _, how := range []string{"stopped", "killed"} {
+		t.Run(how, func(t *testing.T) {
+			c := StartCluster(t, 3, "--snapshot-entries", "1000", "--log-level", "debug")
+			lead := c.Leader()
+			lagging := c.Others(lead)[0]
+			writer := open(t, lead)
+			for _, path := range []string{"/data", "/children", "/tree", "/poured"} {
+				if _, err := writer.Create(path, nil, jute.FlagPersistent); err != nil {
+					t.Fatal(err)
+				}
+			}
+			Fill(t, lead, 5000)
+			load := c.StartWriters(1, watcherTimeout)
+			if sync := open(t, lagging); sync.Sync("/") != nil {
+				t.Fatal("no sync")
+			}
+			w := newWatcher(t, lagging)
+			before := strings.Count(lagging.Log(1<<30), installed)
+
+			if how == "stopped" {
+				lagging.Signal(syscall.SIGSTOP)
+			} else {
+				lagging.Kill()
+			}
+			write := func(what string, err error) {
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			_, err := writer.SetData("/data", []byte("1"), -1)
+			write("set", err)
+			for _, path := range []string{"/born", "/children/a", "/tree/missed"} {
+				_, err = writer.Create(path, nil, jute.FlagPersistent)
+				write("create", err)
+			}
+			began := time.Now()
+			pour(t, lead, 11_000) // more than stays behind a snapshot
+			t.Logf("11,000 entries written in %v", time.Since(began).Round(time.Millisecond))
+			if how == "stopped" {
+				lagging.Signal(syscall.SIGCONT)
+			} else {
+				lagging.Start()
+			}
+			began = time.Now()
+			w.await("/data", "/born", "/children")
+			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond), w.again)
+			lagging.WaitServing(20 * time.Second)
+			if strings.Count(lagging.Log(1<<30), installed) == before {
+				t.Error("no snapshot was installed: the test shows nothing")
+			}
+			_, err = writer.Create("/tree/later", nil, jute.FlagPersistent)
+			write("create", err)
+			w.await("/tree/later")
+			for _, s := range c.Servers {
+				nc := open(t, s)
+				if err := nc.Sync("/"); err != nil {
+					t.Fatal(err)
+				}
+				if st, err := nc.Exists("/watcher", false); err != nil || st.EphemeralOwner != w.c.Session.ID {
+					t.Errorf("server %d: the session's node: owner %#x, %v", s.ID, st.EphemeralOwner, err)
+				}
+			}
+			load.Check(c)
+			c.SameState()
+			if _, expired := load.disturbances(c.Servers); expired > 0 {
+				t.Errorf("%d sessions were lost", expired)
+			}
+		})
+	}
+}
+
+// installed is what raft logs of a snapshot it was sent.
+const installed = "nstalled remote snapshot"
