@@ -83,7 +83,7 @@ func (n *Node) othersUp() (all, leader bool) {
 
 const (
 	succeedAsk    = 50 * time.Millisecond  // a server that takes longer to answer is not waited for
-	succeedStep   = 30 * time.Millisecond  // more than a vote takes, so that not all stand at once
+	succeedStep   = 100 * time.Millisecond // more than a vote takes on a busy machine, so that not all stand at once
 	succeedResult = 100 * time.Millisecond // by then a vote is decided
 )
 
