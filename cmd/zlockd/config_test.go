@@ -58,6 +58,9 @@ func TestZooKeysAreMapped(t *testing.T) {
 		{"features", base + "extendedTypesEnabled=false\nenforceQuota=false\nznode.container.checkIntervalMs=1500\nmaxCnxns=300", nil, func(s *settings) bool {
 			return s.more.noTTL && s.more.noQuota && s.more.sweepInterval == 1500*time.Millisecond && s.more.maxConns == 300
 		}},
+		{"sasl is not there", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", nil, func(s *settings) bool {
+			return len(s.more.notes) == 1 && s.more.notes[0].key == "authProvider.1"
+		}},
 		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *settings) bool { return !s.more.noTTL && !s.more.noQuota }},
 		{"super", base + "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=", nil, func(s *settings) bool {
 			return s.superDigest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" && !strings.Contains(s.more.text, "D/InIHS")
