@@ -270,12 +270,57 @@ func (c *checker) checkSessions() {
 			}
 		}
 	}
+	c.checkExpiries()
 	for i, r := range c.records {
 		if r.Op == nil || r.Op.Unknown {
 			continue
 		}
 		if e, ok := c.expired(r.Op.Session); ok && r.Op.Start > e && r.Op.Op != jute.OpCloseSession {
 			c.fail("G12", i, "session %#x was answered after it was reported expired", r.Op.Session)
+		}
+	}
+}
+
+// cutOffTime bounds for how long a server that has lost its leader answers
+// reads of which the leader does not hear.
+const cutOffTime = 4 * time.Second
+
+// checkExpiries demands that a session lasts for its timeout after the last
+// request that the leader must have heard of, G10: what goes through the log,
+// and what was answered by a server that was not cut off.
+func (c *checker) checkExpiries() {
+	type life struct{ timeout, heard time.Duration }
+	lives := map[int64]*life{}
+	closing := map[int64]bool{}
+	of := func(id int64) *life {
+		if lives[id] == nil {
+			lives[id] = new(life)
+		}
+		return lives[id]
+	}
+	for _, r := range c.records {
+		switch o := r.Op; {
+		case r.Connect != nil:
+			l := of(r.Connect.Session)
+			l.timeout, l.heard = r.Connect.Timeout, max(l.heard, r.Connect.Start)
+		case o == nil:
+		case o.Op == jute.OpCloseSession:
+			closing[o.Session] = true
+		case o.Unknown:
+		case isWrite(o.Op) || o.Op == jute.OpSync:
+			l := of(o.Session)
+			l.heard = max(l.heard, o.Start)
+		default:
+			l := of(o.Session)
+			l.heard = max(l.heard, o.Start-cutOffTime)
+		}
+	}
+	for i, r := range c.records {
+		if r.Expired == nil || closing[r.Expired.Session] || lives[r.Expired.Session] == nil {
+			continue
+		}
+		if l := lives[r.Expired.Session]; l.timeout > 0 && r.Expired.At < l.heard+l.timeout {
+			c.fail("G10", i, "it was heard from %v before, and its timeout is %v", r.Expired.At-l.heard, l.timeout)
 		}
 	}
 }
@@ -307,7 +352,7 @@ func (c *checker) checkRealTime() {
 	var writes []write
 	for i, r := range c.records {
 		o := r.Op
-		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync {
+		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync && (!c.Linearizable || o.Watches != nil) {
 			continue
 		}
 		floor := c.replies.before(o.Start)
@@ -317,7 +362,7 @@ func (c *checker) checkRealTime() {
 		case !took && o.Zxid < floor && o.Op == jute.OpSync:
 			c.fail("G7", i, "zxid %d had been seen before the sync was sent", floor)
 		case !took && o.Zxid < floor:
-			c.fail("G1", i, "refused at a state older than zxid %d, which had been seen before", floor)
+			c.fail("G1", i, "answered at a state older than zxid %d, which had been seen before", floor)
 		case took:
 			writes = append(writes, write{o.Start, o.Zxid})
 		}

@@ -125,7 +125,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 	f.conns++
 	c.conn = &fakeConn{id: f.conns, client: c, server: s}
-	f.add(Record{Connect: &Connect{c.name, f.conns, c.session, fresh, c.last, start, f.now}})
+	f.add(Record{Connect: &Connect{c.name, f.conns, c.session, fresh, c.last, 0, start, f.now}})
 	if len(c.data)+len(c.exist)+len(c.child)+len(c.lasting) > 0 {
 		w := &jute.SetWatches{RelativeZxid: c.last, Data: keys(c.data), Exist: keys(c.exist), Child: keys(c.child)}
 		for _, path := range slices.Sorted(maps.Keys(c.lasting)) {

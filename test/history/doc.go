@@ -19,6 +19,8 @@
 //	G7  after sync a read sees everything acknowledged before the sync
 //	G8  a multi is seen whole or not at all (by G6 and G16)
 //	G9  servers that report a digest for one zxid report the same
+//	G10 a session is not ended before its timeout has passed since its last
+//	    request
 //	G12 a session's end takes all of its ephemerals, and it stays ended
 //	G14 session ids do not repeat
 //	G15 an event comes before any reply that shows its change

@@ -286,7 +286,10 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 			}
 			continue
 		}
-		c.remove(n, m)
+		at := m
+		// If a delete without a reply may have been first, only events tell.
+		at.silent = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seen, m.zxid)
+		c.remove(n, at)
 	}
 	delete(c.model.owned, id)
 	if f != nil {

@@ -20,7 +20,7 @@ type hist struct {
 func (h *hist) attach(conn int, session int64, fresh bool, last int64) {
 	h.now += 10
 	h.session[conn] = session
-	h.records = append(h.records, Record{Connect: &Connect{"c", conn, session, fresh, last, h.now, h.now + 1}})
+	h.records = append(h.records, Record{Connect: &Connect{"c", conn, session, fresh, last, 0, h.now, h.now + 1}})
 }
 
 // do adds a request that was answered.
@@ -329,6 +329,23 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			h.do(1, 6, create("/f", 1))
 			h.do(2, 8, exists("/e", jute.NoNode))
 			h.do(2, 9, exists("/f", pick(bug, ok, jute.NoNode)))
+		}},
+		{"session expired too early", []string{"G10"}, func(h *hist, bug bool) {
+			h.attach(1, 1, true, 0)
+			h.records[0].Connect.Timeout = 4 * time.Second
+			h.do(1, 5, create("/a", 0))
+			h.now += pick(bug, 3*time.Second, 5*time.Second)
+			h.records = append(h.records, Record{Expired: &Expired{1, h.now}})
+		}},
+		{"session's node that may have been deleted before", []string{"G17"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/e", 1))
+			if !bug {
+				h.lost(3, remove("/e"))
+			}
+			h.attach(2, 2, true, 6)
+			h.do(2, 6, Op{Step: Step{Op: jute.OpAddWatch, Path: "/e"}})
+			h.do(1, 7, simple(jute.OpCloseSession))
+			h.do(2, 7, exists("/e", jute.NoNode))
 		}},
 		{"expired session is answered", []string{"G12"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))

@@ -62,8 +62,9 @@ type Connect struct {
 	Client   string
 	Conn     int
 	Session  int64
-	New      bool  // the session was created
-	LastZxid int64 // what the client said it had seen
+	New      bool          // the session was created
+	LastZxid int64         // what the client said it had seen
+	Timeout  time.Duration // of the session, as granted; 0 if not recorded
 	Start    time.Duration
 	End      time.Duration
 }
@@ -151,6 +152,9 @@ type Options struct {
 	// only orders and times are. Empty means "/". /zookeeper is never looked
 	// at.
 	Root string
+	// Linearizable tells that reads were promised to be so: G1 is demanded of
+	// them as well.
+	Linearizable bool
 	// Max is how many violations are reported; after the first, more are
 	// often only its consequences. 0 means 20.
 	Max int

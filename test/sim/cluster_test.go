@@ -3,241 +3,246 @@ package sim
 import (
 	"context"
 	"fmt"
-	oldrand "math/rand"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/test/history"
-	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/workload"
 )
 
-// cluster is three whole servers with clients.
+// settings vary from seed to seed, so that no bug can hide behind a default.
+type settings struct {
+	heartbeat time.Duration
+	latency   time.Duration // of the network
+	snapshot  int64         // requests between two snapshots
+	trailing  uint64        // log entries kept behind one
+	linear    bool          // linearizable reads
+}
+
+func drawSettings(rng *rand.Rand) settings {
+	pick := func(list ...time.Duration) time.Duration { return list[rng.IntN(len(list))] }
+	return settings{
+		heartbeat: pick(time.Second, time.Second, 300*time.Millisecond, 2*time.Second),
+		latency:   pick(time.Millisecond, time.Millisecond, 10*time.Millisecond),
+		snapshot:  300 + rng.Int64N(3000),
+		trailing:  []uint64{256, 256, 10_240}[rng.IntN(3)],
+		linear:    rng.IntN(4) == 0,
+	}
+}
+
+// cluster is three whole servers, with room for a fourth, and their hosts.
 type cluster struct {
-	t     *testing.T
-	rng   *rand.Rand
-	net   *Network
-	peers map[uint32]string
-	disk  map[uint32]*raftfsm.Stores
+	t   *testing.T
+	set settings
+	rng *rand.Rand // of the faults
+	net *Network
+
 	mu    sync.Mutex
-	run   map[uint32]*server.Instance
+	disks map[uint32]*Disk
+	run   map[uint32]*running
+	skew  map[uint32]time.Duration // of the wall clocks
+	busy  map[uint32]bool          // a fault has the server
+	seed  uint64
+	lives uint64
+}
+
+// running is one life of a server.
+type running struct {
+	cancel context.CancelFunc
+	dead   atomic.Bool
+	i      atomic.Pointer[server.Instance] // nil until it has joined
 }
 
 func newCluster(t *testing.T, seed uint64) *cluster {
-	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 2)), net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond),
-		peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"},
-		disk:  map[uint32]*raftfsm.Stores{}, run: map[uint32]*server.Instance{}}
+	c := &cluster{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{}, run: map[uint32]*running{},
+		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
+	c.set = drawSettings(rand.New(rand.NewPCG(seed, 4)))
+	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
 	var wg sync.WaitGroup
-	for id := uint32(1); id <= 3; id++ {
-		c.disk[id] = raftfsm.NewMemoryStores(false)
+	for id := range c.ids() {
+		c.newDisk(id)
 		wg.Go(func() { c.start(id) })
 	}
 	wg.Wait()
-	for id := uint32(1); id <= 3; id++ {
-		c.ready(id)
+	for id := range c.ids() {
+		c.ready(id, 30*time.Second)
 	}
 	return c
 }
 
-func (c *cluster) start(id uint32) {
-	i, err := server.Start(context.Background(), server.Options{
-		ID: id, ClientAddr: fmt.Sprintf("h%d:2181", id), Listen: c.net.Listen, Logger: logger(id), MaxConnsPerAddr: -1,
-		Raft: raftfsm.Options{Peers: c.peers, PeerInsecure: true, Stores: c.disk[id], Listen: c.net.Listen,
-			Dial: c.net.Dialer(fmt.Sprintf("h%d", id)), SnapshotEntries: 3000,
-			Fatal: func(err error) { c.t.Errorf("server %d stopped: %v", id, err) }},
-	})
-	if err != nil {
-		c.t.Errorf("start %d: %v", id, err)
-		return
+// ids are the servers that the cluster begins with.
+func (c *cluster) ids() func(func(uint32) bool) {
+	return func(yield func(uint32) bool) {
+		for id := uint32(1); id <= 3 && yield(id); id++ {
+		}
 	}
-	c.mu.Lock()
-	c.run[id] = i
-	c.mu.Unlock()
 }
 
+func hostName(id uint32) string { return fmt.Sprintf("h%d", id) }
+
+func peerAddrOf(id uint32) string { return hostName(id) + ":2888" }
+
+func (c *cluster) newDisk(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lives++
+	c.disks[id] = NewDisk(rand.New(rand.NewPCG(c.seed, 1000+c.lives)))
+}
+
+func (c *cluster) disk(id uint32) *Disk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.disks[id]
+}
+
+// wallClock returns a server's clock, which may be wrong.
+func (c *cluster) wallClock(id uint32) func() time.Time {
+	return func() time.Time {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return time.Now().Add(c.skew[id])
+	}
+}
+
+// entropy is a source of random bytes that a seed repeats.
+type entropy struct {
+	mu  sync.Mutex
+	rng *rand.ChaCha8
+}
+
+func (e *entropy) Read(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rng.Read(b)
+}
+
+// start begins a server's next life and returns when it has joined the
+// cluster, or was crashed before that.
+func (c *cluster) start(id uint32) {
+	disk := c.disk(id)
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &running{cancel: cancel}
+	c.mu.Lock()
+	c.run[id] = l
+	c.lives++
+	source := [32]byte{byte(c.seed), byte(c.seed >> 8), byte(c.seed >> 16), byte(id), byte(c.lives), byte(c.lives >> 8)}
+	c.mu.Unlock()
+	peers := map[uint32]string{}
+	for other := range c.ids() {
+		peers[other] = peerAddrOf(other)
+	}
+	peers[id] = peerAddrOf(id)
+	i, err := server.Start(ctx, server.Options{
+		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id), MaxConnsPerAddr: -1,
+		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)}, LinearizableReads: c.set.linear,
+		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, Stores: disk.Stores(), Listen: c.net.Listen,
+			Dial: c.net.Dialer(hostName(id)), SnapshotEntries: c.set.snapshot, TrailingLogs: c.set.trailing, HeartbeatTimeout: c.set.heartbeat,
+			Fatal: func(err error) {
+				if !l.dead.Load() {
+					c.t.Errorf("G26: server %d stopped: %v", id, err)
+				}
+			}},
+	})
+	if err != nil {
+		if !l.dead.Load() {
+			c.t.Errorf("start %d: %v", id, err)
+		}
+		return
+	}
+	l.i.Store(i)
+}
+
+// server returns a server's instance, nil if it does not run.
 func (c *cluster) server(id uint32) *server.Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.run[id]
+	if l := c.run[id]; l != nil {
+		return l.i.Load()
+	}
+	return nil
 }
 
-func (c *cluster) ready(id uint32) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+// leader returns the server that leads, 0 if none is known to.
+func (c *cluster) leader() uint32 {
+	for id := uint32(1); id <= 4; id++ {
+		if i := c.server(id); i != nil && i.Node().Status().Role == "leader" {
+			return id
+		}
+	}
+	return 0
+}
+
+func (c *cluster) ready(id uint32, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if i := c.server(id); i == nil || i.Ready(ctx) != nil {
-		c.t.Errorf("server %d does not serve", id)
+		why := "it does not run"
+		if i != nil {
+			_, why = i.Node().Serving()
+		}
+		c.t.Errorf("G22: server %d does not serve after %v: %s", id, within, why)
 	}
 }
 
-// crash ends a server as kill -9 would.
+// crash ends a server as kill -9 or the loss of its power would.
 func (c *cluster) crash(id uint32) {
 	c.mu.Lock()
-	i := c.run[id]
+	l := c.run[id]
 	c.run[id] = nil
+	disk := c.disks[id]
 	c.mu.Unlock()
-	if i != nil {
-		c.net.Crash(fmt.Sprintf("h%d", id))
+	if l == nil {
+		return
+	}
+	l.dead.Store(true)
+	c.net.Crash(hostName(id))
+	disk.Crash()
+	l.cancel()
+	if i := l.i.Load(); i != nil {
 		i.Node().Abort()
 		i.Close(context.Background())
 	}
 }
 
-// dial connects a client's host to one of the servers.
-func (c *cluster) dial(host string, rng *rand.Rand) func() (net.Conn, error) {
-	d := c.net.Dialer(host)
-	return func() (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		return d(ctx, fmt.Sprintf("h%d:2181", 1+rng.IntN(3)))
+// stop ends a server in order.
+func (c *cluster) stop(id uint32) {
+	c.mu.Lock()
+	l := c.run[id]
+	c.run[id] = nil
+	c.mu.Unlock()
+	if l == nil {
+		return
 	}
+	l.dead.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if i := l.i.Load(); i != nil {
+		i.Close(ctx)
+	}
+	c.net.Crash(hostName(id))
+	c.disk(id).Crash()
+	l.cancel()
 }
 
-// TestSimHistoriesG1ToG9G12G14ToG17G19G22 runs random requests of many clients on whole servers,
-// while servers crash and wires are cut, and judges what the clients saw.
-func TestSimHistoriesG1ToG9G12G14ToG17G19G22(t *testing.T) {
-	runs(t, func(t *testing.T, seed uint64) {
-		synctest.Test(t, func(t *testing.T) { simHistory(t, seed) })
-	})
-}
-
-func simHistory(t *testing.T, seed uint64) {
-	oldrand.Seed(int64(seed))
-	c := newCluster(t, seed)
-	var rec history.Recorder
-	var conns atomic.Int64
-	begin := time.Now()
-	c.makeRoot(&rec, begin)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for k := range 6 {
-		rng := rand.New(rand.NewPCG(seed, uint64(100+k)))
-		host := fmt.Sprintf("c%d", k)
-		w := &workload.Client{Name: host, Dial: c.dial(host, rng), Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
-			Clock: func() time.Duration { return time.Since(begin) }, Record: &rec, Conns: func() int { return int(conns.Add(1)) }, Rand: rng}
-		wg.Go(func() { w.Run(stop) })
-	}
-	faults := c.faults()
-	c.net.Heal()
-	for id := uint32(1); id <= 3; id++ {
-		if c.server(id) == nil {
-			c.start(id)
-		}
-		c.ready(id)
-	}
-	time.Sleep(20 * time.Second)
-	close(stop)
-	wg.Wait()
-	time.Sleep(30 * time.Second)
-	for id := uint32(1); id <= 3; id++ {
-		if ok, why := c.server(id).Node().Serving(); !ok {
-			t.Errorf("server %d does not serve 20 s after the last fault: %s", id, why)
-		}
-		c.server(id).Node().View(func(s *raftfsm.State) {
-			rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: s.Zxid(), Sum: s.Digest()}})
-			for _, d := range s.Digests() {
-				rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: d.Zxid, Sum: d.Sum}})
-			}
-		})
-	}
-	for id := uint32(1); id <= 3; id++ {
+// shutDown ends everything and waits until nothing is left running.
+func (c *cluster) shutDown() {
+	for id := uint32(1); id <= 4; id++ {
 		c.crash(id)
 	}
 	time.Sleep(time.Minute)
-	records := rec.Records()
-	answered, unknown, events, expired := 0, 0, 0, 0
-	for _, r := range records {
-		switch {
-		case r.Op != nil && r.Op.Unknown:
-			unknown++
-		case r.Op != nil:
-			answered++
-		case r.Event != nil:
-			events++
-		case r.Expired != nil:
-			expired++
-		}
-	}
-	t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d faults", answered, unknown, events, expired, faults)
-	if answered < 1000 || events < 50 {
-		t.Errorf("too little happened to judge")
-	}
-	for _, v := range history.Check(records, history.Options{Root: workload.Root}) {
-		t.Error(v)
-	}
-	if path := os.Getenv("ZLOCKD_SIM_HISTORY"); path != "" {
-		var b []byte
-		for i, r := range records {
-			b = fmt.Appendf(b, "%d %v", i, r)
-			if r.Op != nil {
-				b = fmt.Appendf(b, " start %v end %v created %q steps %+v session %x children %q", r.Op.Start, r.Op.End, r.Op.Created, r.Op.Steps, r.Op.Session, r.Op.Children)
-			}
-			b = append(b, '\n')
-		}
-		os.WriteFile(path, b, 0o600)
-	}
 }
 
-// makeRoot creates the node the clients work below, for the record.
-func (c *cluster) makeRoot(rec *history.Recorder, begin time.Time) {
-	nc, err := c.net.Dialer("c0")(context.Background(), "h1:2181")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	w := wire.New(nc)
-	if err := w.Connect(wire.NewSession(30000)); err != nil {
-		c.t.Fatal(err)
-	}
-	rec.Add(history.Record{Connect: &history.Connect{Client: "root", Session: w.Session.ID, New: true, End: time.Since(begin)}})
-	start := time.Since(begin)
-	if _, err := w.Create(workload.Root, nil, jute.FlagPersistent); err != nil {
-		c.t.Fatal(err)
-	}
-	rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1, Start: start, End: time.Since(begin), Zxid: w.Zxid,
-		Step: history.Step{Op: jute.OpCreate, Path: workload.Root, Created: workload.Root}}})
-	w.CloseSession()
-	w.Close()
+// dial connects a client's host to one of the servers.
+func (c *cluster) dial(host string, rng *rand.Rand) func() (net.Conn, error) {
+	return func() (net.Conn, error) { return c.dialTo(host, uint32(1+rng.IntN(3))) }
 }
 
-// faults does harm for a run's length and returns how often.
-func (c *cluster) faults() (count int) {
-	hosts := []string{"h1", "h2", "h3"}
-	for end := time.Now().Add(runLength); time.Now().Before(end); count++ {
-		time.Sleep(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
-		id := uint32(1 + c.rng.IntN(3))
-		host := fmt.Sprintf("h%d", id)
-		switch c.rng.IntN(8) {
-		case 0: // one way
-			c.net.Cut(host, hosts[c.rng.IntN(3)])
-		case 1: // one server from the others
-			for _, other := range hosts {
-				if other != host {
-					c.net.Cut(host, other)
-					c.net.Cut(other, host)
-				}
-			}
-		case 2: // clients from a server
-			for k := range 6 {
-				if c.rng.IntN(2) == 0 {
-					c.net.Cut(fmt.Sprintf("c%d", k), host)
-					c.net.Cut(host, fmt.Sprintf("c%d", k))
-				}
-			}
-		case 3, 4, 5:
-			c.net.Heal()
-		case 6, 7:
-			c.crash(id)
-			time.Sleep(time.Duration(c.rng.Int64N(int64(2 * time.Second))))
-			c.start(id)
-		}
-	}
-	return count
+func (c *cluster) dialTo(host string, id uint32) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return c.net.Dialer(host)(ctx, hostName(id)+":2181")
 }

@@ -23,13 +23,14 @@ type Network struct {
 	rng       *rand.Rand
 	latency   time.Duration // one way; jitter of the same size on top
 	cut       map[[2]string]bool
+	frozen    map[string]bool
 	listeners map[string]*listener // by address
 	pipes     map[*pipe]struct{}
 }
 
 // NewNetwork returns a network without hosts.
 func NewNetwork(rng *rand.Rand, latency time.Duration) *Network {
-	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
+	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, frozen: map[string]bool{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
 }
 
 func hostOf(addr string) string {
@@ -47,10 +48,41 @@ func (n *Network) Cut(from, to string) {
 	n.mu.Unlock()
 }
 
+// Mend makes one direction whole.
+func (n *Network) Mend(from, to string) {
+	n.mu.Lock()
+	delete(n.cut, [2]string{from, to})
+	n.mu.Unlock()
+	n.wake()
+}
+
 // Heal makes all wires whole.
 func (n *Network) Heal() {
 	n.mu.Lock()
 	clear(n.cut)
+	n.mu.Unlock()
+	n.wake()
+}
+
+// Freeze lets nothing in or out of a host, as if it were stopped: others can
+// still connect to it, but nothing is ever answered. Its clocks go on.
+func (n *Network) Freeze(host string) {
+	n.mu.Lock()
+	n.frozen[host] = true
+	n.mu.Unlock()
+}
+
+// Thaw ends Freeze.
+func (n *Network) Thaw(host string) {
+	n.mu.Lock()
+	delete(n.frozen, host)
+	n.mu.Unlock()
+	n.wake()
+}
+
+// wake lets everybody who waits look again.
+func (n *Network) wake() {
+	n.mu.Lock()
 	pipes := n.all(func(*pipe) bool { return true })
 	n.mu.Unlock()
 	for _, p := range pipes {
@@ -68,10 +100,19 @@ func (n *Network) all(want func(*pipe) bool) (list []*pipe) {
 	return list
 }
 
+// isCut reports whether nothing passes now.
 func (n *Network) isCut(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cut[[2]string{from, to}]
+	return n.cut[[2]string{from, to}] || n.frozen[from] || n.frozen[to]
+}
+
+// canDial reports whether a connection can be made now. The other host makes
+// it although its programs may be stopped.
+func (n *Network) canDial(from, to string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.cut[[2]string{from, to}] && !n.cut[[2]string{to, from}] && !n.frozen[from]
 }
 
 func (n *Network) delay() time.Duration {
@@ -122,7 +163,7 @@ func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (ne
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if n.isCut(from, to) || n.isCut(to, from) {
+		if !n.canDial(from, to) {
 			limit := time.NewTimer(5 * time.Second)
 			defer limit.Stop()
 			select {

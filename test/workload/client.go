@@ -31,12 +31,12 @@ type Client struct {
 
 	session wire.Session
 	zxid    int64
-	created map[string]bool // nodes to come back to
+	watches watches
 }
 
-// Run works until stop is closed, then leaves its session open or closes it.
+// Run works until stop is closed, and leaves its session open.
 func (c *Client) Run(stop <-chan struct{}) {
-	c.created = map[string]bool{}
+	c.watches = newWatches()
 	for !closed(stop) {
 		if !c.attach(stop) {
 			time.Sleep(time.Duration(c.Rand.Int64N(int64(100 * time.Millisecond))))
@@ -73,7 +73,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	switch err := w.Connect(request); {
 	case errors.Is(err, wire.ErrRefused):
 		c.Record.Add(history.Record{Expired: &history.Expired{Session: c.session.ID, At: c.Clock()}})
-		c.session = wire.Session{}
+		c.session, c.watches = wire.Session{}, newWatches()
 		return true
 	case err != nil:
 		return false
@@ -81,9 +81,12 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	c.session = w.Session
 	x := &exchange{c: c, w: w, conn: c.Conns()}
 	c.Record.Add(history.Record{Connect: &history.Connect{Client: c.Name, Conn: x.conn, Session: c.session.ID,
-		New: fresh, LastZxid: request.LastZxidSeen, Start: start, End: c.Clock()}})
-	x.run(stop)
+		New: fresh, LastZxid: request.LastZxidSeen, Timeout: time.Duration(c.session.Timeout) * time.Millisecond, Start: start, End: c.Clock()}})
+	if op := c.watches.request(request.LastZxidSeen); op == nil || x.send(op) && x.receiveAll() {
+		x.run(stop)
+	}
 	c.zxid = max(c.zxid, w.Zxid)
+	x.fail()
 	return true
 }
 
@@ -100,27 +103,52 @@ type exchange struct {
 // run sends requests, up to three at once, until the connection is lost, the
 // client feels like leaving, or stop is closed.
 func (x *exchange) run(stop <-chan struct{}) {
-	defer func() {
-		for _, op := range x.pending {
-			op.Unknown, op.End = true, x.c.Clock()
-			x.c.Record.Add(history.Record{Op: op})
-		}
-	}()
 	for !closed(stop) && !x.end {
-		if x.c.Rand.IntN(400) == 0 {
+		switch x.c.Rand.IntN(400) {
+		case 0:
 			return // as a client that lost its network
+		case 1: // or that hangs: its session may end meanwhile
+			x.silence(stop)
+		case 2:
+			x.w.Close()
+			x.silence(stop)
+			return
 		}
 		for range 1 + x.c.Rand.IntN(3) {
 			if !x.send(x.c.random()) {
 				return
 			}
 		}
-		for len(x.pending) > 0 {
-			if !x.receive() {
-				return
-			}
+		if !x.receiveAll() {
+			return
 		}
 		time.Sleep(time.Duration(x.c.Rand.Int64N(int64(x.c.Pause) + 1)))
+	}
+}
+
+// silence is up to twice the session's timeout.
+func (x *exchange) silence(stop <-chan struct{}) {
+	select {
+	case <-stop:
+	case <-time.After(time.Duration(x.c.Rand.Int64N(int64(2 * x.c.Timeout)))):
+	}
+}
+
+// receiveAll waits for the replies to what was sent.
+func (x *exchange) receiveAll() bool {
+	for len(x.pending) > 0 {
+		if !x.receive() {
+			return false
+		}
+	}
+	return true
+}
+
+// fail records the requests that will not be answered any more.
+func (x *exchange) fail() {
+	for _, op := range x.pending {
+		op.Unknown, op.End = true, x.c.Clock()
+		x.c.Record.Add(history.Record{Op: op})
 	}
 }
 
@@ -143,6 +171,7 @@ func (x *exchange) receive() bool {
 		return false
 	}
 	if f.Event != nil {
+		x.c.watches.fired(f.Event.Type, f.Event.Path)
 		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid, Type: f.Event.Type, Path: f.Event.Path}})
 		return true
 	}
@@ -157,8 +186,9 @@ func (x *exchange) receive() bool {
 		panic(fmt.Sprintf("reply to %v does not decode: %v", op.Op, d.Err()))
 	}
 	if op.Op == jute.OpCloseSession && f.Code == jute.OK {
-		x.c.session = wire.Session{}
+		x.c.session, x.c.watches = wire.Session{}, newWatches()
 	}
+	x.c.watches.answered(op)
 	x.c.Record.Add(history.Record{Op: op})
 	return true
 }

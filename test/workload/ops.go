@@ -43,8 +43,11 @@ func (c *Client) random() *history.Op {
 	case k < 84:
 		op.Step = history.Step{Op: jute.OpGetChildren2, Path: Root}
 		op.Watch = c.Rand.IntN(2) == 0
-	case k < 88:
+	case k < 87:
 		op.Step = history.Step{Op: jute.OpSync, Path: Root}
+	case k < 88 && len(c.watches.lasting) < 3:
+		op.Step = history.Step{Op: jute.OpAddWatch, Path: c.key()}
+		op.Mode = int32(c.Rand.IntN(2))
 	case k < 99:
 		op.Op = jute.OpMulti
 		for range 1 + c.Rand.IntN(3) {
@@ -76,6 +79,11 @@ func body(op *history.Op) wire.Body {
 		return wire.PathWatch(op.Path, op.Watch)
 	case jute.OpSync:
 		return wire.Path(op.Path)
+	case jute.OpAddWatch:
+		return wire.PathVersion(op.Path, op.Mode)
+	case jute.OpSetWatches2:
+		r := op.Watches
+		return wire.SetWatches2(r.RelativeZxid, r.Data, r.Exist, r.Child, r.Persistent, r.Recursive)
 	case jute.OpMulti:
 		var ops []wire.Op
 		for i := range op.Steps {

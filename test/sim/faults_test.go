@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// faults do harm to a cluster. Some are over at once, others go on for a while
+// beside the next ones.
+type faults struct {
+	*cluster
+	wg    sync.WaitGroup
+	count map[string]int
+}
+
+// clientHosts are the hosts whose wires to the servers may be cut.
+const clientHosts = 8
+
+// fault is one kind of harm and how often it is done, compared to others.
+type fault struct {
+	name  string
+	often int
+	do    func(f *faults, id uint32)
+}
+
+var kinds = []fault{
+	{"heal", 45, func(f *faults, _ uint32) { f.net.Heal() }},
+	{"cut one way", 8, func(f *faults, id uint32) { f.net.Cut(hostName(id), hostName(f.another(id))) }},
+	{"cut both ways", 4, func(f *faults, id uint32) { f.cutBoth(hostName(id), hostName(f.another(id))) }},
+	{"isolate from servers", 8, (*faults).isolate},
+	{"isolate the leader", 3, func(f *faults, id uint32) { f.isolate(f.leaderOr(id)) }},
+	{"cut clients", 8, (*faults).cutClients},
+	{"flap", 2, (*faults).flap},
+	{"crash", 12, func(f *faults, id uint32) { f.away(id, f.upTo(2*time.Second)) }},
+	{"crash the leader", 6, func(f *faults, id uint32) { f.away(f.leaderOr(id), f.upTo(2*time.Second)) }},
+	{"long away", 3, func(f *faults, id uint32) { f.away(id, 20*time.Second+f.upTo(30*time.Second)) }},
+	{"orderly restart", 4, (*faults).restart},
+	{"power loss of all", 2, (*faults).powerLoss},
+	{"freeze", 5, func(f *faults, id uint32) { f.freeze(id, f.upTo(12*time.Second)) }},
+	{"freeze the leader", 5, func(f *faults, id uint32) { f.freeze(f.leaderOr(id), f.upTo(12*time.Second)) }},
+	{"freeze all", 1, (*faults).freezeAll},
+	{"slow disk", 4, (*faults).slowDisk},
+	{"hanging disk", 4, (*faults).hangDisk},
+	{"clock jump", 3, (*faults).jump},
+	{"snapshot", 4, func(f *faults, id uint32) {
+		if i := f.server(id); i != nil {
+			f.wg.Go(func() { i.Node().Snapshot() })
+		}
+	}},
+}
+
+// runFaults does harm for a run's length, then makes everything whole again.
+func (c *cluster) runFaults(kinds []fault) *faults {
+	f := &faults{cluster: c, count: map[string]int{}}
+	sum := 0
+	for _, k := range kinds {
+		sum += k.often
+	}
+	for end := time.Now().Add(runLength); time.Now().Before(end); {
+		time.Sleep(f.upTo(8 * time.Second))
+		at := c.rng.IntN(sum)
+		id := uint32(1 + c.rng.IntN(3))
+		for _, k := range kinds {
+			if at -= k.often; at < 0 {
+				f.count[k.name]++
+				k.do(f, id)
+				break
+			}
+		}
+	}
+	f.wg.Wait()
+	c.net.Heal()
+	return f
+}
+
+func (f *faults) total() (n int) {
+	for _, k := range f.count {
+		n += k
+	}
+	return n
+}
+
+func (f *faults) upTo(d time.Duration) time.Duration { return time.Duration(f.rng.Int64N(int64(d))) }
+
+// another returns one of the other two servers.
+func (f *faults) another(id uint32) uint32 { return 1 + (id+uint32(f.rng.IntN(2)))%3 }
+
+func (f *faults) leaderOr(id uint32) uint32 {
+	if l := f.leader(); l != 0 && l <= 3 {
+		return l
+	}
+	return id
+}
+
+// claim gives a server to a fault that lasts, unless another has it.
+func (f *faults) claim(id uint32) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.busy[id]
+	f.busy[id] = true
+	return !was
+}
+
+func (f *faults) release(id uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy[id] = false
+}
+
+// lasting runs a fault of a server beside others, if the server is free.
+func (f *faults) lasting(id uint32, do func()) {
+	if f.claim(id) {
+		f.wg.Go(func() {
+			defer f.release(id)
+			do()
+		})
+	}
+}
+
+func (f *faults) cutBoth(a, b string) {
+	f.net.Cut(a, b)
+	f.net.Cut(b, a)
+}
+
+func (f *faults) isolate(id uint32) {
+	for other := uint32(1); other <= 4; other++ {
+		if other != id {
+			f.cutBoth(hostName(id), hostName(other))
+		}
+	}
+}
+
+func (f *faults) cutClients(id uint32) {
+	for k := range clientHosts {
+		if f.rng.IntN(2) == 0 {
+			f.cutBoth(fmt.Sprintf("c%d", k), hostName(id))
+		}
+	}
+}
+
+// flap cuts and mends the wire between two servers quickly.
+func (f *faults) flap(id uint32) {
+	a, b := hostName(id), hostName(f.another(id))
+	f.wg.Go(func() {
+		for range 20 {
+			f.cutBoth(a, b)
+			time.Sleep(200 * time.Millisecond)
+			f.net.Mend(a, b)
+			f.net.Mend(b, a)
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}
+
+// away crashes a server and starts it again later.
+func (f *faults) away(id uint32, d time.Duration) {
+	f.lasting(id, func() {
+		f.crash(id)
+		time.Sleep(d)
+		f.start(id)
+	})
+}
+
+func (f *faults) restart(id uint32) {
+	f.lasting(id, func() {
+		f.stop(id)
+		f.start(id)
+	})
+}
+
+// powerLoss takes the power from all servers at one moment.
+func (f *faults) powerLoss(uint32) {
+	for id := range f.ids() {
+		if f.claim(id) {
+			f.crash(id)
+			f.wg.Go(func() {
+				defer f.release(id)
+				time.Sleep(time.Second)
+				f.start(id)
+			})
+		}
+	}
+}
+
+// freeze stops a server: nothing goes in or out, its disk does not answer. Its
+// clocks go on, which those of a stopped process do not; that is tested with
+// real processes.
+func (f *faults) freeze(id uint32, d time.Duration) {
+	disk := f.disk(id)
+	f.lasting(id, func() {
+		f.net.Freeze(hostName(id))
+		disk.Hang()
+		hang := min(d, 8*time.Second) // a server whose disk hangs for longer gives up
+		time.Sleep(hang)
+		disk.Go()
+		time.Sleep(d - hang)
+		f.net.Thaw(hostName(id))
+	})
+}
+
+// freezeAll stops all servers for a minute.
+func (f *faults) freezeAll(uint32) {
+	for id := range f.ids() {
+		f.freeze(id, time.Minute)
+	}
+}
+
+func (f *faults) slowDisk(id uint32) {
+	disk, latency, d := f.disk(id), f.upTo(200*time.Millisecond)+1, f.upTo(20*time.Second)
+	f.wg.Go(func() {
+		disk.Slow(latency)
+		time.Sleep(d)
+		disk.Slow(500 * time.Microsecond)
+	})
+}
+
+func (f *faults) hangDisk(id uint32) {
+	disk, d := f.disk(id), f.upTo(8*time.Second)
+	f.lasting(id, func() {
+		disk.Hang()
+		time.Sleep(d)
+		disk.Go()
+	})
+}
+
+// jump sets the wall clock of a server up to an hour forth or back.
+func (f *faults) jump(id uint32) {
+	d := f.upTo(2*time.Hour) - time.Hour
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.skew[id] = d
+}

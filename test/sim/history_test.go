@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"fmt"
+	oldrand "math/rand"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/history"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/test/workload"
+)
+
+// TestSimHistoriesG1ToG22 runs random requests of many clients on whole
+// servers, while faults of every kind go on, and judges what the clients saw.
+// That the session of a client which keeps trying lives (G10, G21), that the
+// cluster recovers by itself (G22), that silent sessions end with all they own
+// (G11, G12) and that all servers are equal (G9) is looked at directly.
+func TestSimHistoriesG1ToG22(t *testing.T) {
+	runs(t, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { simHistory(t, seed) })
+	})
+}
+
+// observed is a run's record.
+type observed struct {
+	history.Recorder
+	begin time.Time
+	conns atomic.Int64
+}
+
+func (o *observed) clock() time.Duration { return time.Since(o.begin) }
+
+func simHistory(t *testing.T, seed uint64) {
+	oldrand.Seed(int64(seed)) // raft draws its timeouts from here
+	c := newCluster(t, seed)
+	rec := &observed{begin: time.Now()}
+	c.makeRoot(rec)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for k := range 6 {
+		rng := rand.New(rand.NewPCG(seed, uint64(100+k)))
+		host := fmt.Sprintf("c%d", k)
+		w := &workload.Client{Name: host, Dial: c.dial(host, rng), Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
+			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng}
+		wg.Go(func() { w.Run(stop) })
+	}
+	calm := []*steady{{c: c, host: "s0", reads: true}, {c: c, host: "s1"}, {c: c, host: "s2"}}
+	for k, s := range calm {
+		s.at = uint32(k)
+		wg.Go(func() { s.run(stop) })
+	}
+	still := make(chan struct{})
+	rounds := 0
+	changing := seed%3 == 0
+	var members sync.WaitGroup
+	if changing {
+		members.Go(func() { rounds = c.members(still) })
+	}
+	f := c.runFaults(kinds)
+	close(still)
+	c.recovers()
+	members.Wait()
+	time.Sleep(20 * time.Second)
+	close(stop)
+	wg.Wait()
+	time.Sleep(45 * time.Second)
+	c.allEqual(&rec.Recorder)
+	c.shutDown()
+	c.judge(rec, f, fmt.Sprintf("%d changes of membership, %+v", rounds, c.set))
+	for _, s := range calm {
+		if s.served < 20 {
+			t.Errorf("%s was answered %d times", s.host, s.served)
+		}
+	}
+}
+
+// makeRoot creates the node the clients work below, for the record.
+func (c *cluster) makeRoot(rec *observed) {
+	nc, err := c.dialTo("c0", 1)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	w := wire.New(nc)
+	defer w.Close()
+	if err := w.Connect(wire.NewSession(30000)); err != nil {
+		c.t.Fatal(err)
+	}
+	rec.Add(history.Record{Connect: &history.Connect{Client: "root", Session: w.Session.ID, New: true, End: rec.clock()}})
+	start := rec.clock()
+	if _, err := w.Create(workload.Root, nil, jute.FlagPersistent); err != nil {
+		c.t.Fatal(err)
+	}
+	rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1, Start: start, End: rec.clock(), Zxid: w.Zxid,
+		Step: history.Step{Op: jute.OpCreate, Path: workload.Root, Created: workload.Root}}})
+	w.CloseSession()
+}
+
+// recovers demands service of one server 10 s after the last fault, and of all
+// soon afterwards.
+func (c *cluster) recovers() {
+	healed := time.Now()
+	for served := false; !served; {
+		for id := range c.ids() {
+			if ok, _ := c.server(id).Node().Serving(); ok {
+				served = true
+			}
+		}
+		if time.Since(healed) > 10*time.Second {
+			c.t.Error("G22: no server serves 10 s after the last fault")
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for id := range c.ids() {
+		c.ready(id, 30*time.Second-time.Since(healed))
+	}
+}
+
+// allEqual compares the servers, when all clients have been silent for longer
+// than their sessions last.
+func (c *cluster) allEqual(rec *history.Recorder) {
+	for id := range c.ids() {
+		if ok, why := c.server(id).Node().Serving(); !ok {
+			c.t.Errorf("G22: server %d does not serve long after the last fault: %s", id, why)
+		}
+		c.server(id).Node().View(func(s *raftfsm.State) {
+			rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: s.Zxid(), Sum: s.Digest()}})
+			for _, d := range s.Digests() {
+				rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: d.Zxid, Sum: d.Sum}})
+			}
+			if n := s.Sessions().Len(); n > 0 {
+				c.t.Errorf("G11: server %d has %d sessions, long after the last client was heard from", id, n)
+			}
+			for session, nodes := range s.Tree().Ephemerals() {
+				c.t.Errorf("G12: server %d has %v of session %#x, which must have ended", id, nodes, session)
+			}
+		})
+	}
+}
+
+// judge checks the record. A history that shows a violation is kept.
+func (c *cluster) judge(rec *observed, f *faults, about string) {
+	records := rec.Records()
+	answered, unknown, events, expired := 0, 0, 0, 0
+	for _, r := range records {
+		switch {
+		case r.Op != nil && r.Op.Unknown:
+			unknown++
+		case r.Op != nil:
+			answered++
+		case r.Event != nil:
+			events++
+		case r.Expired != nil:
+			expired++
+		}
+	}
+	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d faults, %s", answered, unknown, events, expired, f.total(), about)
+	if answered < 1000 || events < 50 {
+		c.t.Errorf("too little happened to judge")
+	}
+	bad := history.Check(records, history.Options{Root: workload.Root, Linearizable: c.set.linear})
+	for _, v := range bad {
+		c.t.Error(v)
+	}
+	if dir := os.Getenv("ZLOCKD_SIM_HISTORIES"); dir != "" && len(bad) > 0 {
+		path := filepath.Join(dir, fmt.Sprintf("seed-%d-%d", c.seed, os.Getpid()))
+		if err := history.Save(path, records); err != nil {
+			c.t.Error(err)
+		}
+		c.t.Logf("history kept in %s: go test ./test/history -run SavedHistory -history.file %s", path, path)
+	}
+}
