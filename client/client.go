@@ -76,7 +76,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	c.owner = newOwnerBase(o.name)
 	c.reaper = newReaper(c)
 	c.gates.init()
-	c.wire = &wire{opt: &c.opt, count: &c.count}
+	c.wire = &wire{opt: &c.opt, count: &c.count, hub: c.hub}
 	c.hosts = newHosts(list, c.closing)
 	conn, events, err := zk.Connect(list, o.timeout,
 		zk.WithHostProvider(c.hosts),

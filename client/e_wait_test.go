@@ -221,22 +221,34 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	unlock(t, gc.wait(t))
 }
 
-func TestE06SetWatchesIsRefused(t *testing.T) {
+// Waits do not depend on the setting again of watches on another connection: they
+// read again. A predecessor that goes without a connection and one that goes with
+// the new one are both noticed.
+func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
-	h := lock(t, a.Mutex(d).Lock)
-	g := start(testCtx(t), w.Mutex(d).Lock)
-	queued(t, o, d, 2)
-	// The server never hears of the watches that are to be set again.
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetWatches, Do: faultproxy.Refused, Code: -4})
-	p.Record()
-	p.Cut()
-	soon(t, "setWatches refused", r.Acted())
-	watches(t, p, h.Node(), 1)
-	unlock(t, h)
-	unlock(t, g.wait(t))
+	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetWatches, Do: faultproxy.Refused, Code: -4})
+	for _, unseen := range []bool{true, false} {
+		h := lock(t, a.Mutex(d).Lock)
+		g := start(testCtx(t), w.Mutex(d).Lock)
+		queued(t, o, d, 2)
+		p.Record()
+		p.Refuse(unseen)
+		p.Cut()
+		if unseen {
+			unlock(t, h)
+			p.Refuse(false)
+		} else {
+			watches(t, p, h.Node(), 1)
+			unlock(t, h)
+		}
+		unlock(t, g.wait(t))
+		if n := p.Count(func(f faultproxy.Frame) bool { return f.Op == faultproxy.OpSetWatches }); n != 0 {
+			t.Errorf("the library set watches again, %d times", n)
+		}
+	}
 }
 
 func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {

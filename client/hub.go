@@ -45,9 +45,14 @@ func (w *watch) fired() bool {
 }
 
 // hub shares watches: at most one is outstanding at the server per path and kind,
-// and one nobody waits for any more stays and is used again, because the library
-// cannot remove watches. Their number is thus bounded by the number of living
-// paths, not of waits.
+// and one nobody waits for any more stays and is used again. Their number is thus
+// bounded by the number of living paths, not of waits.
+//
+// The library knows nothing of them: it is asked for plain reads, and the read of
+// a path somebody is to watch is made to set the watch as it passes on the wire.
+// So it has no watches to set again on another connection, which it would do for
+// changes since a moment that another of its goroutines moves on. Here a new
+// connection ends every watch instead, and who waits reads again.
 //
 // Events come by the library's callback, in the order of the wire, so an entry
 // exists before the request that arms it is sent.
@@ -78,11 +83,12 @@ func (h *hub) prepare(path string, kind watchKind) *watch {
 	return w
 }
 
-// needed reports whether the request must ask the server for the watch.
-func (h *hub) needed(w *watch) bool {
+// asks reports whether a read that is about to be sent is to set a watch.
+func (h *hub) asks(path []byte, kind watchKind) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !w.armed
+	w := h.entries[watchKey{string(path), kind}]
+	return w != nil && !w.armed
 }
 
 // settle notes whether the server has the watch now.
@@ -116,8 +122,8 @@ func (h *hub) fireOne(k watchKey, ev zk.EventType) {
 	}
 }
 
-// fireAll ends all watches. The library may still hold some of them; what it
-// hears of those finds no entry, or causes a look too many.
+// fireAll ends all watches. The server may still have some of them; their events
+// find no entry, or cause a look too many.
 func (h *hub) fireAll(ev zk.EventType) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,8 +138,8 @@ func (h *hub) reattached() { h.fireAll(evReattached) }
 // end tells every waiter that the session is over.
 func (h *hub) end() { h.fireAll(zk.EventNotWatching) }
 
-// watching runs a read that sets a watch.
-func watching[T any](ctx context.Context, c *Client, e *epoch, path string, kind watchKind, f func(full string, set bool) (v T, armed bool, err error)) (T, *watch, error) {
+// watching runs a read that sets a watch unless it fails.
+func watching[T any](ctx context.Context, c *Client, e *epoch, path string, kind watchKind, f func(full string) (T, error)) (T, *watch, error) {
 	type result struct {
 		v T
 		w *watch
@@ -141,9 +147,8 @@ func watching[T any](ctx context.Context, c *Client, e *epoch, path string, kind
 	full := c.full(path)
 	r, err := read(ctx, c, e, func() (result, error) {
 		w := c.hub.prepare(full, kind)
-		set := c.hub.needed(w)
-		v, armed, err := f(full, set)
-		c.hub.settle(w, armed)
+		v, err := f(full)
+		c.hub.settle(w, err == nil)
 		return result{v, w}, err
 	})
 	return r.v, r.w, err
@@ -151,44 +156,29 @@ func watching[T any](ctx context.Context, c *Client, e *epoch, path string, kind
 
 // getW reads a node and watches it for a change of its data and its deletion.
 func (c *Client) getW(ctx context.Context, e *epoch, path string) ([]byte, *zk.Stat, *watch, error) {
-	d, w, err := watching(ctx, c, e, path, watchData, func(full string, set bool) (nodeData, bool, error) {
-		if !set {
-			b, st, err := c.conn.Get(full)
-			return nodeData{b, st}, false, err
-		}
-		b, st, _, err := c.conn.GetW(full)
-		return nodeData{b, st}, err == nil, err
+	d, w, err := watching(ctx, c, e, path, watchData, func(full string) (nodeData, error) {
+		b, st, err := c.conn.Get(full)
+		return nodeData{b, st}, err
 	})
 	return d.data, d.stat, w, err
 }
 
 // existsW watches a node that may be absent: then for its creation.
 func (c *Client) existsW(ctx context.Context, e *epoch, path string) (*zk.Stat, *watch, error) {
-	return watching(ctx, c, e, path, watchData, func(full string, set bool) (*zk.Stat, bool, error) {
-		var ok bool
-		var st *zk.Stat
-		var err error
-		if set {
-			ok, st, _, err = c.conn.ExistsW(full)
-		} else {
-			ok, st, err = c.conn.Exists(full)
-		}
+	return watching(ctx, c, e, path, watchData, func(full string) (*zk.Stat, error) {
+		ok, st, err := c.conn.Exists(full)
 		if !ok {
 			st = nil
 		}
-		return st, set && err == nil, err
+		return st, err
 	})
 }
 
 // childrenW lists a node and watches it for a change of the list.
 func (c *Client) childrenW(ctx context.Context, e *epoch, path string) ([]string, *zk.Stat, *watch, error) {
-	l, w, err := watching(ctx, c, e, path, watchChildren, func(full string, set bool) (listing, bool, error) {
-		if !set {
-			names, st, err := c.conn.Children(full)
-			return listing{names, st}, false, err
-		}
-		names, st, _, err := c.conn.ChildrenW(full)
-		return listing{names, st}, err == nil, err
+	l, w, err := watching(ctx, c, e, path, watchChildren, func(full string) (listing, error) {
+		names, st, err := c.conn.Children(full)
+		return listing{names, st}, err
 	})
 	return l.names, l.stat, w, err
 }

@@ -206,7 +206,6 @@ type pulse struct {
 	sent    Reading   // when the latest heartbeat was sent
 	next    time.Time // when to send one at the latest
 	failed  int       // heartbeats that failed in a row
-	root    *watch
 }
 
 // answer is what came of a heartbeat.
@@ -296,22 +295,4 @@ func (c *Client) answered(p *pulse, a answer) {
 	if a.e.valid() {
 		c.setState(StateReady)
 	}
-	p.root = c.keepRoot(p.root)
-}
-
-// keepRoot keeps a watch on the root outstanding, so that the library always
-// sends setWatches when it re-attaches (see wire.go).
-func (c *Client) keepRoot(w *watch) *watch {
-	if w != nil && !w.fired() {
-		return w
-	}
-	w = c.hub.prepare("/", watchData)
-	c.detached(func(context.Context) {
-		_, _, _, err := c.conn.ExistsW("/")
-		if err != nil {
-			c.hub.fire("/", zk.EventNotWatching) // try again after the next heartbeat
-		}
-		c.hub.settle(w, err == nil)
-	})
-	return w
 }

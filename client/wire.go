@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// The library hides four things the session layer must know or enforce: the
-// negotiated timeout, a limit for the handshake, the order of replies, and that
-// the watches of a former connection are asked for before anything newer is
-// seen. All of them pass on the wire, so the connection is watched there.
+// The library hides three things the session layer must know or enforce: the
+// negotiated timeout, a limit for the handshake, and the order of replies. All of
+// them pass on the wire, so the connection is watched there. Reads are also made
+// to set watches there, see hub.
 
 const (
-	wireXidEvent   = -1
-	wireXidPing    = -2
-	wireOpSetAuth  = 100
-	wireOpSetWatch = 101
-	wireMaxFrame   = 64 << 20
-	// wireHold bounds how long the first reply waits for the setWatches of its connection.
-	wireHold = 100 * time.Millisecond
+	wireXidEvent    = -1
+	wireXidPing     = -2
+	wireOpExists    = 3
+	wireOpGetData   = 4
+	wireOpGetChild2 = 12
+	wireOpSetAuth   = 100
+	wireMaxFrame    = 64 << 20
 )
 
 var errReplyOrder = errors.New("client: reply out of order: one was lost")
@@ -35,6 +35,7 @@ var errReplyOrder = errors.New("client: reply out of order: one was lost")
 type wire struct {
 	opt   *options
 	count *counters
+	hub   *hub
 
 	mu      sync.Mutex
 	cur     *wireConn
@@ -61,7 +62,7 @@ func (w *wire) dial(network, addr string) (net.Conn, error) {
 		raw.Close()
 		return nil, err
 	}
-	c := &wireConn{Conn: raw, w: w, br: bufio.NewReaderSize(raw, 16<<10), watched: make(chan struct{}), dead: make(chan struct{})}
+	c := &wireConn{Conn: raw, w: w, br: bufio.NewReaderSize(raw, 16<<10)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -125,24 +126,13 @@ type wireConn struct {
 	frame []byte // what Read has not handed out yet
 	buf   []byte // of the frame
 
-	mu        sync.Mutex
-	greeted   bool // connect request sent
-	open      bool // connect response read
-	session   int64
-	resumed   bool // the response continues the session asked for
-	pending   []int32
-	auth      []int32 // answered out of turn
-	isWatched bool
-	held      bool          // a reply was made to wait for setWatches
-	watched   chan struct{} // closed when setWatches was sent
-	dead      chan struct{}
-	deadOnce  sync.Once
-}
+	out   []byte // a frame that was changed
 
-// Close closes the connection.
-func (c *wireConn) Close() error {
-	c.deadOnce.Do(func() { close(c.dead) })
-	return c.Conn.Close()
+	mu      sync.Mutex
+	greeted bool // connect request sent
+	open    bool // connect response read
+	pending []int32
+	auth    []int32 // answered out of turn
 }
 
 // SetReadDeadline is the library's, except during the handshake, for which the
@@ -171,6 +161,11 @@ func (c *wireConn) isOpen() bool {
 func (c *wireConn) Write(p []byte) (int, error) {
 	c.sending(p)
 	c.w.count.bytesSent.Add(uint64(len(p)))
+	if c.asksWatch(p) {
+		c.out = append(c.out[:0], p...)
+		c.out[len(p)-1] = 1
+		p = c.out
+	}
 	return c.Conn.Write(p)
 }
 
@@ -180,9 +175,6 @@ func (c *wireConn) sending(p []byte) {
 	defer c.mu.Unlock()
 	if !c.greeted {
 		c.greeted = true
-		if len(p) >= 28 {
-			c.session = int64(binary.BigEndian.Uint64(p[20:]))
-		}
 		return
 	}
 	if len(p) < 12 {
@@ -193,15 +185,27 @@ func (c *wireConn) sending(p []byte) {
 		return
 	}
 	c.w.count.requests.Add(1)
-	if op == wireOpSetWatch && !c.isWatched {
-		c.isWatched = true
-		close(c.watched)
-	}
 	if op == wireOpSetAuth {
 		c.auth = append(c.auth, xid)
 	} else {
 		c.pending = append(c.pending, xid)
 	}
+}
+
+// asksWatch reports whether a frame is a read that is to set a watch. Such a frame
+// ends with the path and one byte for the watch.
+func (c *wireConn) asksWatch(p []byte) bool {
+	const path = 16
+	if len(p) <= path || !c.isOpen() || int(binary.BigEndian.Uint32(p[path-4:])) != len(p)-path-1 {
+		return false
+	}
+	switch int32(binary.BigEndian.Uint32(p[8:])) {
+	case wireOpGetData, wireOpExists:
+		return c.w.hub.asks(p[path:len(p)-1], watchData)
+	case wireOpGetChild2:
+		return c.w.hub.asks(p[path:len(p)-1], watchChildren)
+	}
+	return false
 }
 
 func (c *wireConn) Read(p []byte) (int, error) {
@@ -253,7 +257,6 @@ func (c *wireConn) handshake(f []byte) error {
 	}
 	c.mu.Lock()
 	c.open = true
-	c.resumed = session != 0 && session == c.session
 	c.mu.Unlock()
 	c.w.mu.Lock()
 	c.w.sid, c.w.timeout = session, timeout
@@ -266,7 +269,7 @@ func (c *wireConn) received(f []byte) error {
 	if len(f) < 20 {
 		return fmt.Errorf("client: reply of %d bytes", len(f)-4)
 	}
-	xid, zxid := int32(binary.BigEndian.Uint32(f[4:])), int64(binary.BigEndian.Uint64(f[8:]))
+	xid := int32(binary.BigEndian.Uint32(f[4:]))
 	switch {
 	case xid == wireXidEvent:
 		c.w.count.events.Add(1)
@@ -283,24 +286,9 @@ func (c *wireConn) received(f []byte) error {
 		c.pending = slices.Delete(c.pending, 0, 1) // few are under way
 		inTurn = true
 	}
-	hold := c.resumed && !c.isWatched && !c.held && zxid > 0
-	c.held = c.held || hold
 	c.mu.Unlock()
 	if !inTurn {
 		return errReplyOrder
-	}
-	if hold {
-		// The library tells the server from which zxid on it missed events, and
-		// takes that number when it sends setWatches. Had it seen a newer reply
-		// by then, events before it would be lost. If nothing is watched there is
-		// no setWatches, and nothing to lose.
-		t := time.NewTimer(wireHold)
-		defer t.Stop()
-		select {
-		case <-c.watched:
-		case <-t.C:
-		case <-c.dead:
-		}
 	}
 	return nil
 }
