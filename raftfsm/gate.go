@@ -25,7 +25,7 @@ type gate struct {
 
 const (
 	gateEvery    = 20 * time.Millisecond
-	gateGrace    = time.Second      // beyond the heartbeat timeout
+	gateGrace    = 2 * time.Second  // beyond the heartbeat timeout: an election without a word from the old leader takes that long
 	gateLagLimit = 10 * time.Second // of applying less than the leader has
 )
 
