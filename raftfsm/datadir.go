@@ -21,6 +21,7 @@ type identity struct {
 	Birth   string            `json:"birth"`             // of this directory, random
 	Cluster string            `json:"cluster,omitempty"` // empty: not part of a cluster yet
 	Births  map[uint32]string `json:"births,omitempty"`  // of all servers, as the cluster was formed
+	Peers   map[uint32]string `json:"peers,omitempty"`   // and their addresses
 }
 
 const identityFile = "identity"

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,6 +20,8 @@ type peerStatus struct {
 	Cluster string            `json:"cluster"`
 	Birth   string            `json:"birth"`
 	Births  map[uint32]string `json:"births"`  // of all servers it knows; empty: a new one is expected
+	Peers   map[uint32]string `json:"peers"`   // its --peers
+	Formed  map[uint32]string `json:"formed"`  // the --peers with which its cluster was formed
 	Members map[uint32]string `json:"members"` // addresses in its raft configuration
 	Seen    uint64            `json:"seen"`    // highest term the asker's birth has shown it
 	Leader  uint32            `json:"leader"`
@@ -97,7 +100,8 @@ func (n *Node) answer(c net.Conn, asker *greeting) {
 
 func (n *Node) status() peerStatus {
 	id := n.whoAmI()
-	st := peerStatus{ID: n.id, Cluster: id.Cluster, Birth: id.Birth, Births: maps.Clone(id.Births), Members: map[uint32]string{}}
+	st := peerStatus{ID: n.id, Cluster: id.Cluster, Birth: id.Birth, Births: maps.Clone(id.Births),
+		Peers: n.o.Peers, Formed: id.Peers, Members: map[uint32]string{}}
 	if st.Up = n.up.Load(); !st.Up {
 		return st
 	}
@@ -172,9 +176,9 @@ func (n *Node) accept(f *formation) error {
 	case f.Births[n.id] != id.Birth:
 		return fmt.Errorf("server %d was meant to be another", n.id)
 	case !maps.Equal(f.Peers, n.o.Peers):
-		return fmt.Errorf("the --peers lists of the servers differ: %v and %v", f.Peers, n.o.Peers)
+		return peersDiffer(n.id, n.o.Peers, f.Peers)
 	}
-	id.Cluster, id.Births = f.Cluster, f.Births
+	id.Cluster, id.Births, id.Peers = f.Cluster, f.Births, f.Peers
 	if err := n.saveIdentity(id); err != nil {
 		return err
 	}
@@ -219,6 +223,9 @@ func (n *Node) join(ctx context.Context) (*raft.Configuration, error) {
 
 func (n *Node) joinAlone() (*raft.Configuration, error) {
 	id := n.whoAmI()
+	if len(id.Births) > 1 && len(n.o.Peers) == 0 {
+		return nil, fmt.Errorf("the data directory belongs to server %d of a cluster: give --peers %s", n.id, listPeers(id.Peers))
+	}
 	if id.Cluster == "" {
 		id.Cluster = randomID(n.o.Rand)
 		id.Births = map[uint32]string{n.id: id.Birth}
@@ -233,23 +240,29 @@ func (n *Node) joinAlone() (*raft.Configuration, error) {
 // every server, so that it does not matter who begins. A server that was added
 // later begins without one and is told by the leader.
 func (n *Node) peersConfig() *raft.Configuration {
-	births := n.whoAmI().Births
+	id := n.whoAmI()
+	peers := id.Peers
+	if peers == nil { // formed by a version that did not keep them
+		peers = n.o.Peers
+	}
 	c := new(raft.Configuration)
-	for _, id := range slices.Sorted(maps.Keys(n.o.Peers)) {
-		if births[id] == "" {
+	for _, p := range slices.Sorted(maps.Keys(peers)) {
+		if id.Births[p] == "" {
 			return nil
 		}
-		c.Servers = append(c.Servers, raft.Server{ID: serverID(id), Address: raft.ServerAddress(n.o.Peers[id])})
+		c.Servers = append(c.Servers, raft.Server{ID: serverID(p), Address: raft.ServerAddress(peers[p])})
 	}
 	return c
 }
 
-// tryJoin asks all peers once.
+// tryJoin asks all peers once. All must have the same --peers before anybody
+// forms a cluster: from lists that differ two majorities could be counted.
 func (n *Node) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	if n.whoAmI().Cluster != "" { // accepted a formation meanwhile
 		return true, nil
 	}
 	births := map[uint32]string{n.id: n.whoAmI().Birth}
+	var missing []string
 	for _, id := range slices.Sorted(maps.Keys(n.o.Peers)) {
 		if id == n.id {
 			continue
@@ -257,19 +270,38 @@ func (n *Node) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 		askCtx, cancel := context.WithTimeout(ctx, time.Second)
 		st, err := n.ask(askCtx, id, n.o.Peers[id], question{})
 		cancel()
-		if err != nil {
-			say(fmt.Sprintf("waiting for server %d at %s: %v", id, n.o.Peers[id], err))
-			continue
-		}
-		if st.Cluster != "" {
+		switch {
+		case err != nil:
+			missing = append(missing, fmt.Sprintf("server %d at %s: %v", id, n.o.Peers[id], err))
+		case st.Cluster != "":
 			return n.joinFormed(&st, say)
+		case len(st.Peers) > 0 && !maps.Equal(st.Peers, n.o.Peers):
+			missing = append(missing, peersDiffer(id, st.Peers, n.o.Peers).Error())
+		default:
+			births[id] = st.Birth
 		}
-		births[id] = st.Birth
 	}
-	if len(births) < len(n.o.Peers) || n.id != slices.Min(slices.Collect(maps.Keys(n.o.Peers))) {
+	if len(missing) > 0 {
+		say("waiting for " + strings.Join(missing, "; "))
+		return false, nil
+	}
+	if n.id != slices.Min(slices.Collect(maps.Keys(n.o.Peers))) {
 		return false, nil
 	}
 	return n.form(ctx, births, say)
+}
+
+func peersDiffer(id uint32, theirs, ours map[uint32]string) error {
+	return fmt.Errorf("server %d was started with other --peers: %s instead of %s; start all servers with the same list", id, listPeers(theirs), listPeers(ours))
+}
+
+// listPeers writes a list as --peers takes it.
+func listPeers(peers map[uint32]string) string {
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		parts = append(parts, fmt.Sprintf("%d=%s", id, peers[id]))
+	}
+	return strings.Join(parts, ",")
 }
 
 // form makes all servers, which are all empty, into a cluster. The others go
@@ -302,14 +334,17 @@ func (n *Node) joinFormed(st *peerStatus, say func(string)) (bool, error) {
 	birth, known := st.Births[n.id]
 	_, member := st.Members[n.id]
 	switch {
+	case known && birth == id.Birth && st.Formed != nil && !maps.Equal(st.Formed, n.o.Peers):
+		say(peersDiffer(n.id, n.o.Peers, st.Formed).Error())
+		return false, nil
 	case known && birth == id.Birth:
-		id.Cluster, id.Births = st.Cluster, st.Births
+		id.Cluster, id.Births, id.Peers = st.Cluster, st.Births, st.Formed
 	case birth == "" && member:
 		id.Cluster, id.Births = st.Cluster, st.Births
 		delete(id.Births, n.id) // so that no configuration is made up from the list
 	case birth != "":
-		say(fmt.Sprintf("server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. On a server that runs: zlock member remove %d, then zlock member add %d %s",
-			n.id, st.Cluster, n.id, n.id, n.o.Peers[n.id]))
+		say(fmt.Sprintf("server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. If that directory is lost, on a server that runs: zlock member remove %d, then zlock member add %d %s. If server %d runs elsewhere, this one needs another --id",
+			n.id, st.Cluster, n.id, n.id, n.o.Peers[n.id], n.id))
 		return false, nil
 	default:
 		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s", st.Cluster, n.id, n.id, n.o.Peers[n.id]))

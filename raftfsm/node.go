@@ -84,6 +84,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 			return nil, err
 		}
 		n.port.wg.Go(n.port.accept)
+		n.wg.Go(n.checkReach)
 	}
 	bootstrap, err := n.join(ctx)
 	if err != nil {
@@ -92,6 +93,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if err := n.startRaft(bootstrap); err != nil {
 		return nil, err
 	}
+	n.comparePeers()
 	n.wg.Go(func() { n.guard.watch(n.ctx) })
 	n.wg.Go(n.noteLeadership)
 	n.wg.Go(n.lead)
