@@ -288,7 +288,8 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 		}
 		at := m
 		// If a delete without a reply may have been first, only events tell.
-		at.silent = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seen, m.zxid)
+		told := f != nil && (f.deleted[n.path] || f.lists[parentOf(n.path)] > 0)
+		at.silent = m.exact && !told && possible(c.loose.deletes[n.path], n.seen, m.zxid)
 		c.remove(n, at)
 	}
 	delete(c.model.owned, id)

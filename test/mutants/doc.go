@@ -1,0 +1,20 @@
+// Package mutants tests the tests. Each file of testdata plants one bug in the
+// server, as a small edit of one or two files, and names the guarantee that
+// the simulation, or another test, must then report as broken. The edits are
+// laid over the sources of a build of their own; nothing in the repository is
+// changed, and the product needs no hooks. An edit that does not apply any more
+// fails as well, so that the collection cannot rot unnoticed.
+//
+// A mutant looks like this:
+//
+//	What is wrong with it.
+//	catches: G3|G6            what the failing test must say, a regular expression
+//	run: Histories            a test of test/sim, or "package test"; default Histories
+//	seeds: 1 4                the first seed and how many; default 1 6
+//	short: yes                also run by go test -short
+//	== raftfsm/state.go
+//	-- old
+//	text that stands in the file once
+//	-- new
+//	text in its place
+package mutants

@@ -1,0 +1,106 @@
+package mutants
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// mutant is one planted bug.
+type mutant struct {
+	name, about string
+	catches     *regexp.Regexp
+	pkg, test   string
+	seed, seeds int
+	short       bool
+	edits       []edit
+}
+
+// edit replaces one text of a file by another.
+type edit struct{ file, old, new string }
+
+// load reads a mutant's file.
+func load(path string) (m mutant, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return m, err
+	}
+	m = mutant{name: strings.TrimSuffix(filepath.Base(path), ".txt"), pkg: "./test/sim", test: "Histories", seed: 1, seeds: 6}
+	parts := strings.Split("\n"+string(b), "\n== ")
+	for i, line := range strings.Split(strings.TrimSpace(parts[0]), "\n") {
+		key, value, found := strings.Cut(line, ": ")
+		switch {
+		case i == 0:
+			m.about = line
+		case !found:
+			return m, fmt.Errorf("%s: line %q", path, line)
+		case key == "catches":
+			m.catches, err = regexp.Compile(value)
+		case key == "run":
+			if m.test = value; strings.Contains(value, " ") {
+				m.pkg, m.test, _ = strings.Cut(value, " ")
+			}
+		case key == "seeds":
+			_, err = fmt.Sscan(value, &m.seed, &m.seeds)
+		case key == "short":
+			m.short = value == "yes"
+		default:
+			err = fmt.Errorf("unknown key %q", key)
+		}
+		if err != nil {
+			return m, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, part := range parts[1:] {
+		file, body, _ := strings.Cut(part, "\n")
+		for _, change := range strings.Split("\n"+body, "\n-- old\n")[1:] {
+			was, is, found := strings.Cut(change, "\n-- new")
+			if !found {
+				return m, fmt.Errorf("%s: an edit of %s has no new text", path, file)
+			}
+			m.edits = append(m.edits, edit{strings.TrimSpace(file), was, strings.TrimPrefix(strings.TrimSuffix(is, "\n"), "\n")})
+		}
+	}
+	if m.catches == nil || len(m.edits) == 0 {
+		return m, fmt.Errorf("%s: it catches nothing or edits nothing", path)
+	}
+	return m, nil
+}
+
+// overlay writes the edited files into dir, with the list that the go command
+// takes, and returns that list's name.
+func (m *mutant) overlay(root, dir string) (string, error) {
+	texts := map[string]string{}
+	for _, e := range m.edits {
+		path := filepath.Join(root, e.file)
+		text, ok := texts[path]
+		if !ok {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			text = string(b)
+		}
+		if n := strings.Count(text, e.old); n != 1 {
+			return "", fmt.Errorf("the edit of %s applies %d times; its old text is\n%s", e.file, n, e.old)
+		}
+		texts[path] = strings.Replace(text, e.old, e.new, 1)
+	}
+	replace := map[string]string{}
+	for path, text := range texts {
+		to := filepath.Join(dir, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[path] = to
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, b, 0o600)
+}

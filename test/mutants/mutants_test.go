@@ -1,0 +1,105 @@
+package mutants
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func all(t *testing.T) (list []mutant) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no mutants", err)
+	}
+	for _, f := range files {
+		m, err := load(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// TestMutantsAreCaught builds each mutant and runs the test that must catch it.
+func TestMutantsAreCaught(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all(t) {
+		t.Run(m.name, func(t *testing.T) {
+			dir := t.TempDir()
+			list, err := m.overlay(root, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if testing.Short() && !m.short {
+				t.Skip("the edit applies; not run with -short")
+			}
+			binary := filepath.Join(dir, "mutant.test")
+			build := exec.Command("go", "test", "-c", "-overlay", list, "-o", binary, m.pkg)
+			build.Dir = root
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("does not build: %v\n%s", err, out)
+			}
+			start := time.Now()
+			out, failed := m.run(t, binary, root)
+			took := time.Since(start).Round(100 * time.Millisecond)
+			switch lines := m.catches.FindString(out); {
+			case !failed:
+				t.Errorf("not caught by %s: %s", m.test, m.about)
+			case lines == "":
+				t.Errorf("%s fails, but does not say %s:\n%s", m.test, m.catches, head(out, 20))
+			default:
+				t.Logf("caught%s after %v: %s", seedOf(out), took, verdict(m.catches, out))
+			}
+		})
+	}
+}
+
+// run runs the test binary in its package's folder.
+func (m *mutant) run(t *testing.T, binary, root string) (out string, failed bool) {
+	args := []string{"-test.run", m.test, "-test.timeout", "5m", "-test.v"}
+	if m.pkg == "./test/sim" {
+		args = append(args, fmt.Sprintf("-sim.seed=%d", m.seed), fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.seeds)))
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = filepath.Join(root, m.pkg)
+	cmd.Env = append(cmd.Environ(), "GOMAXPROCS=1")
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(b), err != nil
+}
+
+var failedSeed = regexp.MustCompile(`--- FAIL: \S+/seed=(\d+)`)
+
+func seedOf(out string) string {
+	if f := failedSeed.FindStringSubmatch(out); f != nil {
+		return " with seed " + f[1]
+	}
+	return ""
+}
+
+// verdict is the first line that says what must be said.
+func verdict(want *regexp.Regexp, out string) string {
+	for _, line := range strings.Split(out, "\n") {
+		if want.MatchString(line) {
+			return strings.TrimSpace(line[:min(len(line), 160)])
+		}
+	}
+	return ""
+}
+
+func head(out string, lines int) string {
+	list := strings.SplitN(out, "\n", lines+1)
+	return strings.Join(list[:min(len(list), lines)], "\n")
+}
