@@ -145,7 +145,7 @@ func (n *Node) admit(kind byte, g *greeting) error {
 	case g.From == n.id && g.Birth != id.Birth:
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
-		return fmt.Errorf("this server belongs to cluster %s, the caller to %s", id.Cluster, g.Cluster)
+		return fmt.Errorf("this server belongs to cluster %s, the caller to %s; check --data-dir and --peers of both", id.Cluster, g.Cluster)
 	case kind == peerAsk:
 		return nil
 	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
