@@ -34,6 +34,7 @@ type Writer struct {
 	Slowest    time.Duration
 	Disconnect int
 	Expired    int
+	Ends       []string // of its connections: when, after what wait, why
 }
 
 // StartWriters starts n clients on each server.
@@ -118,6 +119,7 @@ func (w *Writers) run(o *Writer, timeout time.Duration) {
 		if errors.Is(err, wire.ErrRefused) {
 			o.mu.Lock()
 			o.Expired++
+			o.Ends = append(o.Ends, time.Now().UTC().Format("15:04:05.000")+": the session has ended")
 			o.mu.Unlock()
 			session = wire.Session{}
 		}
@@ -129,20 +131,21 @@ func (w *Writers) run(o *Writer, timeout time.Duration) {
 			continue
 		}
 		session = c.Session
-		c.Timeout = timeout
+		c.Timeout = min(timeout, 10*time.Second)
 		lost := w.write(c, o)
 		zxid = c.Zxid
 		c.Close()
-		if lost {
+		if lost != nil {
 			o.mu.Lock()
 			o.Disconnect++
+			o.Ends = append(o.Ends, lost.Error())
 			o.mu.Unlock()
 		}
 	}
 }
 
 // write writes until the connection is lost or the test ends.
-func (w *Writers) write(c *wire.Conn, o *Writer) (lost bool) {
+func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	for !w.stopped() {
 		began := time.Now()
 		path, err := c.Create(w.dir+"/n-", nil, jute.FlagPersistentSequential)
@@ -158,14 +161,14 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost bool) {
 		}
 		w.mu.Unlock()
 		if err != nil {
-			return true
+			return fmt.Errorf("%s, %v after the request: %w", time.Now().UTC().Format("15:04:05.000"), time.Since(began).Round(time.Millisecond), err)
 		}
 		o.mu.Lock()
 		o.Answers = append(o.Answers, time.Now())
 		o.Slowest = max(o.Slowest, time.Since(began))
 		o.mu.Unlock()
 	}
-	return false
+	return nil
 }
 
 // Check stops the clients and compares what each server holds with what they

@@ -1,0 +1,222 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFlagsThatCannotBeRightAreRefused starts servers with flags that are
+// wrong by themselves: each says so, says what to do, and starts nothing.
+func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
+	bin := Build(t)
+	const peers = "1=127.0.0.1:2888,2=127.0.0.1:2889,3=127.0.0.1:2890"
+	for _, test := range []struct{ name, args, want string }{
+		{"unknown id", "--id 7 --peers " + peers, "--id 7 is not among the --peers " + peers + ": list this server too, or correct --id"},
+		{"no peers", "--id 2", "--id 2 without --peers: list all servers of the cluster, such as --peers 1="},
+		{"two servers with one id", "--id 1 --peers 1=127.0.0.1:2888,1=127.0.0.1:2889", "server 1 is there twice"},
+		{"two servers at one address", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:2888", "servers 1 and 2 have the same address 127.0.0.1:2888"},
+		{"an entry without id", "--id 1 --peers 127.0.0.1:2888", `entry "127.0.0.1:2888" is not ID=HOST:PORT, such as 1=lock1:2888`},
+		{"an entry without port", "--id 1 --peers 1=lock1,2=lock2:2888", "the port is missing"},
+		{"port 0 of another", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:0", "server 2 has port 0, at which nobody can reach it"},
+		{"peer port for everybody", "--id 1 --peers 1=10.0.0.1:2888,2=10.0.0.2:2888", "can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, or --peer-insecure"},
+		{"peer port on all addresses", "--id 1 --peers " + peers + " --peer-addr :2888", "can be reached by others and has no TLS"},
+		{"half of TLS", "--id 1 --peers " + peers + " --peer-tls-cert a.pem", "belong together: give all three"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := append(strings.Fields(test.args), "--data-dir", t.TempDir(), "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
+			cmd := exec.Command(bin, args...)
+			timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+			defer timer.Stop()
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), test.want) {
+				t.Errorf("exit %d, without %q:\n%s", code, test.want, out)
+			}
+		})
+	}
+}
+
+// set gives a server another value of a flag.
+func (s *Server) set(flag, value string) {
+	for i, a := range s.args {
+		if a == flag {
+			s.args[i+1] = value
+		}
+	}
+}
+
+// awaitLog waits until the server has logged a text.
+func (s *Server) awaitLog(text string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log(1<<30), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("server %d does not log %q:\n%s", s.ID, text, s.Log(20))
+		}
+	}
+}
+
+// stays checks that no server of a list serves for a while.
+func stays(t *testing.T, servers ...*Server) {
+	t.Helper()
+	for range 20 {
+		for _, s := range servers {
+			if m := s.Mode(); m != "" {
+				t.Fatalf("server %d serves, as %s", s.ID, m)
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func three(t *testing.T) *Cluster { return LayOut(t, make([]host, 3)) }
+
+// peersOf returns a list of servers as --peers takes it.
+func peersOf(servers ...*Server) string {
+	var list []string
+	for _, s := range servers {
+		list = append(list, fmt.Sprintf("%d=%s", s.ID, s.Peer))
+	}
+	return strings.Join(list, ",")
+}
+
+// TestListsThatDifferFormNoCluster gives one of three servers another list of
+// peers. No cluster may come of it, and each says which lists differ; once
+// corrected it forms.
+func TestListsThatDifferFormNoCluster(t *testing.T) {
+	c := three(t)
+	odd := c.Servers[2]
+	right := peersOf(c.Servers...)
+	odd.set("--peers", peersOf(c.Servers[0], odd))
+	for _, s := range c.Servers {
+		s.Start()
+	}
+	c.Servers[0].awaitLog("server 3 was started with other --peers: " + peersOf(c.Servers[0], odd) + " instead of " + right + "; start all servers with the same list")
+	odd.awaitLog("server 1 was started with other --peers: " + right + " instead of ")
+	stays(t, c.Servers...)
+	odd.Kill()
+	odd.set("--peers", right)
+	odd.Start()
+	for _, s := range c.Servers {
+		s.WaitServing(20 * time.Second)
+	}
+}
+
+// TestTwoServersWithOneID starts the second host with the id of the first, and
+// later a second server with the id of one that runs.
+func TestTwoServersWithOneID(t *testing.T) {
+	c := three(t)
+	twin := c.Servers[1]
+	twin.set("--id", "1")
+	for _, s := range c.Servers {
+		s.Start()
+	}
+	for _, s := range c.Servers {
+		s.awaitLog("this is server 1, not 2; check the --peers lists")
+	}
+	stays(t, c.Servers...)
+	// A directory knows whose it is.
+	twin.Kill()
+	twin.set("--id", "2")
+	twin.Start()
+	<-twin.ended
+	twin.awaitLog("belongs to server 1, but --id is 2")
+	twin.set("--data-dir", t.TempDir())
+	twin.Start()
+	for _, s := range c.Servers {
+		s.WaitServing(20 * time.Second)
+	}
+
+	late := LayOut(t, make([]host, 1)).Servers[0]
+	late.args = append(late.args, "--peers", peersOf(c.Servers...), "--peer-addr", late.Peer)
+	late.Start()
+	late.awaitLog("with another data directory; this one is empty, so the server must not vote")
+	late.awaitLog("If server 1 runs elsewhere, this one needs another --id")
+	late.awaitLog("does not reach itself at its address in --peers")
+	stays(t, late)
+}
+
+// TestDirectoryOfAnotherCluster starts a server on the data directory that it
+// had in another cluster. The others go on; it never serves, and says why.
+func TestDirectoryOfAnotherCluster(t *testing.T) {
+	elsewhere := three(t)
+	elsewhere.StartAll()
+	for _, s := range elsewhere.Servers {
+		s.Kill()
+	}
+	c := three(t)
+	lost := c.Servers[2]
+	c.StartAll()
+	lost.Kill()
+	lost.set("--data-dir", elsewhere.Servers[2].Dir)
+	lost.Start()
+	lost.awaitLog("this server belongs to cluster")
+	stays(t, lost)
+	for _, s := range c.Others(lost) {
+		s.WaitServing(10 * time.Second)
+	}
+}
+
+// TestPeerAddrThatIsNotListed lets a server listen where nobody looks for it.
+// The two others serve; it says what is wrong.
+func TestPeerAddrThatIsNotListed(t *testing.T) {
+	c := three(t)
+	wrong := c.Servers[0]
+	wrong.set("--peer-addr", LayOut(t, make([]host, 1)).Servers[0].Peer)
+	for _, s := range c.Servers {
+		s.Start()
+	}
+	wrong.awaitLog("does not reach itself at its address in --peers, so the others may not either: correct --peer-addr or --peers")
+	c.Servers[1].awaitLog("waiting for server 1 at " + wrong.Peer)
+	wrong.Kill()
+	wrong.set("--peer-addr", wrong.Peer)
+	wrong.Start()
+	for _, s := range c.Servers {
+		s.WaitServing(20 * time.Second)
+	}
+}
+
+// TestPeersChangedAfterForming restarts a server with a longer, a shorter and
+// no list. It serves where it can, and says what differs from the cluster.
+func TestPeersChangedAfterForming(t *testing.T) {
+	c := three(t)
+	c.StartAll()
+	s := c.Servers[0]
+	fourth := LayOut(t, make([]host, 1)).Servers[0]
+	fourth.ID = 4
+	again := func(peers string) {
+		s.Stop()
+		s.set("--peers", peers)
+		s.Start()
+		s.WaitServing(20 * time.Second)
+	}
+
+	longer := peersOf(c.Servers...) + "," + peersOf(fourth)
+	again(longer)
+	s.awaitLog("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT\" peer=4 addr=" + fourth.Peer)
+	fourth.args = append(fourth.args, "--peers", longer, "--peer-addr", fourth.Peer)
+	fourth.set("--id", "4")
+	fourth.Start()
+	fourth.awaitLog("does not know server 4. On a server that runs: zlock member add 4 " + fourth.Peer)
+	stays(t, fourth)
+
+	again(peersOf(c.Servers[:2]...))
+	s.awaitLog("a member is missing in --peers: list it, or remove it by: zlock member remove ID\" peer=3 addr=" + c.Servers[2].Peer)
+
+	moved := *c.Servers[2]
+	moved.Peer = fourth.Peer
+	again(peersOf(c.Servers[0], c.Servers[1], &moved))
+	s.awaitLog("--peers has another address than the cluster: start all servers with the same list\" peer=3 listed=" + moved.Peer + " addr=" + c.Servers[2].Peer)
+
+	s.Stop()
+	alone := exec.Command(s.bin, "--data-dir", s.Dir, "--client-addr", s.Client, "--admin-addr", "off")
+	timer := time.AfterFunc(10*time.Second, func() { alone.Process.Signal(os.Kill) })
+	defer timer.Stop()
+	out, _ := alone.CombinedOutput()
+	want := "belongs to server 1 of a cluster: give --peers " + peersOf(c.Servers...)
+	if code := alone.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), want) {
+		t.Errorf("without --peers: exit %d, without %q:\n%s", code, want, out)
+	}
+}
