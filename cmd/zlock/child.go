@@ -161,7 +161,8 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	c.signal(syscall.SIGTERM)
 	kill := time.Now().Add(grace)
 	complain := kill.Add(5 * time.Second)
-	for pause := time.Millisecond; c.alive(); pause = min(2*pause, 50*time.Millisecond) {
+	most := 50 * time.Millisecond
+	for pause := time.Millisecond; c.alive(); pause = min(2*pause, most) {
 		time.Sleep(pause)
 		if time.Now().After(kill) {
 			c.signal(syscall.SIGKILL)
@@ -169,6 +170,7 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 		if time.Now().After(complain) {
 			say("processes of group %d cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
+			most = time.Second // each look reads the table of processes
 		}
 	}
 }

@@ -138,15 +138,27 @@ type watchman struct {
 	killAfter time.Duration
 	say       func(string, ...any)
 	lines     chan string
+	parent    int // zlock
 
 	deadline  time.Duration
 	kill      time.Duration // when to kill, 0 while all is well
 	signalled bool
+	kills     int  // how often it has killed
+	ended     bool // nothing is left to kill
 }
+
+// Times of the guard when it acts. It looks seldom: each look reads the table of
+// processes, and nobody is there to see that it uses a core.
+const (
+	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
+	lookMost  = 200 * time.Millisecond
+	giveUp    = 5 * time.Second // after the first KILL: what lives then cannot be killed by us
+)
 
 func (w *watchman) watch(in io.Reader, out io.Writer) error {
 	// zlock and its shell may be told to end; the guard ends with its work.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGTSTP)
+	w.parent = os.Getppid()
 	closeInherited()
 	go func() {
 		defer close(w.lines)
@@ -169,6 +181,10 @@ func (w *watchman) watch(in io.Reader, out io.Writer) error {
 				fmt.Fprintln(out, "ok")
 			}
 		case <-time.After(w.pause()):
+		}
+		// The end of the input says the same, unless something holds it open.
+		if os.Getppid() != w.parent {
+			return w.orphaned()
 		}
 		w.look()
 	}
@@ -195,17 +211,25 @@ func (w *watchman) read(line string) {
 // look does what is due.
 func (w *watchman) look() {
 	now := bootClock()
-	if w.deadline == 0 && !w.signalled {
+	if w.ended || w.deadline == 0 && !w.signalled {
 		return // zlock has not said yet; if it dies before, its input ends
 	}
 	if !w.signalled && now >= w.deadline+guardLag {
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid, signalName(w.sig))
 		w.end(w.deadline)
 	}
-	if w.kill != 0 && now >= w.kill {
-		w.signal(syscall.SIGKILL)
-		w.kill = now + 50*time.Millisecond // again, until nothing is left
+	if w.kill == 0 || now < w.kill {
+		return
 	}
+	if w.kills > 0 && !w.alive() {
+		// zlock is not dead, or this process would have ended: it is stopped, and
+		// reaps COMMAND when it goes on.
+		w.ended = true
+		return
+	}
+	w.signal(syscall.SIGKILL)
+	w.kills++
+	w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until nothing is left
 }
 
 // end sends the signal and sets the time of the kill.
@@ -216,7 +240,7 @@ func (w *watchman) end(from time.Duration) {
 
 func (w *watchman) pause() time.Duration {
 	next := w.deadline + guardLag
-	if w.deadline == 0 && !w.signalled {
+	if w.ended || w.deadline == 0 && !w.signalled {
 		return guardTick
 	}
 	if w.signalled {
@@ -239,9 +263,16 @@ func (w *watchman) orphaned() error {
 		}
 		w.end(from)
 	}
-	for w.alive() {
+	var killed time.Time
+	for pause := time.Millisecond; w.alive(); pause = min(2*pause, lookMost) {
 		w.look()
-		time.Sleep(min(w.pause(), 20*time.Millisecond))
+		switch {
+		case w.kills > 0 && killed.IsZero():
+			killed = time.Now()
+		case w.kills > 0 && time.Since(killed) > giveUp:
+			return fmt.Errorf("guard: process %d cannot be killed", w.pid)
+		}
+		time.Sleep(min(w.pause(), pause))
 	}
 	return nil
 }

@@ -31,9 +31,16 @@ while :; do sleep .02; done`
 
 func startRun(t *testing.T, lock string, options ...string) *running {
 	t.Helper()
+	return startCommand(t, stubborn, lock, options...)
+}
+
+// startCommand runs a script under a lock. It is called with a file name, and
+// writes its processes into that with .pids behind.
+func startCommand(t *testing.T, script, lock string, options ...string) *running {
+	t.Helper()
 	r := &running{beats: filepath.Join(t.TempDir(), "beats")}
 	args := append([]string{"run"}, options...)
-	args = append(args, lock, "--", "sh", "-c", stubborn, "sh", r.beats)
+	args = append(args, lock, "--", "sh", "-c", script, "sh", r.beats)
 	r.cmd = exec.Command(filepath.Join(built.dir, "zlock"), args...)
 	r.cmd.Env = scriptEnv(t)
 	r.cmd.Stdout, r.cmd.Stderr = os.Stderr, os.Stderr

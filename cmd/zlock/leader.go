@@ -26,12 +26,14 @@ without a value says that nobody leads.`,
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 					el := cl.Election(c.args[0])
 					if *watch {
+						ctx, stop := c.whileRead(ctx)
+						defer stop()
 						for l := range el.Observe(ctx) {
 							if err := c.showLeader(l, *format); err != nil {
 								return err
 							}
 						}
-						return context.Cause(ctx)
+						return asExit(context.Cause(ctx))
 					}
 					l, err := el.Leader(ctx)
 					if err != nil {

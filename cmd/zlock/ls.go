@@ -56,11 +56,16 @@ type listed struct {
 }
 
 func (l *lister) run(ctx context.Context, c *call, cl *client.Client, format string) error {
+	ctx, stop := c.whileRead(ctx)
+	defer stop()
 	for {
 		if l.watch && format == formatTable && c.terminal {
 			c.stdout.Write([]byte("\x1b[H\x1b[2J"))
 		}
 		if err := l.once(ctx, c, cl, format); err != nil || !l.watch {
+			if err != nil && ctx.Err() != nil {
+				return asExit(context.Cause(ctx))
+			}
 			return err
 		}
 		select {

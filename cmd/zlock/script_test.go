@@ -35,6 +35,12 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		built.dir = dir
+		stop, err := leash()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return
+		}
+		defer stop()
 		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "zlock"), ".").CombinedOutput()
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
@@ -54,6 +60,10 @@ func TestMain(m *testing.M) {
 			built.servers = e.Addrs()
 		}
 		code = m.Run()
+		if left := leftovers(5 * time.Second); len(left) > 0 && code == 0 {
+			fmt.Fprintf(os.Stderr, "these outlive the tests:\n%s\n", strings.Join(left, "\n"))
+			code = 1
+		}
 	}()
 	os.Exit(code)
 }
@@ -72,7 +82,7 @@ var chroots atomic.Int64
 // scriptEnv is the environment of a script: a chroot of its own, and zlock in PATH.
 func scriptEnv(t testing.TB) []string {
 	env := []string{
-		"PATH=" + built.dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TZ=UTC", "LC_ALL=C", "NO_COLOR=1",
+		leashed + "=" + os.Getenv(leashed), "PATH=" + built.dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TZ=UTC", "LC_ALL=C", "NO_COLOR=1",
 		"ZLOCK_SERVERS=" + server(t), fmt.Sprintf("ZLOCK_CHROOT=/%s-%d", strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()), chroots.Add(1)),
 	}
 	return env

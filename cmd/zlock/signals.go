@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // signalError is the end of zlock by a signal.
@@ -52,4 +54,33 @@ func interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { s.stop(); cancel(nil) }
+}
+
+// whileRead returns a context that ends when nobody is left to read the standard
+// output, as SIGPIPE ends a program that writes. One that waits for news would
+// not notice for as long as there are none, and outlive its reader for ever.
+func (a *app) whileRead(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if out, ok := a.stdout.(*os.File); ok {
+		go func() {
+			if awaitUnread(int(out.Fd())) {
+				cancel(&signalError{syscall.SIGPIPE})
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
+
+// awaitUnread waits until the other end of a pipe, socket or terminal is closed.
+func awaitUnread(fd int) bool {
+	for {
+		fds := []unix.PollFd{{Fd: int32(fd)}} // errors are told without being asked for
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case err == nil:
+			return fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+		case err != unix.EINTR:
+			return false
+		}
+	}
 }
