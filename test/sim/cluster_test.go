@@ -58,9 +58,12 @@ type running struct {
 }
 
 func newCluster(t *testing.T, seed uint64) *cluster {
-	c := &cluster{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{}, run: map[uint32]*running{},
+	return newClusterWith(t, seed, drawSettings(rand.New(rand.NewPCG(seed, 4))))
+}
+
+func newClusterWith(t *testing.T, seed uint64, set settings) *cluster {
+	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{}, run: map[uint32]*running{},
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
-	c.set = drawSettings(rand.New(rand.NewPCG(seed, 4)))
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
 	var wg sync.WaitGroup
 	for id := range c.ids() {

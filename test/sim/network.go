@@ -24,13 +24,15 @@ type Network struct {
 	latency   time.Duration // one way; jitter of the same size on top
 	cut       map[[2]string]bool
 	frozen    map[string]bool
-	listeners map[string]*listener // by address
+	rate      int                     // bytes per second of each wire; 0: any
+	free      map[[2]string]time.Time // when a wire has sent all it was given
+	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
 }
 
 // NewNetwork returns a network without hosts.
 func NewNetwork(rng *rand.Rand, latency time.Duration) *Network {
-	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, frozen: map[string]bool{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
+	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, frozen: map[string]bool{}, free: map[[2]string]time.Time{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
 }
 
 func hostOf(addr string) string {
@@ -62,6 +64,31 @@ func (n *Network) Heal() {
 	clear(n.cut)
 	n.mu.Unlock()
 	n.wake()
+}
+
+// Throttle bounds what each wire carries, in bytes per second and direction;
+// 0 is no bound.
+func (n *Network) Throttle(rate int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rate = rate
+	clear(n.free)
+}
+
+// carried returns when what is sent now has left a wire that is throttled.
+func (n *Network) carried(from, to string, size int) time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if n.rate == 0 {
+		return now
+	}
+	wire := [2]string{from, to}
+	if n.free[wire].After(now) {
+		now = n.free[wire]
+	}
+	n.free[wire] = now.Add(time.Duration(size) * time.Second / time.Duration(n.rate))
+	return n.free[wire]
 }
 
 // Freeze lets nothing in or out of a host, as if it were stopped: others can
@@ -306,7 +333,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 		}
 		p.cond.Wait()
 	}
-	at := time.Now().Add(delay)
+	at := p.n.carried(p.from, p.to, len(b)).Add(delay)
 	if k := len(p.segments); k > 0 && p.segments[k-1].at.After(at) {
 		at = p.segments[k-1].at
 	}

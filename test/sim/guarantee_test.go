@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// What one client was answered, a write sent afterwards anywhere comes after,
+// and a read behind a sync anywhere shows.
+func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
+	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}, func(t *testing.T, c *cluster) {
+		var at [4]*wire.Conn
+		for id := range c.ids() {
+			at[id] = c.client("c0", id, 30*time.Second)
+		}
+		_, err := at[1].Create("/n", nil, 0)
+		must(t, err)
+		last := int64(0)
+		stale := 0
+		for i := range 60 {
+			from, to := at[1+i%3], at[1+(i/3)%3]
+			st, err := from.SetData("/n", strconv.AppendInt(nil, int64(i), 10), -1)
+			must(t, err)
+			if st.Mzxid <= last {
+				t.Errorf("G1: write %d has zxid %d, after one that was answered with %d", i, st.Mzxid, last)
+			}
+			last = st.Mzxid
+			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
+				stale++ // which is allowed
+			}
+			must(t, to.Sync("/n"))
+			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
+				t.Errorf("G7: after a sync the read shows %q, %v; acknowledged was %d", b, err, i)
+			}
+		}
+		if stale == 0 {
+			t.Error("no read was ever stale before its sync: the test shows nothing")
+		}
+	})
+}
+
+// Requests that arrive in one segment are answered in order, and each sees what
+// those before it did, also at a follower (F1, R14).
+func TestG5F1R14RequestsOfAConnectionKeepTheirOrder(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		for id := range c.ids() {
+			w := c.client("c0", id, 30*time.Second)
+			for round := range 20 {
+				path := fmt.Sprintf("/n%d-%d", id, round)
+				var b []byte
+				add := func(xid int32, op jute.OpCode, body wire.Body) { b = wire.AppendRequest(b, xid, op, body) }
+				add(1, jute.OpCreate, wire.Create(path, []byte("a"), jute.WorldAnyone, 0))
+				add(2, jute.OpGetData, wire.PathWatch(path, false))
+				add(3, jute.OpSetData, wire.SetData(path, []byte("b"), 0))
+				add(4, jute.OpGetData, wire.PathWatch(path, false))
+				add(-2, jute.OpPing, nil)
+				add(5, jute.OpDelete, wire.PathVersion(path, 1))
+				add(6, jute.OpExists, wire.PathWatch(path, false))
+				must(t, w.WriteRaw(b))
+				zxid := int64(0)
+				for _, want := range []struct {
+					xid  int32
+					code jute.ErrCode
+					data string
+				}{{1, jute.OK, ""}, {2, jute.OK, "a"}, {3, jute.OK, ""}, {4, jute.OK, "b"}, {-2, jute.OK, ""}, {5, jute.OK, ""}, {6, jute.NoNode, ""}} {
+					f, err := w.Next()
+					must(t, err)
+					if f.Xid != want.xid || f.Code != want.code || f.Zxid < zxid {
+						t.Fatalf("G5: reply %+v, want %+v at zxid %d or later", f, want, zxid)
+					}
+					zxid = f.Zxid
+					d := jute.NewDecoder(f.Body)
+					if want.data != "" && string(d.Buffer()) != want.data {
+						t.Errorf("G5: request %d does not see the write before it", want.xid)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A server that lags does not answer a client that has seen more elsewhere.
+func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		leader, others := c.mustLead()
+		w := c.client("c0", leader, 30*time.Second)
+		_, err := w.Create("/n", nil, 0)
+		must(t, err)
+		time.Sleep(time.Second)
+		f := faults{cluster: c}
+		f.isolate(others[0])
+		_, err = w.SetData("/n", []byte("new"), -1)
+		must(t, err)
+		refused, closed := 0, 0
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+			switch again, err := c.attach("c0", others[0], w); {
+			case errors.Is(err, wire.ErrRefused):
+				refused++
+			case err != nil:
+				closed++
+			default:
+				b, _, err := again.GetData("/n", false)
+				t.Errorf("G6: a server that was cut off answered %q, %v", b, err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if refused > 0 || closed == 0 {
+			t.Errorf("G13: refused %d times, closed %d times", refused, closed)
+		}
+		c.net.Heal()
+		c.ready(others[0], 10*time.Second)
+		again, err := c.attach("c0", others[0], w)
+		must(t, err)
+		if b, _, err := again.GetData("/n", false); err != nil || string(b) != "new" {
+			t.Errorf("G6: after the move the read shows %q, %v", b, err)
+		}
+	})
+}
+
+// Two nodes that a multi sets together are equal at every zxid that anybody is
+// shown, whatever server is asked; a multi that fails leaves nothing.
+func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		w := c.client("c0", 1, 30*time.Second)
+		for _, path := range []string{"/a", "/b"} {
+			_, err := w.Create(path, []byte("0"), 0)
+			must(t, err)
+		}
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		pairs := 0
+		for id := range c.ids() {
+			r := c.client("c1", id, 30*time.Second)
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					a, sa, err1 := r.GetData("/a", false)
+					b, sb, err2 := r.GetData("/b", false)
+					if err1 != nil || err2 != nil || sa.Mzxid == sb.Mzxid && string(a) != string(b) {
+						t.Errorf("G8: server %d shows %q and %q, %v %v", id, a, b, err1, err2)
+						return
+					}
+					if sa.Mzxid > sb.Mzxid {
+						t.Errorf("G8: server %d shows /a of zxid %d and later /b of zxid %d", id, sa.Mzxid, sb.Mzxid)
+					}
+					mu.Lock()
+					pairs++
+					mu.Unlock()
+				}
+			})
+		}
+		set := func(path string, i int) wire.Op {
+			return wire.Op{Type: jute.OpSetData, Body: wire.SetData(path, strconv.AppendInt(nil, int64(i), 10), -1)}
+		}
+		for i := range 300 {
+			ops := []wire.Op{set("/a", i), set("/b", i)}
+			if i%3 == 2 {
+				ops = append(ops, wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/none", -1)})
+			}
+			if _, err := w.Multi(ops...); err != nil {
+				t.Fatal(err)
+			}
+			b, _, err := w.GetData("/a", false)
+			must(t, err)
+			if got, _ := strconv.Atoi(string(b)); i%3 == 2 && got != i-1 {
+				t.Errorf("G8: a multi that failed has set %d", got)
+			}
+		}
+		close(stop)
+		wg.Wait()
+		if pairs < 300 {
+			t.Errorf("only %d pairs read", pairs)
+		}
+	})
+}
+
+// A silent session ends after its timeout and not much later, whoever leads; one
+// that pings does not.
+func TestG10G11SilentSessionsEndInTime(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		stop := make(chan struct{})
+		defer close(stop)
+		for id := range c.ids() {
+			loud := c.client("c1", id, 6*time.Second)
+			go ping(loud, 2*time.Second, stop)
+			w := c.client("c0", id, 6*time.Second)
+			_, err := w.Create(fmt.Sprintf("/e%d", id), nil, jute.FlagEphemeral)
+			must(t, err)
+			silent := time.Now()
+			for {
+				time.Sleep(20 * time.Millisecond)
+				gone := false
+				c.server(1 + id%3).Node().View(func(s *raftfsm.State) { _, known := s.Sessions().Get(w.Session.ID); gone = !known })
+				if d := time.Since(silent); gone {
+					if d < 6*time.Second || d > 7*time.Second {
+						t.Errorf("G11: a session of 6 s on server %d ended after %v", id, d)
+					}
+					break
+				} else if d > 12*time.Second {
+					t.Fatalf("G11: a session of 6 s on server %d lives after %v", id, d)
+				}
+			}
+			c.server(1 + id%3).Node().View(func(s *raftfsm.State) {
+				if _, ok := s.Sessions().Get(loud.Session.ID); !ok {
+					t.Errorf("G10: a session that pings server %d has ended", id)
+				}
+			})
+		}
+	})
+}
+
+// Without a majority nobody is told that a session has expired, whether it has,
+// does not exist, or is unknown here; the connection is closed.
+func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		leader, others := c.mustLead()
+		f := faults{cluster: c}
+		f.isolate(leader)
+		time.Sleep(5 * time.Second)
+		unknownHere := c.client("c0", others[0], 20*time.Second) // made by the majority
+		never := &wire.Conn{Session: wire.Session{ID: 1<<56 | 99, Password: make([]byte, jute.PasswordSize), Timeout: 6000}}
+		for _, w := range []*wire.Conn{unknownHere, never} {
+			if _, err := c.attach("c0", leader, w); err == nil || errors.Is(err, wire.ErrRefused) {
+				t.Errorf("G13: the leader of before, cut off, answered %v", err)
+			}
+		}
+		if _, err := c.attach("c0", others[1], never); !errors.Is(err, wire.ErrRefused) {
+			t.Errorf("G13: the majority answered %v to a session that never was", err)
+		}
+		if _, err := c.attach("c0", others[1], unknownHere); err != nil {
+			t.Errorf("the majority answered %v to a session of its own", err)
+		}
+		// Just cut off, and not yet aware of it.
+		c.net.Heal()
+		c.ready(leader, 10*time.Second)
+		leader, others = c.mustLead()
+		f.isolate(leader)
+		if _, err := c.attach("c0", leader, never); err == nil || errors.Is(err, wire.ErrRefused) {
+			t.Errorf("G13: a leader that does not know yet that it is cut off answered %v", err)
+		}
+	})
+}
