@@ -1,0 +1,207 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// script is test/cluster.sh in a process group of its own, as a terminal
+// starts it.
+type script struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	ended  chan error
+	client int // first client port
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (s *script) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(b)
+}
+
+func (s *script) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+// freeRow returns the first of three ports next to each other that are free.
+func freeRow(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		list, err := launch.FreePorts(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(list[0])
+		first, _ := strconv.Atoi(port)
+		free := true
+		for p := first + 1; p < first+3; p++ {
+			ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
+			if err != nil {
+				free = false
+				break
+			}
+			ln.Close()
+		}
+		if free {
+			return first
+		}
+	}
+	t.Fatal("no three free ports in a row")
+	return 0
+}
+
+// startScript starts it in a new directory, or again where it ran before.
+func startScript(t *testing.T, before *script) *script {
+	t.Helper()
+	file, err := filepath.Abs("../cluster.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &script{t: t, cmd: exec.Command("sh", file), ended: make(chan error, 1)}
+	if before != nil {
+		s.cmd.Dir, s.cmd.Env, s.client = before.cmd.Dir, before.cmd.Env, before.client
+	} else {
+		s.client = freeRow(t)
+		s.cmd.Dir = t.TempDir()
+		s.cmd.Env = append(os.Environ(), "ZLOCKD="+Build(t), fmt.Sprint("ZLOCKD_CLUSTER_CLIENT=", s.client),
+			fmt.Sprint("ZLOCKD_CLUSTER_PEER=", freeRow(t)), fmt.Sprint("ZLOCKD_CLUSTER_ADMIN=", freeRow(t)))
+	}
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.ended <- s.cmd.Wait() }()
+	t.Cleanup(func() { syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
+	return s
+}
+
+// server returns the process of one of the servers.
+func (s *script) server(id int) int {
+	s.t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		group, err := syscall.Getpgid(pid)
+		if err == nil && group == s.cmd.Process.Pid && bytes.Contains(line, fmt.Appendf(nil, "--id\x00%d\x00", id)) {
+			return pid
+		}
+	}
+	s.t.Fatalf("server %d does not run", id)
+	return 0
+}
+
+// ready waits until all three servers serve.
+func (s *script) ready() {
+	s.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); strings.Count(s.String(), "zlockd ready") < 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not ready:\n%s", s)
+		}
+	}
+}
+
+// serving counts the servers that answer.
+func (s *script) serving() (n int) {
+	for i := range 3 {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", s.client+i), time.Second)
+		if err != nil {
+			continue
+		}
+		c.SetDeadline(time.Now().Add(time.Second))
+		io.WriteString(c, "ruok")
+		if b, _ := io.ReadAll(c); string(b) == "imok" {
+			n++
+		}
+		c.Close()
+	}
+	return n
+}
+
+// end waits for the script's end and returns its error and how long it took.
+func (s *script) end() (error, time.Duration) {
+	s.t.Helper()
+	at := time.Now()
+	select {
+	case err := <-s.ended:
+		return err, time.Since(at)
+	case <-time.After(20 * time.Second):
+		s.t.Fatalf("the script does not end:\n%s", s)
+		return nil, 0
+	}
+}
+
+// TestClusterScript runs what `make cluster` runs: three servers that serve,
+// stop in order at Ctrl-C and at a signal to the script alone, come back to
+// their data, end together when one ends, and leave other servers alone.
+func TestClusterScript(t *testing.T) {
+	other := StartCluster(t, 1).Servers[0]
+	var s *script
+	for _, test := range []struct {
+		name string
+		stop func() error
+	}{
+		{"Ctrl-C", func() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGINT) }},
+		{"SIGTERM to the script", func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }},
+		{"SIGINT to the script alone", func() error { return s.cmd.Process.Signal(syscall.SIGINT) }},
+	} {
+		s = startScript(t, s)
+		s.ready()
+		if n := s.serving(); n != 3 {
+			t.Fatalf("%s: %d servers answer", test.name, n)
+		}
+		if err := test.stop(); err != nil {
+			t.Fatal(err)
+		}
+		err, took := s.end()
+		t.Logf("%s: ended after %v", test.name, took.Round(10*time.Millisecond))
+		if err != nil || strings.Count(s.String(), "msg=stopped\n") != 3 || !strings.Contains(s.String(), "all three are stopped") {
+			t.Errorf("%s: %v\n%s", test.name, err, s)
+		}
+		if n := s.serving(); n != 0 {
+			t.Errorf("%s: %d servers still answer", test.name, n)
+		}
+	}
+	if formed := strings.Contains(s.String(), "new cluster formed"); formed {
+		t.Error("the data was not found again")
+	}
+	s = startScript(t, s)
+	s.ready()
+	if err := syscall.Kill(s.server(2), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	err, took := s.end()
+	t.Logf("one server killed: ended after %v", took.Round(10*time.Millisecond))
+	if err == nil || s.serving() != 0 {
+		t.Errorf("one server killed: the script ends with %v, %d servers answer\n%s", err, s.serving(), s)
+	}
+	if other.Mode() == "" {
+		t.Error("a server of somebody else was stopped too")
+	}
+}
