@@ -92,9 +92,7 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	if len(old) != 1 {
 		t.Fatalf("nodes %v", old)
 	}
-	if err := p.ExpireSession(); err != nil {
-		t.Fatal(err)
-	}
+	expire(t, p)
 	p.Refuse(false)
 	l := g.wait(t)
 	if s := madeBy(t, o, d); s == session || baseName(l.Node()) == old[0] {
@@ -147,9 +145,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 		defer c.work.mu.Unlock()
 		return c.work.n >= len(calls)
 	})
-	if err := p.ExpireSession(); err != nil {
-		t.Fatal(err)
-	}
+	expire(t, p)
 	p.Refuse(false)
 	for range calls {
 		var l *Lease
@@ -274,6 +270,7 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 	p.Record()
 	for _, f := range []func(context.Context, ...AcquireOption) (*Lease, error){
 		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock, c.SimpleMutex(d).Lock,
+		c.RWMutex(d, WithPolicy(PolicyFair)).Lock, c.RWMutex(d, WithPolicy(PolicyReader)).RLock,
 		func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
 			return c.Semaphore(d, 2).Acquire(ctx, 1, o...)
 		},

@@ -334,9 +334,7 @@ func TestE61LockDelay(t *testing.T) {
 	g := start(testCtx(t), b.Mutex(d, opt).Lock)
 	queued(t, o, d, 2)
 	at = time.Now()
-	if err := pa.ExpireSession(); err != nil {
-		t.Fatal(err)
-	}
+	expire(t, pa)
 	l2 := g.wait(t)
 	if took := time.Since(at); took < delay {
 		t.Fatalf("granted %v after the holder's end", took)

@@ -69,13 +69,25 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 	const readers = 10
 	w := lock(t, holder.RWMutex(d+"/rw").Lock)
 	gs = nil
+	var ps []*faultproxy.Proxy
 	for range readers {
-		gs = append(gs, start(testCtx(t), dial(t).RWMutex(d+"/rw").RLock))
+		c, p := proxied(t, patient)
+		p.Record()
+		gs, ps = append(gs, start(testCtx(t), c.RWMutex(d+"/rw").RLock)), append(ps, p)
+		watches(t, p, w.Node(), 1)
 	}
-	queued(t, o, d+"/rw", readers+1)
 	unlock(t, w)
+	var held []*Lease
 	for _, g := range gs {
-		defer unlock(t, g.wait(t))
+		held = append(held, g.wait(t))
+	}
+	for i, p := range ps {
+		if ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2); ev != 1 || ls != 2 {
+			t.Errorf("reader %d: %d events, %d lists, want 1 and 2", i, ev, ls)
+		}
+	}
+	for _, l := range held {
+		unlock(t, l)
 	}
 }
 

@@ -157,6 +157,20 @@ func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 	return p
 }
 
+// expire ends the latest session that came through the proxy.
+func expire(t testing.TB, p *faultproxy.Proxy) {
+	t.Helper()
+	// On a busy machine the client may be reconnecting at this moment, and its
+	// handshake take the session back before it is closed.
+	eventually(t, "the session to end", func() bool {
+		err := p.ExpireSession()
+		if err != nil {
+			t.Logf("expire: %v", err)
+		}
+		return err == nil
+	})
+}
+
 // observer is a plain connection, for looking from outside.
 func observer(t testing.TB) *zk.Conn { return observerTo(t, addr(t)) }
 

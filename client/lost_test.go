@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -45,7 +46,18 @@ var policyRecipes = map[string]recipe{
 	},
 	"policy upgrade": func(c *Client, d string) (take, []string) {
 		m := c.RWMutex(d, WithPolicy(PolicyFair))
-		return changing(m.RLock, (*Lease).Upgrade), []string{""}
+		upgraded := changing(m.RLock, (*Lease).Upgrade)
+		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+			for {
+				l, err := upgraded(ctx, o...)
+				if !errors.Is(err, ErrUpgradeConflict) {
+					return l, err
+				}
+				if err := l.Unlock(ctx); err != nil { // the other goes first
+					return nil, err
+				}
+			}
+		}, []string{""}
 	},
 	"policy downgrade": func(c *Client, d string) (take, []string) {
 		m := c.RWMutex(d, WithPolicy(PolicyFair))
@@ -98,7 +110,7 @@ func TestEveryLostMessage(t *testing.T) {
 
 // lostMessage runs one cycle in which the k-th message is lost. It returns false
 // if the cycle has fewer messages.
-func lostMessage(t *testing.T, make recipe, rule faultproxy.Rule, fresh bool, k int) bool {
+func lostMessage(t *testing.T, rec recipe, rule faultproxy.Rule, fresh bool, k int) bool {
 	t.Helper()
 	d, o := dir(t), observer(t)
 	c, p := proxied(t)
@@ -109,44 +121,43 @@ func lostMessage(t *testing.T, make recipe, rule faultproxy.Rule, fresh bool, k 
 	defer o.Close()
 	defer c.Close(testCtx(t))
 	defer rival.Close(testCtx(t))
-	take, parts := make(c, d)
-	rivals, _ := make(rival, d)
+	ours, parts := rec(c, d)
+	rivals, _ := rec(rival, d)
 	if !fresh {
-		unlock(t, lock(t, take))
+		unlock(t, lock(t, ours))
 		eventually(t, "nothing to reap", func() bool { return c.Stats().ReaperQueue == 0 })
 	}
 	rule.Under, rule.Nth = d, k
 	r := p.Add(rule)
 	var inside atomic.Int32
-	enter := func(l *Lease) {
-		if inside.Add(1) != 1 {
-			t.Errorf("message %d: two inside", k)
-		}
-		if err := l.Check(testCtx(t)); err != nil {
-			t.Errorf("message %d: %v", k, err)
-		}
-		inside.Add(-1)
-	}
-	l := lock(t, take)
-	enter(l)
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		l2, err := rivals(testCtx(t))
+	cycle := func(who string, take take) {
+		l, err := take(testCtx(t))
 		if err != nil {
-			t.Errorf("message %d: rival: %v", k, err)
+			t.Errorf("message %d: %s: %v", k, who, err)
 			return
 		}
-		if l.active() {
-			t.Errorf("message %d: rival beside the holder", k)
+		if inside.Add(1) != 1 {
+			t.Errorf("message %d: %s is not alone inside", k, who)
 		}
-		enter(l2)
-		unlock(t, l2)
-	}()
-	if err := l.Unlock(testCtx(t)); err != nil {
-		t.Errorf("message %d: unlock: %v", k, err)
+		if err := l.Check(testCtx(t)); err != nil {
+			t.Errorf("message %d: %s: %v", k, who, err)
+		}
+		inside.Add(-1)
+		if err := l.Unlock(testCtx(t)); err != nil {
+			t.Errorf("message %d: %s: unlock: %v", k, who, err)
+		}
 	}
+	// The rival contends all the time, and once more when all is over.
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for last := false; !last && !t.Failed(); {
+			last = isClosed(done)
+			cycle("the rival", rivals)
+		}
+	})
+	cycle("the one who loses a message", ours)
+	close(done)
 	wg.Wait()
 	for _, part := range parts {
 		queued(t, o, d+part, 0)

@@ -126,7 +126,7 @@ type wireConn struct {
 	frame []byte // what Read has not handed out yet
 	buf   []byte // of the frame
 
-	out   []byte // a frame that was changed
+	out []byte // a frame that was changed
 
 	mu      sync.Mutex
 	greeted bool // connect request sent
