@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The README's lock examples are followed as a new user would: the program in
+// a module of its own, the shell lines as they stand.
+func TestReadmeExamplesWork(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), "\n## Lock something\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	found := regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(found) != 3 || found[0][1] != "go" || found[1][1] != "sh" || found[2][1] != "sh" {
+		t.Fatalf("%d examples; this test knows of a program, how to run it, and lines for the shell", len(found))
+	}
+	// Side by side as the text says: zlockd, and the module.
+	dir := t.TempDir()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(root, filepath.Join(dir, "zlockd")); err != nil {
+		t.Fatal(err)
+	}
+	module := filepath.Join(dir, "nightly")
+	if err := os.MkdirAll(filepath.Join(module, "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")); err != nil {
+		t.Fatal(err)
+	}
+	program := strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
+	if err := os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What is known to be in the cache need not be asked for.
+	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
+		if err := os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sh := func(script string) string {
+		t.Helper()
+		cmd := exec.Command("bash", "-ec", script)
+		cmd.Dir = module
+		cmd.Env = append(os.Environ(), "GOWORK=off", "NO_COLOR=1", "ZLOCK_SERVERS="+server(t))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s%v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	if out := sh(found[1][2]); !regexp.MustCompile(`(?m)^nobody else works; token \S+$`).MatchString(out) {
+		t.Errorf("the program says %q", out)
+	}
+	out := sh(found[2][2])
+	if !regexp.MustCompile(`(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: somebody holds it\nmy turn\n$`).MatchString(out) {
+		t.Errorf("the shell says %q", out)
+	}
+}
