@@ -28,6 +28,7 @@ type benchFlags struct {
 	Policy      string        `json:"policy,omitempty"`
 	Duration    time.Duration `json:"-"`
 	Fault       string        `json:"fault"`
+	warm        time.Duration
 	every       time.Duration
 	killCommand string
 	root        string
@@ -42,7 +43,9 @@ a time and give it back. Exclusion is verified all the while, by the fencing tok
 and by a counter in memory. What is told: latency of acquiring, handoff (from a
 release being sent to the next grant, where somebody waited), rate, fairness among
 workers (Jain's index, 1 is even), and what an acquisition costs in requests,
-events and bytes, heartbeats not counted.
+events and bytes, heartbeats not counted, and in requests as the servers count
+them, heartbeats and all. The waiters of one session queue within it: a queue of N
+at the servers takes N clients.
 
 Faults, one each --fault-every: cut breaks the connection of a client, expire
 leaves one without a word for longer than its session timeout, kill-leader runs
@@ -57,6 +60,7 @@ leaves one without a word for longer than its session timeout, kill-leader runs
 			fs.Float64Var(&b.ReadRatio, "read-ratio", 0.9, "part of read locks (rw, rw1)")
 			fs.Var(newChoice(&b.Policy, "fair", "reader", "writer"), "policy", "policy of rw1")
 			addDuration(fs, &b.Duration, "duration", "", "time to measure")
+			addDuration(fs, &b.warm, "warm", "", "time to work before, so that queues are filled")
 			fs.Var(newChoice(&b.Fault, "none", "cut", "expire", "kill-leader"), "fault", "what to break meanwhile")
 			addDuration(fs, &b.every, "fault-every", "", "how often")
 			fs.StringVar(&b.killCommand, "kill-command", "", "`STRING` for the shell that kills the leader")
@@ -75,8 +79,8 @@ func (b *benchFlags) check() error {
 		return usagef("--clients, --goroutines and --locks must be at least 1")
 	case b.ReadRatio < 0 || b.ReadRatio > 1:
 		return usagef("--read-ratio must be between 0 and 1")
-	case b.Duration <= 0 || b.every <= 0:
-		return usagef("--duration and --fault-every must be positive")
+	case b.Duration <= 0 || b.every <= 0 || b.warm < 0:
+		return usagef("--duration and --fault-every must be positive, --warm not negative")
 	case (b.Fault == "kill-leader") != (b.killCommand != ""):
 		return usagef("--fault kill-leader and --kill-command go together")
 	case b.raw() && b.Fault != "none":
@@ -111,19 +115,33 @@ func (c *call) bench(b *benchFlags, conn *connectFlags, format string) error {
 		}
 		sessions = append(sessions, s)
 	}
-	before := costs(sessions)
-	run, cancel := context.WithTimeout(ctx, b.Duration)
+	run, cancel := context.WithCancel(ctx)
 	defer cancel()
-	begun := time.Now()
 	var wg sync.WaitGroup
+	if b.warm == 0 {
+		m.begin()
+	}
+	before, counted := costs(sessions), c.received(conn)
+	begun := time.Now()
 	for i, s := range sessions {
 		for j := range b.Goroutines {
 			wg.Go(func() { m.work(run, s, i*b.Goroutines+j) })
 		}
 	}
 	wg.Go(func() { c.breakThings(run, b, sessions) })
-	wg.Wait()
+	if b.warm > 0 {
+		pause(ctx, b.warm)
+		before, counted = costs(sessions), c.received(conn)
+		begun = time.Now()
+		m.begin()
+	}
+	pause(ctx, b.Duration)
+	// What the waiters do to leave the queue is not the price of a lock.
 	r := m.report(time.Since(begun), costs(sessions).minus(before))
+	r.Counted = c.received(conn).since(counted, r.Acquired)
+	cancel()
+	wg.Wait()
+	m.judge(&r)
 	if err := c.showReport(r, format); err != nil {
 		return err
 	}
@@ -150,6 +168,7 @@ type report struct {
 	Handoff    percentiles `json:"handoffMs"`
 	Jain       float64     `json:"jain"`
 	Requests   float64     `json:"requestsPerAcquire"`
+	Counted    *float64    `json:"serverRequestsPerAcquire,omitempty"` // by the servers
 	Events     float64     `json:"eventsPerAcquire"`
 	Bytes      float64     `json:"bytesPerAcquire"`
 	Lost       int         `json:"lost"`
@@ -199,9 +218,22 @@ func (c *call) showReport(r report, format string) error {
 	}
 	add("fairness", "%.3f", r.Jain)
 	add("per acquire", "%.2f requests, %.2f events, %.0f bytes", r.Requests, r.Events, r.Bytes)
+	if r.Counted != nil {
+		add("at servers", "%.2f requests per acquire", *r.Counted)
+	}
 	add("lost, errors", "%d, %d", r.Lost, r.Errors)
 	add("violations", "%d", r.Violations)
 	return p.flush()
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // breakThings injects the faults.

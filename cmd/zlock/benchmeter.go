@@ -18,6 +18,7 @@ type meter struct {
 	locks []*benchLock
 
 	mu             sync.Mutex
+	on             bool // the time that counts
 	acquire        []time.Duration
 	handoff        []time.Duration
 	counts         []int
@@ -42,6 +43,13 @@ func newMeter(b *benchFlags) *meter {
 		m.locks = append(m.locks, &benchLock{path: fmt.Sprintf("%s/%s-%d", b.root, b.Recipe, i)})
 	}
 	return m
+}
+
+// begin begins the time that counts.
+func (m *meter) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.on = true
 }
 
 // grant is a lock that a worker has.
@@ -88,6 +96,9 @@ func (m *meter) granted(l *benchLock, g grant, worker int, begun, now time.Time)
 	sent := l.released.Swap(0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.on {
+		return
+	}
 	m.acquire = append(m.acquire, now.Sub(begun))
 	if at := time.Unix(0, sent); sent != 0 && begun.Before(at) {
 		m.handoff = append(m.handoff, now.Sub(at))
@@ -147,11 +158,14 @@ func (m *meter) fail(err error) {
 	}
 }
 
+// report ends the time that counts, and says what was seen in it.
 func (m *meter) report(took time.Duration, c cost) report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.on = false
 	r := report{
 		benchFlags: *m.b, HoldMs: ms(m.b.Hold), Seconds: took.Seconds(), Acquired: len(m.acquire),
 		Acquire: percentilesOf(m.acquire), Handoff: percentilesOf(m.handoff), Jain: jain(m.counts),
-		Lost: m.lost, Errors: m.failed, Violations: m.violations,
 	}
 	if m.b.Recipe != "rw1" {
 		r.Policy = ""
@@ -161,6 +175,13 @@ func (m *meter) report(took time.Duration, c cost) report {
 		r.Requests, r.Events, r.Bytes = float64(c.requests)/n, float64(c.events)/n, float64(c.bytes)/n
 	}
 	return r
+}
+
+// judge adds what went wrong, which counts at any time.
+func (m *meter) judge(r *report) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.Lost, r.Errors, r.Violations = m.lost, m.failed, m.violations
 }
 
 // jain is Jain's fairness index.

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// received is how many requests servers say they have received, heartbeats and
+// those of others included.
+type received struct {
+	sum   int64
+	asked int64 // of which this many were the question itself; 0: not told
+}
+
+// received asks all servers. Those that cannot be asked in the clear are not.
+func (c *call) received(conn *connectFlags) received {
+	servers, _, err := conn.address(c.getenv)
+	if err != nil || conn.tls || conn.ca != "" || conn.cert != "" || conn.serverName != "" {
+		return received{}
+	}
+	var r received
+	for s := range strings.SplitSeq(servers, ",") {
+		_, text, _ := strings.Cut(fourLetter(s, "srvr", 2*time.Second), "\nReceived: ")
+		number, _, _ := strings.Cut(text, "\n")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return received{}
+		}
+		r.sum, r.asked = r.sum+n, r.asked+1
+	}
+	return r
+}
+
+// since is the number of requests for each acquisition between two questions,
+// nil if it is not known.
+func (r received) since(before received, acquired int) *float64 {
+	if r.asked == 0 || before.asked == 0 || acquired == 0 || r.sum < before.sum {
+		return nil
+	}
+	each := float64(r.sum-before.sum-r.asked) / float64(acquired)
+	return &each
+}
