@@ -122,7 +122,8 @@ func (t *term) duties() {
 // expire proposes the end of the sessions whose time is over. It holds only if
 // nobody has attached to the session meanwhile.
 func (t *term) expire() {
-	due := t.tracker.due(expiryBatch, nil)
+	// What another server heard just before the end may still be on its way.
+	due := t.tracker.due(2*t.n.touchEvery(), expiryBatch, nil)
 	if len(due) == 0 {
 		return
 	}

@@ -55,11 +55,11 @@ func (t *tracker) remove(id int64) {
 	t.expiry.Remove(id)
 }
 
-// due appends the sessions whose time is over.
-func (t *tracker) due(limit int, out []int64) []int64 {
+// due appends the sessions whose time was over grace ago.
+func (t *tracker) due(grace time.Duration, limit int, out []int64) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.expiry.Due(t.now(), limit, out)
+	return t.expiry.Due(t.now()-grace, limit, out)
 }
 
 // grantAll gives every session its full timeout from now on.

@@ -99,7 +99,13 @@ func verdict(want *regexp.Regexp, out string) string {
 	return ""
 }
 
+// head is the first lines that say something of the failure.
 func head(out string, lines int) string {
-	list := strings.SplitN(out, "\n", lines+1)
-	return strings.Join(list[:min(len(list), lines)], "\n")
+	var list []string
+	for _, line := range strings.Split(out, "\n") {
+		if !strings.Contains(line, "=== RUN") && !strings.Contains(line, "--- PASS") && !strings.Contains(line, "requests answered") && len(list) < lines {
+			list = append(list, line[:min(len(line), 300)])
+		}
+	}
+	return strings.Join(list, "\n")
 }

@@ -253,3 +253,22 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		}
 	})
 }
+
+// A client that is heard from just before its time is over keeps its session,
+// although the leader hears of it a little later.
+func TestG10SessionHeardJustBeforeItsEndLives(t *testing.T) {
+	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}, func(t *testing.T, c *cluster) {
+		_, followers := c.mustLead()
+		w := c.client("c0", followers[0], 4*time.Second)
+		for i := range 40 {
+			time.Sleep(4*time.Second - 50*time.Millisecond) // and up to 20 ms on the way
+			if _, err := w.Exists("/", false); err != nil {
+				t.Fatalf("G10: round %d: %v", i, err)
+			}
+		}
+		time.Sleep(time.Second)
+		if err := w.Sync("/"); err != nil {
+			t.Errorf("G10: %v", err)
+		}
+	})
+}

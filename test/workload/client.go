@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -96,8 +97,9 @@ type exchange struct {
 	w       *wire.Conn
 	conn    int
 	seq     int
-	pending []*history.Op
-	end     bool // the session was closed
+	pending []*history.Op // in the order they were sent
+	xids    []int32       // of pending
+	end     bool          // the session was closed
 }
 
 // run sends requests, up to three at once, until the connection is lost, the
@@ -160,7 +162,8 @@ func (x *exchange) send(op *history.Op) bool {
 	op.Client, op.Conn, op.Session, op.Seq, op.Start = x.c.Name, x.conn, x.c.session.ID, x.seq, x.c.Clock()
 	x.pending = append(x.pending, op)
 	x.end = op.Op == jute.OpCloseSession
-	_, err := x.w.Send(op.Op, body(op))
+	xid, err := x.w.Send(op.Op, body(op))
+	x.xids = append(x.xids, xid)
 	return err == nil
 }
 
@@ -175,8 +178,12 @@ func (x *exchange) receive() bool {
 		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid, Type: f.Event.Type, Path: f.Event.Path}})
 		return true
 	}
-	op := x.pending[0]
-	x.pending = x.pending[1:]
+	at := slices.Index(x.xids, f.Xid) // the first, unless the server has confused them
+	if at < 0 {
+		panic(fmt.Sprintf("reply with xid %d, which nobody waits for", f.Xid))
+	}
+	op := x.pending[at]
+	x.pending, x.xids = slices.Delete(x.pending, at, at+1), slices.Delete(x.xids, at, at+1)
 	op.End, op.Zxid, op.Code = x.c.Clock(), f.Zxid, f.Code
 	d := jute.NewDecoder(f.Body)
 	if f.Code == jute.OK {
