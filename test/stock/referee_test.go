@@ -19,6 +19,7 @@ import (
 //
 //	enter KEY MODE [LIMIT]   mode x: alone; r: with other readers; w: alone;
 //	                         s: with at most LIMIT together
+//	fence KEY TOKEN          the number of the hold: larger than all before
 //	leave KEY
 //	cut                      drop the relay's connections
 //	refuse MS                drop them and accept none for that long
@@ -39,6 +40,8 @@ type critical struct {
 	inside  map[net.Conn]string // mode of each holder
 	entries int
 	most    int // most holders at once
+	fenced  int
+	token   int64 // the last
 }
 
 func startReferee(t *testing.T) *referee {
@@ -82,6 +85,12 @@ func (r *referee) command(c net.Conn, w []string) string {
 			limit, _ = strconv.Atoi(w[3])
 		}
 		return r.enter(c, w[1], w[2], limit)
+	case len(w) == 3 && w[0] == "fence":
+		token, err := strconv.ParseInt(w[2], 10, 64)
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		return r.fence(c, w[1], token)
 	case len(w) == 2 && w[0] == "leave":
 		return r.leave(c, w[1])
 	case len(w) == 1 && w[0] == "cut" && r.relay != nil:
@@ -118,6 +127,26 @@ func (r *referee) enter(c net.Conn, key, mode string, limit int) string {
 	return verdict
 }
 
+func (r *referee) fence(c net.Conn, key string, token int64) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	verdict := "ok"
+	k := r.keys[key]
+	switch {
+	case k == nil || k.inside[c] == "":
+		verdict = "violation: a token of somebody who is not inside: " + key
+	case token <= k.token:
+		verdict = fmt.Sprintf("violation: %s: token %d after %d", key, token, k.token)
+	}
+	if verdict != "ok" {
+		r.violations = append(r.violations, verdict)
+		return verdict
+	}
+	k.token = token
+	k.fenced++
+	return verdict
+}
+
 func (r *referee) leave(c net.Conn, key string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +180,7 @@ func (r *referee) judge(t *testing.T, keys int) {
 			t.Errorf("%d critical sections were entered, %d expected", len(r.keys), keys)
 		}
 		for key, k := range r.keys {
-			t.Logf("%-24s %5d entries, at most %d inside at once", key, k.entries, k.most)
+			t.Logf("%-24s %5d entries, at most %d inside at once, %d tokens in order", key, k.entries, k.most, k.fenced)
 		}
 	})
 }
