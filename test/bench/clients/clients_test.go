@@ -1,0 +1,27 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is not installed is left out; what is there must work.
+func TestEveryLibraryIsMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the programs of four libraries")
+	}
+	var out, log strings.Builder
+	if err := run([]string{"-quick"}, &out, &log); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), log.String())
+	}
+	text := out.String()
+	for _, l := range libraries {
+		if rows := strings.Count(text, "| "+l.what+" |"); rows != 2 && !strings.Contains(text, "Left out: "+l.name) {
+			t.Errorf("%s: %d rows", l.name, rows)
+		}
+	}
+	if strings.Contains(text, "failed") {
+		t.Error(text)
+	}
+	t.Log(text)
+}
