@@ -84,6 +84,7 @@ func (n *Node) othersUp() (all, leader bool) {
 const (
 	succeedAsk    = 50 * time.Millisecond  // a server that takes longer to answer is not waited for
 	succeedStep   = 100 * time.Millisecond // more than a vote takes on a busy machine, so that not all stand at once
+	succeedTie    = 40 * time.Millisecond  // between servers that cannot tell who is first
 	succeedResult = 100 * time.Millisecond // by then a vote is decided
 )
 
@@ -93,11 +94,13 @@ const (
 // each other again, a few times; then the heartbeat timeout decides as usual.
 func (n *Node) succeed(dead uint32) {
 	for end := time.Now().Add(n.o.HeartbeatTimeout); time.Now().Before(end); {
-		rank, voter := n.rankWithout(dead)
-		if !voter || !n.pause(time.Duration(rank)*succeedStep) || !n.nobodyLeadsBut(dead) {
+		current := n.raft.CurrentTerm()
+		wait, voter := n.waitWithout(dead)
+		if !voter || !n.pause(wait) || !n.nobodyLeadsBut(dead) {
 			return
 		}
-		if n.raft.State() == raft.Follower {
+		// In a new term somebody has asked for votes, and may be about to win.
+		if n.raft.State() == raft.Follower && n.raft.CurrentTerm() == current {
 			n.log.Info("the leader's process is gone; standing for election", "leader", dead)
 			n.stand()
 		}
@@ -119,9 +122,11 @@ func (n *Node) pause(d time.Duration) bool {
 	}
 }
 
-// rankWithout counts the voters that are to stand before this one when the
-// server dead is gone.
-func (n *Node) rankWithout(dead uint32) (rank int, voter bool) {
+// waitWithout returns how long this voter lets others stand first when the
+// server dead is gone: those with a longer log, as far as it can see. The last
+// entries may be on their way to the disk, so two servers can each think that
+// the other stands first; then the ids decide.
+func (n *Node) waitWithout(dead uint32) (wait time.Duration, voter bool) {
 	ctx, cancel := context.WithTimeout(n.ctx, succeedAsk)
 	defer cancel()
 	own := n.status()
@@ -135,6 +140,9 @@ func (n *Node) rankWithout(dead uint32) (rank int, voter bool) {
 			voter = true
 		default:
 			asked++
+			if id < n.id {
+				wait += succeedTie
+			}
 			go func() {
 				st, err := n.ask(ctx, id, string(s.Address), question{})
 				before <- err == nil && st.Up && st.standsBefore(&own)
@@ -143,10 +151,10 @@ func (n *Node) rankWithout(dead uint32) (rank int, voter bool) {
 	}
 	for range asked {
 		if <-before {
-			rank++
+			wait += succeedStep
 		}
 	}
-	return rank, voter
+	return wait, voter
 }
 
 // standsBefore compares two servers as raft compares them in a vote.

@@ -2,10 +2,14 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,6 +29,37 @@ type mainLoop struct{ *raft.NetworkTransport }
 // SetHeartbeatHandler does nothing, on purpose.
 func (mainLoop) SetHeartbeatHandler(func(raft.RPC)) {}
 
+// staleConns is how many connections raft keeps to each server. After that
+// server's restart all of them are dead, which shows only when they are used.
+const staleConns = 2
+
+// RequestVote asks again when the connection turns out to be an old one: raft
+// does not, and the term would be lost. Asked twice, a voter gives the same
+// answer.
+func (m mainLoop) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return onFreshConn(func() error { return m.NetworkTransport.RequestVote(id, target, args, resp) })
+}
+
+// RequestPreVote is like RequestVote.
+func (m mainLoop) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return onFreshConn(func() error { return m.NetworkTransport.RequestPreVote(id, target, args, resp) })
+}
+
+func onFreshConn(call func() error) error {
+	err := call()
+	for i := 0; i < staleConns && connEnded(err); i++ {
+		err = call()
+	}
+	return err
+}
+
+// connEnded tells the end of a connection from everything else, as far as the
+// decoder lets it through.
+func connEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		err != nil && (strings.Contains(err.Error(), io.EOF.Error()) || strings.Contains(err.Error(), syscall.ECONNRESET.Error()))
+}
+
 // newTransport builds raft's transport on the peer port.
 func (n *Node) newTransport() raft.Transport {
 	if n.port == nil {
@@ -34,7 +69,7 @@ func (n *Node) newTransport() raft.Transport {
 	}
 	return mainLoop{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:                raftStreams{n},
-		MaxPool:               2,
+		MaxPool:               staleConns,
 		MaxRPCsInFlight:       1, // pipelining can wedge replication to a follower for good
 		Timeout:               rpcTimeout,
 		ServerAddressProvider: addressBook{n},
