@@ -28,7 +28,7 @@ func (c *checker) setWatches(o *Op, record int) {
 			c.caughtGone(path, o, record)
 		case jute.EventDataChanged:
 			if n := c.caughtThere(path, o, record); n != nil && n.mzxid != unknown && n.mzxid <= w.RelativeZxid &&
-				!possible(c.loose.sets[path], n.seenState, o.Zxid) {
+				!possible(c.loose.sets[path], n.seenState, o.Zxid) && !c.reborn(n, o.Zxid) {
 				c.fail("G16", record, "%s was not set after zxid %d", path, w.RelativeZxid)
 			}
 		default:

@@ -162,10 +162,12 @@ func (c *checker) catchUpVersion(n *node, version int32, zxid int64, record int)
 	c.fail("G6", record, "%s: version %d was accepted, must be %d", n.path, version, n.version)
 }
 
-// reborn tells whether two writes without a reply may have replaced the node
+// reborn tells whether a write without a reply, or the end of a session, and
+// another such write may have replaced the node
 // by another that nobody has seen yet.
 func (c *checker) reborn(n *node, zxid int64) bool {
-	return possible(c.loose.deletes[n.path], n.seenState, zxid) && possible(c.loose.creates[n.path], n.seenState, zxid)
+	gone := possible(c.loose.deletes[n.path], n.seenState, zxid) || c.mayGo(n, zxid)
+	return gone && possible(c.loose.creates[n.path], n.seenState, zxid)
 }
 
 // makeNode applies a create.

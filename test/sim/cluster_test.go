@@ -54,6 +54,7 @@ type cluster struct {
 type running struct {
 	cancel context.CancelFunc
 	dead   atomic.Bool
+	ends   atomic.Bool                     // it may end by itself, as a process that exits
 	i      atomic.Pointer[server.Instance] // nil until it has joined
 }
 
@@ -145,7 +146,10 @@ func (c *cluster) start(id uint32) {
 		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, Stores: disk.Stores(), Listen: c.net.Listen,
 			Dial: c.net.Dialer(hostName(id)), SnapshotEntries: c.set.snapshot, TrailingLogs: c.set.trailing, HeartbeatTimeout: c.set.heartbeat,
 			Fatal: func(err error) {
-				if !l.dead.Load() {
+				switch {
+				case l.ends.Load():
+					go c.crash(id)
+				case !l.dead.Load():
 					c.t.Errorf("G26: server %d stopped: %v", id, err)
 				}
 			}},
@@ -188,6 +192,15 @@ func (c *cluster) ready(id uint32, within time.Duration) {
 			_, why = i.Node().Serving()
 		}
 		c.t.Errorf("G22: server %d does not serve after %v: %s", id, within, why)
+	}
+}
+
+// mayStop tells that a server is expected to end by itself.
+func (c *cluster) mayStop(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.run[id]; l != nil {
+		l.ends.Store(true)
 	}
 }
 

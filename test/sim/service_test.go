@@ -1,0 +1,368 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/test/workload"
+)
+
+// Whatever happens to one server, writes through the others go on within 5 s
+// and no session that keeps trying ends.
+func TestG21OneServerCanFailInAnyWay(t *testing.T) {
+	for _, k := range []struct {
+		name string
+		harm func(f *faults, id uint32)
+	}{
+		{"dead", func(f *faults, id uint32) { f.crash(id) }},
+		{"stopped", func(f *faults, id uint32) { f.net.Freeze(hostName(id)); f.disk(id).Slow(9 * time.Second) }},
+		{"isolated", func(f *faults, id uint32) { f.isolate(id) }},
+		{"mute", func(f *faults, id uint32) {
+			for other := range f.ids() {
+				f.net.Cut(hostName(id), hostName(other))
+			}
+		}},
+		{"deaf", func(f *faults, id uint32) {
+			for other := range f.ids() {
+				f.net.Cut(hostName(other), hostName(id))
+			}
+		}},
+		{"on a disk that is slow", func(f *faults, id uint32) { f.disk(id).Slow(200 * time.Millisecond) }},
+		{"on a disk that hangs", func(f *faults, id uint32) { f.mayStop(id); f.disk(id).Hang() }},
+	} {
+		for _, leads := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, leads %v", k.name, leads), func(t *testing.T) {
+				quiet(t, func(t *testing.T, c *cluster) { oneServerFails(t, c, k.harm, k.name, leads) })
+			})
+		}
+	}
+}
+
+func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name string, leads bool) {
+	leader, others := c.mustLead()
+	bad, good := leader, others[0]
+	if !leads {
+		bad = others[1]
+	}
+	w := c.client("c0", good, 20*time.Second)
+	_, err := w.Create(workload.Root, nil, 0)
+	must(t, err)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(stop)
+	defer w.Close()
+	for k := range 4 { // one begins at each server
+		s := &steady{c: c, host: fmt.Sprintf("s%d", k), reads: k%2 == 0, at: uint32(k)}
+		wg.Go(func() { s.run(stop) })
+	}
+	time.Sleep(5 * time.Second)
+	f := &faults{cluster: c}
+	harm(f, bad)
+	worst := time.Duration(0)
+	limit := 5 * time.Second
+	if name == "on a disk that hangs" && leads {
+		limit = 15 * time.Second // R2: the watchdog ends it after 10 s
+	}
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		asked := time.Now()
+		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
+			t.Errorf("G21: the client of a server that is well lost its connection after %v: %v", time.Since(asked), err)
+			break
+		}
+		worst = max(worst, time.Since(asked))
+	}
+	t.Logf("the slowest write took %v", worst)
+	if worst > limit {
+		t.Errorf("G21: a write took %v", worst)
+	}
+	f.disk(bad).Go()
+	f.disk(bad).Slow(time.Millisecond)
+	f.net.Thaw(hostName(bad))
+	c.net.Heal()
+	time.Sleep(5 * time.Second)
+}
+
+// A server that was away so long that it must be sent a snapshot catches up,
+// again and again, with a log that is kept short (R18); a fourth is added,
+// made a voter and removed while that goes on, the leader included (R21).
+func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
+	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 300, trailing: 256}
+	quietWith(t, set, func(t *testing.T, c *cluster) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for id := range c.ids() {
+			rng := rand.New(rand.NewPCG(1, uint64(id)))
+			wg.Go(func() { c.writes(fmt.Sprintf("c%d", id), rng, stop) })
+		}
+		for round := range 3 {
+			id := uint32(1 + round%3)
+			c.crash(id)
+			time.Sleep(30 * time.Second)
+			c.start(id)
+			c.ready(id, 10*time.Second)
+		}
+		must(t, c.change(raftfsm.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
+		c.newDisk(fourth)
+		c.start(fourth)
+		c.ready(fourth, 10*time.Second)
+		promoted := false
+		for range 20 {
+			if promoted = c.change(raftfsm.MemberChange{Op: "promote", ID: fourth}) == nil; promoted {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if !promoted {
+			t.Error("R21: the fourth server was not promoted")
+		}
+		leader, others := c.mustLead()
+		f := &faults{cluster: c}
+		f.isolate(others[0]) // three of four go on
+		time.Sleep(10 * time.Second)
+		c.mayStop(leader)
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
+			err := c.change(raftfsm.MemberChange{Op: "remove", ID: leader})
+			if err == nil || strings.Contains(err.Error(), "is not a member") {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("R21: the leader could not be removed: %v", err)
+			}
+		}
+		c.net.Heal()
+		time.Sleep(10 * time.Second)
+		if i := c.server(leader); i != nil {
+			if ok, _ := i.Node().Serving(); ok {
+				t.Error("R21: a server that was removed serves clients")
+			}
+		}
+		c.ready(others[0], 10*time.Second)
+		c.ready(fourth, 10*time.Second)
+		close(stop)
+		wg.Wait()
+		time.Sleep(10 * time.Second)
+		var sums []uint64
+		for _, id := range []uint32{others[0], others[1], fourth} {
+			c.server(id).Node().View(func(s *raftfsm.State) { sums = append(sums, s.Digest()) })
+		}
+		if slices.Min(sums) != slices.Max(sums) {
+			t.Errorf("G9: digests %x", sums)
+		}
+	})
+}
+
+// writes sets and creates as fast as answers come, until stop is closed.
+func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
+	for n := 0; ; {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		nc, err := c.dialTo(host, uint32(1+rng.IntN(4)))
+		if err != nil {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		w := wire.New(nc)
+		w.Timeout = 3 * time.Second
+		err = w.Connect(wire.NewSession(10_000))
+		for err == nil {
+			path := fmt.Sprintf("/%s-%d", host, n%500)
+			if _, err = w.Create(path, []byte("x"), 0); err != nil {
+				_, err = w.SetData(path, []byte("y"), -1)
+			}
+			n++
+			select {
+			case <-stop:
+				err = errors.New("enough")
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		nc.Close()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Tokens rise with each grant of a lock, in the order of the grants, while
+// holders vanish and leaders change; so a resource that checks them never takes
+// an older holder's word after a newer one's.
+func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		w := c.client("c9", 1, 30*time.Second)
+		_, err := w.Create("/lock", nil, 0)
+		must(t, err)
+		var mu sync.Mutex
+		var tokens []int64
+		accepted, refused := 0, 0
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for k := range 6 {
+			rng := rand.New(rand.NewPCG(7, uint64(k)))
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					nc, err := c.dialTo(fmt.Sprintf("c%d", k), uint32(1+rng.IntN(3)))
+					if err != nil {
+						time.Sleep(50 * time.Millisecond)
+						continue
+					}
+					h := wire.New(nc)
+					h.Timeout = 3 * time.Second
+					if token := acquire(h); token != 0 {
+						mu.Lock()
+						if n := len(tokens); n > 0 && token <= tokens[n-1] {
+							refused++ // the resource has seen a newer holder
+						} else {
+							tokens = append(tokens, token)
+							accepted++
+						}
+						mu.Unlock()
+						time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+						if rng.IntN(6) > 0 { // else it vanishes, and its session expires
+							h.CloseSession()
+						}
+					}
+					nc.Close()
+				}
+			})
+		}
+		f := &faults{cluster: c}
+		for range 10 {
+			time.Sleep(4 * time.Second)
+			f.away(f.leaderOr(1), time.Second)
+		}
+		f.wg.Wait()
+		time.Sleep(10 * time.Second)
+		close(stop)
+		wg.Wait()
+		t.Logf("%d grants, %d of them too late", accepted+refused, refused)
+		if accepted < 15 || refused > accepted/10 {
+			t.Errorf("G20: %d tokens rose, %d did not", accepted, refused)
+		}
+	})
+}
+
+// acquire waits for the lock as the plain recipe does and returns the zxid of
+// the contender's node, or 0 if the connection was lost.
+func acquire(w *wire.Conn) int64 {
+	if w.Connect(wire.NewSession(4000)) != nil {
+		return 0
+	}
+	path, err := w.Create("/lock/n-", nil, jute.FlagEphemeralSequential)
+	if err != nil {
+		return 0
+	}
+	for {
+		names, _, err := w.Children("/lock", false)
+		if err != nil {
+			return 0
+		}
+		slices.Sort(names)
+		at := slices.Index(names, path[len("/lock/"):])
+		switch {
+		case at < 0:
+			return 0
+		case at == 0:
+			st, err := w.Exists(path, false)
+			if err != nil {
+				return 0
+			}
+			return st.Czxid
+		}
+		if _, err := w.Exists("/lock/"+names[at-1], true); err == nil {
+			for waiting := true; waiting; {
+				if w.Ping() != nil {
+					return 0
+				}
+				waiting = len(w.Events) == 0
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		w.Events = nil
+	}
+}
+
+// Clients that send rubbish, hang or do not read disturb nobody and leave
+// nothing behind.
+func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		good := c.client("c0", 1, 20*time.Second)
+		_, err := good.Create("/n", make([]byte, 100_000), 0)
+		must(t, err)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		rng := rand.New(rand.NewPCG(25, 0))
+		for i := range 300 {
+			nc, err := c.dialTo("c1", 1)
+			must(t, err)
+			w := wire.New(nc)
+			switch i % 5 {
+			case 0: // nothing at all
+			case 1: // rubbish
+				b := make([]byte, 50+rng.IntN(500))
+				for k := range b {
+					b[k] = byte(rng.IntN(256))
+				}
+				nc.Write(b)
+			case 2: // a frame that claims to be large and never comes
+				must(t, w.Connect(wire.NewSession(4000)))
+				nc.Write(binary.BigEndian.AppendUint32(nil, 1_000_000))
+			case 3: // asks for much and reads nothing
+				must(t, w.Connect(wire.NewSession(4000)))
+				var b []byte
+				for xid := range int32(50) {
+					b = wire.AppendRequest(b, xid, jute.OpGetData, wire.PathWatch("/n", false))
+				}
+				nc.Write(b)
+			case 4: // rubbish behind a good start
+				must(t, w.Connect(wire.NewSession(4000)))
+				w.SendXid(1, jute.OpMulti, []byte{0, 0, 0, 1, 0, 255, 255, 255, 255})
+			}
+			if i%50 == 49 {
+				asked := time.Now()
+				_, err := good.SetData("/n", nil, -1)
+				must(t, err)
+				if d := time.Since(asked); d > time.Second {
+					t.Errorf("G25: a good client waited for %v", d)
+				}
+				_, err = good.SetData("/n", make([]byte, 100_000), -1)
+				must(t, err)
+			}
+		}
+		stop := make(chan struct{})
+		go ping(good, 5*time.Second, stop)
+		time.Sleep(3 * time.Minute)
+		close(stop)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before+5 {
+			t.Errorf("G25: %d goroutines, there were %d", after, before)
+		}
+		for id := range c.ids() {
+			c.server(id).Node().View(func(s *raftfsm.State) {
+				if n := s.Sessions().Len(); n > 1 {
+					t.Errorf("G25: %d sessions left", n)
+				}
+			})
+		}
+	})
+}
