@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,5 +95,41 @@ func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipe, kind fau
 		return true
 	default:
 		return false
+	}
+}
+
+// Changes of mode and the release may be asked for at the same time. They come one
+// after another, and Unlock tells the truth.
+func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	for name, lockIt := range map[string]take{
+		"queue":  c.RWMutex(d + "/queue").Lock,
+		"policy": c.RWMutex(d+"/policy", WithPolicy(PolicyFair)).Lock,
+	} {
+		for i := range rounds(500, 50) {
+			l := lock(t, lockIt)
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					if err := l.Downgrade(ctx); err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrUnsupported) {
+						t.Errorf("%s %d: downgrade: %v", name, i, err)
+					}
+				})
+			}
+			wg.Go(func() {
+				time.Sleep(time.Duration(i%10) * 100 * time.Microsecond)
+				if err := l.Unlock(ctx); err != nil {
+					t.Errorf("%s %d: unlock: %v", name, i, err)
+				}
+			})
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+		}
+		queued(t, o, d+"/"+name, 0)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,12 +93,16 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 }
 
 // The server's history is checked from outside: whoever is granted looks at a
-// counter that only a writer may see alone.
+// counter that only a writer may see alone. The long form ends after a million
+// steps, or when ZLOCKD_CLIENT_FULL, if it is a duration, has passed for each policy.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
-	steps := 400
+	steps, limit := 400, time.Hour
 	switch {
 	case envSet("ZLOCKD_CLIENT_FULL"):
 		steps = 1_000_000 / 3
+		if d, err := time.ParseDuration(os.Getenv("ZLOCKD_CLIENT_FULL")); err == nil {
+			limit = d
+		}
 	case testing.Short():
 		steps = 60
 	}
@@ -106,7 +111,8 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 		leakCheck(t)
 		d, ctx := dir(t), context.Background()
 		var readers, writers atomic.Int32
-		var last atomic.Int64
+		var last, done atomic.Int64
+		end := time.Now().Add(limit)
 		enter := func(in, other *atomic.Int32, alone bool) {
 			n := in.Add(1)
 			if other.Load() != 0 || alone && n != 1 {
@@ -126,14 +132,16 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(i), uint64(p)))
 			wg.Go(func() {
 				for range steps / 4 {
-					if t.Failed() {
+					if t.Failed() || time.Now().After(end) {
 						return
 					}
 					randomStep(ctx, t, m, rnd, read, write, &readers, &writers)
+					done.Add(1)
 				}
 			})
 		}
 		wg.Wait()
+		t.Logf("%d steps", done.Load())
 	})
 }
 
