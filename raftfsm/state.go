@@ -194,6 +194,9 @@ func (s *State) applyRequest(r *Request, to sink) error {
 			id := binary.BigEndian.Uint32(r.Body)
 			delete(s.streams, id)
 			s.members[id] = Member{ID: id} // whoever comes under this id next is new
+			// A server that was removed and added again while it ran learns here
+			// that its stream is gone, and opens another.
+			to.opened(id, 0, 0)
 		}
 	case OpDigest:
 		return s.checkDigest(r.Body)
