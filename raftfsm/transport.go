@@ -154,14 +154,11 @@ type snapshotDeadline struct {
 	burst int // bytes read since the last write: an answer ends a message
 }
 
-const (
-	snapshotSilence = 5 * time.Second
-	snapshotBurst   = 1 << 20 // more than this without an answer is a snapshot
-)
+const snapshotSilence = 5 * time.Second
 
 func (c *snapshotDeadline) Read(b []byte) (int, error) {
 	c.mu.Lock()
-	if c.burst > snapshotBurst {
+	if c.burst > 0 {
 		c.Conn.SetReadDeadline(time.Now().Add(snapshotSilence))
 	}
 	c.mu.Unlock()
@@ -174,7 +171,7 @@ func (c *snapshotDeadline) Read(b []byte) (int, error) {
 
 func (c *snapshotDeadline) Write(b []byte) (int, error) {
 	c.mu.Lock()
-	if c.burst > snapshotBurst {
+	if c.burst > 0 {
 		c.Conn.SetReadDeadline(time.Time{})
 	}
 	c.burst = 0
