@@ -69,15 +69,34 @@ type nodes struct {
 	t     *testing.T
 	net   *Network
 	peers map[uint32]string
-	disk  map[uint32]*raftfsm.Stores
+	disk  map[uint32]*Disk
+	above map[uint32]raftfsm.Observer // those that are not quiet
 	mu    sync.Mutex
 	run   map[uint32]*raftfsm.Node
 }
 
+// newNodes starts three.
+func newNodes(t *testing.T, seed uint64, above map[uint32]raftfsm.Observer) *nodes {
+	c := &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond),
+		peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"},
+		disk:  map[uint32]*Disk{}, above: above, run: map[uint32]*raftfsm.Node{}}
+	var wg sync.WaitGroup
+	for id := uint32(1); id <= 3; id++ {
+		c.disk[id] = NewDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
+		wg.Go(func() { c.start(id) })
+	}
+	wg.Wait()
+	return c
+}
+
 func (c *nodes) start(id uint32) {
 	host := fmt.Sprintf("h%d", id)
+	var above raftfsm.Observer = quietObserver{}
+	if o, ok := c.above[id]; ok {
+		above = o
+	}
 	n, err := raftfsm.Start(context.Background(), raftfsm.Options{
-		ID: id, Peers: c.peers, PeerInsecure: true, Stores: c.disk[id], Observer: quietObserver{},
+		ID: id, Peers: c.peers, PeerInsecure: true, Stores: c.disk[id].Stores(), Observer: above,
 		Listen: c.net.Listen, Dial: c.net.Dialer(host), Logger: logger(id), SnapshotEntries: 2000, TrailingLogs: 10240,
 		Fatal: func(err error) { c.t.Errorf("server %d stopped: %v", id, err) },
 	})
@@ -103,6 +122,7 @@ func (c *nodes) crash(id uint32) {
 	c.mu.Unlock()
 	if n != nil {
 		c.net.Crash(fmt.Sprintf("h%d", id))
+		c.disk[id].Crash()
 		n.Abort()
 	}
 }
@@ -125,11 +145,11 @@ func ask(n *raftfsm.Node, r raftfsm.Request) (o raftfsm.Outcome, sent, ok bool) 
 	return o, true, !o.Unknown
 }
 
-// TestSimStreamsApplyOnce proposes sequential creates at every server while
+// TestSimStreamsApplyOnceG3R8 proposes sequential creates at every server while
 // servers crash and wires are cut. Every answer must name a node of its own,
 // every named node must exist in the end, and no more nodes may exist than
 // were answered or left open.
-func TestSimStreamsApplyOnce(t *testing.T) {
+func TestSimStreamsApplyOnceG3R8(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { streamsApplyOnce(t, seed) })
 	})
@@ -138,15 +158,8 @@ func TestSimStreamsApplyOnce(t *testing.T) {
 func streamsApplyOnce(t *testing.T, seed uint64) {
 	oldrand.Seed(int64(seed)) // raft draws its timeouts from here
 	rng := rand.New(rand.NewPCG(seed, 2))
-	c := &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond),
-		peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"},
-		disk:  map[uint32]*raftfsm.Stores{}, run: map[uint32]*raftfsm.Node{}}
+	c := newNodes(t, seed, nil)
 	var wg sync.WaitGroup
-	for id := uint32(1); id <= 3; id++ {
-		c.disk[id] = raftfsm.NewMemoryStores(false)
-		wg.Go(func() { c.start(id) })
-	}
-	wg.Wait()
 	var mu sync.Mutex
 	acked := map[string]int{}
 	open := 0

@@ -1,0 +1,374 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/test/workload"
+)
+
+// A leader whose disk hangs keeps no growing crowd waiting, and is gone within
+// 15 s (R2); what waited for it goes on elsewhere.
+func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		leader, others := c.mustLead()
+		w := c.client("c0", others[0], 20*time.Second)
+		_, err := w.Create(workload.Root, nil, 0)
+		must(t, err)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for k := range 10 { // they write through the leader, as far as it lets them
+			at := c.client(fmt.Sprintf("c%d", k), leader, 20*time.Second)
+			at.Timeout = 60 * time.Second
+			wg.Go(func() {
+				for {
+					if _, err := at.SetData(workload.Root, nil, -1); err != nil {
+						at.Close()
+						return
+					}
+					select {
+					case <-stop:
+						at.Close()
+						return
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		c.mayStop(leader)
+		c.disk(leader).Hang()
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		if now := runtime.NumGoroutine(); now > before+40 {
+			t.Errorf("R3: %d goroutines while the disk hangs, %d before", now, before)
+		}
+		hung := time.Now()
+		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
+			t.Errorf("a client of another server lost its connection: %v", err)
+		}
+		if d := time.Since(hung); d > 7*time.Second {
+			t.Errorf("R2: the next write was answered %v after the disk had begun to hang", 8*time.Second+d)
+		}
+		close(stop)
+		wg.Wait()
+		c.disk(leader).Go()
+	})
+}
+
+// After partitions and restarts every server goes on within 10 s, and each
+// stops within 5 s when asked to.
+func TestR4ReplicationIsNeverWedged(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { c.writes("c0", c.rng, stop) })
+		f := &faults{cluster: c}
+		for round := range 8 {
+			id := uint32(1 + round%3)
+			f.flap(id)
+			f.away(1+id%3, time.Second)
+			f.wg.Wait()
+			c.net.Heal()
+			var was [4]uint64
+			for id := range c.ids() {
+				was[id] = c.server(id).Node().Status().Applied
+			}
+			time.Sleep(10 * time.Second)
+			for id := range c.ids() {
+				if now := c.server(id).Node().Status().Applied; now <= was[id]+10 {
+					t.Errorf("R4: server %d had applied %d and 10 s later %d", id, was[id], now)
+				}
+			}
+			asked := time.Now()
+			c.stop(id)
+			if d := time.Since(asked); d > 5*time.Second {
+				t.Errorf("R4: server %d took %v to stop", id, d)
+			}
+			c.start(id)
+		}
+		close(stop)
+		wg.Wait()
+	})
+}
+
+// The leader's host vanishes while it sends a snapshot: the server that was
+// being sent it must be able to vote soon.
+func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
+	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 50, trailing: 64}
+	quietWith(t, set, func(t *testing.T, c *cluster) {
+		leader, others := c.mustLead()
+		w := c.client("c0", leader, 30*time.Second)
+		c.crash(others[1])
+		for i := range 300 {
+			_, err := w.Create(fmt.Sprintf("/n%d", i), make([]byte, 30_000), 0)
+			must(t, err)
+		}
+		time.Sleep(5 * time.Second) // snapshots are taken
+		c.net.Throttle(1 << 20)
+		c.start(others[1])
+		time.Sleep(4 * time.Second)
+		if st := c.server(others[1]).Node().Status(); st.Applied > 100 {
+			t.Fatalf("the snapshot has arrived already: %d entries applied", st.Applied)
+		}
+		c.net.Freeze(hostName(leader))
+		c.net.Throttle(0)
+		vanished := time.Now()
+		for c.leader() == leader || c.leader() == 0 {
+			if time.Since(vanished) > 15*time.Second {
+				t.Fatalf("R5: nobody leads 15 s after the leader's host has vanished")
+			}
+			time.Sleep(100 * time.Millisecond)
+			if id := others[0]; c.server(id).Node().Status().Role == "leader" {
+				break
+			}
+		}
+		t.Logf("a new leader after %v", time.Since(vanished))
+		c.net.Thaw(hostName(leader))
+	})
+}
+
+// Power is lost during elections, over and over: never do two servers lead in
+// one term, and nothing that was answered is lost.
+func TestR11TermsAndVotesSurvivePowerLoss(t *testing.T) {
+	set := settings{heartbeat: 300 * time.Millisecond, latency: time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
+	quietWith(t, set, func(t *testing.T, c *cluster) {
+		leaders := map[uint64]uint32{}
+		look := func() {
+			for id := range c.ids() {
+				i := c.server(id)
+				if i == nil {
+					continue
+				}
+				if st := i.Node().Status(); st.Role == "leader" {
+					if was, known := leaders[st.Term]; known && was != id {
+						t.Errorf("R11: servers %d and %d lead in term %d", was, id, st.Term)
+					}
+					leaders[st.Term] = id
+				}
+			}
+		}
+		rounds := 100
+		if testing.Short() {
+			rounds = 20
+		}
+		for range rounds {
+			for end := time.Now().Add(time.Duration(c.rng.Int64N(int64(900 * time.Millisecond)))); time.Now().Before(end); {
+				time.Sleep(5 * time.Millisecond)
+				look()
+			}
+			for id := range c.ids() {
+				if c.rng.IntN(3) > 0 {
+					c.crash(id)
+				}
+			}
+			for id := range c.ids() {
+				if c.server(id) == nil {
+					c.start(id)
+				}
+			}
+		}
+		time.Sleep(3 * time.Second)
+		look()
+		t.Logf("%d terms were led", len(leaders))
+		if len(leaders) < rounds/10 {
+			t.Errorf("only %d terms were led", len(leaders))
+		}
+	})
+}
+
+// All servers start again with a long log and no snapshot. The first reply of
+// each is at or past what was acknowledged before, and no session ends.
+func TestR13R16ServersThatStartShowNothingOld(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		w := c.client("c0", 1, 20*time.Second)
+		_, err := w.Create("/e", nil, 1)
+		must(t, err)
+		for i := range 3000 {
+			_, err := w.Create(fmt.Sprintf("/n%d", i), nil, 0)
+			must(t, err)
+		}
+		for round := range 3 {
+			for id := range c.ids() {
+				c.crash(id)
+			}
+			if round == 1 {
+				c.disk(1).Slow(100 * time.Millisecond)
+			}
+			var wg sync.WaitGroup
+			for id := range c.ids() {
+				wg.Go(func() { c.start(id) })
+			}
+			wg.Wait()
+			for id := range c.ids() {
+				answered := false
+				for end := time.Now().Add(15 * time.Second); !answered && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+					again, err := c.attach("c0", id, w)
+					if errors.Is(err, wire.ErrRefused) {
+						t.Fatalf("R13: server %d told a session of 20 s that it has expired", id)
+					}
+					if err != nil {
+						continue
+					}
+					answered = true
+					seen := w.Zxid
+					if _, err := again.Exists("/n2999", false); err != nil {
+						t.Errorf("R16: server %d does not know a node that was acknowledged: %v", id, err)
+					}
+					if again.Zxid < seen {
+						t.Errorf("R16: server %d answers at zxid %d, the client has seen %d", id, again.Zxid, seen)
+					}
+					if _, err := again.Exists("/e", false); err != nil {
+						t.Errorf("R13: server %d has lost a node of a live session: %v", id, err)
+					}
+					w = again
+				}
+				if !answered {
+					t.Errorf("server %d did not answer", id)
+				}
+			}
+			c.disk(1).Slow(time.Millisecond)
+		}
+	})
+}
+
+// A leader that is cut off does not answer a sync, before others lead and after.
+func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		for round := range 10 {
+			leader, others := c.mustLead()
+			old := c.client("c0", leader, 20*time.Second)
+			young := c.client("c1", others[0], 20*time.Second)
+			if round == 0 {
+				_, err := old.Create("/n", []byte("0"), 0)
+				must(t, err)
+			}
+			f := &faults{cluster: c}
+			f.isolate(leader)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				_, err := young.SetData("/n", []byte(strconv.Itoa(round+1)), -1)
+				if err != nil {
+					t.Errorf("the majority did not write: %v", err)
+				}
+			})
+			time.Sleep(time.Duration(round) * 200 * time.Millisecond)
+			if old.Sync("/n") == nil {
+				b, _, err := old.GetData("/n", false)
+				t.Errorf("R15: round %d: a leader that is cut off answered a sync, and then %q, %v", round, b, err)
+			}
+			wg.Wait()
+			old.Close()
+			young.Close()
+			c.net.Heal()
+			c.ready(leader, 10*time.Second)
+		}
+	})
+}
+
+// wedged lets nothing be applied while it is held.
+type wedged struct {
+	quietObserver
+	mu   sync.Mutex
+	hold chan struct{} // nil: go on
+}
+
+func (w *wedged) Applied() {
+	w.mu.Lock()
+	hold := w.hold
+	w.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+}
+
+// A server that hears its leader but does not get on stops serving, and serves
+// again when it has caught up.
+func TestR17ServerThatDoesNotGetOnStopsServing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := new(wedged)
+		c := newNodes(t, 1, map[uint32]raftfsm.Observer{3: slow})
+		time.Sleep(5 * time.Second)
+		stop := make(chan struct{})
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		open := 0
+		wg.Go(func() { c.writer(1, 0, stop, &mu, map[string]int{}, &open) })
+		hold := make(chan struct{})
+		slow.mu.Lock()
+		slow.hold = hold
+		slow.mu.Unlock()
+		began := time.Now()
+		for ok := true; ok; ok, _ = c.node(3).Serving() {
+			if time.Since(began) > 15*time.Second {
+				t.Error("R17: a server that has applied nothing for 15 s serves")
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if d := time.Since(began); d < 5*time.Second {
+			t.Errorf("it stopped after %v", d)
+		}
+		slow.mu.Lock()
+		slow.hold = nil
+		slow.mu.Unlock()
+		close(hold)
+		time.Sleep(5 * time.Second)
+		if ok, why := c.node(3).Serving(); !ok {
+			t.Errorf("R17: it has caught up and does not serve: %s", why)
+		}
+		close(stop)
+		wg.Wait()
+		for id := uint32(1); id <= 3; id++ {
+			c.crash(id)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Large writes over narrow wires do not cost the leader its office.
+func TestR19LargeWritesOverNarrowWires(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		leader, _ := c.mustLead()
+		term := c.server(leader).Node().Status().Term
+		var clients []*wire.Conn
+		for k := range 10 {
+			w := c.client(fmt.Sprintf("c%d", k), uint32(1+k%3), 40*time.Second)
+			w.Timeout = 5 * time.Minute
+			_, err := w.Create(fmt.Sprintf("/n%d", k), nil, 0)
+			must(t, err)
+			clients = append(clients, w)
+		}
+		c.net.Throttle(20_000_000 / 8)
+		var wg sync.WaitGroup
+		worst := make([]time.Duration, len(clients))
+		for k, w := range clients {
+			wg.Go(func() {
+				for range 4 {
+					asked := time.Now()
+					if _, err := w.SetData(fmt.Sprintf("/n%d", k), make([]byte, 1_000_000), -1); err != nil {
+						t.Errorf("R19: client %d: %v after %v", k, err, time.Since(asked))
+						return
+					}
+					worst[k] = max(worst[k], time.Since(asked))
+				}
+			})
+		}
+		wg.Wait()
+		if st := c.server(leader).Node().Status(); st.Role != "leader" || st.Term != term {
+			t.Errorf("R19: the leader of term %d is %s in term %d", term, st.Role, st.Term)
+		}
+		t.Logf("the slowest writes took %v", worst)
+		c.net.Throttle(0)
+	})
+}
