@@ -3,7 +3,7 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.release=$(VERSION)
 
-.PHONY: build dev cluster test test-stock race sim robustness fuzz bench lint help
+.PHONY: build dev cluster test test-stock race sim mutants robustness fuzz bench lint help
 
 build: ## build bin/zlockd and bin/zlock
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -27,6 +27,9 @@ test-stock: build ## run the stock clients and the real ZooKeeper against zlockd
 
 sim: ## simulate whole clusters under faults, in virtual time
 	go test -timeout 60m ./test/sim/... -run Sim -sim.hours 2 -v
+
+mutants: ## plant bugs in the server and see that the tests catch them
+	go test -timeout 60m ./test/mutants -mutants.all -v
 
 fuzz: ## fuzz every decoder for 30 seconds each
 	sh test/fuzz.sh 30s

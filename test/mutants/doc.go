@@ -11,7 +11,7 @@
 //	catches: G3|G6            what the failing test must say, a regular expression
 //	run: Histories            a test of test/sim, or "package test"; default Histories
 //	seeds: 1 4                the first seed and how many; default 1 6
-//	short: yes                also run by go test -short
+//	short: yes                run without -mutants.all as well
 //	== raftfsm/state.go
 //	-- old
 //	text that stands in the file once

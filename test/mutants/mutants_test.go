@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 )
+
+var allFlag = flag.Bool("mutants.all", false, "run all mutants, not only those marked short")
 
 func all(t *testing.T) (list []mutant) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -39,8 +42,8 @@ func TestMutantsAreCaught(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if testing.Short() && !m.short {
-				t.Skip("the edit applies; not run with -short")
+			if testing.Short() || !m.short && !*allFlag {
+				t.Skip("the edit applies; it is run with -mutants.all")
 			}
 			binary := filepath.Join(dir, "mutant.test")
 			build := exec.Command("go", "test", "-c", "-overlay", list, "-o", binary, m.pkg)
