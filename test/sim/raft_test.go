@@ -83,6 +83,8 @@ func newNodes(t *testing.T, seed uint64, above map[uint32]raftfsm.Observer) *nod
 	var wg sync.WaitGroup
 	for id := uint32(1); id <= 3; id++ {
 		c.disk[id] = NewDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
+	}
+	for id := uint32(1); id <= 3; id++ {
 		wg.Go(func() { c.start(id) })
 	}
 	wg.Wait()
