@@ -27,6 +27,8 @@ type peerStatus struct {
 	Leader  uint32            `json:"leader"`
 	Up      bool              `json:"up"` // its raft runs
 
+	Silent int64 `json:"silent"` // ms since it heard of a leader
+
 	LastTerm  uint64 `json:"last_term"` // of its log
 	LastIndex uint64 `json:"last_index"`
 }
@@ -118,6 +120,7 @@ func (n *Node) status() peerStatus {
 	}
 	_, leader := n.raft.LeaderWithID()
 	st.Leader = parseID(leader)
+	st.Silent = n.silence().Milliseconds()
 	st.LastTerm, st.LastIndex = n.lastEntry()
 	return st
 }

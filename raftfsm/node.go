@@ -99,6 +99,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n.wg.Go(n.lead)
 	if n.port != nil {
 		n.wg.Go(n.follow)
+		n.wg.Go(n.watchSilence)
 	}
 	n.wg.Go(n.standFirst)
 	n.wg.Go(n.watchGate)

@@ -95,8 +95,8 @@ const (
 func (n *Node) succeed(dead uint32) {
 	for end := time.Now().Add(n.o.HeartbeatTimeout); time.Now().Before(end); {
 		current := n.raft.CurrentTerm()
-		wait, voter := n.waitWithout(dead)
-		if !voter || !n.pause(wait) || !n.nobodyLeadsBut(dead) {
+		v := n.survey(dead)
+		if !v.voter || !n.pause(v.wait) || !n.nobodyLeadsBut(dead) {
 			return
 		}
 		// In a new term somebody has asked for votes, and may be about to win.
@@ -122,39 +122,57 @@ func (n *Node) pause(d time.Duration) bool {
 	}
 }
 
-// waitWithout returns how long this voter lets others stand first when the
-// server dead is gone: those with a longer log, as far as it can see. The last
-// entries may be on their way to the disk, so two servers can each think that
-// the other stands first; then the ids decide.
-func (n *Node) waitWithout(dead uint32) (wait time.Duration, voter bool) {
+// survey is what a voter learns from the others before it stands.
+type survey struct {
+	voter  bool          // this server may vote
+	wait   time.Duration // how long it lets others stand first
+	voters int           // of the cluster
+	silent int           // of them hear of no leader, this server included
+}
+
+// survey asks all voters but the server dead. Those with a longer log stand
+// first, as far as can be seen. The last entries may be on their way to the
+// disk, so two servers can each think that the other stands first; then the
+// ids decide.
+func (n *Node) survey(dead uint32) (v survey) {
 	ctx, cancel := context.WithTimeout(n.ctx, succeedAsk)
 	defer cancel()
 	own := n.status()
-	before := make(chan bool)
+	type answer struct{ before, silent bool }
+	answers := make(chan answer)
 	asked := 0
 	for _, s := range n.servers() {
-		id := parseID(s.ID)
-		switch {
-		case s.Suffrage != raft.Voter || id == dead:
-		case id == n.id:
-			voter = true
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		v.voters++
+		switch id := parseID(s.ID); id {
+		case dead:
+		case n.id:
+			v.voter = true
+			v.silent++
 		default:
 			asked++
 			if id < n.id {
-				wait += succeedTie
+				v.wait += succeedTie
 			}
 			go func() {
 				st, err := n.ask(ctx, id, string(s.Address), question{})
-				before <- err == nil && st.Up && st.standsBefore(&own)
+				up := err == nil && st.Up
+				answers <- answer{up && st.standsBefore(&own), up && st.Silent >= n.o.HeartbeatTimeout.Milliseconds()}
 			}()
 		}
 	}
 	for range asked {
-		if <-before {
-			wait += succeedStep
+		a := <-answers
+		if a.before {
+			v.wait += succeedStep
+		}
+		if a.silent {
+			v.silent++
 		}
 	}
-	return wait, voter
+	return v
 }
 
 // standsBefore compares two servers as raft compares them in a vote.
