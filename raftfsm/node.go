@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -286,7 +287,7 @@ func (n *Node) servers() []raft.Server {
 	if f.Error() != nil {
 		return nil
 	}
-	return f.Configuration().Servers
+	return slices.Clone(f.Configuration().Servers) // raft's own list is shared
 }
 
 // snapshots takes snapshots when the log behind the last one has grown long
