@@ -81,8 +81,8 @@ func (t *term) duties() {
 	t.publishMembers()
 	t.lookAtRoom()
 	// A loop that wakes late has not been listening: touches wait unread in
-	// sockets. It must not act on deadlines before everybody had a full
-	// timeout to be heard again.
+	// sockets. It must not act on deadlines before everybody had the time to be
+	// heard again.
 	late := min(time.Second, n.o.MinSessionTimeout/4)
 	last := time.Now()
 	var digested int64
@@ -102,8 +102,8 @@ func (t *term) duties() {
 		case <-expiry.C:
 			now := time.Now()
 			if stall := now.Sub(last); stall > late+expiryEvery {
-				n.log.Warn("this server was stalled; all sessions get their full timeout again", "stall", stall.Round(time.Millisecond))
-				t.tracker.grantAll()
+				n.log.Warn("this server was stalled; all sessions get more time", "stall", stall.Round(time.Millisecond))
+				t.tracker.stalled(stall)
 			}
 			last = now
 			t.expire()

@@ -62,13 +62,21 @@ func (t *tracker) due(grace time.Duration, limit int, out []int64) []int64 {
 	return t.expiry.Due(t.now()-grace, limit, out)
 }
 
-// grantAll gives every session its full timeout from now on.
-func (t *tracker) grantAll() {
+// stallCredit is how much more time than a stall took every session gets for
+// it: its client may have to connect again first.
+const stallCredit = 4
+
+// stalled makes good to every session that nobody listened for so long, with at
+// most its full timeout from now on. It is not more, so that a server that
+// stalls often still expires those that are silent.
+func (t *tracker) stalled(long time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	for id, d := range t.timeouts {
-		t.expiry.Touch(id, d, now)
+		if at, ok := t.expiry.Deadline(id); ok {
+			t.expiry.Touch(id, d, min(now, at-d+stallCredit*long))
+		}
 	}
 }
 
