@@ -26,19 +26,23 @@ func quietWith(t *testing.T, set settings, f func(t *testing.T, c *cluster)) {
 	})
 }
 
-// client opens a session on a server.
+// client opens a session on a server, which may be between two leaders.
 func (c *cluster) client(host string, id uint32, timeout time.Duration) *wire.Conn {
 	c.t.Helper()
-	nc, err := c.dialTo(host, id)
-	if err != nil {
-		c.t.Fatal(err)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		nc, err := c.dialTo(host, id)
+		if err == nil {
+			w := wire.New(nc)
+			w.Timeout = 30 * time.Second
+			if err = w.Connect(wire.NewSession(int32(timeout.Milliseconds()))); err == nil {
+				return w
+			}
+			nc.Close()
+		}
+		if time.Now().After(end) {
+			c.t.Fatal(err)
+		}
 	}
-	w := wire.New(nc)
-	w.Timeout = 30 * time.Second
-	if err := w.Connect(wire.NewSession(int32(timeout.Milliseconds()))); err != nil {
-		c.t.Fatal(err)
-	}
-	return w
 }
 
 // attach goes on with a client's session on another server.

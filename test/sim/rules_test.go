@@ -6,10 +6,12 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/workload"
@@ -370,5 +372,72 @@ func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 		}
 		t.Logf("the slowest writes took %v", worst)
 		c.net.Throttle(0)
+	})
+}
+
+// Requests that are under way when their leader is cut off are sent to the next
+// one, and count once. Most clients get every reply; those whose server was
+// without a leader for too long have to connect again.
+func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
+	set := settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
+	quietWith(t, set, func(t *testing.T, c *cluster) {
+		w := c.client("c0", 1, 20*time.Second)
+		_, err := w.Create("/q", nil, 0)
+		must(t, err)
+		w.CloseSession()
+		w.Close()
+		const each, rounds = 60, 80
+		var answered atomic.Int64
+		for round := range rounds {
+			leader, others := c.mustLead()
+			var wg sync.WaitGroup
+			for k, id := range others {
+				w := c.client(fmt.Sprintf("c%d", k), id, 20*time.Second)
+				wg.Go(func() {
+					defer w.Close()
+					for xid := range int32(each) {
+						mine := fmt.Appendf(nil, "%d-%d-%d", round, id, xid)
+						if w.SendXid(1+xid, jute.OpCreate, wire.Create("/q/n-", mine, jute.WorldAnyone, jute.FlagPersistentSequential)) != nil {
+							return
+						}
+						time.Sleep(time.Millisecond)
+					}
+					for range each {
+						f, err := w.Next()
+						if err != nil {
+							return
+						}
+						if f.Code != jute.OK {
+							t.Errorf("R8: round %d: %v", round, f.Code)
+						}
+						answered.Add(1)
+					}
+					w.CloseSession()
+				})
+			}
+			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
+			f := &faults{cluster: c}
+			f.isolate(leader)
+			wg.Wait()
+			c.net.Heal()
+			c.ready(leader, 10*time.Second)
+		}
+		w = c.client("c0", 1, 20*time.Second)
+		must(t, w.Sync("/q"))
+		names, _, err := w.Children("/q", false)
+		must(t, err)
+		seen := map[string]string{}
+		for _, name := range names {
+			b, _, err := w.GetData("/q/"+name, false)
+			must(t, err)
+			if other := seen[string(b)]; other != "" {
+				t.Errorf("G3: request %s made %s and %s", b, other, name)
+			}
+			seen[string(b)] = name
+		}
+		t.Logf("%d of %d requests answered, %d nodes", answered.Load(), 2*each*rounds, len(names))
+		if n := answered.Load(); n < each*rounds || len(names) < int(n) {
+			t.Errorf("G2: %d nodes after %d creates that were answered", len(names), n)
+		}
 	})
 }
