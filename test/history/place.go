@@ -287,9 +287,12 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 			continue
 		}
 		at := m
-		// If a delete without a reply may have been first, only events tell.
+		// If a delete without a reply may have been first, and another node have
+		// come in its place, only events tell.
 		told := f != nil && (f.deleted[n.path] || f.lists[parentOf(n.path)] > 0)
-		at.silent = m.exact && !told && possible(c.loose.deletes[n.path], n.seen, m.zxid)
+		if m.exact && !told && possible(c.loose.deletes[n.path], n.seen, m.zxid) {
+			at = moment{zxid: m.zxid, end: true, silent: true}
+		}
 		c.remove(n, at)
 	}
 	delete(c.model.owned, id)
