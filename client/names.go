@@ -142,27 +142,27 @@ func parseSeq(s string) (int32, bool) {
 	return int32(n), true
 }
 
-// parseName reads a node's name: what its last marker says, and whether there is
-// one. A name whose marker is not followed by a number has none.
+// parseName reads a node's name, which ends in a marker and a number, and says
+// whether it does. Long queues are read at every turn, so it looks at the end only.
 func parseName(name string) (c contender, l Layout, ok bool) {
-	at := -1
-	for _, m := range markers {
-		i := strings.LastIndex(name, m.text)
-		if i < 0 || i <= at {
-			continue
+	for _, digits := range [...]int{10, 11} {
+		if len(name) < digits {
+			break
 		}
-		seq, isSeq := parseSeq(name[i+len(m.text):])
-		if !isSeq {
-			continue
+		head := name[:len(name)-digits]
+		for _, m := range markers {
+			id, found := strings.CutSuffix(head, m.text)
+			if !found {
+				continue
+			}
+			if seq, isSeq := parseSeq(name[len(head):]); isSeq {
+				c = contender{name: name, kind: m.kind, seq: seq}
+				c.identify(id)
+				return c, m.layout, true
+			}
 		}
-		at, l, ok = i, m.layout, true
-		c = contender{name: name, kind: m.kind, seq: seq}
 	}
-	if !ok {
-		return contender{}, 0, false
-	}
-	c.identify(name[:at])
-	return c, l, true
+	return contender{}, 0, false
 }
 
 // identify finds out who made the node, by what stands before the marker.
