@@ -275,6 +275,15 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 		return cmp.Or(cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.path, b.path))
 	})
 	m.end = true
+	// If a delete without a reply may have been first, and another node have come
+	// in its place, only events tell that a node went now.
+	doubt, sure := map[*node]bool{}, map[string]int{}
+	for _, n := range list {
+		doubt[n] = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seenState, m.zxid)
+		if !doubt[n] {
+			sure[parentOf(n.path)]++
+		}
+	}
 	for _, n := range list {
 		if !m.exact && n.seen >= m.zxid && len(n.kids) == 0 {
 			// What was seen there at that zxid was another in its place already.
@@ -287,10 +296,7 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 			continue
 		}
 		at := m
-		// If a delete without a reply may have been first, and another node have
-		// come in its place, only events tell.
-		told := f != nil && (f.deleted[n.path] || f.lists[parentOf(n.path)] > 0)
-		if m.exact && !told && possible(c.loose.deletes[n.path], n.seen, m.zxid) {
+		if doubt[n] && sure[parentOf(n.path)] >= f.listed(n.path) {
 			at = moment{zxid: m.zxid, end: true, silent: true}
 		}
 		c.remove(n, at)
@@ -299,6 +305,14 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	if f != nil {
 		c.resolveLists(f, m)
 	}
+}
+
+// listed is how many children of path's parent f shows to have come or gone.
+func (f *facts) listed(path string) int {
+	if f == nil {
+		return 0
+	}
+	return f.lists[parentOf(path)]
 }
 
 // applyLoose makes the write that explains f take effect. If another could
