@@ -67,7 +67,7 @@ func (d *demand) place(tried map[*looseStep]bool) bool {
 // others returns who holds steps of the claim besides d.
 func (cl claim) others(d *demand) (list []*demand) {
 	for _, l := range cl {
-		if l.by != nil && l.by != d && !slices.Contains(list, l.by) {
+		if l.by != nil && l.by != d && !l.spare && !slices.Contains(list, l.by) {
 			list = append(list, l.by)
 		}
 	}
@@ -79,7 +79,7 @@ func (d *demand) take(cl claim) {
 		l.by = nil
 	}
 	for _, l := range cl {
-		l.by = d
+		l.by, l.spare = d, false
 	}
 	d.taken = cl
 }

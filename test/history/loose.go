@@ -22,6 +22,9 @@ type looseStep struct {
 	*Step
 	of *looseOp
 	by *demand // what it is taken to explain, or nil
+	// spare: by has it along with the rest of its write, but as another write
+	// could be the one, its effect was not believed and may be needed elsewhere.
+	spare bool
 }
 
 type looseOp struct {

@@ -333,7 +333,11 @@ func (c *checker) applyLoose(f *facts, m moment) {
 		} else if isCreate(l.Op) && sequential(l.Flags) {
 			continue
 		}
-		if !c.within(path) || len(d.claims) > 1 && !f.shows(l, path) {
+		if len(d.claims) > 1 && !f.shows(l, path) {
+			l.spare = true
+			continue
+		}
+		if !c.within(path) {
 			continue
 		}
 		n := c.model.nodes[path]
