@@ -216,3 +216,15 @@ func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int
 	}
 	return data, sets
 }
+
+// mayDelete tells whether one of the writes that may be the one deletes path.
+func (d *demand) mayDelete(path string) bool {
+	for _, cl := range d.claims {
+		for _, l := range cl[0].of.steps {
+			if l.Op == jute.OpDelete && l.Path == path {
+				return true
+			}
+		}
+	}
+	return false
+}

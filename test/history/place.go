@@ -343,7 +343,11 @@ func (c *checker) applyLoose(f *facts, m moment) {
 		n := c.model.nodes[path]
 		switch {
 		case isCreate(l.Op) && n != nil:
-			c.missing(path, m.zxid-1, f.record, "it was created then")
+			if d.mayDelete(path) { // in the same multi
+				c.remove(n, m)
+			} else {
+				c.missing(path, m.zxid-1, f.record, "it was created then")
+			}
 			fallthrough
 		case isCreate(l.Op):
 			c.createLoose(path, d, l, m)
