@@ -1,0 +1,309 @@
+package jute
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The bytes below are the format's, not ours: they are what any client sends
+// and expects.
+func TestFieldsOnTheWire(t *testing.T) {
+	stat := Stat{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	for _, c := range []struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"bool", AppendBool(AppendBool(nil, true), false), "01 00"},
+		{"int", AppendInt(nil, -2), "fffffffe"},
+		{"long", AppendLong(nil, math.MinInt64), "8000000000000000"},
+		{"buffer", AppendBuffer(nil, []byte("ab")), "00000002 6162"},
+		{"empty buffer", AppendBuffer(nil, []byte{}), "00000000"},
+		{"null buffer", AppendBuffer(nil, nil), "ffffffff"},
+		{"string", AppendString(nil, "/é"), "00000003 2fc3a9"},
+		{"strings", AppendStrings(nil, []string{"a", ""}), "00000002 00000001 61 00000000"},
+		{"acl", AppendACL(nil, WorldAnyone), "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"},
+		{"stat", AppendStat(nil, &stat), "0000000000000001 0000000000000002 0000000000000003 0000000000000004" +
+			"00000005 00000006 00000007 0000000000000008 00000009 0000000a 000000000000000b"},
+		{"reply header", AppendReplyHeader(nil, -2, 0x100000003, NoNode), "fffffffe 0000000100000003 ffffff9b"},
+		{"multi header", AppendMultiHeader(nil, OpError, true, RuntimeInconsistency), "ffffffff 01 fffffffe"},
+		{"event", AppendEventFrame(nil, 9, EventDeleted, "/a"), "0000001e ffffffff 0000000000000009 00000000 00000002 00000003 00000002 2f61"},
+		{"connect response", AppendConnectResponse(nil, 4000, 0x1ff, [16]byte{15: 7}, true),
+			"00000025 00000000 00000fa0 00000000000001ff 00000010 00000000000000000000000000000007 00"},
+		{"connect response of old", AppendConnectResponse(nil, 0, 0, [16]byte{}, false),
+			"00000024 00000000 00000000 0000000000000000 00000010 00000000000000000000000000000000"},
+	} {
+		if want := unhex(t, c.want); !bytes.Equal(c.got, want) {
+			t.Errorf("%s: % x, want % x", c.name, c.got, want)
+		}
+	}
+	if n := len(AppendStat(nil, &stat)); n != StatSize {
+		t.Errorf("a stat is %d bytes long, StatSize says %d", n, StatSize)
+	}
+}
+
+func TestEveryFieldIsReadBack(t *testing.T) {
+	stat := Stat{1, -2, 3, 4, 5, -6, 7, -8, 9, 10, math.MaxInt64}
+	acl := []ACL{{PermRead, ID{"ip", "10.0.0.0/8"}}, {PermAll, ID{"digest", ""}}}
+	var b []byte
+	b = AppendBool(b, true)
+	b = append(b, 200)
+	b = AppendInt(b, math.MinInt32)
+	b = AppendLong(b, math.MaxInt64)
+	b = AppendBuffer(b, nil)
+	b = AppendBuffer(b, []byte{})
+	b = AppendString(b, "päth")
+	b = AppendStrings(b, []string{"x", "", "z"})
+	b = AppendACL(b, acl)
+	b = AppendStat(b, &stat)
+	d := NewDecoder(b)
+	check := func(name string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	check("bool", d.Bool(), true)
+	check("byte", d.Byte(), byte(200))
+	check("int", d.Int(), int32(math.MinInt32))
+	check("long", d.Long(), int64(math.MaxInt64))
+	check("null", d.Buffer() == nil, true)
+	empty := d.Buffer()
+	check("empty", empty != nil && len(empty) == 0, true)
+	s, ok := d.String()
+	check("string", s, "päth")
+	check("string is there", ok, true)
+	list, ok := d.Strings()
+	check("strings", list, []string{"x", "", "z"})
+	check("strings are there", ok, true)
+	got, null := d.ACL()
+	check("acl", got, acl)
+	check("no null in the acl", null, false)
+	check("stat", d.Stat(), stat)
+	check("error", d.Err(), nil)
+	check("rest", len(d.Rest()), 0)
+	check("offset", d.Offset(), len(b))
+}
+
+// Whatever a length claims, nothing is read, or made room for, that is not
+// there; and nothing is believed after the first error.
+func TestLengthsAreNotBelieved(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   string
+		read func(*Decoder)
+		want error
+	}{
+		{"buffer longer than the input", "7fffffff 00", func(d *Decoder) { d.Buffer() }, ErrShort},
+		{"buffer of negative length", "fffffffe", func(d *Decoder) { d.Buffer() }, ErrLength},
+		{"string of the least length", "80000000", func(d *Decoder) { _, _ = d.String() }, ErrLength},
+		{"vector longer than the input", "7fffffff 00000000", func(d *Decoder) { d.Strings() }, ErrShort},
+		{"vector with an element cut short", "00000001 00000005 61", func(d *Decoder) { d.Strings() }, ErrShort},
+		{"acl longer than the input", "00ffffff 0000001f", func(d *Decoder) { d.ACL() }, ErrShort},
+		{"int cut short", "000000", func(d *Decoder) { d.Int() }, ErrShort},
+		{"long cut short", "00000000000000", func(d *Decoder) { d.Long() }, ErrShort},
+	} {
+		d := NewDecoder(unhex(t, c.in))
+		c.read(&d)
+		if !errors.Is(d.Err(), c.want) {
+			t.Errorf("%s: %v, want %v", c.name, d.Err(), c.want)
+		}
+		d.buf, d.off = unhex(t, "00000001 61 0000000000000000"), 0
+		if s, ok := d.String(); s != "" || ok || d.Int() != 0 || d.Long() != 0 || d.Bool() || d.Byte() != 0 || !errors.Is(d.Err(), c.want) {
+			t.Errorf("%s: the error did not stick", c.name)
+		}
+	}
+}
+
+func TestNullVectors(t *testing.T) {
+	d := NewDecoder(unhex(t, "ffffffff ffffffff 80000000 00000001 ffffffff"))
+	if n := d.Count(4); n != -1 {
+		t.Errorf("a null vector counts %d", n)
+	}
+	if list, ok := d.Strings(); list != nil || ok {
+		t.Errorf("a null vector of strings: %q, %v", list, ok)
+	}
+	if n := d.Count(4); n != 0 {
+		t.Errorf("a count below -1 is %d, as the reference has it 0", n)
+	}
+	if list, ok := d.Strings(); !ok || len(list) != 1 || list[0] != "" {
+		t.Errorf("a null element: %q, %v", list, ok)
+	}
+	if d.Err() != nil {
+		t.Error(d.Err())
+	}
+}
+
+func TestConnectRequestWithAndWithoutTheLastByte(t *testing.T) {
+	old := unhex(t, "00000000 0000000000000005 00001770 00000000000000ff 00000003 010203")
+	r, err := DecodeConnectRequest(old)
+	want := ConnectRequest{LastZxidSeen: 5, Timeout: 6000, SessionID: 255, Password: []byte{1, 2, 3}}
+	if err != nil || !reflect.DeepEqual(r, want) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	want.HasReadOnly, want.ReadOnly = true, true
+	if r, err = DecodeConnectRequest(append(old, 1)); err != nil || !reflect.DeepEqual(r, want) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for n := range old {
+		if _, err := DecodeConnectRequest(old[:n]); err == nil {
+			t.Errorf("a request cut after %d bytes is accepted", n)
+		}
+	}
+}
+
+// createBody is what a client sends for createTTL; without its last eight bytes
+// for the other creates.
+func createBody() []byte {
+	b := AppendString(nil, "/locks/a/lock-")
+	b = AppendBuffer(b, []byte("data"))
+	b = AppendACL(b, WorldAnyone)
+	b = AppendInt(b, FlagPersistentSequentialTTL)
+	return AppendLong(b, 60_000)
+}
+
+func TestRequests(t *testing.T) {
+	body := createBody()
+	d := NewDecoder(body)
+	got := d.CreateRequest(OpCreateTTL)
+	want := CreateRequest{Path: "/locks/a/lock-", Data: []byte("data"), ACL: WorldAnyone, Flags: 6, TTL: 60_000}
+	if d.Err() != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("create: %+v, %v", got, d.Err())
+	}
+	d = NewDecoder(body)
+	if d.CreateRequest(OpCreate2); len(d.Rest()) != 8 {
+		t.Error("only createTTL carries a TTL")
+	}
+	for n := range body {
+		if d := NewDecoder(body[:n]); true {
+			if d.CreateRequest(OpCreateTTL); d.Err() == nil {
+				t.Errorf("a create cut after %d bytes is accepted", n)
+			}
+		}
+	}
+	d = NewDecoder(AppendInt(AppendString(nil, "/a"), -1))
+	if r := d.PathVersion(); r != (PathVersion{Path: "/a", Version: -1}) || d.Err() != nil {
+		t.Errorf("delete: %+v, %v", r, d.Err())
+	}
+	d = NewDecoder(unhex(t, "ffffffff 00000003"))
+	if r := d.PathVersion(); r != (PathVersion{NoPath: true, Version: 3}) || d.Err() != nil {
+		t.Errorf("delete of null: %+v, %v", r, d.Err())
+	}
+	d = NewDecoder(AppendInt(AppendBuffer(AppendString(nil, "/a"), nil), 7))
+	if r := d.SetDataRequest(); r.Path != "/a" || r.Data != nil || r.Version != 7 || d.Err() != nil {
+		t.Errorf("setData: %+v, %v", r, d.Err())
+	}
+	d = NewDecoder(AppendInt(AppendACL(AppendString(nil, "/a"), WorldAnyone), 7))
+	if r := d.SetACLRequest(); r.Path != "/a" || !reflect.DeepEqual(r.ACL, WorldAnyone) || r.Version != 7 || d.Err() != nil {
+		t.Errorf("setACL: %+v, %v", r, d.Err())
+	}
+	d = NewDecoder(AppendMultiHeader(nil, OpCheck, false, -1))
+	if h := d.MultiHeader(); h != (MultiHeader{OpCheck, false, -1}) || d.Err() != nil {
+		t.Errorf("multi header: %+v, %v", h, d.Err())
+	}
+}
+
+func TestSetWatchesHasThreeListsOrFive(t *testing.T) {
+	b := AppendLong(nil, 77)
+	for _, list := range [][]string{{"/d"}, {"/e", "/f"}, nil, {"/p"}, {"/r"}} {
+		b = AppendStrings(b, list)
+	}
+	d := NewDecoder(b)
+	if r := d.SetWatches(false); r.RelativeZxid != 77 || len(r.Data) != 1 || len(r.Exist) != 2 || len(r.Child) != 0 || r.Persistent != nil || d.Err() != nil || len(d.Rest()) == 0 {
+		t.Errorf("setWatches: %+v, %v", r, d.Err())
+	}
+	d = NewDecoder(b)
+	if r := d.SetWatches(true); r.Persistent[0] != "/p" || r.Recursive[0] != "/r" || r.NullList || d.Err() != nil || len(d.Rest()) > 0 {
+		t.Errorf("setWatches2: %+v, %v", r, d.Err())
+	}
+	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "ffffffff 00000000 00000000")...))
+	if r := d.SetWatches(false); !r.NullList {
+		t.Error("a null list goes unnoticed")
+	}
+}
+
+func TestFramesStandBehindEachOther(t *testing.T) {
+	b, at := BeginFrame([]byte("before"))
+	b = append(b, "abc"...)
+	EndFrame(b, at)
+	b, at = BeginFrame(b)
+	EndFrame(b, at)
+	if want := append([]byte("before"), unhex(t, "00000003 616263 00000000")...); !bytes.Equal(b, want) {
+		t.Errorf("% x", b)
+	}
+}
+
+// The result of String shares the input: reading must cost nothing.
+func TestDecodingACreateAllocatesOnlyTheACL(t *testing.T) {
+	body := createBody()
+	if n := testing.AllocsPerRun(100, func() {
+		d := NewDecoder(body)
+		d.CreateRequest(OpCreateTTL)
+	}); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// FuzzDecoder reads any input as any record: no panic, nothing beyond the
+// input, and what was read whole is written back as it was.
+func FuzzDecoder(f *testing.F) {
+	f.Add(createBody())
+	f.Add([]byte("\xff\xff\xff\xff\x7f\xff\xff\xff"))
+	f.Add(AppendStrings(nil, []string{"a", "b"}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for _, op := range []OpCode{OpCreate, OpCreateTTL} {
+			d := NewDecoder(in)
+			r := d.CreateRequest(op)
+			if d.Offset() > len(in) || len(r.Data) > len(in) || len(r.Path) > len(in) {
+				t.Fatal("read beyond the input")
+			}
+			if d.Err() != nil || r.NoPath || r.NullACLID || r.ACL == nil {
+				continue
+			}
+			out := AppendInt(AppendACL(AppendBuffer(AppendString(nil, r.Path), r.Data), r.ACL), r.Flags)
+			if op == OpCreateTTL {
+				out = AppendLong(out, r.TTL)
+			}
+			again := NewDecoder(out)
+			if back := again.CreateRequest(op); again.Err() != nil || !reflect.DeepEqual(back, r) {
+				t.Fatalf("%+v came back as %+v", r, back)
+			}
+		}
+		d := NewDecoder(in)
+		d.SetWatches(true)
+		d = NewDecoder(in)
+		d.SetDataRequest()
+		d = NewDecoder(in)
+		d.SetACLRequest()
+		d = NewDecoder(in)
+		for d.Err() == nil && !d.MultiHeader().Done {
+			d.PathVersion()
+		}
+		if _, err := DecodeConnectRequest(in); err == nil && len(in) < 28 {
+			t.Fatal("a connect request of less than 28 bytes")
+		}
+	})
+}
+
+func BenchmarkDecodeCreate(b *testing.B) {
+	body := createBody()
+	b.ReportAllocs()
+	for b.Loop() {
+		d := NewDecoder(body)
+		d.CreateRequest(OpCreate)
+	}
+}
