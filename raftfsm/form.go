@@ -143,6 +143,9 @@ func (n *Node) lastEntry() (term, index uint64) {
 func (n *Node) admit(kind byte, g *greeting) error {
 	id := n.whoAmI()
 	switch {
+	case !g.understands():
+		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with (versions %d to %d between servers there, %d to %d here); upgrade one server after the other, through releases that know both",
+			g.From, n.id, g.Oldest, g.Version, peerOldest, peerVersion)
 	case g.To != n.id && g.To != 0:
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
 	case g.From == n.id && g.Birth != id.Birth:

@@ -153,7 +153,7 @@ func (n *Node) whoAmI() identity {
 
 func (n *Node) greeting(to uint32) greeting {
 	id := n.whoAmI()
-	g := greeting{From: n.id, To: to, Cluster: id.Cluster, Birth: id.Birth}
+	g := greeting{From: n.id, To: to, Cluster: id.Cluster, Birth: id.Birth, Version: peerVersion, Oldest: peerOldest}
 	if n.up.Load() {
 		g.Term = n.raft.CurrentTerm()
 	}

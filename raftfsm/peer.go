@@ -41,7 +41,23 @@ type greeting struct {
 	Cluster string `json:"cluster"`
 	Birth   string `json:"birth"`
 	Term    uint64 `json:"term"` // highest term the caller has seen
+
+	// Versions of what servers say to each other, log entries included, that
+	// the caller understands.
+	Version int `json:"version"`
+	Oldest  int `json:"oldest"`
 }
+
+// Versions this program understands. A version that servers of the one before
+// cannot follow must not be spoken before all members announce it.
+const (
+	peerVersion = 1
+	peerOldest  = 1
+)
+
+// understands reports whether the caller and this server have a version in
+// common.
+func (g *greeting) understands() bool { return g.Version >= peerOldest && g.Oldest <= peerVersion }
 
 // listenPeers and dialPeer are the network unless a test brings its own. Dead
 // peers must be noticed although they say nothing: a follower that waits on a
