@@ -93,7 +93,7 @@ func (t *term) duties() {
 			return
 		case <-touch.C:
 			if n.raft.State() == raft.Leader {
-				n.gate.contact()
+				n.gate.contact(n.o.HeartbeatTimeout)
 			}
 			if n.o.Observer != nil {
 				heard = n.o.Observer.Heard(heard[:0])

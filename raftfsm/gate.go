@@ -24,17 +24,20 @@ type gate struct {
 }
 
 const (
-	gateEvery    = 20 * time.Millisecond
-	gateGrace    = 2 * time.Second  // beyond the heartbeat timeout: an election without a word from the old leader takes that long
+	gateEvery = 20 * time.Millisecond
+	// gateGrace is beyond the heartbeat timeout: an election without a word from
+	// the old leader is over by then, and clients can still find another server.
+	gateGrace    = 1500 * time.Millisecond
 	gateLagLimit = 10 * time.Second // of applying less than the leader has
 )
 
-// contact notes that this server leads, and holds its lease.
-func (g *gate) contact() {
+// contact notes that this server leads, and holds its lease. What it last heard
+// of a majority may be as old as that.
+func (g *gate) contact(lease time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	g.lastGood, g.lastAck, g.started, g.behind = now, now, true, 0
+	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-lease), now, true, 0
 }
 
 // acked notes that the leader acknowledged a touch message sent at that time,
@@ -96,7 +99,7 @@ func (g *gate) look(n *Node) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	if leading {
-		g.lastGood = now
+		g.lastGood = now.Add(-n.o.HeartbeatTimeout) // the lease
 	}
 	if contact.After(g.lastGood) {
 		g.lastGood = contact

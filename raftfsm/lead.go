@@ -121,7 +121,7 @@ func (n *Node) runTerm(ctx context.Context) error {
 	t.reader = n.fsm.stream.rewind()
 	n.term.Store(t)
 	n.elections.Add(1)
-	n.gate.contact()
+	n.gate.contact(n.o.HeartbeatTimeout)
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
 	defer func() {
 		n.term.CompareAndSwap(t, nil)
