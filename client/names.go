@@ -216,6 +216,7 @@ func compareContenders(a, b contender) int {
 func queueOf(l Layout, names []string, wantRW bool) (queue []contender, foreign []string, err error) {
 	var kazoo, peers bool // kinds of makers that may not see each other
 	var mixed string
+	queue = make([]contender, 0, len(names))
 	for _, name := range names {
 		c, layout, ok := parseName(name)
 		switch {
