@@ -19,6 +19,10 @@ import (
 type target struct {
 	pid   int
 	group bool
+	// mark is a variable in the environment of COMMAND and of all that comes
+	// from it, if there is no group: what an obedient COMMAND leaves behind when
+	// zlock is dead cannot be found in another way.
+	mark string
 }
 
 // signal sends sig to all of it. Whoever is stopped must run to die of a signal
@@ -94,8 +98,11 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = childAttr(onParentDeath)
 	cmd.SysProcAttr.Setpgid = !foreground
+	mark := ""
 	if foreground {
 		adoptOrphans()
+		mark = fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
+		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], mark)
 	}
 	err = cmd.Start()
 	syscall.Close(p[0])
@@ -104,7 +111,7 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 		start.Close()
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
-	c := &child{target: target{cmd.Process.Pid, !foreground}, cmd: cmd, start: start, exited: make(chan struct{})}
+	c := &child{target: target{cmd.Process.Pid, !foreground, mark}, cmd: cmd, start: start, exited: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		c.status, _ = cmd.ProcessState.Sys().(syscall.WaitStatus)

@@ -51,7 +51,7 @@ type guard struct {
 func startGuard(t target, sig syscall.Signal, killAfter time.Duration, deadline time.Duration) (*guard, error) {
 	g := &guard{args: []string{"zlock", "__guard",
 		"--pid=" + strconv.Itoa(t.pid), "--group=" + strconv.FormatBool(t.group),
-		"--signal=" + strconv.Itoa(int(sig)), "--kill-after=" + killAfter.String()}}
+		"--signal=" + strconv.Itoa(int(sig)), "--kill-after=" + killAfter.String(), "--mark=" + t.mark}}
 	return g, g.launch(deadline)
 }
 
@@ -117,6 +117,7 @@ func guardCommand() *command {
 			w := &watchman{lines: make(chan string)}
 			fs.IntVar(&w.pid, "pid", 0, "process or process group")
 			fs.BoolVar(&w.group, "group", false, "it is a group")
+			fs.StringVar(&w.mark, "mark", "", "variable in the environment of what comes from it")
 			fs.DurationVar(&w.killAfter, "kill-after", 0, "time between the signal and KILL")
 			sig := fs.Int("signal", int(syscall.SIGTERM), "signal to send first")
 			return func(c *call) error {
@@ -145,6 +146,23 @@ type watchman struct {
 	signalled bool
 	kills     int  // how often it has killed
 	ended     bool // nothing is left to kill
+}
+
+// signal and alive are target's, and the family's.
+func (w *watchman) signal(sig syscall.Signal) {
+	w.target.signal(sig)
+	for _, pid := range w.family() {
+		(target{pid: pid}).signal(sig)
+	}
+}
+
+func (w *watchman) alive() bool { return w.target.alive() || len(w.family()) > 0 }
+
+func (w *watchman) family() []int {
+	if w.mark == "" {
+		return nil
+	}
+	return markedBy(w.mark)
 }
 
 // Times of the guard when it acts. It looks seldom: each look reads the table of

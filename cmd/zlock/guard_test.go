@@ -270,6 +270,38 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// When zlock is killed there is nobody to adopt them: the guard must have
+// remembered what came from COMMAND, which may itself obey and be gone.
+func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/g", "--", "sh", "-c",
+		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1.new"; sleep .2; mv "$1.new" "$1"; wait`, "sh", file)
+	cmd.Env = scriptEnv(t)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	for end := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(20 * time.Millisecond) {
+		if b, err := os.ReadFile(file); err == nil {
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		}
+		if time.Now().After(end) {
+			t.Fatal("the command did not start")
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for end := time.Now().Add(10 * time.Second); processAlive(pid); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatal("what the command started lives on")
+		}
+	}
+}
+
 // The guard by itself: the end of its input, or of the time, is the end of the group.
 func TestWatchman(t *testing.T) {
 	t.Parallel()

@@ -87,6 +87,19 @@ func processAlive(pid int) bool {
 	return ok && p.running()
 }
 
+// markedBy returns the running processes that have the variable in their
+// environment.
+func markedBy(variable string) (pids []int) {
+	want := []byte("\x00" + variable + "\x00")
+	for _, p := range processes(process.running) {
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+		if err == nil && bytes.Contains(append([]byte{0}, env...), want) {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
 // descendants returns pid and all that come from it, parents first.
 func descendants(pid int) []int {
 	children := map[int][]int{}

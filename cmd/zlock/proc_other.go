@@ -29,6 +29,8 @@ func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 // is ended.
 func descendants(pid int) []int { return []int{pid} }
 
+func markedBy(string) []int { return nil }
+
 // adoptOrphans: only Linux can.
 func adoptOrphans() {}
 
