@@ -178,16 +178,11 @@ func (w *Writers) Check(c *Cluster) {
 	close(w.stop)
 	w.wg.Wait()
 	for _, s := range c.Servers {
-		nc, err := s.Open()
-		if err != nil {
-			w.t.Fatalf("server %d: %v", s.ID, err)
+		// What was healed a moment ago may still send its clients away.
+		names, err := w.list(s)
+		for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); names, err = w.list(s) {
+			time.Sleep(50 * time.Millisecond)
 		}
-		if err := nc.Sync("/"); err != nil {
-			w.t.Fatalf("sync at server %d: %v", s.ID, err)
-		}
-		names, _, err := nc.Children(w.dir, false)
-		nc.CloseSession()
-		nc.Close()
 		if err != nil {
 			w.t.Fatalf("server %d: %v", s.ID, err)
 		}
@@ -205,4 +200,21 @@ func (w *Writers) Check(c *Cluster) {
 		}
 	}
 	w.t.Logf("%d writes answered, %d unknown", len(w.acked), w.unknown)
+}
+
+// list reads, after a sync, what a server holds.
+func (w *Writers) list(s *Server) ([]string, error) {
+	nc, err := s.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	if err := nc.Sync("/"); err != nil {
+		return nil, err
+	}
+	names, _, err := nc.Children(w.dir, false)
+	if err == nil {
+		nc.CloseSession()
+	}
+	return names, err
 }
