@@ -125,7 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	if o.FreeBytes == nil {
-		o.FreeBytes = freeBytes
+		o.FreeBytes = FreeBytes
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader

@@ -47,8 +47,8 @@ func (n *Node) noRoom() string {
 	return ""
 }
 
-// freeBytes is what a process without privileges may still write.
-func freeBytes(dir string) (int64, error) {
+// FreeBytes is what a process without privileges may still write.
+func FreeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err

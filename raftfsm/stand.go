@@ -43,10 +43,7 @@ func (n *Node) standFirst() {
 			n.stand()
 			return
 		}
-		select {
-		case <-n.ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
+		n.pause(10 * time.Millisecond)
 	}
 }
 

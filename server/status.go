@@ -13,8 +13,6 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
-
-	"golang.org/x/sys/unix"
 )
 
 var _ admin.Source = (*Instance)(nil)
@@ -148,21 +146,12 @@ func (i *Instance) diskStatus(s *admin.Status) {
 	if dir == "" {
 		return
 	}
-	free, ok := freeBytes(dir)
+	free, err := raftfsm.FreeBytes(dir)
 	switch {
-	case !ok:
+	case err != nil:
 	case free < diskFailed:
 		s.Faults = append(s.Faults, fmt.Sprintf("the disk of %s is full: %d MiB free", dir, free>>20))
 	}
-}
-
-// freeBytes is what a process without privileges may still write.
-func freeBytes(dir string) (int64, bool) {
-	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil {
-		return 0, false
-	}
-	return int64(st.Bavail) * int64(st.Bsize), true
 }
 
 // clusterStatus adds this server's part in the cluster and what is replicated.
