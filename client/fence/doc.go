@@ -34,13 +34,14 @@
 // Object stores: keep the token with the object, read it, refuse if it is
 // greater, and put on condition that the object is still the version read.
 //
-// Files: [FileStore.Do] holds a local lock over the check and the write.
-//
 // Memory of one process: [Gate.Do], which [Middleware] uses.
 //
-// Znodes: put the lease's Guard in front of the multi. It checks that the hold
-// node still exists, so the write takes effect only while the lock is held,
-// without any trust in time.
+// Files: [Gate.Do] with a [FileStore], which holds a local lock over the check and
+// the write.
+//
+// Znodes: the lease's Txn checks in the same transaction that the hold node still
+// exists, so the write takes effect only while the lock is held, without any trust
+// in time.
 //
 // A resource that can do none of these is protected by time alone (the
 // session's margin and a lock delay): a probability, not a guarantee.

@@ -9,6 +9,6 @@ import (
 
 // tryLockFile refuses: without a lock that the system gives back when its
 // holder dies, a FileStore would be unsafe or stuck.
-func tryLockFile(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+func tryLockFile(*os.File, bool) (bool, error) { return false, errors.ErrUnsupported }
 
 func syncDir(string) error { return nil }

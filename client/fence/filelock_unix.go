@@ -8,11 +8,16 @@ import (
 	"syscall"
 )
 
-// tryLockFile takes the file's advisory lock without waiting. The kernel gives
-// it back when the descriptor is closed, so also when the process dies.
-func tryLockFile(f *os.File) (bool, error) {
+// tryLockFile takes the file's advisory lock, alone or shared, without waiting.
+// The kernel gives it back when the descriptor is closed, so also when the process
+// dies.
+func tryLockFile(f *os.File, shared bool) (bool, error) {
+	how := syscall.LOCK_EX
+	if shared {
+		how = syscall.LOCK_SH
+	}
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 		switch {
 		case err == nil:
 			return true, nil

@@ -18,8 +18,15 @@ import (
 // processes of a machine that name the same directory. It is durable: Raise
 // returns after the token is on disk. The directory must be on a file system
 // of this machine, since the locks beside the files are local ones.
+//
+// [Gate.Do] with such a store is one step for all those processes: of the check
+// and the write of two holds, those of one come first, whole.
 type FileStore struct {
 	dir string
+	// What makes a file, and the names in a directory, durable. Tests look at
+	// when it is done.
+	syncFile func(*os.File) error
+	syncDir  func(string) error
 }
 
 // NewFileStore returns a store in dir, which it creates if need be.
@@ -27,7 +34,7 @@ func NewFileStore(dir string) (*FileStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
 	}
-	return &FileStore{dir: dir}, nil
+	return &FileStore{dir: dir, syncFile: (*os.File).Sync, syncDir: syncDir}, nil
 }
 
 // Load implements [Store]. A file that holds no token is an error, not a zero:
@@ -45,7 +52,7 @@ func (s *FileStore) Load(_ context.Context, res string) (Token, error) {
 
 // Raise implements [Store].
 func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error) {
-	unlock, err := s.lock(ctx, s.file(res, ".lock"))
+	unlock, err := s.lock(ctx, s.file(res, ".lock"), false)
 	if err != nil {
 		return false, err
 	}
@@ -57,20 +64,10 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	return true, s.write(res, t)
 }
 
-// Do admits the access by the rules of this package and runs f, holding a lock
-// over both that excludes every other Do of the resource on this machine. If f
-// changes a file, no later holder's Do comes between the check and the change.
-func (s *FileStore) Do(ctx context.Context, resource string, m Mode, t Token, f func() error) error {
-	// Not the lock of Raise, which is taken inside.
-	unlock, err := s.lock(ctx, s.file(resource, ".do"))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := admit(ctx, s, resource, m, t); err != nil {
-		return err
-	}
-	return f()
+// exclude keeps out every other Gate.Do of the resource on this machine, but for
+// readers among themselves. It is not the lock of Raise, which is taken inside.
+func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), err error) {
+	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
 
 // write replaces the token file in one step and makes that durable.
@@ -79,10 +76,10 @@ func (s *FileStore) write(res string, t Token) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }() // it is gone when all went well
 	_, err = tmp.WriteString(t.String() + "\n")
 	if err == nil {
-		err = tmp.Sync()
+		err = s.syncFile(tmp)
 	}
 	if cerr := tmp.Close(); err == nil {
 		err = cerr
@@ -93,7 +90,7 @@ func (s *FileStore) write(res string, t Token) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(s.dir)
+	return s.syncDir(s.dir)
 }
 
 // file names the resource's file: readable where possible, and never the name
@@ -110,13 +107,13 @@ func (s *FileStore) file(res, suffix string) string {
 }
 
 // lock takes the file's local lock, trying again until ctx ends.
-func (s *FileStore) lock(ctx context.Context, name string) (unlock func(), err error) {
+func (s *FileStore) lock(ctx context.Context, name string, shared bool) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		ok, err := tryLockFile(f)
+		ok, err := tryLockFile(f, shared)
 		if err != nil {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)

@@ -81,19 +81,65 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Do(t.Context(), "/a", Exclusive, 1, func() error {
+	// Two gates stand for two processes.
+	err = NewGate(s).Do(t.Context(), "/a", Exclusive, 1, func(context.Context) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		return s.Do(ctx, "/a", Exclusive, 2, nil)
+		return NewGate(s).Do(ctx, "/a", Exclusive, 2, nil)
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 }
 
-// Several processes append under FileStore.Do; each checks that what stands in
-// the file before its own line is no later than its own token.
-func TestFileStoreDoIsAtomicAcrossProcesses(t *testing.T) {
+// A hold that was admitted before a later one came, and waits for others to be
+// done, must not run after it.
+func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := make(chan error, 1)
+	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
+		g := NewGate(s)
+		go func() {
+			early <- g.Do(t.Context(), "/a", Exclusive, 6, func(context.Context) error {
+				t.Error("run after a later hold was admitted")
+				return nil
+			})
+		}()
+		for { // until 6 is admitted and waits for us
+			if high, err := s.Load(t.Context(), "/a"); err != nil || high == 6 {
+				break
+			}
+		}
+		_, err := s.Raise(t.Context(), "/a", 7)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-early; !errors.Is(err, ErrStale) {
+		t.Fatal(err)
+	}
+}
+
+func TestGateWithFileStoreLetsReadersRunSideBySide(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
+		return NewGate(s).Do(t.Context(), "/a", Shared, 6, func(context.Context) error { return nil })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Several processes append under Gate.Do with a FileStore; each checks that what
+// stands in the file before its own line is no later than its own token.
+func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 	if dir := os.Getenv("FENCE_TEST_DIR"); dir != "" {
 		appendInOrder(t, dir)
 		return
@@ -101,7 +147,7 @@ func TestFileStoreDoIsAtomicAcrossProcesses(t *testing.T) {
 	dir := t.TempDir()
 	var cmds []*exec.Cmd
 	for i := range 3 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestFileStoreDoIsAtomicAcrossProcesses$")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestGateWithFileStoreIsAtomicAcrossProcesses$")
 		cmd.Env = append(os.Environ(), "FENCE_TEST_DIR="+dir, fmt.Sprint("FENCE_TEST_OFFSET=", i))
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
@@ -140,9 +186,10 @@ func appendInOrder(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g := NewGate(s)
 	for i := Token(1); i <= 40; i++ {
 		tok := i + offset
-		err := s.Do(t.Context(), "/a", Exclusive, tok, func() error {
+		err := g.Do(t.Context(), "/a", Exclusive, tok, func(context.Context) error {
 			f, err := os.OpenFile(filepath.Join(dir, "data"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			if err != nil {
 				return err

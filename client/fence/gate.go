@@ -82,6 +82,10 @@ func stale(resource string, m Mode, t Token) error {
 // A later hold cancels the context of f's that are still running and waits for
 // them to return; if ctx ends first it gives up with the context's error,
 // already having shut the earlier holds out.
+//
+// With a [FileStore] the same holds among all gates of the machine on its
+// directory, but that an f of another process is waited for and not cancelled, and
+// that calls of one exclusive hold run one after another; f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token, f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -127,7 +131,36 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token, f func(
 		b.mu.Unlock()
 		close(r.done)
 	}()
+	unlock, err := g.exclude(fctx, resource, m, t)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return f(fctx)
+}
+
+// excluder is a store that several processes use, and that can keep the others
+// from running f.
+type excluder interface {
+	exclude(ctx context.Context, resource string, m Mode) (unlock func(), err error)
+}
+
+// exclude keeps other processes out, and admits again: a later hold may have come
+// and gone while we waited for them.
+func (g *Gate) exclude(ctx context.Context, resource string, m Mode, t Token) (func(), error) {
+	s, ok := g.Store.(excluder)
+	if !ok {
+		return func() {}, nil
+	}
+	unlock, err := s.exclude(ctx, resource, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.AdmitContext(ctx, resource, m, t); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // busy is what a resource's running calls of Do know of each other.

@@ -1,0 +1,66 @@
+package fence
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A token counts once it is on the disk: the new file before it takes the old
+// one's place, and the name after it has.
+func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done []string
+	shown := func() string { b, _ := os.ReadFile(s.file("/a", ".token")); return strings.TrimSpace(string(b)) }
+	s.syncFile = func(f *os.File) error {
+		b, _ := os.ReadFile(f.Name())
+		done = append(done, "file with "+strings.TrimSpace(string(b))+" while "+shown()+" is shown")
+		return f.Sync()
+	}
+	s.syncDir = func(dir string) error {
+		done = append(done, "directory while "+shown()+" is shown")
+		return syncDir(dir)
+	}
+	for _, token := range []Token{7, 9, 9, 8} {
+		if _, err := s.Raise(t.Context(), "/a", token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"file with 7 while  is shown", "directory while 7 is shown", "file with 9 while 7 is shown", "directory while 9 is shown"}
+	if !slices.Equal(done, want) {
+		t.Errorf("synced\n%q\nwant\n%q", done, want)
+	}
+}
+
+// A disk that does not take the token is an error of Raise, not a grant.
+func TestFileStoreSaysThatASyncFailed(t *testing.T) {
+	bad := errors.New("the disk is gone")
+	for name, spoil := range map[string]func(*FileStore){
+		"file":      func(s *FileStore) { s.syncFile = func(*os.File) error { return bad } },
+		"directory": func(s *FileStore) { s.syncDir = func(string) error { return bad } },
+	} {
+		s, err := NewFileStore(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Raise(t.Context(), "/a", 7); err != nil {
+			t.Fatal(err)
+		}
+		spoil(s)
+		if _, err := s.Raise(t.Context(), "/a", 9); !errors.Is(err, bad) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if high, err := s.Load(t.Context(), "/a"); err != nil || name == "file" && high != 7 {
+			t.Errorf("%s: %v is shown, %v", name, high, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(s.dir, ".token-*")); len(left) != 0 {
+			t.Errorf("%s: left behind %q", name, left)
+		}
+	}
+}
