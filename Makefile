@@ -3,33 +3,51 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.release=$(VERSION)
 
-.PHONY: build dev cluster test test-stock race sim mutants robustness fuzz bench lint help
+# Built by the go command, so that nothing else needs to be installed.
+LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: abuse build dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
 
 build: ## build bin/zlockd and bin/zlock
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-dev: ## run one server in memory on 127.0.0.1:2181
-	go run -ldflags '$(LDFLAGS)' ./cmd/zlockd --dev
+dev: build ## run one server in memory on 127.0.0.1:2181
+	@exec bin/zlockd --dev
 
 cluster: build ## run three local servers until interrupted
-	sh test/cluster.sh
+	@exec sh test/cluster.sh
 
-test: ## vet and run all tests that need nothing but Go
-	go vet ./...
-	go test -count=1 -timeout 15m ./... # anew: some tests build the programs themselves, which go's cache does not see
+test: ## vet, and the tests that need nothing but Go, in about a minute
+	@sh test/run.sh -short
 
-race: ## the same under the race detector
-	go test -race -timeout 30m ./...
+test-all: ## those and the slow ones: servers as processes, long simulations, planted bugs
+	@sh test/run.sh -timeout 20m
 
 test-stock: build ## run the stock clients and the real ZooKeeper against zlockd (installs them when root)
 	sh test/stock/install.sh
-	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -tags stock ./test/stock/... ./test/member/... ./test/golden/... ./test/oracle/... ./test/zkreal/...
+	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -count 1 -tags stock ./test/stock/... ./test/member ./test/golden ./test/oracle ./test/wire ./test/zkreal ./test/move ./test/bench/... ./client/zk
+
+test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders
+	sh test/apps/install.sh
+	go test -timeout 10m -count 1 -parallel 2 -tags stock -v ./test/apps
+
+test-soak: ## make test fifty times (RUNS) beside a load of eight (LOAD)
+	@sh test/soak.sh
+
+race: ## the tests of make test under the race detector
+	@sh test/run.sh -short -race -timeout 20m
 
 sim: ## simulate whole clusters under faults, in virtual time
 	go test -timeout 60m ./test/sim/... -run Sim -sim.hours 2 -v
 
+abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each)
+	go test -count 1 -timeout 60m ./test/abuse -run Abuse -abuse.time $(or $(TIME),15s) -abuse.strict -v
+
 mutants: ## plant bugs in the server and see that the tests catch them
 	go test -timeout 60m ./test/mutants -mutants.all -v
+
+mutants-random: ## plant random small edits (N for each package, SEED, PKG) and see which no test notices
+	nice go test -count 1 -timeout 24h ./test/mutants -run RandomEdits -mutants.random $(or $(N),20) -mutants.seed $(or $(SEED),1) -mutants.pkg '$(PKG)' -v
 
 fuzz: ## fuzz every decoder for 30 seconds each
 	sh test/fuzz.sh 30s
@@ -37,9 +55,14 @@ fuzz: ## fuzz every decoder for 30 seconds each
 bench: build ## measure against ZooKeeper in one interleaved run
 	go run ./test/bench
 
-lint: ## what CI checks besides tests
+rivals: ## measure locks beside ZooKeeper's, etcd's and Redis's, and draw the figures of docs/benchmarks.md
+	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
+
+lint: ## what CI checks besides tests: gofmt, builds for other systems, and golangci-lint as .golangci.yml says
 	test -z "$$(gofmt -l .)"
-	go vet ./...
+	GOOS=darwin GOARCH=arm64 go build ./...
+	GOOS=freebsd GOARCH=amd64 go build ./...
+	go run $(LINT) run
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14

@@ -20,7 +20,8 @@ type attempt struct {
 	start time.Time
 	task  string
 	turn  *turn
-	alone bool // neither nested nor in the local queue
+	alone bool     // neither nested nor in the local queue
+	dirs  []string // where it makes nodes, if not only in dir
 }
 
 // data is the content of the attempt's node.
@@ -60,9 +61,28 @@ type requeueError struct{ why error }
 
 func (r *requeueError) Error() string { return "client: place in the queue lost: " + r.why.Error() }
 
-// errSlipped says that a node was created in another session than its name says;
-// it counts for nothing.
-var errSlipped = errors.New("client: node belongs to another session")
+// inSessions runs a recipe in one session after the other, until it comes to a hold
+// or an end: a place that was lost is taken anew, unless that is not wanted.
+func (a *attempt) inSessions(ctx context.Context, recipe func(e *epoch) (*hold, error)) (*hold, error) {
+	for {
+		e, err := a.c.epoch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h, err := recipe(e)
+		var re *requeueError
+		switch {
+		case errors.As(err, &re):
+			if err := a.requeued(re.why); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, ErrSessionExpired) && !a.cfg.noRequeue:
+			// The session ended before there was a place to lose.
+		default:
+			return h, err
+		}
+	}
+}
 
 // compete is a recipe's way to a hold that was valid a moment ago.
 type compete func(ctx context.Context, a *attempt) (*hold, error)
@@ -86,6 +106,12 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 		}
 		return l, err
 	}
+	if a.cfg.wait > 0 {
+		late := fmt.Errorf("%w within %v", ErrNotAcquired, a.cfg.wait)
+		limited, cancel := context.WithTimeoutCause(ctx, a.cfg.wait, late)
+		defer cancel()
+		ctx = limited
+	}
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
 	if a.mode == fence.Exclusive && !a.cfg.noGate && !a.alone {
@@ -94,6 +120,12 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 			return l, err
 		}
 	}
+	dirs := a.dirs
+	if dirs == nil {
+		dirs = []string{a.dir}
+	}
+	c.crowd.enter(dirs...)
+	defer c.crowd.leave(dirs...)
 	l, err := c.granted(ctx, a, run)
 	if err != nil {
 		a.turn.leave()

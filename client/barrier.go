@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Barrier holds up whoever waits at it while it is closed. It is closed while its
@@ -23,7 +23,7 @@ func (c *Client) Barrier(path string) *Barrier { return &Barrier{c: c, path: pat
 // Close closes the barrier. It does nothing if it is closed.
 func (b *Barrier) Close(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		_, err := b.c.create(ctx, e, b.path, []byte{}, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		_, err := b.c.create(ctx, e, zk.Create{Path: b.path, Data: []byte{}, Mode: zk.Persistent, ACL: zk.WorldACL(zk.PermAll)})
 		switch {
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
@@ -51,21 +51,14 @@ func (b *Barrier) Open(ctx context.Context) error {
 // Wait waits until the barrier is open or ctx ends.
 func (b *Barrier) Wait(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		// exists would leave a watch behind when the barrier is open.
-		_, _, w, err := b.c.getW(ctx, e, b.path)
-		if errors.Is(err, zk.ErrNoAuth) {
-			var st *zk.Stat
-			if st, w, err = b.c.existsW(ctx, e, b.path); err == nil && st == nil {
-				return nil
-			}
-		}
+		s, err := b.c.see(ctx, e, b.path, true)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := b.c.awaitAny(ctx, e, w); err != nil {
+		if err := e.restAwhile(ctx, s.w.Fired()); err != nil {
 			return err
 		}
 		return errAgain
@@ -94,26 +87,6 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error
 		default:
 			return publicErr(err)
 		}
-	}
-}
-
-// awaitAny waits until one of the watches fires.
-func (c *Client) awaitAny(ctx context.Context, e *epoch, a *watch, more ...*watch) error {
-	var b <-chan struct{}
-	if len(more) > 0 {
-		b = more[0].C()
-	}
-	select {
-	case <-a.C():
-		return nil
-	case <-b:
-		return nil
-	case <-e.gone:
-		return ErrSessionExpired
-	case <-ctx.Done():
-		return ctxErr(ctx)
-	case <-c.drain:
-		return ErrClosed
 	}
 }
 
@@ -206,17 +179,17 @@ func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) (bool, 
 	case st != nil && among:
 		return true, nil
 	case st == nil && among && len(members) >= b.n:
-		_, err := c.create(ctx, e, ready, []byte{}, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		_, err := c.create(ctx, e, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral, ACL: zk.WorldACL(zk.PermAll)})
 		if err == nil || errors.Is(err, zk.ErrNodeExists) {
 			return true, nil
 		}
 		return false, err
 	}
-	if err := c.awaitAny(ctx, e, w); err != nil {
+	if err := e.restAwhile(ctx, w.Fired()); err != nil {
 		return false, err
 	}
 	// Seen once is enough: the first to leave may have removed it again.
-	return among && w.event() == zk.EventNodeCreated, nil
+	return among && w.Event().Type == zk.EventCreated, nil
 }
 
 // among reports whether a member is one of the first n.
@@ -316,5 +289,5 @@ func (m *Member) leave(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return false, c.awaitAny(ctx, e, w)
+	return false, e.restAwhile(ctx, w.Fired())
 }

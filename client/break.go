@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -71,9 +71,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, d nodeData) 
 
 // serverTime is the time of a write to the own node.
 func (w *waiter) serverTime(ctx context.Context) (int64, error) {
-	st, err := read(ctx, w.c, w.e, func() (*zk.Stat, error) {
-		return w.c.conn.Set(w.c.full(w.own.path()), w.data, -1)
-	})
+	st, err := again(ctx, func() (*zk.Stat, error) { return w.c.set(ctx, w.e, w.own.path(), w.data, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, w.displaced()
 	}

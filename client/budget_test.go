@@ -21,26 +21,67 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 		unlock(t, lock(t, f))
 		p.Record()
 		unlock(t, lock(t, f))
-		writes := under(p, d, faultproxy.OpCreate) + under(p, d, faultproxy.OpDelete)
+		writes := under(p, d, faultproxy.OpCreate2) + under(p, d, faultproxy.OpDelete)
 		reads := under(p, d, faultproxy.OpGetData) + under(p, d, faultproxy.OpGetChildren2)
-		if all := under(p, d, 0); writes != 2 || reads != 2 || all != 4 {
+		if all := under(p, d, 0); writes != 2 || reads != 1 || all != 3 {
 			t.Errorf("%s: %d requests, %d writes, %d reads", name, all, writes, reads)
 		}
-		// The two reads are sent together: two round trips to hold the lock.
-		var order []faultproxy.Kind
-		for _, fr := range p.Frames() {
-			if fr.Under(d) && fr.Op != faultproxy.OpDelete && fr.Kind != faultproxy.Event {
-				order = append(order, fr.Kind)
-			}
-		}
-		trips := 0
-		for i, k := range order {
-			if k == faultproxy.Request && (i == 0 || order[i-1] == faultproxy.Reply) {
-				trips++
-			}
-		}
-		if trips > 2 && !raceEnabled { // a slow machine may answer the first before the second is sent
-			t.Logf("%s: %d round trips", name, trips)
+		// Creation and list are sent together: one round trip to hold the lock.
+		p.Record()
+		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpCreate2, Under: d, Do: faultproxy.Hold})
+		g := start(testCtx(t), f)
+		eventually(t, "the list behind the creation", func() bool { return under(p, d, faultproxy.OpGetChildren2) == 1 })
+		hold.Release()
+		hold.Remove()
+		unlock(t, g.wait(t))
+	}
+}
+
+// Who waits behind others costs a list more than who waits behind one, because the
+// end of the last one ahead does not tell that of the others. Its own node is not
+// watched while the queue moves on.
+func TestBudgetOfALongQueue(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	const ahead = 60
+	c, p := proxied(t)
+	m, d := dial(t), dir(t)
+	l := lock(t, m.Mutex(d).Lock)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	defer cancel()
+	var gs []granting
+	for i := range ahead - 1 {
+		gs = append(gs, start(ctx, m.Mutex(d, WithoutGate()).Lock))
+		eventually(t, "its place", func() bool { return m.Stats().Enqueued == uint64(i)+2 })
+	}
+	p.Record()
+	begun := time.Now()
+	g := start(testCtx(t), c.Mutex(d).Lock)
+	eventually(t, "the last place", func() bool { return under(p, d, faultproxy.OpGetData) == 1 })
+	unlock(t, l)
+	for _, g := range gs {
+		unlock(t, g.wait(t))
+	}
+	last := g.wait(t)
+	slow := 0 // this machine, so that the own node was watched
+	if time.Since(begun) > last.h.e.ownWatchIn(ahead) {
+		slow = 1
+	}
+	unlock(t, last)
+	if n := under(p, d, 0); n < 5 || n > 5+slow {
+		t.Errorf("%d requests, of which %d read a node: %v", n, under(p, d, faultproxy.OpGetData), p.Frames())
+	}
+	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event }); n < 1 || n > 1+slow {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
+	addr(t)
+	e := lock(t, dial(t).Mutex(dir(t)).Lock).h.e
+	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach, 10000: heartbeat(e.sessionTimeout())} {
+		if got := e.ownWatchIn(ahead); got != want {
+			t.Errorf("%d ahead: %v, not %v", ahead, got, want)
 		}
 	}
 }
@@ -76,6 +117,7 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 		ls = append(ls, lock(t, c.Mutex(d, WithoutGate()).TryLock))
 		d += "x"
 	}
+	eventually(t, "the nodes to be watched", func() bool { return c.Stats().Watches == 5 })
 	p.Record()
 	at, beats := time.Now(), c.Stats().Heartbeats
 	eventually(t, "four heartbeats", func() bool { return c.Stats().Heartbeats >= beats+4 })
@@ -92,7 +134,7 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 // allocs measures what our part of an uncontended cycle allocates, above what
 // the library allocates for the same four requests.
 func allocs(t testing.TB) (ours, library float64) {
-	c, o, d := dial(t, WithSafetyCheck(0)), observer(t), dir(t)
+	c, o, d := dial(t, withSafetyCheck(0)), observer(t), dir(t)
 	m := c.Mutex(d)
 	ctx := context.Background()
 	unlock(t, lock(t, m.Lock))

@@ -3,78 +3,80 @@ package client
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
-// The library's calls know no context and return only on a reply or when the
-// connection ends. Here each runs in a goroutine of its own unless the caller
-// cannot be interrupted anyway.
+// ask sends one request in a session and waits for its answer, until ctx ends, the
+// session is over, or Close begins; what cleans up, whose context never ends, goes
+// on until the session is being closed. A request that is under way then goes on.
+func ask[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
+	var none T
+	switch {
+	case isClosed(c.endOf(ctx)):
+		return none, ErrClosed
+	case ctx.Err() != nil:
+		return none, ctxErr(ctx)
+	}
+	p := e.conn.Pipe()
+	r := put(p)
+	p.Send()
+	return await(ctx, c, r)
+}
 
-// call runs f once the session is attached. A request that is under way when ctx
-// ends goes on; the error then says that its outcome is unknown.
-func call[T any](ctx context.Context, c *Client, e *epoch, f func() (T, error)) (T, error) {
-	var zero T
-	if err := e.awaitAttached(ctx); err != nil {
-		return zero, err
-	}
+// endOf returns what ends the calls made with ctx.
+func (c *Client) endOf(ctx context.Context) <-chan struct{} {
 	if ctx.Done() == nil {
-		v, err := f()
-		if err != nil && c.isClosed() {
-			err = unfinished{ErrClosed}
-		}
-		return v, err
+		return c.closing
 	}
-	type result struct {
-		v   T
-		err error
-	}
-	ch := make(chan result, 1)
-	c.work.begin()
-	go func() {
-		defer c.work.end()
-		v, err := f()
-		ch <- result{v, err}
-	}()
+	return c.drain
+}
+
+// await waits for an answer.
+func await[T any](ctx context.Context, c *Client, r *zk.Reply[T]) (T, error) {
 	select {
-	case r := <-ch:
-		if r.err != nil && c.isClosed() {
-			r.err = unfinished{ErrClosed}
-		}
-		return r.v, r.err
+	case <-r.Done():
 	case <-ctx.Done():
-		return zero, unfinished{ctxErr(ctx)}
-	case <-e.gone:
-		return zero, ErrSessionExpired
-	case <-c.drain:
-		// What cleans up cannot be interrupted and goes on until the end.
-		return zero, unfinished{ErrClosed}
+	case <-c.endOf(ctx):
+		select {
+		case <-r.Done():
+		default:
+			var none T
+			return none, unfinished{ErrClosed}
+		}
 	}
+	v, err := r.Wait(ctx)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		if errors.Is(err, zk.ErrUncertain) {
+			return v, unfinished{ctxErr(ctx)}
+		}
+		return v, ctxErr(ctx)
+	}
+	return v, err
 }
 
 func (c *Client) isClosed() bool { return isClosed(c.closing) }
 
-// lost reports whether err says that a reply may have been lost, so that a read
-// should be repeated.
-func lost(err error) bool {
-	return err != nil && !isDefinite(err) && !errors.Is(err, ErrSessionExpired) && !errors.As(err, &unfinished{}) &&
-		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
-}
-
-// read is call for requests that may be repeated.
-func read[T any](ctx context.Context, c *Client, e *epoch, f func() (T, error)) (T, error) {
+// again repeats what may be done twice until its outcome is known.
+func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
-		v, err := call(ctx, c, e, f)
-		if !lost(err) {
+		v, err := f()
+		if err == nil || !errors.Is(err, zk.ErrUncertain) || ctx.Err() != nil {
 			return v, err
 		}
-		// The connection is usually known to be gone by now, and the next call
-		// waits for another one.
 		if err := pause(ctx, backoff(n, 5*time.Millisecond, time.Second)); err != nil {
 			return v, err
 		}
 	}
+}
+
+// read is ask for requests that may be repeated. Lost connections are the
+// session's business; here it is about servers that answer that they do not know.
+func read[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
+	return again(ctx, func() (T, error) { return ask(ctx, c, e, put) })
 }
 
 // pause sleeps unless ctx ends.
@@ -89,6 +91,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// backoff is the delay before attempt n (1, 2, …): doubling from first to last,
+// give or take a quarter.
+func backoff(n int, first, last time.Duration) time.Duration {
+	d := last
+	if n < 16 {
+		d = min(last, first<<(n-1))
+	}
+	return d*3/4 + rand.N(d/2+1)
+}
+
 // nodeData is a node's content.
 type nodeData struct {
 	data []byte
@@ -96,39 +108,32 @@ type nodeData struct {
 }
 
 func (c *Client) get(ctx context.Context, e *epoch, path string) ([]byte, *zk.Stat, error) {
-	d, err := read(ctx, c, e, func() (nodeData, error) {
-		b, st, err := c.conn.Get(c.full(path))
-		return nodeData{b, st}, err
-	})
-	return d.data, d.stat, err
+	n, err := read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.Get(path) })
+	if err != nil {
+		return nil, nil, err
+	}
+	return n.Data, &n.Stat, nil
 }
 
 // exists returns nil, nil for a node that is absent.
 func (c *Client) exists(ctx context.Context, e *epoch, path string) (*zk.Stat, error) {
-	return read(ctx, c, e, func() (*zk.Stat, error) {
-		ok, st, err := c.conn.Exists(c.full(path))
-		if !ok {
-			st = nil
-		}
-		return st, err
-	})
+	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.Exists(path) })
 }
 
-type listing struct {
-	names []string
-	stat  *zk.Stat
+func (c *Client) names(ctx context.Context, e *epoch, path string) (zk.Names, error) {
+	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.Names(path) })
 }
 
 func (c *Client) children(ctx context.Context, e *epoch, path string) ([]string, *zk.Stat, error) {
-	l, err := read(ctx, c, e, func() (listing, error) {
-		names, st, err := c.conn.Children(c.full(path))
-		return listing{names, st}, err
-	})
-	return l.names, l.stat, err
+	n, err := c.names(ctx, e, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return n.List(), &n.Stat, nil
 }
 
 func (c *Client) sync(ctx context.Context, e *epoch, path string) error {
-	_, err := read(ctx, c, e, func() (string, error) { return c.conn.Sync(c.full(path)) })
+	_, err := read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Sync(path) })
 	return err
 }
 
@@ -143,72 +148,124 @@ func (c *Client) relist(ctx context.Context, e *epoch, dir string) ([]string, er
 	return names, err
 }
 
+// watched is a read that sets a watch.
+func watched[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, *zk.Watch, error) {
+	var r *zk.Reply[T]
+	v, err := read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[T] {
+		r = put(p)
+		return r
+	})
+	if err != nil {
+		return v, nil, err
+	}
+	return v, r.Watch(), nil
+}
+
+// getW reads a node and watches it for a change of its data and its deletion.
+func (c *Client) getW(ctx context.Context, e *epoch, path string) ([]byte, *zk.Stat, *zk.Watch, error) {
+	n, w, err := watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.GetW(path) })
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return n.Data, &n.Stat, w, nil
+}
+
+// existsW watches a node that may be absent: then for its creation.
+func (c *Client) existsW(ctx context.Context, e *epoch, path string) (*zk.Stat, *zk.Watch, error) {
+	return watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.ExistsW(path) })
+}
+
+// childrenW lists a node and watches it for a change of the list.
+func (c *Client) childrenW(ctx context.Context, e *epoch, path string) ([]string, *zk.Stat, *zk.Watch, error) {
+	n, w, err := watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.NamesW(path) })
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return n.List(), &n.Stat, w, nil
+}
+
+// seen is what could be seen of a node, and what tells of its end.
+type seen struct {
+	nodeData           // the stat is nil if only the directory may be listed
+	w        *zk.Watch // on the node or its directory; nil if neither may be watched
+	hidden   bool      // it may not be read, so that its watch need not tell of its end
+}
+
+// see reads and watches a node; ErrNoNode says that it is gone. getData is
+// preferred: unlike exists it leaves no watch behind on a node that is gone. Of a
+// node that may not be asked about, its directory tells; it is watched only if that
+// is wanted, because that wakes for every other child too.
+func (c *Client) see(ctx context.Context, e *epoch, path string, watchDir bool) (s seen, err error) {
+	if s.data, s.stat, s.w, err = c.getW(ctx, e, path); !errors.Is(err, zk.ErrNoAuth) {
+		return s, err
+	}
+	s.hidden = true
+	if s.stat, s.w, err = c.existsW(ctx, e, path); err == nil && s.stat == nil {
+		err = zk.ErrNoNode
+	}
+	if !errors.Is(err, zk.ErrNoAuth) {
+		return s, err
+	}
+	var names []string
+	if watchDir {
+		names, _, s.w, err = c.childrenW(ctx, e, parentOf(path))
+	} else {
+		names, _, err = c.children(ctx, e, parentOf(path))
+	}
+	if err == nil && !slices.Contains(names, baseName(path)) {
+		err = zk.ErrNoNode
+	}
+	return s, err
+}
+
 func (c *Client) set(ctx context.Context, e *epoch, path string, data []byte, version int32) (*zk.Stat, error) {
-	return call(ctx, c, e, func() (*zk.Stat, error) { return c.conn.Set(c.full(path), data, version) })
+	st, err := ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Stat] {
+		return p.Set(zk.SetData{Path: path, Data: data, Version: version})
+	})
+	return &st, err
 }
 
 func (c *Client) delete(ctx context.Context, e *epoch, path string, version int32) error {
-	_, err := call(ctx, c, e, func() (struct{}, error) { return struct{}{}, c.conn.Delete(c.full(path), version) })
+	_, err := ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Delete(zk.Delete{Path: path, Version: version}) })
 	return err
 }
 
-func (c *Client) create(ctx context.Context, e *epoch, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
-	p, err := call(ctx, c, e, func() (string, error) { return c.conn.Create(c.full(path), data, flags, acl) })
-	if err != nil {
-		return "", err
-	}
-	return c.own(p), nil
+func (c *Client) create(ctx context.Context, e *epoch, op zk.Create) (zk.Created, error) {
+	return ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Created] { return p.Create(op) })
 }
 
-// multiError is the refusal of a transaction.
-type multiError struct {
-	error     // of the first operation that failed
-	Index int // which one that is, -1 if unknown
+// multi sends one transaction. All or nothing happens.
+func (c *Client) multi(ctx context.Context, e *epoch, ops ...zk.Op) ([]zk.Result, error) {
+	return ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] { return p.Multi(ops...) })
 }
-
-func (m *multiError) Unwrap() error { return m.error }
 
 // failedAt returns which operation of a transaction was refused, -1 if unknown.
 func failedAt(err error) int {
-	var m *multiError
+	var m *zk.MultiError
 	if errors.As(err, &m) {
 		return m.Index
 	}
 	return -1
 }
 
-// multi sends one transaction; the paths in ops are client paths. All or nothing happens.
-func (c *Client) multi(ctx context.Context, e *epoch, ops ...any) ([]zk.MultiResponse, error) {
-	mapped := make([]any, len(ops))
-	for i, op := range ops {
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			o := *op
-			o.Path = c.full(op.Path)
-			mapped[i] = &o
-		case *zk.DeleteRequest:
-			mapped[i] = &zk.DeleteRequest{Path: c.full(op.Path), Version: op.Version}
-		case *zk.SetDataRequest:
-			mapped[i] = &zk.SetDataRequest{Path: c.full(op.Path), Data: op.Data, Version: op.Version}
-		case *zk.CheckVersionRequest:
-			mapped[i] = &zk.CheckVersionRequest{Path: c.full(op.Path), Version: op.Version}
-		default:
-			mapped[i] = op
-		}
+// ensure makes a directory and what is missing above it, the chroot included:
+// containers, or persistent nodes where the server knows no containers. A container
+// may be removed between any two steps, so the caller repeats create and ensure as
+// often as it takes.
+func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL) error {
+	mode := zk.Container
+	if c.opt.persistent || c.noContainers.Load() {
+		mode = zk.Persistent
 	}
-	return call(ctx, c, e, func() ([]zk.MultiResponse, error) {
-		res, err := c.conn.Multi(mapped...)
-		if err == nil {
-			for i := range res {
-				res[i].String = c.own(res[i].String)
-			}
-			return res, nil
+	_, err := again(ctx, func() (struct{}, error) {
+		if isClosed(c.endOf(ctx)) {
+			return struct{}{}, ErrClosed
 		}
-		for i, r := range res {
-			if r.Error != nil && !isCode(r.Error, codeRolledBack) {
-				return res, &multiError{r.Error, i}
-			}
-		}
-		return res, err
+		return struct{}{}, e.conn.MakePath(ctx, dir, mode, acl)
 	})
+	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
+		c.noContainers.Store(true)
+		return c.ensure(ctx, e, dir, acl)
+	}
+	return err
 }

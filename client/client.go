@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,25 +11,24 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Client is a session with an ensemble, and the source of locks. It is safe for
 // concurrent use; a process needs one.
 type Client struct {
-	opt      options
-	servers  []string
-	chroot   string
-	conn     *zk.Conn
-	hosts    *hosts
-	wire     *wire
-	hub      *hub
-	reaper   *reaper
-	gates    gates
-	rw1      rw1State
-	notifier *notifier
-	count    counters
-	owner    ownerBase
+	opt         options
+	address     string // of the servers, as given to Dial
+	reaper      *reaper
+	crowd       crowd
+	paces       paces
+	named       named
+	troubles    troubles
+	gates       gates
+	policyClock policyClock
+	notifier    *notifier
+	count       counters
+	owner       ownerBase
 
 	drain    chan struct{} // closed when Close begins: attempts end
 	closing  chan struct{} // closed when Close begins to end the session
@@ -37,15 +37,16 @@ type Client struct {
 	life     context.Context
 	endLife  context.CancelFunc
 	always   context.Context // never ends, so that what cleans up is not interrupted
-	loops    sync.WaitGroup  // heartbeat, reaper, event channel
+	loops    sync.WaitGroup  // heartbeat, event channel
 	work     *tasks          // calls and detached work under way
 
-	noContainers atomic.Bool  // the server refused one
-	making       sync.RWMutex // held while a container is being made
+	noContainers atomic.Bool             // the server refused one
+	refused      context.CancelCauseFunc // ends Dial when the identities are refused
 
 	mu       sync.Mutex
 	state    State
-	ep       *epoch
+	conn     *zk.Conn // of the present session, or of the one being begun
+	ep       *epoch   // nil before the first session
 	attached bool
 	draining bool // Close was called: no new attempts
 	closed   bool
@@ -54,7 +55,8 @@ type Client struct {
 
 // Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and
 // waits until the session is usable or ctx ends. A server that is down or cannot
-// be resolved does no harm while another one answers.
+// be resolved does no harm while another one answers. While none does, the reasons
+// are logged (see [WithLogger]), and they are in the error when ctx ends.
 func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) {
 	o := defaultOptions()
 	for _, f := range opts {
@@ -63,56 +65,44 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err := o.withDefaults(); err != nil {
 		return nil, err
 	}
-	list, chroot, err := parseServers(servers)
-	if err != nil {
-		return nil, err
-	}
 	c := &Client{
-		opt: o, servers: list, chroot: chroot, hub: newHub(), work: newTasks(), notifier: newNotifier(),
+		opt: o, address: servers, work: newTasks(), notifier: newNotifier(),
 		drain: make(chan struct{}), closing: make(chan struct{}), beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
 	}
 	c.life, c.endLife = context.WithCancel(context.Background())
 	c.always = context.WithoutCancel(c.life)
 	c.owner = newOwnerBase(o.name)
+	list, _, err := zk.ParseServers(servers)
+	if err != nil {
+		return nil, publicErr(err)
+	}
+	c.troubles.c, c.troubles.servers = c, len(list)
 	c.reaper = newReaper(c)
 	c.gates.init()
-	c.wire = &wire{opt: &c.opt, count: &c.count, hub: c.hub}
-	c.hosts = newHosts(list, c.closing)
-	conn, events, err := zk.Connect(list, o.timeout,
-		zk.WithHostProvider(c.hosts),
-		zk.WithLogger(zkLogger{c}), zk.WithLogInfo(false),
-		zk.WithEventCallback(c.event),
-		zk.WithDialer(func(network, addr string, _ time.Duration) (c2 netConn, err error) { return c.wire.dial(network, addr) }),
-	)
-	if err != nil {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.refused = cancel
+	if err := c.beginSession(); err != nil {
 		c.endLife()
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, publicErr(err)
 	}
-	c.start(conn, events)
+	c.loops.Go(c.keepAlive)
+	go c.notifier.run(c.life.Done()) // not waited for: a hook may be the one that closes the client
 	if err := c.greet(ctx); err != nil {
+		trouble := c.session().Trouble()
 		// Nothing can be held yet: there is nothing worth waiting for.
 		c.shutdown()
+		if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
+			err = publicErr(cause)
+		} else if trouble != nil {
+			err = fmt.Errorf("%w: %w", err, trouble)
+		}
 		return nil, fmt.Errorf("client: connect to %s: %w", servers, err)
 	}
 	return c, nil
 }
 
-// start runs the client's loops. The connection's own goroutine may have sent
-// events before c.conn is set; the callback does not use it.
-func (c *Client) start(conn *zk.Conn, events <-chan zk.Event) {
-	c.conn = conn
-	c.loops.Add(3)
-	go func() {
-		defer c.loops.Done()
-		for range events { // closed when the library's goroutine has ended
-		}
-	}()
-	go func() { defer c.loops.Done(); c.keepAlive() }()
-	go func() { defer c.loops.Done(); c.reaper.run() }()
-	go c.notifier.run(c.life.Done()) // not waited for: a hook may be the one that closes the client
-}
-
-// greet presents the identities and waits for the first heartbeat.
+// greet waits for the first heartbeat.
 func (c *Client) greet(ctx context.Context) error {
 	// With a timeout too short for the margin no heartbeat would ever make the
 	// session usable: that is to be said at once.
@@ -122,22 +112,6 @@ func (c *Client) greet(ctx context.Context) error {
 	}
 	if err := c.opt.checkTimeout(first.sessionTimeout()); err != nil {
 		return err
-	}
-	for i := 0; i < len(c.opt.auth); {
-		e, err := c.anyEpoch(ctx)
-		if err != nil {
-			return err
-		}
-		cr := c.opt.auth[i]
-		_, err = call(ctx, c, e, func() (struct{}, error) { return struct{}{}, c.conn.AddAuth(cr.scheme, cr.secret) })
-		switch {
-		case err == nil:
-			i++
-		case ctx.Err() != nil:
-			return ctxErr(ctx)
-		case isDefinite(err):
-			return publicErr(err)
-		}
 	}
 	_, err = c.epoch(ctx)
 	return err
@@ -182,35 +156,22 @@ func (c *Client) shutdown() {
 			close(c.drain)
 		}
 		c.closed = true
-		attached, e := c.attached, c.ep
+		conn, e := c.conn, c.ep
 		c.mu.Unlock()
 		close(c.closing)
 		if e != nil {
 			e.finish(Closed)
 		}
-		if !attached {
-			c.wire.close() // nobody will answer the closing request
-		} else {
-			// A server that does not answer the closing request must not keep
-			// us: the library's loop ends with its connection.
-			defer time.AfterFunc(closePatience, c.wire.close).Stop()
-		}
-		c.awaitMaking()
-		c.conn.Close()
-		c.wire.close()
+		c.reaper.stop()
+		// A server that does not answer must not keep us.
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		_ = conn.Close(ctx)
 		c.setState(StateClosed)
-		c.hub.end()
 		c.work.wait()
 		c.endLife()
 		c.loops.Wait()
 	})
-}
-
-// awaitMaking waits until no container is being made, see makeContainer.
-func (c *Client) awaitMaking() {
-	defer time.AfterFunc(closePatience, c.wire.hangUp).Stop()
-	c.making.Lock()
-	c.making.Unlock() //nolint:staticcheck // to wait is the purpose
 }
 
 // closePatience bounds the wait for the answer to closing the session.
@@ -228,10 +189,10 @@ type Session struct {
 // Session returns what is known of the present session; its ID is 0 before the
 // first one and after the last.
 func (c *Client) Session() Session {
-	s := Session{Server: c.conn.Server()}
 	c.mu.Lock()
-	e := c.ep
+	conn, e := c.conn, c.ep
 	c.mu.Unlock()
+	s := Session{Server: conn.Session().Server}
 	if e != nil && !e.ended() {
 		s.ID, s.Timeout = e.sid, e.sessionTimeout()
 		s.Margin = c.opt.marginFor(s.Timeout)
@@ -239,9 +200,6 @@ func (c *Client) Session() Session {
 	}
 	return s
 }
-
-// SessionID returns the id of the present session, 0 if there is none.
-func (c *Client) SessionID() int64 { return c.Session().ID }
 
 // State returns the state of the session.
 func (c *Client) State() State {
@@ -251,10 +209,13 @@ func (c *Client) State() State {
 }
 
 // Servers returns the addresses given to Dial.
-func (c *Client) Servers() []string { return append([]string(nil), c.servers...) }
+func (c *Client) Servers() []string {
+	servers, _, _ := zk.ParseServers(c.address)
+	return servers
+}
 
 // Chroot returns the part of the tree the client lives in, "" for all of it.
-func (c *Client) Chroot() string { return c.chroot }
+func (c *Client) Chroot() string { return c.session().Chroot() }
 
 // detached runs f on its own: it is not bounded by a caller's context, and the
 // client waits for it when it is closed.
@@ -303,36 +264,6 @@ func (t *tasks) wait() {
 		t.cond.Wait()
 	}
 	t.mu.Unlock()
-}
-
-// full maps a client path to the server's.
-func (c *Client) full(path string) string {
-	if c.chroot == "" {
-		return path
-	}
-	if path == "/" {
-		return c.chroot
-	}
-	return c.chroot + path
-}
-
-// own maps a server path to the client's.
-func (c *Client) own(path string) string {
-	if c.chroot == "" || len(path) < len(c.chroot) {
-		return path
-	}
-	if p := path[len(c.chroot):]; p != "" {
-		return p
-	}
-	return "/"
-}
-
-// zkLogger passes the library's words on at debug level: they repeat what the
-// session layer reports.
-type zkLogger struct{ c *Client }
-
-func (l zkLogger) Printf(format string, args ...any) {
-	l.c.opt.log.Debug(fmt.Sprintf(format, args...))
 }
 
 // ownerBase is the part of the owner record that all nodes of a client share.

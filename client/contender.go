@@ -3,11 +3,10 @@ package client
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
+	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -32,43 +31,9 @@ func (q queue) blocker(queue []contender, i int) *contender {
 	return nil
 }
 
-// holds reports whether the contender at index i holds the lock, going by the queue alone.
-func holds(queue []contender, i int) bool {
-	if queue[i].kind.exclusive() {
-		return i == 0
-	}
-	for j := 0; j < i; j++ {
-		if queue[j].kind.exclusive() {
-			return false
-		}
-	}
-	return true
-}
-
 // run competes for a hold, queueing again as often as the place is lost.
 func (q queue) run(ctx context.Context, a *attempt) (*hold, error) {
-	for {
-		e, err := a.c.epoch(ctx)
-		if err != nil {
-			return nil, err
-		}
-		h, err := q.once(ctx, e, a)
-		var re *requeueError
-		switch {
-		case errors.As(err, &re):
-			if err := a.requeued(re.why); err != nil {
-				return nil, err
-			}
-		case errors.Is(err, errSlipped):
-		case errors.Is(err, ErrSessionExpired):
-			// The session ended before there was a place to lose.
-			if a.cfg.noRequeue {
-				return nil, err
-			}
-		default:
-			return h, err
-		}
-	}
+	return a.inSessions(ctx, func(e *epoch) (*hold, error) { return q.once(ctx, e, a) })
 }
 
 // once takes one place in the queue and waits there.
@@ -78,23 +43,21 @@ func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 			return nil, err
 		}
 	}
-	made, err := a.c.protectedCreate(ctx, e, a.cfg.acl, newNode{
+	asked := time.Now()
+	made, names, err := a.c.enqueue(ctx, e, a.cfg.acl, newNode{
 		dir: a.dir, sequential: true, data: a.data, lasting: a.cfg.lockDelay > 0,
 		name: func(id nodeID) string { return nodeName(q.layout, q.kind, id, a.c.owner.host) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	w := &waiter{c: a.c, e: e, a: a, q: q, own: made[0]}
+	w := newWaiter(e, a, q, made)
+	w.took = time.Since(asked)
 	a.c.count.enqueued.Add(1)
 	a.c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: w.own.path(), Mode: a.mode, Waited: time.Since(a.start)})
-	h, err := w.wait(ctx)
+	h, err := w.wait(ctx, names)
 	if err == nil {
 		return h, nil
-	}
-	if errors.Is(err, errSlipped) {
-		a.c.reapStray(a.dir, w.own.id) // it is not of this session, and may outlive it
-		return nil, err
 	}
 	gone := a.c.reap(e, w.own.path())
 	if errors.Is(err, ErrNotAcquired) {
@@ -114,21 +77,21 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 			return err
 		}
 	}
-	names, _, err := a.c.children(ctx, e, a.dir)
+	names, err := a.c.names(ctx, e, a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	queue, _, err := queueOf(q.layout, names, q.rw)
-	if err != nil {
-		return err
+	p, err := q.place(names, contender{})
+	if err == nil {
+		err = a.c.alone(ctx, e, a.dir, useQueue, p.others)
 	}
-	if q.blocker(queue, len(queue)) != nil {
-		return ErrNotAcquired
+	if err == nil && p.blocked {
+		err = ErrNotAcquired
 	}
-	return nil
+	return err
 }
 
 // waiter is a contender with its node in the queue.
@@ -138,105 +101,116 @@ type waiter struct {
 	a    *attempt
 	q    queue
 	own  created
-	ownW *watch
-	czx  int64
-	data []byte // of the own node
+	self contender // what the own name says
+	ownW *zk.Watch // nil until a wait has lasted
+	data []byte    // of the own node
 	ver  int32
 
 	waited bool // had to wait for somebody
 	brk    breaker
+
+	took    time.Duration // to take the place
+	begun   time.Time     // when the first wait began
+	ahead   int           // who would have had to go first then
+	armed   *zk.Watch     // set in advance on the node at armedAt; nil if none
+	armedAt string
+}
+
+func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
+	w := &waiter{c: a.c, e: e, a: a, q: q, own: own, data: own.data}
+	w.self, _, _ = parseName(own.name)
+	return w
 }
 
 // wait is the queue recipe: list, find whom to wait for, wait for that one, list
-// again. An event alone never grants anything.
-func (w *waiter) wait(ctx context.Context) (*hold, error) {
-	names, err := w.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
+// again. An event alone grants nothing, except when the list showed that nobody
+// else is waited for: nobody can come to be ahead.
+func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 	for {
-		queue, _, err := queueOf(w.q.layout, names, w.q.rw)
+		if names == nil {
+			list, err := w.list(ctx)
+			if err != nil {
+				return nil, err
+			}
+			names = &list
+		}
+		p, err := w.q.place(*names, w.self)
 		if err != nil {
 			return nil, err
 		}
-		i := indexOf(queue, w.own.name)
-		if i < 0 {
-			return nil, w.displaced()
-		}
-		p := w.q.blocker(queue, i)
 		switch {
-		case p != nil && w.a.try:
+		case !p.found:
+			return nil, w.displaced()
+		case p.blocked && w.a.try:
 			return nil, ErrNotAcquired
-		case p != nil:
-			w.waited = true
-			if err := w.await(ctx, *p, holds(queue, indexOf(queue, p.name))); err != nil {
+		case p.blocked:
+			if !w.waited {
+				w.waited, w.begun, w.ahead = true, time.Now(), p.ahead
+			}
+			holder := w.a.cfg.breakable && w.q.holds(*names, p.blocker)
+			final := w.q.endIsFinal(p.blocker) && !w.a.cfg.breakable && w.a.cfg.lockDelay == 0 && len(p.others) == 0
+			p.blocker.name = strings.Clone(p.blocker.name) // the list is not kept
+			if final && p.ahead > 1 && w.q.kind != kindRead && names.Len() <= shortList && w.c.paces.short(w.a.dir, w.took) {
+				if names, err = w.lookAhead(ctx, p); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			names = nil
+			seen, err := w.await(ctx, p.blocker, p.ahead, holder)
+			if err != nil {
 				return nil, err
+			}
+			if final && p.ahead == 1 && seen && w.e.valid() && (w.ownW == nil || !isClosed(w.ownW.Fired())) {
+				return w.first(ctx, place{}, nil)
 			}
 		case !w.e.valid():
 			if err := w.e.awaitValid(ctx); err != nil {
 				return nil, w.lostSession(err)
 			}
+			names = nil
 		default:
-			return w.first(ctx, names)
-		}
-		if names, err = w.list(ctx); err != nil {
-			return nil, err
+			return w.first(ctx, p, names)
 		}
 	}
 }
 
-// enter lists the queue and looks at the own node at the same time.
-func (w *waiter) enter(ctx context.Context) ([]string, error) {
-	type result struct {
-		names []string
-		err   error
-	}
-	ch := make(chan result, 1)
-	go func() {
-		names, err := w.list(ctx)
-		ch <- result{names, err}
-	}()
-	err := w.lookAtOwn(ctx)
-	r := <-ch
-	if err != nil {
-		return nil, err
-	}
-	return r.names, r.err
-}
-
-func (w *waiter) list(ctx context.Context) ([]string, error) {
-	names, _, err := w.c.children(ctx, w.e, w.a.dir)
+func (w *waiter) list(ctx context.Context) (zk.Names, error) {
+	names, err := w.c.names(ctx, w.e, w.a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, w.displaced()
+		return names, w.displaced()
 	}
 	return names, w.lostSession(err)
 }
 
-// lookAtOwn reads and watches the own node. It must be this session's: the node
-// of a dying session may still be visible, and a request may slip from one
-// session into the next.
+// lookAtOwn reads and watches the own node.
 func (w *waiter) lookAtOwn(ctx context.Context) error {
-	data, st, ownW, err := w.c.getW(ctx, w.e, w.own.path())
-	if errors.Is(err, zk.ErrNoAuth) {
-		st, ownW, err = w.c.existsW(ctx, w.e, w.own.path())
-		if err == nil && st == nil {
-			err = zk.ErrNoNode
-		}
-	}
+	s, err := w.c.see(ctx, w.e, w.own.path(), true)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return w.displaced()
 	case err != nil:
 		return w.lostSession(err)
-	case st.EphemeralOwner != w.e.sid:
-		return errSlipped
+	case s.stat == nil:
+		w.ownW = s.w // of the directory: it is there
+		return nil
+	case s.stat.EphemeralOwner != w.e.sid:
+		return w.displaced() // somebody made another node of that name
 	}
-	w.ownW, w.czx, w.data, w.ver = ownW, st.Czxid, data, st.Version
-	if r, ok := revocationIn(data); ok {
+	w.ownW, w.data, w.ver = s.w, s.data, s.stat.Version
+	if r, ok := revocationIn(s.data); ok {
 		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
 		return &LostError{Path: w.a.path, Node: w.own.path(), Reason: Revoked}
 	}
 	return nil
+}
+
+// watchOwn sees to it that the own node is watched.
+func (w *waiter) watchOwn(ctx context.Context) error {
+	if w.ownW != nil && !isClosed(w.ownW.Fired()) {
+		return nil
+	}
+	return w.lookAtOwn(ctx)
 }
 
 // displaced says that the own node is gone.
@@ -255,37 +229,54 @@ func (w *waiter) lostSession(err error) error {
 	return err
 }
 
-// await waits until p may be gone. Only its deletion ends the wait: a change of
-// its data or of the connection arms the watch again.
-func (w *waiter) await(ctx context.Context, p contender, holder bool) error {
+// ownWatch is how long a wait or a hold lasts before its own node is watched: most
+// are over before, and the watch would cost a request and an event.
+const ownWatch = 100 * time.Millisecond
+
+// ownWatchEach is added for each contender ahead: who is far from its turn looks at
+// its own node in the next list at the latest, and need not know before.
+const ownWatchEach = 5 * time.Millisecond
+
+// ownWatchIn is for how long a waiter with so many ahead of it need not watch its
+// own node.
+func (e *epoch) ownWatchIn(ahead int) time.Duration {
+	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, heartbeat(e.sessionTimeout())))
+}
+
+// await waits until p, the last of so many ahead, may be gone. Only its deletion
+// ends the wait: a change of its data or of the connection arms the watch again. It
+// reports whether the deletion is certain.
+func (w *waiter) await(ctx context.Context, p contender, ahead int, holder bool) (gone bool, err error) {
 	path := join(w.a.dir, p.name)
-	var safety <-chan time.Time
-	if d := w.c.opt.safety; d > 0 {
-		t := time.NewTicker(d/2 + rand.N(d))
-		defer t.Stop()
-		safety = t.C
-	}
+	safety, stop := w.e.recheck()
+	defer stop()
 	defer w.brk.stop()
+	long := time.NewTimer(w.e.ownWatchIn(ahead))
+	defer long.Stop()
 	for {
-		d, pw, gone, err := w.watchNode(ctx, path)
+		s, gone, err := w.watchNode(ctx, path)
 		if gone || err != nil {
-			return w.lostSession(err)
+			return gone, w.lostSession(err)
 		}
-		if holder && w.a.cfg.breakable {
-			if err := w.brk.look(ctx, w, path, d); err != nil {
-				return w.lostSession(err)
+		if holder {
+			if err := w.brk.look(ctx, w, path, s.nodeData); err != nil {
+				return false, w.lostSession(err)
 			}
 		}
 		for again := false; !again; {
 			select {
-			case <-pw.C():
-				if pw.event() == zk.EventNodeDeleted {
-					return nil
+			case <-s.w.Fired():
+				if ev := s.w.Event(); ev.Type == zk.EventDeleted && ev.Path == path {
+					return true, nil
 				}
 				again = true
-			case <-w.ownW.C():
+			case <-long.C:
+				if err := w.watchOwn(ctx); err != nil {
+					return false, err
+				}
+			case <-firedOf(w.ownW):
 				if err := w.lookAtOwn(ctx); err != nil {
-					return err
+					return false, err
 				}
 			case <-safety:
 				st, err := w.c.exists(ctx, w.e, path)
@@ -293,67 +284,52 @@ func (w *waiter) await(ctx context.Context, p contender, holder bool) error {
 					continue // the directory is watched
 				}
 				if err != nil || st == nil {
-					return w.lostSession(err)
+					return st == nil, w.lostSession(err)
 				}
 			case <-w.brk.due():
 				again = true
 			case <-w.e.gone:
-				return &requeueError{ErrSessionExpired}
+				return false, &requeueError{ErrSessionExpired}
 			case <-ctx.Done():
-				return ctxErr(ctx)
+				return false, ctxErr(ctx)
 			case <-w.c.drain:
-				return ErrClosed
+				return false, ErrClosed
 			}
 		}
 	}
 }
 
-// blindCheck is how often a node is looked at whose events may not be told.
-const blindCheck = time.Second
-
-// watchNode watches somebody's node. getData is preferred: unlike exists it leaves
-// no watch behind on a node that is absent. Where the node may not be read, exists
-// is used; but servers that keep to themselves what may not be read do not tell of
-// its deletion, so the watch fires by itself after a while. Where even exists is
-// forbidden the directory is watched, which works but wakes more often.
-func (w *waiter) watchNode(ctx context.Context, path string) (d nodeData, pw *watch, gone bool, err error) {
-	d.data, d.stat, pw, err = w.c.getW(ctx, w.e, path)
-	if errors.Is(err, zk.ErrNoAuth) {
-		d.stat, pw, err = w.c.existsW(ctx, w.e, path)
-		if err == nil && d.stat == nil {
-			return d, nil, true, nil
-		}
-		if err == nil {
-			time.AfterFunc(blindCheck/2+rand.N(blindCheck), func() { w.c.hub.fire(w.c.full(path), evReattached) })
-		}
+// watchNode watches somebody's node, or notes that it is gone.
+func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool, err error) {
+	if w.armed != nil && w.armedAt == path {
+		s.w, w.armed = w.armed, nil
+		return s, false, nil
 	}
-	if errors.Is(err, zk.ErrNoAuth) {
-		var names []string
-		names, _, pw, err = w.c.childrenW(ctx, w.e, parentOf(path))
-		if err == nil && !slices.Contains(names, baseName(path)) {
-			return d, nil, true, nil
-		}
-	}
+	s, err = w.c.see(ctx, w.e, path, true)
 	if errors.Is(err, zk.ErrNoNode) {
-		return d, nil, true, nil
+		return s, true, nil
 	}
-	return d, pw, false, err
+	return s, false, err
 }
 
-// first is reached when nobody is ahead.
-func (w *waiter) first(ctx context.Context, names []string) (*hold, error) {
+// first is reached when nobody is ahead. The list is nil if there was no need for
+// another one.
+func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, error) {
+	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.others); err != nil {
+		return nil, w.lostSession(err)
+	}
 	marked := false
 	if w.a.cfg.lockDelay > 0 {
-		if err := w.lockDelay(ctx, names); err != nil {
+		if err := w.lockDelay(ctx, names.List()); err != nil {
 			return nil, w.lostSession(err)
 		}
 		marked = w.q.kind.exclusive()
 	}
-	c, _, _ := parseName(w.own.name)
-	h := newHold(w.a, w.e, queueOps{w.q, w.a.dir}, w.a.mode, fence.Token(w.czx),
-		heldNode{path: w.own.path(), id: w.own.id, seq: c.seq, lock: w.a.path, w: w.ownW})
+	h := newHold(w.a, w.e, queueOps{w.q, w.a.dir}, w.a.mode, fence.Token(w.own.stat.Czxid),
+		heldNode{path: w.own.path(), id: w.own.id, seq: w.self.seq, lock: w.a.path, w: w.ownW})
 	h.marked = marked
 	if w.waited {
+		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
 		w.stamp(h)
 	}
 	if !w.e.valid() {
@@ -382,5 +358,5 @@ func (w *waiter) stamp(h *hold) {
 		}
 		return
 	}
-	w.c.detached(func(ctx context.Context) { write(ctx) })
+	w.c.detached(func(ctx context.Context) { _ = write(ctx) })
 }

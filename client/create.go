@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // newNode is a node to be created. Its name and data may depend on the id.
@@ -27,6 +27,8 @@ type created struct {
 	dir  string
 	name string
 	full string // dir and name, if known already
+	stat zk.Stat
+	data []byte
 }
 
 func (n created) path() string {
@@ -44,8 +46,8 @@ const (
 )
 
 // deliver runs f, which makes something on the server, to its end. When ctx or the
-// session ends it returns at once; what f makes all the same is undone.
-func deliver[T any](ctx context.Context, c *Client, e *epoch, f func(bg context.Context) (T, error), undo func(T)) (T, error) {
+// session ends it returns at once; what f makes all the same, in dirs, is undone.
+func deliver[T any](ctx context.Context, c *Client, e *epoch, dirs []string, f func(bg context.Context) (T, error), undo func(T)) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -56,12 +58,17 @@ func deliver[T any](ctx context.Context, c *Client, e *epoch, f func(bg context.
 		v, err := f(bg)
 		if delivery.CompareAndSwap(deliveryOpen, deliveryDone) {
 			ch <- result{v, err}
-		} else if err == nil {
+			return
+		}
+		if err == nil {
 			undo(v)
 		}
+		c.crowd.gone(dirs...)
 	})
 	refuse := func(err error) (T, error) {
+		c.crowd.abandon(dirs...) // until it is known what came of it
 		if !delivery.CompareAndSwap(deliveryOpen, deliveryRefused) {
+			defer c.crowd.gone(dirs...)
 			if r := <-ch; r.err == nil {
 				undo(r.v)
 			}
@@ -85,8 +92,28 @@ func deliver[T any](ctx context.Context, c *Client, e *epoch, f func(bg context.
 // leaves one behind or makes a second one. When ctx ends it returns at once; what
 // is under way then is finished and cleaned up in the background.
 func (c *Client) protectedCreate(ctx context.Context, e *epoch, acl []zk.ACL, nodes ...newNode) ([]created, error) {
-	return deliver(ctx, c, e, func(bg context.Context) ([]created, error) {
-		return c.createNodes(bg, e, acl, nodes)
+	dirs := make([]string, len(nodes))
+	for i, n := range nodes {
+		dirs[i] = n.dir
+	}
+	if err := c.room(ctx, e, dirs...); err != nil {
+		return nil, err
+	}
+	return c.deliverNodes(ctx, e, acl, dirs, nodes, newIDs(e, len(nodes)), nil)
+}
+
+func newIDs(e *epoch, n int) []nodeID {
+	ids := make([]nodeID, n)
+	for i := range ids {
+		ids[i] = newNodeID(e.sid)
+	}
+	return ids
+}
+
+// deliverNodes goes on after a first request that ended with err, if there was one.
+func (c *Client) deliverNodes(ctx context.Context, e *epoch, acl []zk.ACL, dirs []string, nodes []newNode, ids []nodeID, err error) ([]created, error) {
+	return deliver(ctx, c, e, dirs, func(bg context.Context) ([]created, error) {
+		return c.createNodes(bg, e, acl, nodes, ids, err)
 	}, func(made []created) {
 		for _, n := range made {
 			c.reap(e, n.path())
@@ -94,20 +121,68 @@ func (c *Client) protectedCreate(ctx context.Context, e *epoch, acl []zk.ACL, no
 	})
 }
 
-// createNodes is the detached part. One id per node is used however often the
-// request is repeated: two creations with one id are recognised as one.
-func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes []newNode) ([]created, error) {
-	ids := make([]nodeID, len(nodes))
-	for i := range ids {
-		ids[i] = newNodeID(e.sid)
+// enqueue is protectedCreate for one node, which also lists its directory in the
+// same flight; the list is nil if it has to be asked for again.
+func (c *Client) enqueue(ctx context.Context, e *epoch, acl []zk.ACL, n newNode) (created, *zk.Names, error) {
+	if err := c.room(ctx, e, n.dir); err != nil {
+		return created{}, nil, err
 	}
+	ids := newIDs(e, 1)
+	op := createOp(acl, n, ids[0])
+	p := e.conn.Pipe()
+	made, list := p.Create(op), p.Names(n.dir)
+	p.Send()
+	refuse := func(err error) (created, *zk.Names, error) {
+		c.crowd.abandon(n.dir) // until it is known what came of it
+		c.detached(func(bg context.Context) {
+			if m, err := made.Wait(bg); err == nil {
+				c.reap(e, m.Path)
+			} else if isAmbiguous(err) {
+				c.reapID(e, n.dir, ids[0])
+			}
+			c.crowd.gone(n.dir)
+		})
+		return created{}, nil, err
+	}
+	select {
+	case <-made.Done():
+	case <-ctx.Done():
+		return refuse(ctxErr(ctx))
+	case <-e.gone:
+		return created{}, nil, ErrSessionExpired
+	case <-c.drain:
+		return refuse(ErrClosed)
+	}
+	m, err := made.Wait(ctx)
+	if err != nil {
+		// Its directory is missing, or nobody knows: from here on step by step.
+		if !errors.Is(err, zk.ErrNoNode) && !isAmbiguous(err) {
+			return created{}, nil, err
+		}
+		all, err := c.deliverNodes(ctx, e, acl, []string{n.dir}, []newNode{n}, ids, err)
+		if err != nil {
+			return created{}, nil, err
+		}
+		return all[0], nil, nil
+	}
+	own := created{id: ids[0], dir: n.dir, name: baseName(m.Path), full: m.Path, stat: m.Stat, data: op.Data}
+	names, err := await(ctx, c, list)
+	if err != nil {
+		return own, nil, nil // the next look tells why
+	}
+	return own, &names, nil
+}
+
+// createNodes is the detached part. One id per node is used however often the
+// request is repeated: two creations with one id are recognised as one. An error
+// of a request that was sent before is taken up.
+func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes []newNode, ids []nodeID, err error) ([]created, error) {
 	for n := 1; ; {
-		made, err := c.createOnce(ctx, e, acl, nodes, ids)
+		var made []created
+		if err == nil {
+			made, err = c.createOnce(ctx, e, acl, nodes, ids)
+		}
 		switch {
-		case err == nil && e.ended():
-			// Made in the next session, or gone with this one.
-			c.reapIDs(e, nodes, ids)
-			return nil, ErrSessionExpired
 		case err == nil:
 			return made, nil
 		case errors.Is(err, zk.ErrNoNode):
@@ -117,6 +192,7 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes 
 					return nil, err
 				}
 			}
+			err = nil
 			continue
 		case !isAmbiguous(err):
 			return nil, err
@@ -136,27 +212,30 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, acl []zk.ACL, nodes 
 	}
 }
 
+// createOp is the request for a node.
+func createOp(acl []zk.ACL, n newNode, id nodeID) zk.Create {
+	mode := zk.Ephemeral
+	if n.sequential {
+		mode = zk.EphemeralSequential
+	}
+	if n.acl != nil {
+		acl = n.acl
+	}
+	return zk.Create{Path: join(n.dir, n.name(id)), Data: n.data(id), ACL: acl, Mode: mode}
+}
+
 // createOnce sends the request once.
 func (c *Client) createOnce(ctx context.Context, e *epoch, acl []zk.ACL, nodes []newNode, ids []nodeID) ([]created, error) {
-	ops := make([]any, len(nodes))
+	ops := make([]zk.Op, len(nodes))
 	for i, n := range nodes {
-		flags := int32(zk.FlagEphemeral)
-		if n.sequential {
-			flags = zk.FlagEphemeralSequential
-		}
-		own := acl
-		if n.acl != nil {
-			own = n.acl
-		}
-		ops[i] = &zk.CreateRequest{Path: join(n.dir, n.name(ids[i])), Data: n.data(ids[i]), Acl: own, Flags: flags}
+		ops[i] = createOp(acl, n, ids[i])
 	}
 	if len(ops) == 1 {
-		r := ops[0].(*zk.CreateRequest)
-		p, err := c.create(ctx, e, r.Path, r.Data, r.Flags, r.Acl)
+		made, err := c.create(ctx, e, ops[0].(zk.Create))
 		if err != nil {
 			return nil, err
 		}
-		return []created{{id: ids[0], dir: nodes[0].dir, name: baseName(p), full: p}}, nil
+		return []created{{id: ids[0], dir: nodes[0].dir, name: baseName(made.Path), full: made.Path, stat: made.Stat, data: ops[0].(zk.Create).Data}}, nil
 	}
 	res, err := c.multi(ctx, e, ops...)
 	if err != nil {
@@ -164,7 +243,7 @@ func (c *Client) createOnce(ctx context.Context, e *epoch, acl []zk.ACL, nodes [
 	}
 	made := make([]created, len(nodes))
 	for i := range made {
-		made[i] = created{id: ids[i], dir: nodes[i].dir, name: baseName(res[i].String)}
+		made[i] = created{id: ids[i], dir: nodes[i].dir, name: baseName(res[i].Path), full: res[i].Path, stat: res[i].Stat, data: ops[i].(zk.Create).Data}
 	}
 	return made, nil
 }
@@ -197,7 +276,15 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode, ids []n
 		for _, extra := range found[1:] {
 			c.reap(e, join(n.dir, extra))
 		}
-		made = append(made, created{id: ids[i], dir: n.dir, name: found[0]})
+		st, err := c.exists(ctx, e, join(n.dir, found[0]))
+		if err != nil {
+			c.reapIDs(e, nodes, ids)
+			return nil, err
+		}
+		if st == nil || st.EphemeralOwner != e.sid {
+			continue // it is gone again, or somebody else's
+		}
+		made = append(made, created{id: ids[i], dir: n.dir, name: found[0], stat: *st, data: n.data(ids[i])})
 	}
 	if len(made) < len(nodes) {
 		for _, n := range made { // somebody removed the others meanwhile
@@ -212,11 +299,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode, ids []n
 // reapIDs removes the nodes of an attempt that is given up, wherever they are.
 func (c *Client) reapIDs(e *epoch, nodes []newNode, ids []nodeID) {
 	for i, n := range nodes {
-		if e.ended() {
-			c.reapStray(n.dir, ids[i])
-		} else {
-			c.reapID(e, n.dir, ids[i])
-		}
+		c.reapID(e, n.dir, ids[i])
 	}
 }
 
@@ -237,7 +320,9 @@ func (c *Client) ensureFor(ctx context.Context, e *epoch, n newNode, acl []zk.AC
 		return c.ensure(ctx, e, n.dir, acl)
 	}
 	for {
-		_, err := read(ctx, c, e, func() (string, error) { return c.conn.Create(c.full(n.dir), []byte{}, zk.FlagPersistent, acl) })
+		_, err := again(ctx, func() (zk.Created, error) {
+			return c.create(ctx, e, zk.Create{Path: n.dir, Data: []byte{}, Mode: zk.Persistent, ACL: acl})
+		})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
 			return nil

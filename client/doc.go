@@ -6,7 +6,7 @@
 // an error, never both. A lease ends by [Lease.Unlock] or by loss, and a loss
 // is told through [Lease.Context] before anybody else can be given the lock.
 //
-//	c, err := client.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181")
+//	c, err := client.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181") // ctx limits how long it tries
 //	…
 //	lease, err := c.Mutex("/jobs/nightly").Lock(ctx)
 //	if err != nil {
@@ -20,8 +20,8 @@
 // In the server's history two conflicting holds never overlap, and the tokens
 // of successive exclusive holds grow. No client can stop a process that was
 // paused after it last looked at its lock: send [Lease.Token] along with every
-// write and let the resource refuse old ones (package fence), or put
-// [Lease.Guard] in front of a transaction. docs/locks.md says which guarantee
+// write and let the resource refuse old ones (package fence), or write to
+// znodes with [Lease.Txn]. docs/locks.md says which guarantee
 // depends on what.
 //
 // # What the package refuses to do
@@ -33,10 +33,10 @@
 //
 // # How it is built
 //
-// A Client owns one session. Its heartbeat and deadline are in session.go, what
-// passes on the wire is watched in wire.go, calls with contexts are in
-// calls.go, watches in hub.go. Every queue-like recipe stands on one contender
-// (contender.go): create a node that can be recognised, find whom to wait for,
-// wait, leave cleanly. Nodes nobody wants any more go to the reaper. A recipe's
-// file holds only what differs.
+// A Client owns one session, of package [github.com/zlockd/zlockd/client/zk]. Its
+// heartbeat is in session.go, its deadline and what ends a wait in epoch.go, calls
+// with contexts and what can be seen of a node in calls.go. Every queue-like recipe
+// stands on one contender (contender.go): create a node that can be recognised, find
+// whom to wait for (place.go), wait, leave cleanly. Nodes nobody wants any more go to
+// the reaper. A recipe's file holds only what differs.
 package client

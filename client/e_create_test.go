@@ -14,7 +14,7 @@ import (
 
 // contenderCreate matches the creation of a contender's node.
 func contenderCreate(f faultproxy.Frame) bool {
-	return f.Op == faultproxy.OpCreate && strings.Contains(f.Path, "lock-")
+	return f.Op == faultproxy.OpCreate2 && strings.Contains(f.Path, "lock-")
 }
 
 // madeBy returns the session of the only node in d.
@@ -38,12 +38,12 @@ func TestE07CreateReplyLost(t *testing.T) {
 			leakCheck(t)
 			o, d := observer(t), dir(t)
 			c, p := proxied(t)
-			session := c.SessionID()
+			session := c.Session().ID
 			p.Record()
 			r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool { return contenderCreate(f) && f.Err == 0 }, Nth: 1, Do: do})
 			l := lock(t, c.Mutex(d).Lock)
 			soon(t, "the reply was lost", r.Acted())
-			if s := madeBy(t, o, d); s != session || c.SessionID() != session {
+			if s := madeBy(t, o, d); s != session || c.Session().ID != session {
 				t.Fatalf("made by 0x%x, session 0x%x", s, session)
 			}
 			made := p.Count(func(f faultproxy.Frame) bool {
@@ -83,7 +83,7 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	leakCheck(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
-	session := c.SessionID()
+	session := c.Session().ID
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: contenderCreate, Nth: 1, Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
 	g := start(testCtx(t), c.Mutex(d).Lock)
@@ -114,10 +114,8 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attempt{c: c, path: d, dir: d, cfg: newLockConfig(nil)}
-	w := &waiter{c: c, e: e, a: a, q: queue{}, own: created{id: id, dir: d, name: baseName(p)}}
-	if _, err := w.wait(testCtx(t)); !errors.Is(err, errSlipped) {
-		t.Fatalf("adopted: %v", err)
+	if made, err := c.recover(testCtx(t), e, []newNode{{dir: d}}, []nodeID{id}); made != nil || err != nil {
+		t.Fatalf("adopted %s: %v, %v", p, made, err)
 	}
 }
 
@@ -126,12 +124,12 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	leakCheck(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
-	session := c.SessionID()
+	session := c.Session().ID
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	p.Refuse(true)
 	p.Cut()
 	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
-	calls := make([]granting, 20) // more than the library's send queue holds
+	calls := make([]granting, 20) // whose creates wait for a connection
 	for i := range calls {
 		calls[i] = start(testCtx(t), c.Mutex(d, WithoutGate()).Lock)
 	}
@@ -141,9 +139,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 		c.attached = true
 		c.broadcast()
 		c.mu.Unlock()
-		c.work.mu.Lock()
-		defer c.work.mu.Unlock()
-		return c.work.n >= len(calls)
+		return c.session().Pending() >= len(calls)
 	})
 	expire(t, p)
 	p.Refuse(false)
@@ -269,7 +265,7 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 	cancel()
 	p.Record()
 	for _, f := range []func(context.Context, ...AcquireOption) (*Lease, error){
-		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock, c.SimpleMutex(d).Lock,
+		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock,
 		c.RWMutex(d, WithPolicy(PolicyFair)).Lock, c.RWMutex(d, WithPolicy(PolicyReader)).RLock,
 		func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
 			return c.Semaphore(d, 2).Acquire(ctx, 1, o...)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -286,7 +287,8 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 		t.Fatalf("token %d after %d", b.Token(), st.Czxid)
 	}
 	// The broken holder learns it by its node: it was stopped when it should have ended.
-	h := lock(t, c2.Mutex(d+"/b").Lock, WithMaxHold(50*time.Millisecond), WithGrace(0), WithBreakable())
+	h := lock(t, c2.Mutex(d+"/b").Lock, WithMaxHold(time.Second), WithGrace(0), WithBreakable())
+	eventually(t, "its node to be watched", func() bool { return c2.Stats().Watches > 0 })
 	h.h.mu.Lock()
 	h.h.stopTimers()
 	h.h.mu.Unlock()
@@ -349,20 +351,53 @@ func TestE61LockDelay(t *testing.T) {
 	}
 }
 
-func TestGuardLetsATransactionThroughOnlyWhileHeld(t *testing.T) {
+func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	l := lock(t, c.Mutex(d).Lock)
-	guard := l.Guard()
-	write := &zk.SetDataRequest{Path: d, Data: []byte("x"), Version: -1}
-	if _, err := o.Multi(append(guard, write)...); err != nil {
+	ctx := testCtx(t)
+	l := lock(t, c.RWMutex(d).Lock)
+	write := czk.SetData{Path: d, Data: []byte("x"), Version: -1}
+	res, err := l.Txn(ctx, write, czk.Create{Path: d + "/made"}, czk.Delete{Path: d + "/made", Version: -1})
+	if err != nil || len(res) != 3 || res[0].Stat.Version != 1 || res[1].Path != d+"/made" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	var refused *czk.MultiError
+	if _, err := l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1}); !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, czk.ErrNoNode) || !l.Valid() {
 		t.Fatal(err)
+	}
+	if err := l.Downgrade(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Txn(ctx, write); err != nil {
+		t.Fatal(err)
+	}
+	version := func() int32 {
+		_, st, err := o.Get(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Version
+	}
+	if v := version(); v != 2 {
+		t.Fatalf("version %d", v)
 	}
 	unlock(t, l)
-	if _, err := o.Multi(append(guard, write)...); !errors.Is(err, zk.ErrNoNode) {
+	if _, err := l.Txn(ctx, write); !errors.Is(err, ErrNotHeld) {
 		t.Fatal(err)
 	}
+	// The node is gone, and the client does not know yet: the server says so.
+	p, proxy := proxied(t)
+	l = lock(t, p.Mutex(d).Lock)
+	proxy.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
+	remove(t, o, l.Node())
+	if _, err := l.Txn(ctx, write); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+	if v := version(); v != 2 {
+		t.Fatalf("version %d", v)
+	}
+	l.Unlock(ctx)
 }
 
 func TestHooksTellTheLifeOfALock(t *testing.T) {

@@ -17,7 +17,10 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	zlockd "github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
 func TestNodeIDsBearTheSession(t *testing.T) {
@@ -99,6 +102,32 @@ func TestE22NameParsing(t *testing.T) {
 	}
 }
 
+// What a name is read as must not depend on the shortcut for names like the own one.
+func TestLikenessReadsWhatParseNameReads(t *testing.T) {
+	id, other := newNodeID(1), newNodeID(2)
+	tails := []string{"-lock-0000000007", "-lock-2147483647", "-lock-2147483648", "-lock--000000005", "-lock--1000000001", "-lock--2147483648",
+		"-lock-00000000x7", "-__READ__0000000001", "-__WRIT__0000000001", "-latch-0000000001", "-lease-0000000001"}
+	var all []string
+	for _, tail := range tails {
+		all = append(all, "_c_"+id.uuid()+tail, "_c_"+other.uuid()+tail, "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8"+tail, "_x_"+other.uuid()+tail)
+	}
+	shortcuts := 0
+	for _, own := range all {
+		self, _, _ := parseName(own)
+		for _, name := range all {
+			want, _, _ := parseName(name)
+			if got, ok := likenessOf(self).read(name); ok {
+				if shortcuts++; got != want {
+					t.Errorf("beside %s, %s is read as %+v, not %+v", own, name, got, want)
+				}
+			}
+		}
+	}
+	if shortcuts == 0 {
+		t.Error("no shortcut was taken")
+	}
+}
+
 func FuzzParseName(f *testing.F) {
 	for _, s := range []string{"_c_x-lock-0000000001", "a-R--000000001", "__lock__-2147483648"} {
 		f.Add(s)
@@ -113,7 +142,7 @@ func FuzzParseName(f *testing.F) {
 			t.Fatalf("%q: %+v %v", name, c, l)
 		}
 		findID(name)
-		parseRW1(name)
+		parsePolicy(name)
 	})
 }
 
@@ -137,18 +166,18 @@ func TestE20SequenceWraps(t *testing.T) {
 	for i, seq := range seqs {
 		c := dial(t)
 		e := must[*epoch](t)(c.epoch(testCtx(t)))
-		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, zk.WorldACL(zk.PermAll), newNode{
+		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, nil, newNode{
 			dir: d, data: func(nodeID) []byte { return nil },
 			name: func(id nodeID) string { return nodeName(LayoutCurator, kindLock, id, "") + fmt.Sprintf("%010d", seq) },
 		}))
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: newLockConfig(nil)}
-		waiters[i] = &waiter{c: c, e: e, a: a, own: made[0]}
+		waiters[i] = newWaiter(e, a, queue{}, made[0])
 	}
 	grants := make([]chan *hold, len(seqs))
 	for i, w := range waiters {
 		grants[i] = make(chan *hold, 1)
 		go func() {
-			h, err := w.wait(context.Background())
+			h, err := w.wait(context.Background(), nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -172,8 +201,8 @@ func TestE20SequenceWraps(t *testing.T) {
 func TestE20OnAServerThatWraps(t *testing.T) {
 	ctx := testCtx(t)
 	s, err := zlockd.Start(ctx, zlockd.Options{
-		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: raftfsm.NewMemoryStores(false)},
-		MinSessionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: disk.NewMemoryStores(false)},
+		Clients: clients.Options{MinSessionTimeout: time.Second}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		err = s.Ready(ctx)
@@ -187,7 +216,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	c := dialTo(t, s.ClientAddr(), quick()...)
 	const d = "/wrap"
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	s.Node().View(func(st *raftfsm.State) { // nothing else is going on
+	s.Node().View(func(st *state.State) { // nothing else is going on
 		if !st.Tree().SetCounter(d, math.MaxInt32-1) {
 			t.Error("no such node")
 		}

@@ -87,6 +87,12 @@ func TestE49SemaphoreLimit(t *testing.T) {
 func TestE50SetsInDifferentOrders(t *testing.T) {
 	addr(t)
 	leakCheck(t)
+	for name, opts := range map[string][]AcquireOption{"in order": nil, "atomic": {WithAtomicSet()}} {
+		t.Run(name, func(t *testing.T) { setsInDifferentOrders(t, opts) })
+	}
+}
+
+func setsInDifferentOrders(t *testing.T, opts []AcquireOption) {
 	d := dir(t)
 	ctx := testCtx(t)
 	o := observer(t)
@@ -106,7 +112,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 						continue
 					}
 					mine = append(mine, (k+i)%3)
-					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request())
+					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request(opts...))
 				}
 				for range 2 {
 					l, err := c.AcquireAll(ctx, reqs...)
@@ -119,9 +125,10 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 							t.Error("two inside")
 						}
 					}
-					for _, n := range l.Nodes() {
-						if _, st, err := o.Get(n); err != nil || fence.Token(st.Czxid) != l.Token() {
-							t.Errorf("%s: zxid %v, token %d, %v", n, st, l.Token(), err)
+					for _, s := range l.Sequencers() {
+						_, st, err := o.Get(s.Path + "/" + s.Node)
+						if err != nil || fence.Token(st.Czxid) != s.Token || opts != nil && s.Token != l.Token() {
+							t.Errorf("%v: zxid %v, token %d, %v", s, st, l.Token(), err)
 						}
 					}
 					for _, k := range mine {
@@ -138,6 +145,34 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 	c := dial(t)
 	if _, err := c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request()); !errors.Is(err, ErrDuplicatePath) {
 		t.Fatal(err)
+	}
+}
+
+// Whoever takes single locks in the order of the paths never deadlocks with a set.
+func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d := dir(t)
+	o, single, c := observer(t), dial(t), dial(t)
+	first := lock(t, single.Mutex(d+"/a").Lock)
+	all := func(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+		// Also when it takes part in the process's own queue.
+		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(opts...), c.RWMutex(d+"/c").Request(fence.Exclusive), c.Mutex(d+"/a").Request(opts...))
+	}
+	set, second := start(testCtx(t), all), start(testCtx(t), all)
+	eventually(t, "the set to wait", func() bool { return len(names(t, o, d+"/a")) >= 2 })
+	b := lock(t, single.Mutex(d+"/b").Lock) // the set waits, but not here
+	unlock(t, b)
+	unlock(t, first)
+	for range 2 {
+		select {
+		case l := <-set.lease:
+			unlock(t, l)
+		case l := <-second.lease:
+			unlock(t, l)
+		case err := <-set.err:
+			t.Fatal(err)
+		}
 	}
 }
 

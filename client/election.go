@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -37,16 +37,12 @@ func (el *Election) queue() queue {
 }
 
 // Campaign waits until this candidate leads or ctx ends. The lease is the
-// leadership: [Election.Resign] or its Unlock ends it, and its context ends when
-// it is lost.
+// leadership: its Unlock ends it, and its context ends when it is lost.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...AcquireOption) (*Lease, error) {
 	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: el.cfg, alone: true}
 	opts = append([]AcquireOption{WithData(value)}, opts...)
 	return el.c.acquire(ctx, a, opts, el.queue().run)
 }
-
-// Resign ends a leadership. It is [Lease.Unlock].
-func (el *Election) Resign(ctx context.Context, l *Lease) error { return l.Unlock(ctx) }
 
 // Proclaim changes the value of a leader.
 func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error {
@@ -112,7 +108,7 @@ func (el *Election) Leader(ctx context.Context) (Leader, error) {
 type sight struct {
 	leader Leader
 	mzxid  int64
-	w      *watch // fires when it may have changed
+	w      *zk.Watch // fires when it may have changed
 }
 
 // look finds the first candidate and watches it; if there is none, the directory;
@@ -206,12 +202,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			}
 			out <- s.leader
 		}
-		select {
-		case <-s.w.C():
-		case <-e.gone:
-		case <-ctx.Done():
-			return
-		case <-el.c.drain:
+		if err := e.restAwhile(ctx, s.w.Fired()); err != nil && !errors.Is(err, ErrSessionExpired) {
 			return
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // epoch is one server session, from its birth to its end by the server's word.
@@ -12,20 +14,31 @@ import (
 // epoch lost while the epoch goes on.
 type epoch struct {
 	c    *Client
-	sid  int64
+	conn *zk.Conn
+	sid  int64         // set before anybody sees the epoch
 	gone chan struct{} // closed when the session is over
 
 	mu        sync.Mutex
 	timeout   time.Duration
-	confirmed Reading // time before sending the latest heartbeat that was answered
+	confirmed reading // time before sending the latest heartbeat that was answered
 	heard     bool    // confirmed is set
 	overdue   bool    // the deadline passed and nothing was heard since
 	over      LostReason
 	holds     map[*hold]struct{}
 }
 
-func newEpoch(c *Client, sid int64, timeout time.Duration) *epoch {
-	return &epoch{c: c, sid: sid, gone: make(chan struct{}), timeout: timeout, holds: map[*hold]struct{}{}}
+func newEpoch(c *Client) *epoch {
+	return &epoch{c: c, gone: make(chan struct{}), holds: map[*hold]struct{}{}}
+}
+
+// begin notes what was agreed on with the server, at every attachment.
+func (e *epoch) begin(sid int64, timeout time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sid == 0 { // of a later attachment it is the same
+		e.sid = sid
+	}
+	e.timeout = timeout
 }
 
 func isClosed(ch <-chan struct{}) bool {
@@ -50,14 +63,8 @@ func (e *epoch) sessionTimeout() time.Duration {
 	return e.timeout
 }
 
-func (e *epoch) setTimeout(t time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.timeout = t
-}
-
 // left is the time until the deadline. e.mu is held.
-func (e *epoch) left(now Reading) time.Duration {
+func (e *epoch) left(now reading) time.Duration {
 	if !e.heard {
 		return 0
 	}
@@ -66,7 +73,7 @@ func (e *epoch) left(now Reading) time.Duration {
 
 // remaining is the time until the deadline, zero or less if it has passed or
 // nothing was heard yet.
-func (e *epoch) remaining(now Reading) time.Duration {
+func (e *epoch) remaining(now reading) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.left(now)
@@ -113,7 +120,7 @@ func (e *epoch) checkDeadline() bool {
 
 // confirm notes that a heartbeat sent at t was answered. If the deadline passed
 // before, the leases of before stay lost; it reports whether that was noticed now.
-func (e *epoch) confirm(t Reading) bool {
+func (e *epoch) confirm(t reading) bool {
 	lost := e.checkDeadline()
 	e.mu.Lock()
 	if !e.heard || t.Mono > e.confirmed.Mono {
@@ -185,12 +192,8 @@ func (e *epoch) finish(why LostReason) {
 	e.mu.Unlock()
 	if first {
 		e.loseAll(why)
+		e.c.reaper.hurry()
 	}
-}
-
-// awaitAttached waits until requests of this session can be sent.
-func (e *epoch) awaitAttached(ctx context.Context) error {
-	return e.await(ctx, func() bool { return true })
 }
 
 // awaitValid waits until the session is attached and confirmed.
@@ -223,4 +226,40 @@ func (e *epoch) await(ctx context.Context, good func() bool) error {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// rest waits until the timer or one of the signals is there, of which each may be
+// nil; whoever rests looks at everything again afterwards. The error says what ends
+// every wait: the end of the session, of ctx, or of the client.
+func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-chan struct{}) error {
+	var s [3]<-chan struct{}
+	copy(s[:], signals)
+	select {
+	case <-timer:
+	case <-s[0]:
+	case <-s[1]:
+	case <-s[2]:
+	case <-e.gone:
+		return ErrSessionExpired
+	case <-ctx.Done():
+		return ctxErr(ctx)
+	case <-e.c.drain:
+		return ErrClosed
+	}
+	return nil
+}
+
+// restAwhile is rest until another look is due anyway.
+func (e *epoch) restAwhile(ctx context.Context, signals ...<-chan struct{}) error {
+	safety, stop := e.recheck()
+	defer stop()
+	return e.rest(ctx, safety, signals...)
+}
+
+// firedOf is the signal of a watch, if there is one.
+func firedOf(w *zk.Watch) <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.Fired()
 }

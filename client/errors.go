@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Errors of this package. Use errors.Is: most carry more text.
@@ -19,7 +18,7 @@ var (
 	ErrLost = errors.New("client: lock lost")
 	// ErrSessionExpired says that the session ended while an attempt was under
 	// way that was not allowed to queue again.
-	ErrSessionExpired = errors.New("client: session expired")
+	ErrSessionExpired = zk.ErrSessionExpired
 	// ErrNodeRemoved says that somebody deleted the node of an attempt that was
 	// not allowed to queue again.
 	ErrNodeRemoved = errors.New("client: node removed by somebody else")
@@ -54,7 +53,7 @@ var (
 	// ErrNotHeld says that the lease was unlocked before.
 	ErrNotHeld = errors.New("client: lock not held")
 	// ErrClosed says that the client is closed.
-	ErrClosed = errors.New("client: closed")
+	ErrClosed = zk.ErrClosed
 	// ErrInvalid reports an argument or option that cannot be used.
 	ErrInvalid = errors.New("client: invalid argument")
 )
@@ -115,94 +114,22 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // unfinished marks a write whose outcome is unknown because nobody waited for it.
 type unfinished struct{ error }
 
-func (u unfinished) Unwrap() error { return u.error }
-
-// serverCode finds the number in the library's text for codes it has no name for.
-func serverCode(err error) (int, bool) {
-	s, ok := strings.CutPrefix(err.Error(), "unknown error: ")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(s)
-	return n, err == nil
-}
-
-// Codes of the wire protocol that the library does not name.
-const (
-	codeRolledBack    = -2
-	codeUnimplemented = -6
-	codeNotReadOnly   = -119
-	codeQuota         = -125
-)
-
-func isCode(err error, code int) bool {
-	if err == nil {
-		return false
-	}
-	n, ok := serverCode(err)
-	return ok && n == code
-}
-
-// isDefinite reports whether err is the server's refusal: the request had no
-// effect and would be refused again.
-func isDefinite(err error) bool {
-	for _, e := range []error{
-		zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrInvalidACL,
-		zk.ErrNoChildrenForEphemerals, zk.ErrAuthFailed, zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrInvalidFlags,
-		zk.ErrShortBuffer, zk.ErrAPIError, ErrClosed,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	n, ok := serverCode(err)
-	// -1…-4 and -7 are the server's words for "something broke on the way".
-	return ok && n < -4 && n != -7
-}
-
-// ownErrors are decisions of this package: nothing is unknown about them.
-var ownErrors = []error{
-	ErrNotAcquired, ErrLost, ErrSessionExpired, ErrNodeRemoved, ErrSelfDeadlock, ErrUpgradeConflict, ErrUnsupported,
-	ErrMixedLayout, ErrPolicyMismatch, ErrLimitMismatch, ErrSequenceExhausted, ErrDuplicatePath, ErrNoAuth, ErrReadOnly,
-	ErrReleasePending, ErrNotHeld, ErrInvalid, errNotValid, errLostEarly, errSlipped, errAgain,
-}
+func (u unfinished) Unwrap() error        { return u.error }
+func (u unfinished) Is(target error) bool { return target == zk.ErrUncertain }
 
 // isAmbiguous reports whether a write that answered err may have happened.
-func isAmbiguous(err error) bool {
-	if err == nil {
-		return false
-	}
-	if errors.As(err, &unfinished{}) {
-		return true
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false // ended before it was sent, or it would be unfinished
-	}
-	for _, own := range ownErrors {
-		if errors.Is(err, own) {
-			return false
+func isAmbiguous(err error) bool { return errors.Is(err, zk.ErrUncertain) }
+
+// publicErr puts the package's names on errors of the session.
+func publicErr(err error) error {
+	for _, names := range [...]struct{ zk, own error }{
+		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrNotReadOnly, ErrReadOnly}, {zk.ErrInvalid, ErrInvalid},
+	} {
+		if errors.Is(err, names.zk) {
+			return fmt.Errorf("%w: %w", names.own, err)
 		}
 	}
-	if re := (*requeueError)(nil); errors.As(err, &re) {
-		return false
-	}
-	return !isDefinite(err)
-}
-
-// publicErr puts the package's names on errors of the library.
-func publicErr(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed):
-		return fmt.Errorf("%w: %w", ErrNoAuth, err)
-	case isCode(err, codeNotReadOnly):
-		return fmt.Errorf("%w: %w", ErrReadOnly, err)
-	case errors.Is(err, zk.ErrSessionExpired):
-		return fmt.Errorf("%w: %w", ErrSessionExpired, err)
-	case errors.Is(err, zk.ErrInvalidPath):
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	case isCode(err, codeQuota):
+	if errors.Is(err, zk.ErrQuotaExceeded) {
 		return fmt.Errorf("client: quota exceeded: %w", err)
 	}
 	return err
@@ -212,7 +139,7 @@ func publicErr(err error) error {
 // lease whose context it is, is kept.
 func ctxErr(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || cause == err {
+	if cause == nil || errors.Is(err, cause) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)

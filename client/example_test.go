@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/server"
 )
 
@@ -22,7 +22,7 @@ import (
 var address = sync.OnceValue(func() string {
 	ctx := context.Background()
 	s, err := server.Start(ctx, server.Options{
-		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: raftfsm.NewMemoryStores(false)},
+		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: disk.NewMemoryStores(false)},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
@@ -190,7 +190,7 @@ func ExampleElection() {
 	}
 	fmt.Printf("%s\n", (<-leaders).Value)
 	stop()
-	el.Resign(ctx, lease)
+	lease.Unlock(ctx)
 	// Output:
 	// 10.0.0.7:9000
 	// 10.0.0.7:9001
@@ -208,7 +208,7 @@ func ExampleClient_AcquireAll() {
 		log.Fatal(err)
 	}
 	for _, s := range l.Sequencers() {
-		fmt.Println(s.Path, s.Mode, s.Token == l.Token())
+		fmt.Println(s.Path, s.Mode, s.Token > 0)
 	}
 	fmt.Println(l.Unlock(ctx))
 	// Output:
@@ -259,31 +259,24 @@ func ExampleDoubleBarrier() {
 	// Output: all left together
 }
 
-func ExampleLease_Guard() {
+func ExampleLease_Txn() {
 	ctx := context.Background()
 	c := dial()
 	defer c.Close(ctx)
-	conn, _, err := zk.Connect([]string{address()}, 10*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
-	conn.Create("/state", nil, 0, zk.WorldACL(zk.PermAll))
 
 	l, err := c.Mutex("/locks/state").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	// The write takes effect only while the lock is held: no clock is involved.
-	write := append(l.Guard(), &zk.SetDataRequest{Path: "/state", Data: []byte("v2"), Version: -1})
-	_, err = conn.Multi(write...)
+	_, err = l.Txn(ctx, zk.Create{Path: "/state", Data: []byte("v1")})
 	fmt.Println(err)
 	l.Unlock(ctx)
-	_, err = conn.Multi(write...)
-	fmt.Println(err)
+	_, err = l.Txn(ctx, zk.SetData{Path: "/state", Data: []byte("v2"), Version: -1})
+	fmt.Println(errors.Is(err, client.ErrNotHeld))
 	// Output:
 	// <nil>
-	// zk: node does not exist
+	// true
 }
 
 func ExampleWithReentrant() {
@@ -337,18 +330,4 @@ func ExampleLease_Revoked() {
 	fmt.Println(q.Holders[0].Owner.Reason, "gives way to", r.Reason)
 	l.Unlock(ctx)
 	// Output: reindexing gives way to deploy
-}
-
-func ExampleSimpleMutex() {
-	ctx := context.Background()
-	c := dial()
-	defer c.Close(ctx)
-
-	// For comparison: each release wakes everyone who waits.
-	l, err := c.SimpleMutex("/simple").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(l.Node(), l.Unlock(ctx))
-	// Output: /simple/lock <nil>
 }

@@ -114,6 +114,10 @@ func quick(extra ...Option) []Option {
 	return append([]Option{WithSessionTimeout(4 * time.Second), WithMargin(time.Second)}, extra...)
 }
 
+// Options of tests only.
+func withClock(c clocks) Option              { return func(o *options) { o.clock = c } }
+func withSafetyCheck(d time.Duration) Option { return func(o *options) { o.safety = d } }
+
 func dialTo(t testing.TB, servers string, opts ...Option) *Client {
 	t.Helper()
 	if os.Getenv("ZLOCKD_CLIENT_LOG") != "" {

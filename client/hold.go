@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -31,7 +31,7 @@ type heldNode struct {
 	czxid int64      // where the path alone does not tell one node from another
 	lock  string     // the path of its lock, if the hold is of several
 	mode  fence.Mode // likewise
-	w     *watch     // set on it before the grant, if any
+	w     *zk.Watch  // set on it before the grant, if any
 }
 
 // errNotValid says that the session may be over, so that nothing can be granted.
@@ -66,8 +66,8 @@ type hold struct {
 	passed   int  // hand-offs so far
 	revoked  *Revocation
 	timers   []*time.Timer
-	unlocked []*Lease      // before others of the hold; their contexts last as long
-	changing chan struct{} // closed when the change of nodes under way is done
+	unlocked []*Lease // before others of the hold; their contexts last as long
+	change   modeChange
 }
 
 // newHold returns a hold that is not yet granted.
@@ -126,9 +126,11 @@ func (h *hold) event(ev LockEvent) LockEvent {
 // addLease gives out one more lease of the hold.
 func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 	l := newLease(ctx, h, mode)
+	h.c.named.add(ctx, l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
+		h.c.named.remove(l)
 		l.cancel(h.lostErr())
 		return nil, ErrNotHeld
 	}
@@ -161,7 +163,7 @@ func (h *hold) nodesNow() []heldNode {
 
 // replace changes the nodes of the hold after an upgrade or downgrade. The token
 // stays unless one is given.
-func (h *hold) replace(mode fence.Mode, token fence.Token, w *watch, nodes ...heldNode) {
+func (h *hold) replace(mode fence.Mode, token fence.Token, w *zk.Watch, nodes ...heldNode) {
 	h.mu.Lock()
 	h.nodes, h.mode = nodes, mode
 	if w != nil {
@@ -289,30 +291,35 @@ func (h *hold) discard() []<-chan struct{} {
 	return gone
 }
 
-// release gives the lock back. valid says that the lease was valid when its user
-// was done, so that the work cannot have overlapped with another holder's.
+// quickReleaser is a recipe that can send a release without further ado; nil if not now.
+type quickReleaser interface {
+	quick(h *hold) *zk.Reply[struct{}]
+}
+
+// release gives the lock back. When ctx ends it goes on in the background. The lock
+// was still held when the release began, so the work did not overlap with another
+// holder's.
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
 	h.endUnlocked(context.Canceled)
+	defer func() {
+		h.c.count.released.Add(1)
+		h.c.tell(&h.cfg.hooks, pickRelease, h.event(LockEvent{Held: time.Since(h.since)}))
+	}()
+	if q, ok := h.ops.(quickReleaser); ok {
+		if r := q.quick(h); r != nil {
+			h.endLife()
+			return h.released(ctx, r)
+		}
+	}
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
 		h.awaitChange(bg) // which nodes there are must be known
 		h.endLife()
-		err := h.ops.release(bg, h)
-		if err != nil && isAmbiguous(err) {
-			// Whatever became of the request: the nodes must go. The lock was
-			// still held when the release began, so the work did not overlap.
-			<-h.abandon()
-			err = nil
-		} else if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			h.abandon()
-		} else {
-			h.turn.leave()
-		}
+		err := h.settleRelease(h.ops.release(bg, h))
+		h.turn.leave()
 		res <- err
 	})
-	h.c.count.released.Add(1)
-	h.c.tell(&h.cfg.hooks, pickRelease, h.event(LockEvent{Held: time.Since(h.since)}))
 	select {
 	case err := <-res:
 		return h.releaseErr(err)
@@ -321,9 +328,74 @@ func (h *hold) release(ctx context.Context) error {
 		case err := <-res:
 			return h.releaseErr(err)
 		default:
+			h.c.leaveBehind(h.nodesNow(), func(context.Context) { <-res }) //nolint:errcheck // nobody asks any more
 			return pendingErr(ctx)
 		}
 	}
+}
+
+// letGo gives back what nobody was told of, without waiting. It is sent at once:
+// what this client asks next, a try above all, must not find it.
+func (h *hold) letGo() {
+	if q, ok := h.ops.(quickReleaser); ok {
+		if r := q.quick(h); r != nil {
+			h.endLife()
+			h.settleBehind(r)
+			return
+		}
+	}
+	h.endLife()
+	h.discard()
+}
+
+// settleBehind sees to a release that was sent and that nobody waits for.
+func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
+	h.c.leaveBehind(h.nodesNow(), func(bg context.Context) {
+		_, err := r.Wait(bg)
+		if err = h.settleRelease(err); err != nil {
+			h.c.opt.log.Debug("early unlock", "path", h.path, "err", err)
+		}
+	})
+}
+
+// released waits for the answer to a quick release.
+func (h *hold) released(ctx context.Context, r *zk.Reply[struct{}]) error {
+	if h.cfg.earlyUnlock {
+		h.settleBehind(r)
+		return nil
+	}
+	select {
+	case <-r.Done():
+		if _, err := r.Wait(ctx); !isAmbiguous(err) {
+			return h.releaseErr(h.settleRelease(err))
+		}
+	case <-ctx.Done():
+	}
+	res := make(chan error, 1)
+	h.c.detached(func(bg context.Context) {
+		_, err := r.Wait(bg)
+		res <- h.settleRelease(err)
+	})
+	select {
+	case err := <-res:
+		return h.releaseErr(err)
+	case <-ctx.Done():
+		h.c.leaveBehind(h.nodesNow(), func(context.Context) { <-res }) //nolint:errcheck // nobody asks any more
+		return pendingErr(ctx)
+	}
+}
+
+// settleRelease sees to it that the nodes go, whatever became of the request.
+func (h *hold) settleRelease(err error) error {
+	switch {
+	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrSessionExpired):
+		return err
+	case isAmbiguous(err), errors.Is(err, ErrClosed):
+		<-h.abandon()
+		return nil
+	}
+	h.abandon()
+	return err
 }
 
 // releaseErr says what a failed release means to the user.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -103,7 +103,9 @@ func (c *Client) inspect(ctx context.Context, e *epoch, path string) (*Queue, er
 	// Every creation and every removal of a child counts in cversion.
 	in.q.NextSeq = (st.Cversion + st.NumChildren) / 2
 	err = in.recognise(names, data)
-	in.q.LayoutName = in.q.Layout.String()
+	if in.q.LayoutName == "" {
+		in.q.LayoutName = in.q.Layout.String()
+	}
 	return in.q, err
 }
 
@@ -112,7 +114,7 @@ func (in *inspector) recognise(names []string, data []byte) error {
 	rec, _ := parseDir(data)
 	in.q.Limit = rec.Limit
 	switch {
-	case rec.Layout == rw1Layout:
+	case rec.Layout == policyLayout:
 		return in.policy(names, data)
 	case slices.Contains(names, "leases") || rec.Limit > 0:
 		return in.semaphore(names)
@@ -154,6 +156,9 @@ func (in *inspector) queue(names []string) error {
 		rw = rw || c.kind == kindRead || c.kind == kindWrite
 		q = append(q, c)
 	}
+	if len(q) == 0 {
+		q = in.unknown(names)
+	}
 	if rw {
 		in.q.Kind = "rwlock"
 	}
@@ -168,6 +173,20 @@ func (in *inspector) queue(names []string) error {
 		return ""
 	}
 	return in.readQueue("", q, blocked)
+}
+
+// unknown reads numbered nodes of a recipe that we do not know as a queue: most
+// such recipes are exclusive locks.
+func (in *inspector) unknown(names []string) (q []contender) {
+	in.q.Foreign = nil
+	for _, n := range names {
+		if c, ok := parseNumbered(n); ok {
+			q, in.q.LayoutName = append(q, c), "unknown"
+		} else {
+			in.q.Foreign = append(in.q.Foreign, n)
+		}
+	}
+	return q
 }
 
 // readQueue reads contenders in order: who is blocked by nobody holds.

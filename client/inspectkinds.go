@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -15,11 +15,11 @@ import (
 func (in *inspector) semaphore(names []string) error {
 	in.q.Kind, in.q.Layout = "semaphore", LayoutCurator
 	for _, n := range names {
-		if n != "locks" && n != "leases" {
+		if n != "locks" && n != permitsName {
 			in.q.Foreign = append(in.q.Foreign, n)
 		}
 	}
-	leases, _, err := in.c.children(in.ctx, in.e, join(in.q.Path, "leases"))
+	leases, _, err := in.c.children(in.ctx, in.e, join(in.q.Path, permitsName))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
@@ -113,16 +113,16 @@ func (in *inspector) kazooSemaphore(names []string) error {
 // policy reads a lock with a policy.
 func (in *inspector) policy(names []string, data []byte) error {
 	in.q.Kind, in.q.Layout = "rwlock", LayoutPolicy
-	rec, ok := parseRW1Record(data)
+	rec, ok := parsePolicyRecord(data)
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrMixedLayout, in.q.Path)
 	}
 	in.q.Policy = rec.Policy
 	policy, _ := ParsePolicy(rec.Policy)
-	v := &rw1View{policy: policy, gate: rec.gate()}
+	v := &policyView{policy: policy, gate: rec.gate()}
 	holds := map[nodeID]bool{}
 	for _, name := range names {
-		n, ok := parseRW1(name)
+		n, ok := parsePolicy(name)
 		if !ok {
 			in.q.Foreign = append(in.q.Foreign, name)
 			continue
@@ -138,17 +138,17 @@ func (in *inspector) policy(names []string, data []byte) error {
 		if !n.kind.hold() && holds[n.id] {
 			continue // a writer keeps its place in the queue while it holds
 		}
-		c := contender{name: name, id: n.id, hasID: true, maker: makerSelf, kind: kindWrite, seq: n.seq}
-		if n.kind == rw1HoldRead || n.kind == rw1QueueRead {
+		c := contender{name: name, maker: makerSelf, kind: kindWrite, seq: n.seq}
+		if n.kind == policyHoldRead || n.kind == policyQueueRead {
 			c.kind = kindRead
 		}
 		if !n.kind.hold() {
-			step := rw1Write(v, n.id)
+			step := policyWrite(v, n.id)
 			if c.kind == kindRead {
-				step = rw1Read(v, n.id, true)
+				step = policyRead(v, n.id, true)
 			}
 			by[name] = "-" // will be granted in a moment
-			if step.do == rw1Wait {
+			if step.do == policyWait {
 				by[name] = step.on.name(true)
 			}
 		}

@@ -2,14 +2,11 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -21,6 +18,7 @@ type Lease struct {
 	h      *hold
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	tasks  []taskPath // under which it is known to named; guarded by named.mu
 
 	mu       sync.Mutex
 	mode     fence.Mode
@@ -33,13 +31,28 @@ type Lease struct {
 
 func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
 	l := &Lease{h: h, mode: mode}
-	ctx = context.WithValue(ctx, lineageKey{}, &lineage{lease: l, parent: lineageOf(ctx)})
-	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
+	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
+	if outer := lineageOf(ctx); outer != nil && outer.lease.h != h {
+		// Work under this lock is work under the one around it too.
+		end, cancel := outer.lease.ctx, l.cancel
+		stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
+		l.cancel = func(cause error) {
+			stop()
+			cancel(cause)
+		}
+	}
 	return l
+}
+
+// mark returns a context that says that the lease is held.
+func (l *Lease) mark(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lineageKey{}, &lineage{lease: l, parent: lineageOf(ctx)})
 }
 
 // end notes the loss.
 func (l *Lease) end(cause *LostError) {
+	l.h.c.named.remove(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.unlocked || l.cause != nil {
@@ -76,6 +89,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	l.unlocked = true
 	cause := l.cause
 	l.mu.Unlock()
+	h.c.named.remove(l)
 	if cause != nil {
 		h.endGrace()
 		return cause
@@ -137,10 +151,12 @@ func pendingErr(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
 }
 
-// Context returns a child of the context the lock was taken with. It ends when
-// the lease is unlocked or lost; after a loss context.Cause is the *LostError. A
-// time limit of the parent, set for waiting, limits it as well. The context of a
-// lease that is unlocked before those nested in it ends with the last of them.
+// Context is for the work under the lock. It ends when the lease is unlocked or
+// lost, and with a lease around it; after a loss context.Cause is the *LostError. It
+// has the values of the context the lock was taken with, but does not end with it:
+// that one limited the wait. Work that shall end with a context of the caller's as
+// well is done by [Mutex.Do]. The context of a lease that is unlocked before those
+// nested in it ends with the last of them.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Lost is closed when the lease is lost. It stays open when it is unlocked.
@@ -298,124 +314,6 @@ func (l *Lease) Nodes() []string {
 		paths = append(paths, n.path)
 	}
 	return paths
-}
-
-// Guard returns operations to put first into a transaction of the same ensemble:
-// it then takes effect only while the lock is held. The paths are the server's,
-// chroot included.
-func (l *Lease) Guard() []any {
-	var ops []any
-	for _, n := range l.h.nodesNow() {
-		ops = append(ops, &zk.CheckVersionRequest{Path: l.h.c.full(n.path), Version: -1})
-	}
-	return ops
-}
-
-// Downgrade turns a write lock into a read lock without letting a writer in
-// between. The token stays.
-func (l *Lease) Downgrade(ctx context.Context) error {
-	if err := l.Err(); err != nil {
-		return err
-	}
-	h := l.h
-	h.mu.Lock()
-	if h.over || h.mode != fence.Exclusive || len(h.leases) > 1 {
-		h.mu.Unlock()
-		if err := l.Err(); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: only a write lock that is not nested can be downgraded", ErrUnsupported)
-	}
-	h.mu.Unlock()
-	return h.downgrade(ctx)
-}
-
-// downgrade runs detached: a write whose reply is lost must be followed up. What
-// was lost meanwhile leaves no node behind; a release waits for the change.
-func (h *hold) downgrade(ctx context.Context) error {
-	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg) })
-	select {
-	case err := <-res:
-		if err == nil || errors.Is(err, ErrLost) {
-			return err
-		}
-		return publicErr(err)
-	case <-ctx.Done():
-		return ctxErr(ctx)
-	}
-}
-
-func (h *hold) downgradeOnce(ctx context.Context) error {
-	if !h.beginChange() {
-		return h.overErr()
-	}
-	var err error
-	if h.modeNow() == fence.Exclusive { // not if another call was first
-		err = h.ops.downgrade(ctx, h)
-	}
-	if err == nil {
-		h.setLeaseModes(fence.Shared)
-	}
-	h.endChange()
-	if lost := h.lossNow(); lost != nil {
-		h.abandon()
-		return lost
-	}
-	return err
-}
-
-// lossNow is the loss as an error, nil if the hold was not lost.
-func (h *hold) lossNow() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lostErr()
-}
-
-// overErr says why nothing can be done with a hold that is over.
-func (h *hold) overErr() error {
-	if lost := h.lossNow(); lost != nil {
-		return lost
-	}
-	return ErrNotHeld
-}
-
-func (h *hold) setLeaseModes(m fence.Mode) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.leases {
-		l.setMode(m)
-	}
-}
-
-// Upgrade turns a read lock into a write lock, ahead of everyone who waits. If
-// another reader is upgrading it fails at once with ErrUpgradeConflict: one of the
-// two must give up its read lock. It needs [WithPolicy]; other layouts answer
-// ErrUnsupported.
-func (l *Lease) Upgrade(ctx context.Context) error { return l.upgrade(ctx, false) }
-
-// TryUpgrade is Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
-func (l *Lease) TryUpgrade(ctx context.Context) error { return l.upgrade(ctx, true) }
-
-func (l *Lease) upgrade(ctx context.Context, try bool) error {
-	if err := l.Err(); err != nil {
-		return err
-	}
-	h := l.h
-	h.mu.Lock()
-	wrong := h.mode != fence.Shared || len(h.leases) > 1
-	h.mu.Unlock()
-	if wrong {
-		return fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported)
-	}
-	if err := h.ops.upgrade(ctx, h, try); err != nil {
-		if e := l.Err(); e != nil && !errors.Is(err, ErrUpgradeConflict) {
-			return e
-		}
-		return publicErr(err)
-	}
-	l.setMode(fence.Exclusive)
-	return nil
 }
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says

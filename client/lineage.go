@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -29,6 +32,74 @@ func heldBy(ctx context.Context, c *Client, path string) *Lease {
 		}
 	}
 	return nil
+}
+
+// named keeps the leases of named tasks. A goroutine that locks a second time
+// without the lease's context would wait for itself; a task's name gives it away.
+type named struct {
+	mu sync.Mutex            // nothing else is locked while it is held, but Lease.mu
+	m  map[taskPath][]*Lease // active leases
+}
+
+type taskPath struct{ task, path string }
+
+// add registers a lease taken with a context that names its task.
+func (n *named) add(ctx context.Context, l *Lease) {
+	task, _ := ctx.Value(taskKey{}).(string)
+	if task == "" || l.mode == fence.Permit {
+		return
+	}
+	paths := l.h.locks()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.m == nil {
+		n.m = map[taskPath][]*Lease{}
+	}
+	for _, p := range paths {
+		k := taskPath{task, p}
+		n.m[k] = append(n.m[k], l)
+		l.tasks = append(l.tasks, k)
+	}
+}
+
+// remove is called when the lease is unlocked or lost.
+func (n *named) remove(l *Lease) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range l.tasks {
+		n.m[k] = slices.DeleteFunc(n.m[k], func(x *Lease) bool { return x == l })
+		if len(n.m[k]) == 0 {
+			delete(n.m, k)
+		}
+	}
+	l.tasks = nil
+}
+
+// check fails if the task of ctx holds path so that mode would wait for it.
+func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
+	task, _ := ctx.Value(taskKey{}).(string)
+	if task == "" || mode == fence.Permit {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.m[taskPath{task, path}] {
+		if mode == fence.Exclusive || l.modeNow() == fence.Exclusive {
+			return selfDeadlock(path, fmt.Sprintf("task %q holds it; lock with the lease's context to say so", task))
+		}
+	}
+	return nil
+}
+
+// locks returns the paths of the locks of the hold.
+func (h *hold) locks() []string {
+	paths := []string{h.path}
+	for _, n := range h.nodesNow() {
+		if n.lock != "" && !slices.Contains(paths, n.lock) {
+			paths = append(paths, n.lock)
+		}
+	}
+	return paths
 }
 
 // covers reports whether the hold is of path.
@@ -61,7 +132,7 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 	path, mode := a.path, a.mode
 	held := heldBy(ctx, c, path)
 	if held == nil {
-		return nil, nil
+		return nil, c.named.check(ctx, path, mode)
 	}
 	if mode == fence.Exclusive && held.h.modeNow() == fence.Shared {
 		return nil, selfDeadlock(path, "it holds a read lock; Upgrade turns that into a write lock")

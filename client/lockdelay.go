@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // dirRecord is what this package keeps in the data of a lock's directory.
@@ -61,9 +61,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		return nil // the mark is for writers: a reader's end needs no delay
 	}
 	// Marking twice is the same as once.
-	_, err = read(ctx, w.c, w.e, func() (*zk.Stat, error) {
-		return w.c.conn.Set(w.c.full(w.a.dir), delayRecord(w.own.id.uuid()), -1)
-	})
+	_, err = again(ctx, func() (*zk.Stat, error) { return w.c.set(ctx, w.e, w.a.dir, delayRecord(w.own.id.uuid()), -1) })
 	return err
 }
 
@@ -75,24 +73,19 @@ func lives(names []string, uuid string) bool {
 
 // sit waits at the own place.
 func (w *waiter) sit(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			return nil
-		case <-w.ownW.C():
-			if err := w.lookAtOwn(ctx); err != nil {
-				return err
-			}
-		case <-w.e.gone:
-			return &requeueError{ErrSessionExpired}
-		case <-ctx.Done():
-			return ctxErr(ctx)
-		case <-w.c.drain:
-			return ErrClosed
+	over := time.Now().Add(d)
+	for left := d; left > 0; left = time.Until(over) {
+		if err := w.watchOwn(ctx); err != nil {
+			return err
+		}
+		t := time.NewTimer(left)
+		err := w.e.rest(ctx, t.C, w.ownW.Fired())
+		t.Stop()
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // releaseMarked unlocks and says so in the same step. It may be repeated: if the
@@ -100,8 +93,8 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 func (c *Client) releaseMarked(ctx context.Context, h *hold, dir, node string) error {
 	for n := 1; ; n++ {
 		_, err := c.multi(ctx, h.e,
-			&zk.DeleteRequest{Path: node, Version: -1},
-			&zk.SetDataRequest{Path: dir, Data: delayRecord(""), Version: -1})
+			zk.Delete{Path: node, Version: -1},
+			zk.SetData{Path: dir, Data: delayRecord(""), Version: -1})
 		switch {
 		case n > 1 && errors.Is(err, zk.ErrNoNode):
 			return nil

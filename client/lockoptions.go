@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // LockOption sets something of a lock object.
@@ -88,6 +88,9 @@ type lockConfig struct {
 	noRequeue     bool
 	freshTry      bool
 	latch         bool
+	atomicSet     bool
+	earlyUnlock   bool
+	wait          time.Duration
 	linger        bool
 	hooks         Hooks
 }
@@ -159,6 +162,13 @@ func WithLockDelay(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.lockDelay = d })
 }
 
+// WithWait limits the wait for the lock: after d the call ends with an error that is
+// ErrNotAcquired and context.DeadlineExceeded. Unlike a context with a timeout given
+// to Do, it leaves the work alone.
+func WithWait(d time.Duration) AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.wait = d })
+}
+
 // WithMaxHold ends a lease that was held for d. Its node is removed a grace later:
 // a second, or what [WithGrace] says.
 func WithMaxHold(d time.Duration) AcquireOption {
@@ -210,6 +220,16 @@ func WithRevocable(grace time.Duration) AcquireOption {
 	return acquireOption(func(c *lockConfig) { c.revocable, c.revokeGrace = true, grace })
 }
 
+// WithEarlyUnlock has Unlock return as soon as the release is on its way, so that
+// what the program does next overlaps with it: taking locks in quick succession is
+// faster by a round trip and a write of the server's. The release is as certain as
+// ever while the session lives, but who asks at once may still find the lock held,
+// and Unlock does not tell if somebody had removed the node a moment before. Close
+// the client before the program exits.
+func WithEarlyUnlock() AcquireOption {
+	return acquireOption(func(c *lockConfig) { c.earlyUnlock = true })
+}
+
 // WithStrict ends a lease as soon as the connection is lost, instead of at the deadline.
 func WithStrict() AcquireOption { return acquireOption(func(c *lockConfig) { c.strict = true }) }
 
@@ -221,6 +241,14 @@ func WithoutRequeue() AcquireOption {
 // WithFreshTry makes a try ask for the newest state first. Without it, a try may
 // be refused for a lock released a moment ago.
 func WithFreshTry() AcquireOption { return acquireOption(func(c *lockConfig) { c.freshTry = true }) }
+
+// WithAtomicSet, given to one lock of a set, makes [Client.AcquireAll] queue for
+// all its locks in one transaction. That is faster where sets contend, and
+// all locks have one token. But the set then has a place in every queue while it
+// waits in another: with those who take single locks one after another, even in
+// the order of the paths, it can deadlock. It does nothing for sets with semaphores,
+// policies or lock delays.
+func WithAtomicSet() AcquireOption { return acquireOption(func(c *lockConfig) { c.atomicSet = true }) }
 
 // WithLatch names an election's candidates as Curator's LeaderLatch does.
 func WithLatch() LockOption { return lockOption(func(c *lockConfig) { c.latch = true }) }
@@ -243,7 +271,7 @@ func (c *lockConfig) check(path string) error {
 		return fmt.Errorf("%w: %v", ErrInvalid, c.layout)
 	case c.layout == LayoutPolicy && !c.policySet:
 		return fmt.Errorf("%w: LayoutPolicy is chosen by WithPolicy", ErrInvalid)
-	case c.maxHold < 0 || c.maxHoldGrace < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.handoffs < 0 || c.handoffFor < 0 || c.maxWriterWait < 0:
+	case c.wait < 0 || c.maxHold < 0 || c.maxHoldGrace < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.handoffs < 0 || c.handoffFor < 0 || c.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case c.breakable && c.maxHold > 0 && c.rawData:
 		return fmt.Errorf("%w: WithBreakable needs the owner record that WithData replaces", ErrInvalid)
@@ -255,6 +283,10 @@ func (c *lockConfig) check(path string) error {
 // which locks are waited for and held on behalf of the same work. A context from
 // a lease has the task of that lease; one without a task gets a random one with
 // its first lock.
+//
+// A task is one line of work, which does not wait for itself: a client refuses a
+// lock that the same task holds with ErrSelfDeadlock, also where the lease's context
+// is not passed on. Without a name such a wait is not noticed, and never ends.
 func Task(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, taskKey{}, name)
 }

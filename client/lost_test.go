@@ -25,7 +25,6 @@ var plainRecipes = map[string]recipe{
 	"delay": func(c *Client, d string) (take, []string) {
 		return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
 	},
-	"simple": func(c *Client, d string) (take, []string) { return c.SimpleMutex(d).Lock, []string{""} },
 	"semaphore": func(c *Client, d string) (take, []string) {
 		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
 			return c.Semaphore(d, 2).Acquire(ctx, 2, o...)

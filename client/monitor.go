@@ -3,13 +3,15 @@ package client
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
-// watchNodes starts a monitor for each node. The parts of a hold of several locks
+// watchNodes has a monitor for each node: at once if it is watched already, and
+// otherwise when the hold has lasted a moment. The parts of a hold of several locks
 // have monitors of their own.
 func (h *hold) watchNodes() {
 	h.mu.Lock()
@@ -31,88 +33,89 @@ func (h *hold) watchNodes() {
 	if h.parts != nil {
 		return
 	}
-	for _, n := range h.nodes {
-		h.c.detached(func(context.Context) { h.monitor(ctx, n, n.w) })
+	nodes := h.nodes
+	begin := func() {
+		for _, n := range nodes {
+			h.c.detached(func(context.Context) { h.monitor(ctx, n, n.w) })
+		}
 	}
+	if nodes[0].w != nil {
+		begin()
+		return
+	}
+	h.timers = append(h.timers, time.AfterFunc(ownWatch, func() {
+		if ctx.Err() == nil {
+			begin()
+		}
+	}))
 }
 
-// monitor follows one node of the hold until it is gone or the hold over.
-func (h *hold) monitor(ctx context.Context, n heldNode, w *watch) {
+// monitor follows one node of the hold until it is gone or the hold over. What a
+// watch does not tell is not trusted for ever: a server keeps the end of a node to
+// itself if somebody took the right to read it away, of which no watch tells either.
+// So the node is looked at again now and then, and more often if it may not be read.
+func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
+	hidden := false
 	for {
-		if w == nil || w.fired() {
+		if w == nil || isClosed(w.Fired()) {
 			// A node removed by a change of ours is not a loss: see what the
 			// change made of it.
 			h.awaitChange(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			data, st, next, err := h.c.getW(ctx, h.e, n.path)
-			if errors.Is(err, zk.ErrNoAuth) {
-				st, next, err = h.c.existsW(ctx, h.e, n.path)
-				if err == nil && st == nil {
-					err = zk.ErrNoNode
-				}
-			}
-			switch {
-			case errors.Is(err, zk.ErrNoNode), err == nil && (st.EphemeralOwner != h.e.sid || n.czxid != 0 && st.Czxid != n.czxid):
+			s, gone, err := h.lookAt(ctx, n)
+			if gone {
 				h.nodeGone(ctx, n)
 				return
-			case err != nil:
+			} else if err != nil {
 				return // the hold, the session or the client is over
 			}
-			if r, ok := revocationIn(data); ok {
-				h.revoke(r)
-			}
-			w = next
+			w, hidden = s.w, s.hidden
 		}
+		var fired <-chan struct{}
+		if w != nil {
+			fired = w.Fired()
+		}
+		again := time.NewTimer(h.e.lookAgain(hidden))
 		select {
-		case <-w.C():
+		case <-fired:
+		case <-again.C:
+			w = nil
 		case <-ctx.Done():
+			again.Stop()
 			return
 		}
+		again.Stop()
 	}
 }
 
-// beginChange announces that a node of the hold will be replaced; endChange that
-// h.replace was called or the change failed. Changes come one after another, and
-// none begins when the hold is over: then it returns false.
-func (h *hold) beginChange() bool {
-	for {
-		h.mu.Lock()
-		if h.over {
-			h.mu.Unlock()
-			return false
-		}
-		former := h.changing
-		if former == nil {
-			h.changing = make(chan struct{})
-		}
-		h.mu.Unlock()
-		if former == nil {
-			return true
-		}
-		<-former
+// lookAgain is the time until a node is looked at once more, whatever its watch says.
+func (e *epoch) lookAgain(hidden bool) time.Duration {
+	d := e.sessionTimeout()
+	if hidden {
+		d = heartbeat(d)
 	}
+	return d + rand.N(d/4+1)
 }
 
-func (h *hold) endChange() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.changing)
-	h.changing = nil
-}
-
-func (h *hold) awaitChange(ctx context.Context) {
-	h.mu.Lock()
-	ch := h.changing
-	h.mu.Unlock()
-	if ch == nil {
-		return
+// lookAt reads and watches a node of the hold. What cannot be known is no loss.
+func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err error) {
+	s, err = h.c.see(ctx, h.e, n.path, false)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return s, true, nil
+	case errors.Is(err, zk.ErrNoAuth): // nor may the directory be listed
+		return s, false, nil
+	case err != nil:
+		return s, false, err
+	case s.stat != nil && (s.stat.EphemeralOwner != h.e.sid || n.czxid != 0 && s.stat.Czxid != n.czxid):
+		return s, true, nil
 	}
-	select {
-	case <-ch:
-	case <-ctx.Done():
+	if r, ok := revocationIn(s.data); ok {
+		h.revoke(r)
 	}
+	return s, false, nil
 }
 
 // has reports whether a node still stands for the hold.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -26,7 +27,7 @@ type Request struct {
 func (m *Mutex) Request(opts ...AcquireOption) Request {
 	cfg := m.cfg.with(opts)
 	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg, q: queue{layout: cfg.layout, kind: kindLock},
-		alone: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, append(opts, ungated{})) }}
+		alone: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, opts) }}
 }
 
 // Request returns the write lock ([fence.Exclusive]) or a read lock
@@ -35,7 +36,7 @@ func (m *RWMutex) Request(mode fence.Mode, opts ...AcquireOption) Request {
 	cfg := m.cfg.with(opts)
 	return Request{c: m.c, path: m.path, mode: mode, cfg: cfg, q: rwQueue(cfg.layout, mode),
 		alone: func(ctx context.Context, try bool) (*Lease, error) {
-			return m.lock(ctx, mode, try, append(opts, ungated{}))
+			return m.lock(ctx, mode, try, opts)
 		}}
 }
 
@@ -44,30 +45,25 @@ func (s *Semaphore) Request(n int, opts ...AcquireOption) Request {
 	cfg := s.cfg.with(opts)
 	return Request{c: s.c, path: s.path, mode: fence.Permit, cfg: cfg,
 		alone: func(ctx context.Context, try bool) (*Lease, error) {
-			return s.acquire(ctx, n, try, append(opts, ungated{}))
+			return s.acquire(ctx, n, try, opts)
 		}}
 }
 
-// ungated keeps a member of a set out of the local queue: to wait there while
-// queued elsewhere would break the order among sets.
-type ungated struct{}
-
-func (ungated) applyLock(c *lockConfig) { c.noGate = true }
-func (ungated) acquire()                {}
-
-// AcquireAll waits until all the locks are granted, or ctx ends and none is. Sets
-// never deadlock with each other, whatever the order in which they name their
-// locks: where possible all contenders are created in one transaction, otherwise
-// the locks are taken one after another in the order of their paths. A program
-// that takes single locks in an order of its own can still deadlock with others;
-// see [Client.WaitGraph].
+// AcquireAll waits until all the locks are granted, or ctx ends and none is. They
+// are taken one after another in the order of their paths, whatever the order in
+// which they are named. So sets never deadlock with each other, nor with those who
+// take single locks in the order of the paths. Who takes them in another order can
+// still deadlock with others; see [Client.WaitGraph]. [WithAtomicSet] queues for
+// all the locks in one step instead.
 //
-// The lease is one: it is lost when one of its locks is lost.
+// The lease is one: it is lost when one of its locks is lost. Each lock has a
+// token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first path.
 func (c *Client) AcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.acquireAll(ctx, false, reqs)
 }
 
-// TryAcquireAll takes all the locks if none needs waiting, and none otherwise.
+// TryAcquireAll takes all the locks if none needs waiting, and none otherwise, in
+// one transaction where the locks allow it.
 func (c *Client) TryAcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.acquireAll(ctx, true, reqs)
 }
@@ -78,8 +74,11 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	}
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
-	atomic := true
+	// Who never waits for one lock while holding another cannot deadlock.
+	wanted, possible := try, true
+	dirs := make([]string, len(reqs))
 	for i, r := range reqs {
+		dirs[i] = r.path
 		if r.c != c {
 			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)
 		}
@@ -92,39 +91,24 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 		if heldBy(ctx, c, r.path) != nil {
 			return nil, selfDeadlock(r.path, "a set cannot be nested")
 		}
-		atomic = atomic && r.mode != fence.Permit && !r.cfg.policySet && r.cfg.lockDelay == 0
+		if err := c.named.check(ctx, r.path, r.mode); err != nil {
+			return nil, err
+		}
+		wanted = wanted || r.cfg.atomicSet
+		possible = possible && r.mode != fence.Permit && !r.cfg.policySet && r.cfg.lockDelay == 0
 	}
-	a := &attempt{path: reqs[0].path, dir: reqs[0].path, mode: reqs[0].mode, try: try, cfg: reqs[0].cfg, alone: true}
-	if atomic {
+	a := &attempt{path: reqs[0].path, dir: reqs[0].path, mode: reqs[0].mode, try: try, cfg: reqs[0].cfg, alone: true, dirs: dirs}
+	if wanted && possible {
 		return c.acquire(ctx, a, nil, func(ctx context.Context, a *attempt) (*hold, error) { return c.competeAll(ctx, a, reqs) })
 	}
+	a.dirs = []string{} // those of its parts
 	return c.acquire(ctx, a, nil, func(ctx context.Context, a *attempt) (*hold, error) { return c.takeEach(ctx, a, reqs) })
 }
 
 // competeAll takes places in all queues at once. They all have one zxid, so any
 // two sets are in the same order in every queue they share.
 func (c *Client) competeAll(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
-	for {
-		e, err := c.epoch(ctx)
-		if err != nil {
-			return nil, err
-		}
-		h, err := c.competeOnce(ctx, e, a, reqs)
-		var re *requeueError
-		switch {
-		case errors.As(err, &re):
-			if err := a.requeued(re.why); err != nil {
-				return nil, err
-			}
-		case errors.Is(err, errSlipped):
-		case errors.Is(err, ErrSessionExpired):
-			if a.cfg.noRequeue {
-				return nil, err
-			}
-		default:
-			return h, err
-		}
-	}
+	return a.inSessions(ctx, func(e *epoch) (*hold, error) { return c.competeOnce(ctx, e, a, reqs) })
 }
 
 func (c *Client) competeOnce(ctx context.Context, e *epoch, a *attempt, reqs []Request) (*hold, error) {
@@ -177,8 +161,8 @@ func heldOf(reqs []Request, made []created) []heldNode {
 func (c *Client) waitAll(ctx context.Context, e *epoch, a *attempt, reqs []Request, members []*attempt, made []created) (*hold, error) {
 	waiters := make([]*waiter, len(made))
 	for i, m := range made {
-		waiters[i] = &waiter{c: c, e: e, a: members[i], q: reqs[i].q, own: m}
-		part, err := waiters[i].wait(ctx)
+		waiters[i] = newWaiter(e, members[i], reqs[i].q, m)
+		part, err := waiters[i].wait(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -186,17 +170,15 @@ func (c *Client) waitAll(ctx context.Context, e *epoch, a *attempt, reqs []Reque
 	}
 	held := heldOf(reqs, made)
 	for i, w := range waiters {
-		if w.ownW.fired() {
-			if err := w.lookAtOwn(ctx); err != nil {
-				return nil, err
-			}
+		if err := w.watchOwn(ctx); err != nil {
+			return nil, err
 		}
 		held[i].w = w.ownW
 	}
 	if !e.valid() {
 		return nil, &requeueError{ErrSessionExpired}
 	}
-	return newHold(a, e, multiOps{}, a.mode, fence.Token(waiters[0].czx), held...), nil
+	return newHold(a, e, multiOps{}, a.mode, fence.Token(waiters[0].own.stat.Czxid), held...), nil
 }
 
 // multiOps is how a hold of several queue nodes ends: all in one transaction.
@@ -216,7 +198,11 @@ func (multiOps) upgrade(context.Context, *hold, bool) error {
 func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	var parts []*Lease
 	giveBack := func() {
-		c.detached(func(bg context.Context) { unlockEach(bg, parts) })
+		var nodes []heldNode
+		for _, l := range parts {
+			nodes = append(nodes, l.h.nodesNow()...)
+		}
+		c.leaveBehind(nodes, func(bg context.Context) { _ = unlockEach(bg, parts) })
 	}
 	for _, r := range reqs {
 		l, err := r.alone(ctx, a.try)
@@ -231,7 +217,7 @@ func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hol
 	for _, l := range parts {
 		if l.h.e != first.h.e || !l.Valid() {
 			// The session changed on the way: some are lost.
-			giveBack()
+			_ = unlockEach(ctx, parts)
 			if err := a.requeued(ErrSessionExpired); err != nil {
 				return nil, err
 			}
@@ -247,15 +233,15 @@ func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hol
 	return h, nil
 }
 
-// unlockEach gives back in reverse, and returns the first error.
+// unlockEach gives all back at the same time, and returns the first error.
 func unlockEach(ctx context.Context, parts []*Lease) error {
-	var first error
-	for _, l := range slices.Backward(parts) {
-		if err := l.Unlock(ctx); err != nil && first == nil {
-			first = err
-		}
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, l := range parts {
+		wg.Go(func() { errs[i] = l.Unlock(ctx) })
 	}
-	return first
+	wg.Wait()
+	return cmp.Or(errs...)
 }
 
 // partOps is how a hold of locks taken one by one ends.
@@ -267,7 +253,7 @@ func (partOps) discard(h *hold) []<-chan struct{} {
 	done := make(chan struct{})
 	h.c.detached(func(ctx context.Context) {
 		defer close(done)
-		unlockEach(ctx, h.parts)
+		_ = unlockEach(ctx, h.parts)
 	})
 	return []<-chan struct{}{done}
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -22,7 +23,8 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c: c, path: path, cfg: newLockConfig(opts)}
 }
 
-// Lock waits until the lock is granted or ctx ends.
+// Lock waits until the lock is granted or ctx ends. What becomes of ctx afterwards
+// does not matter to the lease.
 func (m *Mutex) Lock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return m.lock(ctx, false, opts)
 }
@@ -40,9 +42,11 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Leas
 }
 
 // Do runs f while it holds the lock, with the lease's context. If the lock was
-// lost and f returned nil, Do returns the loss. A panic in f releases the lock.
-func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error) error {
-	l, err := m.Lock(ctx)
+// lost, errors.Is(err, ErrLost) holds for what Do returns, whatever f returned; an
+// error of f is kept beside it. f's context ends with ctx, too; [WithWait] limits
+// the wait alone. A panic in f releases the lock.
+func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
+	l, err := m.Lock(ctx, opts...)
 	if err != nil {
 		return err
 	}
@@ -56,16 +60,30 @@ func (l *Lease) do(ctx context.Context, f func(context.Context, *Lease) error) (
 		if !done { // f panics or ends the goroutine
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), panicPatience)
 			defer cancel()
-			l.Unlock(bounded)
+			_ = l.Unlock(bounded)
 		}
 	}()
-	err = f(l.ctx, l)
+	work, end := context.WithCancelCause(l.mark(ctx))
+	defer end(nil)
+	defer context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })()
+	err = f(work, l)
 	done = true
 	unlock := l.Unlock(ctx)
-	if err == nil && !errors.Is(unlock, ErrReleasePending) && !errors.Is(unlock, ErrNotHeld) {
-		err = unlock
+	switch {
+	case errors.Is(unlock, ErrReleasePending):
+		return err
+	case errors.Is(unlock, ErrNotHeld): // f unlocked; after a loss that is still a loss
+		if unlock = l.Err(); errors.Is(unlock, ErrNotHeld) {
+			return err
+		}
 	}
-	return err
+	switch {
+	case err == nil:
+		return unlock
+	case unlock == nil, errors.Is(err, ErrLost):
+		return err
+	}
+	return fmt.Errorf("%w: %w", unlock, err)
 }
 
 // panicPatience bounds how long a panic waits for the lock to be released; after

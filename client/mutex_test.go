@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -69,4 +70,38 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// What f makes of the end of its context must not hide why it ended.
+func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o := dial(t), observer(t)
+	own := errors.New("own error")
+	for name, end := range map[string]struct {
+		f    func(context.Context, *Lease) error
+		also error
+	}{
+		"nil":       {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, nil},
+		"ctx.Err":   {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return ctx.Err() }, context.Canceled},
+		"own error": {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return own }, own},
+		"unlocked":  {func(ctx context.Context, l *Lease) error { <-ctx.Done(); l.Unlock(ctx); return own }, own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dir(t)
+			err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
+				if err := o.Delete(l.Node(), -1); err != nil {
+					return err
+				}
+				return end.f(ctx, l)
+			})
+			var le *LostError
+			if !errors.Is(err, ErrLost) || !errors.As(err, &le) || le.Reason != Removed || end.also != nil && !errors.Is(err, end.also) {
+				t.Fatalf("%v", err)
+			}
+		})
+	}
+	if err := c.Mutex(dir(t)).Do(testCtx(t), func(ctx context.Context, l *Lease) error { l.Unlock(ctx); return own }); err != own {
+		t.Fatalf("unlocked by f: %v", err)
+	}
 }

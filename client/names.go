@@ -70,10 +70,9 @@ const (
 // contender is one node of a queue.
 type contender struct {
 	name  string
-	id    nodeID // if hasID
-	hasID bool
 	maker maker
 	kind  nodeKind
+	guest bool // a kazoo lock in Curator's layout
 	seq   int32
 }
 
@@ -132,11 +131,25 @@ func nodeName(l Layout, k nodeKind, id nodeID, host string) string {
 // parseSeq reads what %010d writes for an int32, and nothing else. Taking the
 // last ten digits instead would turn the dash of "lock-" into a minus sign.
 func parseSeq(s string) (int32, bool) {
-	if len(s) != 10 && len(s) != 11 {
+	digits := s
+	if s != "" && s[0] == '-' {
+		digits = s[1:]
+	}
+	if len(s) != 10 && (len(s) != 11 || len(digits) == len(s)) {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || len(s) == 11 && n > -1e9 || s[0] == '+' {
+	var n int64
+	for i := 0; i < len(digits); i++ {
+		d := digits[i] - '0'
+		if d > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(d)
+	}
+	if len(digits) < len(s) {
+		n = -n
+	}
+	if n < math.MinInt32 || n > math.MaxInt32 || len(s) == 11 && n > -1e9 {
 		return 0, false
 	}
 	return int32(n), true
@@ -150,41 +163,66 @@ func parseName(name string) (c contender, l Layout, ok bool) {
 			break
 		}
 		head := name[:len(name)-digits]
-		for _, m := range markers {
-			id, found := strings.CutSuffix(head, m.text)
-			if !found {
-				continue
-			}
-			if seq, isSeq := parseSeq(name[len(head):]); isSeq {
-				c = contender{name: name, kind: m.kind, seq: seq}
-				c.identify(id)
-				return c, m.layout, true
-			}
+		m := markerAtEnd(head)
+		if m == nil {
+			continue
+		}
+		if seq, isSeq := parseSeq(name[len(head):]); isSeq {
+			return contender{name: name, kind: m.kind, seq: seq, maker: makerOf(head[:len(head)-len(m.text)])}, m.layout, true
 		}
 	}
 	return contender{}, 0, false
 }
 
-// identify finds out who made the node, by what stands before the marker.
-func (c *contender) identify(head string) {
+// markerAtEnd returns the marker that head ends in. It tries only those that can be.
+func markerAtEnd(head string) *marker {
+	n := len(head)
+	if n < 3 {
+		return nil
+	}
+	dash := head[n-1] == '-'
+	if !dash && head[n-1] != '_' {
+		return nil
+	}
+	for i := range markers {
+		if m := &markers[i]; dash == (m.text[len(m.text)-1] == '-') && strings.HasSuffix(head, m.text) {
+			return m
+		}
+	}
+	return nil
+}
+
+// makerOf finds out who made a node, by what stands before its marker.
+func makerOf(head string) maker {
 	if rest, ok := strings.CutPrefix(head, "_c_"); ok {
 		rest = strings.TrimSuffix(rest, "-")
-		if id, ok := parseUUID(rest); ok {
-			c.id, c.hasID, c.maker = id, true, makerCurator
-		} else if id, ok := parseHex(rest); ok {
-			c.id, c.hasID, c.maker = id, true, makerGo
-			return // an id of random bits may look like any version
+		switch {
+		case len(rest) == 36 && isSelfUUID(rest):
+			return makerSelf // the other digits are not looked at
+		case len(rest) == 36 && isUUID(rest):
+			return makerCurator
+		case len(rest) == 32 && isHex(rest):
+			return makerGo // an id of random bits may look like any version
 		}
-	} else if i := strings.LastIndexByte(head, '~'); i >= 0 {
-		if id, ok := parseHex(head[i+1:]); ok {
-			c.id, c.hasID = id, true
-		}
-	} else if id, ok := parseHex(head); ok {
-		c.id, c.hasID, c.maker = id, true, makerKazoo
+		return makerUnknown
 	}
-	if _, ours := c.id.session(); c.hasID && ours {
-		c.maker = makerSelf
+	made := makerKazoo
+	if i := strings.LastIndexByte(head, '~'); i >= 0 {
+		head, made = head[i+1:], makerUnknown
 	}
+	if len(head) != 32 || !isHex(head) {
+		return makerUnknown
+	}
+	if v := head[16]; head[12] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') {
+		return makerSelf
+	}
+	return made
+}
+
+// isSelfUUID reports whether s, of 36 bytes, has the dashes, version 8 and its variant.
+func isSelfUUID(s string) bool {
+	v := s[19]
+	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-'
 }
 
 // before is the order of numbers. A difference is taken, so that it holds while
@@ -211,68 +249,43 @@ func compareContenders(a, b contender) int {
 }
 
 // queueOf returns the contenders among a directory's children, in order, and the
-// names of children that are none. wantRW says that reads and writes contend, not
-// only exclusive locks.
-func queueOf(l Layout, names []string, wantRW bool) (queue []contender, foreign []string, err error) {
-	var kazoo, peers bool // kinds of makers that may not see each other
-	var mixed string
-	queue = make([]contender, 0, len(names))
+// names of children that are none. With rw, reads and writes contend, not only
+// exclusive locks.
+func queueOf(l Layout, names []string, rw bool) (list []contender, foreign []string, err error) {
+	q := queue{layout: l, rw: rw}
+	var seen census
+	list = make([]contender, 0, len(names))
 	for _, name := range names {
-		c, layout, ok := parseName(name)
+		c, ok, e := q.member(name)
 		switch {
-		case isPolicyNode(name):
-			mixed = name // it may hold, and looks at nodes of its own kind only
-			continue
-		case !ok || c.kind == kindLease:
-			foreign = append(foreign, name)
-			continue
-		case layout == l:
-			peers = peers || l == LayoutCurator && c.maker != makerSelf
-		case l == LayoutCurator && layout == LayoutKazoo && c.kind == kindLock && c.maker == makerKazoo && !wantRW:
-			// A kazoo lock that was told to look at ours too.
-			kazoo = true
+		case e != nil:
+			err = e
+		case ok:
+			list = append(list, c)
+			seen.add(c)
 		default:
-			mixed = name
+			foreign = append(foreign, name)
 		}
-		queue = append(queue, c)
 	}
-	if kazoo && peers {
-		return nil, foreign, fmt.Errorf("%w: kazoo and Curator cannot see each other", ErrMixedLayout)
+	if err != nil {
+		return nil, foreign, err
 	}
-	if mixed != "" {
-		return nil, foreign, fmt.Errorf("%w: %s is no %v node", ErrMixedLayout, mixed, l)
-	}
-	slices.SortFunc(queue, compareContenders)
-	return queue, foreign, checkSequences(queue)
+	slices.SortFunc(list, compareContenders)
+	return list, foreign, seen.check(q)
 }
 
 // isPolicyNode reports whether a name is that of a lock with a policy.
 func isPolicyNode(name string) bool {
-	_, ok := parseRW1(name)
+	if len(name) < 2 || name[1] != '-' { // nearly all
+		return false
+	}
+	_, ok := parsePolicy(name)
 	return ok
 }
 
 // maxForeignSeq is the last number at which clients that compare text agree with
 // us, less a million for those on their way.
 const maxForeignSeq = math.MaxInt32 - 1_000_000
-
-// checkSequences refuses numbers near the wrap if somebody contends who compares text.
-func checkSequences(queue []contender) error {
-	foreign, late := false, false
-	for _, c := range queue {
-		foreign = foreign || c.maker != makerSelf
-		late = late || c.seq < 0 || c.seq > maxForeignSeq
-	}
-	if foreign && late {
-		return ErrSequenceExhausted
-	}
-	return nil
-}
-
-// indexOf finds own in a queue, -1 if it is not there.
-func indexOf(queue []contender, name string) int {
-	return slices.IndexFunc(queue, func(c contender) bool { return c.name == name })
-}
 
 // checkPath refuses what cannot be the path of a lock.
 func checkPath(p string) error {

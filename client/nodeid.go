@@ -45,23 +45,34 @@ func (id nodeID) uuid() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// parseHex reads 32 lower-case hex digits.
-func parseHex(s string) (id nodeID, ok bool) {
-	if len(s) != 32 {
-		return nodeID{}, false
-	}
+// isHex reports whether s is of lower-case hex digits.
+func isHex(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return nodeID{}, false
+			return false
 		}
 	}
-	hex.Decode(id[:], []byte(s))
+	return true
+}
+
+// isUUID reports whether s, of 36 bytes, is of the form with dashes.
+func isUUID(s string) bool {
+	return s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
+		isHex(s[:8]) && isHex(s[9:13]) && isHex(s[14:18]) && isHex(s[19:23]) && isHex(s[24:])
+}
+
+// parseHex reads 32 lower-case hex digits.
+func parseHex(s string) (id nodeID, ok bool) {
+	if len(s) != 32 || !isHex(s) {
+		return nodeID{}, false
+	}
+	_, _ = hex.Decode(id[:], []byte(s)) // looked at above
 	return id, true
 }
 
 // parseUUID reads the form with dashes.
 func parseUUID(s string) (nodeID, bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+	if len(s) != 36 || !isUUID(s) {
 		return nodeID{}, false
 	}
 	return parseHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])

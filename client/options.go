@@ -5,8 +5,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Option sets something of a Client.
@@ -16,10 +19,10 @@ type options struct {
 	timeout    time.Duration
 	margin     time.Duration // 0: max(T/5, 1s)
 	drift      float64
-	safety     time.Duration
+	safety     time.Duration // between two looks at what is waited for; 0: none; negative: a part of the session timeout
 	tls        *tls.Config
-	auth       []credential
-	clock      Clock
+	auth       []zk.Auth
+	clock      clocks
 	log        *slog.Logger
 	hooks      Hooks
 	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -28,21 +31,15 @@ type options struct {
 	persistent bool
 }
 
-type credential struct {
-	scheme string
-	secret []byte
-}
-
 // Defaults of the options.
 const (
 	DefaultSessionTimeout = 20 * time.Second
 	defaultDrift          = 0.005
-	defaultSafety         = 60 * time.Second
 	minMargin             = time.Second
 )
 
 func defaultOptions() options {
-	return options{timeout: DefaultSessionTimeout, drift: defaultDrift, safety: defaultSafety}
+	return options{timeout: DefaultSessionTimeout, drift: defaultDrift, safety: -1}
 }
 
 // WithSessionTimeout asks for a session timeout (20 s by default). The server
@@ -60,29 +57,21 @@ func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d
 // and server may differ in speed: 0.005 by default.
 func WithClockDrift(part float64) Option { return func(o *options) { o.drift = part } }
 
-// WithSafetyCheck sets how often a waiter looks whether the node it waits for
-// is still there, in case a watch was lost: every minute, give or take half, by
-// default. Zero switches the check off.
-func WithSafetyCheck(d time.Duration) Option { return func(o *options) { o.safety = d } }
-
 // WithTLS makes every connection use TLS. Where the configuration names no
 // server, each server's certificate must bear the host name it was dialled by.
 func WithTLS(cfg *tls.Config) Option { return func(o *options) { o.tls = cfg.Clone() } }
 
 // WithAuth adds an identity, such as ("digest", "user:password").
 func WithAuth(scheme, secret string) Option {
-	return func(o *options) { o.auth = append(o.auth, credential{scheme, []byte(secret)}) }
+	return func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) }
 }
 
-// WithLogger sets where the client reports what an operator would want to know.
-// Nothing is logged by default.
+// WithLogger sets where the client reports what an operator would want to know. By
+// default warnings go to slog.Default(), such as why there is no connection.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
 // WithClientHooks sets functions that are told of events of every lock of the client.
 func WithClientHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
-
-// WithClock replaces the machine's clocks, for tests.
-func WithClock(c Clock) Option { return func(o *options) { o.clock = c } }
 
 // WithDialer replaces the function that opens connections. Its context ends with
 // the time allowed for one attempt.
@@ -103,8 +92,8 @@ func WithClientName(name string) Option { return func(o *options) { o.name = nam
 func WithPersistentParents() Option { return func(o *options) { o.persistent = true } }
 
 func (o *options) withDefaults() error {
-	if o.timeout <= 0 || o.margin < 0 || o.safety < 0 {
-		return fmt.Errorf("%w: session timeout, margin and safety check must not be negative", ErrInvalid)
+	if o.timeout <= 0 || o.margin < 0 {
+		return fmt.Errorf("%w: session timeout and margin must not be negative", ErrInvalid)
 	}
 	if o.drift < 0 || o.drift >= 0.5 {
 		return fmt.Errorf("%w: clock drift %v", ErrInvalid, o.drift)
@@ -113,13 +102,7 @@ func (o *options) withDefaults() error {
 		o.clock = newSystemClock()
 	}
 	if o.log == nil {
-		o.log = slog.New(slog.DiscardHandler)
-	}
-	if o.dialLimit <= 0 {
-		o.dialLimit = min(max(o.timeout/4, 250*time.Millisecond), 5*time.Second)
-	}
-	if o.dial == nil {
-		o.dial = (&net.Dialer{}).DialContext
+		o.log = slog.New(warnings{})
 	}
 	return nil
 }
@@ -139,6 +122,21 @@ func (o *options) usable(t time.Duration) time.Duration {
 
 // heartbeat is the time between two heartbeats of a session of timeout t.
 func heartbeat(t time.Duration) time.Duration { return t / 5 }
+
+// recheck returns a ticker for looking at what is waited for in case the server
+// keeps the event to itself, and what stops it. The first tick comes early for
+// some, so that who began together does not look together.
+func (e *epoch) recheck() (<-chan time.Time, func()) {
+	d := e.c.opt.safety
+	if d < 0 {
+		d = heartbeat(e.sessionTimeout())
+	}
+	if d == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(d*3/4 + rand.N(d/2+1))
+	return t.C, t.Stop
+}
 
 // checkTimeout refuses a session timeout that leaves no room for two heartbeats
 // before the deadline: leases would flicker.

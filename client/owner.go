@@ -29,8 +29,6 @@ type Owner struct {
 	// the time of the grant.
 	Held   bool        `json:"held,omitempty"`
 	Revoke *Revocation `json:"revoke,omitempty"`
-	// ID is the attempt's identity, in nodes whose name does not bear it.
-	ID string `json:"id,omitempty"`
 }
 
 // ownerData encodes an owner record in at most maxOwnerData bytes: a reason that
@@ -50,7 +48,7 @@ func ownerData(o Owner) []byte {
 			*cut = cutText(*cut, len(*cut)-max(1, (len(b)-maxOwnerData)/6))
 		}
 	}
-	b, _ := json.Marshal(Owner{Version: 1, ID: o.ID})
+	b, _ := json.Marshal(Owner{Version: 1})
 	return b
 }
 

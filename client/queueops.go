@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -25,6 +25,27 @@ func (o queueOps) release(ctx context.Context, h *hold) error {
 	return h.c.delete(ctx, h.e, node, -1)
 }
 
+// quick releases a hold whose node nothing else depends on: the request is sent,
+// and the local turn passed on behind it, before there is an answer.
+func (o queueOps) quick(h *hold) *zk.Reply[struct{}] {
+	h.mu.Lock()
+	simple := !h.marked && h.change.end == nil
+	node := h.nodes[0].path
+	h.mu.Unlock()
+	if !simple {
+		return nil
+	}
+	p := h.e.conn.Pipe()
+	r := p.Delete(zk.Delete{Path: node, Version: -1})
+	if h.cfg.earlyUnlock {
+		p.SendSoon()
+	} else {
+		p.Send()
+	}
+	h.turn.leave()
+	return r
+}
+
 // downgrade puts a read node with the write node's number in its place, in one
 // step: no waiting writer is before it.
 func (o queueOps) downgrade(ctx context.Context, h *hold) error {
@@ -37,12 +58,12 @@ func (o queueOps) downgrade(ctx context.Context, h *hold) error {
 	fresh := heldNode{path: join(o.dir, name), id: id, seq: old.seq, lock: old.lock}
 	a := &attempt{c: h.c, cfg: h.cfg}
 	for n := 1; ; n++ {
-		ops := []any{
-			&zk.CreateRequest{Path: fresh.path, Data: a.data(id), Acl: h.cfg.acl, Flags: zk.FlagEphemeral},
-			&zk.DeleteRequest{Path: old.path, Version: -1},
+		ops := []zk.Op{
+			zk.Create{Path: fresh.path, Data: a.data(id), ACL: h.cfg.acl, Mode: zk.Ephemeral},
+			zk.Delete{Path: old.path, Version: -1},
 		}
 		if h.marked {
-			ops = append(ops, &zk.SetDataRequest{Path: o.dir, Data: delayRecord(""), Version: -1})
+			ops = append(ops, zk.SetData{Path: o.dir, Data: delayRecord(""), Version: -1})
 		}
 		_, err := h.c.multi(ctx, h.e, ops...)
 		if isAmbiguous(err) {
@@ -61,7 +82,9 @@ func (o queueOps) downgrade(ctx context.Context, h *hold) error {
 			}
 			return err
 		}
+		h.mu.Lock()
 		h.marked = false
+		h.mu.Unlock()
 		h.replace(fence.Shared, 0, nil, fresh)
 		return nil
 	}

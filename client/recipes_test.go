@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zlockd/zlockd/client/fence"
 )
 
@@ -115,7 +117,7 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 	if l := soon(t, "proclaimed", seen); string(l.Value) != "uno" {
 		t.Fatalf("leader %+v", l)
 	}
-	if err := c1.Election(d).Resign(ctx, a); err != nil {
+	if err := a.Unlock(ctx); err != nil {
 		t.Fatal(err)
 	}
 	lb := b.wait(t)
@@ -178,37 +180,6 @@ func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func TestSimpleMutexExcludes(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	d := dir(t)
-	ctx := testCtx(t)
-	var inside atomic.Int64
-	var wg sync.WaitGroup
-	for range 3 {
-		m := dial(t).SimpleMutex(d)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for range 10 {
-				l, err := m.Lock(ctx)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if inside.Add(1) != 1 {
-					t.Error("two inside")
-				}
-				inside.Add(-1)
-				if err := l.Unlock(ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		}()
-	}
-	wg.Wait()
 }
 
 func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
@@ -301,4 +272,55 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 	unlock(t, a)
 	unlock(t, wa.wait(t))
 	unlock(t, b)
+}
+
+// Only ephemeral contenders make a lock, whatever stands before their number.
+func TestWalkFindsLocksByTheirContenders(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	unlock(t, lock(t, c.Mutex(d+"/k/lock").Lock)) // makes lasting nodes above
+	mk := func(path string, flags int32) {
+		if _, err := o.Create(path, nil, flags, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mk(d+"/tutorial", 0)
+	mk(d+"/tutorial/lock", zk.FlagEphemeralSequential)
+	mk(d+"/tutorial/lock", zk.FlagEphemeralSequential)
+	mk(d+"/queue", 0)
+	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
+	l := lock(t, c.Mutex(d+"/k/lock").Lock)
+	found := map[string]*Queue{}
+	if err := c.Walk(testCtx(t), d, func(q *Queue) error { found[q.Path] = q; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	q := found[d+"/tutorial"]
+	if len(found) != 2 || found[d+"/k/lock"] == nil || q == nil {
+		t.Fatalf("%v", found)
+	}
+	if q.LayoutName != "unknown" || len(q.Holders) != 1 || q.Holders[0].Node != "lock0000000000" || len(q.Waiters) != 1 {
+		t.Fatalf("%+v", q)
+	}
+	unlock(t, l)
+}
+
+// The lock at the head of a semaphore's queue is given back before anything else
+// that the client asks: a try that comes next does not meet it.
+func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
+	ctx, c := testCtx(t), dial(t)
+	s := c.Semaphore(dir(t), 3)
+	for range 200 {
+		two, err := s.Acquire(ctx, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := s.TryAcquire(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(one.Unlock(ctx), two.Unlock(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -33,6 +33,7 @@ type semLayout struct {
 	q            queue
 	leaseName    func(id nodeID) string
 	sequential   bool
+	use          use
 }
 
 // Semaphore returns the semaphore on path with so many permits; with limit 0, as
@@ -46,10 +47,10 @@ func (c *Client) Semaphore(path string, limit int, opts ...LockOption) *Semaphor
 
 func semLayoutOf(l Layout, path string) semLayout {
 	if l == LayoutKazoo {
-		return semLayout{lock: path + "-__lock__", leases: path, q: queue{layout: l, kind: kindLock}, leaseName: nodeID.hex}
+		return semLayout{lock: path + "-__lock__", leases: path, q: queue{layout: l, kind: kindLock}, leaseName: nodeID.hex, use: useBarePermits}
 	}
 	return semLayout{
-		lock: join(path, "locks"), leases: join(path, "leases"), q: queue{layout: l, kind: kindLock}, sequential: true,
+		lock: join(path, "locks"), leases: join(path, permitsName), q: queue{layout: l, kind: kindLock}, sequential: true, use: usePermits,
 		leaseName: func(id nodeID) string { return nodeName(l, kindLease, id, "") },
 	}
 }
@@ -70,7 +71,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Acquire
 	if err := s.check(n); err != nil {
 		return nil, err
 	}
-	a := &attempt{path: s.path, dir: s.d.lock, mode: fence.Permit, try: try, cfg: s.cfg}
+	a := &attempt{path: s.path, dir: s.d.lock, dirs: []string{s.d.lock, s.d.leases}, mode: fence.Permit, try: try, cfg: s.cfg}
 	return s.c.acquire(ctx, a, opts, func(ctx context.Context, a *attempt) (*hold, error) { return s.compete(ctx, a, n) })
 }
 
@@ -86,8 +87,8 @@ func (s *Semaphore) check(n int) error {
 }
 
 // Do runs f while it holds one permit; see [Mutex.Do].
-func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error) error {
-	l, err := s.Acquire(ctx, 1)
+func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
+	l, err := s.Acquire(ctx, 1, opts...)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (s *Semaphore) compete(ctx context.Context, a *attempt, n int) (*hold, erro
 		return nil, err
 	}
 	defer t.leave()
-	for {
+	return a.inSessions(ctx, func(*epoch) (*hold, error) {
 		head := *a
 		head.turn = nil
 		head.cfg = headConfig(a.cfg)
@@ -119,22 +120,9 @@ func (s *Semaphore) compete(ctx context.Context, a *attempt, n int) (*hold, erro
 			return nil, err
 		}
 		h, err := s.take(ctx, a, ih, n)
-		ih.endLife()
-		ih.discard() // without waiting: the lock at the head is nobody's business
-		var re *requeueError
-		switch {
-		case errors.As(err, &re):
-			if err := a.requeued(re.why); err != nil {
-				return nil, err
-			}
-		case errors.Is(err, ErrSessionExpired), errors.Is(err, errSlipped):
-			if a.cfg.noRequeue {
-				return nil, err
-			}
-		default:
-			return h, err
-		}
-	}
+		ih.letGo() // the lock at the head is nobody's business
+		return h, err
+	})
 }
 
 // headConfig is the configuration of the lock at the head of the queue: only
@@ -191,7 +179,9 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	if err := s.storeLimit(ctx, e); err != nil {
 		return nil, err
 	}
-	ownW := head.nodes[0].w
+	own := waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{dir: s.d.lock, name: baseName(head.nodes[0].path)}, ownW: head.nodes[0].w}
+	safety, stop := e.recheck()
+	defer stop()
 	for {
 		limit, limitW, err := s.watchLimit(ctx, e)
 		if err != nil {
@@ -218,21 +208,11 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if a.try {
 			return nil, ErrNotAcquired
 		}
-		select {
-		case <-limitW.C():
-		case <-usedW.C():
-		case <-ownW.C():
-			w := &waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{id: head.nodes[0].id, dir: s.d.lock, name: baseName(head.nodes[0].path)}}
-			if err := w.lookAtOwn(ctx); err != nil {
-				return nil, err
-			}
-			ownW = w.ownW
-		case <-e.gone:
-			return nil, &requeueError{ErrSessionExpired}
-		case <-ctx.Done():
-			return nil, ctxErr(ctx)
-		case <-s.c.drain:
-			return nil, ErrClosed
+		if err := own.watchOwn(ctx); err != nil {
+			return nil, err
+		}
+		if err := e.rest(ctx, safety, limitW.Fired(), usedW.Fired(), own.ownW.Fired()); err != nil {
+			return nil, own.lostSession(err)
 		}
 	}
 }
@@ -248,32 +228,23 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, e *epoch, n int) (*hol
 		return nil, err
 	}
 	held := make([]heldNode, n)
-	var token fence.Token
 	for i, m := range made {
 		held[i] = heldNode{path: m.path(), id: m.id, lock: s.path}
-		_, st, w, err := s.c.getW(ctx, e, m.path())
-		if err == nil && st.EphemeralOwner != e.sid {
-			err = errSlipped
+	}
+	if !e.valid() {
+		for _, m := range made {
+			s.c.reap(e, m.path())
 		}
-		if errors.Is(err, zk.ErrNoNode) {
-			err = &requeueError{ErrNodeRemoved}
+		return nil, &requeueError{ErrSessionExpired}
+	}
+	if err := s.c.aloneNow(ctx, e, s.path, s.d.use); err != nil {
+		for _, m := range made {
+			s.c.reap(e, m.path())
 		}
-		if err == nil && !e.valid() {
-			err = &requeueError{ErrSessionExpired}
-		}
-		if err != nil {
-			for _, m := range made {
-				s.c.reap(e, m.path())
-			}
-			return nil, err
-		}
-		held[i].w = w
-		if i == 0 {
-			token = fence.Token(st.Czxid)
-		}
+		return nil, err
 	}
 	s.c.count.enqueued.Add(1)
-	return newHold(a, e, permitOps{}, fence.Permit, token, held...), nil
+	return newHold(a, e, permitOps{}, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
 }
 
 // readLimit returns the stored limit, 0 if there is none.
@@ -291,6 +262,9 @@ func (s *Semaphore) parseLimit(data []byte) (int, dirRecord, error) {
 		if len(data) == 0 {
 			return 0, dirRecord{}, nil
 		}
+		if _, ok := parseDir(data); ok && data[0] == '{' {
+			return 0, dirRecord{}, fmt.Errorf("%w: %s is of a lock of another kind", ErrMixedLayout, s.path)
+		}
 		n, err := strconv.Atoi(string(data))
 		if err != nil || n < 1 {
 			return 0, dirRecord{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
@@ -300,6 +274,9 @@ func (s *Semaphore) parseLimit(data []byte) (int, dirRecord, error) {
 	rec, ok := parseDir(data)
 	if !ok {
 		return 0, rec, nil // of another program, which stores no limit
+	}
+	if rec.Layout != "" {
+		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", ErrMixedLayout, s.path, rec.Layout)
 	}
 	return rec.Limit, rec, nil
 }
@@ -343,7 +320,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
 }
 
 // watchLimit returns the limit that counts now.
-func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *watch, error) {
+func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, error) {
 	data, _, w, err := s.c.getW(ctx, e, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil, &requeueError{ErrNodeRemoved}
@@ -417,9 +394,9 @@ func (c *Client) deleteAll(ctx context.Context, h *hold) error {
 	if len(nodes) == 1 {
 		return c.delete(ctx, h.e, nodes[0].path, -1)
 	}
-	ops := make([]any, len(nodes))
+	ops := make([]zk.Op, len(nodes))
 	for i, n := range nodes {
-		ops[i] = &zk.DeleteRequest{Path: n.path, Version: -1}
+		ops[i] = zk.Delete{Path: n.path, Version: -1}
 	}
 	_, err := c.multi(ctx, h.e, ops...)
 	if errors.Is(err, zk.ErrNoNode) {

@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
-	"net"
+	"errors"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // State is where a client's session stands.
@@ -35,87 +35,97 @@ func (s State) String() string {
 	return "unknown"
 }
 
-type netConn = net.Conn
-
-// event is the library's callback. It must not block and must not call the
-// library. It is used instead of the event channel, which drops events.
-func (c *Client) event(ev zk.Event) {
-	switch ev.Type {
-	case zk.EventSession:
-		switch ev.State {
-		case zk.StateHasSession:
-			c.attach()
-		case zk.StateExpired:
-			c.expired()
-		case zk.StateDisconnected:
-			c.detach()
-		}
-	case zk.EventNotWatching:
-		// The hub hears of the end of an epoch from expired or shutdown.
-	default:
-		c.hub.fire(ev.Path, ev.Type)
+// beginSession opens the next session; attach is told when there is one.
+func (c *Client) beginSession() error {
+	o := zk.Options{
+		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial, AttemptLimit: c.opt.dialLimit,
+		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
 	}
+	e := newEpoch(c)
+	o.OnState = func(s zk.State) {
+		switch s {
+		case zk.Connected:
+			c.troubles.over()
+			c.attach(e)
+		case zk.Disconnected:
+			c.detach(e)
+		case zk.Expired:
+			c.expired(e)
+		}
+	}
+	c.mu.Lock() // what OnState does waits until the connection is known
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	conn, err := zk.Open(c.address, o)
+	if err == nil {
+		e.conn, c.conn = conn, conn
+	}
+	return err
 }
 
-// attach notes a connection that carries a session.
-func (c *Client) attach() {
-	sid, timeout := c.wire.negotiated()
+// session returns the connection of the present session.
+func (c *Client) session() *zk.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn
+}
+
+// attach notes a connection that carries the session.
+func (c *Client) attach(e *epoch) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return
 	}
-	old := c.ep
-	if old == nil || old.ended() || old.sid != sid {
-		c.ep = newEpoch(c, sid, timeout)
+	s := e.conn.Session()
+	e.begin(s.ID, s.Timeout)
+	if c.ep != e {
+		c.ep = e
 		c.count.sessions.Add(1)
-	} else {
-		old.setTimeout(timeout)
-		old = nil
 	}
 	c.attached = true
-	c.count.attachments.Add(1)
 	c.broadcast()
 	c.mu.Unlock()
-	if old != nil {
-		old.finish(Expired)
-	}
-	c.hub.reattached()
-	c.opt.log.Debug("session attached", "session", hexID(sid), "timeout", timeout)
+	c.opt.log.Debug("session attached", "session", hexID(s.ID), "timeout", s.Timeout)
 	c.wakeBeat()
 }
 
 // detach notes that there is no usable connection.
-func (c *Client) detach() {
+func (c *Client) detach(e *epoch) {
 	c.mu.Lock()
-	was, e := c.attached, c.ep
 	c.attached = false
 	c.broadcast()
 	c.mu.Unlock()
-	if !was {
-		return
-	}
-	if e != nil && !e.ended() {
-		e.loseStrict()
-		c.moveState(StateReady, StateSuspended)
-	}
+	e.loseStrict()
+	c.moveState(StateReady, StateSuspended)
 	c.wakeBeat()
 }
 
-// expired notes the server's word that the session is over.
-func (c *Client) expired() {
+// expired notes that the session is over, and begins the next one.
+func (c *Client) expired(e *epoch) {
 	c.mu.Lock()
-	e := c.ep
 	c.attached = false
 	c.broadcast()
 	c.mu.Unlock()
-	if e == nil || e.ended() {
+	err := e.conn.Err()
+	c.opt.log.Info("session over", "session", hexID(e.sid), "err", err)
+	e.finish(Expired)
+	c.setState(StateLost)
+	if errors.Is(err, zk.ErrAuthFailed) {
+		c.refused(err)
+		// Somebody changed what the server knows: it may be put right.
+		c.detached(func(context.Context) {
+			select {
+			case <-time.After(time.Second):
+				_ = c.beginSession()
+			case <-c.closing:
+			}
+		})
 		return
 	}
-	c.opt.log.Info("session expired", "session", hexID(e.sid))
-	e.finish(Expired)
-	c.hub.end()
-	c.setState(StateLost)
+	_ = c.beginSession()
 }
 
 // broadcast wakes everyone who waits for a change of the session. c.mu is held.
@@ -173,11 +183,6 @@ func (c *Client) waitEpoch(ctx context.Context, good func(*epoch) bool) (*epoch,
 	return c.someEpoch(ctx, c.drain, good)
 }
 
-// liveEpoch is anyEpoch for cleaning up: it works until the session is closed.
-func (c *Client) liveEpoch(ctx context.Context) (*epoch, error) {
-	return c.someEpoch(ctx, c.closing, func(*epoch) bool { return true })
-}
-
 func (c *Client) someEpoch(ctx context.Context, end <-chan struct{}, good func(*epoch) bool) (*epoch, error) {
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx)
@@ -203,7 +208,7 @@ func (c *Client) someEpoch(ctx context.Context, end <-chan struct{}, good func(*
 type pulse struct {
 	answers chan answer
 	flying  *epoch    // whose heartbeat is under way
-	sent    Reading   // when the latest heartbeat was sent
+	sent    reading   // when the latest heartbeat was sent
 	next    time.Time // when to send one at the latest
 	failed  int       // heartbeats that failed in a row
 }
@@ -211,14 +216,14 @@ type pulse struct {
 // answer is what came of a heartbeat.
 type answer struct {
 	e    *epoch
-	sent Reading
+	sent reading
 	err  error
 }
 
 // keepAlive sends heartbeats and watches the deadline.
 //
-// A heartbeat is a sync, not the library's ping: only for sync does the server
-// promise to touch the session at its leader.
+// A heartbeat is a sync, not a ping: only for sync does the server promise to
+// touch the session at its leader.
 func (c *Client) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
 	timer := time.NewTimer(0)
@@ -262,14 +267,14 @@ func (c *Client) pulse(p *pulse) time.Duration {
 		if attached && now.since(p.sent) > t*2/5 {
 			// The server keeps the connection but does not answer: another one
 			// may, while there is time.
-			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", hexID(e.sid), "server", c.conn.Server())
-			c.wire.hangUp()
+			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", hexID(e.sid), "server", e.conn.Session().Server)
+			e.conn.Reconnect()
 		}
 	case !attached:
 	case !time.Now().Before(p.next) || now.since(p.sent) >= heartbeat(t) && p.failed == 0:
 		p.flying, p.sent, p.next = e, now, time.Now().Add(heartbeat(t))
 		go func() {
-			_, err := c.conn.Sync("/")
+			err := e.conn.Confirm(c.life)
 			p.answers <- answer{e, now, err}
 		}()
 	default:
@@ -287,7 +292,6 @@ func (c *Client) answered(p *pulse, a answer) {
 		return
 	}
 	p.failed = 0
-	c.hosts.good()
 	c.count.heartbeats.Add(1)
 	if a.e.confirm(a.sent) {
 		c.setState(StateLost)

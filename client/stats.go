@@ -1,6 +1,10 @@
 package client
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
 
 // Stats counts what a client has done since Dial.
 type Stats struct {
@@ -26,8 +30,8 @@ type Stats struct {
 
 // counters are the parts of Stats that are counted as they happen.
 type counters struct {
-	sessions, attachments, heartbeats      atomic.Uint64
-	requests, events, bytesSent, bytesRead atomic.Uint64
+	wire                                   zk.Counters
+	sessions, heartbeats                   atomic.Uint64
 	enqueued, granted, handedOff, released atomic.Uint64
 	lost, requeued, recovered, reaped      atomic.Uint64
 }
@@ -39,11 +43,11 @@ func (c *Client) Stats() Stats {
 	dropped := c.notifier.dropped
 	c.notifier.mu.Unlock()
 	return Stats{
-		Sessions: n.sessions.Load(), Attachments: n.attachments.Load(), Heartbeats: n.heartbeats.Load(),
-		Requests: n.requests.Load(), Events: n.events.Load(), BytesSent: n.bytesSent.Load(), BytesRead: n.bytesRead.Load(),
+		Sessions: n.sessions.Load(), Attachments: n.wire.Connections.Load(), Heartbeats: n.heartbeats.Load(),
+		Requests: n.wire.Requests.Load(), Events: n.wire.Events.Load(), BytesSent: n.wire.BytesSent.Load(), BytesRead: n.wire.BytesRead.Load(),
 		Enqueued: n.enqueued.Load(), Granted: n.granted.Load(), HandedOff: n.handedOff.Load(), Released: n.released.Load(),
 		Lost: n.lost.Load(), Requeued: n.requeued.Load(), Recovered: n.recovered.Load(),
 		ReaperQueue: uint64(c.reaper.pending()), Reaped: n.reaped.Load(),
-		Watches: uint64(c.hub.size()), HooksDropped: dropped,
+		Watches: uint64(c.session().Watches()), HooksDropped: dropped,
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Walk calls f for every directory at or below root ("/" for all) that looks like
@@ -64,7 +64,7 @@ func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f f
 		return nil
 	}
 	for _, n := range names {
-		if path == "/" && n == "zookeeper" && c.chroot == "" || isContender(n) {
+		if path == "/" && n == "zookeeper" && c.Chroot() == "" || is && isContender(n) {
 			continue
 		}
 		if err := c.walk(ctx, e, join(path, n), depth-1, f); err != nil {
@@ -80,8 +80,13 @@ func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names
 	switch {
 	case path == "/" || st.EphemeralOwner != 0:
 		return false, nil
-	case slices.ContainsFunc(names, isContender) || slices.Contains(names, "leases") || len(names) == 1 && names[0] == simpleName:
+	case slices.Contains(names, permitsName):
 		return true, nil
+	}
+	if live, err := c.anyLive(ctx, e, path, names); live || err != nil {
+		return live, err
+	}
+	switch {
 	case st.DataLength == 0 || st.DataLength > maxOwnerData:
 		return false, nil
 	}
@@ -94,13 +99,45 @@ func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names
 	return ok && rec.ZL == 1 || len(names) > 0 && in.kazooLimit(names, data), err
 }
 
+// anyLive reports whether one of the children that have the name of a contender is
+// ephemeral: a lasting node of such a name is no contender.
+func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []string) (bool, error) {
+	for _, n := range names {
+		if n != simpleName && !isContender(n) {
+			continue
+		}
+		st, err := c.exists(ctx, e, join(path, n))
+		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+			return false, err
+		}
+		if err != nil || st != nil && st.EphemeralOwner != 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // isContender reports whether a name is that of a contender, which has no children.
 func isContender(name string) bool {
 	if _, _, ok := parseName(name); ok {
 		return true
 	}
-	_, ok := parseRW1(name)
+	if _, ok := parsePolicy(name); ok {
+		return true
+	}
+	_, ok := parseNumbered(name)
 	return ok
+}
+
+// parseNumbered reads a name of another kind that ends with a sequential node's
+// number, such as lock0000000017, the name of the best-known tutorials.
+func parseNumbered(name string) (contender, bool) {
+	at := len(name) - 10
+	if at < 1 || name[at-1] >= '0' && name[at-1] <= '9' {
+		return contender{}, false
+	}
+	seq, ok := parseSeq(name[at:])
+	return contender{name: name, seq: seq}, ok
 }
 
 // Party is one side of a wait: a task if its contenders say so, else a session.

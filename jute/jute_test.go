@@ -42,9 +42,9 @@ func TestFieldsOnTheWire(t *testing.T) {
 		{"reply header", AppendReplyHeader(nil, -2, 0x100000003, NoNode), "fffffffe 0000000100000003 ffffff9b"},
 		{"multi header", AppendMultiHeader(nil, OpError, true, RuntimeInconsistency), "ffffffff 01 fffffffe"},
 		{"event", AppendEventFrame(nil, 9, EventDeleted, "/a"), "0000001e ffffffff 0000000000000009 00000000 00000002 00000003 00000002 2f61"},
-		{"connect response", AppendConnectResponse(nil, 4000, 0x1ff, [16]byte{15: 7}, true),
+		{"connect response", AppendConnectResponse(nil, 4000, 0x1ff, [16]byte{15: 7}, true, false),
 			"00000025 00000000 00000fa0 00000000000001ff 00000010 00000000000000000000000000000007 00"},
-		{"connect response of old", AppendConnectResponse(nil, 0, 0, [16]byte{}, false),
+		{"connect response of old", AppendConnectResponse(nil, 0, 0, [16]byte{}, false, false),
 			"00000024 00000000 00000000 0000000000000000 00000010 00000000000000000000000000000000"},
 	} {
 		if want := unhex(t, c.want); !bytes.Equal(c.got, want) {

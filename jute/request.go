@@ -42,14 +42,14 @@ func DecodeConnectRequest(b []byte) (ConnectRequest, error) {
 // AppendConnectResponse appends the frame that answers a ConnectRequest. A
 // zero timeout and session refuse the session for good. The password is always
 // written as 16 bytes: the C client reads a fixed layout.
-func AppendConnectResponse(b []byte, timeout int32, session int64, password [PasswordSize]byte, withReadOnly bool) []byte {
+func AppendConnectResponse(b []byte, timeout int32, session int64, password [PasswordSize]byte, withReadOnly, readOnly bool) []byte {
 	b, at := BeginFrame(b)
 	b = AppendInt(b, 0)
 	b = AppendInt(b, timeout)
 	b = AppendLong(b, session)
 	b = AppendBuffer(b, password[:])
 	if withReadOnly {
-		b = AppendBool(b, false)
+		b = AppendBool(b, readOnly)
 	}
 	EndFrame(b, at)
 	return b

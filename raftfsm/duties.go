@@ -2,68 +2,79 @@ package raftfsm
 
 import (
 	"encoding/binary"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // actQueue holds what the leader proposes on its own account. It is dropped
 // with the term, so nothing in it is ever proposed twice.
 type actQueue struct {
 	mu    sync.Mutex
-	count uint32
-	buf   []byte
-	open  []block // open-stream requests, which belong to no stream yet
+	sizes []int         // of the requests in buf
+	buf   []byte        // requests, encoded
+	open  []state.Block // open-stream requests, which belong to no stream yet
 }
 
 // add queues an act of the leader. Acts are conditional: Apply looks again.
-func (q *actQueue) add(r Request) {
+func (q *actQueue) add(r state.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.buf = appendRequest(q.buf, &r)
-	q.count++
+	at := len(q.buf)
+	q.buf = r.Append(q.buf)
+	q.sizes = append(q.sizes, len(q.buf)-at)
+}
+
+// bytes is how much waits to be proposed.
+func (q *actQueue) bytes() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.buf)
 }
 
 // addOpen queues a server's wish to open its stream.
-func (q *actQueue) addOpen(bl block) {
+func (q *actQueue) addOpen(bl state.Block) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open = append(q.open, bl)
 }
 
-func (q *actQueue) take(entry []byte) []byte {
+// take appends what waits to an entry, and of the acts half an entry at the most; more
+// tells that there are others.
+func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.open {
-		entry = appendBlock(entry, &q.open[i])
+		entry = q.open[i].Append(entry)
 	}
 	q.open = nil
-	if q.count > 0 {
-		entry = appendBlock(entry, &block{count: q.count, requests: q.buf})
-		q.count, q.buf = 0, q.buf[:0]
+	n, size := 0, 0
+	for n < len(q.sizes) && (n == 0 || size+q.sizes[n] <= state.BatchBytes/2) {
+		size += q.sizes[n]
+		n++
 	}
-	return entry
+	if n > 0 {
+		own := state.Block{Count: uint32(n), Requests: q.buf[:size]}
+		entry = own.Append(entry)
+		q.sizes = q.sizes[:copy(q.sizes, q.sizes[n:])]
+		q.buf = q.buf[:copy(q.buf, q.buf[size:])]
+	}
+	return entry, len(q.sizes) > 0
 }
 
 // touchEvery is how often a server looks whom it has heard from.
-func (n *Node) touchEvery() time.Duration {
-	return min(max(n.o.MinSessionTimeout/16, 10*time.Millisecond), 200*time.Millisecond)
+func (o *Options) touchEvery() time.Duration {
+	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 200*time.Millisecond)
 }
 
 const (
 	expiryEvery  = 20 * time.Millisecond
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
+	sweepBytes   = 4 << 20 // of paths that wait to be proposed
 	digestGap    = 1000
 	membersEvery = 250 * time.Millisecond
-	membersWait  = 2 * time.Second
 )
 
 // duties are what a leader does besides proposing: hear of its own clients,
@@ -72,7 +83,7 @@ func (t *term) duties() {
 	n := t.n
 	expiry := time.NewTicker(expiryEvery)
 	defer expiry.Stop()
-	touch := time.NewTicker(n.touchEvery())
+	touch := time.NewTicker(n.o.touchEvery())
 	defer touch.Stop()
 	sweep := time.NewTicker(n.o.SweepInterval)
 	defer sweep.Stop()
@@ -86,14 +97,15 @@ func (t *term) duties() {
 	late := min(time.Second, n.o.MinSessionTimeout/4)
 	last := time.Now()
 	var digested int64
-	var heard []Touch
+	var left abandoned
+	var heard []state.Touch
 	for {
 		select {
 		case <-t.ctx.Done():
 			return
 		case <-touch.C:
-			if n.raft.State() == raft.Leader {
-				n.gate.contact(n.o.HeartbeatTimeout)
+			if n.raft.leads() {
+				n.serving.contact()
 			}
 			if n.o.Observer != nil {
 				heard = n.o.Observer.Heard(heard[:0])
@@ -115,6 +127,7 @@ func (t *term) duties() {
 			t.publishMembers()
 			digested = t.compareDigests(digested)
 			t.lookAtRoom()
+			left.look(t)
 		}
 	}
 }
@@ -123,14 +136,14 @@ func (t *term) duties() {
 // nobody has attached to the session meanwhile.
 func (t *term) expire() {
 	// What another server heard just before the end may still be on its way.
-	due := t.tracker.due(2*t.n.touchEvery(), expiryBatch, nil)
+	due := t.tracker.due(2*t.n.o.touchEvery(), expiryBatch, nil)
 	if len(due) == 0 {
 		return
 	}
-	t.n.View(func(s *State) {
+	t.n.View(func(s *state.State) {
 		for _, id := range due {
 			if sess, ok := s.Sessions().Get(id); ok {
-				t.acts.add(Request{Session: id, Gen: sess.Gen, Op: OpExpire})
+				t.acts.add(state.Request{Session: id, Gen: sess.Gen, Op: state.OpExpire})
 			} else {
 				t.tracker.remove(id)
 			}
@@ -142,11 +155,14 @@ func (t *term) expire() {
 // sweep proposes the removal of empty containers and overdue TTL nodes.
 func (t *term) sweep() {
 	var paths []string
-	t.n.View(func(s *State) {
+	t.n.View(func(s *state.State) {
 		paths = s.Tree().Reapable(t.n.o.Now().UnixMilli(), reapPerSweep, nil)
 	})
 	for _, p := range paths {
-		t.acts.add(Request{Op: OpReap, Body: []byte(p)})
+		if t.acts.bytes() > sweepBytes {
+			break // the next sweep finds the rest
+		}
+		t.acts.add(state.Request{Op: state.OpReap, Body: []byte(p)})
 	}
 	if len(paths) > 0 {
 		t.wake()
@@ -158,139 +174,13 @@ func (t *term) compareDigests(done int64) int64 {
 	if t.n.port == nil {
 		return done
 	}
-	t.n.View(func(s *State) {
-		if d, ok := s.digests.last(); ok && d.Zxid >= done+digestGap {
+	t.n.View(func(s *state.State) {
+		if d, ok := s.LastDigest(); ok && d.Zxid >= done+digestGap {
 			done = d.Zxid
 			body := binary.BigEndian.AppendUint64(nil, uint64(d.Zxid))
-			t.acts.add(Request{Op: OpDigest, Body: binary.BigEndian.AppendUint64(body, d.Sum)})
+			t.acts.add(state.Request{Op: state.OpDigest, Body: binary.BigEndian.AppendUint64(body, d.Sum)})
 		}
 	})
 	t.wake()
 	return done
-}
-
-// publishMembers keeps /zookeeper/config and the member table in step with
-// raft's configuration.
-func (t *term) publishMembers() {
-	n := t.n
-	if n.port == nil {
-		return
-	}
-	servers := n.servers()
-	t.nudger.setFollowers(servers)
-	slices.SortFunc(servers, func(a, b raft.Server) int { return int(parseID(a.ID)) - int(parseID(b.ID)) })
-	n.View(func(s *State) {
-		in := map[uint32]bool{}
-		var lines []string
-		for _, srv := range servers {
-			id := parseID(srv.ID)
-			in[id] = true
-			if s.members[id].BirthID == "" && time.Since(t.began) < membersWait {
-				return // it is about to say where clients reach it
-			}
-			lines = append(lines, configLine(srv, s.members[id].ClientAddr))
-		}
-		for id, m := range s.members {
-			if !in[id] && m.BirthID != "" {
-				t.acts.add(Request{Op: OpForget, Body: binary.BigEndian.AppendUint32(nil, id)})
-				t.wake()
-			}
-		}
-		text := strings.Join(lines, "\n")
-		if info, ok := s.Tree().Get("/zookeeper/config"); ok && len(lines) > 0 && configMembers(string(info.Data)) != text {
-			t.acts.add(Request{Op: OpConfig, Body: []byte(text)})
-			t.wake()
-		}
-	})
-}
-
-// configLine is a server as clients of ZooKeeper know it. There is no election
-// port, but Java clients insist on three ports that differ.
-func configLine(srv raft.Server, client string) string {
-	addr := string(srv.Address)
-	role := "participant"
-	if srv.Suffrage != raft.Voter {
-		role = "observer"
-	}
-	line := fmt.Sprintf("server.%s=%s:%d:%s", srv.ID, addr, freePort(portOf(addr), portOf(client)), role)
-	if client != "" {
-		line += ";" + client
-	}
-	return line
-}
-
-func portOf(addr string) int {
-	_, port, _ := strings.Cut(addr[strings.LastIndexByte(addr, '/')+1:][strings.LastIndexByte(addr, ']')+1:], ":")
-	n, _ := strconv.Atoi(port)
-	return n
-}
-
-// freePort returns a port next to the first that is neither of the two.
-func freePort(peer, client int) int {
-	for p := peer + 1; p <= 65535; p++ {
-		if p != client {
-			return p
-		}
-	}
-	return peer - 2 // then client is 65535 or none of these
-}
-
-// configMembers is the config text without its version line.
-func configMembers(text string) string {
-	if i := strings.LastIndex(text, "\nversion="); i >= 0 {
-		return text[:i]
-	}
-	return text
-}
-
-// openStream asks for a birth for this server's stream, if it has none. The
-// request may be repeated: its nonce tells repetitions.
-func (n *Node) openStream() {
-	if n.fsm.stream.birthNow() != 0 {
-		return
-	}
-	if t := n.term.Load(); t != nil {
-		t.acts.addOpen(n.openBlock())
-		t.wake()
-	}
-}
-
-// openBlock is the request that opens this server's stream.
-func (n *Node) openBlock() block {
-	m := Member{ID: n.id, BirthID: n.whoAmI().Birth, PeerAddr: n.o.Peers[n.id], ClientAddr: n.o.ClientAddr}
-	r := Request{Op: OpOpenStream, Body: jute.AppendLong(m.append(nil), n.currentNonce())}
-	return block{origin: n.id, count: 1, requests: appendRequest(nil, &r)}
-}
-
-func (n *Node) currentNonce() int64 {
-	n.nonceMu.Lock()
-	defer n.nonceMu.Unlock()
-	for n.nonce == 0 {
-		n.nonce = randomInt(n.o.Rand)
-	}
-	return n.nonce
-}
-
-// streamOpened is called by Apply when a stream of ours was opened.
-func (n *Node) streamOpened(nonce int64, birth uint32) {
-	n.nonceMu.Lock()
-	ours := nonce == n.nonce
-	if !ours {
-		// An earlier life of this server opened its stream late and took ours
-		// away. Nothing under the old birth can be applied any more: begin anew.
-		n.nonce = 0
-	}
-	n.nonceMu.Unlock()
-	s := n.fsm.stream
-	switch {
-	case ours && s.birthNow() != birth:
-		s.open(birth)
-		select {
-		case n.opened <- struct{}{}:
-		default:
-		}
-	case !ours && s.birthNow() != 0:
-		s.open(0)
-		go n.openStream()
-	}
 }

@@ -2,193 +2,62 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// peerStatus is what a server says of itself to another.
-type peerStatus struct {
-	ID      uint32            `json:"id"`
-	Cluster string            `json:"cluster"`
-	Birth   string            `json:"birth"`
-	Births  map[uint32]string `json:"births"`  // of all servers it knows; empty: a new one is expected
-	Peers   map[uint32]string `json:"peers"`   // its --peers
-	Formed  map[uint32]string `json:"formed"`  // the --peers with which its cluster was formed
-	Members map[uint32]string `json:"members"` // addresses in its raft configuration
-	Seen    uint64            `json:"seen"`    // highest term the asker's birth has shown it
-	Leader  uint32            `json:"leader"`
-	Up      bool              `json:"up"` // its raft runs
+// forming is how this server finds its cluster when it starts.
+type forming struct {
+	o    *Options
+	disk *disk.Disk
+	port *peer.Port // nil in a cluster of one
 
-	Silent int64 `json:"silent"` // ms since it heard of a leader
+	promises *promises
 
-	LastTerm  uint64 `json:"last_term"` // of its log
-	LastIndex uint64 `json:"last_index"`
+	said atomic.Pointer[string] // what is waited for; nil: nothing yet
+
+	mu     sync.Mutex
+	formed chan struct{} // closed when a formation was accepted
 }
 
-// formation makes servers into a cluster.
-type formation struct {
-	Cluster string            `json:"cluster"`
-	Births  map[uint32]string `json:"births"`
-	Peers   map[uint32]string `json:"peers"`
-}
-
-// question and answer pass between servers outside raft.
-type question struct {
-	Form   *formation    `json:"form,omitempty"`
-	Member *MemberChange `json:"member,omitempty"`
-}
-
-type reply struct {
-	Err    string     `json:"err,omitempty"`
-	Status peerStatus `json:"status"`
-}
-
-// ask puts one question to a server.
-func (n *Node) ask(ctx context.Context, id uint32, addr string, q question) (peerStatus, error) {
-	c, err := n.call(ctx, peerAsk, id, addr)
-	if err != nil {
-		return peerStatus{}, err
+// waits tells what this server waits for before it joins.
+func (f *forming) waits() string {
+	if p := f.said.Load(); p != nil {
+		return *p
 	}
-	defer c.Close()
-	if d, ok := ctx.Deadline(); ok {
-		c.SetDeadline(d)
-	}
-	var r reply
-	if err := writeJSON(c, &q); err != nil {
-		return peerStatus{}, err
-	}
-	if err := readJSON(c, &r); err != nil {
-		return peerStatus{}, err
-	}
-	if r.Err != "" {
-		return r.Status, errors.New(r.Err)
-	}
-	return r.Status, nil
-}
-
-// answer answers one question.
-func (n *Node) answer(c net.Conn, asker *greeting) {
-	var q question
-	if err := readJSON(c, &q); err != nil {
-		return
-	}
-	var err error
-	switch {
-	case q.Form != nil:
-		err = n.accept(q.Form)
-	case q.Member != nil:
-		c.SetDeadline(time.Now().Add(memberTimeout))
-		ctx, cancel := context.WithTimeout(n.ctx, memberTimeout)
-		defer cancel()
-		err = n.changeMember(ctx, *q.Member, false)
-	}
-	r := reply{Status: n.status()}
-	r.Status.Seen = n.port.seenTerm(asker.Birth)
-	if err != nil {
-		r.Err = err.Error()
-	}
-	if err := writeJSON(c, &r); err != nil {
-		n.log.Debug("answer to a peer", "err", err)
-	}
-}
-
-func (n *Node) status() peerStatus {
-	id := n.whoAmI()
-	st := peerStatus{ID: n.id, Cluster: id.Cluster, Birth: id.Birth, Births: maps.Clone(id.Births),
-		Peers: n.o.Peers, Formed: id.Peers, Members: map[uint32]string{}}
-	if st.Up = n.up.Load(); !st.Up {
-		return st
-	}
-	if st.Births == nil {
-		st.Births = map[uint32]string{}
-	}
-	n.View(func(s *State) {
-		for _, m := range s.members {
-			st.Births[m.ID] = m.BirthID
-		}
-	})
-	for _, s := range n.servers() {
-		st.Members[parseID(s.ID)] = string(s.Address)
-	}
-	_, leader := n.raft.LeaderWithID()
-	st.Leader = parseID(leader)
-	st.Silent = n.silence().Milliseconds()
-	st.LastTerm, st.LastIndex = n.lastEntry()
-	return st
-}
-
-// lastEntry is the end of the log, as raft shows it to voters.
-func (n *Node) lastEntry() (term, index uint64) {
-	stats := n.raft.Stats()
-	number := func(name string) uint64 {
-		v, _ := strconv.ParseUint(stats[name], 10, 64)
-		return v
-	}
-	term, index = number("last_log_term"), number("last_log_index")
-	if snap := number("last_snapshot_index"); snap > index {
-		return number("last_snapshot_term"), snap
-	}
-	return term, index
-}
-
-// admit decides whether a caller may talk to this server.
-func (n *Node) admit(kind byte, g *greeting) error {
-	id := n.whoAmI()
-	switch {
-	case !g.understands():
-		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with (versions %d to %d between servers there, %d to %d here); upgrade one server after the other, through releases that know both",
-			g.From, n.id, g.Oldest, g.Version, peerOldest, peerVersion)
-	case g.To != n.id && g.To != 0:
-		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
-	case g.From == n.id && g.Birth != id.Birth:
-		return fmt.Errorf("two servers run with --id %d", n.id)
-	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
-		return fmt.Errorf("this server belongs to cluster %s, the caller to %s; check --data-dir and --peers of both", id.Cluster, g.Cluster)
-	case kind == peerAsk:
-		return nil
-	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
-		return errors.New("the cluster is not formed yet")
-	}
-	birth := id.Births[g.From]
-	n.View(func(s *State) {
-		if m, ok := s.members[g.From]; ok {
-			birth = m.BirthID
-		}
-	})
-	if birth != "" && birth != g.Birth {
-		return fmt.Errorf("server %d has lost its data directory; remove it from the cluster and add it again", g.From)
-	}
-	return nil
+	return ""
 }
 
 // accept takes part in forming a cluster.
-func (n *Node) accept(f *formation) error {
-	n.formMu.Lock()
-	defer n.formMu.Unlock()
-	id := n.whoAmI()
+func (f *forming) accept(p *peer.Formation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.disk.Identity()
 	switch {
-	case id.Cluster == f.Cluster:
+	case id.Cluster == p.Cluster:
 		return nil
 	case id.Cluster != "":
-		return fmt.Errorf("server %d already belongs to cluster %s", n.id, id.Cluster)
-	case f.Births[n.id] != id.Birth:
-		return fmt.Errorf("server %d was meant to be another", n.id)
-	case !maps.Equal(f.Peers, n.o.Peers):
-		return peersDiffer(n.id, n.o.Peers, f.Peers)
+		return fmt.Errorf("server %d already belongs to cluster %s", f.o.ID, id.Cluster)
+	case p.Incarnations[f.o.ID] != id.Incarnation:
+		return fmt.Errorf("server %d was meant to be another", f.o.ID)
+	case listPeers(p.Peers, p.Observers) != f.list():
+		return peersDiffer(f.o.ID, f.list(), listPeers(p.Peers, p.Observers))
 	}
-	id.Cluster, id.Births, id.Peers = f.Cluster, f.Births, f.Peers
-	if err := n.saveIdentity(id); err != nil {
+	id.Cluster, id.Incarnations, id.Peers, id.Observers, id.Found = p.Cluster, p.Incarnations, p.Peers, p.Observers, p.Found
+	if err := f.disk.SaveIdentity(id); err != nil {
 		return err
 	}
-	close(n.formed)
+	close(f.formed)
 	return nil
 }
 
@@ -196,185 +65,276 @@ func (n *Node) accept(f *formation) error {
 // one that expects it, or a new one, which forms only when every listed
 // server says that it is empty. It returns the configuration to begin with,
 // if there is one.
-func (n *Node) join(ctx context.Context) (*raft.Configuration, error) {
-	if len(n.o.Peers) <= 1 {
-		return n.joinAlone()
+func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
+	if len(f.o.Peers) <= 1 {
+		return f.joinAlone()
 	}
-	if n.whoAmI().Cluster != "" {
-		return n.peersConfig(), n.checkTerm(ctx)
+	if f.disk.Identity().Cluster != "" {
+		return f.peersConfig(), f.checkCopy(ctx)
 	}
-	said := ""
 	say := func(text string) { // once, and again when it changes
-		if text != said {
-			said = text
-			n.log.Info(text)
+		if text != f.waits() {
+			f.said.Store(&text)
+			f.o.Logger.Info(text)
 		}
 	}
 	for {
-		done, err := n.tryJoin(ctx, say)
+		done, err := f.tryJoin(ctx, say)
 		if err != nil {
 			return nil, err
 		}
 		if done {
-			return n.peersConfig(), nil
+			return f.peersConfig(), nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("did not join a cluster: %s: %w", said, ctx.Err())
-		case <-n.formed:
+			return nil, fmt.Errorf("did not join a cluster: %s: %w", f.waits(), ctx.Err())
+		case <-f.formed:
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-func (n *Node) joinAlone() (*raft.Configuration, error) {
-	id := n.whoAmI()
-	if len(id.Births) > 1 && len(n.o.Peers) == 0 {
-		return nil, fmt.Errorf("the data directory belongs to server %d of a cluster: give --peers %s", n.id, listPeers(id.Peers))
+func (f *forming) joinAlone() (*raft.Configuration, error) {
+	id := f.disk.Identity()
+	if len(id.Incarnations) > 1 && len(f.o.Peers) == 0 {
+		return nil, fmt.Errorf("the data directory belongs to server %d of a cluster: give --peers %s", f.o.ID, listPeers(id.Peers, id.Observers))
 	}
 	if id.Cluster == "" {
-		id.Cluster = randomID(n.o.Rand)
-		id.Births = map[uint32]string{n.id: id.Birth}
-		if err := n.saveIdentity(id); err != nil {
+		id.Cluster = disk.NewID(f.o.Rand)
+		id.Incarnations = map[uint32]string{f.o.ID: id.Incarnation}
+		if err := f.disk.SaveIdentity(id); err != nil {
 			return nil, err
 		}
 	}
-	return &raft.Configuration{Servers: []raft.Server{{ID: serverID(n.id), Address: n.selfAddr()}}}, nil
+	return &raft.Configuration{Servers: []raft.Server{{ID: peer.ServerID(f.o.ID), Address: f.o.selfAddr()}}}, nil
 }
 
 // peersConfig is the configuration a new cluster begins with: the same at
-// every server, so that it does not matter who begins. A server that was added
-// later begins without one and is told by the leader.
-func (n *Node) peersConfig() *raft.Configuration {
-	id := n.whoAmI()
+// every server, so that it does not matter who begins. A server that came later
+// begins without one and is told by the leader.
+func (f *forming) peersConfig() *raft.Configuration {
+	id := f.disk.Identity()
 	peers := id.Peers
 	if peers == nil { // formed by a version that did not keep them
-		peers = n.o.Peers
+		peers = f.o.Peers
+	}
+	if id.Incarnations[f.o.ID] == "" {
+		return nil
 	}
 	c := new(raft.Configuration)
-	for _, p := range slices.Sorted(maps.Keys(peers)) {
-		if id.Births[p] == "" {
+	for _, s := range slices.Sorted(maps.Keys(peers)) {
+		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(peers[s])}
+		switch {
+		case slices.Contains(id.Observers, s):
+			server.Suffrage = raft.Nonvoter // who need not have been there
+		case id.Incarnations[s] == "":
 			return nil
 		}
-		c.Servers = append(c.Servers, raft.Server{ID: serverID(p), Address: raft.ServerAddress(peers[p])})
+		c.Servers = append(c.Servers, server)
 	}
 	return c
 }
 
 // tryJoin asks all peers once. All must have the same --peers before anybody
 // forms a cluster: from lists that differ two majorities could be counted.
-func (n *Node) tryJoin(ctx context.Context, say func(string)) (bool, error) {
-	if n.whoAmI().Cluster != "" { // accepted a formation meanwhile
+func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
+	if f.disk.Identity().Cluster != "" { // accepted a formation meanwhile
 		return true, nil
 	}
-	births := map[uint32]string{n.id: n.whoAmI().Birth}
+	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}
+	found := true
 	var missing []string
-	for _, id := range slices.Sorted(maps.Keys(n.o.Peers)) {
-		if id == n.id {
-			continue
-		}
-		askCtx, cancel := context.WithTimeout(ctx, time.Second)
-		st, err := n.ask(askCtx, id, n.o.Peers[id], question{})
-		cancel()
+	var formed []peer.Status
+	for _, a := range f.askAll(ctx) {
 		switch {
-		case err != nil:
-			missing = append(missing, fmt.Sprintf("server %d at %s: %v", id, n.o.Peers[id], err))
-		case st.Cluster != "":
-			return n.joinFormed(&st, say)
-		case len(st.Peers) > 0 && !maps.Equal(st.Peers, n.o.Peers):
-			missing = append(missing, peersDiffer(id, st.Peers, n.o.Peers).Error())
+		case a.err != nil && f.o.observes(a.id): // it may come later
+		case a.err != nil:
+			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.id, f.o.Peers[a.id], a.err))
+		case a.st.Cluster != "":
+			formed = append(formed, a.st)
+		case len(a.st.Peers) > 0 && listPeers(a.st.Peers, a.st.Observers) != f.list():
+			missing = append(missing, peersDiffer(a.id, listPeers(a.st.Peers, a.st.Observers), f.list()).Error())
 		default:
-			births[id] = st.Birth
+			incarnations[a.id] = a.st.Incarnation
+			found = found && a.st.Version >= peer.VersionFound
 		}
+	}
+	st, stale := newest(formed)
+	for _, s := range stale {
+		missing = append(missing, fmt.Sprintf("another than server %d, which was removed from cluster %s and still runs: stop it", s.ID, s.Cluster))
+	}
+	if st != nil {
+		return f.joinFormed(st, say)
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return false, nil // who was not reached now may well be there: what was said before stands
 	}
 	if len(missing) > 0 {
 		say("waiting for " + strings.Join(missing, "; "))
 		return false, nil
 	}
-	if n.id != slices.Min(slices.Collect(maps.Keys(n.o.Peers))) {
+	if f.o.ID != f.o.firstVoter() {
 		return false, nil
 	}
-	return n.form(ctx, births, say)
+	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers, Observers: f.o.Observers, Found: found}
+	return f.form(ctx, &p, say)
 }
 
-func peersDiffer(id uint32, theirs, ours map[uint32]string) error {
-	return fmt.Errorf("server %d was started with other --peers: %s instead of %s; start all servers with the same list", id, listPeers(theirs), listPeers(ours))
+// answer is what a peer said.
+type answer struct {
+	id  uint32
+	st  peer.Status
+	err error
 }
+
+// askAll asks all peers for their status, and returns the answers by id.
+func (f *forming) askAll(ctx context.Context) []answer {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var list []answer
+	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
+		if id != f.o.ID {
+			list = append(list, answer{id: id})
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range list {
+		a := &list[i]
+		wg.Go(func() { a.st, a.err = f.port.Ask(ctx, a.id, f.o.Peers[a.id], peer.Question{}) })
+	}
+	wg.Wait()
+	return list
+}
+
+// newest returns the one whose word on its cluster counts most, or nil: one that
+// has a leader, or else the longest log. The word of those that were removed,
+// and are still running, does not count at all; they may not know it, for
+// nothing reaches them any more, but those do that have the newer membership.
+func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
+	for i := range formed {
+		st := &formed[i]
+		if isStale(st, formed) {
+			stale = append(stale, *st)
+			continue
+		}
+		if best == nil || st.Leader != 0 && best.Leader == 0 || (st.Leader != 0) == (best.Leader != 0) && standsBefore(st, best) {
+			best = st
+		}
+	}
+	return best, stale
+}
+
+func isStale(st *peer.Status, formed []peer.Status) bool {
+	if !st.Up {
+		return false // it only begins
+	}
+	outside := func(o *peer.Status) bool { return o.Up && len(o.Members) > 0 && o.Members[st.ID] == "" }
+	if outside(st) {
+		return true
+	}
+	return slices.ContainsFunc(formed, func(o peer.Status) bool {
+		newer := o.Config > st.Config || o.LastTerm > st.LastTerm || o.LastTerm == st.LastTerm && o.LastIndex > st.LastIndex
+		return o.Cluster == st.Cluster && newer && outside(&o)
+	})
+}
+
+func peersDiffer(id uint32, theirs, ours string) error {
+	return fmt.Errorf("server %d was started with other --peers: %s instead of %s; start all servers with the same list", id, theirs, ours)
+}
+
+// list is this server's --peers.
+func (f *forming) list() string { return listPeers(f.o.Peers, f.o.Observers) }
 
 // listPeers writes a list as --peers takes it.
-func listPeers(peers map[uint32]string) string {
+func listPeers(peers map[uint32]string, observers []uint32) string {
 	var parts []string
 	for _, id := range slices.Sorted(maps.Keys(peers)) {
-		parts = append(parts, fmt.Sprintf("%d=%s", id, peers[id]))
+		part := fmt.Sprintf("%d=%s", id, peers[id])
+		if slices.Contains(observers, id) {
+			part += ":observer"
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ",")
 }
 
 // form makes all servers, which are all empty, into a cluster. The others go
-// first: one that misses the message recognises its birth in the list later.
-func (n *Node) form(ctx context.Context, births map[uint32]string, say func(string)) (bool, error) {
-	f := formation{Cluster: randomID(n.o.Rand), Births: births, Peers: n.o.Peers}
-	for id, addr := range n.o.Peers {
-		if id == n.id {
+// first: one that misses the message recognises itself in the list later.
+func (f *forming) form(ctx context.Context, p *peer.Formation, say func(string)) (bool, error) {
+	for id, addr := range f.o.Peers {
+		if id == f.o.ID {
 			continue
 		}
 		askCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := n.ask(askCtx, id, addr, question{Form: &f})
+		_, err := f.port.Ask(askCtx, id, addr, peer.Question{Form: p})
 		cancel()
-		if err != nil {
+		if err != nil && !f.o.observes(id) {
 			say(fmt.Sprintf("forming the cluster: server %d: %v", id, err))
 			return false, nil
 		}
 	}
-	if err := n.accept(&f); err != nil {
+	if err := f.accept(p); err != nil {
 		return false, err
 	}
-	n.log.Info("new cluster formed", "cluster", f.Cluster, "servers", len(births))
+	f.o.Logger.Info("new cluster formed", "cluster", p.Cluster, "servers", len(p.Incarnations))
 	return true, nil
 }
 
 // joinFormed joins a cluster that exists, if it expects this very directory or
 // a new one in its place.
-func (n *Node) joinFormed(st *peerStatus, say func(string)) (bool, error) {
-	id := n.whoAmI()
-	birth, known := st.Births[n.id]
-	_, member := st.Members[n.id]
+func (f *forming) joinFormed(st *peer.Status, say func(string)) (bool, error) {
+	id := f.disk.Identity()
+	incarnation, known := st.Incarnations[f.o.ID]
+	_, member := st.Members[f.o.ID]
 	switch {
-	case known && birth == id.Birth && st.Formed != nil && !maps.Equal(st.Formed, n.o.Peers):
-		say(peersDiffer(n.id, n.o.Peers, st.Formed).Error())
+	case known && incarnation == id.Incarnation && st.Formed != nil && listPeers(st.Formed, st.FormedObservers) != f.list():
+		say(peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)).Error())
 		return false, nil
-	case known && birth == id.Birth:
-		id.Cluster, id.Births, id.Peers = st.Cluster, st.Births, st.Formed
-	case birth == "" && member:
-		id.Cluster, id.Births = st.Cluster, st.Births
-		delete(id.Births, n.id) // so that no configuration is made up from the list
-	case birth != "":
-		say(fmt.Sprintf("server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. If that directory is lost, on a server that runs: zlock member remove %d, then zlock member add %d %s. If server %d runs elsewhere, this one needs another --id",
-			n.id, st.Cluster, n.id, n.id, n.o.Peers[n.id], n.id))
+	case known && incarnation == id.Incarnation:
+		id.Cluster, id.Incarnations, id.Peers, id.Observers, id.Found = st.Cluster, st.Incarnations, st.Formed, st.FormedObservers, st.Found
+	case incarnation == "" && member:
+		id.Cluster, id.Incarnations = st.Cluster, st.Incarnations
+		delete(id.Incarnations, f.o.ID) // so that no configuration is made up from the list
+	case incarnation != "":
+		say(fmt.Sprintf("server %d says: server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. If that directory is lost, on a server that runs: zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
+			st.ID, f.o.ID, st.Cluster, f.o.ID, f.o.Peers[f.o.ID], f.o.ID))
 		return false, nil
 	default:
-		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s", st.Cluster, n.id, n.id, n.o.Peers[n.id]))
+		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s", st.Cluster, f.o.ID, f.o.ID, f.o.Peers[f.o.ID]))
 		return false, nil
 	}
-	return true, n.saveIdentity(id)
+	return true, f.disk.SaveIdentity(id)
 }
 
-// checkTerm refuses to start from an old copy of the data directory: the
-// others have seen this birth with a higher term than it remembers.
-func (n *Node) checkTerm(ctx context.Context) error {
-	term, err := n.stores.Stable.GetUint64([]byte("CurrentTerm"))
-	if err != nil && err.Error() != keyNotFound {
+// checkCopy refuses to start from an old copy of the data directory: others
+// have been shown more than it holds. Those that cannot be asked now will tell
+// when they call; see confirm.
+func (f *forming) checkCopy(ctx context.Context) error {
+	id := f.disk.Identity()
+	now := peer.Shown{Start: id.Start, Life: id.Life}
+	var end uint64
+	var err error
+	if now.Term, end, err = f.disk.Promised(); err != nil {
 		return err
 	}
-	for id, addr := range n.o.Peers {
-		if id == n.id {
+	for _, p := range slices.Sorted(maps.Keys(f.o.Peers)) {
+		if p == f.o.ID {
 			continue
 		}
 		askCtx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		st, err := n.ask(askCtx, id, addr, question{})
+		st, err := f.port.Ask(askCtx, p, f.o.Peers[p], peer.Question{})
 		cancel()
-		if err == nil && st.Seen > term {
-			return fmt.Errorf("the data directory is an old copy: it remembers term %d, but server %d has seen this server in term %d; remove the directory, then remove this server from the cluster and add it again", term, id, st.Seen)
+		if err != nil {
+			continue
+		}
+		known := st.Known
+		known.Term = max(known.Term, st.Seen)
+		if why := now.Behind(known, end); why != "" {
+			return oldCopy(f.o.ID, p, why)
+		}
+		if st.Incarnation == id.Incarnations[p] {
+			f.promises.note(st.Incarnation, st.Now)
 		}
 	}
 	return nil

@@ -1,13 +1,16 @@
 package raftfsm
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -18,10 +21,24 @@ type fsm struct {
 	id     uint32
 	stream *stream
 	fatal  func(error) // ends the server; see Options.Fatal
+	// durable waits until an entry is on this server's disk. The leader's own
+	// write goes on beside those of the followers, so raft may hand over an
+	// entry that this server could still forget; nobody may hear of it before.
+	durable func(index uint64) error
+
+	cluster string      // that the state belongs to
+	damaged func(error) // is told of a snapshot found damaged on our disk
+
+	onReplaced func(zxid int64) // the state was restored from a backup
+	replaced   bool             // by the entry being applied
 
 	mu    sync.RWMutex // the state lock: written only by Apply and Restore
-	state *State
+	state *state.State
 	obs   Observer // nil until the server above is attached
+
+	// walking holds a token while a snapshot or a backup is open: there can be
+	// only one at a time. Raft, whose Apply waits meanwhile, never waits for it.
+	walking chan struct{}
 
 	// What this server itself has applied. AppliedIndex of raft is what raft
 	// has handed over, which is not the same thing.
@@ -30,16 +47,22 @@ type fsm struct {
 	zxid    atomic.Int64
 	dead    atomic.Bool
 	config  atomic.Bool // the members have been published in the state
+	low     atomic.Bool // a disk was low when the newest entry was sealed
 	counted snapshotCounters
 	tracker atomic.Pointer[tracker] // of the term this server leads; else nil
+
+	received atomic.Pointer[received] // by verify, for Restore; else nil
 
 	waitMu   sync.Mutex
 	advanced chan struct{} // closed and replaced after every entry somebody waits for
 	waiting  atomic.Int32
 
-	onOpened  func(nonce int64, birth uint32) // our own stream was opened
-	onMember  func()                          // some server's stream was opened
-	onApplied func(index, term uint64)        // after each entry, outside the lock
+	onOpened func(nonce int64, birth uint32) // our own stream was opened
+	onMember func()                          // some server's stream was opened
+
+	measure  func(Measure, int64) // nil: nobody wants to know
+	replay   replay
+	snapshot atomic.Pointer[SnapshotInfo] // the newest; nil: none
 }
 
 // snapshotCounters measure the log since the last snapshot.
@@ -48,7 +71,8 @@ type snapshotCounters struct {
 }
 
 func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {
-	return &fsm{id: id, stream: newStream(), fatal: fatal, state: NewState(clusterID), advanced: make(chan struct{})}
+	return &fsm{id: id, stream: newStream(), fatal: fatal, durable: func(uint64) error { return nil }, damaged: func(error) {}, onReplaced: func(int64) {},
+		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}), walking: make(chan struct{}, 1)}
 }
 
 // Apply implements raft.FSM.
@@ -56,21 +80,35 @@ func (f *fsm) Apply(l *raft.Log) any {
 	if f.dead.Load() || l.Type != raft.LogCommand {
 		return nil
 	}
+	followed := f.stream.trace.Load()
+	followed.handed(l.Index)
+	if err := f.durable(l.Index); err != nil {
+		f.dead.Store(true) // the disk has told why, or the server is closing
+		return nil
+	}
+	followed.durable()
+	began, before := time.Now(), f.counted.requests.Load()
 	f.mu.Lock()
+	followed.begun()
 	err := f.state.Apply(l.Data, (*fsmSink)(f))
-	f.zxid.Store(f.state.zxid)
-	f.config.Store(f.state.configured)
+	f.zxid.Store(f.state.Zxid())
+	f.config.Store(f.state.Configured())
 	f.mu.Unlock()
 	if err != nil {
 		f.stop(fmt.Errorf("apply log entry %d: %w", l.Index, err))
 		return nil
+	}
+	f.low.Store(state.Low(l.Data))
+	if f.replaced {
+		f.replaced = false
+		f.onReplaced(f.zxid.Load())
 	}
 	f.advance(l.Index, l.Term)
 	f.counted.bytes.Add(int64(len(l.Data)))
 	if f.obs != nil {
 		f.obs.Applied()
 	}
-	f.onApplied(l.Index, l.Term)
+	f.measureApplied(l, began, f.counted.requests.Load()-before)
 	return nil
 }
 
@@ -115,7 +153,7 @@ func (f *fsm) wait(stop <-chan struct{}, done func() bool) bool {
 }
 
 // view runs fn under the read lock.
-func (f *fsm) view(fn func(*State)) {
+func (f *fsm) view(fn func(*state.State)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	fn(f.state)
@@ -125,13 +163,13 @@ func (f *fsm) view(fn func(*State)) {
 // observer and to the waiters of our own stream.
 type fsmSink fsm
 
-func (f *fsmSink) events(zxid int64, events []tree.Event) {
+func (f *fsmSink) Events(zxid int64, events []tree.Event) {
 	if f.obs != nil {
 		f.obs.Events(zxid, events)
 	}
 }
 
-func (f *fsmSink) ended(id int64, cause EndCause, zxid int64) {
+func (f *fsmSink) Ended(id int64, cause state.EndCause, zxid int64) {
 	if t := f.tracker.Load(); t != nil {
 		t.remove(id)
 	}
@@ -140,7 +178,7 @@ func (f *fsmSink) ended(id int64, cause EndCause, zxid int64) {
 	}
 }
 
-func (f *fsmSink) attached(s *session.Session, created bool) {
+func (f *fsmSink) Attached(s *session.Session, created bool) {
 	if t := f.tracker.Load(); t != nil {
 		t.touch(s.ID, s.Timeout, 0)
 	}
@@ -149,14 +187,24 @@ func (f *fsmSink) attached(s *session.Session, created bool) {
 	}
 }
 
-func (f *fsmSink) opened(id uint32, nonce int64, birth uint32) {
+func (f *fsmSink) Opened(id uint32, nonce int64, birth uint32) {
 	if id == f.id {
 		f.onOpened(nonce, birth)
 	}
 	f.onMember()
 }
 
-func (f *fsmSink) outcome(origin, birth uint32, seq uint64, o *Outcome) {
+func (f *fsmSink) Replaced() {
+	if t := f.tracker.Load(); t != nil {
+		t.replace(f.state.Sessions())
+	}
+	if f.obs != nil {
+		f.obs.Reset()
+	}
+	f.replaced = true
+}
+
+func (f *fsmSink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
 	f.counted.requests.Add(1)
 	if origin != f.id || birth == 0 {
 		return
@@ -166,37 +214,91 @@ func (f *fsmSink) outcome(origin, birth uint32, seq uint64, o *Outcome) {
 	}
 }
 
+// received is the state in a snapshot that another server sent.
+type received struct {
+	state *state.State
+	at    state.Position
+}
+
+// verify reads a snapshot that another server sends, and keeps what is in it for
+// Restore: it is published, and becomes this server's, only if that can be done.
+func (f *fsm) verify(r io.Reader) error {
+	f.received.Store(nil)
+	restored, at, err := f.read(r)
+	if err == nil {
+		f.received.Store(&received{restored, at})
+	}
+	return err
+}
+
+// read reads a snapshot of this cluster.
+func (f *fsm) read(r io.Reader) (*state.State, state.Position, error) {
+	restored, at, err := state.ReadSnapshot(r)
+	if ours := f.cluster; err == nil && restored.ClusterID() != ours {
+		err = fmt.Errorf("it belongs to cluster %s, this server to %s", restored.ClusterID(), ours)
+	}
+	return restored, at, err
+}
+
 // Restore implements raft.FSM. The new state is built beside the old one and
 // swapped in whole; a snapshot that does not hold what it promises ends the
-// server, because raft's view and ours would differ from here on.
+// server, because raft's view and ours would differ from here on. Snapshots from
+// elsewhere have been verified by then, so only this server's own disk can do
+// that.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	state, at, err := readSnapshot(r)
-	if err == nil && state.clusterID != f.state.clusterID {
-		err = fmt.Errorf("it belongs to cluster %s, this server to %s", state.clusterID, f.state.clusterID)
-	}
+	began := time.Now()
+	restored, at, err := f.take(r)
 	if err != nil {
 		err = fmt.Errorf("restore snapshot: %w", err)
 		f.stop(err)
 		return err
 	}
 	f.mu.Lock()
-	f.state = state
-	f.zxid.Store(state.zxid)
-	f.config.Store(state.configured)
+	f.state = restored
+	f.zxid.Store(restored.Zxid())
+	f.config.Store(restored.Configured())
 	if f.obs != nil {
 		f.obs.Reset()
 	}
-	var unknown []Waiter
-	if mark := state.streams[f.id]; mark.birth == f.stream.birthNow() {
-		unknown = f.stream.skipTo(mark.last)
+	birth, nonce, last := restored.Stream(f.id)
+	var unknown []state.Waiter
+	if birth == f.stream.birthNow() {
+		unknown = f.stream.skipTo(last)
+	} else {
+		// Our stream was taken away, or opened, somewhere in what the snapshot
+		// skips. Which of its requests were applied before that nobody can tell.
+		unknown = f.stream.drain()
 	}
 	for _, w := range unknown {
-		w.Done(&Outcome{Unknown: true})
+		w.Done(&state.Outcome{Unknown: true})
 	}
+	f.onOpened(nonce, birth)
 	f.mu.Unlock()
 	f.counted.requests.Store(0)
 	f.counted.bytes.Store(0)
-	f.advance(at.index, at.term)
+	f.advance(at.Index, at.Term)
+	f.noteSnapshot(restored.Zxid(), time.Now())
+	if f.replay.to > 0 && f.replay.from == 0 { // found at the start
+		f.replay.from = at.Index
+		if f.measure != nil {
+			f.measure(SnapshotReadTime, time.Since(began).Microseconds())
+		}
+	}
 	return nil
+}
+
+// take returns the state in the snapshot r. A state is determined by its place
+// in the log, so what verify has read need not be read again.
+func (f *fsm) take(r io.Reader) (*state.State, state.Position, error) {
+	got := f.received.Swap(nil)
+	if got == nil {
+		return f.read(r)
+	}
+	var head bytes.Buffer
+	at, err := state.ReadPosition(io.TeeReader(r, &head))
+	if err == nil && at == got.at {
+		return got.state, at, nil
+	}
+	return f.read(io.MultiReader(&head, r))
 }

@@ -2,54 +2,68 @@ package raftfsm
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
 
-// noteLeadership does nothing but remember what raft says of leadership: raft
-// blocks its main loop until it is heard, so whoever listens must not call
-// raft.
-func (n *Node) noteLeadership() {
+// leadership is what raft says of this server's leadership, gained and lost.
+type leadership struct {
+	notes chan bool     // from raft, whose main loop waits until it is heard
+	news  chan struct{} // holds a token when count has changed
+
+	mu      sync.Mutex
+	leading bool
+	count   uint64 // how often it changed
+}
+
+func newLeadership() *leadership {
+	return &leadership{notes: make(chan bool, 1), news: make(chan struct{}, 1)}
+}
+
+// listen does nothing but remember what raft says: whoever listens must not
+// call raft, which waits for it.
+func (l *leadership) listen(ctx context.Context) {
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			return
-		case leading := <-n.leadership:
-			n.leadMu.Lock()
-			n.leading = leading
-			n.leadCount++
-			n.leadMu.Unlock()
+		case leading := <-l.notes:
+			l.mu.Lock()
+			l.leading = leading
+			l.count++
+			l.mu.Unlock()
 			select {
-			case n.leadNews <- struct{}{}:
+			case l.news <- struct{}{}:
 			default:
 			}
 		}
 	}
 }
 
-func (n *Node) leadState() (bool, uint64) {
-	n.leadMu.Lock()
-	defer n.leadMu.Unlock()
-	return n.leading, n.leadCount
+func (l *leadership) now() (leading bool, count uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leading, l.count
 }
 
 // lead runs one term after the other, never two at once. Leadership lost and
 // regained is a new term.
 func (n *Node) lead() {
 	for {
-		leading, count := n.leadState()
+		leading, count := n.leadership.now()
 		if !leading {
 			select {
 			case <-n.ctx.Done():
 				return
-			case <-n.leadNews:
+			case <-n.leadership.news:
 			}
 			continue
 		}
@@ -57,7 +71,7 @@ func (n *Node) lead() {
 		if n.ctx.Err() != nil {
 			return
 		}
-		if now, c := n.leadState(); now && c == count {
+		if now, c := n.leadership.now(); now && c == count {
 			// Still leader by raft's word: a proposal failed, or leadership was
 			// about to be handed over. Begin again, from the barrier on.
 			n.log.Debug("leadership term begins again", "err", err)
@@ -80,8 +94,8 @@ func (n *Node) oneTerm(count uint64) error {
 		select {
 		case err := <-done:
 			return err
-		case <-n.leadNews:
-			if _, c := n.leadState(); c != count {
+		case <-n.leadership.news:
+			if _, c := n.leadership.now(); c != count {
 				cancel()
 			}
 		}
@@ -91,6 +105,7 @@ func (n *Node) oneTerm(count uint64) error {
 // term is one leadership of this server.
 type term struct {
 	n       *Node
+	number  uint64 // raft's
 	ctx     context.Context
 	began   time.Time
 	tracker *tracker
@@ -100,8 +115,24 @@ type term struct {
 	links   linkSet       // streams of the other servers
 	nudger  *nudger
 	members chan struct{} // holds a token when a member has announced itself
+	notice  notice        // what is published of the members
 	full    atomic.Bool   // what needs more room is refused
+	low     atomic.Bool   // because a disk is low
+	working baton         // held by the batcher, except while it waits for raft
+
+	turn     int // of the servers, in filling entries
+	requests int // in the entry that was filled last
+
+	proposed atomic.Uint64 // how many entries
 }
+
+// baton is a lock that is held while its holder waits for raft to take an entry.
+// It is no mutex because simulated time passes for who waits on a channel, and
+// not for who waits for a mutex.
+type baton chan struct{}
+
+func (b baton) take() { b <- struct{}{} }
+func (b baton) give() { <-b }
 
 // runTerm leads until ctx ends or a proposal fails.
 func (n *Node) runTerm(ctx context.Context) error {
@@ -110,18 +141,25 @@ func (n *Node) runTerm(ctx context.Context) error {
 	if err := await(ctx, n.raft.Barrier(0)); err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
+	number := n.raft.CurrentTerm()
+	if !n.raft.leads() || n.raft.CurrentTerm() != number {
+		return errNotLeading
+	}
+	if err := n.found(ctx); err != nil {
+		return fmt.Errorf("found: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &term{n: n, ctx: ctx, began: time.Now(), tracker: newTracker(), work: make(chan struct{}, 1), members: make(chan struct{}, 1)}
-	t.links.work = t.wake
+	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: newTracker(),
+		work: make(chan struct{}, 1), members: make(chan struct{}, 1), working: make(baton, 1)}
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
-	n.fsm.state.sessions.All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout, 0) })
+	n.fsm.state.Sessions().All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout, 0) })
 	n.fsm.tracker.Store(t.tracker)
 	n.fsm.mu.RUnlock()
 	t.reader = n.fsm.stream.rewind()
 	n.term.Store(t)
 	n.elections.Add(1)
-	n.gate.contact(n.o.HeartbeatTimeout)
+	n.serving.contact()
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
 	defer func() {
 		n.term.CompareAndSwap(t, nil)
@@ -137,28 +175,25 @@ func (n *Node) runTerm(ctx context.Context) error {
 		t.duties()
 	}()
 	defer func() { cancel(); <-duties }()
-	n.openStream()
-	err := t.batch()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
-// await waits for a future of raft's, which may never complete, until ctx ends.
-func await(ctx context.Context, f raft.Future) error {
+	n.openOwnStream()
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	go func() { done <- t.batch() }()
 	select {
 	case err := <-done:
-		return err
+		if ctx.Err() == nil {
+			return err
+		}
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	// What raft was given last may never be answered. A batcher that waits for
+	// that is left behind, and does nothing more.
+	t.working.take()
+	defer t.working.give()
+	return ctx.Err()
 }
 
-// memberNews makes the leader look at the members again.
-func (t *term) memberNews() {
+// announced is called when a server has said who it is.
+func (t *term) announced() {
 	select {
 	case t.members <- struct{}{}:
 	default:
@@ -175,91 +210,174 @@ func (t *term) wake() {
 // Bounds of an entry: larger ones cost more latency than they save syncs.
 const (
 	batchRequests = 1000
-	batchBytes    = 256 << 10
+	batchBytes    = state.BatchBytes
 )
 
 // batch proposes what has come in while the last entry was on its way: one
 // entry in flight, one being filled. A lone request leaves at once.
 func (t *term) batch() error {
+	t.working.take()
+	defer t.working.give()
 	n := t.n
 	var options byte
-	if n.o.NoQuota {
-		options |= entryNoQuota
+	if !n.o.EnforceQuota {
+		options |= state.NoQuota
 	}
 	if n.o.NoTTL {
-		options |= entryNoTTL
+		options |= state.NoTTL
 	}
 	size := 1 << 10
-	for {
+	var empty []byte // not yet given to raft
+	crowd := newCrowd(t.ctx)
+	for t.ctx.Err() == nil {
 		o := options
 		if t.full.Load() {
-			o |= entryFull
+			o |= state.Full
 		}
-		entry := beginEntry(make([]byte, 0, size), o)
-		entry = t.fill(entry)
-		if len(entry) == entryHeaderSize {
-			t.nudger.settle()
+		if t.low.Load() {
+			o |= state.LowDisk
+		}
+		if empty == nil {
+			empty = make([]byte, 0, size)
+		}
+		entry := t.fill(state.BeginEntry(empty, o))
+		if len(entry) == state.EntryHeaderSize {
+			runtime.Gosched() // the replies first
+			t.nudger.tell()
 			select {
 			case <-t.ctx.Done():
 				return t.ctx.Err()
 			case <-n.fsm.stream.ready:
 			case <-t.work:
 			}
+			crowd.gather(t.ctx)
 			continue
 		}
+		empty = nil
 		size = min(max(1<<10, len(entry)+len(entry)/4), batchBytes)
-		sealEntry(entry, n.o.Now().UnixMilli())
-		if err := await(t.ctx, n.raft.Apply(entry, time.Second)); err != nil {
+		if short, ok := state.NameOnce(entry); ok && t.links.understand(peer.VersionSets, n.id, n.raft.servers()) {
+			entry = short
+		}
+		state.SealEntry(entry, n.o.Now().UnixMilli())
+		t.proposed.Add(1)
+		if tr := n.fsm.stream.trace.Load(); tr != nil {
+			tr.goes("in an entry of %d bytes, given to raft", len(entry))
+		}
+		proposed := n.raft.Apply(entry, time.Second)
+		crowd.came(t.requests)
+		n.measure(EntryBytes, int64(len(entry)))
+		n.measure(StreamWaiting, int64(n.fsm.stream.len()))
+		t.working.give()
+		err := proposed.Error()
+		t.working.take()
+		if err != nil {
 			// Whether the entry commits is not known. It does not matter: the
 			// streams are sent again, and Apply skips what it has seen.
 			return err
 		}
 	}
+	return t.ctx.Err()
 }
 
-// fill appends blocks from our own stream, from every link and of the leader's
-// own acts.
+// fill appends the leader's own acts and blocks of every server's stream. While
+// several have something to send they get equal shares of the entry, however
+// much of it each has: nobody's clients wait for another server's. What a
+// server leaves of its share the others may have. A request too large for any
+// share takes an entry for itself, so each time another server begins.
 func (t *term) fill(entry []byte) []byte {
-	entry = t.acts.take(entry)
-	room := batchRequests
-	at := len(entry)
-	own := t.n.fsm.stream.take(t.reader, t.n.id, room, batchBytes, append(entry, make([]byte, blockHeaderSize)...))
-	if own.count > 0 {
-		entry = own.requests
-		own.requests = entry[at+blockHeaderSize:]
-		putBlockHeader(entry[at:], &own)
-		t.heardOf(&own)
-		room -= int(own.count)
+	before := len(entry)
+	entry, more := t.acts.take(entry)
+	if more {
+		t.wake()
 	}
-	return t.links.take(entry, room, t.heardOf)
+	t.nudger.everybody = t.nudger.everybody || len(entry) > before
+	e := filling{t: t, entry: entry, requests: batchRequests}
+	links := t.links.waiting()
+	sources := 1 + len(links)
+	t.turn++
+	for _, shares := range []int{sources, 1} {
+		for i := range sources {
+			if who := (t.turn + i) % sources; who == 0 {
+				e.own(batchRequests/shares, batchBytes/shares)
+			} else {
+				e.link(links[who-1], batchRequests/shares, batchBytes/shares)
+			}
+		}
+		if sources == 1 {
+			break
+		}
+	}
+	t.requests = batchRequests - e.requests
+	return e.entry
+}
+
+// filling is an entry being filled.
+type filling struct {
+	t        *term
+	entry    []byte
+	requests int // that there is room for
+}
+
+// left is how many bytes there is room for; 0 also when there are enough
+// requests.
+func (e *filling) left() int {
+	if e.requests <= 0 {
+		return 0
+	}
+	return max(batchBytes-len(e.entry), 0)
+}
+
+// own appends of our own stream.
+func (e *filling) own(requests, bytes int) {
+	requests, bytes = min(requests, e.requests), min(bytes, e.left())
+	if requests <= 0 || bytes <= 0 {
+		return
+	}
+	at := len(e.entry)
+	grown := append(e.entry, make([]byte, state.BlockHeaderSize)...)
+	bl := e.t.n.fsm.stream.take(e.t.reader, e.t.n.id, requests, bytes, grown)
+	if bl.Count == 0 {
+		return
+	}
+	e.entry = bl.Requests
+	bl.Requests = e.entry[at+state.BlockHeaderSize:]
+	bl.PutHeader(e.entry[at:])
+	e.t.heardOf(&bl)
+	e.requests -= int(bl.Count)
+}
+
+// link appends whole blocks of another server's stream.
+func (e *filling) link(l *inLink, requests, bytes int) {
+	for requests > 0 && bytes > 0 && e.left() > 0 {
+		bl, ok := l.pop()
+		if !ok {
+			return
+		}
+		if bl.Birth != 0 {
+			e.t.heardOf(&bl)
+		}
+		e.t.nudger.asked[bl.Origin] = true
+		e.entry = bl.Append(e.entry)
+		e.requests -= int(bl.Count)
+		requests -= int(bl.Count)
+		bytes -= len(bl.Requests)
+	}
 }
 
 // heardOf touches the sessions of proposed requests: a write, and above all a
 // sync, must keep its session alive at the leader.
-func (t *term) heardOf(bl *block) {
-	rest := bl.requests
+func (t *term) heardOf(bl *state.Block) {
+	rest := bl.Requests
 	t.tracker.mu.Lock()
 	defer t.tracker.mu.Unlock()
 	now := t.tracker.now()
-	for range bl.count {
-		id, next := peekRequest(rest)
+	for range bl.Count {
+		id, next := state.PeekRequest(rest)
 		if d, ok := t.tracker.timeouts[id]; ok {
 			t.tracker.expiry.Touch(id, d, now)
 		}
 		rest = next
 	}
-}
-
-// peekRequest returns the session of the first request of b, which must be
-// well formed, and what follows it.
-func peekRequest(b []byte) (session int64, rest []byte) {
-	session = int64(binary.BigEndian.Uint64(b))
-	ids := int(int32(binary.BigEndian.Uint32(b[16:])))
-	b = b[20:]
-	for range 2 * max(ids, 0) {
-		b = b[4+max(0, int(int32(binary.BigEndian.Uint32(b)))):]
-	}
-	return session, b[4+max(0, int(int32(binary.BigEndian.Uint32(b)))):]
 }
 
 // errNotLeading is answered to whoever takes this server for the leader.

@@ -5,67 +5,93 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
-)
 
-// MemberChange is one change of who belongs to the cluster.
-type MemberChange struct {
-	Op   string `json:"op"` // add, promote or remove
-	ID   uint32 `json:"id"`
-	Addr string `json:"addr,omitempty"` // peer address, for add
-}
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
 
 const (
-	memberTimeout = 10 * time.Second
-	promoteLag    = 1000 // entries a server may be behind to become a voter
+	promoteLag = 1000        // entries a server may be behind to become a voter
+	askTime    = time.Second // for a server to say what it is doing
+
+	linkPatience = 2 * time.Second // of a new leader, with servers that are yet to say how far they are
+	linkPoll     = 20 * time.Millisecond
 )
+
+var errAlone = errors.New("this server runs alone, without --peers; start it with --peers to make it part of a cluster")
 
 // ChangeMember adds, promotes or removes a server. Any server of the cluster
 // can be asked. A new server does not vote until it is promoted, which is
 // refused while it is far behind.
-func (n *Node) ChangeMember(ctx context.Context, c MemberChange) error {
-	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+func (n *Node) ChangeMember(ctx context.Context, c state.MemberChange) error {
+	ctx, cancel := context.WithTimeout(ctx, peer.AnswerTime)
 	defer cancel()
 	return n.changeMember(ctx, c, true)
 }
 
-func (n *Node) changeMember(ctx context.Context, c MemberChange, forward bool) error {
+func errServerID(id uint32) error {
+	return fmt.Errorf("server id %d is not in 1..%d", id, state.MaxServerID)
+}
+
+func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward bool) error {
 	switch {
 	case n.port == nil:
-		return errors.New("this server runs alone, without --peers; start it with --peers to make it part of a cluster")
-	case c.ID == 0 || c.ID > 254:
-		return fmt.Errorf("server id %d is not in 1..254", c.ID)
+		return errAlone
+	case !state.IsServerID(c.ID):
+		return errServerID(c.ID)
 	}
 	t := n.term.Load()
 	if t == nil {
 		if !forward {
 			return errNotLeading
 		}
-		addr, id := n.raft.LeaderWithID()
-		if addr == "" {
-			return errors.New("there is no leader at the moment; try again")
-		}
-		_, err := n.ask(ctx, parseID(id), string(addr), question{Member: &c})
+		_, err := n.askLeader(ctx, peer.Question{Member: &c})
 		return err
 	}
-	conf := n.raft.GetConfiguration()
-	if err := await(ctx, conf); err != nil {
-		return err
-	}
+	servers, config := n.raft.configuration()
 	var is *raft.Server
-	for _, s := range conf.Configuration().Servers {
-		if parseID(s.ID) == c.ID {
+	for _, s := range servers {
+		if peer.ParseID(s.ID) == c.ID {
 			is = &s
+		} else if c.Op == "add" && string(s.Address) == c.Addr {
+			return fmt.Errorf("server %s is at %s", s.ID, c.Addr)
 		}
 	}
-	return t.change(ctx, c, is, conf.Index())
+	return t.change(ctx, c, is, config)
+}
+
+// askLeader puts a question to the server that leads as far as raft knows here,
+// which is for whoever finds that this server does not. Errors lose their types
+// on the way, so that "does not lead" is known by its words.
+func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
+	id, at := n.raft.leader()
+	switch {
+	case n.port == nil:
+		return peer.Status{}, errAlone
+	case id == 0:
+		return peer.Status{}, n.serving.noLeader()
+	case id == n.id:
+		return peer.Status{}, errNotLeading // raft has it lead, and its term is yet to begin, or over
+	}
+	for _, addr := range n.leaderAddrs(id, at) {
+		st, err := n.port.Ask(ctx, id, addr, q)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return st, err
+		}
+	}
+	return peer.Status{}, n.serving.noLeader() // its process is gone, which raft is yet to notice; nothing was asked
 }
 
 // change makes one step; prev makes it fail if somebody else was faster.
-func (t *term) change(ctx context.Context, c MemberChange, is *raft.Server, prev uint64) error {
+func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
 	r := t.n.raft
+	if err := t.note(&c); err != nil {
+		return err
+	}
 	switch c.Op {
 	case "add":
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
@@ -74,49 +100,117 @@ func (t *term) change(ctx context.Context, c MemberChange, is *raft.Server, prev
 		if is != nil {
 			return fmt.Errorf("server %d is a member already, at %s", c.ID, is.Address)
 		}
-		return t.settle(ctx, r.AddNonvoter(serverID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
+		return t.done(ctx, &c, r.AddNonvoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
 	case "promote":
 		if is == nil {
 			return fmt.Errorf("server %d is not a member; add it first", c.ID)
 		}
 		if is.Suffrage == raft.Voter {
-			return nil
+			return t.done(ctx, &c, nil)
 		}
-		at, ok := t.links.progress()[c.ID]
-		if ours := t.n.fsm.index.Load(); !ok || at+promoteLag < ours {
-			return fmt.Errorf("server %d is not ready: it has applied %d of %d log entries", c.ID, at, ours)
+		if at, ours, ok := t.caughtUp(ctx, c.ID); !ok {
+			return t.notReady(ctx, is, at, ours)
 		}
-		return t.settle(ctx, r.AddVoter(is.ID, is.Address, prev, 0))
+		return t.done(ctx, &c, r.AddVoter(is.ID, is.Address, prev, 0))
 	case "remove":
 		if is == nil {
 			return fmt.Errorf("server %d is not a member", c.ID)
 		}
 		if c.ID == t.n.id {
-			return t.removeSelf(ctx, c)
+			return t.handOn(ctx, c)
 		}
-		return t.settle(ctx, r.RemoveServer(is.ID, prev, 0))
+		if t.farewell(ctx, &c) {
+			c.Words = "" // they are published
+		}
+		return t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
+	}
+	if c.Op == "lead" {
+		return t.handOverTo(ctx, c.ID, is)
+	}
+	return t.changeFor(ctx, c, is, prev)
+}
+
+// changeFor are the changes that only the operation reconfig makes, which asks
+// others before.
+func (t *term) changeFor(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
+	r := t.n.raft
+	switch {
+	case c.Op == "describe":
+		return t.done(ctx, &c, nil)
+	case c.Op == "vote": // whether it runs or not
+		return t.done(ctx, &c, r.AddVoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
+	case is == nil:
+		return fmt.Errorf("server %d is not a member", c.ID)
+	case c.Op == "demote" && c.ID == t.n.id:
+		return t.handOn(ctx, c)
+	case c.Op == "demote":
+		return t.done(ctx, &c, r.DemoteVoter(is.ID, prev, 0))
+	case c.Op == "move":
+		return t.done(ctx, &c, r.move(is, c.Addr, prev))
 	}
 	return fmt.Errorf("unknown change %q; use add, promote or remove", c.Op)
 }
 
-// settle waits for the change and publishes it at once.
-func (t *term) settle(ctx context.Context, f raft.Future) error {
-	if err := await(ctx, f); err != nil {
-		return err
+// caughtUp tells how far a server is, and whether that is far enough to vote or
+// lead. A new leader first gives the others time to say so.
+func (t *term) caughtUp(ctx context.Context, id uint32) (at, ours uint64, ok bool) {
+	for {
+		at, heard := t.links.progress()[id]
+		ours := t.n.fsm.index.Load()
+		if heard || time.Since(t.began) > linkPatience {
+			return at, ours, heard && at+promoteLag >= ours
+		}
+		select {
+		case <-ctx.Done():
+			return at, ours, false
+		case <-t.ctx.Done():
+			return at, ours, false
+		case <-time.After(linkPoll):
+		}
 	}
-	t.publishMembers()
+}
+
+// notReady says why a server does not get its vote, and what it waits for.
+func (t *term) notReady(ctx context.Context, s *raft.Server, at, ours uint64) error {
+	id := peer.ParseID(s.ID)
+	addr := t.n.addresses.instead(id, string(s.Address))
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	st, err := t.n.port.Ask(ctx, id, addr, peer.Question{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("server %d is not ready: it does not answer at %s: %w", id, addr, err)
+	case st.Waits != "":
+		return fmt.Errorf("server %d is not ready: it has applied %d of %d log entries, and says: %s", id, at, ours, st.Waits)
+	}
+	return fmt.Errorf("server %d is not ready: it has applied %d of %d log entries", id, at, ours)
+}
+
+// done waits for the change and publishes it at once.
+func (t *term) done(ctx context.Context, c *state.MemberChange, f raft.Future) error {
+	if f != nil {
+		if err := await(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !c.More {
+		t.notice.speak()
+	}
+	t.publish(c.Words != "" && !c.More, 0)
 	return nil
 }
 
-// removeSelf hands leadership over first, then lets the next leader do it.
-func (t *term) removeSelf(ctx context.Context, c MemberChange) error {
+// handOn hands leadership over first, then lets the next leader do what cannot
+// be done to a leader.
+func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
 	n := t.n
+	c.Since = 0 // the next leader publishes what there is by now
 	if err := await(ctx, n.raft.LeadershipTransfer()); err != nil {
-		return fmt.Errorf("hand over leadership before leaving: %w", err)
+		return fmt.Errorf("hand over leadership before this server changes: %w", err)
 	}
 	for {
-		if addr, id := n.raft.LeaderWithID(); addr != "" && parseID(id) != n.id {
-			if _, err := n.ask(ctx, parseID(id), string(addr), question{Member: &c}); err == nil || err.Error() != errNotLeading.Error() {
+		if id, _ := n.raft.leader(); id != 0 {
+			if _, err := n.askLeader(ctx, peer.Question{Member: &c}); err == nil || err.Error() != errNotLeading.Error() {
 				return err
 			}
 		}

@@ -5,59 +5,60 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Node is this process's part in the cluster.
+// Node is this process's part in the cluster. Its fields are set by Start,
+// before anything of it runs, but for those that protect themselves; raft and
+// what needs it may be used by peers once up is set.
 type Node struct {
-	o     Options
-	id    uint32
-	log   *slog.Logger
-	hclog hclog.Logger
+	o   Options
+	id  uint32
+	log *slog.Logger
 
 	ctx    context.Context // ends when the Node closes
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	dir    *dataDir // nil in memory
-	stores *Stores
-	guard  *guard
-	fsm    *fsm
-	port   *peerPort // nil in a cluster of one
-	trans  raft.Transport
-	raft   *raft.Raft
+	disk *disk.Disk
+	port *peer.Port // nil in a cluster of one
+	fsm  *fsm
+	raft *consensus
+	up   atomic.Bool // raft runs
 
-	idMu     sync.Mutex
-	identity identity
+	promises   *promises
+	stored     stored // how far the others' logs are, while this server leads
+	addresses  *addresses
+	forming    *forming
+	succession *succession
+	linked     atomic.Uint32 // the leader to whom our link stands; 0: none
+	serving    serving
+	opener     opener
+	leadership *leadership
+	term       atomic.Pointer[term] // that this server leads; nil: none
+	elections  atomic.Int64         // won by this server
 
-	leadership chan bool // raft's notes of leadership gained and lost
-	leadMu     sync.Mutex
-	leading    bool
-	leadCount  uint64        // how often that changed
-	leadNews   chan struct{} // holds a token when it did
-	term       atomic.Pointer[term]
+	replaceSnapshot atomic.Bool // the newest on our disk is damaged
 
-	nonceMu sync.Mutex
-	nonce   int64 // of our current open request
-
-	gate   gate
-	opened chan struct{} // holds a token when our stream was opened
-	up     atomic.Bool   // raft runs
-	formMu sync.Mutex
-	formed chan struct{} // closed when a formation was accepted
+	// removed: others say so. Who was away when it was removed is not told by
+	// the log.
+	removed atomic.Bool
 
 	failed atomic.Pointer[error]
 	closed atomic.Bool
 
-	// Elections counts leadership changes seen by this server.
-	elections atomic.Int64
+	restoring sync.Mutex // held by the one restore under way here
+
+	known   leaderWatch
+	lowDisk atomic.Pointer[string] // why this server's disk is low; empty: it is not
 }
 
 // Start runs a server's part in the cluster. It returns when the server has
@@ -68,164 +69,100 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{o: o, id: o.ID, log: o.Logger, hclog: hcLogger(o.Logger),
-		leadership: make(chan bool, 1), leadNews: make(chan struct{}, 1), opened: make(chan struct{}, 1), formed: make(chan struct{})}
+	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: newLeadership()}
+	n.known = leaderWatch{n: n, news: make(chan struct{}, 1), lost: time.Now()}
+	n.lowDisk.Store(new(string))
+	n.serving.offSince = time.Now()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			n.release()
+			_ = n.release()
 		}
 	}()
-	n.guard = newGuard(o.Logger, n.die)
-	if err := n.openDisk(); err != nil {
+	n.addresses = newAddresses(n)
+	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore, SnapshotRetain: o.SnapshotRetain,
+		Memory: o.Stores, Files: o.Files, Alone: len(o.Peers) <= 1, Rand: o.Rand, Logger: o.Logger, Fatal: n.die})
+	if err != nil {
 		return nil, err
 	}
+	if n.promises, err = loadPromises(n.disk, n.log); err != nil {
+		return nil, err
+	}
+	n.wg.Go(func() { n.promises.keep(n.ctx) })
+	n.forming = &forming{o: &n.o, disk: n.disk, promises: n.promises, formed: make(chan struct{})}
 	if len(o.Peers) > 0 {
-		if n.port, err = openPeerPort(n); err != nil {
+		n.port, err = peer.Open(n.ctx, peer.Options{ID: o.ID, Addr: o.PeerListen, SelfAddr: string(o.selfAddr()), Release: o.Release, TLS: o.PeerTLS,
+			Host: host{n}, Listen: o.Listen, Dial: o.Dial, Logger: o.Logger})
+		if err != nil {
 			return nil, err
 		}
-		n.port.wg.Go(n.port.accept)
-		n.wg.Go(n.checkReach)
+		n.forming.port = n.port
+		n.port.Serve()
+		n.wg.Go(func() { n.forming.checkReach(n.ctx) })
 	}
-	bootstrap, err := n.join(ctx)
+	bootstrap, err := n.forming.join(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := n.startRaft(bootstrap); err != nil {
 		return nil, err
 	}
-	n.comparePeers()
-	n.wg.Go(func() { n.guard.watch(n.ctx) })
-	n.wg.Go(n.noteLeadership)
+	n.forming.comparePeers(n.raft.servers())
+	n.wg.Go(func() { n.disk.Watch(n.ctx) })
+	n.wg.Go(func() { n.leadership.listen(n.ctx) })
 	n.wg.Go(n.lead)
 	if n.port != nil {
 		n.wg.Go(n.follow)
-		n.wg.Go(n.watchSilence)
+		n.wg.Go(n.watchLeader)
+		n.wg.Go(n.addresses.watch)
+		n.wg.Go(n.succession.watchSilence)
+		n.wg.Go((&relief{raft: n.raft, disk: n.disk, port: n.port, log: n.log, ctx: n.ctx}).watch)
 	}
-	n.wg.Go(n.standFirst)
-	n.wg.Go(n.watchGate)
+	n.wg.Go(n.succession.standFirst)
+	n.wg.Go(func() {
+		if n.serving.watch(n.ctx, n.opener.opened) {
+			n.die(errors.New("this server was removed from the cluster"))
+		}
+	})
 	n.wg.Go(n.snapshots)
+	if !n.disk.InMemory() && n.o.DiskReserve >= 0 {
+		n.wg.Go(n.watchDisk)
+	}
 	return n, nil
 }
 
-func (n *Node) openDisk() (err error) {
-	if n.o.DataDir == "" {
-		n.stores = n.o.Stores
-		if n.stores == nil {
-			n.stores = NewMemoryStores(len(n.o.Peers) <= 1)
-		}
-		if n.stores.Identity.Birth == "" {
-			*n.stores.Identity = identity{Server: n.id, Birth: randomID(n.o.Rand)}
-		}
-		n.identity = *n.stores.Identity
-		return nil
-	}
-	if n.dir, err = openDataDir(n.o.DataDir); err != nil {
-		return err
-	}
-	if n.identity, err = n.dir.loadIdentity(n.id, n.o.Rand); err != nil {
-		return err
-	}
-	n.stores, err = openStores(n.dir, n.o.LogStore, n.o.SnapshotRetain)
-	return err
-}
-
-// saveIdentity makes a changed identity durable before anything depends on it.
-func (n *Node) saveIdentity(id identity) error {
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	if n.dir != nil {
-		if err := n.dir.saveIdentity(id); err != nil {
-			return fmt.Errorf("write identity: %w", err)
-		}
-	} else {
-		*n.stores.Identity = id
-	}
-	n.identity = id
-	return nil
-}
-
-func (n *Node) whoAmI() identity {
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	return n.identity
-}
-
-func (n *Node) greeting(to uint32) greeting {
-	id := n.whoAmI()
-	g := greeting{From: n.id, To: to, Cluster: id.Cluster, Birth: id.Birth, Version: peerVersion, Oldest: peerOldest}
-	if n.up.Load() {
-		g.Term = n.raft.CurrentTerm()
-	}
-	return g
-}
-
-func (n *Node) startRaft(bootstrap *raft.Configuration) error {
-	n.fsm = newFSM(n.id, n.whoAmI().Cluster, n.die)
+// startRaft starts raft, and makes what stands on it.
+func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
+	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
 	n.fsm.obs = n.o.Observer
-	n.fsm.onOpened = n.streamOpened
+	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() }, opened: make(chan struct{}, 1)}
+	n.fsm.onOpened = n.opener.told
 	n.fsm.onMember = func() {
 		if t := n.term.Load(); t != nil {
-			t.memberNews()
+			t.announced()
 		}
 	}
-	n.fsm.onApplied = func(uint64, uint64) {}
-	n.trans = n.newTransport()
-	logs, err := n.openLog()
+	n.fsm.onReplaced = func(zxid int64) {
+		n.log.Warn("the state was replaced by a backup; all clients were cut off", "zxid", fmt.Sprintf("0x%x", zxid))
+	}
+	n.fsm.measure = n.o.Measured
+	n.fsm.durable = n.disk.WaitDurable
+	if n.fsm.replay.to, err = n.disk.Log().LastIndex(); err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	n.fsm.replay.began = time.Now()
+	n.fsm.damaged = n.snapshotDamaged
+	n.raft, err = startConsensus(&n.o, n.disk, n.port, n.fsm, n.leadership.notes, hcLogger(n.log, &n.closed), bootstrap)
 	if err != nil {
 		return err
 	}
-	stable := guardedStable{n.stores.Stable, n.guard}
-	snaps := guardedSnapshots{n.stores.Snapshots, n.guard}
-	c := n.raftConfig()
-	if bootstrap != nil {
-		has, err := raft.HasExistingState(logs, stable, snaps)
-		if err != nil {
-			return err
-		}
-		if !has {
-			if err := raft.BootstrapCluster(c, logs, stable, snaps, n.trans, *bootstrap); err != nil {
-				return fmt.Errorf("form cluster: %w", err)
-			}
-		}
+	n.succession = &succession{raft: n.raft, port: n.port, status: n.status, heartbeat: n.o.HeartbeatTimeout, log: n.log, ctx: n.ctx}
+	if info := n.fsm.snapshot.Load(); info != nil {
+		n.fsm.noteSnapshot(info.Zxid, n.disk.SnapshotTime())
 	}
-	n.raft, err = raft.NewRaft(c, n.fsm, logs, stable, snaps, n.trans)
-	if err != nil {
-		return fmt.Errorf("start raft: %w", err)
-	}
+	n.serving.begin(n)
 	n.up.Store(true)
 	return nil
-}
-
-// openLog returns the log as raft uses it. Only followers are sent entries from
-// the log, and those that keep up are sent the newest.
-func (n *Node) openLog() (raft.LogStore, error) {
-	logs := guardedLog{n.stores.Log, n.guard}
-	if n.port == nil {
-		return logs, nil
-	}
-	return raft.NewLogCache(logCacheEntries, logs)
-}
-
-func (n *Node) raftConfig() *raft.Config {
-	c := raft.DefaultConfig()
-	c.LocalID = serverID(n.id)
-	c.HeartbeatTimeout = n.o.HeartbeatTimeout
-	c.ElectionTimeout = n.o.HeartbeatTimeout
-	// A follower busy with its disk answers heartbeats late, because they pass
-	// through its main loop; half the time would depose healthy leaders.
-	c.LeaderLeaseTimeout = n.o.HeartbeatTimeout
-	c.CommitTimeout = min(50*time.Millisecond, n.o.HeartbeatTimeout)
-	c.MaxAppendEntries = 64
-	c.TrailingLogs = n.o.TrailingLogs
-	// Snapshots are taken by our own count of requests and bytes: an entry may
-	// hold a thousand requests.
-	c.SnapshotThreshold = math.MaxUint64
-	c.SnapshotInterval = 24 * time.Hour
-	c.NotifyCh = n.leadership
-	c.Logger = n.hclog
-	c.NoLegacyTelemetry = true
-	return c
 }
 
 // die ends the server because it cannot be sure of its own state.
@@ -234,7 +171,7 @@ func (n *Node) die(err error) {
 		return
 	}
 	n.log.Error("this server stops: its state or its storage cannot be trusted", "err", err)
-	n.gate.shut(n)
+	n.serving.end()
 	n.o.Fatal(err)
 }
 
@@ -249,11 +186,19 @@ func (n *Node) Err() error {
 // Propose puts a request into this server's stream. It copies the request and
 // blocks while the stream is full. The waiter is told the outcome, unless an
 // error is returned, which means that this server does not serve.
-func (n *Node) Propose(r Request, w Waiter) error { return n.fsm.stream.put(&r, w) }
+func (n *Node) Propose(r state.Request, w state.Waiter) error {
+	if n.fsm.low.Load() && r.Long() {
+		r = r.Refusal()
+	}
+	if t := n.fsm.stream.trace.Load(); t != nil {
+		w = t.follow(&r, w)
+	}
+	return n.fsm.stream.put(&r, w)
+}
 
 // View runs f on the state under the read lock. f must neither block nor keep
 // anything of the state.
-func (n *Node) View(f func(*State)) { n.fsm.view(f) }
+func (n *Node) View(f func(*state.State)) { n.fsm.view(f) }
 
 // WaitZxid waits until this server has applied zxid, or ctx ends. A leader does
 // not wait: nobody has seen anything newer than what it has applied.
@@ -275,26 +220,14 @@ func (n *Node) PeerAddr() string {
 	if n.port == nil {
 		return ""
 	}
-	return n.port.ln.Addr().String()
-}
-
-// servers returns the newest configuration raft knows.
-func (n *Node) servers() []raft.Server {
-	if !n.up.Load() {
-		return nil
-	}
-	f := n.raft.GetConfiguration()
-	if f.Error() != nil {
-		return nil
-	}
-	return slices.Clone(f.Configuration().Servers) // raft's own list is shared
+	return n.port.Addr()
 }
 
 // snapshots takes snapshots when the log behind the last one has grown long
 // enough.
 func (n *Node) snapshots() {
-	const look = time.Second
-	last := time.Now()
+	const look = 250 * time.Millisecond
+	last, took := time.Now(), time.Duration(0)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -304,24 +237,69 @@ func (n *Node) snapshots() {
 		case <-tick.C:
 		}
 		c := &n.fsm.counted
-		requests := c.requests.Load()
-		due := requests >= n.o.SnapshotEntries || c.bytes.Load() >= n.o.SnapshotBytes ||
-			n.o.SnapshotInterval > 0 && requests > 0 && time.Since(last) >= n.o.SnapshotInterval
-		if !due {
+		if !n.replaceSnapshot.Load() && !n.o.snapshotDue(c.requests.Load(), c.bytes.Load(), n.disk.SnapshotSize(), time.Since(last), took) {
 			continue
 		}
+		begin := time.Now()
 		if err := n.Snapshot(); err != nil {
 			n.log.Debug("no snapshot taken", "err", err)
+			if n.replaceSnapshot.Load() {
+				n.addBarrier() // raft takes none where the last one stands
+			}
 		}
 		last = time.Now()
+		took = last.Sub(begin)
+	}
+}
+
+// snapshotRest is how many times as long as the last snapshot took a server
+// waits for the next: who fills the log, with whatever, must not keep it writing
+// snapshots of a large tree all the time.
+const snapshotRest = 4
+
+// snapshotDue reports whether a log of so many requests and bytes behind the last
+// snapshot is long enough for another. That one has a size, ended some time ago
+// and took a while. When the log has grown by what a snapshot takes on the disk,
+// beside what it always may, it need not rest: what is on the disk stays in
+// proportion to what is stored.
+func (o *Options) snapshotDue(requests, bytes, size int64, ago, took time.Duration) bool {
+	switch {
+	case bytes >= o.SnapshotBytes+size:
+		return true
+	case ago < snapshotRest*took:
+		return false
+	}
+	return requests >= o.SnapshotEntries || bytes >= o.SnapshotBytes ||
+		o.SnapshotInterval > 0 && requests > 0 && ago >= o.SnapshotInterval
+}
+
+// snapshotDamaged is called when the newest snapshot on our disk turns out to be
+// damaged while it is sent to another server. What it held is in memory: the
+// next one is written at once, so that neither that server nor this one's next
+// start needs the damaged one.
+func (n *Node) snapshotDamaged(err error) {
+	n.log.Error("the newest snapshot on this server's disk is damaged; writing another", "err", err)
+	n.replaceSnapshot.Store(true)
+}
+
+// addBarrier lets a leader make its log longer by an entry without effect.
+func (n *Node) addBarrier() {
+	if t := n.term.Load(); t != nil {
+		t.acts.add(state.Request{Op: state.OpBarrier})
+		t.wake()
 	}
 }
 
 // Snapshot writes a snapshot now.
 func (n *Node) Snapshot() error {
 	start := time.Now()
+	if err := n.boundTrailing(); err != nil {
+		return err
+	}
 	err := n.raft.Snapshot().Error()
 	if err == nil {
+		n.replaceSnapshot.Store(false)
+		n.measureTime(SnapshotWriteTime, time.Since(start))
 		n.log.Info("snapshot taken", "zxid", fmt.Sprintf("0x%x", n.Zxid()), "took", time.Since(start).Round(time.Millisecond))
 	}
 	return err
@@ -333,24 +311,34 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.closed.Swap(true) {
 		return nil
 	}
-	n.handOver(ctx)
-	return n.end(ctx)
+	// A disk that hangs holds up whoever waits for it, and that may be anybody.
+	done := make(chan error, 1)
+	go func() {
+		n.handOver(ctx)
+		done <- n.end(ctx)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("this server did not stop in time, its storage may hang: %w", ctx.Err())
+	}
 }
 
 // Abort stops the server's part without handing anything over, as the end of
 // its process would. It is for tests.
 func (n *Node) Abort() {
 	if !n.closed.Swap(true) {
-		n.end(context.Background())
+		_ = n.end(context.Background())
 	}
 }
 
 func (n *Node) end(ctx context.Context) error {
-	n.gate.shut(n)
+	n.serving.end()
 	n.cancel()
 	err := n.stopRaft(ctx)
 	for _, w := range n.fsm.stream.drain() {
-		w.Done(&Outcome{Unknown: true})
+		w.Done(&state.Outcome{Unknown: true})
 	}
 	n.wg.Wait()
 	return errors.Join(err, n.release())
@@ -358,7 +346,7 @@ func (n *Node) end(ctx context.Context) error {
 
 // handOver gives leadership away, if there is anybody to take it.
 func (n *Node) handOver(ctx context.Context) {
-	if n.failed.Load() != nil || n.raft.State() != raft.Leader || len(n.servers()) < 2 {
+	if n.failed.Load() != nil || !n.raft.leads() || len(n.raft.servers()) < 2 {
 		return
 	}
 	done := make(chan error, 1)
@@ -366,7 +354,11 @@ func (n *Node) handOver(ctx context.Context) {
 	go func() { done <- f.Error() }()
 	select {
 	case err := <-done:
-		n.log.Info("leadership handed over", "err", err)
+		if err != nil {
+			n.log.Info("leadership could not be handed over; the others will elect", "err", err)
+		} else {
+			n.log.Info("leadership handed over")
+		}
 	case <-time.After(2 * n.o.HeartbeatTimeout):
 	case <-ctx.Done():
 	}
@@ -393,13 +385,10 @@ func (n *Node) release() error {
 	n.cancel()
 	var errs []error
 	if n.port != nil {
-		n.port.close()
+		n.port.Close()
 	}
-	if n.stores != nil {
-		errs = append(errs, n.stores.close())
-	}
-	if n.dir != nil {
-		errs = append(errs, n.dir.close())
+	if n.disk != nil {
+		errs = append(errs, n.disk.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -15,6 +14,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -30,8 +32,8 @@ func quietLog(t testing.TB, id uint32) *slog.Logger {
 type watcher struct {
 	serving atomic.Bool
 	mu      sync.Mutex
-	heard   []Touch
-	ended   map[int64]EndCause
+	heard   []state.Touch
+	ended   map[int64]state.EndCause
 	events  int
 	resets  int
 }
@@ -41,28 +43,35 @@ func (w *watcher) SessionMoved(int64, uint32)     {}
 func (w *watcher) Reset()                         { w.mu.Lock(); w.resets++; w.mu.Unlock() }
 func (w *watcher) Applied()                       {}
 func (w *watcher) Serving(s bool)                 { w.serving.Store(s) }
-func (w *watcher) SessionEnded(id int64, c EndCause, _ int64) {
+func (w *watcher) ReadOnly(bool)                  {}
+func (w *watcher) SessionEnded(id int64, c state.EndCause, _ int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended == nil {
-		w.ended = map[int64]EndCause{}
+		w.ended = map[int64]state.EndCause{}
 	}
 	w.ended[id] = c
 }
-func (w *watcher) Heard(b []Touch) []Touch {
+func (w *watcher) Heard(b []state.Touch) []state.Touch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append(b, w.heard...)
 }
 
+func (w *watcher) resetCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.resets
+}
+
 // hear makes the server hear of a session at every touch interval.
 func (w *watcher) hear(id int64) {
 	w.mu.Lock()
-	w.heard = append(w.heard, Touch{Session: id})
+	w.heard = append(w.heard, state.Touch{Session: id})
 	w.mu.Unlock()
 }
 
-func (w *watcher) endedBy(id int64) (EndCause, bool) {
+func (w *watcher) endedBy(id int64) (state.EndCause, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c, ok := w.ended[id]
@@ -70,9 +79,9 @@ func (w *watcher) endedBy(id int64) (EndCause, bool) {
 }
 
 // call is a Waiter that hands the outcome to a channel.
-type call struct{ ch chan Outcome }
+type call struct{ ch chan state.Outcome }
 
-func (c *call) Done(o *Outcome) {
+func (c *call) Done(o *state.Outcome) {
 	out := *o
 	out.Reply = append([]byte(nil), o.Reply...)
 	c.ch <- out
@@ -80,23 +89,23 @@ func (c *call) Done(o *Outcome) {
 
 var errNoOutcome = errors.New("no outcome in time")
 
-func propose(n *Node, r Request) (Outcome, error) {
-	c := &call{make(chan Outcome, 1)}
+func propose(n *Node, r state.Request) (state.Outcome, error) {
+	c := &call{make(chan state.Outcome, 1)}
 	if err := n.Propose(r, c); err != nil {
-		return Outcome{}, err
+		return state.Outcome{}, err
 	}
 	select {
 	case o := <-c.ch:
 		return o, nil
 	case <-time.After(20 * time.Second):
-		return Outcome{}, errNoOutcome
+		return state.Outcome{}, errNoOutcome
 	}
 }
 
-func openSession(t testing.TB, n *Node, timeout int32) Outcome {
+func openSession(t testing.TB, n *Node, timeout int32) state.Outcome {
 	t.Helper()
-	body := SessionBody{Timeout: timeout, Owner: n.ID(), Addr: "127.0.0.1"}
-	o, err := propose(n, Request{Op: OpCreateSession, Body: body.Append(nil)})
+	body := state.SessionBody{Timeout: timeout, Owner: n.ID(), Addr: "127.0.0.1"}
+	o, err := propose(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
 	if err != nil || o.Session.ID == 0 {
 		t.Fatalf("create session: %+v %v", o, err)
 	}
@@ -160,7 +169,7 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			s := openSession(t, n, 10000).Session
 			var zxid int64
 			for i := range 20 {
-				o, err := propose(n, Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%d", i), 0)})
+				o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%d", i), 0)})
 				if err != nil || o.Code != jute.OK {
 					t.Fatalf("create %d: %+v %v", i, o, err)
 				}
@@ -172,12 +181,24 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 				}
 			}
 			stop(t, n)
-			n, w = start(t, Options{DataDir: dir, LogStore: kind})
+			again := time.Now()
+			var replayed, took atomic.Int64
+			n, w = start(t, Options{DataDir: dir, LogStore: kind, Measured: func(m Measure, v int64) {
+				switch m {
+				case ReplayEntries:
+					replayed.Store(v)
+				case ReplayTime:
+					took.Store(v)
+				}
+			}})
 			eventually(t, "serving again", w.serving.Load)
+			if n, us := replayed.Load(), took.Load(); n < 9 || us <= 0 || us > time.Since(again).Microseconds() {
+				t.Errorf("measured %d entries read again in %d µs", n, us)
+			}
 			if n.Zxid() != zxid {
 				t.Errorf("zxid %d after restart, was %d", n.Zxid(), zxid)
 			}
-			n.View(func(st *State) {
+			n.View(func(st *state.State) {
 				if got := len(st.Tree().Children("/")); got != 21 {
 					t.Errorf("%d children of the root after restart, want 21", got)
 				}
@@ -203,7 +224,7 @@ func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	if _, ok := w.endedBy(loud.ID); ok {
 		t.Error("a session that was heard from has expired")
 	}
-	o, err := propose(n, Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate, Body: createBody("/x", 1)})
+	o, err := propose(n, state.Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate, Body: createBody("/x", 1)})
 	if err != nil || !o.Refused {
 		t.Errorf("write of an expired session: %+v %v", o, err)
 	}
@@ -218,19 +239,18 @@ type trio struct {
 }
 
 func freeAddr(t testing.TB) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	list, err := launch.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return list[0]
 }
 
 func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	c := &trio{t: t}
 	peers := map[uint32]string{1: freeAddr(t), 2: freeAddr(t), 3: freeAddr(t)}
 	for id := uint32(1); id <= 3; id++ {
-		o := Options{ID: id, Peers: peers, Stores: NewMemoryStores(false), HeartbeatTimeout: 300 * time.Millisecond}
+		o := Options{ID: id, Peers: peers, Stores: disk.NewMemoryStores(false), HeartbeatTimeout: 300 * time.Millisecond}
 		if durable {
 			o.Stores, o.DataDir = nil, t.TempDir()
 		}
@@ -287,11 +307,11 @@ func TestThreeServersShareOneState(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		s := openSession(t, c.nodes[id], 10000).Session
 		for i := range 50 {
-			o, err := propose(c.nodes[id], Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
+			o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
 			if err != nil || o.Code != jute.OK {
 				t.Fatalf("create at %d (leader %d): %+v %v", id, lead, o, err)
 			}
-			c.nodes[id].View(func(st *State) {
+			c.nodes[id].View(func(st *state.State) {
 				if st.Zxid() < o.Zxid {
 					t.Error("answered before its own apply")
 				}
@@ -300,7 +320,7 @@ func TestThreeServersShareOneState(t *testing.T) {
 	}
 	c.sameDigest()
 	eventually(t, "the members are published", func() (ok bool) {
-		c.nodes[1].View(func(st *State) {
+		c.nodes[1].View(func(st *state.State) {
 			info, _ := st.Tree().Get("/zookeeper/config")
 			ok = strings.Count(string(info.Data), ":participant") == 3 && strings.Contains(string(info.Data), "\nversion=")
 		})
@@ -319,7 +339,7 @@ func (c *trio) sameDigest() {
 			if c.nodes[id].closed.Load() {
 				continue
 			}
-			c.nodes[id].View(func(s *State) { zxids = append(zxids, s.Zxid()); digests[id] = s.Digest() })
+			c.nodes[id].View(func(s *state.State) { zxids = append(zxids, s.Zxid()); digests[id] = s.Digest() })
 		}
 		for i := range zxids {
 			if zxids[i] != zxids[0] {
@@ -344,7 +364,7 @@ func (c *trio) sameDigest() {
 
 func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
 	c := newTrio(t, true, nil)
-	s := map[int]Outcome{}
+	s := map[int]state.Outcome{}
 	for id := 1; id <= 3; id++ {
 		s[id] = openSession(t, c.nodes[id], 20000)
 	}
@@ -360,7 +380,7 @@ func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; !stopping.Load(); i++ {
 				began := time.Now()
-				o, err := propose(c.nodes[id], Request{Session: s[id].Session.ID, Gen: 1, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/w%d-", id), 2)})
+				o, err := propose(c.nodes[id], state.Request{Session: s[id].Session.ID, Gen: 1, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/w%d-", id), 2)})
 				if err != nil || o.Refused || o.Unknown || o.Code != jute.OK {
 					t.Errorf("write %d at %d: %+v %v", i, id, o, err)
 					return
@@ -382,7 +402,7 @@ func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
 			continue
 		}
 		t.Logf("server %d: %d writes, slowest %v", id, done[id], slowest[id])
-		c.nodes[id].View(func(st *State) {
+		c.nodes[id].View(func(st *state.State) {
 			count := 0
 			for _, name := range st.Tree().Children("/") {
 				if strings.HasPrefix(name, fmt.Sprintf("w%d-", id)) {

@@ -2,9 +2,12 @@ package raftfsm
 
 import (
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 )
 
 // nudger tells followers of a commit at once. raft itself does so with the
@@ -13,8 +16,19 @@ import (
 // cluster. A nudge is an empty AppendEntries that repeats what the leader of
 // the entry's own term truthfully said: this entry, of this term, is
 // committed. A follower in a newer term rejects it.
+//
+// It waits until the follower has stored the entry, which the others may have
+// committed while it was on its way there.
+//
+// A nudge is as much work as the entry was. So it is for those who may have
+// somebody waiting: servers that own sessions, and those whose requests were in
+// the entry. What the leader did on its own account is told to everybody.
 type nudger struct {
-	t *term
+	t     *term
+	leads func() bool
+
+	everybody bool            // is to be told; this and asked are the batcher's own
+	asked     map[uint32]bool // servers whose requests were proposed since the last nudge
 
 	mu        sync.Mutex
 	followers map[raft.ServerID]*nudged
@@ -26,11 +40,11 @@ type nudger struct {
 // nudged is one follower; at most one message to it is under way.
 type nudged struct {
 	addr raft.ServerAddress
-	ch   chan position // of length 1: a newer position replaces a waiting one
+	ch   chan state.Position // of length 1: a newer position replaces a waiting one
 }
 
 func newNudger(t *term) *nudger {
-	return &nudger{t: t, followers: map[raft.ServerID]*nudged{}}
+	return &nudger{t: t, leads: t.n.raft.leads, asked: map[uint32]bool{}, everybody: true, followers: map[raft.ServerID]*nudged{}}
 }
 
 func (g *nudger) setFollowers(servers []raft.Server) {
@@ -41,7 +55,7 @@ func (g *nudger) setFollowers(servers []raft.Server) {
 	}
 	want := map[raft.ServerID]raft.ServerAddress{}
 	for _, s := range servers {
-		if parseID(s.ID) != g.t.n.id {
+		if peer.ParseID(s.ID) != g.t.n.id {
 			want[s.ID] = s.Address
 		}
 	}
@@ -53,73 +67,78 @@ func (g *nudger) setFollowers(servers []raft.Server) {
 	}
 	for id, addr := range want {
 		if g.followers[id] == nil {
-			f := &nudged{addr, make(chan position, 1)}
+			f := &nudged{addr, make(chan state.Position, 1)}
 			g.followers[id] = f
 			g.wg.Go(func() { g.run(id, f) })
 		}
 	}
 }
 
-// settle is called when nothing is left to propose: no entry will carry the
+// tell is called when nothing is left to propose: no entry will carry the
 // news of the last commit.
-func (g *nudger) settle() {
-	at := position{g.t.n.fsm.index.Load(), g.t.n.fsm.term.Load()}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at.index <= g.told {
+func (g *nudger) tell() {
+	// The index first: with it comes a term at least as new. One of another term
+	// is another leader's to speak of.
+	at := state.Position{Index: g.t.n.fsm.index.Load(), Term: g.t.n.fsm.term.Load()}
+	if at.Term != g.t.number || !g.leads() {
 		return
 	}
-	g.told = at.index
-	for _, f := range g.followers {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at.Index <= g.told {
+		return
+	}
+	g.told = at.Index
+	g.t.n.fsm.mu.RLock()
+	sessions := g.t.n.fsm.state.Sessions()
+	for id, f := range g.followers {
+		if !g.waits(peer.ParseID(id), sessions) {
+			continue
+		}
 		select {
 		case <-f.ch:
 		default:
 		}
 		f.ch <- at
 	}
+	g.t.n.fsm.mu.RUnlock()
+	g.everybody = false
+	clear(g.asked)
+}
+
+// waits reports whether somebody at a server may wait for the last commit.
+func (g *nudger) waits(server uint32, sessions *session.Table) bool {
+	return g.everybody || g.asked[server] || sessions.OwnedBy(server) > 0
 }
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {
+	log := g.t.n.stored.of(peer.ParseID(id))
 	for at := range f.ch {
-		for wait := nudgeAgain; !g.nudge(id, f.addr, at) && wait <= nudgeLongest; wait *= 2 {
+		for !log.has(at) {
 			select {
-			case <-g.t.ctx.Done():
-			case <-time.After(wait):
-			}
-			select {
+			case <-log.grown:
 			case newer, open := <-f.ch:
 				if !open {
 					return
 				}
-				at, wait = newer, nudgeAgain
-			default:
+				at = newer
 			}
 		}
+		g.nudge(id, f.addr, at)
 	}
 }
 
-// A nudge can overtake the entry it speaks of: the entry was committed by the
-// others, and is still on its way to this follower. It is then told again,
-// unless raft has told it by then.
-const (
-	nudgeAgain   = 500 * time.Microsecond
-	nudgeLongest = 32 * time.Millisecond
-	nudgeNear    = 8 // entries: a follower further behind has other things to catch up with
-)
-
-// nudge tells one follower, and reports whether there is nothing to repeat.
-func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at position) bool {
+// nudge tells one follower. What comes of it is the replicator's business; this
+// is a courtesy.
+func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Position) {
 	n := g.t.n
-	header := n.rpcHeader()
-	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.term, Leader: header.Addr,
-		PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index}
+	header := n.raft.header()
+	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.Term, Leader: header.Addr, //nolint:staticcheck // what raft 1.7 itself still sends
+		PrevLogEntry: at.Index, PrevLogTerm: at.Term, LeaderCommitIndex: at.Index}
 	var resp raft.AppendEntriesResponse
-	if err := n.trans.AppendEntries(id, addr, args, &resp); err != nil {
-		// An error is the replicator's business; this was a courtesy.
+	if err := n.raft.trans.AppendEntries(id, addr, args, &resp); err != nil {
 		n.log.Debug("nudge failed", "peer", id, "err", err)
-		return true
 	}
-	return resp.Success || resp.Term > at.term || resp.LastLog+nudgeNear < at.index
 }
 
 func (g *nudger) close() {

@@ -9,7 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // Options say how a Node runs. The zero value of each field but ID means its
@@ -22,23 +27,33 @@ type Options struct {
 	// Peers are the peer addresses of all servers of the cluster, this one
 	// included. Empty: a cluster of one without a peer port.
 	Peers map[uint32]string
+	// Words are what the operator wrote of the servers in Peers, as far as it
+	// was more than that; see state.Server.Describe.
+	Words map[uint32]state.Server
+	// Observers are those of Peers that have no vote when the cluster forms. It
+	// does not wait for them.
+	Observers []uint32
 	// PeerListen is the address to listen on for peers; default Peers[ID].
 	PeerListen string
 	// PeerTLS secures the peer port. Nil: loopback addresses only, unless
 	// PeerInsecure says that the network is to be trusted.
-	PeerTLS      *PeerTLS
+	PeerTLS      *peer.TLS
 	PeerInsecure bool
 	// ClientAddr is where clients reach this server, published to them in
 	// /zookeeper/config. Empty: not published.
 	ClientAddr string
 
+	// Release names the program, for operators who ask another server; default
+	// "dev".
+	Release string
+
 	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// stands for election; default 1 s, 30 ms in a cluster of one.
+	// stands for election; default 1 s, 30 ms without Peers.
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
 	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
-	// a snapshot, in requests, bytes and time; defaults 100,000, 64 MiB, none.
+	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none.
 	SnapshotEntries  int64
 	SnapshotBytes    int64
 	SnapshotInterval time.Duration
@@ -48,6 +63,10 @@ type Options struct {
 	// server that was away briefly need not be sent the snapshot; default
 	// 10,240.
 	TrailingLogs uint64
+	// TrailingBytes bounds the same in bytes, beyond what servers need that
+	// follow and are a little behind; default 64 MiB. Behind a small snapshot
+	// less stays: it is soon sent.
+	TrailingBytes int64
 
 	// DiskReserve is how much free disk space a leader keeps, at the least
 	// twice the size of a snapshot: below it, what needs more room is refused.
@@ -64,9 +83,17 @@ type Options struct {
 	// SweepInterval is how often containers and TTL nodes are looked at;
 	// default 60 s.
 	SweepInterval time.Duration
-	// NoQuota and NoTTL switch off hard quotas and TTL nodes.
-	NoQuota, NoTTL bool
+	// EnforceQuota makes hard quotas refuse; else they are only noted, as in a
+	// ZooKeeper that is not told otherwise. NoTTL refuses TTL nodes.
+	EnforceQuota, NoTTL bool
 
+	// Measured is told what this server measures; see Measure. It is called
+	// from wherever that is, also from the goroutine that applies the log, and
+	// must not block.
+	Measured func(m Measure, value int64)
+	// ReadOnly lets clients that ask for it read what this server has while it
+	// knows no leader.
+	ReadOnly bool
 	// Observer is told of every change; see Observer.
 	Observer Observer
 	// Fatal is called once, with the reason, when this server cannot be sure
@@ -82,7 +109,8 @@ type Options struct {
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 	Rand   io.Reader
-	Stores *Stores
+	Stores *disk.Stores
+	Files  *disk.Files // those of DataDir
 	// FreeBytes is what may still be written to the disk of a directory.
 	FreeBytes func(dir string) (int64, error)
 }
@@ -92,15 +120,19 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ID == 0 {
 		o.ID = 1
 	}
-	if o.ID > 254 {
-		return o, fmt.Errorf("server id %d is not in 1..254", o.ID)
+	if !state.IsServerID(o.ID) {
+		return o, errServerID(o.ID)
 	}
 	if len(o.Peers) > 0 && o.Peers[o.ID] == "" {
 		return o, fmt.Errorf("server id %d is not among the peers; --id must be one of the ids listed in --peers", o.ID)
 	}
-	single := len(o.Peers) <= 1
+	o.Observers = slices.Compact(slices.Sorted(slices.Values(o.Observers)))
+	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
+		return o, errors.New("all peers are observers: somebody must vote")
+	}
+	setDefault(&o.Release, "dev")
 	setDefault(&o.HeartbeatTimeout, time.Second)
-	if single && o.HeartbeatTimeout == time.Second {
+	if len(o.Peers) == 0 && o.HeartbeatTimeout == time.Second { // nobody will ever join
 		o.HeartbeatTimeout = 30 * time.Millisecond
 	}
 	setDefault(&o.LogStore, "wal")
@@ -108,10 +140,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("log store %q is unknown; use wal or bolt", o.LogStore)
 	}
 	setDefault(&o.SnapshotEntries, 100_000)
-	setDefault(&o.SnapshotBytes, 64<<20)
+	setDefault(&o.SnapshotBytes, 32<<20)
 	setDefault(&o.DiskReserve, 512<<20)
 	setDefault(&o.SnapshotRetain, 2)
 	setDefault(&o.TrailingLogs, 10_240)
+	setDefault(&o.TrailingBytes, 64<<20)
 	setDefault(&o.MinSessionTimeout, 4*time.Second)
 	setDefault(&o.SweepInterval, time.Minute)
 	setDefault(&o.PeerListen, o.Peers[o.ID])
@@ -125,18 +158,34 @@ func (o Options) withDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	if o.FreeBytes == nil {
-		o.FreeBytes = FreeBytes
+		o.FreeBytes = disk.FreeBytes
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
 	if o.Listen == nil {
-		o.Listen = listenPeers
+		o.Listen = peer.Listen
 	}
 	if o.Dial == nil {
-		o.Dial = dialPeer
+		o.Dial = peer.Dial
 	}
 	return o, o.checkPeerSecurity()
+}
+
+// observes reports whether a peer has no vote when the cluster forms.
+func (o *Options) observes(id uint32) bool { return slices.Contains(o.Observers, id) }
+
+const noVoter = state.MaxServerID + 1
+
+// firstVoter is the lowest id of the peers with a vote; noVoter: there is none.
+func (o *Options) firstVoter() uint32 {
+	first := uint32(noVoter)
+	for id := range o.Peers {
+		if !o.observes(id) {
+			first = min(first, id)
+		}
+	}
+	return first
 }
 
 func setDefault[T comparable](p *T, v T) {

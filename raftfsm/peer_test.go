@@ -3,6 +3,8 @@ package raftfsm
 import (
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
 // Servers of releases that have no version in common are told so; they would
@@ -13,15 +15,15 @@ func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 		oldest, version int
 		ok              bool
 	}{
-		{peerOldest, peerVersion, true},
-		{peerVersion, peerVersion + 3, true},
-		{peerVersion + 1, peerVersion + 3, false},
-		{0, peerOldest - 1, false},
+		{peer.Oldest, peer.Version, true},
+		{peer.Version, peer.Version + 3, true},
+		{peer.Version + 1, peer.Version + 3, false},
+		{0, peer.Oldest - 1, false},
 		{0, 0, false}, // says nothing of versions
 	} {
-		g := n.greeting(n.id)
-		g.Oldest, g.Version = c.oldest, c.version
-		if err := n.admit(peerAsk, &g); (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "release") {
+		g := host{n}.Greeting(n.id)
+		g.From, g.To, g.Oldest, g.Version = n.id, n.id, c.oldest, c.version
+		if err := n.admit(peer.Ask, &g); (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "release") {
 			t.Errorf("versions %d to %d: %v", c.oldest, c.version, err)
 		}
 	}

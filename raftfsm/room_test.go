@@ -2,17 +2,22 @@ package raftfsm
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // asker is one session's way to write.
 type asker struct {
 	t testing.TB
 	n *Node
-	s Outcome
+	s state.Outcome
 }
 
 func newAsker(t testing.TB, n *Node) *asker {
@@ -22,7 +27,7 @@ func newAsker(t testing.TB, n *Node) *asker {
 
 func (a *asker) do(op jute.OpCode, body []byte) jute.ErrCode {
 	a.t.Helper()
-	o, err := propose(a.n, Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: op, Body: body})
+	o, err := propose(a.n, state.Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: op, Body: body})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -91,5 +96,157 @@ func TestL19TreeSizeIsBounded(t *testing.T) {
 			}
 			eventually(t, "creates are taken again", func() bool { return a.create("/y") == jute.OK })
 		})
+	}
+}
+
+// The leader refuses for a server whose disk is low, whichever that is.
+func TestL20LowDiskOfAFollower(t *testing.T) {
+	t.Parallel()
+	var free [4]atomic.Int64
+	for i := range free {
+		free[i].Store(1 << 40)
+	}
+	c := newTrio(t, true, func(o *Options) {
+		id := o.ID
+		o.FreeBytes = func(string) (int64, error) { return free[id].Load(), nil }
+	})
+	for id := 1; id <= 3; id++ {
+		a := newAsker(t, c.nodes[id%3+1])
+		free[id].Store(0)
+		eventually(t, fmt.Sprintf("creates are refused for server %d", id), func() bool {
+			a.remove("/b")
+			return a.create("/b") == jute.Throttled
+		})
+		free[id].Store(1 << 40)
+		eventually(t, "creates are taken again", func() bool { a.remove("/b"); return a.create("/b") == jute.OK })
+	}
+}
+
+// One client that overwrites one large node does not fill the disk with log,
+// however many entries may stay behind a snapshot.
+func TestLogIsBoundedInBytes(t *testing.T) {
+	const size, most = 256 << 10, 8 << 20
+	n, _ := start(t, Options{DataDir: t.TempDir(), SnapshotBytes: 4 << 20, TrailingBytes: most})
+	a := newAsker(t, n)
+	if code := a.create("/a"); code != jute.OK {
+		t.Fatal(code)
+	}
+	data := strings.Repeat("x", size)
+	for range 200 { // 50 MiB
+		if code := a.set("/a", data); code != jute.OK {
+			t.Fatal(code)
+		}
+	}
+	// The log is cut when a snapshot is taken, by whole segments.
+	if err := n.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	last, first := n.raft.LastIndex(), uint64(0)
+	eventually(t, "the log is cut", func() bool {
+		var err error
+		first, err = n.disk.Log().FirstIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (last-first)*size <= most+trailingLeast*size
+	})
+	if last-first < trailingLeast/2 {
+		t.Errorf("only %d entries stay", last-first)
+	}
+}
+
+// What is refused for want of room takes none, whoever is asked and however
+// often: the log keeps the outcome alone. What frees room is taken, however long.
+func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	var free atomic.Int64
+	free.Store(1 << 40)
+	c := newTrio(t, true, func(o *Options) {
+		o.FreeBytes = func(string) (int64, error) { return free.Load(), nil }
+	})
+	leader := c.nodes[c.leader()]
+	big := strings.Repeat("x", 256<<10)
+	a := newAsker(t, leader)
+	many := make([]string, 200)
+	if a.create("/a") != jute.OK || a.set("/a", big) != jute.OK {
+		t.Fatal("no room to begin with")
+	}
+	for i := range many {
+		if many[i] = fmt.Sprintf("/many%0100d", i); a.create(many[i]) != jute.OK {
+			t.Fatal("no room to begin with")
+		}
+	}
+	free.Store(0)
+	for id := 1; id <= 3; id++ {
+		eventually(t, "all know", func() bool { return c.nodes[id].fsm.low.Load() })
+	}
+	grown := func(from uint64) (bytes int) {
+		for i := from + 1; i <= leader.raft.LastIndex(); i++ {
+			var l raft.Log
+			if err := leader.disk.Log().GetLog(i, &l); err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(l.Data)
+		}
+		return bytes
+	}
+	for id := 1; id <= 3; id++ {
+		b := newAsker(t, c.nodes[id])
+		from := leader.raft.LastIndex()
+		for range 50 { // 12.5 MiB
+			if code := b.set("/a", big); code != jute.Throttled {
+				t.Fatalf("a large node overwritten on a low disk: %v", code)
+			}
+		}
+		if n := grown(from); n > 32<<10 {
+			t.Errorf("50 refused requests through server %d took %d bytes of log", id, n)
+		}
+		if code := b.set("/a", big[:100]); code != jute.OK {
+			t.Errorf("a short write: %v", code)
+		}
+	}
+	var body []byte
+	for _, path := range many {
+		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
+		body = jute.AppendInt(jute.AppendString(body, path), -1)
+	}
+	if code := a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)); code != jute.OK {
+		t.Errorf("a long multi of deletes: %v", code)
+	}
+	free.Store(1 << 40)
+	for id := 1; id <= 3; id++ { // without anybody asking
+		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.low.Load() })
+	}
+	if code := a.set("/a", big); code != jute.OK {
+		t.Errorf("there is room again: %v", code)
+	}
+}
+
+// A snapshot is taken when the log is long, but not all the time: the larger the
+// tree, the more log there may be first, or the longer the rest.
+func TestSnapshotsRest(t *testing.T) {
+	const mib = 1 << 20
+	o := Options{SnapshotEntries: 100, SnapshotBytes: 32 * mib}
+	for name, c := range map[string]struct {
+		requests, bytes, size int64
+		ago, took             time.Duration
+		due                   bool
+	}{
+		"nothing":                           {},
+		"the first, by requests":            {requests: 100, due: true},
+		"the first, by bytes":               {requests: 1, bytes: 32 * mib, due: true},
+		"not yet":                           {requests: 99, bytes: 31 * mib, ago: time.Hour},
+		"a large tree, right after":         {requests: 1000, bytes: 500 * mib, size: 1000 * mib, ago: 10 * time.Second, took: 5 * time.Second},
+		"a large tree, after a rest":        {requests: 100, size: 1000 * mib, ago: 20 * time.Second, took: 5 * time.Second, due: true},
+		"a large tree, as much log as tree": {requests: 1000, bytes: 1032 * mib, size: 1000 * mib, took: 5 * time.Second, due: true},
+		"a small tree":                      {requests: 1, bytes: 33 * mib, size: 1 * mib, took: time.Second, due: true},
+	} {
+		if due := o.snapshotDue(c.requests, c.bytes, c.size, c.ago, c.took); due != c.due {
+			t.Errorf("%s: %v", name, due)
+		}
+	}
+	o.SnapshotInterval = time.Minute
+	if !o.snapshotDue(1, 1, 0, time.Minute, time.Second) || o.snapshotDue(0, 0, 0, time.Hour, 0) {
+		t.Error("the interval does not count, or without a request")
 	}
 }

@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -13,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 var flips = flag.Int("flips", 40, "damaged data directories to start from")
@@ -27,7 +25,7 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	eventually(t, "serving", w.serving.Load)
 	s := openSession(t, n, 60000).Session
 	for i := range 120 {
-		o, err := propose(n, Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%03d", i), 0)})
+		o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%03d", i), 0)})
 		if err != nil || o.Code != jute.OK {
 			t.Fatalf("create: %+v %v", o, err)
 		}
@@ -38,7 +36,7 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 		}
 	}
 	stop(t, n)
-	n.View(func(s *State) { zxid, digest = s.Zxid(), s.Digest() })
+	n.View(func(s *state.State) { zxid, digest = s.Zxid(), s.Digest() })
 	return zxid, digest
 }
 
@@ -73,7 +71,7 @@ func TestR10DamagedDiskIsNoticed(t *testing.T) {
 			return why != nil || w.serving.Load()
 		})
 		if why == nil {
-			n.View(func(s *State) {
+			n.View(func(s *state.State) {
 				if s.Zxid() != zxid || s.Digest() != digest {
 					t.Errorf("flip %d, %s: serves zxid %d digest %x, wrote %d %x", i, what, s.Zxid(), s.Digest(), zxid, digest)
 				}
@@ -137,113 +135,6 @@ func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 	}
 }
 
-// brokenLog is a log store whose writes fail or hang on demand.
-type brokenLog struct {
-	raft.LogStore
-	fail chan error // StoreLogs takes its fate from here; nil channel: works
-}
-
-func (b *brokenLog) StoreLogs(l []*raft.Log) error {
-	if b.fail != nil {
-		if err := <-b.fail; err != nil {
-			return err
-		}
-	}
-	return b.LogStore.StoreLogs(l)
-}
-
-func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
-	died := make(chan error, 1)
-	g := newGuard(quietLog(t, 1), func(err error) { died <- err })
-	broken := &brokenLog{raft.NewInmemStore(), make(chan error, 2)}
-	s := guardedLog{broken, g}
-	broken.fail <- errors.New("no space left on device")
-	if err := s.StoreLog(&raft.Log{Index: 1}); err == nil {
-		t.Fatal("the error was swallowed")
-	}
-	if err := <-died; !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("reason is %v", err)
-	}
-	broken.fail <- nil
-	if err := s.StoreLog(&raft.Log{Index: 1}); err == nil {
-		t.Error("a store that failed once was used again")
-	}
-}
-
-func TestR2HangingStorageEndsTheServer(t *testing.T) {
-	died := make(chan error, 1)
-	g := newGuard(quietLog(t, 1), func(err error) { died <- err })
-	g.deadline = 50 * time.Millisecond
-	go g.watch(t.Context())
-	broken := &brokenLog{raft.NewInmemStore(), make(chan error)}
-	go guardedLog{broken, g}.StoreLog(&raft.Log{Index: 1})
-	select {
-	case err := <-died:
-		if !strings.Contains(err.Error(), "hangs") {
-			t.Errorf("reason is %v", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("a hanging store went unnoticed")
-	}
-	broken.fail <- nil
-}
-
-func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
-	f := newFSM(1, "c", func(error) {})
-	snap, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := openSnapshotStore(t.TempDir(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := snap.Persist(sink); err != nil {
-		t.Fatal(err)
-	}
-	snap.Release()
-	path := store.path(sink.ID())
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at := range good {
-		bad := append([]byte(nil), good...)
-		bad[at] ^= 0x10
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if readBack(store) == nil {
-			t.Errorf("a flip at %d of %d went unnoticed", at, len(good))
-		}
-		if err := os.WriteFile(path, good[:at], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if readBack(store) == nil {
-			t.Errorf("a cut at %d of %d went unnoticed", at, len(good))
-		}
-	}
-}
-
-// readBack reads the newest snapshot as a starting server does.
-func readBack(store *snapshotStore) error {
-	list, err := store.List()
-	if err != nil {
-		return err
-	}
-	_, r, err := store.Open(list[0].ID)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	_, _, err = readSnapshot(r)
-	return err
-}
-
 func TestTwoProcessesCannotShareADataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	start(t, Options{DataDir: dir})
@@ -262,5 +153,3 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 		t.Errorf("start under another id: %v", err)
 	}
 }
-
-func raftConfiguration() raft.Configuration { return raft.Configuration{} }

@@ -3,21 +3,35 @@ package raftfsm
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // ErrClosed is returned by Propose when this server has stopped serving.
 var ErrClosed = errors.New("server is not serving")
 
 // Bounds of a stream (L7). At the bound Propose blocks, so that the caller
-// stops reading from its client.
+// stops reading from its client; a session that has nothing waiting is let in
+// up to twice the bound, or those who fill the stream would shut out all others.
 const (
 	streamMaxRequests = 10_000
-	streamMaxBytes    = 64 << 20
+	streamMaxBytes    = 32 << 20
+)
+
+// Bounds of what has a number and is not applied. Behind it requests wait in
+// lanes, where the order is still open; it is several entries, so that nobody
+// waits for it who would not wait for the disk.
+const (
+	windowRequests = 4 * batchRequests
+	windowBytes    = 4 * batchBytes
 )
 
 // stream is the numbered queue of everything this server proposes. A request
 // stays in it until this server has applied it, so the stream can be sent
-// again, from the first unapplied request on, to whoever leads next.
+// again, from the first unapplied request on, to whoever leads next. What is
+// more than the window waits in lanes for its number: sessions take turns.
 //
 // It has one reader at a time (the batcher of a leading server or the link to
 // the leader), which takes requests in order from a cursor of its own; the
@@ -33,16 +47,22 @@ type stream struct {
 
 	pending []pending // pending[head:] are unapplied, in order
 	head    int
-	buf     []byte // their encodings; pending[head] begins at buf[bufHead]
+	buf     []byte // their encodings, without identities; pending[head] begins at buf[bufHead]
 	bufHead int
 
-	ready chan struct{} // holds a token when the reader may find work
+	lanes   lanes
+	waiters int // goroutines that wait for room
+	scratch []byte
+
+	ready chan struct{}         // holds a token when the reader may find work
+	trace atomic.Pointer[trace] // of the request that is followed; nil: none
 }
 
 // pending is one unapplied request.
 type pending struct {
-	waiter Waiter
-	size   int // of its encoding
+	waiter state.Waiter
+	size   int       // of its encoding in buf
+	ids    []jute.ID // shared by all requests of a connection: they may be much longer than the rest
 }
 
 func newStream() *stream {
@@ -52,21 +72,58 @@ func newStream() *stream {
 }
 
 // put appends a request, waiting while the stream is full.
-func (s *stream) put(r *Request, w Waiter) error {
+func (s *stream) put(r *state.Request, w state.Waiter) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
 	s.mu.Lock()
-	for !s.closed && (len(s.pending)-s.head >= streamMaxRequests || len(s.buf)-s.bufHead >= streamMaxBytes) {
+	for !s.closed && s.full(r.Session) {
+		s.waiters++
 		s.room.Wait()
+		s.waiters--
 	}
 	if s.closed {
 		s.mu.Unlock()
 		return ErrClosed
 	}
-	at := len(s.buf)
-	s.buf = appendRequest(s.buf, r)
-	s.pending = append(s.pending, pending{w, len(s.buf) - at})
+	p := pending{waiter: w, ids: r.IDs}
+	r.IDs = nil
+	if s.lanes.count == 0 && s.windowOpen() {
+		at := len(s.buf)
+		s.buf = r.Append(s.buf)
+		p.size = len(s.buf) - at
+		s.pending = append(s.pending, p)
+	} else {
+		s.scratch = r.Append(s.scratch[:0])
+		p.size = len(s.scratch)
+		s.lanes.add(r.Session, p, s.scratch)
+		if cap(s.scratch) > 1<<20 {
+			s.scratch = nil
+		}
+	}
 	s.mu.Unlock()
 	s.wake()
 	return nil
+}
+
+// full reports whether a request of this session has to wait for room.
+func (s *stream) full(session int64) bool {
+	fill := max(float64(s.lenLocked())/streamMaxRequests, float64(len(s.buf)-s.bufHead+s.lanes.bytes)/streamMaxBytes)
+	return fill >= 2 || fill >= 1 && s.lanes.waits(session)
+}
+
+// windowOpen reports whether another request may have a number.
+func (s *stream) windowOpen() bool {
+	return len(s.pending)-s.head < windowRequests && len(s.buf)-s.bufHead < windowBytes
+}
+
+// number gives numbers to those whose turn it is, while the window is open.
+func (s *stream) number() {
+	for s.lanes.count > 0 && s.windowOpen() {
+		p, request := s.lanes.next()
+		s.pending = append(s.pending, p)
+		s.buf = append(s.buf, request...)
+	}
 }
 
 func (s *stream) wake() {
@@ -101,35 +158,45 @@ func (s *stream) rewind() (reader uint64) {
 // take cuts a block of at most maxCount requests and about maxBytes bytes off
 // the cursor. The block's requests are appended to buf; count 0 means that
 // there is nothing to take.
-func (s *stream) take(reader uint64, id uint32, maxCount, maxBytes int, buf []byte) (bl block) {
+func (s *stream) take(reader uint64, id uint32, maxCount, maxBytes int, buf []byte) (bl state.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bl = block{origin: id, birth: s.birth, first: s.cursor, requests: buf}
+	bl = state.Block{Origin: id, Birth: s.birth, First: s.cursor, Requests: buf}
 	if s.birth == 0 || s.reader != reader {
 		return bl
 	}
+	s.number()
 	from := s.bufHead
 	i := s.head
 	for seq := s.first; seq < s.cursor; seq++ {
 		from += s.pending[i].size
 		i++
 	}
-	to := from
-	for ; i < len(s.pending) && int(bl.count) < maxCount; i++ {
-		if bl.count > 0 && to-from+s.pending[i].size > maxBytes {
+	to, begin, head := from, len(buf), i // buf[from:to] is yet to be copied
+	for ; i < len(s.pending) && int(bl.Count) < maxCount; i++ {
+		p := &s.pending[i]
+		if bl.Count > 0 && len(buf)-begin+to-from+p.size+state.IdentitiesSize(p.ids) > maxBytes {
 			break
 		}
-		to += s.pending[i].size
-		bl.count++
+		if len(p.ids) > 0 {
+			buf = append(buf, s.buf[from:to]...)
+			from = to + p.size
+			buf = state.AppendWith(buf, s.buf[to:from], p.ids)
+		}
+		to += p.size
+		bl.Count++
 	}
-	bl.requests = append(buf, s.buf[from:to]...)
-	s.cursor += uint64(bl.count)
+	bl.Requests = append(buf, s.buf[from:to]...)
+	s.cursor += uint64(bl.Count)
+	if t := s.trace.Load(); t != nil {
+		t.taken(&bl, s.pending[head:i])
+	}
 	return bl
 }
 
 // applied removes the request with the given number and returns who waits for
 // it. It is called by Apply, once for each number, in order.
-func (s *stream) applied(birth uint32, seq uint64) Waiter {
+func (s *stream) applied(birth uint32, seq uint64) state.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if birth != s.birth || seq != s.first || s.head == len(s.pending) {
@@ -139,10 +206,10 @@ func (s *stream) applied(birth uint32, seq uint64) Waiter {
 }
 
 // pop removes the first pending request.
-func (s *stream) pop() Waiter {
+func (s *stream) pop() state.Waiter {
 	p := &s.pending[s.head]
 	w := p.waiter
-	p.waiter = nil
+	p.waiter, p.ids = nil, nil
 	s.bufHead += p.size
 	s.head++
 	s.first++
@@ -151,13 +218,24 @@ func (s *stream) pop() Waiter {
 	case s.head == len(s.pending):
 		s.pending, s.head = s.pending[:0], 0
 		s.buf, s.bufHead = s.shrink(), 0
-	case s.head >= 1024 && s.head*2 >= len(s.pending):
-		s.pending = s.pending[:copy(s.pending, s.pending[s.head:])]
-		s.head = 0
-		s.buf = s.buf[:copy(s.buf, s.buf[s.bufHead:])]
-		s.bufHead = 0
+	default:
+		if s.head >= 1024 && s.head*2 >= len(s.pending) {
+			s.pending = s.pending[:copy(s.pending, s.pending[s.head:])]
+			s.head = 0
+		}
+		if s.bufHead >= 1<<20 && s.bufHead*2 >= len(s.buf) {
+			s.buf = s.buf[:copy(s.buf, s.buf[s.bufHead:])]
+			s.bufHead = 0
+		}
 	}
-	s.room.Signal()
+	if s.lanes.count > 0 {
+		s.wake()
+	}
+	// All at once, and not before there is room for some: which of those that
+	// wait may go on depends on their sessions.
+	if s.waiters > 0 && s.lenLocked() < streamMaxRequests*3/4 && len(s.buf)-s.bufHead+s.lanes.bytes < streamMaxBytes*3/4 {
+		s.room.Broadcast()
+	}
 	return w
 }
 
@@ -170,7 +248,7 @@ func (s *stream) shrink() []byte {
 }
 
 // skipTo removes the requests up to last, whose outcome a snapshot hides.
-func (s *stream) skipTo(last uint64) (unknown []Waiter) {
+func (s *stream) skipTo(last uint64) (unknown []state.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.first <= last && s.head < len(s.pending) {
@@ -192,10 +270,11 @@ func (s *stream) setClosed(closed bool) {
 }
 
 // drain removes everything, for a server that stops.
-func (s *stream) drain() (unknown []Waiter) {
+func (s *stream) drain() (unknown []state.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.head < len(s.pending) {
+	for s.head < len(s.pending) || s.lanes.count > 0 {
+		s.number()
 		unknown = append(unknown, s.pop())
 	}
 	return unknown
@@ -205,8 +284,10 @@ func (s *stream) drain() (unknown []Waiter) {
 func (s *stream) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.pending) - s.head
+	return s.lenLocked()
 }
+
+func (s *stream) lenLocked() int { return len(s.pending) - s.head + s.lanes.count }
 
 // birthNow returns the birth the stream lives under.
 func (s *stream) birthNow() uint32 {

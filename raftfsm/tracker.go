@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -37,7 +38,7 @@ func (t *tracker) touch(id int64, timeout int32, age time.Duration) {
 	}
 }
 
-func (t *tracker) touchAll(list []Touch) {
+func (t *tracker) touchAll(list []state.Touch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -53,6 +54,15 @@ func (t *tracker) remove(id int64) {
 	defer t.mu.Unlock()
 	delete(t.timeouts, id)
 	t.expiry.Remove(id)
+}
+
+// replace takes the place of all that is known by the sessions of another state,
+// with their full timeouts.
+func (t *tracker) replace(sessions *session.Table) {
+	t.mu.Lock()
+	t.expiry, t.timeouts = session.NewExpiry(), map[int64]time.Duration{}
+	t.mu.Unlock()
+	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout, 0) })
 }
 
 // due appends the sessions whose time was over grace ago.

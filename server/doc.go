@@ -1,24 +1,19 @@
-// Package server is the client side of a lock server: connections, from bytes
-// to a call on the replicated state and back.
+// Package server is a whole server in one process: its part in the cluster,
+// its clients and its admin pages. It is what a program imports that is to be a
+// server itself; the command zlockd is such a program.
 //
-// Every connection has one goroutine. It decodes all complete frames it has
-// received, answers reads from the local state, hands writes to the [Replica]
-// and writes what is to be written once no complete frame is left. What comes
-// from elsewhere (outcomes of writes, watch events) is appended to the
-// connection's outbox by the goroutine that applies the log, which never
-// touches a socket: a small pool of flushers does, once per batch.
+//	s, err := server.Start(ctx, server.Options{ClientAddr: ":2181"})
+//	...
+//	defer s.Close(ctx)
 //
-// Three rules hold throughout:
+// [Start] returns when the server has joined its cluster, [Instance.Ready] when
+// it serves clients. [Instance.Failed] tells of a server that cannot go on: it
+// must be closed, and what is on disk after a restart is the truth.
+// [Instance.Status] is what all admin pages show.
 //
-//   - Outbox order is state order. Replies and events are appended while the
-//     state lock is held, so a client never sees a change before its event,
-//     and a watch never fires before the reply of the read that set it.
-//   - Replies keep the order of requests. Whatever is answered here waits until
-//     the connection's own writes have been answered.
-//   - Nothing is dropped in part. A connection that cannot take an event, or
-//     whose request has no certain outcome, is closed; the client's reconnect
-//     is the retry.
+// The examples below are one server, three servers, and a server for a test;
+// a test is better off with package zlocktest.
 //
-// The package knows nothing of raft. It asks for what it needs through
-// [Replica], and is told of changes as a raftfsm.Observer.
+// Here are only the parts put together: the cluster is package raftfsm, the
+// connections are package clients, what operators see is package admin.
 package server

@@ -1,75 +1,86 @@
 package server
 
 import (
-	"strings"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// configPath is the node that shows the membership.
-const configPath = "/zookeeper/config"
+const reachTime = time.Second // a server that takes longer to answer is not there
 
-// ReconfigRequest is a client's wish to change the membership.
-type ReconfigRequest struct {
-	Joining, Leaving, Members string
-	Version                   int64 // of the configuration it starts from; -1: any
-
-	// May tells whether the client may write /zookeeper/config. ZooKeeper finds
-	// fault with the request before it looks at the client, so this is no
-	// reason not to ask.
-	May bool
-	// Patience is how long the client can bear to wait for servers that join.
-	Patience time.Duration
+// ChangeMember implements admin.Source.
+func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error {
+	node := i.node.Load()
+	if node == nil {
+		return errNotJoined
+	}
+	c = state.MemberChange{Op: c.Op, ID: c.ID, Addr: c.Addr} // the rest is reconfig's
+	switch c.Op {
+	case "vote", "demote", "describe":
+		return fmt.Errorf("unknown change %q; use add, promote or remove, or a client's reconfig", c.Op)
+	case "add", "move":
+		if err := checkPeerAddr(c.Addr); err != nil {
+			return err
+		}
+	case "remove":
+		if err := i.mayLeave(ctx, node, c.ID); err != nil {
+			return err
+		}
+	}
+	return node.ChangeMember(ctx, c)
 }
 
-// Reconfigure carries out a change of membership and answers the client's code.
-// It may block. When it reports false, what has come of the request is not known
-// or cannot be told here, and the connection is closed.
-type Reconfigure func(ReconfigRequest) (code jute.ErrCode, known bool)
+// mayLeave refuses to remove a voter whom the others could not do without: the
+// change itself would stop the cluster.
+func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) error {
+	to := members{}
+	voter := false
+	for _, m := range node.Status().Members {
+		if m.ID == id {
+			voter = m.Voter
+		} else {
+			to[m.ID] = state.Server{ID: m.ID, Peer: m.PeerAddr, Voter: m.Voter}
+		}
+	}
+	if !voter {
+		return nil
+	}
+	if to.voters() == 0 {
+		return fmt.Errorf("server %d is the last one that votes", id)
+	}
+	if up := reachable(ctx, node, to); up <= to.voters()/2 {
+		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the cluster would stop", id, up, to.voters())
+	}
+	return nil
+}
 
-// reconfig changes the membership, where that is allowed, for those who may
-// write the node that shows it.
-func (c *conn) reconfig(xid int32, body []byte) bool {
-	d := jute.NewDecoder(body)
-	var r ReconfigRequest
-	for _, field := range []*string{&r.Joining, &r.Leaving, &r.Members} {
-		s, _ := d.String()
-		*field = strings.Clone(s)
-	}
-	r.Version = d.Long()
-	code, known := jute.OK, true
-	switch {
-	case c.srv.o.Reconfigure == nil:
-		code = jute.ReconfigDisabled
-	case d.Err() != nil:
-		code = jute.MarshallingError
-	default:
-		r.May, r.Patience = c.mayReconfigure(), c.timeout/3
-		c.flush()
-		code, known = c.srv.o.Reconfigure(r)
-	}
-	if !known {
-		c.close(endUnknown)
-		return false
-	}
-	var record []byte
-	zxid := c.srv.replica.Zxid()
-	if code == jute.OK {
-		c.srv.replica.View(func(st *raftfsm.State) {
-			zxid = st.Zxid()
-			record, code = st.Tree().AppendData(nil, []jute.ID{superID}, configPath)
+// reachable counts the voters that answer and are of this cluster.
+func reachable(ctx context.Context, node *raftfsm.Node, m members) int {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	var wg sync.WaitGroup
+	var up atomic.Int32
+	for _, s := range m {
+		if !s.Voter {
+			continue
+		}
+		wg.Go(func() {
+			if there, _ := node.Standing(ctx, s.ID, s.Peer); there {
+				up.Add(1)
+			}
 		})
 	}
-	return c.reply(xid, jute.OpReconfig, zxid, code, record)
+	wg.Wait()
+	return int(up.Load())
 }
 
-func (c *conn) mayReconfigure() (may bool) {
-	c.srv.replica.View(func(st *raftfsm.State) {
-		info, ok := st.Tree().Get(configPath)
-		may = ok && tree.Allowed(info.ACL, *c.ids.Load(), jute.PermWrite)
-	})
-	return may
+// configText is what clients read of the membership.
+func (i *Instance) configText() (text string) {
+	i.node.Load().View(func(st *state.State) { text = st.ConfigData() })
+	return text
 }

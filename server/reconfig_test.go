@@ -1,94 +1,82 @@
 package server
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
 )
-
-func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
-	var asked []ReconfigRequest
-	r := newRig(t, Options{
-		SuperDigest: tree.DigestID("root:secret").ID,
-		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
-			asked = append(asked, q)
-			switch q.Version {
-			case 5:
-				return jute.BadVersion, true
-			case 6:
-				return 0, false
-			}
-			return jute.OK, true
-		},
-	})
-	c := r.client()
-	body := func(version int64) wire.Body { return wire.Body{}.Str("server.2=x").Null().Null().Long(version) }
-	call(t, c, jute.BadVersion, jute.OpReconfig, body(5))
-	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "root:secret"))
-	f := call(t, c, jute.OK, jute.OpReconfig, body(-1))
-	d := jute.NewDecoder(f.Body)
-	d.Buffer()
-	d.Stat()
-	if d.Err() != nil || len(d.Rest()) != 0 {
-		t.Errorf("reply %x", f.Body)
-	}
-	call(t, c, jute.MarshallingError, jute.OpReconfig, wire.Body{}.Str("x"))
-	if len(asked) != 2 || asked[0].May || !asked[1].May || asked[1].Joining != "server.2=x" || asked[1].Patience <= 0 {
-		t.Errorf("asked %+v", asked)
-	}
-	// An outcome that is not known is not invented.
-	_, err := c.Send(jute.OpReconfig, body(6))
-	must(t, err)
-	must(t, c.Closed())
-}
 
 const threeServers = `server.1=h1:2888:2889:participant;h1:2181
 server.2=h2:2888:2889:participant;h2:2181
 server.3=h3:2888:2889:participant;h3:2181
 version=10000002a`
 
+// What a ZooKeeper 3.8 answered to the super user, as far as it can be said
+// without asking others.
 func TestReconfigPlans(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
+	joining := func(s string) clients.ReconfigRequest { return clients.ReconfigRequest{Version: -1, Joining: s} }
+	whole := func(s string) clients.ReconfigRequest { return clients.ReconfigRequest{Version: -1, Members: s} }
+	leaving := func(s string) clients.ReconfigRequest { return clients.ReconfigRequest{Version: -1, Leaving: s} }
 	for _, tc := range []struct {
 		name string
-		r    ReconfigRequest
+		r    clients.ReconfigRequest
 		code jute.ErrCode
 		to   string // id, ! after those without a vote
 	}{
-		{"nothing", ReconfigRequest{Version: -1}, jute.OK, "1 2 3"},
-		{"the version", ReconfigRequest{Version: 0x10000002a}, jute.OK, "1 2 3"},
-		{"another version", ReconfigRequest{Version: 7, Joining: "garbage"}, jute.BadVersion, ""},
-		{"join", ReconfigRequest{Version: -1, Joining: four}, jute.OK, "1 2 3 4"},
-		{"join without a vote", ReconfigRequest{Version: -1, Joining: "server.4=h4:2888:3888:observer;2181"}, jute.OK, "1 2 3 4!"},
-		{"join and leave", ReconfigRequest{Version: -1, Joining: four + ",server.5=[::1]:1:2:PARTICIPANT;0.0.0.0:3", Leaving: "2,3"}, jute.OK, "1 4 5"},
-		{"join again", ReconfigRequest{Version: -1, Joining: "server.2=h2:2888:3888:participant;h2:2181"}, jute.OK, "1 2 3"},
-		{"leave", ReconfigRequest{Version: -1, Leaving: "3"}, jute.OK, "1 2"},
-		{"leave who is not there", ReconfigRequest{Version: -1, Leaving: "99"}, jute.OK, "1 2 3"},
-		{"all leave", ReconfigRequest{Version: -1, Leaving: "1,2,3"}, jute.BadArguments, ""},
-		{"leave by name", ReconfigRequest{Version: -1, Leaving: "h3"}, jute.BadArguments, ""},
-		{"move", ReconfigRequest{Version: -1, Joining: "server.3=h9:2888:2889;2181"}, jute.BadArguments, ""},
-		{"lose the vote", ReconfigRequest{Version: -1, Joining: "server.3=h3:2888:2889:observer;2181"}, jute.BadArguments, ""},
-		{"address taken", ReconfigRequest{Version: -1, Joining: "server.4=h3:2888:3888;h4:2181"}, jute.BadArguments, ""},
-		{"client address taken", ReconfigRequest{Version: -1, Joining: "server.4=h4:2888:3888;h3:2181"}, jute.BadArguments, ""},
-		{"no client port", ReconfigRequest{Version: -1, Joining: "server.4=h4:2888:3888"}, jute.BadArguments, ""},
-		{"two ports", ReconfigRequest{Version: -1, Joining: "server.4=h4:2888;2181"}, jute.BadArguments, ""},
-		{"no such role", ReconfigRequest{Version: -1, Joining: "server.4=h4:2888:3888:king;2181"}, jute.BadArguments, ""},
-		{"no such id", ReconfigRequest{Version: -1, Joining: "server.0=h4:2888:3888;2181"}, jute.BadArguments, ""},
-		{"garbage", ReconfigRequest{Version: -1, Joining: "garbage"}, jute.BadArguments, ""},
-		{"the whole list", ReconfigRequest{Version: -1, Members: strings.ReplaceAll(threeServers, "server.2=h2", "server.4=h4")}, jute.OK, "1 3 4"},
-		{"the whole list, by commas", ReconfigRequest{Version: -1, Members: "server.1=h1:2888:2889," + four}, jute.OK, "1 4"},
+		{"nothing", clients.ReconfigRequest{Version: -1}, jute.OK, "1 2 3"},
+		{"the version", clients.ReconfigRequest{Version: 0x10000002a}, jute.OK, "1 2 3"},
+		{"another version", clients.ReconfigRequest{Version: 7, Joining: "garbage"}, jute.BadVersion, ""},
+		{"version 0", clients.ReconfigRequest{}, jute.BadVersion, ""},
+		{"join", joining(four), jute.OK, "1 2 3 4"},
+		{"join without a vote", joining("server.4=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 4!"},
+		{"join and leave", clients.ReconfigRequest{Version: -1, Joining: four + ",server.5=[::1]:1:2:PARTICIPANT;0.0.0.0:3", Leaving: "2,3"}, jute.OK, "1 4 5"},
+		{"join again", joining("server.2=h2:2888:3888:participant;h2:2181"), jute.OK, "1 2 3"},
+		{"with blanks", joining(" server.4 = h4:2888:3888:observer;2181 "), jute.OK, "1 2 3 4!"},
+		{"without server", joining("foo.4=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 4!"},
+		{"the id alone", joining("4=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 4!"},
+		{"an id beyond ours", joining("server.999=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 999!"},
+		{"an id below ours", joining("server.-1=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 2147483647!"},
+		{"port 0", joining("server.4=h4:0:3888:observer;2181"), jute.OK, "1 2 3 4!"},
+		{"leave", leaving("3"), jute.OK, "1 2"},
+		{"leave who is not there", leaving(" 99 ,-5"), jute.OK, "1 2 3"},
+		{"all leave", leaving("1,2,3"), jute.BadArguments, ""},
+		{"two leave", leaving("2,3"), jute.BadArguments, ""},
+		{"leave by name", leaving("h3"), jute.MarshallingError, ""},
+		{"move", joining("server.3=h9:2888:2889;2181"), jute.OK, "1 2 3"},
+		{"lose the vote", joining("server.3=h3:2888:2889:observer;2181"), jute.OK, "1 2 3!"},
+		{"address taken", joining("server.4=h3:2888:3888;h4:2181"), jute.BadArguments, ""},
+		{"client address taken", joining("server.4=h4:2888:3888;h3:2181"), jute.BadArguments, ""},
+		{"an address of every machine", joining("server.4=127.0.0.1:2888:3888:observer;2181,server.5=127.0.0.1:2888:3888:observer;2181"), jute.OK, "1 2 3 4! 5!"},
+		{"no client port", joining("server.4=h4:2888:3888"), jute.BadArguments, ""},
+		{"two ports", joining("server.4=h4:2888;2181"), jute.BadArguments, ""},
+		{"twice the same", joining("server.4=h4:2888:2888;2181"), jute.BadArguments, ""},
+		{"no such role", joining("server.4=h4:2888:3888:king;2181"), jute.BadArguments, ""},
+		{"two addresses", joining("server.4=h4:2888:3888|h5:2888:3888;2181"), jute.BadArguments, ""},
+		{"no port", joining("server.4=h4:a:3888;2181"), jute.BadArguments, ""},
+		{"no such port", joining("server.4=h4:99999:3888;2181"), jute.MarshallingError, ""},
+		{"no id", joining("server.x=h4:2888:3888;2181"), jute.MarshallingError, ""},
+		{"garbage", joining("some thing"), jute.BadArguments, ""},
+		{"the whole list", whole(strings.ReplaceAll(threeServers, "server.2=h2", "server.4=h4")), jute.OK, "1 3 4"},
+		{"the whole list, by commas", whole("server.1=h1:2888:2889," + four), jute.OK, "1 4"},
+		{"one twice", whole("server.1=h1:2888:2889,server.1=h1:2888:2889:observer," + four + ",server.5=h5:1:2"), jute.OK, "1! 4 5"},
+		{"a list of one", whole("server.1=h1:2888:2889;2181"), jute.BadArguments, ""},
+		{"a garbage list", whole("garbage"), jute.BadArguments, ""},
+		{"another key", whole(threeServers + "\nfoo=bar"), jute.BadArguments, ""},
+		{"a list and garbage", clients.ReconfigRequest{Version: -1, Joining: "garbage", Members: threeServers}, jute.OK, "1 2 3"},
 	} {
-		r := tc.r
-		r.May = true
-		_, to, code, why := plan(threeServers, &r)
+		_, to, _, code, why := plan(threeServers, &tc.r, 2)
 		var got []string
 		for _, id := range to.ids(0) {
-			s := string(rune('0' + id))
-			if !to[id].voter {
+			s := strconv.Itoa(int(id &^ (1 << 31)))
+			if !to[id].Voter {
 				s += "!"
 			}
 			got = append(got, s)
@@ -96,14 +84,117 @@ func TestReconfigPlans(t *testing.T) {
 		if code != tc.code || !slices.Equal(got, strings.Fields(tc.to)) || (why == nil) != (code == jute.OK) {
 			t.Errorf("%s: %v, %v (%v)", tc.name, got, code, why)
 		}
-		if code != jute.OK {
-			continue
+	}
+	r := leaving("2,3")
+	if _, to, _, code, _ := plan(threeServers, &r, 1); code != jute.OK || len(to) != 1 {
+		t.Errorf("one may be left where it is allowed: %v %v", to, code)
+	}
+}
+
+func TestWhatIsImpossibleHere(t *testing.T) {
+	from, _ := parseConfig(threeServers)
+	for _, tc := range []struct {
+		line string
+		ok   bool
+	}{
+		{"server.0=h4:2888:3888;2181", true},
+		{"server.4=h4:2888:3888;2181", true},
+		{"server.999=h4:2888:3888;2181", false},
+		{"server.4=h4:0:3888;2181", false},
+		{"server.4=127.0.0.1:1:3888;2181,server.5=127.0.0.1:1:3888;2181", false},
+		{"server.3=h9:2888:3888;2181", false}, // it runs where it is
+		{"server.2=h9:2888:3888;2181", true},
+	} {
+		to, err := from.next(&clients.ReconfigRequest{Version: -1, Joining: tc.line})
+		if err != nil {
+			t.Fatal(tc.line, err)
 		}
-		r.May = false
-		if _, _, code, _ := plan(threeServers, &r); code != jute.NoAuth {
-			t.Errorf("%s, of somebody else: %v", tc.name, code)
+		c := change{from: from, to: to, runs: map[uint32]bool{1: true, 3: true}}
+		if err := c.possible(); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", tc.line, err)
 		}
 	}
+}
+
+// After each change of raft's a majority of its voters follows, whoever of the
+// members of both configurations runs, as long as one did before and one would
+// afterwards; and what is made in the end is what was asked for.
+func TestEveryStepLeavesAMajority(t *testing.T) {
+	n, all := 5, 243
+	if testing.Short() {
+		n, all = 4, 81
+	}
+	role := func(code, id int) (s state.Server, in bool) {
+		for range id {
+			code /= 3
+		}
+		return state.Server{ID: uint32(id + 1), Peer: fmt.Sprintf("h%d:1", id+1), Voter: code%3 == 2}, code%3 > 0
+	}
+	tried := 0
+	for fromCode := range all {
+		for toCode := range all {
+			from, to := members{}, members{}
+			for id := range n {
+				if s, in := role(fromCode, id); in {
+					from[s.ID] = s
+				}
+				if s, in := role(toCode, id); in {
+					to[s.ID] = s
+				}
+			}
+			for up := range 1 << n {
+				live := func(m members) bool {
+					k := 0
+					for id, s := range m {
+						if s.Voter && up>>(id-1)&1 == 1 {
+							k++
+						}
+					}
+					return k > m.voters()/2
+				}
+				if !live(from) || !live(to) || up&1 == 0 || !from[1].Voter {
+					continue
+				}
+				c := change{i: &Instance{o: Options{ID: 1}}, from: from, to: to, ready: map[uint32]bool{}, runs: map[uint32]bool{}}
+				for id := uint32(1); id <= uint32(n); id++ {
+					runs := up>>(id-1)&1 == 1
+					_, was := from[id]
+					c.runs[id] = was && runs
+					if runs && to[id].Voter {
+						c.ready[id] = true
+					}
+				}
+				now := maps.Clone(from)
+				for _, m := range append(c.joins(), c.rest()...) {
+					s, in := now[m.ID]
+					s.ID, s.Peer = m.ID, fmt.Sprintf("h%d:1", m.ID)
+					switch m.Op {
+					case "add", "demote":
+						s.Voter = false
+					case "promote":
+						if !in {
+							t.Fatalf("%+v before it is a member", m)
+						}
+						s.Voter = true
+					case "vote":
+						s.Voter = true
+					}
+					now[m.ID] = s
+					if m.Op == "remove" {
+						delete(now, m.ID)
+					}
+					if !live(now) {
+						t.Fatalf("from %v to %v, up %b: no majority after %+v", from, to, up, m)
+					}
+				}
+				if !now.same(to) {
+					t.Fatalf("from %v to %v, up %b: %v", from, to, up, now)
+				}
+				tried++
+			}
+		}
+	}
+	t.Logf("%d changes tried", tried)
 }
 
 func TestWhoCarriesOutAChangeLeavesLast(t *testing.T) {

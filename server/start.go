@@ -10,15 +10,22 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/view"
 )
 
-var _ Replica = (*raftfsm.Node)(nil)
+// What connections need of the cluster, and what it tells them, fit each other.
+var (
+	_ clients.Replica  = (*raftfsm.Node)(nil)
+	_ raftfsm.Observer = (*clients.Server)(nil)
+)
 
 // Instance is a whole server in this process: its part in the cluster, its
 // clients and its admin pages.
 type Instance struct {
-	Server *Server
-	Admin  *admin.Admin
+	Clients *clients.Server
+	Admin   *admin.Admin
 
 	o      Options
 	node   atomic.Pointer[raftfsm.Node] // nil until it has joined its cluster
@@ -26,12 +33,20 @@ type Instance struct {
 	secure net.Listener
 	http   net.Listener
 	pages  *http.Server
+	view   *view.View    // nil without an admin port
+	taker  *backup.Taker // nil: no backups are taken
+	// Metrics have a port of their own where an operator wants one.
+	metrics     net.Listener
+	metricsPage *http.Server
 
 	reconfiguring sync.Mutex // held by the one reconfig under way here
 
+	ctx    context.Context // ends when clients are cut off
+	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
+	alone  atomic.Bool // read-only until it has joined its cluster
 }
 
 // Start runs a server. It listens at once, so that addresses in use are found
@@ -39,17 +54,18 @@ type Instance struct {
 // its cluster: for a new cluster of several that is when all of them have been
 // started. ctx bounds that wait. Clients are served a little later, see Ready.
 func Start(ctx context.Context, o Options) (_ *Instance, err error) {
-	s, err := New(o)
-	if err != nil {
+	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}
+	i.ctx, i.cancel = context.WithCancel(context.Background())
+	if o.Reconfig {
+		i.o.Clients.Reconfigure = i.reconfigure
+	}
+	if i.Clients, err = clients.New(i.o.Clients); err != nil {
 		return nil, err
 	}
-	i := &Instance{Server: s, o: s.o, failed: make(chan struct{})}
-	if o.Reconfig {
-		s.o.Reconfigure = i.reconfigure
-	}
+	i.o.Clients = i.Clients.Options() // with their defaults
 	defer func() {
 		if err != nil {
-			i.Close(ctx)
+			_ = i.Close(ctx)
 		}
 	}()
 	if err := i.listen(); err != nil {
@@ -58,13 +74,16 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if err := i.openAdmin(); err != nil {
 		return nil, err
 	}
+	i.takeBackups()
 	i.accept()
+	joined := i.readMeanwhile()
 	node, err := raftfsm.Start(ctx, i.raftOptions())
+	joined()
 	if err != nil {
 		return nil, err
 	}
 	i.node.Store(node)
-	s.Use(node)
+	i.Clients.Use(node)
 	return i, nil
 }
 
@@ -73,7 +92,7 @@ func (i *Instance) listen() (err error) {
 	for _, l := range []struct {
 		addr string
 		ln   *net.Listener
-	}{{i.o.ClientAddr, &i.client}, {i.o.SecureAddr, &i.secure}, {i.o.AdminAddr, &i.http}} {
+	}{{i.o.ClientAddr, &i.client}, {i.o.SecureAddr, &i.secure}, {i.o.AdminAddr, &i.http}, {i.o.MetricsAddr, &i.metrics}} {
 		if l.addr == "" {
 			continue
 		}
@@ -81,7 +100,13 @@ func (i *Instance) listen() (err error) {
 			return err
 		}
 	}
-	if i.secure != nil && i.o.TLSConfig == nil {
+	if i.http != nil {
+		i.http = admin.LimitListener(i.http)
+	}
+	if i.metrics != nil {
+		i.metrics = admin.LimitListener(i.metrics)
+	}
+	if i.secure != nil && i.o.Clients.TLSConfig == nil {
 		return errors.New("a TLS port needs a TLS configuration")
 	}
 	return nil
@@ -90,24 +115,31 @@ func (i *Instance) listen() (err error) {
 // openAdmin makes what answers four-letter words and HTTP.
 func (i *Instance) openAdmin() (err error) {
 	i.o.Admin.Source = i
+	i.openView()
+	i.addBackupPages()
+	i.addTracePage()
 	if i.Admin, err = admin.New(i.o.Admin); err != nil {
 		return err
 	}
-	i.Server.Answer(i.Admin, addrString(i.http))
+	i.Clients.Answer(i.Admin, addrString(i.http))
 	return nil
 }
 
 // accept serves the listeners.
 func (i *Instance) accept() {
 	if i.client != nil {
-		i.wg.Go(func() { i.served("client port", i.Server.Serve(i.client)) })
+		i.wg.Go(func() { i.served("client port", i.Clients.Serve(i.client)) })
 	}
 	if i.secure != nil {
-		i.wg.Go(func() { i.served("TLS client port", i.Server.ServeTLS(i.secure)) })
+		i.wg.Go(func() { i.served("TLS client port", i.Clients.ServeTLS(i.secure)) })
 	}
 	if i.http != nil {
 		i.pages = i.Admin.HTTPServer()
 		i.wg.Go(func() { i.served("admin port", i.pages.Serve(i.http)) })
+	}
+	if i.metrics != nil {
+		i.metricsPage = i.Admin.MetricsServer()
+		i.wg.Go(func() { i.served("metrics port", i.metricsPage.Serve(i.metrics)) })
 	}
 }
 
@@ -124,19 +156,22 @@ func (i *Instance) served(what string, err error) {
 func (i *Instance) raftOptions() raftfsm.Options {
 	r := i.o.Raft
 	r.ID = i.o.ID
-	r.Observer = i.Server
-	r.MinSessionTimeout = i.o.MinSessionTimeout
+	r.Observer = i.Clients
+	r.Measured = measured(i.Clients.Metrics())
+	r.MinSessionTimeout = i.o.Clients.MinSessionTimeout
 	setDefault(&r.Logger, i.o.Logger)
-	setDefault(&r.Rand, i.o.Rand)
+	setDefault(&r.Release, i.o.Version)
+	setDefault(&r.Rand, i.o.Clients.Rand)
 	if r.Now == nil {
 		r.Now = i.o.Now
 	}
 	if r.ClientAddr == "" {
-		r.ClientAddr = reachable(i.client)
+		r.ClientAddr = dialable(i.client)
 	}
 	then := r.Fatal
 	r.Fatal = func(err error) {
-		i.Server.cutOff()
+		i.cancel()
+		i.Clients.CutOff()
 		i.stopped()
 		if then != nil {
 			then(err)
@@ -145,8 +180,8 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	return r
 }
 
-// reachable returns the address of a listener if others can be told it.
-func reachable(ln net.Listener) string {
+// dialable returns the address of a listener if others can be told it.
+func dialable(ln net.Listener) string {
 	if ln == nil {
 		return ""
 	}
@@ -174,11 +209,14 @@ func (i *Instance) SecureAddr() string { return addrString(i.secure) }
 // AdminAddr is the bound address of the admin port, empty if there is none.
 func (i *Instance) AdminAddr() string { return addrString(i.http) }
 
+// MetricsAddr is the bound address of the metrics port, empty if there is none.
+func (i *Instance) MetricsAddr() string { return addrString(i.metrics) }
+
 // Node is this server's part in the cluster, nil until it has joined.
 func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
 
 // Ready waits until clients are served.
-func (i *Instance) Ready(ctx context.Context) error { return i.Server.WaitServing(ctx) }
+func (i *Instance) Ready(ctx context.Context) error { return i.Clients.WaitServing(ctx) }
 
 // Failed is closed when the server cannot go on by itself; the log says why.
 func (i *Instance) Failed() <-chan struct{} { return i.failed }
@@ -189,15 +227,21 @@ func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
 // over, clients are closed so that they go elsewhere, and what was promised is
 // on disk. Sessions are not touched.
 func (i *Instance) Close(ctx context.Context) error {
+	i.cancel()
 	var errs []error
 	if node := i.node.Load(); node != nil {
 		errs = append(errs, node.Close(ctx))
 	}
-	errs = append(errs, i.Server.Shutdown(ctx))
-	if i.pages != nil {
-		errs = append(errs, i.pages.Shutdown(ctx))
+	errs = append(errs, i.Clients.Shutdown(ctx))
+	for _, pages := range []*http.Server{i.pages, i.metricsPage} {
+		if pages != nil {
+			errs = append(errs, pages.Shutdown(ctx))
+		}
 	}
-	for _, ln := range []net.Listener{i.client, i.secure, i.http} {
+	if i.view != nil {
+		i.view.Close()
+	}
+	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics} {
 		if ln != nil {
 			ln.Close() // those that nobody served yet
 		}

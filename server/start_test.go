@@ -2,21 +2,89 @@ package server
 
 import (
 	"context"
+	"io"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-func TestStartServesOnTheAddressItTells(t *testing.T) {
+// start runs a server with a client port until the test ends, and connects a
+// client to it.
+func start(t *testing.T, o Options) (*Instance, *wire.Conn) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	i, err := Start(ctx, Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0"})
+	o.ClientAddr = "127.0.0.1:0"
+	i, err := Start(ctx, o)
 	must(t, err)
-	defer func() { must(t, i.Close(context.Background())) }()
+	t.Cleanup(func() { must(t, i.Close(context.Background())) })
 	must(t, i.Ready(ctx))
 	c, err := wire.Open(i.ClientAddr())
 	must(t, err)
-	defer c.Close()
-	create(t, c, "/a", "", 0)
+	t.Cleanup(func() { c.Close() })
+	return i, c
+}
+
+// must fails the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create makes a node.
+func create(t *testing.T, c *wire.Conn, path string, flags int32) {
+	t.Helper()
+	_, err := c.Create(path, nil, flags)
+	must(t, err)
+}
+
+func TestStartServesOnTheAddressItTells(t *testing.T) {
+	_, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
+	create(t, c, "/a", 0)
+}
+
+func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	i, err := Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0"})
+	must(t, err)
+	must(t, i.Ready(t.Context()))
+	var conns []*wire.Conn
+	for n := range 30 {
+		c, err := wire.Dial(i.ClientAddr())
+		must(t, err)
+		defer c.Close()
+		if n%3 > 0 {
+			must(t, c.Connect(wire.NewSession(10000)))
+			conns = append(conns, c)
+		}
+		if n%3 == 2 { // requests under way
+			for range 50 {
+				_, err := c.Send(jute.OpCreate, wire.Create("/s-", nil, jute.WorldAnyone, 2))
+				must(t, err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	must(t, i.Close(ctx))
+	for _, c := range conns {
+		for {
+			if _, err := c.ReadFrame(); err == io.EOF {
+				break
+			} else if err != nil && !strings.Contains(err.Error(), "cut short") {
+				t.Fatal(err)
+			}
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines where there were %d", runtime.NumGoroutine(), before)
+		}
+	}
 }

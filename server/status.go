@@ -6,13 +6,14 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/tree"
 )
 
 var _ admin.Source = (*Instance)(nil)
@@ -30,7 +31,7 @@ const (
 // Status implements admin.Source. No lock is held for longer than a bounded
 // piece of the work: whoever looks must not slow down those who write.
 func (i *Instance) Status(need admin.Need) *admin.Status {
-	snap := i.Server.Snapshot()
+	snap := i.Clients.Snapshot()
 	s := &admin.Status{
 		Now:         i.o.Now(),
 		Uptime:      snap.Uptime,
@@ -44,16 +45,15 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		WatchPaths:  snap.WatchPaths,
 		Watches:     snap.WatchPairs,
 		AllWatches:  snap.Watches,
-		Proposals:   admin.Sizes{Last: -1, Min: -1, Max: -1},
 		Config:      i.shownConfig(),
 	}
-	i.Server.metrics.Fill(s, need)
+	i.Clients.Metrics().Fill(s, need)
 	if need&admin.NeedProcess != 0 {
 		s.OpenFiles, s.MaxFiles = admin.OpenFiles()
 		s.Environment = admin.ProcessEnvironment()
 	}
 	if need&admin.NeedConns != 0 {
-		s.ConnList = i.Server.Conns()
+		s.ConnList = i.Clients.Conns()
 		slices.SortFunc(s.ConnList, func(a, b admin.Conn) int {
 			return cmp.Or(a.Established.Compare(b.Established), cmp.Compare(a.Addr, b.Addr))
 		})
@@ -62,7 +62,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		s.WatchList = i.watchList()
 	}
 	i.diskStatus(s)
-	if i.o.SkipACL {
+	if i.o.Clients.SkipACL {
 		s.Notices = append(s.Notices, "access rights are not checked (--skip-acl)")
 	}
 
@@ -70,21 +70,28 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 	if node == nil {
 		s.Serving = false
 		s.Reason = "waiting for the other servers of the cluster"
+		if i.alone.Load() {
+			s.Mode = admin.ReadOnly
+		}
 	} else {
 		i.clusterStatus(s, node, need)
 	}
 	if need&admin.NeedMetrics != 0 {
 		s.Summaries["jvm_pause_time_ms"] = admin.GCPauses()
 		s.Extra = append(s.Extra, i.ownMetrics(&snap)...)
+		if i.view != nil && node != nil {
+			s.Extra = append(s.Extra, i.view.Metrics()...)
+		}
 	}
+	i.backupStatus(s, need&admin.NeedMetrics != 0)
 	return s
 }
 
 // ResetStats implements admin.Source.
-func (i *Instance) ResetStats() { i.Server.metrics.Reset() }
+func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 
 // ResetConns implements admin.Source.
-func (i *Instance) ResetConns() { i.Server.ResetConns() }
+func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
 // Authorizer returns a check for admin.Options: who knows the password of the
 // super user may change state over HTTP. Without a super user it is nil.
@@ -92,10 +99,8 @@ func Authorizer(superDigest string) func(user, password string) bool {
 	if superDigest == "" {
 		return nil
 	}
-	s := &Server{o: Options{SuperDigest: superDigest}}
 	return func(user, password string) bool {
-		credentials := user + ":" + password
-		return s.isSuper(tree.DigestID(credentials), credentials)
+		return clients.IsSuper(superDigest, user+":"+password)
 	}
 }
 
@@ -103,10 +108,10 @@ func Authorizer(superDigest string) func(user, password string) bool {
 func (i *Instance) shownConfig() admin.Config {
 	c := i.o.Config
 	c.ClientPort, c.SecurePort = port(i.client, 0), port(i.secure, -1)
-	c.MinSessionTimeout, c.MaxSessionTimeout = i.o.MinSessionTimeout, i.o.MaxSessionTimeout
-	c.MaxClientCnxns = max(i.o.MaxConnsPerAddr, 0)
+	c.MinSessionTimeout, c.MaxSessionTimeout = i.o.Clients.MinSessionTimeout, i.o.Clients.MaxSessionTimeout
+	c.MaxClientCnxns = max(i.o.Clients.MaxConnsPerAddr, 0)
 	c.ListenBacklog = -1
-	setDefault(&c.TickTime, i.o.MinSessionTimeout/2)
+	setDefault(&c.TickTime, i.o.Clients.MinSessionTimeout/2)
 	setDefault(&c.DataDir, i.o.Raft.DataDir)
 	setDefault(&c.LogDir, c.DataDir)
 	return c
@@ -125,7 +130,7 @@ func port(ln net.Listener, none int) int {
 // watchList groups the watches by session.
 func (i *Instance) watchList() []admin.SessionPaths {
 	by := make(map[int64][]string)
-	i.Server.WatchScan(func(path string, session int64) { by[session] = append(by[session], path) })
+	i.Clients.WatchScan(func(path string, session int64) { by[session] = append(by[session], path) })
 	return sorted(by)
 }
 
@@ -146,7 +151,7 @@ func (i *Instance) diskStatus(s *admin.Status) {
 	if dir == "" {
 		return
 	}
-	free, err := raftfsm.FreeBytes(dir)
+	free, err := disk.FreeBytes(dir)
 	switch {
 	case err != nil:
 	case free < diskFailed:
@@ -164,11 +169,17 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	if n.Full != "" {
 		s.Notices = append(s.Notices, "requests that need more room are refused: "+n.Full)
 	}
-	s.LeaderID, s.Term, s.Zxid = int64(n.Leader), n.Term, n.Zxid
-	s.LastIndex, s.CommitIndex, s.AppliedIndex = n.Last, n.Applied, n.Applied
-	s.SnapshotZxid = n.SnapshotZxid
-	s.DataDirSize, s.LogDirSize = n.DataBytes, n.LogBytes
+	s.Cluster = n.Cluster
+	s.LeaderID, s.LeaderUptime, s.Term, s.Zxid = int64(n.Leader), n.Leads, n.Term, n.Zxid
+	s.SnapshotZxid, s.SnapshotTime = n.Snapshot.Zxid, n.Snapshot.Time
+	s.LastIndex, s.CommitIndex, s.AppliedIndex = n.Last, n.Commit, n.Applied
+	if need&admin.NeedDirs != 0 {
+		s.DataDirSize, s.LogDirSize = node.DiskBytes()
+	}
 	s.Mode = i.mode(&n)
+	if n.ReadOnly {
+		s.Mode = admin.ReadOnly
+	}
 	if s.Mode != admin.Standalone {
 		for _, m := range n.Members {
 			s.Members = append(s.Members, admin.Member{ID: int64(m.ID), PeerAddr: m.PeerAddr, ClientAddr: m.ClientAddr, Voter: m.Voter})
@@ -187,7 +198,7 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 			}
 		}
 		slices.SortFunc(s.Members, func(a, b admin.Member) int { return cmp.Compare(a.ID, b.ID) })
-		if !s.Serving && removed(&n) {
+		if !s.Serving && n.Removed {
 			s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, or add it again by zlock member add %d", n.ID)
 		}
 	}
@@ -195,21 +206,19 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
 	}
 
-	var text []byte
-	node.View(func(st *raftfsm.State) {
+	var config string
+	node.View(func(st *state.State) {
 		t := st.Tree()
 		s.Nodes, s.DataSize, s.EphemeralCount = t.Count(), t.Bytes(), t.EphemeralCount()
 		s.Sessions = st.Sessions().Len()
 		for _, d := range st.Digests() {
 			s.Digests = append(s.Digests, admin.Digest{Zxid: d.Zxid, Digest: d.Sum, Version: 2})
 		}
-		if info, ok := t.Get(configPath); ok {
-			text = info.Data
-		}
+		config = st.ConfigData()
 	})
-	s.ConfigIndex = configVersion(text)
+	s.ConfigText, s.ConfigIndex = state.CutConfig(config)
 	if need&(admin.NeedSessions|admin.NeedEphemerals) != 0 {
-		i.sessionLists(s, node, n.Left, need)
+		i.sessionLists(s, node, need)
 	}
 	if need&admin.NeedMetrics != 0 {
 		clusterMetrics(s, &n)
@@ -233,12 +242,13 @@ func (i *Instance) mode(n *raftfsm.Status) admin.Mode {
 const sessionsAtOnce = 256
 
 // sessionLists lists the sessions and their ephemeral nodes.
-func (i *Instance) sessionLists(s *admin.Status, node *raftfsm.Node, left map[int64]time.Duration, need admin.Need) {
+func (i *Instance) sessionLists(s *admin.Status, node *raftfsm.Node, need admin.Need) {
 	var all []session.Session
-	node.View(func(st *raftfsm.State) {
+	node.View(func(st *state.State) {
 		all = make([]session.Session, 0, st.Sessions().Len())
 		st.Sessions().All(func(x session.Session) { all = append(all, x) })
 	})
+	left := node.Deadlines()
 	for _, x := range all {
 		e := admin.Session{ID: x.ID, Timeout: time.Duration(x.Timeout) * time.Millisecond}
 		if d, ok := left[x.ID]; ok {
@@ -250,7 +260,7 @@ func (i *Instance) sessionLists(s *admin.Status, node *raftfsm.Node, left map[in
 		return
 	}
 	for part := range slices.Chunk(all, sessionsAtOnce) {
-		node.View(func(st *raftfsm.State) {
+		node.View(func(st *state.State) {
 			for _, x := range part {
 				if paths := st.Tree().EphemeralsOf(x.ID); len(paths) > 0 {
 					s.Ephemerals = append(s.Ephemerals, admin.SessionPaths{Session: x.ID, Paths: paths})
@@ -264,7 +274,6 @@ func (i *Instance) sessionLists(s *admin.Status, node *raftfsm.Node, left map[in
 func clusterMetrics(s *admin.Status, n *raftfsm.Status) {
 	const ms = float64(time.Millisecond)
 	s.Summaries["fsynctime"] = admin.Summary{Count: n.Syncs, Sum: float64(n.SyncTime) / ms, Max: float64(n.SyncMax) / ms}
-	s.Counters["looking_count"] = n.Elections
 	s.Counters["commit_count"] = int64(n.Applied)
 	gauge := func(name, help string, v float64, labels ...admin.Pair) {
 		s.Extra = append(s.Extra, admin.Sample{Name: name, Help: help, Value: v, Labels: labels})
@@ -272,9 +281,9 @@ func clusterMetrics(s *admin.Status, n *raftfsm.Status) {
 	gauge("peer_insecure", "1 if servers talk to each other in the clear.", flag(n.PeerInsecure))
 	gauge("stream_pending", "Requests of this server not yet applied.", float64(n.Pending))
 	gauge("log_requests", "Requests in the log since the last snapshot.", float64(n.LogBehind))
-	gauge("log_bytes", "Bytes of the log on disk.", float64(n.LogBytes))
-	gauge("snapshot_bytes", "Bytes of snapshots on disk.", float64(n.DataBytes))
-	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server stood in.", Counter: true, Value: float64(n.Elections)})
+	gauge("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
+	gauge("snapshot_bytes", "Bytes of snapshots on disk.", float64(s.DataDirSize))
+	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server won.", Counter: true, Value: float64(n.Elections)})
 	for _, m := range n.Members {
 		if m.Applied > 0 {
 			gauge("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
@@ -284,19 +293,26 @@ func clusterMetrics(s *admin.Status, n *raftfsm.Status) {
 }
 
 // ownMetrics are what this server counts and ZooKeeper has no name for.
-func (i *Instance) ownMetrics(snap *Snapshot) []admin.Sample {
+func (i *Instance) ownMetrics(snap *clients.Snapshot) []admin.Sample {
 	list := []admin.Sample{
-		{Name: "skip_acl", Help: "1 if access rights are not checked.", Value: flag(i.o.SkipACL)},
+		{Name: "skip_acl", Help: "1 if access rights are not checked.", Value: flag(i.o.Clients.SkipACL)},
 		{Name: "watches", Help: "Watches of all kinds.", Value: float64(snap.Watches)},
 		{Name: "watch_memory_bytes", Help: "Memory that watches take.", Value: float64(snap.WatchBytes)},
+		{Name: "watch_memory_limit_bytes", Help: "Memory that watches may take.", Value: float64(i.o.Clients.MaxWatchBytes)},
+		{Name: "watch_memory_largest_bytes", Help: "Memory that the watches of one connection take, at most.", Value: float64(snap.WatchBytesMost)},
+		{Name: "buffer_bytes", Help: "Memory of large requests being received, and of what waits to be written.", Value: float64(snap.BufferBytes)},
+		{Name: "buffer_limit_bytes", Help: "Memory that these may take.", Value: float64(i.o.Clients.MaxBuffers)},
 		{Name: "accept_errors_total", Help: "Connections that could not be accepted.", Counter: true, Value: float64(snap.AcceptErrors)},
 		{Name: "foreign_connections_total", Help: "Connections that spoke another protocol.", Counter: true, Value: float64(snap.Foreign)},
 		{Name: "sessions_refused_total", Help: "Clients whose session was not there any more.", Counter: true, Value: float64(snap.SessionsRefused)},
 		{Name: "log_lines_dropped_total", Help: "Log lines about clients left out because there were too many.", Counter: true, Value: float64(snap.LogDropped)},
 	}
-	for r := endClient; r < endReasons; r++ {
+	if i.o.LogLost != nil {
+		list = append(list, admin.Sample{Name: "log_lines_lost_total", Help: "Log lines that were not read fast enough.", Counter: true, Value: float64(i.o.LogLost())})
+	}
+	for _, e := range snap.Ends {
 		list = append(list, admin.Sample{Name: "connection_ends_total", Help: "Connections that ended, by reason.", Counter: true,
-			Labels: []admin.Pair{{Key: "reason", Value: r.String()}}, Value: float64(snap.Ends[r.String()])})
+			Labels: []admin.Pair{{Key: "reason", Value: e.Reason}}, Value: float64(e.Count)})
 	}
 	return list
 }
@@ -306,15 +322,4 @@ func flag(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// configVersion reads the version, hexadecimal, that ends the text of the
-// membership; 0 if there is none.
-func configVersion(text []byte) int64 {
-	_, version, _ := strings.Cut(string(text), "\nversion=")
-	v, err := strconv.ParseInt(version, 16, 64)
-	if err != nil {
-		return 0
-	}
-	return v
 }

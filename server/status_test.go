@@ -1,25 +1,19 @@
 package server
 
 import (
-	"context"
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
 func TestStatusTellsWhatIsThere(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	i, err := Start(ctx, Options{ClientAddr: "127.0.0.1:0", Version: "1.2.3", SkipACL: true})
-	must(t, err)
-	defer func() { must(t, i.Close(context.Background())) }()
-	must(t, i.Ready(ctx))
-	c, err := wire.Open(i.ClientAddr())
-	must(t, err)
-	create(t, c, "/a", "", 0)
-	create(t, c, "/a/b", "", 1)
+	i, c := start(t, Options{Version: "1.2.3", Clients: clients.Options{SkipACL: true}})
+	create(t, c, "/a", 0)
+	create(t, c, "/a/b", jute.FlagEphemeral)
 
 	s := i.Status(admin.NeedConns | admin.NeedSessions | admin.NeedEphemerals | admin.NeedWatches | admin.NeedMetrics | admin.NeedProcess)
 	if !s.Serving || s.Mode != admin.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 || s.EphemeralCount != 1 || s.Sessions != 1 {
@@ -48,7 +42,26 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 	if s := i.Status(0); s.Sent != 0 || s.Latency != (admin.Latency{}) {
 		t.Errorf("after a reset: %+v", s)
 	}
-	c.Close()
+}
+
+func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
+	i, c := start(t, Options{Raft: raftfsm.Options{DataDir: t.TempDir()}})
+	create(t, c, "/a", 0)
+	brief := i.Status(0)
+	if brief.LogDirSize != 0 || brief.DataDirSize != 0 {
+		t.Errorf("the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
+	}
+	if brief.LeaderUptime <= 0 || brief.CommitIndex < brief.AppliedIndex || brief.AppliedIndex == 0 || brief.LastIndex < brief.CommitIndex {
+		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.LeaderUptime, brief.LastIndex, brief.CommitIndex, brief.AppliedIndex)
+	}
+	if s := i.Status(admin.NeedDirs); s.LogDirSize == 0 {
+		t.Error("no log on disk")
+	}
+	for _, x := range i.Status(admin.NeedMetrics | admin.NeedDirs).Extra {
+		if x.Name == "log_bytes" && x.Value == 0 {
+			t.Error("log_bytes is 0")
+		}
+	}
 }
 
 func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
@@ -62,14 +75,6 @@ func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
 	}{{"super", "test", true}, {"super", "Test", false}, {"super", "", false}, {"", "test", false}, {"root", "test", false}} {
 		if may(who.user, who.password) != who.ok {
 			t.Errorf("%s:%s: %v expected", who.user, who.password, who.ok)
-		}
-	}
-}
-
-func TestVersionOfTheMembership(t *testing.T) {
-	for text, want := range map[string]int64{"": 0, "server.1=a:1:1:participant\nversion=1a": 0x1a, "\nversion=": 0, "\nversion=zz": 0} {
-		if got := configVersion([]byte(text)); got != want {
-			t.Errorf("%q has version %d", text, got)
 		}
 	}
 }

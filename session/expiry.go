@@ -1,10 +1,6 @@
 package session
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 const (
 	resolution = 20 * time.Millisecond
@@ -20,13 +16,12 @@ const (
 //
 // An Expiry belongs to one goroutine.
 type Expiry struct {
-	byID  map[int64]*deadline
-	slot  [slots]*deadline // doubly linked lists
-	tick  int64            // everything that was to be seen before this tick has been
-	shift time.Duration    // what ExtendAll has granted: own time = caller's time - shift
+	byID map[int64]*deadline
+	slot [slots]*deadline // doubly linked lists
+	tick int64            // everything that was to be seen before this tick has been
 }
 
-// deadline is a session in the wheel. Its times are own time.
+// deadline is a session in the wheel.
 type deadline struct {
 	id         int64
 	timeout    time.Duration
@@ -46,10 +41,8 @@ func NewExpiry() *Expiry { return &Expiry{byID: make(map[int64]*deadline)} }
 
 // Touch says that the session was heard from at time heard and from then on
 // may be silent for timeout. Sessions not yet known are added. A touch that
-// arrives late, or after ExtendAll, never takes back time already granted; a
-// shorter timeout does.
+// arrives late never takes back time already granted; a shorter timeout does.
 func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
-	heard -= e.shift
 	timeout = max(timeout, 1) // so that a re-armed session lands after the tick it was due at
 	d, known := e.byID[id]
 	if !known {
@@ -79,7 +72,6 @@ func (e *Expiry) Remove(id int64) {
 // timeout from now: the caller expires the session and calls Remove once that
 // is certain; an expiry that got lost comes up again by itself.
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
-	now -= e.shift
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
 		e.tick = last - slots + 1 // one turn sees every slot
@@ -105,33 +97,8 @@ func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	return out
 }
 
-// Next returns when Due should be called next: no session is due before then.
-// It is not after the next deadline, but may be before it. ok is false if
-// there are no sessions.
-func (e *Expiry) Next() (at time.Duration, ok bool) {
-	if len(e.byID) == 0 {
-		return 0, false
-	}
-	tick := e.tick
-	for e.slot[tick&(slots-1)] == nil {
-		tick++
-	}
-	return time.Duration(tick)*resolution + e.shift, true
-}
-
-// ExtendAll gives every session known now by more time. It is for a leader
-// that finds it has not been listening for that long.
-func (e *Expiry) ExtendAll(by time.Duration) { e.shift += max(by, 0) }
-
 // Len returns the number of sessions.
 func (e *Expiry) Len() int { return len(e.byID) }
-
-// Deadline is a session and the time at which Due will return it, unless it is
-// heard from before.
-type Deadline struct {
-	ID int64
-	At time.Duration
-}
 
 // Deadline returns the time at which Due will return the session.
 func (e *Expiry) Deadline(id int64) (at time.Duration, ok bool) {
@@ -139,28 +106,11 @@ func (e *Expiry) Deadline(id int64) (at time.Duration, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return e.when(d), true
-}
-
-// Deadlines returns all sessions, the first to expire first.
-func (e *Expiry) Deadlines() []Deadline {
-	list := make([]Deadline, 0, len(e.byID))
-	for id, d := range e.byID {
-		list = append(list, Deadline{ID: id, At: e.when(d)})
-	}
-	slices.SortFunc(list, func(a, b Deadline) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
-	})
-	return list
-}
-
-// when returns d's deadline in the caller's time.
-func (e *Expiry) when(d *deadline) time.Duration {
-	return time.Duration(d.due())*resolution + e.shift
+	return time.Duration(d.due()) * resolution, true
 }
 
 // link puts d into the wheel. The wheel may have passed d's slot already, when
-// ExtendAll set its time back or the touch was late: then it turns back.
+// the touch was late: then it turns back.
 func (e *Expiry) link(d *deadline) {
 	e.insert(d)
 	if d.at < e.tick || len(e.byID) == 1 {
@@ -190,8 +140,8 @@ func (e *Expiry) unlink(d *deadline) {
 	d.prev, d.next = nil, nil
 }
 
-// floorDiv divides rounding down, also below zero: own time is negative once
-// ExtendAll has granted more than has passed.
+// floorDiv divides rounding down, also below zero: a session may have been heard
+// from before the clock began.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

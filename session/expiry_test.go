@@ -86,9 +86,6 @@ func TestDueIsBounded(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		if at, ok := e.Next(); want == 1000 && (!ok || at > 2*time.Second) {
-			t.Errorf("more are due, Next says %v", at)
-		}
 	}
 }
 
@@ -103,64 +100,23 @@ func TestLostExpiryComesUpAgain(t *testing.T) {
 	}
 }
 
-func TestExtendAllGrantsEverybodyTheSame(t *testing.T) {
+func TestDeadlineIsTheFirstTickAtWhichDueReturnsIt(t *testing.T) {
 	e := NewExpiry()
-	e.Touch(1, time.Second, 0)
-	e.Touch(2, 2*time.Second, 0)
-	due(e, 900*ms)
-	e.ExtendAll(60 * time.Second)
-	e.ExtendAll(-time.Hour)
-	if got := due(e, 61*time.Second-1); len(got) != 0 {
-		t.Errorf("due %v before the extended deadline", got)
-	}
-	// A session that comes after the extension has its own timeout only, though
-	// the wheel is already past that slot.
-	e.Touch(3, 500*ms, 950*ms)
-	if got := due(e, 1500*ms); !slices.Equal(got, []int64{3}) {
-		t.Errorf("due %v, want the new session", got)
-	}
-	e.Remove(3)
-	if got := due(e, 61020*ms); !slices.Equal(got, []int64{1}) {
-		t.Errorf("due %v, want 1", got)
-	}
-	if got := due(e, 62020*ms); !slices.Equal(got, []int64{1, 2}) && !slices.Equal(got, []int64{2, 1}) {
-		t.Errorf("due %v, want 2 and again 1", got)
-	}
-}
-
-func TestNextIsNeverLate(t *testing.T) {
-	e := NewExpiry()
-	if _, ok := e.Next(); ok {
-		t.Error("Next without sessions")
-	}
-	e.Touch(1, 4*time.Second, 0)
-	if at, ok := e.Next(); !ok || at != 4*time.Second {
-		t.Errorf("Next %v %v, want 4s", at, ok)
-	}
-	e.Touch(1, 4*time.Second, 3*time.Second)
-	due(e, 4*time.Second)
-	if at, _ := e.Next(); at != 7*time.Second {
-		t.Errorf("Next %v, want 7s", at)
-	}
-}
-
-func TestDeadlinesAreSorted(t *testing.T) {
-	e := NewExpiry()
-	e.Touch(3, time.Second, 0)
-	e.Touch(2, 3*time.Second, 0)
 	e.Touch(1, time.Second, 1)
-	e.ExtendAll(time.Second)
-	want := []Deadline{{3, 2 * time.Second}, {1, 2*time.Second + resolution}, {2, 4 * time.Second}}
-	if got := e.Deadlines(); !slices.Equal(got, want) {
-		t.Errorf("Deadlines %v, want %v", got, want)
+	at, ok := e.Deadline(1)
+	if want := time.Second + resolution; !ok || at != want {
+		t.Errorf("deadline %v %v, want %v", at, ok, want)
 	}
-	if at, ok := e.Deadline(1); !ok || at != want[1].At {
-		t.Errorf("Deadline %v %v", at, ok)
+	if early, then := due(e, at-1), due(e, at); len(early) != 0 || len(then) != 1 {
+		t.Errorf("due before it: %v, at it: %v", early, then)
+	}
+	if _, ok := e.Deadline(2); ok {
+		t.Error("an unknown session has a deadline")
 	}
 }
 
-// TestExpiryAgainstModel drives the wheel through random touches, jumps and
-// extensions: nobody may be due early, nobody more than a slot late.
+// TestExpiryAgainstModel drives the wheel through random touches and jumps:
+// nobody may be due early, nobody more than a slot late.
 func TestExpiryAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -174,15 +130,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 				e.Remove(id)
 				delete(model, id)
 				delete(timeouts, id)
-			case 1:
-				if rnd.IntN(20) == 0 {
-					by := time.Duration(rnd.Int64N(int64(100 * time.Second)))
-					e.ExtendAll(by)
-					for id := range model {
-						model[id] += by
-					}
-				}
-			case 2, 3, 4, 5:
+			case 1, 2, 3, 4:
 				timeout := time.Duration(rnd.Int64N(int64(60*time.Second))) + 1
 				heard := now - time.Duration(rnd.Int64N(int64(100*ms)))
 				e.Touch(id, timeout, heard)
@@ -196,13 +144,6 @@ func TestExpiryAgainstModel(t *testing.T) {
 				now += time.Duration(rnd.Int64N(int64(time.Second)))
 				if rnd.IntN(50) == 0 {
 					now += time.Duration(rnd.Int64N(int64(200 * time.Second)))
-				}
-				if at, ok := e.Next(); ok {
-					for id, dl := range model {
-						if at > dl+resolution {
-							t.Fatalf("Next %v, but %d is due at %v", at, id, dl)
-						}
-					}
 				}
 				got := e.Due(now, 1+rnd.IntN(40), nil)
 				for _, id := range got {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -13,7 +12,7 @@ import (
 //	next i64 · count i64 · session*
 //	session := id i64 · password 16 bytes · timeout i32 · gen i32 · owner i32 · address string · created i64
 //
-// with sessions in the order of ids, so that equal tables encode to equal
+// with sessions in the order of ids as unsigned numbers, so that equal tables encode to equal
 // bytes. Version, length and checksum are the business of the stream around it.
 
 // minEncoded is the size of an encoded session with an empty address.
@@ -23,7 +22,6 @@ const minEncoded = 8 + jute.PasswordSize + 4 + 4 + 4 + 4 + 8
 var (
 	errCount   = errors.New("session: count of sessions exceeds the input")
 	errOrder   = errors.New("session: ids do not rise")
-	errID      = errors.New("session: id outside the range ever given")
 	errSession = errors.New("session: impossible timeout, generation or address")
 )
 
@@ -53,32 +51,19 @@ func (t *Table) Load(d *jute.Decoder) error {
 	if count < 0 || count > int64(len(d.Rest())/minEncoded) {
 		return errCount
 	}
-	l := &Table{next: uint64(next), byID: make(map[int64]*Session, count)}
+	l := &Table{next: uint64(next), byID: make(map[int64]*Session, count), owned: make(map[uint32]int)}
 	sessions := make([]Session, count)
-	timeouts := make([]int32, count)
-	last := int64(0)
+	last := uint64(0)
 	for i := range sessions {
 		s := &sessions[i]
 		if err := s.decode(d); err != nil {
 			return err
 		}
-		switch creator := s.ID >> counterBits; {
-		case s.ID <= last:
+		if uint64(s.ID) <= last {
 			return errOrder
-		case creator < 1 || creator > maxCreator:
-			return errID
 		}
-		last = s.ID
+		last = uint64(s.ID)
 		l.insert(s)
-		timeouts[i] = s.Timeout
-	}
-	slices.Sort(timeouts)
-	for _, v := range timeouts {
-		if n := len(l.timeouts); n > 0 && l.timeouts[n-1].timeout == v {
-			l.timeouts[n-1].n++
-		} else {
-			l.timeouts = append(l.timeouts, timeoutCount{v, 1})
-		}
 	}
 	*t = *l
 	return nil

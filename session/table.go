@@ -19,8 +19,10 @@ type Session struct {
 	Created  int64  // ms since 1970, by the leader's clock
 }
 
-// An id is, from the top: the creating server (7 bits, so that ids stay
-// positive), then 56 bits that start at a cluster-random prefix and count up.
+// An id that is given here is, from the top: the creating server (7 bits, so
+// that ids stay positive), then 56 bits that start at a cluster-random prefix
+// and count up. Sessions taken over from elsewhere may have any id but 0; ids
+// are in order as unsigned numbers.
 const (
 	counterBits = 56
 	counterMask = 1<<counterBits - 1
@@ -34,11 +36,11 @@ type Table struct {
 	next uint64 // the next id's low 56 bits, before masking
 	byID map[int64]*Session
 
-	// order[c] holds the ids created by server c, rising. Ended sessions stay
-	// in it until they are the larger half, so that ending one costs nothing.
-	order [maxCreator + 1]idList
+	owned map[uint32]int // how many sessions each server owns; none: no key
 
-	timeouts timeoutSet
+	// order[c] holds the ids whose top byte is c, rising. Ended sessions stay
+	// in it until they are the larger half, so that ending one costs nothing.
+	order [256]idList
 }
 
 // idList is a rising list of ids, some of which have ended.
@@ -52,8 +54,25 @@ type idList struct {
 // cluster made anew from those its clients still remember.
 func NewTable(prefix uint32) *Table {
 	return &Table{
-		next: uint64(prefix&0xffffff) << prefixShift,
-		byID: make(map[int64]*Session),
+		next:  uint64(prefix&0xffffff) << prefixShift,
+		byID:  make(map[int64]*Session),
+		owned: make(map[uint32]int),
+	}
+}
+
+// Renumber lets new ids begin at another prefix.
+func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
+
+// Succeed lets this table take the place of another, of which nothing more is
+// used: new ids go on behind the old one's, and a write that an older connection
+// sent is refused, whatever its session has become.
+func (t *Table) Succeed(old *Table) {
+	t.next = old.next
+	for id, s := range t.byID {
+		if o, there := old.byID[id]; there {
+			s.Gen = max(s.Gen, o.Gen)
+		}
+		s.Gen++
 	}
 }
 
@@ -70,16 +89,15 @@ func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner ui
 		Created:  now,
 	}
 	t.insert(s)
-	t.timeouts.add(s.Timeout)
 	return *s
 }
 
 // newID counts on, also past the 32 bits below the prefix: an id is never
 // given twice, at the price of another prefix after four billion sessions.
 func (t *Table) newID(owner uint32) int64 {
-	creator := int64(min(max(owner, 1), maxCreator))
+	top := int64(min(max(owner, 1), maxCreator))
 	for {
-		id := creator<<counterBits | int64(t.next&counterMask)
+		id := top<<counterBits | int64(t.next&counterMask)
 		t.next++
 		if _, taken := t.byID[id]; !taken {
 			return id
@@ -87,14 +105,29 @@ func (t *Table) newID(owner uint32) int64 {
 	}
 }
 
+// creator is the top byte of an id.
+func creator(id int64) byte { return byte(uint64(id) >> counterBits) }
+
+// Adopt adds a session that was created elsewhere. It reports false, and adds
+// nothing, if the id is 0 or taken.
+func (t *Table) Adopt(s Session) bool {
+	if _, taken := t.byID[s.ID]; taken || s.ID == 0 {
+		return false
+	}
+	s.Timeout, s.Gen = max(s.Timeout, 1), max(s.Gen, 1)
+	t.insert(&s)
+	return true
+}
+
 func (t *Table) insert(s *Session) {
 	t.byID[s.ID] = s
-	l := &t.order[s.ID>>counterBits]
+	t.owned[s.Owner]++
+	l := &t.order[creator(s.ID)]
 	if n := len(l.ids); n == 0 || l.ids[n-1] < s.ID {
 		l.ids = append(l.ids, s.ID)
 		return
 	}
-	// Only once the 56 bits have gone round.
+	// Only once the 56 bits have gone round, or for adopted sessions.
 	at, found := slices.BinarySearch(l.ids, s.ID)
 	if found {
 		l.ended-- // an ended session's place, taken again
@@ -111,10 +144,10 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 		return Session{}, false
 	}
 	s := t.byID[id]
-	t.timeouts.remove(s.Timeout)
 	s.Timeout = max(timeout, 1)
-	t.timeouts.add(s.Timeout)
 	s.Gen++
+	t.disown(s.Owner)
+	t.owned[owner]++
 	s.Owner = owner
 	s.Addr = addr
 	return *s, true
@@ -142,9 +175,9 @@ func (t *Table) Remove(id int64) bool {
 	if !ok {
 		return false
 	}
+	t.disown(s.Owner)
 	delete(t.byID, id)
-	t.timeouts.remove(s.Timeout)
-	l := &t.order[id>>counterBits]
+	l := &t.order[creator(id)]
 	l.ended++
 	if l.ended > 32 && l.ended > len(l.ids)/2 {
 		l.ids = slices.DeleteFunc(l.ids, func(id int64) bool { _, ok := t.byID[id]; return !ok })
@@ -153,6 +186,16 @@ func (t *Table) Remove(id int64) bool {
 	}
 	return true
 }
+
+// disown counts one session less for a server.
+func (t *Table) disown(server uint32) {
+	if t.owned[server]--; t.owned[server] == 0 {
+		delete(t.owned, server)
+	}
+}
+
+// OwnedBy returns how many sessions had their newest connection on a server.
+func (t *Table) OwnedBy(server uint32) int { return t.owned[server] }
 
 // Len returns the number of sessions.
 func (t *Table) Len() int { return len(t.byID) }
@@ -169,43 +212,24 @@ func (t *Table) All(f func(Session)) {
 	}
 }
 
-// MinTimeout returns the shortest timeout of any session in ms, 0 if there is
-// none.
-func (t *Table) MinTimeout() int32 { return t.timeouts.min() }
-
-// timeoutSet counts how many sessions have each timeout, in rising order.
-// Timeouts are few: clients ask for round numbers and servers clamp them.
-type timeoutSet []timeoutCount
-
-type timeoutCount struct {
-	timeout int32
-	n       int32
-}
-
-func (ts timeoutSet) find(timeout int32) (int, bool) {
-	return slices.BinarySearchFunc(ts, timeout, func(c timeoutCount, timeout int32) int {
-		return int(c.timeout) - int(timeout)
-	})
-}
-
-func (ts *timeoutSet) add(timeout int32) {
-	at, found := ts.find(timeout)
-	if !found {
-		*ts = slices.Insert(*ts, at, timeoutCount{timeout: timeout})
+// From calls f for up to most sessions in the order of ids, beginning behind the
+// id after. What it costs does not depend on how many sessions there are.
+func (t *Table) From(after int64, most int, f func(id int64)) {
+	for c := max(after, 0) >> counterBits; c <= maxCreator; c++ {
+		ids := t.order[c].ids
+		at, found := slices.BinarySearch(ids, after)
+		if found {
+			at++
+		}
+		for _, id := range ids[at:] {
+			if _, ok := t.byID[id]; !ok {
+				continue
+			}
+			if most == 0 {
+				return
+			}
+			f(id)
+			most--
+		}
 	}
-	(*ts)[at].n++
-}
-
-func (ts *timeoutSet) remove(timeout int32) {
-	at, _ := ts.find(timeout)
-	if (*ts)[at].n--; (*ts)[at].n == 0 {
-		*ts = slices.Delete(*ts, at, at+1)
-	}
-}
-
-func (ts timeoutSet) min() int32 {
-	if len(ts) == 0 {
-		return 0
-	}
-	return ts[0].timeout
 }

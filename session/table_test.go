@@ -102,9 +102,6 @@ func TestAttachMovesTheSession(t *testing.T) {
 	if stored, _ := tab.Get(s.ID); stored != want {
 		t.Errorf("stored %+v, want %+v", stored, want)
 	}
-	if tab.MinTimeout() != 9000 {
-		t.Errorf("MinTimeout %d after the timeout moved to 9000", tab.MinTimeout())
-	}
 }
 
 func TestRemovedSessionIsUnknown(t *testing.T) {
@@ -113,7 +110,7 @@ func TestRemovedSessionIsUnknown(t *testing.T) {
 	if !tab.Remove(s.ID) || tab.Remove(s.ID) {
 		t.Error("Remove must report the session once")
 	}
-	if _, ok := tab.Get(s.ID); ok || tab.Check(s.ID, password(1)) || tab.Len() != 0 || tab.MinTimeout() != 0 {
+	if _, ok := tab.Get(s.ID); ok || tab.Check(s.ID, password(1)) || tab.Len() != 0 {
 		t.Error("something is left of a removed session")
 	}
 }
@@ -167,18 +164,16 @@ func TestTableAgainstModel(t *testing.T) {
 		if step%100 != 0 {
 			continue
 		}
-		least, n, last := int32(0), 0, int64(0)
+		n, last := 0, int64(0)
 		tab.All(func(s Session) {
 			if s != model[s.ID] || s.ID <= last {
 				t.Fatalf("All gives %+v after %#x, model has %+v", s, last, model[s.ID])
 			}
 			last = s.ID
-			if n++; n == 1 || s.Timeout < least {
-				least = s.Timeout
-			}
+			n++
 		})
-		if n != len(model) || tab.Len() != n || tab.MinTimeout() != least {
-			t.Fatalf("%d listed, Len %d, model %d; MinTimeout %d, want %d", n, tab.Len(), len(model), tab.MinTimeout(), least)
+		if n != len(model) || tab.Len() != n {
+			t.Fatalf("%d listed, Len %d, model %d", n, tab.Len(), len(model))
 		}
 	}
 }
@@ -236,8 +231,6 @@ func TestLoadRefusesDamage(t *testing.T) {
 	edit("huge count", 8, 0x7f)
 	edit("one session too many", 15, 4)
 	edit("id with the top bit", 16, 0x80)
-	edit("id of creator 0", 16, 0)
-	edit("id of creator 127", 16, 127)
 	edit("ids that fall", 16, 3) // the second session is creator 2's
 	edit("negative timeout", 40, 0x80)
 	edit("negative address length", 52, 0x90)
@@ -281,4 +274,122 @@ func TestTenThousandSessionsAreCheap(t *testing.T) {
 	}
 	runtime.KeepAlive(tab)
 	runtime.KeepAlive(image)
+}
+
+// TestAdoptedSessions takes over sessions with ids that no server of ours
+// gives: of servers 0 and 200 and up.
+func TestAdoptedSessions(t *testing.T) {
+	tab := NewTable(1)
+	own := tab.Create(1000, password(1), 1, "", 0)
+	ids := []int64{-0x37fffffffffffff0, 5, -1, 0x100000000000001}
+	for _, id := range ids {
+		if !tab.Adopt(Session{ID: id, Password: password(9), Timeout: 4000}) {
+			t.Errorf("%#x not taken over", uint64(id))
+		}
+	}
+	if tab.Adopt(Session{ID: 5}) || tab.Adopt(Session{}) {
+		t.Error("an id that is taken, or none, was taken over")
+	}
+	var loaded Table
+	d := jute.NewDecoder(tab.Append(nil))
+	if err := loaded.Load(&d); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if s, ok := loaded.Attach(id, password(9), 4000, 1, "a"); !ok || s.Gen != 2 {
+			t.Errorf("%#x cannot be attached to", uint64(id))
+		}
+		if !loaded.Remove(id) {
+			t.Errorf("%#x cannot be ended", uint64(id))
+		}
+	}
+	if _, ok := loaded.Get(own.ID); !ok || loaded.Len() != 1 {
+		t.Error("the table's own session is gone")
+	}
+}
+
+// TestFromGoesThroughAllInPieces, whatever ended before and meanwhile.
+func TestFromGoesThroughAllInPieces(t *testing.T) {
+	tab := NewTable(7)
+	var all []int64
+	for i := range 300 {
+		all = append(all, tab.Create(1000, [jute.PasswordSize]byte{}, uint32(1+i%3), "", 0).ID)
+	}
+	for i, id := range all {
+		if i%5 == 0 {
+			tab.Remove(id)
+		}
+	}
+	var want, got []int64
+	tab.All(func(s Session) { want = append(want, s.ID) })
+	for after := int64(-1); ; {
+		n := len(got)
+		tab.From(after, 7, func(id int64) { got = append(got, id) })
+		if len(got) == n {
+			break
+		}
+		if len(got)-n > 7 {
+			t.Fatalf("%d at once", len(got)-n)
+		}
+		after = got[len(got)-1]
+	}
+	if !slices.Equal(got, want) || len(got) != 240 {
+		t.Errorf("%d of %d", len(got), len(want))
+	}
+}
+
+// Ids that ended take no more room than those that live, and are not listed.
+func TestEndedIDsAreForgotten(t *testing.T) {
+	tab := NewTable(1)
+	var ids []int64
+	for range 10_000 {
+		ids = append(ids, tab.Create(4000, password(1), 1, "", 0).ID)
+	}
+	for i, id := range ids {
+		if i%100 != 0 {
+			tab.Remove(id)
+		}
+	}
+	kept := &tab.order[creator(ids[0])]
+	if len(kept.ids) > 250 || cap(kept.ids) > 500 {
+		t.Errorf("100 sessions are left, and %d ids with room for %d", len(kept.ids), cap(kept.ids))
+	}
+	n := 0
+	tab.All(func(Session) { n++ })
+	tab.From(0, 1000, func(int64) { n++ })
+	if n != 200 {
+		t.Errorf("listed %d times, want each of the 100 that are left twice", n)
+	}
+}
+
+// TestOwnedBy counts the sessions of each server through everything that
+// happens to a session, and a snapshot.
+func TestOwnedBy(t *testing.T) {
+	tab := NewTable(1)
+	want := func(one, two int) {
+		t.Helper()
+		if a, b := tab.OwnedBy(1), tab.OwnedBy(2); a != one || b != two {
+			t.Errorf("servers own %d and %d sessions, want %d and %d", a, b, one, two)
+		}
+	}
+	a := tab.Create(1000, [jute.PasswordSize]byte{1}, 1, "", 0)
+	b := tab.Create(1000, [jute.PasswordSize]byte{2}, 1, "", 0)
+	want(2, 0)
+	tab.Attach(a.ID, a.Password, 1000, 2, "")
+	want(1, 1)
+	tab.Attach(a.ID, b.Password, 1000, 1, "") // refused
+	tab.Attach(a.ID, a.Password, 1000, 2, "") // where it is
+	want(1, 1)
+	saved := tab.Append(nil)
+	tab = NewTable(2)
+	d := jute.NewDecoder(saved)
+	if err := tab.Load(&d); err != nil {
+		t.Fatal(err)
+	}
+	want(1, 1)
+	tab.Remove(b.ID)
+	tab.Remove(b.ID)
+	want(0, 1)
+	tab.Remove(a.ID)
+	want(0, 0)
 }

@@ -18,19 +18,35 @@ var allowed = map[string][]string{
 	"jute":           {},
 	"tree":           {"jute"},
 	"tree/treetest":  {"jute", "tree"},
+	"tree/zkfiles":   {"jute"},
 	"session":        {"jute"},
-	"raftfsm":        {"jute", "tree", "session", "raftfsm/seglog"},
-	"raftfsm/seglog": {},
-	"server":         {"jute", "tree", "session", "raftfsm", "server/admin"},
-	"server/admin":   {},
-	"cmd/zlockd":     {"server", "server/admin", "raftfsm"},
-	"client":         {"client/fence"},
+	"raftfsm":        {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer"},
+	"raftfsm/peer":   {"raftfsm/state"},
+	"raftfsm/disk":   {"raftfsm/state", "raftfsm/seglog", "raftfsm/vfs"},
+	"raftfsm/state":  {"jute", "tree", "session"},
+	"raftfsm/seglog": {"raftfsm/vfs"},
+	"raftfsm/vfs":    {},
+	"server":         {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/disk", "server/admin", "server/clients", "server/view", "server/backup"},
+	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/sasl"},
+	"server/admin":   {"raftfsm/state"},
+	"server/locks":   {"jute", "tree"},
+	"server/view":    {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/clients", "server/locks"},
+	"server/sasl":    {"server/sasl/kerberos"},
+	"cmd/zlockd":     {"server", "server/admin", "server/clients", "server/sasl", "server/sasl/kerberos", "raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk", "server/backup", "cmd/internal/suggest"},
+	"client":         {"client/fence", "client/zk", "jute"},
 	"client/fence":   {},
-	"cmd/zlock":      {"client", "client/fence"},
+	"client/zk":      {"jute"},
+	"cmd/zlock":      {"client", "client/zk", "client/fence", "raftfsm/state", "tree/zkfiles", "cmd/internal/suggest"},
+
+	"cmd/internal/suggest": {},
+	"server/sasl/kerberos": {},
+
+	"server/backup":   {"raftfsm", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs", "server/admin"},
+	"raftfsm/offline": {"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/vfs"},
 }
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
-var pure = []string{"jute", "tree", "session"}
+var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "server/locks"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "context", "io/fs", "runtime"}
 
@@ -56,6 +72,9 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 			if ours, ok := strings.CutPrefix(imp, module); ok && !slices.Contains(may, ours) {
 				t.Errorf("%s imports %s", pkg, ours)
 			}
+			if imp == "github.com/go-zookeeper/zk" {
+				t.Errorf("%s imports a stock client; package client/zk is ours", pkg)
+			}
 			if slices.Contains(pure, pkg) && slices.Contains(impure, imp) && !(pkg == "tree" && imp == "sync/atomic") {
 				t.Errorf("%s imports %s, but is to be pure", pkg, imp)
 			}
@@ -80,6 +99,19 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 	for pkg := range allowed {
 		if !seen[pkg] {
 			t.Errorf("package %s of the picture does not exist", pkg)
+		}
+	}
+}
+
+// Kerberos is the server's: a client's program links none of it.
+func TestClientsDoNotLinkKerberos(t *testing.T) {
+	for pkg, want := range map[string]bool{"client": false, "cmd/zlock": false, "cmd/zlockd": true} {
+		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(out), "/gokrb5/"); got != want {
+			t.Errorf("%s links a library for Kerberos: %v", pkg, got)
 		}
 	}
 }

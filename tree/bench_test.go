@@ -147,6 +147,9 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	multi = jute.AppendMultiHeader(multi, jute.OpError, true, -1)
 	buf := make([]byte, 0, 64<<10)
 	for name, f := range benchReads {
+		if name == "getEphemerals" {
+			continue // sorts, because clients print its order
+		}
 		for _, p := range []string{benchPath(4321), "/dir0000000/guarded"} {
 			if n := testing.AllocsPerRun(100, func() { f(tr, buf, p) }); n > 0 {
 				t.Errorf("%s of %s: %v allocations", name, p, n)

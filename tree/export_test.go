@@ -89,9 +89,15 @@ func (t *Tree) Verify() error {
 		for _, n := range h.nodes {
 			paths += 4 + pathLen(n)
 		}
+		if h.slot >= len(t.owners) || t.owners[h.slot] != h {
+			bad("session %d: not where it stands among the owners", session)
+		}
 		if paths != h.paths || len(h.nodes) == 0 {
 			bad("session %d: %d nodes, paths %d are %d", session, len(h.nodes), h.paths, paths)
 		}
+	}
+	if len(t.owners) != len(t.ephemerals) {
+		bad("%d owners are %d", len(t.owners), len(t.ephemerals))
 	}
 	if count != t.count || size != t.size || owned != t.owned || inLists != owned || reapable != len(t.reapable) {
 		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size, size, t.owned, inLists, owned, len(t.reapable), reapable)

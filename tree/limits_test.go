@@ -2,6 +2,7 @@ package tree_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -116,5 +117,65 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 	}
 	if err := w.tree.Verify(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is asked for before a long answer is built is enough for it, and not
+// much more.
+func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
+	tr := tree.New()
+	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 7}
+	create := func(path, data string, flags int32) {
+		c.Zxid++
+		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, data, flags), nil); code != jute.OK {
+			t.Fatal(path, code)
+		}
+	}
+	create("/dir", strings.Repeat("d", 50_000), 0)
+	for i := range 500 {
+		create(fmt.Sprintf("/dir/%s%d", strings.Repeat("n", i%90), i), "", jute.FlagEphemeral)
+	}
+	pathWatch := func(path string) []byte { return jute.AppendBool(jute.AppendString(nil, path), false) }
+	var reads []byte
+	for range 20 {
+		reads = append(jute.AppendMultiHeader(reads, jute.OpGetChildren, false, -1), pathWatch("/dir")...)
+		reads = append(jute.AppendMultiHeader(reads, jute.OpGetData, false, -1), pathWatch("/dir")...)
+		reads = append(jute.AppendMultiHeader(reads, jute.OpGetData, false, -1), pathWatch("/missing")...)
+	}
+	reads = jute.AppendMultiHeader(reads, jute.OpError, true, -1)
+	children, _ := tr.AppendChildrenStat(nil, c.IDs, "/dir")
+	multi, _ := tr.AppendMultiRead(nil, c.IDs, reads)
+	for name, x := range map[string]struct {
+		op     jute.OpCode
+		body   []byte
+		answer []byte
+	}{
+		"children":   {jute.OpGetChildren2, pathWatch("/dir"), children},
+		"ephemerals": {jute.OpGetEphemerals, jute.AppendString(nil, "/"), tr.AppendEphemerals(nil, 7, "/")},
+		"multiRead":  {jute.OpMultiRead, reads, multi},
+	} {
+		if got, want := tr.AnswerSize(x.op, 7, x.body), len(x.answer); got < want-100 || got > want+want/20 {
+			t.Errorf("%s: %d, the answer has %d bytes", name, got, want)
+		}
+	}
+	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/dir"), jute.OpGetChildren: pathWatch("/none"), jute.OpMultiRead: {1, 2}} {
+		if got := tr.AnswerSize(op, 7, body); got > 200 {
+			t.Errorf("%v: %d", op, got)
+		}
+	}
+}
+
+// A NUL, wherever it stands, is a bad path, and not one that is not there.
+func TestPathsWithANulAreBad(t *testing.T) {
+	tr := tree.New()
+	for _, path := range []string{"\x00/a", "/\x00", "/a\x00", "/a\x00/b", "\x00"} {
+		for op, body := range map[jute.OpCode][]byte{
+			jute.OpCreate: createBody(path, "", 0),
+			jute.OpDelete: pathVersion(path),
+		} {
+			if _, code, _ := tr.Apply(&tree.Change{Zxid: 1}, op, body, nil); code != jute.BadArguments {
+				t.Errorf("%v of %q: %v", op, path, code)
+			}
+		}
 	}
 }

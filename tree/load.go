@@ -29,10 +29,28 @@ type Loader struct {
 	// before.
 	dir    string
 	parent *node
+
+	each func(path string, i *Info) error // nil: a tree is built
+	read int64                            // nodes given to each
 }
 
 // NewLoader returns an empty Loader.
 func NewLoader() *Loader { return &Loader{tree: newTree()} }
+
+// NewReader returns a Loader that builds no tree: it calls each for every node,
+// in the order of the stream, and Done takes the place of Finish. What follows
+// from other nodes is missing in the Info: number of children and cversion.
+func NewReader(each func(path string, i *Info) error) *Loader {
+	return &Loader{tree: newTree(), each: each}
+}
+
+// Done checks that nothing was missing.
+func (l *Loader) Done() error {
+	if !l.end || l.read != l.nodes {
+		return errors.New("snapshot: it has no end, or nodes are missing")
+	}
+	return nil
+}
 
 // Add reads one chunk, as one call of Snapshot.Append produced it.
 func (l *Loader) Add(b []byte) error {
@@ -132,15 +150,24 @@ func (l *Loader) node(d *jute.Decoder) error {
 		return errors.New("the path is too long")
 	}
 	s.acl = l.acls[id]
-	if err := l.sane(&s); err != nil {
+	if err := s.sane(l.zxid); err != nil {
 		return err
 	}
-	return l.place(stringOf(l.path), s)
+	if l.each == nil {
+		return l.place(stringOf(l.path), s)
+	}
+	if path := string(l.path); path == "/" || wellFormed(path) {
+		l.read++
+		info := (&node{state: s}).info()
+		return l.each(path, &info)
+	}
+	return errors.New("illegal path")
 }
 
-// sane checks what a node says of itself.
-func (l *Loader) sane(s *state) error {
-	if s.czxid < 0 || s.mzxid < s.czxid || s.pzxid < s.czxid || s.mzxid > l.zxid || s.pzxid > l.zxid {
+// sane checks what a node says of itself, in a tree that was last changed by
+// zxid.
+func (s *state) sane(zxid int64) error {
+	if s.czxid < 0 || s.mzxid < s.czxid || s.pzxid < s.czxid || s.mzxid > zxid || s.pzxid > zxid {
 		return fmt.Errorf("zxids %d, %d, %d are out of order", s.czxid, s.mzxid, s.pzxid)
 	}
 	ok := false

@@ -30,7 +30,7 @@ func (t *Tree) decodeMulti(d *jute.Decoder) bool {
 		}
 		t.ops = append(t.ops, multiOp{op: h.Type})
 		o := &t.ops[len(t.ops)-1]
-		noPath := false
+		var noPath bool
 		switch h.Type {
 		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 			o.create = d.CreateRequest(h.Type)

@@ -56,8 +56,9 @@ func (t *Tree) link(n *node, p int) {
 	case EphemeralNode:
 		h := t.ephemerals[n.owner]
 		if h == nil {
-			h = &holding{}
+			h = &holding{slot: len(t.owners)}
 			t.ephemerals[n.owner] = h
+			t.owners = append(t.owners, h)
 		}
 		n.slot = int32(len(h.nodes))
 		h.nodes = append(h.nodes, n)
@@ -90,6 +91,7 @@ func (t *Tree) unlink(n *node) int {
 		h.paths -= 4 + pathLen(n)
 		if h.nodes = dropSlot(h.nodes, n); len(h.nodes) == 0 {
 			delete(t.ephemerals, n.owner)
+			t.dropOwner(h)
 		}
 		t.owned--
 	case ContainerNode, TTLNode:
@@ -114,6 +116,19 @@ func dropSlot(list []*node, n *node) []*node {
 		list = append(make([]*node, 0, 2*len(list)), list...)
 	}
 	return list
+}
+
+// dropOwner takes a holding from the list of all.
+func (t *Tree) dropOwner(h *holding) {
+	last := len(t.owners) - 1
+	moved := t.owners[last]
+	moved.slot = h.slot
+	t.owners[h.slot] = moved
+	t.owners[last] = nil
+	t.owners = t.owners[:last]
+	if cap(t.owners) > 64 && last*8 < cap(t.owners) {
+		t.owners = append(make([]*holding, 0, 2*last), t.owners...)
+	}
 }
 
 // spread adds to what the ancestors of n know of their descendants.

@@ -102,6 +102,43 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	return jute.AppendInt(b, int32(n.dir.count)), jute.OK
 }
 
+// AnswerSize tells how long the answer to a read will be, about, if it is one
+// whose answer may be far longer than what a node holds; else 0.
+func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int) {
+	names := func(path string) int {
+		if n := t.find(path); n != nil && n.dir != nil {
+			return n.dir.names
+		}
+		return 0
+	}
+	const opSize = 100 // of a result of multiRead: header, Stat
+	d := jute.NewDecoder(body)
+	switch op {
+	case jute.OpGetChildren, jute.OpGetChildren2:
+		path, _ := d.String()
+		return names(path)
+	case jute.OpGetEphemerals:
+		if h := t.ephemerals[session]; h != nil {
+			return h.paths
+		}
+	case jute.OpMultiRead:
+		for size < t.lim.multiRead {
+			h := d.MultiHeader()
+			path, _ := d.String()
+			d.Bool()
+			if d.Err() != nil || h.Done {
+				return size
+			}
+			if h.Type == jute.OpGetChildren {
+				size += opSize + names(path)
+			} else if n := t.find(path); n != nil {
+				size += opSize + len(n.data)
+			}
+		}
+	}
+	return size
+}
+
 // AppendMultiRead runs the reads in the body of a multiRead and appends their
 // results; a failing one fails alone. It answers MARSHALLINGERROR if anything
 // in body is not a read that multiRead allows, or THROTTLEDOP if the answer

@@ -13,6 +13,7 @@ import (
 type holding struct {
 	nodes []*node // node.slot is the position
 	paths int     // bytes that their paths take in a listing
+	slot  int     // position in Tree.owners
 }
 
 // list returns the nodes in h, none if it is nil.
@@ -71,6 +72,20 @@ func (t *Tree) EphemeralsOf(session int64) []string {
 	return paths
 }
 
+// EphemeralsIn returns how many ephemeral nodes a session has.
+func (t *Tree) EphemeralsIn(session int64) int { return len(t.ephemerals[session].list()) }
+
+// SomeEphemeralsOf returns up to most paths of a session's ephemeral nodes, in
+// no particular order.
+func (t *Tree) SomeEphemeralsOf(session int64, most int) []string {
+	list := t.ephemerals[session].list()
+	paths := make([]string, min(len(list), most))
+	for i := range paths {
+		paths[i] = pathOf(list[i])
+	}
+	return paths
+}
+
 // AppendEphemerals appends the paths of a session's ephemeral nodes that begin
 // with prefix; a blank one and "/" ask for all.
 func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
@@ -80,19 +95,29 @@ func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
 	at := len(b)
 	b = jute.AppendInt(b, 0)
 	count := int32(0)
-	for _, n := range t.ephemerals[session].list() {
-		size := pathLen(n)
-		entry := len(b)
-		b = jute.AppendInt(b, int32(size))
-		b = appendPath(b, n)
-		if size < len(prefix) || string(b[entry+4:entry+4+len(prefix)]) != prefix {
-			b = b[:entry]
-			continue
+	for _, path := range t.ephemeralsInOrder(session) {
+		if strings.HasPrefix(path, prefix) {
+			b = jute.AppendString(b, path)
+			count++
 		}
-		count++
 	}
 	jute.AppendInt(b[:at], count)
 	return b
+}
+
+// ephemeralsInOrder returns the paths of a session's ephemeral nodes in the order
+// of the reference, which copies a set that grew one by one.
+func (t *Tree) ephemeralsInOrder(session int64) []string {
+	nodes := slices.Clone(t.ephemerals[session].list())
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.czxid, b.czxid) })
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = pathOf(n)
+	}
+	for _, buckets := range []int{jute.GrownTable(len(paths)), jute.CopiedTable(len(paths))} {
+		jute.SortByBucket(paths, buckets, jute.JavaHash)
+	}
+	return paths
 }
 
 // meansAll tells whether a prefix asks for everything: the reference drops white

@@ -38,11 +38,9 @@ type Snapshot struct {
 	hash   digest
 	nodes  int // how many there were
 	stage  snapshotStage
-	acls   map[*aclSet]uint32
+	enc    encoder
 	stack  []walkFrame
 	path   []byte // of the node being visited, "" for the root
-	last   []byte // path of the node written last
-	out    int    // nodes written
 	closed bool
 
 	// changed holds the old state of nodes that changed before they were
@@ -82,7 +80,7 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	t.snaps++ // from 1: 0 is the mark of nodes that no snapshot has met. It would take a century to wrap
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
-		acls: map[*aclSet]uint32{}, changed: map[*node]state{},
+		enc: newEncoder(), changed: map[*node]state{},
 	}
 	return t.snap
 }
@@ -93,22 +91,29 @@ func (s *Snapshot) Close() {
 	if !s.closed {
 		s.closed = true
 		s.tree.snap = nil
-		s.changed, s.deleted, s.acls, s.stack = nil, nil, nil, nil
+		s.changed, s.deleted, s.enc, s.stack = nil, nil, encoder{}, nil
 	}
 }
 
 // Zxid returns the zxid of the newest change that the snapshot holds.
 func (s *Snapshot) Zxid() int64 { return s.zxid }
 
+// ACLs returns every ACL that a node in the snapshot can have. It must be called
+// before anything changes, and the lists not be changed.
+func (s *Snapshot) ACLs() [][]jute.ACL {
+	var all [][]jute.ACL
+	for _, a := range s.tree.acls {
+		all = append(all, a.list)
+	}
+	return all
+}
+
 // Append appends the next chunk, of up to n nodes, and tells whether it was
 // the last. The caller keeps changes away while it runs, but not other reads.
 func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 	start := len(b)
 	if s.stage == stageHeader {
-		b = append(b, recHeader, snapshotVersion)
-		b = jute.AppendLong(b, s.zxid)
-		b = jute.AppendLong(b, int64(s.hash))
-		b = jute.AppendLong(b, int64(s.nodes))
+		b = appendHeader(b, s.zxid, s.hash, s.nodes)
 		s.stage = stageWalk
 		b = s.visit(b, s.tree.root, 0)
 		n--
@@ -120,13 +125,12 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 		case len(s.deleted) > 0:
 			s.stage = stageDeleted
 			last := len(s.deleted) - 1
-			b = s.append(b, s.deleted[last].path, 0, &s.deleted[last].state)
+			b = s.enc.node(b, s.deleted[last].path, 0, &s.deleted[last].state)
 			s.deleted[last] = deletedNode{}
 			s.deleted = s.deleted[:last]
 		default:
 			s.stage = stageDone
-			b = append(b, recEnd)
-			b = jute.AppendLong(b, int64(s.out))
+			b = s.enc.end(b)
 		}
 	}
 	return b, s.stage == stageDone
@@ -163,40 +167,7 @@ func (s *Snapshot) visit(b []byte, n *node, shared int) []byte {
 		path = "/"
 	}
 	s.stack = append(s.stack, walkFrame{n, n.children(), len(s.path)})
-	return s.append(b, path, shared, st)
-}
-
-// append writes a node. At least shared bytes of its path are those of the
-// node before it.
-func (s *Snapshot) append(b []byte, path string, shared int, st *state) []byte {
-	id, ok := s.acls[st.acl]
-	if !ok {
-		id = uint32(len(s.acls))
-		s.acls[st.acl] = id
-		b = append(b, recACL)
-		b = append(b, st.acl.key...)
-	}
-	s.out++
-	b = append(b, recNode)
-	for shared < min(len(path), len(s.last)) && path[shared] == s.last[shared] {
-		shared++
-	}
-	s.last = append(s.last[:shared], path[shared:]...)
-	b = jute.AppendInt(b, int32(shared))
-	b = jute.AppendString(b, path[shared:])
-	if st.null {
-		b = jute.AppendInt(b, -1)
-	} else {
-		b = jute.AppendString(b, st.data)
-	}
-	b = jute.AppendInt(b, int32(id))
-	for _, v := range [...]int64{st.czxid, st.mzxid, st.pzxid, st.ctime, st.mtime, st.owner} {
-		b = jute.AppendLong(b, v)
-	}
-	for _, v := range [...]int32{st.version, st.cv, st.aversion} {
-		b = jute.AppendInt(b, v)
-	}
-	return append(b, byte(st.kind))
+	return s.enc.node(b, path, shared, st)
 }
 
 // The three below are called by changes. A nil snapshot is one that is not

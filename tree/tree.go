@@ -96,6 +96,7 @@ type Tree struct {
 
 	acls       aclTable
 	ephemerals map[int64]*holding  // by session
+	owners     []*holding          // the same, for walks in pieces; holding.slot is the position
 	owned      int                 // ephemerals of all sessions
 	reapable   []*node             // containers and TTL nodes; node.slot is the position
 	quotas     map[string]struct{} // paths with an activated quota

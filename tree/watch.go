@@ -71,6 +71,7 @@ type watcher[W any] struct {
 	conn        W
 	first       uint32 // ring of its records
 	data, child int    // its pairs in each registry
+	bytes       int    // that its records take, each with a path of its own
 	told        uint64 // the turn in which it was told something
 	dead        bool   // dropped
 }

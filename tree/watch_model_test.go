@@ -92,6 +92,20 @@ func (n *naiveWatches) count(conn string) (c int) {
 	return c
 }
 
+// bytes is what conn's records take: one for each path, whatever it waits for.
+func (n *naiveWatches) bytes(conn string) (b int) {
+	paths := map[string]bool{}
+	for _, registry := range []map[naivePair]modes{n.data, n.child} {
+		for p := range registry {
+			if p.conn == conn && !paths[p.path] {
+				paths[p.path] = true
+				b += 108 + len(p.path)
+			}
+		}
+	}
+	return b
+}
+
 func (n *naiveWatches) summary() (conns, paths, pairs int) {
 	c, p := map[string]bool{}, map[string]bool{}
 	for pair := range n.data {
@@ -135,8 +149,9 @@ func watchRun(t *testing.T, w *Watches[string], n *naiveWatches, steps []byte) {
 				n.drop(conn)
 			}
 		}
-		if w.Count() != n.count("") || w.CountOf(conn) != n.count(conn) {
-			t.Fatalf("Count %d, of %s %d; want %d, %d", w.Count(), conn, w.CountOf(conn), n.count(""), n.count(conn))
+		count, bytes := w.Of(conn)
+		if w.Count() != n.count("") || count != n.count(conn) || bytes != n.bytes(conn) {
+			t.Fatalf("Count %d, of %s %d in %d bytes; want %d, %d in %d", w.Count(), conn, count, bytes, n.count(""), n.count(conn), n.bytes(conn))
 		}
 	}
 	conns, paths, pairs := w.Summary()

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -247,8 +248,8 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	if !w.Drop("gone") {
 		t.Error("a large drop must leave something to sweep")
 	}
-	conns, paths, pairs := w.Summary()
-	if conns != 1 || pairs != 1 || w.Count() != 1 || w.CountOf("gone") != 0 || w.Has("gone", "/p/0", WatcherAny) {
+	conns, _, pairs := w.Summary()
+	if conns != 1 || pairs != 1 || w.Count() != 1 || held(w, "gone") != 0 || w.Has("gone", "/p/0", WatcherAny) {
 		t.Errorf("the dropped connection still counts: %d connections, %d pairs", conns, pairs)
 	}
 	got := fired(w, evSet("/p/1"), evSet("/p/12000"))
@@ -263,12 +264,18 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	if got := fired(w, evSet("/p/12000"))["gone"]; len(got) != 1 {
 		t.Errorf("told %q after coming back", got)
 	}
-	if _, paths, _ = w.Summary(); paths != 0 || w.Bytes() != 0 {
+	if _, paths, _ := w.Summary(); paths != 0 || w.Bytes() != 0 {
 		t.Errorf("%d paths, %d bytes left", paths, w.Bytes())
 	}
 	if w.Drop("never seen") {
 		t.Error("nothing to sweep")
 	}
+}
+
+// held is how many watches a connection has.
+func held(w *Watches[string], conn string) int {
+	count, _ := w.Of(conn)
+	return count
 }
 
 func TestCountsFollowZooKeeper(t *testing.T) {
@@ -277,8 +284,8 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 	w.Add("a", "/x", Persistent) // one pair in each registry
 	w.Add("a", "/y", Recursive)  // one
 	w.Add("b", "/x", Child)      // one, not in the data registry
-	if w.Count() != 4 || w.CountOf("a") != 3 || w.CountOf("b") != 1 || w.CountOf("c") != 0 {
-		t.Errorf("Count %d, of a %d, of b %d", w.Count(), w.CountOf("a"), w.CountOf("b"))
+	if w.Count() != 4 || held(w, "a") != 3 || held(w, "b") != 1 || held(w, "c") != 0 {
+		t.Errorf("Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
 	}
 	conns, paths, pairs := w.Summary()
 	if conns != 1 || paths != 2 || pairs != 2 {
@@ -324,5 +331,64 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 	}
 	if _, _, pairs := w.Summary(); pairs != len(want) {
 		t.Errorf("Summary says %d pairs, want %d", pairs, len(want))
+	}
+}
+
+// Scan passes over the chunks that were given back, and over nothing else.
+func TestScanWhereManyWatchesWent(t *testing.T) {
+	w := NewWatches[string]()
+	path := func(i int) string { return fmt.Sprintf("/%d", i) }
+	for i := range 6 * chunkSize {
+		w.Add("a", path(i), Data)
+	}
+	stays := func(i int) bool { return i < chunkSize/2 || i >= 5*chunkSize }
+	want := map[string]int{}
+	for i := range 6 * chunkSize {
+		if stays(i) {
+			want[path(i)] = 1
+		} else {
+			w.Remove("a", path(i), jute.WatcherAny)
+		}
+	}
+	gone := 0
+	for _, c := range w.paths.chunks {
+		if c == nil {
+			gone++
+		}
+	}
+	if gone == 0 {
+		t.Fatal("no chunk was given back; the test looks at nothing")
+	}
+	got := map[string]int{}
+	for from, calls := uint32(0), 0; ; calls++ {
+		if from = w.Scan(from, 100, func(path, _ string) { got[path]++ }); from == 0 {
+			break
+		}
+		if calls > 100 {
+			t.Fatal("Scan does not end")
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("Scan saw %d paths, want %d, each once", len(got), len(want))
+	}
+}
+
+func TestWatchersAt(t *testing.T) {
+	w := NewWatches[int]()
+	for c := range 20 {
+		w.Add(c, "/a", Kind(c%4))
+	}
+	w.Add(1, "/b", Data)
+	w.Drop(3)
+	met := map[int]bool{}
+	w.WatchersAt("/a", 100, func(c int) { met[c] = true })
+	if len(met) != 19 || met[3] {
+		t.Errorf("met %v", met)
+	}
+	n := 0
+	w.WatchersAt("/a", 5, func(int) { n++ })
+	w.WatchersAt("/none", 5, func(int) { n++ })
+	if n != 5 {
+		t.Errorf("%d were met, not 5", n)
 	}
 }

@@ -112,6 +112,7 @@ func (w *Watches[W]) leavePath(r uint32, was modes) {
 func (w *Watches[W]) joinConn(r uint32) {
 	rec := w.records.at(r)
 	c := w.conns.at(rec.conn)
+	c.bytes += perWatch + perPath + len(w.paths.at(rec.path).path)
 	if c.first == 0 {
 		c.first, rec.connPrev, rec.connNext = r, r, r
 		return
@@ -125,6 +126,7 @@ func (w *Watches[W]) joinConn(r uint32) {
 func (w *Watches[W]) leaveConn(r uint32) {
 	rec := w.records.at(r)
 	c := w.conns.at(rec.conn)
+	c.bytes -= perWatch + perPath + len(w.paths.at(rec.path).path)
 	if rec.connNext == r {
 		c.first = 0
 		return
@@ -149,14 +151,15 @@ func (w *Watches[W]) forgetPath(p uint32) {
 // A Persistent watch counts twice.
 func (w *Watches[W]) Count() int { return w.data + w.child }
 
-// CountOf returns the part of Count that is conn's.
-func (w *Watches[W]) CountOf(conn W) int {
+// Of returns the part of Count that is conn's, and about how much memory its
+// watches would take if nobody else had any.
+func (w *Watches[W]) Of(conn W) (count, bytes int) {
 	id, ok := w.byConn.m[conn]
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	c := w.conns.at(id)
-	return c.data + c.child
+	return c.data + c.child, c.bytes
 }
 
 // Summary returns how many connections and paths the data registry has, and
@@ -165,13 +168,15 @@ func (w *Watches[W]) Summary() (conns, paths, pairs int) {
 	return w.dataConns, w.dataPaths, w.data
 }
 
+// What things take in memory, about, in bytes.
+const (
+	perWatch = 28
+	perPath  = 80 // an item and its place in the map; the path itself not counted
+	perConn  = 96
+)
+
 // Bytes returns about how much memory the watches take.
 func (w *Watches[W]) Bytes() int64 {
-	const (
-		perWatch = 28
-		perPath  = 80 // an item and its place in the map
-		perConn  = 96
-	)
 	return int64(w.pathBytes) + int64(w.records.used)*perWatch +
 		int64(w.paths.used)*perPath + int64(w.conns.used)*perConn
 }

@@ -74,7 +74,7 @@ func (b *barrierFlags) limit(ctx context.Context) (context.Context, context.Canc
 
 // timedOut makes the exit code of an error that -w caused.
 func (b *barrierFlags) timedOut(ctx, wait context.Context, err error) error {
-	if err != nil && ctx.Err() == nil && context.Cause(wait) == errTimeout {
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(wait), errTimeout) {
 		return exit(exitNotAcquired)
 	}
 	return err

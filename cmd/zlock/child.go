@@ -57,6 +57,7 @@ type child struct {
 	guard  int // its guard's process, not to be taken for one of COMMAND's
 	cmd    *exec.Cmd
 	start  *os.File // a byte written here lets COMMAND begin
+	leash  bool     // start stays open while this process lives
 	exited chan struct{}
 	status syscall.WaitStatus // valid once exited is closed
 }
@@ -80,7 +81,7 @@ func lookCommand(name string) (string, error) {
 // startChild starts COMMAND as a process that waits at its first step, so that
 // its guard can be in place before it does anything. argv[0] is the name it was
 // called by, path the file. It must be called from the main thread.
-func startChild(path string, argv, env []string, foreground bool, onParentDeath syscall.Signal) (*child, error) {
+func startChild(path string, argv, env []string, foreground, contained bool, loss lossFlags) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -96,7 +97,11 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 	cmd.Args = append([]string{"zlock", "__exec", strconv.Itoa(p[0]), path}, argv...)
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = childAttr(onParentDeath)
+	cmd.SysProcAttr = childAttr(loss.onLost)
+	if contained {
+		cmd.Args = keeperArgs(p[0], loss.onLost, loss.killAfter, foreground, path, argv)
+		contain(cmd.SysProcAttr)
+	}
 	cmd.SysProcAttr.Setpgid = !foreground
 	mark := ""
 	if foreground {
@@ -109,9 +114,12 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 	start := os.NewFile(uintptr(p[1]), "start")
 	if err != nil {
 		start.Close()
+		if contained && canContain {
+			return nil, exitf(exitFailed, "--contain: no namespace of processes for COMMAND: %w; it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)
+		}
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
-	c := &child{target: target{cmd.Process.Pid, !foreground, mark}, cmd: cmd, start: start, exited: make(chan struct{})}
+	c := &child{target: target{cmd.Process.Pid, !foreground, mark}, cmd: cmd, start: start, leash: contained, exited: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		c.status, _ = cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -123,6 +131,9 @@ func startChild(path string, argv, env []string, foreground bool, onParentDeath 
 // begin lets COMMAND run.
 func (c *child) begin() error {
 	_, err := c.start.Write([]byte{1})
+	if c.leash {
+		return err
+	}
 	return errors.Join(err, c.start.Close())
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/suggest"
 )
 
 // command is a subcommand.
@@ -48,8 +50,8 @@ func commands() []*command {
 	return []*command{
 		runCommand(), holdCommand(), lsCommand(), showCommand(), holdersCommand(), waitersCommand(),
 		waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), electCommand(), leaderCommand(),
-		barrierCommand(), benchCommand(), doctorCommand(), memberCommand(), completionCommand(),
-		guardCommand(), execCommand(),
+		barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(), sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(), restoreCommand(), completionCommand(),
+		guardCommand(), execCommand(), keepCommand(),
 	}
 }
 
@@ -109,7 +111,7 @@ func (a *app) main(args []string) int {
 		return exitOK
 	}
 	if c == nil {
-		a.say("unknown command %q; 'zlock --help' lists them", args[0])
+		a.say("unknown command %q%s; 'zlock --help' lists them", args[0], meantCommand(args[0]))
 		return exitFailed
 	}
 	return a.report(c, a.run(c, args[1:]))
@@ -123,7 +125,7 @@ func (a *app) run(c *command, args []string) error {
 			c.usage(a.stdout, fs)
 			return nil
 		}
-		return &usageError{err.Error()}
+		return &usageError{err.Error() + meantFlag(fs, err)}
 	}
 	if help, _ := fs.GetBool("help"); help {
 		c.usage(a.stdout, fs)
@@ -134,6 +136,57 @@ func (a *app) run(c *command, args []string) error {
 		cl.args, cl.dashed = fs.Args()[:n], append([]string{}, fs.Args()[n:]...)
 	}
 	return run(cl)
+}
+
+// otherWords are what other programs call our commands and flags.
+var otherWords = map[string]string{
+	"lock": "run", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break", "release": "break", "status": "show",
+	"info": "show", "leaders": "leader", "election": "elect", "check-health": "doctor", "deadlock": "wait-graph",
+}
+
+var otherFlags = map[string]string{
+	"p": "servers", "port": "servers", "server": "servers", "host": "servers", "h": "help", "addr": "servers", "wait": "timeout", "mode": "shared",
+	"read": "shared", "write": "exclusive", "retry": "timeout", "ttl": "session-timeout", "user": "auth-file", "password": "auth-file",
+}
+
+// meantCommand is a suggestion, or nothing.
+func meantCommand(word string) string {
+	if word == "lock" {
+		return `: did you mean "run" or "hold"?`
+	}
+	near := otherWords[word]
+	if near == "" {
+		var known []string
+		for _, c := range commands() {
+			if !c.hidden {
+				known = append(known, c.name)
+			}
+		}
+		near = suggest.Nearest(word, known)
+	}
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", near)
+}
+
+// meantFlag is a suggestion if the error is an unknown flag.
+func meantFlag(fs *pflag.FlagSet, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	name := unknown.GetSpecifiedName()
+	near := otherFlags[name]
+	if near == "" || fs.Lookup(near) == nil {
+		var known []string
+		fs.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		near = suggest.Nearest(name, known)
+	}
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean --%s?", near)
 }
 
 // report tells of an error and returns its exit code.
@@ -160,7 +213,7 @@ func (a *app) overview(w io.Writer) {
 	fmt.Fprint(w, "Usage: zlock COMMAND [OPTIONS] …\n\nRun programs under distributed locks, and look after the locks.\n\nCommands:\n")
 	for _, c := range commands() {
 		if !c.hidden {
-			fmt.Fprintf(w, "  %-11s %s\n", c.name, c.does)
+			fmt.Fprintf(w, "  %-13s %s\n", c.name, c.does)
 		}
 	}
 	fmt.Fprint(w, "\n'zlock COMMAND --help' shows a command's options. The servers are taken from\n--servers or ZLOCK_SERVERS (127.0.0.1:2181 if neither is given).\n")

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 func completionCommand() *command {
@@ -212,16 +213,20 @@ func (a *app) namesBelow(fs *pflag.FlagSet, dir string) []string {
 	defer cancel()
 	found := make(chan []string, 1)
 	go func() {
-		c, _, err := zk.Connect(strings.Split(servers, ","), 5*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(conn.dialer()))
+		cfg, err := conn.tlsConfig()
 		if err != nil {
 			return
 		}
-		defer c.Close()
+		c, err := zk.Dial(ctx, servers, zk.Options{TLS: cfg})
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close(ctx) }()
 		path := chroot + dir
 		if path == "" {
 			path = "/"
 		}
-		names, _, _ := c.Children(path)
+		names, _, _ := c.Children(ctx, path)
 		slices.Sort(names)
 		found <- names
 	}()

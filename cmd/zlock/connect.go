@@ -97,14 +97,42 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 	if cfg != nil {
 		opts = append(opts, client.WithTLS(cfg))
 	}
-	if f.verbose > 0 {
-		level := slog.LevelInfo
-		if f.verbose > 1 {
-			level = slog.LevelDebug
-		}
-		opts = append(opts, client.WithLogger(slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))))
+	return append(opts, client.WithLogger(f.logger(a))), nil
+}
+
+// logger is for what the client has to say: what is wrong, unless more or less was
+// asked for.
+func (f *connectFlags) logger(a *app) *slog.Logger {
+	switch {
+	case f.verbose > 1:
+		return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	case f.verbose > 0:
+		return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	case f.quiet:
+		return slog.New(slog.DiscardHandler)
 	}
-	return opts, nil
+	return slog.New(plainLog{a})
+}
+
+// plainLog writes warnings as zlock writes its own messages.
+type plainLog struct{ a *app }
+
+func (plainLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (p plainLog) WithAttrs([]slog.Attr) slog.Handler         { return p }
+func (p plainLog) WithGroup(string) slog.Handler              { return p }
+
+// Handle writes the message and the values; their keys are for machines.
+func (p plainLog) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(at slog.Attr) bool {
+		if at.Key == "err" {
+			text += ":"
+		}
+		text += " " + at.Value.String()
+		return true
+	})
+	p.a.say("%s", text)
+	return nil
 }
 
 func (f *connectFlags) readAuth(a *app) error {
@@ -189,7 +217,11 @@ func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Opti
 	case errors.Is(err, client.ErrInvalid):
 		return nil, usagef("%v", err)
 	case limit.Err() != nil:
-		return nil, exitf(exitNoSession, "no usable session with %s within %v", servers, f.connectTimeout)
+		why := ""
+		if _, trouble, ok := strings.Cut(err.Error(), context.DeadlineExceeded.Error()+": "); ok {
+			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
+		}
+		return nil, exitf(exitNoSession, "no usable session with %s within %v%s", servers, f.connectTimeout, why)
 	default:
 		return nil, exitf(exitNoSession, "no session with %s: %v", servers, err)
 	}
@@ -217,9 +249,13 @@ const closeTimeout = 5 * time.Second
 
 // disconnect ends the session.
 func (c *call) disconnect(cl *client.Client) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	limit := closeTimeout
+	if cl.State() != client.StateReady {
+		limit = 0 // nobody answers: what is left goes with the session
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if err := cl.Close(ctx); err != nil {
+	if err := cl.Close(ctx); err != nil && limit > 0 {
 		fmt.Fprintf(c.stderr, "zlock: %v\n", err)
 	}
 }

@@ -4,24 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 func doctorCommand() *command {
 	return &command{
 		name: "doctor", args: "",
 		does: "look at each server and tell what locks can rely on",
-		help: `Connects to each server by itself. The clock offset is informative: no lock depends
-on the time of day. The margin is how long before the server may give a lock away
-its holder stops. Exit code: 0, or 1 if something is wrong.`,
+		help: `Connects to each server by itself, and compares what they say with each other and
+with the list. The clock offset is informative: no lock depends on the time of day.
+The margin is how long before the server may give a lock away its holder stops. What
+a sync of the log takes and how many files are open is what the server tells in mntr.
+Exit code: 0, or 1 if something is wrong.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			var killAfter time.Duration = 5 * time.Second
 			addDuration(fs, &killAfter, "kill-after", "k", "judge the session timeout for 'zlock run' with this --kill-after")
@@ -39,17 +39,71 @@ its holder stops. Exit code: 0, or 1 if something is wrong.`,
 
 // finding is what doctor knows of one server.
 type finding struct {
-	Server     string  `json:"server"`
-	Kind       string  `json:"kind"`
-	Mode       string  `json:"mode,omitempty"`
-	Timeout    float64 `json:"sessionTimeoutSeconds"`
-	RoundTrip  float64 `json:"roundTripMs"`
-	Offset     float64 `json:"clockOffsetSeconds"`
-	Containers bool    `json:"containers"`
-	Multi      bool    `json:"multi"`
-	Margin     float64 `json:"marginSeconds"`
-	Problem    string  `json:"problem,omitempty"`
-	Note       string  `json:"note,omitempty"`
+	Server      string     `json:"server"`
+	Kind        string     `json:"kind,omitempty"`
+	Version     string     `json:"version,omitempty"`
+	Mode        string     `json:"mode,omitempty"`
+	Timeout     float64    `json:"sessionTimeoutSeconds"`
+	RoundTrip   float64    `json:"roundTripMs"`
+	Offset      float64    `json:"clockOffsetSeconds"`
+	Containers  bool       `json:"containers"`
+	Multi       bool       `json:"multi"`
+	Margin      float64    `json:"marginSeconds"`
+	Sync        *float64   `json:"syncMs,omitempty"` // mean time of a sync of the log
+	OpenFiles   int64      `json:"openFiles,omitempty"`
+	MaxFiles    int64      `json:"maxFiles,omitempty"`
+	Certificate *time.Time `json:"certificateExpires,omitempty"`
+	Problem     string     `json:"problem,omitempty"`
+	Note        string     `json:"note,omitempty"`
+
+	unreachable bool
+	config      string // of the members, as the server tells it
+}
+
+// trouble is all that is known of a server that cannot be reached.
+type trouble struct {
+	Server  string `json:"server"`
+	Problem string `json:"problem"`
+}
+
+// note adds to what is worth knowing.
+func (f *finding) note(format string, args ...any) {
+	if f.Note != "" {
+		f.Note += "; "
+	}
+	f.Note += fmt.Sprintf(format, args...)
+}
+
+// cells are the finding's in the order of the columns. Those of plain output
+// are only ever added at its end.
+func (f *finding) cells(plain bool) []string {
+	verdict := "ok"
+	switch {
+	case f.Problem != "":
+		verdict = f.Problem
+	case f.Note != "":
+		verdict = "ok; " + f.Note
+	}
+	list := []string{f.Server, "-", "-", "-", "-", "-", "-", "-", "-"}
+	more := []string{"-", "-", "-", "-"}
+	if !f.unreachable {
+		list = []string{f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip), fmt.Sprintf("%+.1fs", f.Offset),
+			yesNo(f.Containers), yesNo(f.Multi), seconds(f.Margin)}
+		more[0] = f.Version
+		if f.Sync != nil {
+			more[1] = fmt.Sprintf("%.2fms", *f.Sync)
+		}
+		if f.MaxFiles > 0 {
+			more[2] = fmt.Sprintf("%d/%d", f.OpenFiles, f.MaxFiles)
+		}
+		if f.Certificate != nil {
+			more[3] = f.Certificate.Format(time.DateOnly)
+		}
+	}
+	if plain {
+		return append(append(list, verdict), more...)
+	}
+	return append(append(list, more...), verdict)
 }
 
 func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string) error {
@@ -57,29 +111,45 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	if err != nil {
 		return err
 	}
+	if _, err := conn.options(c.app); err != nil {
+		return err
+	}
 	ctx, stop := interruptible()
 	defer stop()
-	p := c.printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI", "MARGIN", "VERDICT")
-	bad := false
+	p := c.printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI", "MARGIN",
+		"VERSION", "SYNC", "FILES", "CERTIFICATE", "VERDICT")
+	var found []finding
+	var list []string
 	for _, server := range strings.Split(servers, ",") {
-		f := c.examine(ctx, conn, strings.TrimSpace(server), chroot, killAfter)
+		list = append(list, withPort(strings.TrimSpace(server)))
+	}
+	for _, server := range list {
+		f := c.examine(ctx, conn, server, chroot, killAfter)
 		if ctx.Err() != nil {
 			return asExit(context.Cause(ctx))
 		}
-		verdict := "ok"
-		if f.Note != "" {
-			verdict = "ok; " + f.Note
+		found = append(found, f)
+		var row any = f
+		if f.unreachable {
+			row = trouble{f.Server, f.Problem}
 		}
-		if f.Problem != "" {
-			bad, verdict = true, f.Problem
-		}
-		p.row(f, f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip), fmt.Sprintf("%+.1fs", f.Offset),
-			yesNo(f.Containers), yesNo(f.Multi), seconds(f.Margin), verdict)
+		p.row(row, f.cells(format == formatPlain)...)
 	}
 	if err := p.flush(); err != nil {
 		return err
 	}
-	if bad {
+	bad := slices.ContainsFunc(found, func(f finding) bool { return f.Problem != "" })
+	for _, line := range ownCertificate(conn) {
+		c.say("%s", line)
+	}
+	wrong, worth := compare(ctx, found, list)
+	for _, line := range append(wrong, worth...) {
+		c.say("%s", line)
+	}
+	if !slices.ContainsFunc(found, func(f finding) bool { return !f.unreachable }) {
+		c.say("no server serves. The page /ready of each admin listener says why; if a majority of the servers is gone for good, see: zlockd recover --help")
+	}
+	if bad || len(wrong) > 0 {
 		return exit(exitNo)
 	}
 	return nil
@@ -96,6 +166,13 @@ func yesNo(b bool) string {
 	return "no"
 }
 
+// Beyond these a server is worth a note.
+const (
+	slowSync   = 100.0 // ms
+	fewFiles   = 1024
+	clockApart = 5.0 // seconds
+)
+
 // examine looks at one server.
 func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string, killAfter time.Duration) finding {
 	f := finding{Server: server, Kind: "unknown"}
@@ -103,155 +180,125 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		f.Problem = fmt.Sprintf(format, args...)
 		return f
 	}
-	if text := fourLetter(server, "srvr", conn.connectTimeout); text != "" && conn.serverName == "" && !conn.tls {
-		f.Kind, f.Mode = readSrvr(text)
+	cert, err := conn.reach(ctx, server)
+	if err != nil {
+		f.unreachable = true
+		return problem("%s", plainCause(err, conn.connectTimeout))
 	}
+	f.Certificate = cert
+	f.readSrvr(conn.word(ctx, server, "srvr"))
+	f.readMntr(conn.word(ctx, server, "mntr"))
 	one := *conn
-	one.servers, one.chroot, one.margin = server, chroot, 0
+	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict says it
 	cl, err := c.connect(ctx, &one)
 	if err != nil {
-		return problem("%v", err)
+		f.unreachable = true
+		return problem("%s", strings.ReplaceAll(err.Error(), ": "+server+": ", ": "))
 	}
 	defer c.disconnect(cl)
 	s := cl.Session()
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
-	if err := c.probe(ctx, &f, cl, server, &one); err != nil {
+	if err := c.probe(ctx, &f, chroot, &one); err != nil {
 		return problem("%v", err)
 	}
-	switch {
-	case !f.Multi:
+	if !f.Multi {
 		return problem("transactions are not supported")
-	case s.Timeout < conn.sessionTimeout:
-		f.Note = fmt.Sprintf("it grants less than the %v asked for", conn.sessionTimeout)
-	case !f.Containers:
-		f.Note = "no containers: empty lock directories stay"
 	}
 	if need := neededTimeout(marginFor(killAfter)); s.Timeout < need {
 		return problem("session timeout %v is too short for 'zlock run --kill-after %v': %v needed", s.Timeout, killAfter, need)
 	}
-	if f.Kind == "zookeeper" && f.Mode != "standalone" && f.Mode != "" {
-		f.Note = strings.TrimPrefix(f.Note+"; a follower cut off from its leader may answer for syncLimit ticks: the margin must exceed that", "; ")
-	}
+	f.judge(s.Timeout < conn.sessionTimeout, conn.sessionTimeout)
 	return f
 }
 
+// judge notes what is worth knowing of a server that locks can be held at.
+func (f *finding) judge(short bool, asked time.Duration) {
+	if short {
+		f.note("it grants less than the %v asked for", asked)
+	}
+	if !f.Containers {
+		f.note("no containers: empty lock directories stay")
+	}
+	if f.Kind == "zookeeper" && f.Mode != "standalone" && f.Mode != "" {
+		f.note("a follower cut off from its leader may answer for syncLimit ticks: the margin must exceed that")
+	}
+	if f.Sync != nil && *f.Sync > slowSync {
+		f.note("a sync of its log takes %.0f ms, and so does every write", *f.Sync)
+	}
+	switch {
+	case f.MaxFiles > 0 && f.OpenFiles > f.MaxFiles*8/10:
+		f.note("%d of %d files are open: raise the limit of open files", f.OpenFiles, f.MaxFiles)
+	case f.MaxFiles > 0 && f.MaxFiles < fewFiles:
+		f.note("it may open %d files only, and each client is one", f.MaxFiles)
+	}
+	if f.Offset > clockApart || f.Offset < -clockApart {
+		f.note("its leader's clock is %+.1fs from this machine's: times that are shown are wrong by that", -f.Offset)
+	}
+	if f.Certificate != nil {
+		if left := time.Until(*f.Certificate); left < certificateSoon {
+			f.note("its certificate ends in %s", days(left))
+		}
+	}
+}
+
 // probe measures with a connection of its own, without a lock.
-func (c *call) probe(ctx context.Context, f *finding, cl *client.Client, server string, conn *connectFlags) error {
-	raw, events, err := zk.Connect([]string{server}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(conn.dialer()))
-	if err != nil {
+func (c *call) probe(ctx context.Context, f *finding, chroot string, conn *connectFlags) error {
+	o := zk.Options{Timeout: conn.sessionTimeout}
+	for _, cr := range conn.credentials {
+		o.Auth = append(o.Auth, zk.Auth{Scheme: cr[0], Secret: []byte(cr[1])})
+	}
+	var err error
+	if o.TLS, err = conn.tlsConfig(); err != nil {
 		return err
 	}
-	defer raw.Close()
-	deadline := time.After(conn.connectTimeout)
-	for connected := false; !connected; {
-		select {
-		case ev := <-events:
-			connected = ev.State == zk.StateHasSession
-		case <-deadline:
-			return fmt.Errorf("no second session in time")
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	ctx, cancel := context.WithTimeout(ctx, conn.connectTimeout)
+	defer cancel()
+	raw, err := zk.Dial(ctx, f.Server, o)
+	if err != nil {
+		return fmt.Errorf("no second session: %w", err)
 	}
-	for _, cr := range conn.credentials {
-		if err := raw.AddAuth(cr[0], []byte(cr[1])); err != nil {
-			return err
-		}
-	}
+	defer func() { _ = raw.Close(ctx) }() // what is left goes with the session
 	best := time.Hour
 	for range 5 {
 		begun := time.Now()
-		if _, _, err := raw.Exists("/"); err != nil {
+		if _, err := raw.Exists(ctx, "/"); err != nil {
 			return err
 		}
 		best = min(best, time.Since(begun))
 	}
 	f.RoundTrip = float64(best.Microseconds()) / 1000
-	return probeWrites(f, raw, cl.Chroot())
+	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // who may not read it learns less
+		f.config = string(n.Data)
+	}
+	return probeWrites(ctx, f, raw, chroot)
 }
 
 // probeWrites makes a node, a container if possible, and removes it in a transaction.
-func probeWrites(f *finding, raw *zk.Conn, chroot string) error {
+func probeWrites(ctx context.Context, f *finding, raw *zk.Conn, chroot string) error {
 	parent := ""
-	if ok, _, err := raw.Exists(chroot + "/"); chroot != "" && err == nil && ok {
-		parent = chroot
+	if chroot != "" {
+		if st, err := raw.Exists(ctx, chroot); err == nil && st != nil {
+			parent = chroot
+		}
 	}
-	path := fmt.Sprintf("%s/zlock-doctor-%d", parent, time.Now().UnixNano())
-	acl := zk.WorldACL(zk.PermAll)
-	_, err := raw.CreateContainer(path, []byte{}, zk.FlagContainer, acl)
+	node := zk.Create{Path: fmt.Sprintf("%s/zlock-doctor-%d", parent, time.Now().UnixNano()), Mode: zk.Container}
+	_, err := raw.Create(ctx, node)
 	f.Containers = err == nil
 	if errors.Is(err, zk.ErrNoAuth) {
-		f.Note = "not allowed to create nodes at " + parent + "/: containers and transactions not tried"
-		f.Multi = true
+		f.note("not allowed to create nodes at %s/: containers and transactions not tried", parent)
+		f.Containers, f.Multi = true, true
 		return nil
 	}
 	if err != nil {
-		if _, err := raw.Create(path, []byte{}, 0, acl); err != nil {
+		node.Mode = zk.Persistent
+		if _, err := raw.Create(ctx, node); err != nil {
 			return err
 		}
 	}
-	res, err := raw.Multi(&zk.SetDataRequest{Path: path, Data: []byte("x"), Version: 0}, &zk.DeleteRequest{Path: path, Version: -1})
+	res, err := raw.Multi(ctx, zk.SetData{Path: node.Path, Data: []byte("x"), Version: 0}, zk.Delete{Path: node.Path, Version: -1})
 	if f.Multi = err == nil; !f.Multi {
-		return raw.Delete(path, -1)
+		return raw.Delete(ctx, node.Path, -1)
 	}
-	if st := res[0].Stat; st != nil {
-		f.Offset = time.UnixMilli(st.Mtime).Sub(time.Now()).Round(100 * time.Millisecond).Seconds()
-	}
+	f.Offset = time.Until(time.UnixMilli(res[0].Stat.Mtime)).Round(100 * time.Millisecond).Seconds()
 	return nil
-}
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
-
-// fourLetter asks a server by a four-letter word; "" if it does not answer.
-func fourLetter(server, word string, timeout time.Duration) string {
-	conn, err := net.DialTimeout("tcp", withPort(server), min(timeout, 2*time.Second))
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-	if _, err := conn.Write([]byte(word)); err != nil {
-		return ""
-	}
-	b, _ := io.ReadAll(io.LimitReader(conn, 64<<10))
-	return string(b)
-}
-
-func withPort(server string) string {
-	if _, _, err := net.SplitHostPort(server); err != nil {
-		return net.JoinHostPort(server, "2181")
-	}
-	return server
-}
-
-// readSrvr finds kind and mode in the answer to srvr.
-func readSrvr(text string) (kind, mode string) {
-	kind = "unknown"
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.Contains(strings.ToLower(line), "zlockd"):
-			kind = "zlockd"
-		case kind == "unknown" && strings.HasPrefix(line, "Zookeeper version:"):
-			kind = "zookeeper"
-		}
-		if m, ok := strings.CutPrefix(line, "Mode: "); ok {
-			mode = m
-		}
-	}
-	return kind, mode
-}
-
-// dialer opens the connections that do not go through package client.
-func (f *connectFlags) dialer() zk.Dialer {
-	cfg, _ := f.tlsConfig() // checked when the client connected
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		conn, err := net.DialTimeout(network, address, timeout)
-		if err != nil || cfg == nil {
-			return conn, err
-		}
-		return tlsClient(conn, cfg, address), nil
-	}
 }

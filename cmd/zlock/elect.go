@@ -77,11 +77,16 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 		if err != nil {
 			return asExit(err)
 		}
-		// A signal that comes now is COMMAND's, not ours.
+		sigs := listenForCommand() // from here on they are COMMAND's
 		stop()
-		s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), what: c.args[0]}
+		if err := interrupted(ctx); err != nil {
+			sigs.stop()
+			c.giveBack(lease.Unlock)
+			return asExit(err)
+		}
+		s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), contained: run.contain, what: c.args[0]}
 		locks := heldOf(lease)
-		code, err := s.run(exe.path, exe.argv, environ(os.Environ(), servers, chroot, locks, c.getenv), func() error {
+		code, err := s.run(sigs, exe.path, exe.argv, environ(os.Environ(), servers, chroot, taskOf(c.getenv), locks, c.getenv), func() error {
 			return run.ready("locked " + locks[0].seq.Token.String())
 		})
 		code = s.release(code)

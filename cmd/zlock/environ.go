@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -27,7 +28,7 @@ func heldOf(l *client.Lease) []held {
 }
 
 // environ is COMMAND's environment: zlock's own and what the locks are.
-func environ(base []string, servers, chroot string, locks []held, getenv func(string) string) []string {
+func environ(base []string, servers, chroot, task string, locks []held, getenv func(string) string) []string {
 	var env []string
 	for _, kv := range base {
 		// An ancestor's locks are passed on in ZLOCK_HOLDS only.
@@ -52,17 +53,27 @@ func environ(base []string, servers, chroot string, locks []held, getenv func(st
 			put(fmt.Sprintf("_%d", i+1), h)
 		}
 	}
+	set("ZLOCK_TASK", task)
 	set("ZLOCK_HOLDS", holds(getenv("ZLOCK_HOLDS"), chroot, locks))
 	return env
 }
 
 func keptVariable(kv string) bool {
-	for _, name := range []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH", "ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_HOLDS"} {
+	for _, name := range []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH", "ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_TASK", "ZLOCK_HOLDS"} {
 		if strings.HasPrefix(kv, name) {
 			return false
 		}
 	}
 	return true
+}
+
+// taskOf returns the task this process works for: that of an ancestor that runs
+// under a lock, so that all of them are one party of a wait, or a new one.
+func taskOf(getenv func(string) string) string {
+	if task := getenv("ZLOCK_TASK"); task != "" {
+		return task
+	}
+	return rand.Text()
 }
 
 // holds writes the value of ZLOCK_HOLDS: what this process and its ancestors

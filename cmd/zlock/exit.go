@@ -12,7 +12,6 @@ const (
 	exitOK          = 0
 	exitNo          = 1   // the answer is no, or there is nothing
 	exitCycle       = 3   // wait-graph found a cycle
-	exitViolated    = 4   // bench saw a broken invariant
 	exitNoSession   = 120 // no usable session within --connect-timeout
 	exitRevoked     = 121 // revoked and stopped
 	exitLost        = 122 // the lock was lost while COMMAND ran

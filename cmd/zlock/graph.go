@@ -19,6 +19,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			dot := fs.Bool("dot", false, "write a graph for graphviz")
 			format := addFormat(fs)
+			server := addServerFlags(fs)
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(0, 1); err != nil {
@@ -27,6 +28,16 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 				root := "/"
 				if len(c.args) == 1 {
 					root = c.args[0]
+				}
+				done, err := server.asks(c, func(ctx context.Context, a adminClient) error {
+					g, err := a.graph(ctx, root)
+					if err != nil {
+						return err
+					}
+					return c.showGraph(g, *format, *dot)
+				})
+				if done || err != nil {
+					return err
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 					g, err := cl.WaitGraph(ctx, root)

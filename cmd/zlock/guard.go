@@ -30,6 +30,15 @@ import (
 //
 // The guard answers "ok" to the first line. The end of its input without "done"
 // means that zlock is dead.
+//
+// COMMAND is zlock's child, not the guard's, so that either of the two may die
+// alone: zlock starts another guard, the guard ends COMMAND with its grace. If both
+// are killed at once COMMAND gets the signal of --on-lost from the system, and may
+// ignore it; --contain is for those who must exclude that too.
+
+// guardName is what the process table calls the guard: whoever kills all that is
+// called zlock must not kill with it what stays behind to end COMMAND.
+const guardName = "lock-guard"
 
 // guardLag is how long zlock gets to signal at the deadline before the guard does.
 const guardLag = 250 * time.Millisecond
@@ -49,10 +58,30 @@ type guard struct {
 
 // startGuard starts a guard of t and waits until it is in place.
 func startGuard(t target, sig syscall.Signal, killAfter time.Duration, deadline time.Duration) (*guard, error) {
-	g := &guard{args: []string{"zlock", "__guard",
+	g := &guard{args: []string{guardName, "__guard",
 		"--pid=" + strconv.Itoa(t.pid), "--group=" + strconv.FormatBool(t.group),
 		"--signal=" + strconv.Itoa(int(sig)), "--kill-after=" + killAfter.String(), "--mark=" + t.mark}}
-	return g, g.launch(deadline)
+	err := g.launch(deadline)
+	for range 3 {
+		if err == nil || !g.killed() {
+			break
+		}
+		// A signal for zlock's group came before the guard had left the group.
+		// It is for zlock to act on; COMMAND needs its guard until it has.
+		err = g.launch(deadline)
+	}
+	return g, err
+}
+
+// killed waits for the end of a guard that did not start, and reports whether a
+// signal ended it.
+func (g *guard) killed() bool {
+	if g.cmd == nil {
+		return false
+	}
+	<-g.dead
+	status, ok := g.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
 }
 
 func (g *guard) launch(deadline time.Duration) error {
@@ -85,7 +114,7 @@ func (g *guard) launch(deadline time.Duration) error {
 		close(dead)
 	}()
 	if err != nil || answer != "ok\n" {
-		in.Close()
+		_ = in.Close()
 		return fmt.Errorf("the guard did not start: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return nil
@@ -105,7 +134,7 @@ func (g *guard) lost(kill time.Duration) { fmt.Fprintf(g.in, "lost %d\n", kill) 
 // done dismisses the guard.
 func (g *guard) done() {
 	fmt.Fprintln(g.in, "done")
-	g.in.Close()
+	_ = g.in.Close()
 	<-g.dead
 }
 
@@ -175,6 +204,7 @@ const (
 
 func (w *watchman) watch(in io.Reader, out io.Writer) error {
 	// zlock and its shell may be told to end; the guard ends with its work.
+	nameProcess(guardName)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGTSTP)
 	w.parent = os.Getppid()
 	closeInherited()

@@ -40,7 +40,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		return asExit(err)
 	}
 	defer c.disconnect(cl)
-	lease, err := lock.acquire(ctx, cl, c.args)
+	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.args)
 	if err != nil {
 		return asExit(err)
 	}

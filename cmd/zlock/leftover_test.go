@@ -57,6 +57,23 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 	}
 }
 
+// Whoever kills all that is called zlock must not kill the guard with it: a COMMAND
+// that ignores the kernel's TERM would run on beside the next holder.
+func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
+	t.Parallel()
+	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
+	guard := guardOf(t, r.cmd.Process.Pid, 0)
+	for _, pid := range append(descendants(r.cmd.Process.Pid), r.pids...) {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err == nil && strings.HasPrefix(string(name), "zlock") {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	r.cmd.Wait()
+	awaitEnd(t, "COMMAND", r.pids...)
+	awaitEnd(t, "the guard", guard)
+}
+
 // With the guard killed in the same instant only the kernel is left, which
 // tells COMMAND itself.
 func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
@@ -86,6 +103,9 @@ func ticks(t *testing.T, pid int) int {
 
 // A guard whose zlock is dead, or stopped, waits without using a core.
 func TestGuardDoesNotSpin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for 12 s: make test-all")
+	}
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"dead": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +180,9 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 		bufio.NewReader(out).ReadString('\n')
 		os.WriteFile(file, []byte(os.Getenv(leashed)+"\n"), 0o600)
 		select {}
+	}
+	if testing.Short() {
+		t.Skip("runs this package's tests within itself: make test-all")
 	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mark")

@@ -15,6 +15,7 @@ import (
 // lockFlags are the options of the commands that take locks.
 type lockFlags struct {
 	exclusive, shared  bool
+	readwrite          bool
 	semaphore, permits int
 	nonblock           bool
 	timeout            time.Duration
@@ -31,6 +32,7 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	f := &lockFlags{fs: fs, permits: 1, conflict: exitNotAcquired, killAfter: 5 * time.Second}
 	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (default)")
 	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
+	fs.BoolVar(&f.readwrite, "rw", false, "PATH is a read-write lock, as other programs know it (Curator's __WRIT__ and __READ__ nodes)")
 	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore with `N` permits")
 	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
@@ -55,8 +57,8 @@ func (f *lockFlags) check() error {
 		return usagef("-n and -w exclude each other")
 	case given("semaphore") && f.semaphore < 1:
 		return usagef("--semaphore must be at least 1")
-	case f.semaphore > 0 && (f.shared || f.exclusive || f.policy != "" || given("lock-delay")):
-		return usagef("--semaphore goes with none of -x, -s, --policy, --lock-delay")
+	case f.semaphore > 0 && (f.shared || f.exclusive || f.readwrite || f.policy != "" || given("lock-delay")):
+		return usagef("--semaphore goes with none of -x, -s, --rw, --policy, --lock-delay")
 	case given("permits") && f.semaphore == 0:
 		return usagef("--permits needs --semaphore")
 	case f.permits < 1 || f.semaphore > 0 && f.permits > f.semaphore:
@@ -111,7 +113,8 @@ func (f *lockFlags) options() []client.LockOption {
 }
 
 // acquire takes the lock or the locks.
-func (f *lockFlags) acquire(ctx context.Context, c *client.Client, paths []string) (*client.Lease, error) {
+func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, paths []string) (*client.Lease, error) {
+	ctx = client.Task(ctx, task)
 	try := f.nonblock || f.fs.Changed("timeout") && f.timeout == 0
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
@@ -122,12 +125,14 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, paths []strin
 	switch {
 	case err == nil:
 		return lease, nil
-	case errors.Is(err, client.ErrNotAcquired), context.Cause(ctx) == errTimeout && errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, client.ErrNotAcquired), errors.Is(context.Cause(ctx), errTimeout) && errors.Is(err, context.DeadlineExceeded):
 		return nil, &exitError{code: f.conflict} // 0 too
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrInvalid):
 		return nil, usagef("%v", err)
+	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" && f.semaphore == 0:
+		return nil, fmt.Errorf("%w (--rw takes the write lock of a read-write lock, --layout and --semaphore other kinds)", err)
 	}
 	return nil, err
 }
@@ -147,7 +152,7 @@ func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, 
 			return s.TryAcquire(ctx, f.permits)
 		}
 		return s.Acquire(ctx, f.permits)
-	case f.shared || f.policy != "" || f.layout == "host":
+	case f.shared || f.readwrite || f.policy != "" || f.layout == "host":
 		m := c.RWMutex(path, opts...)
 		switch {
 		case f.shared && try:
@@ -175,7 +180,7 @@ func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []strin
 			reqs[i] = c.Semaphore(p, f.semaphore, opts...).Request(f.permits)
 		case f.shared:
 			reqs[i] = c.RWMutex(p, opts...).Request(fence.Shared)
-		case f.policy != "" || f.layout == "host":
+		case f.readwrite || f.policy != "" || f.layout == "host":
 			reqs[i] = c.RWMutex(p, opts...).Request(fence.Exclusive)
 		default:
 			reqs[i] = c.Mutex(p, opts...).Request()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -23,6 +24,7 @@ seconds, kind.`,
 			fs.BoolVar(&l.held, "held", false, "list only locks that somebody holds")
 			fs.BoolVar(&l.watch, "watch", false, "list again every two seconds until interrupted")
 			format := addFormat(fs)
+			server := addServerFlags(fs)
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(0, 1); err != nil {
@@ -32,8 +34,14 @@ seconds, kind.`,
 				if len(c.args) == 1 {
 					l.root = c.args[0]
 				}
+				done, err := server.asks(c, func(ctx context.Context, a adminClient) error {
+					return l.run(ctx, c, *format, func(f func(listed)) error { return l.served(ctx, a, f) })
+				})
+				if done || err != nil {
+					return err
+				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					return l.run(ctx, c, cl, *format)
+					return l.run(ctx, c, *format, func(f func(listed)) error { return l.walk(ctx, cl, f) })
 				})
 			}
 		},
@@ -55,14 +63,17 @@ type listed struct {
 	OldestWait float64 `json:"oldestWaitSeconds"`
 }
 
-func (l *lister) run(ctx context.Context, c *call, cl *client.Client, format string) error {
+// source tells of each lock.
+type source func(func(listed)) error
+
+func (l *lister) run(ctx context.Context, c *call, format string, each source) error {
 	ctx, stop := c.whileRead(ctx)
 	defer stop()
 	for {
 		if l.watch && format == formatTable && c.terminal {
-			c.stdout.Write([]byte("\x1b[H\x1b[2J"))
+			_, _ = c.stdout.Write([]byte("\x1b[H\x1b[2J"))
 		}
-		if err := l.once(ctx, c, cl, format); err != nil || !l.watch {
+		if err := l.once(c, format, each); err != nil || !l.watch {
 			if err != nil && ctx.Err() != nil {
 				return asExit(context.Cause(ctx))
 			}
@@ -76,31 +87,69 @@ func (l *lister) run(ctx context.Context, c *call, cl *client.Client, format str
 	}
 }
 
-func (l *lister) once(ctx context.Context, c *call, cl *client.Client, format string) error {
+func (l *lister) once(c *call, format string, each source) error {
 	p := c.printer(format, "PATH", "LAYOUT", "HOLDERS", "WAITERS", "OLDEST-WAIT")
+	found := false
+	err := each(func(line listed) {
+		found = true
+		wait := ""
+		if line.OldestWait > 0 {
+			wait = time.Duration(line.OldestWait * float64(time.Second)).Truncate(time.Second).String()
+		}
+		if format == formatPlain {
+			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
+			p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait, line.Kind)
+			return
+		}
+		p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait)
+	})
+	switch {
+	case err != nil || found || format != formatTable:
+	case l.held:
+		c.say("no locks that anybody holds")
+	case l.deep:
+		c.say("no locks")
+	default:
+		c.say("no locks at %s or directly below it; -R looks deeper", l.root)
+	}
+	return errors.Join(err, p.flush())
+}
+
+// walk reads the locks node by node.
+func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) error {
 	depth := 1
 	if l.deep {
 		depth = -1
 	}
-	err := cl.WalkDepth(ctx, l.root, depth, func(q *client.Queue) error {
+	return cl.WalkDepth(ctx, l.root, depth, func(q *client.Queue) error {
 		if l.held && len(q.Holders) == 0 {
 			return nil
 		}
 		line := listed{Path: q.Path, Kind: q.Kind, Layout: q.LayoutName, Holders: len(q.Holders), Waiters: len(q.Waiters)}
-		wait := ""
 		for _, e := range q.Waiters {
-			if age := time.Since(e.WaitingSince); age.Seconds() > line.OldestWait {
-				line.OldestWait = float64(age.Milliseconds()) / 1000
-				wait = max(age, 0).Truncate(time.Second).String()
-			}
+			line.waitsSince(e.WaitingSince)
 		}
-		if format == formatPlain {
-			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
-			p.row(line, q.Path, q.LayoutName, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait, q.Kind)
-			return nil
-		}
-		p.row(line, q.Path, q.LayoutName, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait)
+		f(line)
 		return nil
 	})
-	return errors.Join(err, p.flush())
+}
+
+// served lets the lock view tell.
+func (l *lister) served(ctx context.Context, a adminClient, f func(listed)) error {
+	return a.eachLock(ctx, l.root, func(v *viewLock) {
+		below := strings.TrimPrefix(strings.TrimPrefix(v.Path, strings.TrimSuffix(l.root, "/")), "/")
+		if l.held && v.HolderCount == 0 || !l.deep && strings.Contains(below, "/") {
+			return
+		}
+		line := listed{Path: v.Path, Kind: v.Kind, Layout: v.layout(), Holders: v.HolderCount, Waiters: v.WaiterCount}
+		if v.OldestWait != 0 {
+			line.waitsSince(time.UnixMilli(v.OldestWait))
+		}
+		f(line)
+	})
+}
+
+// waitsSince notes that somebody waits since then.
+func (l *listed) waitsSince(t time.Time) {
+	l.OldestWait = max(l.OldestWait, float64(time.Since(t).Milliseconds())/1000)
 }

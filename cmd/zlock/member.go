@@ -19,83 +19,96 @@ import (
 
 func memberCommand() *command {
 	return &command{
-		name: "member", args: "list, add ID PEER-ADDR, promote ID, or remove ID",
-		subs: []string{"list", "add", "promote", "remove"},
+		name: "member", args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
+		subs: []string{"list", "add", "promote", "replace", "lead", "remove"},
 		does: "show and change the members of a zlockd ensemble",
-		help: `Talks to the admin address of a server, any one of the ensemble. A member that is
-added follows without a vote until it is promoted, for which promote waits until it
-has caught up. Changes need the password of the servers' --super-digest in
---auth-file. Exit code: 0, 1 if the servers refuse, 120 if none answers.`,
+		help: `Talks to the admin address of a server, any one of the ensemble.
+
+list     shows how far each member is: the log entries that it has applied, those
+         that it lacks, when it was last heard from, and its version
+add      waits until the server runs, follows, has caught up, and has its vote;
+         with --no-vote it stops before that
+promote  the same for a member without a vote
+replace  the server lost its disk, or is another machine: its place is given to the
+         empty one that runs at its address, or at NEW-ADDR
+lead     hands the leadership to a member
+remove   takes a member out; then stop it
+
+What takes long shows how it goes on, and is given up only when there has been no
+progress for --timeout. Given up or interrupted, the same command goes on where it
+stood. Changes need the password of the servers' --super-digest in --auth-file. Exit
+code: 0, 1 if the servers refuse, 120 if none answers.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
-			m := &memberFlags{timeout: 30 * time.Second}
-			fs.StringVar(&m.admin, "admin-addr", "", "`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
-			fs.StringVar(&m.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD; needed for changes")
-			addDuration(fs, &m.timeout, "timeout", "w", "give up after this time")
+			f := addAdminFlags(fs, true)
+			f.timeout = 30 * time.Second
+			timeout := fs.Lookup("timeout")
+			timeout.DefValue, timeout.Usage = "30s", "give up when there was no progress for this time"
+			noVote := fs.Bool("no-vote", false, "let the server that is added follow without a vote")
 			format := addFormat(fs)
-			return func(c *call) error { return c.member(m, *format) }
+			return func(c *call) error { return c.member(f, *noVote, *format) }
 		},
 	}
 }
 
-type memberFlags struct {
-	admin   string
-	timeout time.Duration
-	auth    connectFlags // for its auth file only
-}
+// memberOps are the operands that each takes.
+var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2}, "lead": {1, 1}, "remove": {1, 1}}
 
-func (c *call) member(m *memberFlags, format string) error {
-	if m.admin == "" {
-		m.admin = c.getenv("ZLOCK_ADMIN")
-	}
-	if m.admin == "" {
-		m.admin = "127.0.0.1:8181"
-	}
-	if !strings.Contains(m.admin, "://") {
-		m.admin = "http://" + m.admin
-	}
+func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if len(c.args) == 0 {
-		return usagef("say list, add, promote or remove")
-	}
-	ctx, stop := interruptible()
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, m.timeout)
-	defer cancel()
-	if err := m.auth.readAuth(c.app); err != nil {
-		return err
-	}
-	admin := adminClient{base: strings.TrimRight(m.admin, "/")}
-	for _, cr := range m.auth.credentials {
-		if cr[0] == "digest" {
-			admin.authorization = cr[0] + " " + cr[1]
-		}
+		return usagef("say list, add, promote, replace, lead or remove")
 	}
 	op, args := c.args[0], c.args[1:]
-	want := map[string]int{"list": 0, "add": 2, "promote": 1, "remove": 1}
-	n, ok := want[op]
+	n, ok := memberOps[op]
 	switch {
 	case !ok:
-		return usagef("%q is none of list, add, promote, remove", op)
-	case len(args) != n:
-		return usagef("member %s takes %d operands", op, n)
+		return usagef("%q is none of list, add, promote, replace, lead, remove", op)
+	case len(args) < n[0] || len(args) > n[1]:
+		return usagef("member %s takes %d operands", op, n[0])
+	case noVote && op != "add":
+		return usagef("--no-vote is for add")
 	}
+	limits := *f
+	if op != "list" {
+		limits.timeout = forever // what is under way may take as long as it goes on
+	}
+	ctx, admin, stop, err := c.admin(&limits)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if op == "list" {
 		return c.listMembers(ctx, admin, format)
 	}
 	id, err := strconv.ParseUint(args[0], 10, 32)
-	if err != nil || id == 0 {
-		return usagef("the ID of a member is a positive number")
+	if err != nil {
+		return usagef("the ID of a member is a number")
 	}
-	change := memberChange{Op: op, ID: uint32(id)}
-	if op == "add" {
-		change.Addr = args[1]
+	addr := ""
+	if len(args) > 1 {
+		addr = args[1]
 	}
-	err = admin.change(ctx, change)
+	j := newMemberJob(ctx, c, admin, int(id), f.timeout)
+	defer j.line.end()
+	switch op {
+	case "add":
+		err = j.add(addr, !noVote)
+	case "promote":
+		err = j.promote()
+	case "replace":
+		err = j.replace(addr)
+	case "lead":
+		err = j.lead()
+	case "remove":
+		err = j.remove()
+	}
 	var refused *refusal
 	if errors.As(err, &refused) {
 		return exitf(exitNo, "%v", err)
 	}
 	return err
 }
+
+const forever = 365 * 24 * time.Hour
 
 func (c *call) listMembers(ctx context.Context, admin adminClient, format string) error {
 	members, err := admin.members(ctx)
@@ -105,9 +118,16 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 	if len(members) == 0 {
 		c.say("the server runs alone, or has not joined its cluster yet")
 	}
-	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE")
+	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE", "APPLIED", "LAG", "LAST-HEARD", "VERSION")
 	for _, m := range members {
-		p.row(m, strconv.Itoa(m.ID), m.Peer, m.Client, m.Role)
+		applied, lag, heard := "", "", ""
+		if m.Applied > 0 {
+			applied, lag = strconv.FormatInt(m.Applied, 10), strconv.FormatInt(m.Lag, 10)
+		}
+		if m.Heard != nil {
+			heard = (time.Duration(*m.Heard) * time.Millisecond).Round(10 * time.Millisecond).String()
+		}
+		p.row(m, strconv.Itoa(m.ID), m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
 	}
 	return p.flush()
 }
@@ -116,11 +136,12 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 type adminClient struct {
 	base          string
 	authorization string // header, "" for none
+	token         string // of the lock view's page, for its actions
 }
 
 // memberChange is the body of POST /members.
 type memberChange struct {
-	Op   string `json:"op"` // add, promote or remove
+	Op   string `json:"op"` // add, promote, remove, lead, move or check
 	ID   uint32 `json:"id"`
 	Addr string `json:"addr,omitempty"`
 }
@@ -131,6 +152,36 @@ type memberInfo struct {
 	Peer   string `json:"peer"`
 	Client string `json:"client,omitempty"`
 	Role   string `json:"role"` // leader, voter or non-voter
+	memberFar
+}
+
+// votes reports whether the member has a vote.
+func (m *memberInfo) votes() bool { return m.Role != "non-voter" }
+
+// memberFar is how far a member is.
+type memberFar struct {
+	Applied      int64  `json:"applied"`
+	Lag          int64  `json:"lag"`
+	LagBytes     *int64 `json:"lag_bytes"` // nil: not known
+	Heard        *int64 `json:"heard_ms"`  // nil: it is not heard
+	Version      string `json:"version"`
+	Starts       int64  `json:"starts"`
+	SnapshotSent int64  `json:"snapshot_sent"`
+	SnapshotSize int64  `json:"snapshot_size"`
+	Waits        string `json:"waits,omitempty"`
+}
+
+// untold reports whether it is not told how far the member is, by a release that
+// does not tell it.
+func (m *memberFar) untold() bool {
+	return m.Heard == nil && m.Applied == 0 && m.Version == "" && m.Waits == ""
+}
+
+// memberFound is what answers at an address.
+type memberFound struct {
+	memberFar
+	At    string `json:"at"`
+	Known bool   `json:"known"`
 }
 
 // refusal is the servers' no.
@@ -150,6 +201,7 @@ func (a adminClient) members(ctx context.Context) ([]memberInfo, error) {
 			Peer   string `json:"peer"`
 			Client string `json:"client"`
 			Voter  bool   `json:"voter"`
+			memberFar
 		} `json:"members"`
 	}
 	if err := json.Unmarshal(body, &view); err != nil {
@@ -164,34 +216,33 @@ func (a adminClient) members(ctx context.Context) ([]memberInfo, error) {
 		case m.Voter:
 			role = "voter"
 		}
-		members = append(members, memberInfo{id, m.Peer, m.Client, role})
+		members = append(members, memberInfo{id, m.Peer, m.Client, role, m.memberFar})
 	}
 	slices.SortFunc(members, func(x, y memberInfo) int { return x.ID - y.ID })
 	return members, nil
 }
 
-// promotePoll is how often a server that has not caught up is tried again.
-const promotePoll = 200 * time.Millisecond
-
-// change asks for a change and waits until it is done. A server that was added
-// a moment ago is given the time to catch up before it gets its vote.
+// change asks for a change and waits until it is done or refused.
 func (a adminClient) change(ctx context.Context, ch memberChange) error {
+	_, err := a.post(ctx, ch)
+	return err
+}
+
+// check looks what answers at an address.
+func (a adminClient) check(ctx context.Context, id int, addr string) (found memberFound, err error) {
+	body, err := a.post(ctx, memberChange{Op: "check", ID: uint32(id), Addr: addr})
+	if err == nil {
+		err = json.Unmarshal(body, &found)
+	}
+	return found, err
+}
+
+func (a adminClient) post(ctx context.Context, ch memberChange) ([]byte, error) {
 	body, err := json.Marshal(ch)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for {
-		_, err := a.do(ctx, http.MethodPost, "/members", body)
-		var no *refusal
-		if ch.Op != "promote" || !errors.As(err, &no) || !strings.Contains(no.text, "is not ready") {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(promotePoll):
-		}
-	}
+	return a.do(ctx, http.MethodPost, "/members", body)
 }
 
 func (a adminClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
@@ -205,12 +256,15 @@ func (a adminClient) do(ctx context.Context, method, path string, body []byte) (
 	if a.authorization != "" {
 		req.Header.Set("Authorization", a.authorization)
 	}
+	if a.token != "" {
+		req.Header.Set("X-Zlockd-Token", a.token)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}
@@ -248,7 +302,7 @@ func refused(resp *http.Response, answer []byte) error {
 	}
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
-		text = "changes need the super user's password: give a line digest:super:PASSWORD in --auth-file"
+		text = "this needs the super user's password: give a line digest:super:PASSWORD in --auth-file"
 	case resp.StatusCode == http.StatusForbidden && text == "Not authorized":
 		text = "the user and password of --auth-file are not those of the servers' --super-digest"
 	case text == "":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,13 +44,28 @@ func (a *app) printer(format string, header ...string) *printer {
 	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
 }
 
+// answerVersion is that of the objects in json, as docs/zlock.md describes them:
+// fields may be added, and if one changes or goes it becomes another.
+const answerVersion = `{"v":1`
+
+// versioned begins an object with its version; one that a server made has it.
+func versioned(object []byte) []byte {
+	switch {
+	case bytes.HasPrefix(object, []byte(`{"v":`)):
+		return object
+	case string(object) == "{}":
+		return []byte(answerVersion + "}")
+	}
+	return append([]byte(answerVersion+","), object[1:]...)
+}
+
 // row adds a row: the cells, or the object in json.
 func (p *printer) row(obj any, cells ...string) {
 	switch p.format {
 	case formatJSON:
 		b, err := json.Marshal(obj)
 		if err == nil {
-			_, err = fmt.Fprintf(p.w, "%s\n", b)
+			_, err = fmt.Fprintf(p.w, "%s\n", versioned(b))
 		}
 		p.fail(err)
 	case formatPlain:

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,29 @@ import (
 func childAttr(sig syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: sig}
 }
+
+// contain makes the child the first process of a namespace. Without the right to
+// that it is tried in a namespace of users too, in which everybody is who he was.
+func contain(attr *syscall.SysProcAttr) {
+	attr.Pdeathsig = 0 // the keeper's pipe tells it
+	attr.Cloneflags |= syscall.CLONE_NEWPID
+	if mayContain() {
+		return
+	}
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+}
+
+// mayContain reports whether this process has the capability to make namespaces.
+func mayContain() bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&hdr, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// canContain is whether the system knows such namespaces.
+const canContain = true
 
 // bootClock reads a clock that all processes share and that goes on while the
 // machine sleeps.
@@ -112,6 +136,12 @@ func descendants(pid int) []int {
 		all = append(all, children[all[i]]...)
 	}
 	return all
+}
+
+// nameProcess changes the name that killall and pkill go by. It must be called from
+// the main thread.
+func nameProcess(name string) {
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&append([]byte(name), 0)[0])), 0, 0, 0)
 }
 
 // adoptOrphans makes what loses its parent below this process its child.

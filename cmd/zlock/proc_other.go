@@ -12,6 +12,11 @@ import (
 // childAttr: only Linux tells a child of its parent's death; the guard does elsewhere.
 func childAttr(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
+// contain: only Linux has namespaces of processes.
+func contain(*syscall.SysProcAttr) {}
+
+const canContain = false
+
 // bootClock reads a clock that all processes share.
 func bootClock() time.Duration {
 	var ts unix.Timespec
@@ -35,3 +40,5 @@ func markedBy(string) []int { return nil }
 func adoptOrphans() {}
 
 func childrenOf(int) []int { return nil }
+
+func nameProcess(string) {}

@@ -12,6 +12,9 @@ import (
 // The README's lock examples are followed as a new user would: the program in
 // a module of its own, the shell lines as they stand.
 func TestReadmeExamplesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a module of its own: make test-all")
+	}
 	t.Parallel()
 	b, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -17,6 +17,7 @@ type runFlags struct {
 	onLost     string
 	onRevoke   string
 	foreground bool
+	contain    bool
 	inherit    bool
 	readyFD    int
 	fs         *pflag.FlagSet
@@ -29,6 +30,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	addDuration(fs, killAfter, "kill-after", "k", "time between the signal and KILL")
 	fs.StringVar(&f.onRevoke, "on-revoke", "", "`SIGNAL` to send when the lock is asked back (default TERM with --revocable, else none)")
 	fs.BoolVar(&f.foreground, "foreground", false, "keep COMMAND in zlock's process group, as a terminal needs it (default if standard input is a terminal)")
+	fs.BoolVar(&f.contain, "contain", false, "run COMMAND in a process namespace, so that nothing it starts can outlive it (Linux)")
 	fs.IntVar(&f.readyFD, "ready-fd", -1, "write a line 'locked TOKEN' to this file descriptor `FD` when the lock is held")
 	return f
 }
@@ -51,6 +53,9 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (lossFlags, err
 		}
 	case revocable:
 		l.onRevoke = syscall.SIGTERM
+	}
+	if f.contain && !canContain {
+		return l, usagef("--contain: this system has no namespaces of processes")
 	}
 	if f.readyFD >= 0 {
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
@@ -150,21 +155,24 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 		return exitf(exitNotExec, "%s: %w", exe.path, err)
 	}
 
-	lease, err := lock.acquire(ctx, cl, c.args)
+	task := taskOf(c.getenv)
+	lease, err := lock.acquire(ctx, cl, task, c.args)
 	if err != nil {
 		return asExit(err)
 	}
-	if ctx.Err() != nil { // asked to end in the same instant
+	sigs := listenForCommand() // from here on they are COMMAND's
+	stop()
+	if err := interrupted(ctx); err != nil { // asked to end before that
+		sigs.stop()
 		c.giveBack(lease.Unlock)
-		return asExit(context.Cause(ctx))
+		return asExit(err)
 	}
 	locks := heldOf(lease)
-	s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), what: lock.describe(c.args)}
+	s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), contained: run.contain, what: lock.describe(c.args)}
 	if lock.maxHold > 0 {
 		s.limit = bootClock() + lock.maxHold
 	}
-	stop()
-	code, err := s.run(exe.path, exe.argv, environ(os.Environ(), servers, chroot, locks, c.getenv), func() error {
+	code, err := s.run(sigs, exe.path, exe.argv, environ(os.Environ(), servers, chroot, task, locks, c.getenv), func() error {
 		return run.ready("locked " + locks[0].seq.Token.String())
 	})
 	code = s.release(code)

@@ -33,9 +33,20 @@ With -o plain the columns are: position (* holds), mode, host, pid, since, node
 waited for, reason, node, session, token, maker.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			format := addFormat(fs)
+			server := addServerFlags(fs)
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(1, 1); err != nil {
+					return err
+				}
+				done, err := server.asks(c, func(ctx context.Context, a adminClient) error {
+					l, err := a.lockOf(ctx, c.args[0])
+					if err != nil {
+						return err
+					}
+					return c.showQueue(l.queue(), *format, holders, waiters)
+				})
+				if done || err != nil {
 					return err
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
@@ -75,6 +86,12 @@ type shownEntry struct {
 }
 
 func (c *call) showQueue(q *client.Queue, format string, holders, waiters bool) error {
+	if (!holders || len(q.Holders) == 0) && (!waiters || len(q.Waiters) == 0) {
+		if format == formatTable {
+			fmt.Fprintln(c.stdout, nobody(q, holders, waiters))
+		}
+		return exit(exitNo)
+	}
 	p := c.printer(format, "POS", "MODE", "HOST", "PID", "SINCE", "WAITS-FOR", "REASON")
 	if format == formatTable {
 		fmt.Fprintf(c.stdout, "PATH  %s  layout %s", clean(q.Path), q.LayoutName)
@@ -95,26 +112,31 @@ func (c *call) showQueue(q *client.Queue, format string, holders, waiters bool) 
 			hosts[e.Node] = hostOf(e)
 		}
 	}
-	n := 0
 	if holders {
 		for _, e := range q.Holders {
 			c.showEntry(p, q, e, true, hosts)
-			n++
 		}
 	}
 	if waiters {
 		for _, e := range q.Waiters {
 			c.showEntry(p, q, e, false, hosts)
-			n++
 		}
 	}
-	if err := p.flush(); err != nil {
-		return err
+	return p.flush()
+}
+
+// nobody says that there is nothing to show.
+func nobody(q *client.Queue, holders, waiters bool) string {
+	path := clean(q.Path)
+	switch {
+	case !waiters && len(q.Waiters) > 0:
+		return fmt.Sprintf("nobody holds %s; %d wait for it", path, len(q.Waiters))
+	case !waiters:
+		return "nobody holds " + path
+	case !holders:
+		return "nobody waits for " + path
 	}
-	if n == 0 {
-		return exit(exitNo)
-	}
-	return nil
+	return fmt.Sprintf("nobody holds %s or waits for it", path)
 }
 
 func (c *call) showEntry(p *printer, q *client.Queue, e client.Entry, holds bool, hosts map[string]string) {

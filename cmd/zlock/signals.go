@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +19,7 @@ func (e *signalError) Error() string { return fmt.Sprintf("ended by SIG%s", sign
 
 // asExit makes the conventional exit code of an error that is a signal's.
 func asExit(err error) error {
-	if e, ok := err.(*signalError); ok {
+	if e := (*signalError)(nil); errors.As(err, &e) {
 		return exit(signalCode(e.sig))
 	}
 	return err
@@ -46,14 +48,36 @@ func (s *signals) stop() { signal.Stop(s.ch) }
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := listen(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(done)
 		select {
 		case sig := <-s.ch:
 			cancel(&signalError{sig.(syscall.Signal)})
-		case <-ctx.Done():
+		case <-quit:
 		}
 	}()
-	return ctx, func() { s.stop(); cancel(nil) }
+	return ctx, sync.OnceFunc(func() {
+		// What has come must not be lost: the caller asks [interrupted].
+		s.stop()
+		close(quit)
+		<-done
+		select {
+		case sig := <-s.ch:
+			cancel(&signalError{sig.(syscall.Signal)})
+		default:
+			cancel(nil)
+		}
+	})
+}
+
+// interrupted returns the signal that ended a context of interruptible, nil if
+// none came before it was stopped.
+func interrupted(ctx context.Context) error {
+	if e := (*signalError)(nil); errors.As(context.Cause(ctx), &e) {
+		return e
+	}
+	return nil
 }
 
 // whileRead returns a context that ends when nobody is left to read the standard

@@ -23,6 +23,7 @@ type supervisor struct {
 	lossFlags
 	lease      *client.Lease
 	foreground bool
+	contained  bool   // COMMAND has a keeper
 	what       string // the lock, in messages
 	// limit is when the lock was held for --max-hold, on the boot clock; 0: never.
 	// Others may break it some time after that, whether or not zlock lives.
@@ -41,13 +42,15 @@ var (
 	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT}
 )
 
+// listenForCommand begins to take the signals that are for COMMAND.
+func listenForCommand() *signals { return listen(append(terminalSignals, forwardedSignals...)...) }
+
 // run starts COMMAND and returns its exit code, or the one that says what became
 // of the lock. When it returns nothing of COMMAND is left running, and the lock
 // may be released.
-func (s *supervisor) run(path string, argv, env []string, ready func() error) (int, error) {
-	sigs := listen(append(terminalSignals, forwardedSignals...)...)
+func (s *supervisor) run(sigs *signals, path string, argv, env []string, ready func() error) (int, error) {
 	defer sigs.stop()
-	child, err := startChild(path, argv, env, s.foreground, s.onLost)
+	child, err := startChild(path, argv, env, s.foreground, s.contained, s.lossFlags)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +70,12 @@ func (s *supervisor) run(path string, argv, env []string, ready func() error) (i
 	if err := ready(); err != nil {
 		return 0, err
 	}
-	if err := child.begin(); err != nil {
+	if s.foreground {
+		s.passEarly(sigs)
+	}
+	if err := child.begin(); errors.Is(err, syscall.EPIPE) {
+		<-child.exited // a signal of the terminal ended it before it began
+	} else if err != nil {
 		return 0, err
 	}
 	s.watch(sigs)
@@ -143,9 +151,29 @@ func (s *supervisor) exitedAsTold() {
 	}
 }
 
+// passEarly passes on what came before COMMAND begins. In the foreground the
+// terminal does that itself, but not with a signal of the moment before COMMAND
+// was in the group: it would be lost, and COMMAND run.
+func (s *supervisor) passEarly(sigs *signals) {
+	for {
+		select {
+		case sig := <-sigs.ch:
+			s.noteTold(sig)
+			_ = syscall.Kill(s.child.pid, sig.(syscall.Signal))
+		default:
+			return
+		}
+	}
+}
+
+// noteTold remembers that COMMAND was told to end.
+func (s *supervisor) noteTold(sig os.Signal) {
+	s.told = s.told || sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP
+}
+
 // forward passes a signal on.
 func (s *supervisor) forward(sig syscall.Signal) {
-	s.told = s.told || sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP
+	s.noteTold(sig)
 	if s.foreground {
 		for _, t := range terminalSignals {
 			if sig == t {

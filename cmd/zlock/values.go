@@ -22,7 +22,15 @@ func (v duration) String() string {
 	if *v.d == 0 {
 		return ""
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(v.d.String(), "0s"), "0m")
+	// 1m0s is 1m and 1h0m0s is 1h, but 20s is no 2.
+	s := v.d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // Type is what pflag shows as the kind of value.

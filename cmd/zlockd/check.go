@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -44,14 +47,21 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		}
 	} else if s.dataDir == "" {
 		fail("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
+	} else if !s.ignoreZooData && isDir(filepath.Join(s.dataDir, "version-2")) && !disk.IsDataDir(s.dataDir) {
+		fail("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd import --from %s --data-dir NEW, "+
+			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.dataDir, s.dataDir)
 	}
 	s.checkCluster(fail)
 	s.checkTimes(fail)
-	if s.maxFrame < 128 || s.maxFrame > 64<<20 {
-		fail("--max-frame %d is not between 128 and %d bytes", s.maxFrame, 64<<20)
+	s.checkBackups(given, fail)
+	if s.maxFrame < 128 || s.maxFrame > state.MaxFrame {
+		fail("--max-frame %d is not between 128 and %d bytes", s.maxFrame, state.MaxFrame)
 	}
 	if s.maxClientCnxns < 0 {
 		fail("--max-client-cnxns %d is negative: 0 is no limit", s.maxClientCnxns)
+	}
+	if s.maxCnxns < 0 {
+		fail("--max-cnxns %d is negative: 0 is as many as descriptors and memory allow", s.maxCnxns)
 	}
 	if s.snapshotEntries < 1 {
 		fail("--snapshot-entries %d: at least 1", s.snapshotEntries)
@@ -73,6 +83,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if s.pprof && s.adminAddr == off {
 		fail("--pprof needs --admin-addr: profiles are served there")
 	}
+	s.checkSASL(fail)
 	if s.superDigest != "" && !isDigest(s.superDigest) {
 		// The value is not repeated: it may be a password.
 		fail("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
@@ -92,10 +103,11 @@ func (s *settings) checkAddresses(fail func(string, ...any)) {
 		{"client-addr", s.clientAddr, s.secureClientAddr != ""},
 		{"secure-client-addr", s.secureClientAddr, false},
 		{"admin-addr", s.adminAddr, true},
+		{"metrics-addr", s.metricsAddr, false},
 		{"peer-addr", s.peerAddr, false},
 	} {
 		switch {
-		case a.flag == "secure-client-addr" && a.addr == "":
+		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr") && a.addr == "":
 			continue
 		case a.addr == off && a.mayBeOff:
 			continue
@@ -131,7 +143,7 @@ func sameAddr(a, b string) bool {
 }
 
 func (s *settings) checkCluster(fail func(string, ...any)) {
-	if s.id < 1 || s.id > maxID {
+	if s.id < 1 || s.id > maxID && s.peers[s.id] == "" {
 		fail("--id %d is not a number from 1 to %d", s.id, maxID)
 		return
 	}
@@ -142,7 +154,7 @@ func (s *settings) checkCluster(fail func(string, ...any)) {
 		return
 	}
 	if s.peers[s.id] == "" {
-		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.id, s.peers.String())
+		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.id, s.peersFlag().String())
 		return
 	}
 	if s.peerTLSCert == "" && !s.peerInsecure && !loopback(s.peerAddr) {
@@ -153,6 +165,17 @@ func (s *settings) checkCluster(fail func(string, ...any)) {
 		if _, port, _ := net.SplitHostPort(s.peers[id]); port == "0" && id != s.id {
 			fail("--peers: server %d has port 0, at which nobody can reach it", id)
 		}
+	}
+}
+
+func (s *settings) checkBackups(given func(string) bool, fail func(string, ...any)) {
+	switch {
+	case s.backupDir == "" && (given("backup-interval") || given("backup-keep")):
+		fail("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
+	case s.backupInterval < 0 || s.backupInterval > 0 && s.backupInterval < time.Second:
+		fail("--backup-interval %v is too short: at least 1s", s.backupInterval)
+	case s.backupKeep < 1:
+		fail("--backup-keep %d: at least 1", s.backupKeep)
 	}
 }
 
@@ -180,6 +203,11 @@ func (s *settings) checkTimes(fail func(string, ...any)) {
 	if s.snapshotInterval < 0 {
 		fail("--snapshot-interval %v is negative", s.snapshotInterval)
 	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // isDigest says whether s is user:base64(sha1).
@@ -222,6 +250,8 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 			fail("--%s: %w", f.flag, err)
 		case info.IsDir():
 			fail("--%s %s is a directory: want a PEM file", f.flag, f.file)
+		case info.Size() > maxFile:
+			fail("--%s: %w", f.flag, tooLarge(f.file))
 		case f.secret && info.Mode().Perm()&0o007 != 0:
 			fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was not meant", f.flag, f.file)
 		}

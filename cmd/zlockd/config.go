@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,15 +12,39 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // zooTick is ZooKeeper's tick when its configuration names none.
 const zooTick = "3000"
 
+// maxFile bounds every file that an operator names: configuration, certificates
+// and keys.
+const maxFile = 1 << 20
+
+func tooLarge(path string) error {
+	return fmt.Errorf("%s is longer than %d bytes: that is no such file", path, maxFile)
+}
+
+// readFile is os.ReadFile with a bound.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = tooLarge(path)
+	}
+	return b, err
+}
+
 // applyConfig reads the zoo.cfg that s names and sets every flag that it
 // speaks of and the command line does not.
 func applyConfig(s *settings, flags *pflag.FlagSet) error {
-	text, err := os.ReadFile(s.config)
+	text, err := readFile(s.config)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -31,7 +56,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 		z.seen[z.bare(p.key)] = p.value
 	}
 	if file := z.seen["dynamicConfigFile"]; file != "" {
-		members, err := os.ReadFile(file)
+		members, err := readFile(file)
 		if err != nil {
 			return fmt.Errorf("%s: dynamicConfigFile: %w", s.config, err)
 		}
@@ -57,7 +82,7 @@ type zoo struct {
 	flags   *pflag.FlagSet
 	given   map[string]bool   // flags of the command line
 	seen    map[string]string // every key of the file
-	servers []zooServer
+	servers []state.Server
 	errs    []error
 }
 
@@ -100,7 +125,7 @@ func (z *zoo) finish() {
 	}
 	must(z.addresses())
 	must(z.cluster())
-	must(z.zooData())
+	must(z.requiredAuth())
 }
 
 // addresses maps the ports, which have their address in another key.
@@ -134,6 +159,9 @@ func (z *zoo) addresses() error {
 	} else if err := addr("client-addr", "clientPort", "clientPortAddress", ""); err != nil {
 		return err
 	}
+	if err := z.metricsPort(addr); err != nil {
+		return err
+	}
 	if strings.EqualFold(z.seen["admin.enableServer"], "false") {
 		return z.set("admin-addr", off)
 	}
@@ -146,112 +174,71 @@ func (z *zoo) addresses() error {
 	return addr("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
 }
 
+// metricsPort maps the port of ZooKeeper's exporter for Prometheus, which there
+// listens on all addresses.
+func (z *zoo) metricsPort(addr func(flag, portKey, hostKey, host string) error) error {
+	if !strings.HasSuffix(z.seen["metricsProvider.className"], ".PrometheusMetricsProvider") {
+		return nil
+	}
+	if z.seen["metricsProvider.httpPort"] == "" {
+		z.seen["metricsProvider.httpPort"] = "7000"
+	}
+	return addr("metrics-addr", "metricsProvider.httpPort", "metricsProvider.httpHost", "0.0.0.0")
+}
+
 // cluster maps the server lines and the file myid.
 func (z *zoo) cluster() error {
+	z.s.loneVoter = strings.EqualFold(z.seen["standaloneEnabled"], "false")
 	alone := len(z.servers) == 1 && !strings.EqualFold(z.seen["standaloneEnabled"], "false")
 	if len(z.servers) == 0 || alone {
 		if alone {
-			z.note("server."+strconv.Itoa(int(z.servers[0].id)), "a cluster of one is a single server")
+			z.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
 		}
 		return nil
 	}
 	var parts []string
 	for _, sv := range z.servers {
-		parts = append(parts, fmt.Sprintf("%d=%s", sv.id, sv.peer))
+		part := fmt.Sprintf("%d=%s", sv.ID, sv.Peer)
+		if !sv.Voter {
+			part += asObserver
+		}
+		parts = append(parts, part)
 	}
 	if err := z.set("peers", strings.Join(parts, ",")); err != nil {
 		return err
 	}
 	if !z.given["id"] {
 		file := filepath.Join(z.s.dataDir, "myid")
-		text, err := os.ReadFile(file)
+		text, err := readFile(file)
 		if err != nil {
 			return fmt.Errorf("there are server lines, but which of them is this? %w (write the number there, or give --id)", err)
 		}
-		id, err := parseID(string(text))
+		id, err := zooID(string(text))
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		z.s.id = id
 	}
+	z.s.words = map[uint32]state.Server{}
 	for _, sv := range z.servers {
-		if sv.id != z.s.id {
+		z.s.words[sv.ID] = sv
+		if sv.ID != z.s.id {
 			continue
 		}
-		if sv.client != "" && z.seen["clientPort"] == "" {
-			if err := z.set("client-addr", sv.client); err != nil {
+		if strings.EqualFold(z.seen["peerType"], "observer") && sv.Voter {
+			z.note("peerType", "the line server.%d says participant, which counts", sv.ID)
+		}
+		if sv.Client != "" && z.seen["clientPort"] == "" {
+			if err := z.set("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0")); err != nil {
 				return err
 			}
 		}
 		if strings.EqualFold(z.seen["quorumListenOnAllIPs"], "true") {
-			_, port, _ := net.SplitHostPort(sv.peer)
+			_, port, _ := net.SplitHostPort(sv.Peer)
 			return z.set("peer-addr", net.JoinHostPort("", port))
 		}
 	}
 	return nil
-}
-
-// zooData warns of a ZooKeeper's data, which is not read: the server would
-// start empty without a word.
-func (z *zoo) zooData() error {
-	if _, err := os.Stat(filepath.Join(z.s.dataDir, "version-2")); err == nil {
-		z.note("dataDir", "%s holds data of a ZooKeeper; it is neither read nor touched, and zlockd starts with its own",
-			filepath.Join(z.s.dataDir, "version-2"))
-	}
-	return nil
-}
-
-// zooServer is one server.N line.
-type zooServer struct {
-	id           uint32
-	peer, client string // host:port
-}
-
-// parseServer reads host:port:port[:role][;[host:]port], of which only the
-// first port is used: raft needs one.
-func parseServer(id uint32, value string) (zooServer, error) {
-	sv := zooServer{id: id}
-	if strings.Contains(value, "|") {
-		return sv, errors.New("several addresses for one server are not supported: name one")
-	}
-	value, client, hasClient := strings.Cut(value, ";")
-	host, rest := cutHost(value)
-	fields := strings.Split(rest, ":")
-	if host == "" || len(fields) < 1 || len(fields) > 3 {
-		return sv, errors.New("want host:port:port, such as lock1:2888:3888")
-	}
-	for i, port := range fields[:min(len(fields), 2)] {
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return sv, fmt.Errorf("port %d, %q, is not a number", i+1, port)
-		}
-	}
-	if len(fields) == 3 && !strings.EqualFold(fields[2], "participant") {
-		return sv, fmt.Errorf("role %s: start the voters only, then add this one with: zlock member add", fields[2])
-	}
-	sv.peer = net.JoinHostPort(host, fields[0])
-	if hasClient {
-		h, port := cutHost(client)
-		if port == "" {
-			h, port = "", client
-		}
-		if h == "0.0.0.0" {
-			h = ""
-		}
-		sv.client = net.JoinHostPort(h, port)
-	}
-	return sv, nil
-}
-
-// cutHost cuts at the first colon after the host, which may be in brackets.
-func cutHost(s string) (host, rest string) {
-	if strings.HasPrefix(s, "[") {
-		if end := strings.Index(s, "]:"); end > 0 {
-			return s[1:end], s[end+2:]
-		}
-		return "", ""
-	}
-	host, rest, _ = strings.Cut(s, ":")
-	return host, rest
 }
 
 // millis sets a flag that has no bare numbers from a key in milliseconds.

@@ -56,31 +56,53 @@ func TestZooKeysAreMapped(t *testing.T) {
 			return s.snapshotEntries == 5000 && s.more.snapshotRetain == 4 && s.more.snapshotBytes == 2<<20
 		}},
 		{"features", base + "extendedTypesEnabled=false\nenforceQuota=false\nznode.container.checkIntervalMs=1500\nmaxCnxns=300", nil, func(s *settings) bool {
-			return s.more.noTTL && s.more.noQuota && s.more.sweepInterval == 1500*time.Millisecond && s.more.maxConns == 300
+			return s.noTTL && !s.enforceQuota && s.containerCheck == millisValue(1500*time.Millisecond) && s.maxCnxns == 300
 		}},
 		{"sasl is not there", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", nil, func(s *settings) bool {
 			return len(s.more.notes) == 1 && s.more.notes[0].key == "authProvider.1"
 		}},
-		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *settings) bool { return !s.more.noTTL && !s.more.noQuota }},
+		{"sasl", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\njava.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsessionRequireClientSASLAuth=true", nil, func(s *settings) bool {
+			return len(s.more.notes) == 0 && s.saslUsers == "/etc/jaas.conf" && s.saslSuper == "root" && s.requireAuth == "sasl" && s.superDigest == ""
+		}},
+		{"kerberos", base + "kerberos.removeHostFromPrincipal=true\nkerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local=RULE:[1:$1]\\\n  DEFAULT", nil, func(s *settings) bool {
+			return len(s.more.notes) == 0 && s.removeHost && !s.removeRealm && s.authToLocal == "RULE:[1:$1]DEFAULT"
+		}},
+		{"required", base + "java.security.auth.login.config=/etc/jaas.conf\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", nil, func(s *settings) bool {
+			return s.requireAuth == "digest,sasl"
+		}},
+		{"not required", base + "enforce.auth.schemes=sasl\nenforce.auth.enabled=false\nsessionRequireClientSASLAuth=false", nil, func(s *settings) bool { return s.requireAuth == "" }},
+		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *settings) bool { return !s.noTTL && s.enforceQuota }},
 		{"super", base + "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=", nil, func(s *settings) bool {
 			return s.superDigest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" && !strings.Contains(s.more.text, "D/InIHS")
 		}},
 		{"same as always", base + "forceSync=yes\nelectionAlg=3\nreadonlymode.enabled=false\nportUnification=false\nlocalSessionsEnabled=false\nclientPortListenBacklog=-1", nil,
 			func(s *settings) bool { return len(s.more.notes) == 0 }},
-		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.httpPort=7000\nwhatever=1\nportUnification=true", nil, func(s *settings) bool {
-			return noted(s, "forceSync", "preAllocSize", "netty.x", "metricsProvider.httpPort", "whatever", "portUnification") && len(s.more.notes) == 6
+		{"metrics", base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.exportJvmInfo=false", nil, func(s *settings) bool {
+			return s.metricsAddr == "0.0.0.0:7000" && !s.jvmMetrics
 		}},
-		{"data of a ZooKeeper", "clientPort=2181\ndataDir=$DIR/old", nil, func(s *settings) bool { return noted(s, "dataDir") }},
+		{"metrics elsewhere", base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070", nil, func(s *settings) bool {
+			return s.metricsAddr == "127.0.0.1:7070" && s.jvmMetrics
+		}},
+		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.more=1\nwhatever=1\nportUnification=true", nil, func(s *settings) bool {
+			return noted(s, "forceSync", "preAllocSize", "netty.x", "metricsProvider.more", "whatever", "portUnification") && len(s.more.notes) == 6
+		}},
+		{"data of a ZooKeeper", "clientPort=2181\ndataDir=$DIR/old", []string{"--ignore-zookeeper-data"}, func(s *settings) bool { return strings.HasSuffix(s.dataDir, "/old") }},
 
 		{"members", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:participant;2182\nserver.3=[::1]:3:13", []string{"--id", "3"}, func(s *settings) bool {
-			return s.peers.String() == "1=127.0.0.1:1,2=127.0.0.1:2,3=[::1]:3" && s.peerAddr == "[::1]:3" && s.id == 3
+			return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2,3=[::1]:3" && s.peerAddr == "[::1]:3" && s.id == 3
 		}},
 		{"myid", "clientPort=1\ndataDir=$DIR/ids\nserver.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12", nil, func(s *settings) bool { return s.id == 2 && s.peerAddr == "127.0.0.1:2" }},
 		{"all addresses", "clientPort=1\ndataDir=$DIR/ids\nserver.1=a:1:11\nserver.2=b:2:12\nquorumListenOnAllIPs=true", []string{"--peer-insecure"}, func(s *settings) bool { return s.peerAddr == ":2" }},
 		{"client port of the member", "dataDir=$DIR/ids\nserver.1=127.0.0.1:1:11;2181\nserver.2=127.0.0.1:2:12;0.0.0.0:2182", nil, func(s *settings) bool { return s.clientAddr == ":2182" }},
+		{"observers", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:observer;2182\npeerType=observer", []string{"--id", "2"},
+			func(s *settings) bool {
+				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2:observer" && slices.Equal(s.observers, []uint32{2}) && len(s.more.notes) == 0
+			}},
+		{"an observer by peerType only", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12\npeerType=observer", []string{"--id", "2"},
+			func(s *settings) bool { return len(s.observers) == 0 && noted(s, "peerType") }},
 		{"alone", base + "server.7=lock7:1:11", nil, func(s *settings) bool { return len(s.peers) == 0 && s.id == 1 && noted(s, "server.7") }},
 		{"alone with a peer port", base + "server.7=127.0.0.1:1:11\nstandaloneEnabled=false", []string{"--id", "7"}, func(s *settings) bool { return len(s.peers) == 1 }},
-		{"members elsewhere", base + "dynamicConfigFile=$DIR/zoo.cfg.dynamic", []string{"--id", "1"}, func(s *settings) bool { return s.peers.String() == "1=127.0.0.1:1,2=127.0.0.1:2" }},
+		{"members elsewhere", base + "dynamicConfigFile=$DIR/zoo.cfg.dynamic", []string{"--id", "1"}, func(s *settings) bool { return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2" }},
 
 		{"TLS", "secureClientPort=2281\ndataDir=$DIR\nssl.keyStore.location=$DIR/server.pem\nssl.trustStore.location=$DIR/ca.pem\nssl.trustStore.password=x\nssl.keyStore.type=PEM\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3", nil,
 			func(s *settings) bool {
@@ -123,6 +145,29 @@ func TestZooKeysAreMapped(t *testing.T) {
 	}
 }
 
+// TestZooKeeperDataAreNotPassedOver: a server that started empty beside them
+// would look as if all were lost. One that has been there before may go on.
+func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "version-2"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, start := range []func() error{
+		func() error { _, err := load(t, dir, "clientPort=2181\ndataDir=$DIR"); return err },
+		func() error { _, err := readSettings([]string{"--data-dir", dir}); return err },
+	} {
+		if err := start(); err == nil || !strings.Contains(err.Error(), "zlockd import --from "+dir) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSettings([]string{"--data-dir", dir}); err != nil {
+		t.Error(err)
+	}
+}
+
 // noted says whether the log will have a line about each key.
 func noted(s *settings, keys ...string) bool {
 	for _, key := range keys {
@@ -138,7 +183,7 @@ func noted(s *settings, keys ...string) bool {
 func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
-			s, flags, err := parseFlags(nil)
+			s, flags, err := parseFlags(nil, noEnv)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,4 +242,36 @@ func FuzzZooConfig(f *testing.F) {
 		load(t, dir, text)
 		withoutSecrets(text)
 	})
+}
+
+func noEnv(string) (string, bool) { return "", false }
+
+// Every flag has its variable; the command line wins over it, and it wins over
+// a zoo.cfg.
+func TestEnvironment(t *testing.T) {
+	env := func(name string) (string, bool) {
+		v, ok := map[string]string{"ZLOCKD_TICK_TIME": "500", "ZLOCKD_MAX_FRAME": "4096", "ZLOCKD_SKIP_ACL": "true", "ZLOCKD_LOG_LEVEL": "", "ZLOCKD_PORT": "tcp://10.0.0.1:2181"}[name]
+		return v, ok
+	}
+	s, flags, err := parseFlags([]string{"--max-frame", "8192"}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.tickTime != millisValue(500*time.Millisecond) || s.maxFrame != 8192 || !s.skipACL || s.logLevel != "info" {
+		t.Errorf("tick %v, frame %d, skip %v, level %q", s.tickTime, s.maxFrame, s.skipACL, s.logLevel)
+	}
+	s.config = filepath.Join(t.TempDir(), "zoo.cfg")
+	if err := os.WriteFile(s.config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := applyConfig(s, flags); err != nil {
+		t.Fatal(err)
+	}
+	if s.tickTime != millisValue(500*time.Millisecond) || s.maxClientCnxns != 7 {
+		t.Errorf("tick %v, connections %d beside a zoo.cfg", s.tickTime, s.maxClientCnxns)
+	}
+	_, _, err = parseFlags(nil, func(name string) (string, bool) { return "many", name == "ZLOCKD_MAX_NODES" })
+	if err == nil || !strings.Contains(err.Error(), "ZLOCKD_MAX_NODES") {
+		t.Errorf("a wrong variable: %v", err)
+	}
 }

@@ -3,15 +3,21 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 )
 
 // explain adds what to do to an error of the start.
 func explain(err error, s *settings) error {
 	var listen *net.OpError
+	var name *net.DNSError
+	var file *fs.PathError
 	switch {
+	case errors.As(err, &name):
+		return fmt.Errorf("%w\n  %s cannot be resolved on this machine. Give an address, or another name%s.", err, name.Name, nameFlag(name.Name, s))
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w\n  Another program listens there, perhaps another zlockd. Stop it, or choose another address%s.", err, addrFlag(err, s))
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -19,9 +25,11 @@ func explain(err error, s *settings) error {
 	case errors.Is(err, syscall.EACCES) && errors.As(err, &listen):
 		return fmt.Errorf("%w\n  Ports below 1024 need a privilege. Choose another address%s.", err, addrFlag(err, s))
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as.", err, s.dataDir)
+		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as; --data-dir chooses another directory.", err, s.dataDir)
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("%w\n  Make room on the disk of %s.", err, s.dataDir)
+		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.dataDir)
+	case errors.As(err, &file) && s.dataDir != "" && strings.HasPrefix(file.Path, s.dataDir):
+		return fmt.Errorf("%w\n  --data-dir is to name a directory, or one that can be made.", err)
 	}
 	return err
 }
@@ -33,11 +41,21 @@ func addrFlag(err error, s *settings) string {
 		return ""
 	}
 	_, port, _ := net.SplitHostPort(op.Addr.String())
+	return flagOf(s, func(_, p string) bool { return p == port })
+}
+
+// nameFlag names the flag that a host name in an error comes from.
+func nameFlag(name string, s *settings) string {
+	return flagOf(s, func(host, _ string) bool { return host == name })
+}
+
+// flagOf names the first flag whose address is the one meant.
+func flagOf(s *settings, meant func(host, port string) bool) string {
 	for _, a := range []struct{ flag, addr string }{
 		{"client-addr", s.clientAddr}, {"secure-client-addr", s.secureClientAddr},
-		{"admin-addr", s.adminAddr}, {"peer-addr", s.peerAddr},
+		{"admin-addr", s.adminAddr}, {"metrics-addr", s.metricsAddr}, {"peer-addr", s.peerAddr},
 	} {
-		if _, p, err := net.SplitHostPort(a.addr); err == nil && p == port {
+		if host, port, err := net.SplitHostPort(a.addr); err == nil && meant(host, port) {
 			return " with --" + a.flag
 		}
 	}

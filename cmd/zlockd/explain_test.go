@@ -12,7 +12,7 @@ import (
 )
 
 func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
-	s, _, err := parseFlags([]string{"--data-dir", "/srv/locks"})
+	s, _, err := parseFlags([]string{"--data-dir", "/srv/locks", "--admin-addr", "locks.invalid:8181"}, noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +33,9 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		{listen(2181, syscall.EACCES), "Ports below 1024"},
 		{file(syscall.EACCES), "read and write /srv/locks"},
 		{file(syscall.ENOSPC), "Make room"},
+		{file(syscall.ENOTDIR), "--data-dir is to name"},
+		{fmt.Errorf("start: %w", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "locks.invalid", Err: "no such host"}}), "name with --admin-addr"},
+		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
 	} {
 		got := explain(test.err, s)
 		if !strings.Contains(got.Error(), test.hint) || !errors.Is(got, test.err) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/internal/suggest"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -35,15 +36,18 @@ func flagGroups(s *settings) []group {
 	f.BoolVar(&s.dev, "dev", false, "a server for development: one process, everything in memory, nothing left behind")
 	f.StringVar(&s.config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
 	f.StringVar(&s.dataDir, "data-dir", "./zlockd-data", "keep log, snapshots and identity in `DIR`, made when missing")
+	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false, "start empty beside the data of a ZooKeeper (version-2) in the data directory, instead of refusing; zlockd import takes them over")
 
 	f = begin("Addresses (any port may be 0: a free one is taken and shown)")
 	f.StringVar(&s.clientAddr, "client-addr", "127.0.0.1:2181", "serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
 	f.StringVar(&s.adminAddr, "admin-addr", "127.0.0.1:8181", "serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
+	f.StringVar(&s.adminHosts, "admin-hosts", "", "further `NAMES` under which the lock view on the admin port may be asked for, * = any")
+	f.StringVar(&s.metricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
 	f.StringVar(&s.peerAddr, "peer-addr", "127.0.0.1:2888", "listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
 
 	f = begin("Cluster")
 	f.Uint32Var(&s.id, "id", 1, "id of this server among --peers, `N` from 1 to 254")
-	f.Var(&s.peers, "peers", "all servers of the cluster, this one included; leave out for a single server")
+	f.Var(s.peersFlag(), "peers", "all servers of the cluster, this one included; leave out for a single server; :observer behind one without a vote")
 	f.Var((*durationValue)(&s.heartbeat), "heartbeat-timeout", "follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
 	f.StringVar(&s.peerTLSCert, "peer-tls-cert", "", "this server's certificate for its peers, PEM `FILE` with the DNS name zlockd-ID")
 	f.StringVar(&s.peerTLSKey, "peer-tls-key", "", "its key, PEM `FILE` that only the server may read")
@@ -57,16 +61,25 @@ func flagGroups(s *settings) []group {
 	f.Var(&s.minSessionTimeout, "min-session-timeout", "shortest session timeout a client gets (default 2 ticks)")
 	f.Var(&s.maxSessionTimeout, "max-session-timeout", "longest session timeout a client gets (default 20 ticks)")
 	f.IntVar(&s.maxClientCnxns, "max-client-cnxns", 60, "at most `N` connections from one address, 0 = no limit")
+	f.IntVar(&s.maxCnxns, "max-cnxns", 0, "at most `N` connections in all, 0 = as many as descriptors and memory allow")
 	f.IntVar(&s.maxFrame, "max-frame", 0xfffff, "longest request in `BYTES`")
+	f.BoolVar(&s.readOnly, "read-only-mode", false, "while no leader is known, let clients that ask for it read what this server has")
 	f.BoolVar(&s.linearizable, "linearizable-reads", false, "confirm with a majority before every read, so that no read is ever stale")
 	f.IntVar(&s.maxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
 	f.Int64Var(&s.maxData, "max-data", 0, "refuse more data beyond this many `MIB` of paths and data, 0 = no limit")
+	f.BoolVar(&s.enforceQuota, "enforce-quota", false, "refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in ZooKeeper")
+	f.BoolVar(&s.noTTL, "no-ttl", false, "refuse nodes with a time to live, as a ZooKeeper does that is not told otherwise")
+	s.containerCheck = millisValue(time.Minute)
+	f.Var(&s.containerCheck, "container-check-interval", "remove empty containers and overdue TTL nodes this often")
 
 	f = begin("Storage")
 	f.StringVar(&s.logStore, "log-store", "wal", "how the log is stored, `wal|bolt`: segmented files, or one bolt database")
 	f.Int64Var(&s.snapshotEntries, "snapshot-entries", 100_000, "take a snapshot every `N` requests")
 	f.Var((*durationValue)(&s.snapshotInterval), "snapshot-interval", "and at least this often, when something changed (default never)")
 	f.Int64Var(&s.diskReserve, "disk-reserve", 512, "refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
+	f.StringVar(&s.backupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
+	f.Var((*durationValue)(&s.backupInterval), "backup-interval", "time between the backups of a server (default 1h)")
+	f.IntVar(&s.backupKeep, "backup-keep", 24, "keep the newest `N` backups of this server")
 
 	f = begin("Security of clients")
 	f.StringVar(&s.secureClientAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
@@ -74,10 +87,19 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.tlsKey, "tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "ask clients for a certificate signed by this authority, PEM `FILE`")
 	f.StringVar(&s.superDigest, "super-digest", "", "who may do everything, also change state over HTTP: `USER:HASH`, the hash being base64(sha1(USER:PASSWORD))")
+	f.StringVar(&s.saslUsers, "sasl-users", "", "who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section Server, also for Kerberos")
+	f.StringVar(&s.saslSuper, "sasl-super", "", "the `USER` of --sasl-users or of Kerberos who may do everything")
+	f.StringVar(&s.keytab, "kerberos-keytab", "", "let clients authenticate by SASL GSSAPI (Kerberos) with this server's keys of `FILE`, read again when it changes")
+	f.StringVar(&s.principal, "kerberos-principal", "", "this server's `PRINCIPAL`, as zookeeper/host.example.org@EXAMPLE.ORG; without it the only one of the keytab")
+	f.StringVar(&s.authToLocal, "kerberos-rules", "DEFAULT", "how a principal becomes a short name, `RULES` as auth_to_local has them")
+	f.BoolVar(&s.removeHost, "kerberos-remove-host", false, "leave the host of a principal out of its identity in ACLs")
+	f.BoolVar(&s.removeRealm, "kerberos-remove-realm", false, "leave the realm of a principal out of its identity in ACLs")
+	f.StringVar(&s.requireAuth, "require-auth", "", "close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, sasl, x509")
 	f.BoolVar(&s.skipACL, "skip-acl", false, "check no access rights at all")
 
 	f = begin("Operation")
 	f.StringVar(&s.whitelist, "4lw-whitelist", admin.DefaultWhitelist, "answer these four-letter `WORDS`, * = all; srvr always is")
+	f.BoolVar(&s.jvmMetrics, "jvm-metrics", true, "show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for them")
 	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
 	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
 	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
@@ -86,9 +108,17 @@ func flagGroups(s *settings) []group {
 	return groups
 }
 
-// parseFlags reads the command line. The set it returns knows which flags were
-// given.
-func parseFlags(args []string) (*settings, *pflag.FlagSet, error) {
+// envPrefix begins the environment variable of a flag: ZLOCKD_DATA_DIR is
+// --data-dir.
+const envPrefix = "ZLOCKD_"
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// parseFlags reads the command line, and of the environment what the command
+// line does not say. The set it returns knows which flags were given.
+func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pflag.FlagSet, error) {
 	s := new(settings)
 	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
 	all.SetOutput(io.Discard)
@@ -102,7 +132,23 @@ func parseFlags(args []string) (*settings, *pflag.FlagSet, error) {
 	if n := all.NArg(); n > 0 && !s.help && !s.version {
 		return nil, nil, fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr", all.Arg(0))
 	}
-	return s, all, nil
+	return s, all, setFromEnv(all, env)
+}
+
+// setFromEnv sets the flags that the command line left alone and the
+// environment names. A variable that is there but empty counts as not there.
+func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
+	var errs []error
+	all.VisitAll(func(f *pflag.Flag) {
+		value, ok := env(envName(f.Name))
+		if !ok || value == "" || f.Changed || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		if err := all.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment %s: %w", envName(f.Name), flagError(err)))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // flagError says in one sentence which flag is wrong and why.
@@ -128,33 +174,34 @@ func flagError(err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		name := unknown.GetSpecifiedName()
-		if near := nearest(name); near != "" {
-			return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, near)
+		dashes := "--"
+		if unknown.GetSpecifiedShortnames() != "" {
+			dashes = "-"
 		}
-		return fmt.Errorf("unknown flag --%s", name)
+		if near := nearest(name); near != "" {
+			return fmt.Errorf("unknown flag %s%s: did you mean --%s?", dashes, name, near)
+		}
+		return fmt.Errorf("unknown flag %s%s", dashes, name)
 	}
 	return err
 }
 
-// nearest finds the flag that somebody who typed name may have meant: one that
-// has the same words, or begins the same.
+// meant are words that other programs have for our flags.
+var meant = map[string]string{
+	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr", "host": "client-addr",
+	"listen": "client-addr", "addr": "client-addr", "address": "client-addr", "bind": "client-addr", "d": "data-dir", "dir": "data-dir",
+	"c": "config", "conf": "config", "cfg": "config", "v": "version", "servers": "peers", "cluster": "peers", "myid": "id", "debug": "log-level",
+	"verbose": "log-level", "memory": "dev",
+}
+
+// nearest finds the flag that somebody who typed name may have meant.
 func nearest(name string) string {
-	squeeze := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s)) }
-	typed := squeeze(name)
-	if len(typed) < 3 {
-		return ""
+	if m := meant[name]; m != "" {
+		return m
 	}
+	var known []string
 	for _, g := range flagGroups(new(settings)) {
-		found := ""
-		g.flags.VisitAll(func(f *pflag.Flag) {
-			known := squeeze(f.Name)
-			if found == "" && (strings.Contains(known, typed) || strings.Contains(typed, known) && len(known) > 3) {
-				found = f.Name
-			}
-		})
-		if found != "" {
-			return found
-		}
+		g.flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	}
-	return ""
+	return suggest.Nearest(name, known)
 }

@@ -48,18 +48,27 @@ func tuneGC() {
 func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (
-	idleLook  = 10 * time.Second // how often releaseIdle looks
-	idleAlloc = 4 << 20          // less than this allocated meanwhile is idle
-	idleWorth = 8 << 20          // more than this must be to be had
+	idleLook  = 2 * time.Second // how often releaseIdle looks
+	idleAlloc = 1 << 20         // less than this allocated meanwhile is idle
+	idleWorth = 8 << 20         // more than this must be to be had
 )
 
+// idleLooks is how many looks in a row must find the server idle: one, if a
+// collection is a matter of milliseconds.
+func idleLooks(live uint64) int {
+	if live <= minHeap {
+		return 1
+	}
+	return 5
+}
+
 // releaseIdle gives memory back to the system when the server has become
-// idle, so that a burst does not stay resident. It works once per burst: a
-// collection of a large heap is not for nothing.
+// idle, so that a burst, say of ten thousand clients who connect, does not stay
+// resident. It works once per burst: a collection of a large heap is not for nothing.
 func releaseIdle(ctx context.Context) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
-	before, released := uint64(0), false
+	before, idle := uint64(0), 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,13 +77,12 @@ func releaseIdle(ctx context.Context) {
 		}
 		allocated := read("/gc/heap/allocs:bytes")
 		if allocated-before > idleAlloc {
-			released = false
-		} else if !released {
+			idle = 0
+		} else if idle++; idle == idleLooks(read("/gc/heap/live:bytes")) {
 			held := read("/memory/classes/heap/objects:bytes") + read("/memory/classes/heap/free:bytes") + read("/memory/classes/heap/unused:bytes")
 			if live := read("/gc/heap/live:bytes"); held > live+idleWorth {
 				debug.FreeOSMemory()
 			}
-			released = true
 		}
 		before = allocated
 	}

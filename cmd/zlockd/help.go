@@ -12,6 +12,7 @@ const helpTop = `zlockd is a lock server that speaks the ZooKeeper protocol.
 
 Usage:
   zlockd [flags]
+  zlockd COMMAND ...
 
 Examples:
   zlockd                        a durable single server, data in ./zlockd-data
@@ -29,6 +30,8 @@ Examples:
 const helpEnd = `
 Once clients are served, one line on stdout says where:
   zlockd ready client=ADDR peer=ADDR admin=ADDR mode=MODE version=VERSION
+Every flag can be given as an environment variable: ZLOCKD_DATA_DIR is --data-dir.
+The command line wins over the environment, the environment over --config.
 The log goes to stderr. SIGTERM and SIGINT stop in order, a second one at once.
 Exit status: 0 stopped in order, 1 failed, 2 wrong flags or configuration,
 3 stopped at once.
@@ -49,6 +52,7 @@ func printHelp(w io.Writer) {
 		g.flags.VisitAll(func(f *pflag.Flag) { printFlag(w, f) })
 		io.WriteString(w, "\n")
 	}
+	printDataCommands(w)
 	io.WriteString(w, strings.TrimPrefix(helpEnd, "\n"))
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -15,26 +16,34 @@ type rule func(z *zoo, key, value string) error
 
 // zooRules lists what is known by its whole name. Prefixes are in rule.
 var zooRules = map[string]rule{
-	"tickTime":               toFlag("tick-time"),
-	"dataDir":                toFlag("data-dir"),
-	"maxClientCnxns":         toFlag("max-client-cnxns"),
-	"minSessionTimeout":      timeout("min-session-timeout"),
-	"maxSessionTimeout":      timeout("max-session-timeout"),
-	"snapCount":              toFlag("snapshot-entries"),
-	"4lw.commands.whitelist": whitelist,
-	"jute.maxbuffer":         maxBuffer,
-	"skipACL":                yes("skip-acl"),
-	"superUser":              toFlag("super-digest"),
+	"tickTime":                        toFlag("tick-time"),
+	"dataDir":                         toFlag("data-dir"),
+	"maxClientCnxns":                  toFlag("max-client-cnxns"),
+	"minSessionTimeout":               timeout("min-session-timeout"),
+	"maxSessionTimeout":               timeout("max-session-timeout"),
+	"snapCount":                       toFlag("snapshot-entries"),
+	"4lw.commands.whitelist":          whitelist,
+	"jute.maxbuffer":                  maxBuffer,
+	"skipACL":                         yes("skip-acl"),
+	"superUser":                       superUser,
+	"java.security.auth.login.config": toFlag("sasl-users"),
+
+	"kerberos.removeHostFromPrincipal":         onlyTrue("kerberos-remove-host"),
+	"kerberos.removeRealmFromPrincipal":        onlyTrue("kerberos-remove-realm"),
+	"security.auth_to_local":                   toFlag("kerberos-rules"),
 	"DigestAuthenticationProvider.superDigest": toFlag("super-digest"),
 
-	"maxCnxns":                        number(func(s *settings, n int64) { s.more.maxConns = int(n) }),
+	"maxCnxns":                        toFlag("max-cnxns"),
 	"autopurge.snapRetainCount":       number(func(s *settings, n int64) { s.more.snapshotRetain = int(n) }),
 	"snapSizeLimitInKb":               number(func(s *settings, n int64) { s.more.snapshotBytes = n << 10 }),
-	"extendedTypesEnabled":            boolean(func(s *settings, on bool) { s.more.noTTL = !on }),
-	"enforceQuota":                    boolean(func(s *settings, on bool) { s.more.noQuota = !on }),
+	"extendedTypesEnabled":            no("no-ttl"),
+	"enforceQuota":                    yes("enforce-quota"),
 	"znode.container.checkIntervalMs": sweep,
 
+	"metricsProvider.exportJvmInfo": yes("jvm-metrics"),
+
 	// Read together with others, when all keys are known.
+	"metricsProvider.className": later, "metricsProvider.httpPort": later, "metricsProvider.httpHost": later,
 	"clientPort": later, "clientPortAddress": later,
 	"secureClientPort": later, "secureClientPortAddress": later,
 	"admin.enableServer": later, "admin.serverAddress": later, "admin.serverPort": later,
@@ -76,22 +85,22 @@ var zooRules = map[string]rule{
 	"fsync.warningthresholdms":      ignored("slow syncs are logged and measured as fsynctime"),
 	"forceSync":                     ignoredUnless("yes", "every write is synced before it is acknowledged"),
 	"globalOutstandingLimit":        ignored("a full server stops reading its sockets"),
-	"readonlymode.enabled":          ignoredUnless("false", "there is no read-only mode"),
+	"readonlymode.enabled":          yes("read-only-mode"),
 	"reconfigEnabled":               yes("reconfig"),
 	"localSessionsEnabled":          refusedWhen("true", "every session is replicated; clients would see other guarantees than they were promised"),
 	"localSessionsUpgradingEnabled": ignored("there are no local sessions"),
-	"peerType":                      only("participant", "start the voters only, then add this server with: zlock member add"),
+	"peerType":                      later,
 	"watchManagerName":              ignored("there is one way of keeping watches"),
 	"serverCnxnFactory":             ignored("one server speaks clear text and TLS"),
-	"enforce.auth.enabled":          refusedWhen("true", "sessions cannot be made to authenticate; clients without rights would get in. Use --tls-ca to admit only clients with a certificate"),
-	"enforce.auth.schemes":          ignored("see enforce.auth.enabled"),
-	"sessionRequireClientSASLAuth":  refusedWhen("true", "there is no SASL. Use --tls-ca to admit only clients with a certificate"),
-	"quorum.auth.enableSasl":        refusedWhen("true", "peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
-	"admin.forceHttps":              refusedWhen("true", "the admin port has no TLS; keep it on loopback behind a proxy that has"),
-	"admin.portUnification":         ignoredUnless("false", "the admin port has no TLS"),
-	"admin.needClientAuth":          refusedWhen("true", "the admin port has no TLS; keep it on loopback behind a proxy that has"),
-	"admin.commandURL":              ignoredUnless("/commands", "commands are at /commands"),
-	"admin.idleTimeout":             ignored("idle connections are closed after 30 s"),
+	"enforce.auth.enabled":          later, "enforce.auth.schemes": later, "sessionRequireClientSASLAuth": later,
+	"requireClientAuthScheme": ignoredUnless("", "it has none in ZooKeeper either: sessionRequireClientSASLAuth=true lets nobody in without SASL"),
+	"allowSaslFailedClients":  refusedWhen("true", "who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
+	"quorum.auth.enableSasl":  refusedWhen("true", "peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
+	"admin.forceHttps":        refusedWhen("true", "the admin port has no TLS; keep it on loopback behind a proxy that has"),
+	"admin.portUnification":   ignoredUnless("false", "the admin port has no TLS"),
+	"admin.needClientAuth":    refusedWhen("true", "the admin port has no TLS; keep it on loopback behind a proxy that has"),
+	"admin.commandURL":        ignoredUnless("/commands", "commands are at /commands"),
+	"admin.idleTimeout":       ignored("idle connections are closed after 30 s"),
 }
 
 // rule finds the rule of a key.
@@ -109,11 +118,11 @@ func (z *zoo) rule(key string) (rule, bool) {
 		{"authProvider.", authProvider},
 		{"ssl.quorum.", sslOther},
 		{"ssl.", sslOther},
-		{"metricsProvider.", ignored("metrics are served at /metrics of --admin-addr")},
+		{"metricsProvider.", ignored("there is no such setting; metrics are served at /metrics of --admin-addr and of --metrics-addr")},
 		{"znode.container.", ignored("see znode.container.checkIntervalMs")},
 		{"quorum.auth.", ignored("see quorum.auth.enableSasl")},
 		{"quorum.", ignored("peers authenticate by TLS")},
-		{"kerberos.", ignored("there is no SASL")},
+		{"kerberos.", ignored("there is no such setting of Kerberos")},
 		{"netty.", ignored("threads and buffers need no tuning")},
 		{"nio.", ignored("threads and buffers need no tuning")},
 		{"commitProcessor.", ignored("threads and buffers need no tuning")},
@@ -161,6 +170,11 @@ func yes(flag string) rule {
 	}
 }
 
+// onlyTrue takes what ZooKeeper compares with "true" to the letter.
+func onlyTrue(flag string) rule {
+	return func(z *zoo, _, value string) error { return z.set(flag, strconv.FormatBool(value == "true")) }
+}
+
 func number(put func(*settings, int64)) rule {
 	return func(z *zoo, _, value string) error {
 		n, err := strconv.ParseInt(value, 10, 40)
@@ -172,16 +186,19 @@ func number(put func(*settings, int64)) rule {
 	}
 }
 
-func boolean(put func(*settings, bool)) rule {
+// no sets a flag that switches off what the key switches on.
+func no(flag string) rule {
 	return func(z *zoo, _, value string) error {
-		put(z.s, strings.EqualFold(value, "true"))
-		return nil
+		return z.set(flag, strconv.FormatBool(!strings.EqualFold(value, "true")))
 	}
 }
 
-func sweep(z *zoo, _, value string) (err error) {
-	z.s.more.sweepInterval, err = z.millis(value)
-	return err
+func sweep(z *zoo, _, value string) error {
+	d, err := z.millis(value)
+	if err != nil {
+		return err
+	}
+	return z.set("container-check-interval", d.String())
 }
 
 // maxBuffer takes what Java's Integer.decode does.
@@ -211,11 +228,11 @@ func whitelist(z *zoo, key, value string) error {
 func later(*zoo, string, string) error { return nil }
 
 func serverLine(z *zoo, key, value string) error {
-	id, err := parseID(strings.TrimPrefix(key, "server."))
+	id, err := zooID(strings.TrimPrefix(key, "server."))
 	if err != nil {
 		return err
 	}
-	sv, err := parseServer(id, value)
+	sv, err := state.ParseAddresses(id, value)
 	if err != nil {
 		return err
 	}
@@ -263,11 +280,22 @@ func only(good, why string) rule {
 	}
 }
 
+// superUser is a user of SASL's, or, as ZooKeeper has it for the scheme digest,
+// user and hash.
+func superUser(z *zoo, key, value string) error {
+	if strings.Contains(value, ":") {
+		return toFlag("super-digest")(z, key, value)
+	}
+	return z.set("sasl-super", value)
+}
+
 // authProvider knows the schemes that are built in. That nobody gets a sasl
 // identity opens nothing, so it need not keep the server from starting.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
-		z.note(key, "there is no SASL: nobody gets an identity of that scheme")
+		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] && !z.given["kerberos-keytab"] {
+			z.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or --kerberos-keytab")
+		}
 		return nil
 	}
 	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider"} {

@@ -24,11 +24,18 @@ const (
 const stopTime = 15 * time.Second
 
 func main() {
-	tuneGC()
+	if dataCommandFor(os.Args[1:]) == nil {
+		tuneGC()
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	d := &daemon{stdout: os.Stdout, stderr: os.Stderr, signals: signals, start: startServer}
-	os.Exit(d.run(os.Args[1:]))
+	// A reader of our output that goes away is no reason to.
+	signal.Ignore(syscall.SIGPIPE)
+	stderr := newLogQueue(os.Stderr, logQueueBytes)
+	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, start: startServer}
+	code := d.run(os.Args[1:])
+	stderr.flush(logFlushTime)
+	os.Exit(code)
 }
 
 // daemon is zlockd with its surroundings.
@@ -62,6 +69,9 @@ func (l readyLine) print(w io.Writer) {
 
 // run is zlockd from its arguments to its exit code.
 func (d *daemon) run(args []string) int {
+	if c := dataCommandFor(args); c != nil {
+		return d.runData(c, args[1:])
+	}
 	s, err := readSettings(args)
 	if err != nil {
 		d.complain(err)
@@ -77,6 +87,13 @@ func (d *daemon) run(args []string) int {
 		return exitOK
 	}
 	log := newLogger(d.stderr, s.logLevel, s.logFormat)
+	if len(s.peers) > 1 { // lines of several servers are read together
+		log = log.With("server", s.id)
+	}
+	if q, ok := d.stderr.(*logQueue); ok {
+		q.tellBy(log)
+		s.logLost = q.lost
+	}
 	for _, n := range s.more.notes {
 		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
 	}
@@ -96,7 +113,7 @@ func (d *daemon) complain(err error) {
 
 // readSettings makes settings of the command line and of the zoo.cfg it names.
 func readSettings(args []string) (*settings, error) {
-	s, flags, err := parseFlags(args)
+	s, flags, err := parseFlags(args, os.LookupEnv)
 	if err != nil || s.help || s.version {
 		return s, err
 	}

@@ -8,35 +8,57 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// maxID is the largest id of a server: it is one byte of every session id.
-const maxID = 254
+// maxID is the largest id that a server is given.
+const maxID = state.MaxServerID
 
-// peerList is --peers: the peer address of every server of the cluster.
+// peerList is the peer address of every server of the cluster.
 type peerList map[uint32]string
 
+// peersFlag is --peers: the addresses, and who of them has no vote.
+type peersFlag struct {
+	list      *peerList
+	observers *[]uint32
+}
+
+func (s *settings) peersFlag() peersFlag { return peersFlag{&s.peers, &s.observers} }
+
+// asObserver ends the entry of a server without a vote.
+const asObserver = ":observer"
+
 // String implements pflag.Value.
-func (p *peerList) String() string {
+func (p peersFlag) String() string {
+	if p.list == nil {
+		return "" // pflag makes a zero value
+	}
 	var parts []string
-	for _, id := range p.ids() {
-		parts = append(parts, fmt.Sprintf("%d=%s", id, (*p)[id]))
+	for _, id := range p.list.ids() {
+		part := fmt.Sprintf("%d=%s", id, (*p.list)[id])
+		if slices.Contains(*p.observers, id) {
+			part += asObserver
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ",")
 }
 
 // Type implements pflag.Value.
-func (p *peerList) Type() string { return "ID=HOST:PORT,..." }
+func (p peersFlag) Type() string { return "ID=HOST:PORT,..." }
 
 // Set implements pflag.Value.
-func (p *peerList) Set(s string) error {
+func (p peersFlag) Set(s string) error {
 	list := make(peerList)
+	var observers []uint32
 	for entry := range strings.SplitSeq(s, ",") {
 		entry = strings.TrimSpace(entry)
 		name, addr, ok := strings.Cut(entry, "=")
 		if !ok {
 			return fmt.Errorf("entry %q is not ID=HOST:PORT, such as 1=lock1:2888", entry)
 		}
+		addr, observes := strings.CutSuffix(addr, asObserver)
 		id, err := parseID(name)
 		if err != nil {
 			return fmt.Errorf("entry %q: %w", entry, err)
@@ -56,19 +78,33 @@ func (p *peerList) Set(s string) error {
 			}
 		}
 		list[id] = addr
+		if observes {
+			observers = append(observers, id)
+		}
 	}
-	*p = list
+	if len(observers) == len(list) {
+		return errors.New("all are observers: somebody must vote")
+	}
+	*p.list, *p.observers = list, observers
 	return nil
 }
 
-func (p *peerList) ids() []uint32 { return slices.Sorted(maps.Keys(*p)) }
+func (p peerList) ids() []uint32 { return slices.Sorted(maps.Keys(p)) }
 
 func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32)
-	if err != nil || n < 1 || n > maxID {
+	if err != nil || !state.IsServerID(uint32(n)) {
 		return 0, fmt.Errorf("id %q is not a number from 1 to %d", s, maxID)
 	}
 	return uint32(n), nil
+}
+
+// zooID reads an id from ZooKeeper's files, where 0 is one too.
+func zooID(s string) (uint32, error) {
+	if strings.TrimSpace(s) == "0" {
+		return state.ZeroID, nil
+	}
+	return parseID(s)
 }
 
 // checkAddr says what is wrong with an address to listen on or to reach.

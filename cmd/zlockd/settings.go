@@ -4,21 +4,35 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // settings is what the flags and a zoo.cfg say, before anything is started.
 type settings struct {
+	logLost func() int64 // how many log lines did not get to stderr; no flag
+
 	dev               bool
 	dataDir           string
+	ignoreZooData     bool
+	backupDir         string
+	backupInterval    time.Duration
+	backupKeep        int
 	id                uint32
 	clientAddr        string // "off": only the TLS port
 	peerAddr          string
 	adminAddr         string // "off": none
+	metricsAddr       string // empty: none
+	adminHosts        string
+	jvmMetrics        bool
 	peers             peerList
+	observers         []uint32
+	words             map[uint32]state.Server // of a zoo.cfg about the peers
 	tickTime          millisValue
 	minSessionTimeout millisValue
 	maxSessionTimeout millisValue
 	maxClientCnxns    int // 0: no limit
+	maxCnxns          int // 0: what descriptors and memory allow
 	whitelist         string
 	heartbeat         time.Duration
 	logStore          string
@@ -27,6 +41,14 @@ type settings struct {
 	maxFrame          int
 	superDigest       string
 	skipACL           bool
+	saslUsers         string
+	saslSuper         string
+	keytab            string // Kerberos
+	principal         string
+	authToLocal       string
+	removeHost        bool
+	removeRealm       bool
+	requireAuth       string // schemes, by commas
 	secureClientAddr  string
 	tlsCert           string
 	tlsKey            string
@@ -36,10 +58,15 @@ type settings struct {
 	peerTLSCA         string
 	peerInsecure      bool
 	reconfig          bool
+	loneVoter         bool // standaloneEnabled=false in a zoo.cfg
 	linearizable      bool
+	readOnly          bool
 	maxNodes          int
 	maxData           int64 // MiB
 	diskReserve       int64 // MiB
+	enforceQuota      bool
+	noTTL             bool
+	containerCheck    millisValue
 	pprof             bool
 	logLevel          string
 	logFormat         string
@@ -54,12 +81,8 @@ type settings struct {
 // zooSettings are the few things that a zoo.cfg can say and no flag does.
 type zooSettings struct {
 	text           string // of the file, without its secrets
-	maxConns       int
 	snapshotRetain int
 	snapshotBytes  int64
-	noTTL          bool
-	noQuota        bool
-	sweepInterval  time.Duration
 	tlsClientAuth  string // none, want, need; empty: need with --tls-ca
 	tls13          bool   // nothing older
 	notes          []note // what was not done, for the log

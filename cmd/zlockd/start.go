@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
 // running is a server as the daemon sees it.
@@ -33,8 +37,14 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	if err != nil {
 		return server.Options{}, err
 	}
+	mechanisms, err := newSASL(s, log)
+	if err != nil {
+		return server.Options{}, err
+	}
 	raft := raftfsm.Options{
 		Peers:            s.peers,
+		Observers:        s.observers,
+		Words:            s.words,
 		PeerInsecure:     s.peerInsecure,
 		HeartbeatTimeout: s.heartbeat,
 		LogStore:         s.logStore,
@@ -42,9 +52,10 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		SnapshotInterval: s.snapshotInterval,
 		SnapshotRetain:   s.more.snapshotRetain,
 		SnapshotBytes:    s.more.snapshotBytes,
-		SweepInterval:    s.more.sweepInterval,
-		NoTTL:            s.more.noTTL,
-		NoQuota:          s.more.noQuota,
+		SweepInterval:    time.Duration(s.containerCheck),
+		NoTTL:            s.noTTL,
+		ReadOnly:         s.readOnly,
+		EnforceQuota:     s.enforceQuota,
 		MaxNodes:         s.maxNodes,
 		MaxBytes:         s.maxData << 20,
 		DiskReserve:      cmp.Or(s.diskReserve<<20, -1),
@@ -56,29 +67,38 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		raft.PeerListen = s.peerAddr
 	}
 	if s.peerTLSCert != "" {
-		if raft.PeerTLS, err = raftfsm.LoadPeerTLS(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA); err != nil {
+		if raft.PeerTLS, err = peer.LoadTLS(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA); err != nil {
 			return server.Options{}, err
 		}
 	}
 	o := server.Options{
-		ID:                s.id,
-		ClientAddr:        orNone(s.clientAddr),
-		SecureAddr:        s.secureClientAddr,
-		AdminAddr:         orNone(s.adminAddr),
-		Raft:              raft,
-		Version:           version(),
-		Built:             buildTime(),
-		MinSessionTimeout: time.Duration(s.minSessionTimeout),
-		MaxSessionTimeout: time.Duration(s.maxSessionTimeout),
-		MaxFrame:          s.maxFrame,
-		MaxConnsPerAddr:   s.maxClientCnxns,
-		MaxConns:          s.more.maxConns,
-		SuperDigest:       s.superDigest,
-		SkipACL:           s.skipACL,
-		Reconfig:          s.reconfig,
-		LinearizableReads: s.linearizable,
-		TLSConfig:         clientTLS,
-		Logger:            log,
+		ID:          s.id,
+		ClientAddr:  orNone(s.clientAddr),
+		SecureAddr:  s.secureClientAddr,
+		AdminAddr:   orNone(s.adminAddr),
+		MetricsAddr: s.metricsAddr,
+		AdminHosts:  strings.FieldsFunc(s.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }),
+		Raft:        raft,
+		Backup:      backup.Schedule{Dir: s.backupDir, Interval: s.backupInterval, Keep: s.backupKeep},
+		Version:     version(),
+		Built:       buildTime(),
+		Clients: clients.Options{
+			MinSessionTimeout: time.Duration(s.minSessionTimeout),
+			MaxSessionTimeout: time.Duration(s.maxSessionTimeout),
+			MaxFrame:          s.maxFrame,
+			MaxConnsPerAddr:   s.maxClientCnxns,
+			MaxConns:          s.maxCnxns,
+			SuperDigest:       s.superDigest,
+			SASL:              mechanisms,
+			SASLSuper:         s.saslSuper,
+			RequireAuth:       schemes(s.requireAuth),
+			SkipACL:           s.skipACL,
+			LinearizableReads: s.linearizable,
+			TLSConfig:         clientTLS,
+		},
+		Reconfig: s.reconfig, LoneVoter: s.loneVoter,
+		Logger:  log,
+		LogLost: s.logLost,
 		Config: admin.Config{
 			TickTime: time.Duration(s.tickTime),
 			File:     s.more.text,
@@ -87,11 +107,12 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			Whitelist: s.whitelist,
 			Authorize: server.Authorizer(s.superDigest),
 			Profiling: s.pprof,
+			NoJVM:     !s.jvmMetrics,
 			Log:       log,
 		},
 	}
 	if s.maxClientCnxns == 0 {
-		o.MaxConnsPerAddr = -1
+		o.Clients.MaxConnsPerAddr = -1
 	}
 	return o, nil
 }

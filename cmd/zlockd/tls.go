@@ -91,13 +91,21 @@ func (c *clientTLS) stamps() (t [3]time.Time) {
 }
 
 func (c *clientTLS) load() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	cert, err := readFile(c.cert)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert: %w", err)
+	}
+	key, err := readFile(c.key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", c.cert, c.key, err)
 	}
 	conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: c.least, ClientAuth: c.auth}
 	if c.ca != "" {
-		text, err := os.ReadFile(c.ca)
+		text, err := readFile(c.ca)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-ca: %w", err)
 		}

@@ -38,9 +38,22 @@ func launch(t *testing.T, args ...string) *daemonProcess {
 // begin starts zlockd.
 func begin(t *testing.T, args ...string) *daemonProcess {
 	t.Helper()
+	p := prepare(args...)
+	p.begin(t)
+	return p
+}
+
+// prepare makes a zlockd that has not been started.
+func prepare(args ...string) *daemonProcess {
 	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer), ready: make(map[string]string)}
 	p.cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
 	p.cmd.Stderr = p.stderr
+	return p
+}
+
+// begin starts p.
+func (p *daemonProcess) begin(t *testing.T) {
+	t.Helper()
 	var err error
 	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
@@ -52,7 +65,6 @@ func begin(t *testing.T, args ...string) *daemonProcess {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
 	})
-	return p
 }
 
 // wait waits for the ready line.
@@ -114,6 +126,16 @@ func (p *daemonProcess) stop(t *testing.T) int {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	p.cmd.Wait()
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// Nobody who tries the server out and ends it is warned of anything.
+func TestDevServerHasNothingToWarnOf(t *testing.T) {
+	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
+	p.cmd.Process.Signal(os.Interrupt)
+	p.cmd.Wait()
+	if code, log := p.cmd.ProcessState.ExitCode(), p.stderr.String(); code != 0 || strings.Contains(log, "level=WARN") || !strings.Contains(log, "msg=stopped") {
+		t.Errorf("exit code %d:\n%s", code, log)
+	}
 }
 
 func TestDevServerAnswers(t *testing.T) {

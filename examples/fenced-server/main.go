@@ -58,7 +58,7 @@ func newServer(dir string) (http.Handler, error) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		w.Write(b)
+		_, _ = w.Write(b)
 	})
 	put := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The gate holds later holders back until this returns, and ends the

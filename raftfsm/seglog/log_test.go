@@ -2,6 +2,7 @@ package seglog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,11 +11,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/simdisk"
 )
 
 func open(t testing.TB, dir string) *Log {
 	t.Helper()
-	l, err := Open(dir)
+	l, err := Open(dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +88,7 @@ func (m *model) same(t *testing.T, l *Log) {
 // TestLogHoldsWhatItWasGiven runs random appends, truncations and restarts
 // against a model.
 func TestLogHoldsWhatItWasGiven(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(2) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		dir := t.TempDir()
 		l := open(t, dir)
@@ -142,10 +145,167 @@ func TestTruncatedTailSurvivesARestart(t *testing.T) {
 	(&model{1, append(b[:5], b2...)}).same(t, open(t, dir))
 }
 
+// Truncated twice at one place, by two leaders that came and went.
+func TestTruncatedTwiceAtOnePlace(t *testing.T) {
+	for _, size := range []int{40, 41} { // of the last entry: as before, and different
+		rng := rand.New(rand.NewPCG(2, 1))
+		entries := func(first uint64, n int, term uint64, size int) (list []*raft.Log) {
+			for i := range n {
+				list = append(list, &raft.Log{Index: first + uint64(i), Term: term, Data: data(rng, size)})
+			}
+			return list
+		}
+		dir := t.TempDir()
+		l := open(t, dir)
+		kept := entries(1, 20, 1, 40)
+		must(t, l.StoreLogs(kept))
+		must(t, l.DeleteRange(11, 20))
+		must(t, l.StoreLogs(entries(11, 3, 2, 40)))
+		must(t, l.DeleteRange(11, 13))
+		must(t, l.Close())
+		l = open(t, dir)
+		(&model{1, kept[:10]}).same(t, l)
+		last := entries(11, 1, 3, size)
+		must(t, l.StoreLogs(last))
+		must(t, l.Close())
+		(&model{1, append(kept[:10], last...)}).same(t, open(t, dir))
+	}
+}
+
+// Entries that are queued can be read at once, and Wait tells when they are
+// durable.
+func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	dir := t.TempDir()
+	l := open(t, dir)
+	m := &model{first: 1}
+	for i := range 200 {
+		b := batch(rng, uint64(len(m.entries)+1), 1+rng.IntN(4), 300)
+		must(t, l.Append(b, false))
+		m.entries = append(m.entries, b...)
+		if i%10 == 0 {
+			m.same(t, l)
+		}
+		if i%3 == 0 {
+			must(t, l.Wait(b[0].Index))
+			if l.Durable() < b[0].Index {
+				t.Fatalf("durable up to %d after waiting for %d", l.Durable(), b[0].Index)
+			}
+		}
+	}
+	if err := l.Append(batch(rng, 7, 1, 10), false); err == nil {
+		t.Error("an entry in the place of another was queued")
+	}
+	must(t, l.Close())
+	if err := l.Append(batch(rng, m.last()+1, 1, 10), false); err == nil {
+		t.Error("an entry was queued after the end")
+	}
+	m.same(t, open(t, dir))
+}
+
+// A write that fails is told to whoever waits, and nothing succeeds after it.
+func TestWaitTellsOfAFailure(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	disk := simdisk.New(rng)
+	l, err := Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10})
+	must(t, err)
+	told := make(chan error, 1)
+	l.Guard(func(_ string, write func() error) error {
+		err := write()
+		told <- err
+		return err
+	})
+	must(t, l.StoreLogs(batch(rng, 1, 1, 10)))
+	disk.OnOp(func(op simdisk.Op) error {
+		if op.Kind == "sync" {
+			return errInjected
+		}
+		return nil
+	})
+	must(t, l.Append(batch(rng, 2, 1, 10), false))
+	if err := l.Wait(2); !errors.Is(err, errInjected) {
+		t.Errorf("Wait returned %v", err)
+	}
+	if err := <-told; !errors.Is(err, errInjected) {
+		t.Errorf("the guard was told %v", err)
+	}
+	for _, err := range []error{l.Append(batch(rng, 3, 1, 10), false), l.StoreLogs(batch(rng, 3, 1, 10)), l.DeleteRange(1, 1)} {
+		if !errors.Is(err, errInjected) {
+			t.Errorf("after a failure: %v", err)
+		}
+	}
+	if err := l.Wait(1); err != nil {
+		t.Errorf("what was durable before: %v", err)
+	}
+	l.Close()
+}
+
+// Within cuts a log by bytes, and After counts them.
+func TestWithin(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	l, err := Open("log", Options{FS: simdisk.New(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10})
+	must(t, err)
+	const each = 1000
+	for i := range uint64(100) {
+		must(t, l.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: data(rng, each-recordSize)}))
+	}
+	must(t, l.DeleteRange(1, 20))
+	for bytes, want := range map[int64]uint64{0: 101, each - 1: 101, each: 100, 10 * each: 91, 10*each + 5: 91, 80 * each: 21, 1 << 40: 21} {
+		if got := l.Within(bytes); got != want {
+			t.Errorf("%d bytes: from %d on, want %d", bytes, got, want)
+		}
+	}
+	for index, want := range map[uint64]int64{0: 80 * each, 19: 80 * each, 20: 80 * each, 21: 79 * each, 60: 40 * each, 99: each, 100: 0, 200: 0} {
+		if got := l.After(index); got != want {
+			t.Errorf("behind entry %d there are %d bytes, want %d", index, got, want)
+		}
+	}
+	l.Close()
+}
+
 // TestTornWritesAreDropped keeps a random subset of the sectors of the last
 // append, as a crash may, and expects everything before it.
+// What is stored can be read back, and what could not is refused before anybody
+// counts on it: at the limit, next to it, with and without extensions.
+func TestLongestEntry(t *testing.T) {
+	defer func(was int) { maxRecord = was }(maxRecord)
+	maxRecord = recordSize + 100_000
+	for _, by := range []int{-1, 0, 1} {
+		for _, ext := range []int{0, 1000} {
+			for _, queued := range []bool{false, true} {
+				dir := t.TempDir()
+				l := open(t, dir)
+				e := &raft.Log{Index: 1, Term: 1, Data: make([]byte, 100_000+by-ext)}
+				if ext > 0 {
+					e.Extensions = make([]byte, ext)
+				}
+				store := func() error { return l.StoreLog(e) }
+				if queued {
+					store = func() error { return errors.Join(l.Append([]*raft.Log{e}, false), l.Wait(1)) }
+				}
+				if err := store(); (err == nil) != (by <= 0) {
+					t.Fatalf("an entry at the limit and %d: %v", by, err)
+				}
+				must(t, l.Close())
+				l = open(t, dir)
+				var got raft.Log
+				if err := l.GetLog(1, &got); by <= 0 && (err != nil || len(got.Data) != len(e.Data) || len(got.Extensions) != ext) {
+					t.Errorf("limit and %d: %d bytes come back, %v", by, len(got.Data), err)
+				} else if by > 0 && !errors.Is(err, raft.ErrLogNotFound) {
+					t.Errorf("limit and %d: %v", by, err)
+				}
+				next, err := l.LastIndex()
+				must(t, err)
+				next++
+				must(t, l.StoreLog(&raft.Log{Index: next, Term: 1}))
+				must(t, l.Close())
+			}
+		}
+	}
+}
+
 func TestTornWritesAreDropped(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		dir := t.TempDir()
 		l := open(t, dir)
@@ -173,7 +333,7 @@ func TestTornWritesAreDropped(t *testing.T) {
 			at = end
 		}
 		must(t, os.WriteFile(file, b, 0o600))
-		l, err = Open(dir)
+		l, err = Open(dir, Options{})
 		if err != nil {
 			t.Fatalf("seed %d: a torn write was taken for damage: %v", seed, err)
 		}
@@ -211,7 +371,7 @@ func TestDamageIsRefused(t *testing.T) {
 		bad := append([]byte(nil), good...)
 		bad[at] ^= 1 << rng.IntN(8)
 		must(t, os.WriteFile(file, bad, 0o600))
-		l, err := Open(dir)
+		l, err := Open(dir, Options{})
 		if err != nil {
 			continue
 		}
@@ -240,7 +400,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, segmentName(1)), b, 0o600))
-		if l, err := Open(dir); err == nil {
+		if l, err := Open(dir, Options{}); err == nil {
 			l.Close()
 		}
 	})

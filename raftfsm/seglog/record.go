@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"time"
 
@@ -14,8 +15,24 @@ const (
 	headerSize = 24 // of a segment
 	recordSize = 56 // of a record without data
 	sector     = 512
-	maxRecord  = 256 << 20
+
+	// MaxData is how long an entry may be, with its extensions. A longer one is
+	// refused when it is stored, because it could not be read back.
+	MaxData = 256<<20 - recordSize
 )
+
+// maxRecord is a variable for a test that walks the limit.
+var maxRecord = recordSize + MaxData
+
+// fits reports entries that are too long.
+func fits(entries []*raft.Log) error {
+	for _, l := range entries {
+		if n := len(l.Data) + len(l.Extensions); n > maxRecord-recordSize {
+			return fmt.Errorf("append entry %d of %d bytes, more than the %d that can be read back", l.Index, n, maxRecord-recordSize)
+		}
+	}
+	return nil
+}
 
 var (
 	magic    = []byte("zlklog\x00\x01")
@@ -24,6 +41,7 @@ var (
 	errEnd     = errors.New("end of the log")
 	errTorn    = errors.New("torn write")
 	errDamaged = errors.New("damaged")
+	errTerm    = fmt.Errorf("%w: its term is older than that of the entry before it", errDamaged)
 )
 
 func aligned(n int) int { return (n + 7) &^ 7 }
@@ -56,8 +74,8 @@ func appendRecord(b []byte, l *raft.Log, batch uint64) []byte {
 
 // record is a record found in a segment.
 type record struct {
-	index, batch uint64
-	size         int
+	index, term, batch uint64
+	size               int
 }
 
 // parse reads the record at the start of b, which holds the rest of the
@@ -76,7 +94,8 @@ func parse(b []byte, at int) (r record, err error) {
 		}
 		return r, errDamaged
 	}
-	return record{binary.BigEndian.Uint64(b[16:]), binary.BigEndian.Uint64(b[32:]), size}, nil
+	return record{index: binary.BigEndian.Uint64(b[16:]), term: binary.BigEndian.Uint64(b[24:]),
+		batch: binary.BigEndian.Uint64(b[32:]), size: size}, nil
 }
 
 // hasEmptySector reports whether a sector, or the part of it that b covers, is

@@ -6,29 +6,43 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
+	"io"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
 // segment is one file. Its records are base, base+1, …
 type segment struct {
-	f       *os.File
+	name    string // its path
 	seq     uint64
 	base    uint64
 	size    int      // of the file
 	end     int      // where the next record goes
 	offsets []uint32 // of its records
+
+	// Terms of the first and the last record found when it was loaded.
+	firstTerm, lastTerm uint64
+
+	file  vfs.File // nil: not open; under files.mu
+	users int      // who keep it open; under files.mu
 }
 
 func segmentName(seq uint64) string { return fmt.Sprintf("%012d.log", seq) }
 
 func (s *segment) last() uint64 { return s.base + uint64(len(s.offsets)) - 1 }
 
+// endOf returns where the record of index, and its padding, ends.
+func (s *segment) endOf(index uint64) int {
+	if k := index - s.base + 1; k < uint64(len(s.offsets)) {
+		return int(s.offsets[k])
+	}
+	return s.end
+}
+
 // prepare makes a file of zeros that only needs its header and its name.
-func prepare(dir string, size int) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "next-*.tmp")
+func prepare(fs vfs.FS, name string, size int) (vfs.File, error) {
+	f, err := fs.Create(name)
 	if err != nil {
 		return nil, err
 	}
@@ -40,65 +54,79 @@ func prepare(dir string, size int) (*os.File, error) {
 		err = f.Sync()
 	}
 	if err != nil {
-		return nil, errors.Join(err, discard(f))
+		return nil, errors.Join(err, discard(fs, f))
 	}
 	return f, nil
 }
 
 // discard removes a prepared file that is not needed.
-func discard(f *os.File) error { return errors.Join(f.Close(), os.Remove(f.Name())) }
+func discard(fs vfs.FS, f vfs.File) error { return errors.Join(f.Close(), fs.Remove(f.Name())) }
 
-// begin turns a prepared file into the segment that begins at base.
-func begin(dir string, f *os.File, size int, seq, base uint64) (*segment, error) {
+// begin turns a prepared file into the segment that begins at base, durably.
+// The segment is in use by its caller.
+func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base uint64) (*segment, error) {
 	h := append([]byte(nil), magic...)
 	h = binary.BigEndian.AppendUint64(h, base)
 	h = binary.BigEndian.AppendUint32(h, crc32.Checksum(h, crcTable))
 	if _, err := f.WriteAt(h, 0); err != nil {
 		return nil, err
 	}
-	if err := datasync(f); err != nil {
+	if err := f.Datasync(); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, segmentName(seq))); err != nil {
+	name := filepath.Join(dir, segmentName(seq))
+	if err := fs.Rename(f.Name(), name); err != nil {
 		return nil, err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := fs.SyncDir(dir); err != nil {
 		return nil, err
 	}
-	return &segment{f: f, seq: seq, base: base, size: size, end: headerSize}, nil
+	return &segment{name: name, file: f, users: 1, seq: seq, base: base, size: size, end: headerSize}, nil
 }
 
 // load reads a segment back. next is the base of the segment behind it, 0 for
 // the last: records from next on are superseded and not looked at.
-func load(path string, seq, next uint64) (*segment, error) {
-	b, err := os.ReadFile(path)
+func load(f vfs.File, seq, next uint64) (*segment, error) {
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	if next == 0 {
+		if err := f.Forget(); err != nil {
+			return nil, err
+		}
+	}
+	b, err := vfs.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}
 	base, err := readHeader(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
-	s := &segment{seq: seq, base: base, size: len(b), end: headerSize}
+	s := &segment{name: f.Name(), seq: seq, base: base, size: len(b), end: headerSize}
 	for next == 0 || base+uint64(len(s.offsets)) < next {
 		want := base + uint64(len(s.offsets))
 		r, err := parse(b[s.end:], s.end)
 		if err == nil && r.index != want {
 			err = errDamaged
 		}
+		if err == nil && r.term < s.lastTerm {
+			err = errTerm
+		}
 		if err != nil {
 			if err := s.checkEnd(b, err, want, next); err != nil {
-				return nil, fmt.Errorf("%s: log entry %d at offset %d: %w", path, want, s.end, err)
+				return nil, fmt.Errorf("log entry %d at offset %d: %w", want, s.end, err)
 			}
 			break
 		}
+		if len(s.offsets) == 0 {
+			s.firstTerm = r.term
+		}
+		s.lastTerm = r.term
 		s.offsets = append(s.offsets, uint32(s.end))
 		s.end += aligned(r.size)
 	}
-	// Written with the sync that follows every append, so opening for writing
-	// only matters for the last segment.
-	s.f, err = os.OpenFile(path, os.O_RDWR, 0o600)
-	return s, err
+	return s, nil
 }
 
 func readHeader(b []byte) (base uint64, err error) {
@@ -109,12 +137,19 @@ func readHeader(b []byte) (base uint64, err error) {
 	return binary.BigEndian.Uint64(b[8:]), nil
 }
 
+// baseOf returns the index at which a segment begins.
+func baseOf(f vfs.File) (uint64, error) {
+	b := make([]byte, headerSize)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return readHeader(b)
+}
+
 // checkEnd decides whether the records may end where parsing failed. want is
 // the index that was expected there.
 func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	if next != 0 && want != next {
-		// A later segment begins elsewhere. If it begins further on, the log
-		// was reset and nothing here is needed; load is not asked then.
 		return errors.Join(errDamaged, errors.New("the segment ends before the next begins"))
 	}
 	if errors.Is(why, errDamaged) {
@@ -135,9 +170,9 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 
 // wipe zeroes what a torn write has left behind the last record, so that the
 // space is as appends expect it. Nothing acknowledged is there.
-func (s *segment) wipe() error {
+func (s *segment) wipe(f vfs.File) error {
 	b := make([]byte, s.size-s.end)
-	if _, err := s.f.ReadAt(b, int64(s.end)); err != nil {
+	if _, err := f.ReadAt(b, int64(s.end)); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if len(bytes.Trim(b, "\x00")) == 0 {
@@ -147,31 +182,14 @@ func (s *segment) wipe() error {
 	// From the end to the start: a crash in between leaves a hole behind
 	// records, as before, never one in front of them.
 	for len(b) > 0 {
-		n := (len(b)-1)/(1<<20)*(1<<20) + 0
-		if _, err := s.f.WriteAt(b[n:], int64(s.end+n)); err != nil {
+		n := (len(b) - 1) / (1 << 20) * (1 << 20)
+		if _, err := f.WriteAt(b[n:], int64(s.end+n)); err != nil {
 			return err
 		}
-		if err := datasync(s.f); err != nil {
+		if err := f.Datasync(); err != nil {
 			return err
 		}
 		b = b[:n]
 	}
 	return nil
-}
-
-func datasync(f *os.File) error {
-	for {
-		err := unix.Fdatasync(int(f.Fd()))
-		if err != unix.EINTR {
-			return err
-		}
-	}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -21,6 +21,9 @@ type Options struct {
 	Authorize func(user, password string) bool
 	// Profiling serves /debug/pprof.
 	Profiling bool
+	// NoJVM leaves out the jvm_* metrics, which describe this process as
+	// ZooKeeper's exporter describes its virtual machine.
+	NoJVM bool
 	// Pages are further handlers by the pattern of http.ServeMux.
 	Pages map[string]http.Handler
 	// Now is the clock for deadlines; nil is time.Now.
@@ -35,6 +38,7 @@ type Admin struct {
 	source    Source
 	authorize func(user, password string) bool
 	profiling bool
+	noJVM     bool
 	pages     map[string]http.Handler
 	now       func() time.Time
 	log       *slog.Logger
@@ -46,6 +50,7 @@ type Admin struct {
 
 	mask  atomic.Int64 // ZooKeeper's trace mask: kept, and without effect
 	heavy pool
+	asks  pool // answers for which other servers are asked
 }
 
 // defaultMask is the trace mask that ZooKeeper starts with.
@@ -64,11 +69,13 @@ func New(o Options) (*Admin, error) {
 		source:    o.Source,
 		authorize: o.Authorize,
 		profiling: o.Profiling,
+		noJVM:     o.NoJVM,
 		pages:     o.Pages,
 		now:       o.Now,
 		log:       o.Log,
 		allowed:   allowed,
 		heavy:     newPool(heavyAtOnce, heavyTime),
+		asks:      newPool(heavyAtOnce, heavyTime),
 	}
 	if a.now == nil {
 		a.now = time.Now

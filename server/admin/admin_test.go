@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -20,7 +22,7 @@ type fake struct {
 	status        Status
 	resets, conns int
 	asked         Need
-	changes       []MemberChange
+	changes       []state.MemberChange
 	delay         chan struct{} // Status waits for it, if set
 }
 
@@ -38,12 +40,23 @@ func (f *fake) Status(n Need) *Status {
 func (f *fake) ResetStats() { f.mu.Lock(); f.resets++; f.mu.Unlock() }
 func (f *fake) ResetConns() { f.mu.Lock(); f.conns++; f.mu.Unlock() }
 
-func (f *fake) ChangeMember(_ context.Context, c MemberChange) error {
+func (f *fake) ChangeMember(_ context.Context, c state.MemberChange) error {
 	f.changes = append(f.changes, c)
 	if c.Op == "" {
 		return errors.New("no such change")
 	}
 	return nil
+}
+
+func (f *fake) Progress(context.Context) map[int64]Progress {
+	return map[int64]Progress{1: {Applied: 70, Release: "1.1"}, 4: {Applied: 60, Lag: 10, Bytes: -1, Heard: -1, Waits: "refused"}}
+}
+
+func (f *fake) Probe(_ context.Context, id uint32, addr string) (Progress, error) {
+	if addr == "" {
+		return Progress{}, errors.New("nowhere")
+	}
+	return Progress{At: addr, Waits: "to be let in"}, nil
 }
 
 func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {

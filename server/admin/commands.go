@@ -53,10 +53,10 @@ func (a *Admin) commandTable() []command {
 				j.field("initial_configuration", s.Config.File)
 			}
 		})},
-		{name: "is_read_only", aliases: []string{"isro"}, write: fine(func(j *jsonWriter, _ *Status) { j.field("read_only", false) })},
+		{name: "is_read_only", aliases: []string{"isro"}, write: fine(func(j *jsonWriter, s *Status) { j.field("read_only", s.Mode == ReadOnly) })},
 		{name: "last_snapshot", aliases: []string{"lsnp"}, write: fine(jsonLastSnapshot)},
 		{name: "leader", aliases: []string{"lead"}, write: jsonLeader},
-		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedProcess, always: true, write: fine(jsonMonitor)},
+		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedDirs | NeedProcess, always: true, write: fine(jsonMonitor)},
 		{name: "observer_connection_stat_reset", aliases: []string{"orst"}, changes: true, write: nothing},
 		{name: "observers", aliases: []string{"obsr"}, write: fine(jsonObservers)},
 		{name: "ruok", write: nothing},
@@ -98,7 +98,7 @@ func (a *Admin) setTraceMask(j *jsonWriter, _ *Status, args url.Values) string {
 // runCommand writes the whole answer of a command that was asked for as name.
 func (a *Admin) runCommand(j *jsonWriter, c *command, name string, args url.Values) {
 	s := a.source.Status(c.need)
-	if !s.Serving && !c.always {
+	if !s.answers() && !c.always {
 		jsonRefusal(j, name, notServing)
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/user"
 	"runtime"
-	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
@@ -74,38 +73,6 @@ func osVersion() string {
 	}
 	release, _, _ := strings.Cut(string(u.Release[:]), "\x00")
 	return release
-}
-
-// memory returns the bytes that the runtime holds unused, may hold at most,
-// and holds. Without GOMEMLIMIT the most is what the machine has.
-func memory() (free, limit, total uint64) {
-	samples := []metrics.Sample{
-		{Name: "/memory/classes/heap/free:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"},
-		{Name: "/memory/classes/total:bytes"},
-	}
-	metrics.Read(samples)
-	free = samples[0].Value.Uint64()
-	total = samples[2].Value.Uint64() - samples[1].Value.Uint64()
-	if l := debug.SetMemoryLimit(-1); l != math.MaxInt64 {
-		return free, uint64(l), total
-	}
-	return free, machineMemory(), total
-}
-
-// machineMemory reads what Linux says it has; 0 elsewhere.
-func machineMemory() uint64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line) // MemTotal: 1234 kB
-	if len(fields) < 2 {
-		return 0
-	}
-	kb, _ := strconv.ParseUint(fields[1], 10, 64)
-	return kb << 10
 }
 
 // OpenFiles returns how many file descriptors this process has open and may

@@ -39,7 +39,7 @@ func (a *Admin) wordTable() []word {
 		{name: "ruok", always: true, render: func(w io.Writer, _ *Status) { io.WriteString(w, "imok") }},
 		{name: "srvr", render: renderSrvr},
 		{name: "stat", need: NeedConns, render: renderStat},
-		{name: "mntr", need: NeedMetrics | NeedProcess, render: renderMntr},
+		{name: "mntr", need: NeedMetrics | NeedDirs | NeedProcess, render: renderMntr},
 		{name: "conf", need: NeedDirs, render: renderConf},
 		{name: "cons", need: NeedConns, heavy: true, render: renderCons},
 		{name: "crst", render: renderText("Connection stats reset.\n"), do: Source.ResetConns},
@@ -50,7 +50,7 @@ func (a *Admin) wordTable() []word {
 		{name: "wchc", need: NeedWatches, heavy: true, render: renderWchc},
 		{name: "wchp", need: NeedWatches, heavy: true, render: renderWchp},
 		{name: "dirs", need: NeedDirs, render: renderDirs},
-		{name: "isro", idle: "null", render: renderText("rw")},
+		{name: "isro", idle: "null", render: renderIsRO},
 		{name: "gtmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
 		{name: "stmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
 		{name: "hash", idle: notServing, render: renderHash},
@@ -124,7 +124,7 @@ func (a *Admin) answer(out io.Writer, w word) {
 	var s *Status
 	if w.name != "ruok" { // answered without asking anything of the server
 		s = a.source.Status(w.need)
-		if !s.Serving && !w.always {
+		if !s.answers() && !w.always {
 			idle := w.idle
 			if idle == "" {
 				idle = notServing + "\n"

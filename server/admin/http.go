@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"time"
 )
 
@@ -43,11 +42,20 @@ func (a *Admin) Handler() http.Handler {
 	})
 }
 
-// HTTPServer returns a server for Handler whose limits suit a port that
-// strangers may find.
-func (a *Admin) HTTPServer() *http.Server {
+// HTTPServer returns a server for Handler.
+func (a *Admin) HTTPServer() *http.Server { return httpServer(a.Handler()) }
+
+// MetricsServer returns a server for /metrics alone.
+func (a *Admin) MetricsServer() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", a.metricsHandler())
+	return httpServer(mux)
+}
+
+// httpServer returns a server whose limits suit a port that strangers may find.
+func httpServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           a.Handler(),
+		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -123,9 +131,6 @@ func (w controlled) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// failedLogin is how long a wrong password costs whoever tries it.
-const failedLogin = 100 * time.Millisecond
-
 // mayChange decides whether a request may change state: a POST that names a
 // user who holds all rights on the root. Links and pages of other sites can
 // send neither.
@@ -137,16 +142,8 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) (code int, pro
 	if a.authorize == nil {
 		return http.StatusForbidden, "Commands that change state are off: start zlockd with --super-digest"
 	}
-	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "digest") {
-		return http.StatusUnauthorized, "Auth info is missing for the command"
-	}
-	user, password, ok := strings.Cut(credentials, ":")
-	if !ok || !a.authorize(user, password) {
-		time.Sleep(failedLogin)
-		return http.StatusForbidden, "Not authorized"
-	}
-	return http.StatusOK, ""
+	_, code, problem = Login(r, a.authorize)
+	return code, problem
 }
 
 // serveHealth says whether the process is sound. A server that waits for a
@@ -175,6 +172,7 @@ func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word stri
 	w.WriteHeader(code)
 	j := &jsonWriter{w: bufio.NewWriter(w)}
 	j.beginObject()
+	j.field("v", 1)
 	j.field("status", word)
 	j.field("reasons", reasons)
 	j.field("notices", s.Notices)
@@ -190,5 +188,5 @@ func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word stri
 	j.field("version", s.Version)
 	j.field("uptime_ms", s.Uptime.Milliseconds())
 	j.endObject()
-	j.w.Flush()
+	_ = j.w.Flush()
 }

@@ -183,6 +183,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	f := &fake{status: standalone()}
 	h := newAdmin(t, f, "").Handler()
 	type answer struct {
+		V       int
 		Status  string
 		Reasons []string
 		Notices []string
@@ -191,8 +192,8 @@ func TestHealthAndReadiness(t *testing.T) {
 	look := func(path string) (int, answer) {
 		w := get(t, h, path)
 		var v answer
-		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
-			t.Fatal(err)
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || v.V != 1 {
+			t.Fatalf("%s: %v", w.Body, err)
 		}
 		return w.Code, v
 	}
@@ -379,6 +380,11 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 		Members map[string]struct {
 			Peer, Client string
 			Voter        bool
+			Applied, Lag int64
+			Bytes        *int64 `json:"lag_bytes"`
+			Heard        *int64 `json:"heard_ms"`
+			Version      string
+			Waits        string
 		}
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
@@ -386,5 +392,38 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 	}
 	if m := got.Members; len(m) != 2 || !m["1"].Voter || m["1"].Client != "h1:2181" || m["4"].Voter || m["4"].Peer != "h4:2888" {
 		t.Errorf("%s", w.Body)
+	}
+	one, four := got.Members["1"], got.Members["4"]
+	if one.Applied != 70 || one.Heard == nil || *one.Heard != 0 || one.Version != "1.1" {
+		t.Errorf("how far server 1 is: %s", w.Body)
+	}
+	if four.Lag != 10 || four.Bytes != nil || four.Heard != nil || four.Waits != "refused" {
+		t.Errorf("how far server 4 is: %s", w.Body)
+	}
+}
+
+// Looking whether a server could be a member needs the password too: it makes
+// this server call an address.
+func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
+	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool { return user == "super" && password == "x" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		login, body string
+		code        int
+		want        string
+	}{
+		{"", `{"op":"check","id":4,"addr":"h:1"}`, 401, ""},
+		{"digest super:x", `{"op":"check","id":4,"addr":"h:1"}`, 200, `"waits" : "to be let in"`},
+		{"digest super:x", `{"op":"check","id":4}`, 409, `"error" : "nowhere"`},
+	} {
+		r := httptest.NewRequest("POST", "/members", strings.NewReader(test.body))
+		if test.login != "" {
+			r.Header.Set("Authorization", test.login)
+		}
+		if w := do(t, a.Handler(), r); w.Code != test.code || !strings.Contains(w.Body.String(), test.want) || !strings.Contains(w.Body.String(), `"v" : 1`) {
+			t.Errorf("%s as %q: %d %s", test.body, test.login, w.Code, w.Body)
+		}
 	}
 }

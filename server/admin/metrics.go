@@ -41,6 +41,23 @@ type Metrics struct {
 	NodeChangedWatch   Recorder
 	NodeChildrenWatch  Recorder
 
+	// What the replicated log measures, times in µs.
+	Proposals         Extremes // bytes of log entries proposed here
+	ProposalCount     Counter
+	Elections         Counter  // times this server knew no leader
+	SnapshotsSent     Counter  // to followers
+	QueueSize         Recorder // requests under way when an entry is proposed
+	BatchSize         Recorder // requests in an entry
+	AckLatency        Recorder // at the leader: proposed to committed
+	ProposalLatency   Recorder // at the leader: proposed to applied
+	ElectionTime      Recorder
+	LeaderUnavailable Recorder
+	Unavailable       Recorder
+	SnapshotWrite     Recorder
+	SnapshotRead      Recorder // at the start
+	ReplayEntries     Recorder // at the start
+	ReplayTime        Recorder
+
 	Reads  Namespaces // bytes, by first part of the path
 	Writes Namespaces
 }
@@ -56,6 +73,7 @@ func (m *Metrics) Fill(s *Status, need Need) {
 	all := m.Requests.Value(s.Now, micro)
 	s.Latency = Latency{Min: int64(all.Min), Avg: all.Avg(), Max: int64(all.Max)}
 	s.AuthFailed = m.AuthFailed.Load()
+	s.Proposals = m.Proposals.Value()
 	if need&NeedMetrics == 0 {
 		return
 	}
@@ -80,6 +98,9 @@ func (m *Metrics) Fill(s *Status, need Need) {
 		"unrecoverable_error_count":             &m.UnrecoverableErrors,
 		"cnxn_closed_without_zk_server_running": &m.ClosedNotServing,
 		"request_throttle_wait_count":           &m.Throttled,
+		"proposal_count":                        &m.ProposalCount,
+		"looking_count":                         &m.Elections,
+		"snap_count":                            &m.SnapshotsSent,
 	} {
 		s.Counters[name] = c.Load()
 	}
@@ -89,7 +110,7 @@ func (m *Metrics) Fill(s *Status, need Need) {
 	}
 	for name, r := range m.recorders() {
 		unit := float64(micro)
-		if strings.HasSuffix(name, "_watch_count") {
+		if counted[name] {
 			unit = 1
 		}
 		s.Summaries[name] = r.Value(s.Now, unit)
@@ -101,6 +122,12 @@ func (m *Metrics) Fill(s *Status, need Need) {
 	s.Keyed["write_per_namespace"] = m.Writes.values(s.Now)
 }
 
+// counted are the recorders of numbers; the others are of times.
+var counted = map[string]bool{
+	"node_created_watch_count": true, "node_deleted_watch_count": true, "node_changed_watch_count": true, "node_children_watch_count": true,
+	"sync_processor_batch_size": true, "sync_processor_queue_size": true, "startup_txns_loaded": true,
+}
+
 func (m *Metrics) recorders() map[string]*Recorder {
 	return map[string]*Recorder{
 		"readlatency":               &m.ReadLatency,
@@ -110,6 +137,18 @@ func (m *Metrics) recorders() map[string]*Recorder {
 		"node_deleted_watch_count":  &m.NodeDeletedWatch,
 		"node_changed_watch_count":  &m.NodeChangedWatch,
 		"node_children_watch_count": &m.NodeChildrenWatch,
+		"sync_processor_queue_size": &m.QueueSize,
+		"sync_processor_batch_size": &m.BatchSize,
+		"quorum_ack_latency":        &m.AckLatency,
+		"proposal_latency":          &m.ProposalLatency,
+		"election_time":             &m.ElectionTime,
+		"leader_unavailable_time":   &m.LeaderUnavailable,
+		"unavailable_time":          &m.Unavailable,
+		"snapshottime":              &m.SnapshotWrite,
+		"dbinittime":                &m.SnapshotRead,
+		"startup_snap_load_time":    &m.SnapshotRead,
+		"startup_txns_loaded":       &m.ReplayEntries,
+		"startup_txns_load_time":    &m.ReplayTime,
 	}
 }
 
@@ -118,6 +157,7 @@ func (m *Metrics) Reset() {
 	m.PacketsReceived.Store(0)
 	m.PacketsSent.Store(0)
 	m.Responses.Reset()
+	m.Proposals.Reset()
 	m.Requests.Reset()
 	for _, r := range m.recorders() {
 		r.Reset()
@@ -164,6 +204,7 @@ func (e *Extremes) Reset() {
 // names; what is beyond is counted together.
 const (
 	maxNamespaces   = 32
+	maxNamespace    = 64       // bytes of a name that is counted by itself
 	otherNamespaces = "/other" // no first part of a path has a slash
 )
 
@@ -180,10 +221,13 @@ func (n *Namespaces) Observe(path string, bytes int64) {
 	if i := strings.IndexByte(name, '/'); i >= 0 {
 		name = name[:i]
 	}
+	if len(name) > maxNamespace {
+		name = otherNamespaces
+	}
 	if m := n.m.Load(); m != nil {
 		r := (*m)[name]
-		if r == nil {
-			r = (*m)[otherNamespaces] // there once the map is full
+		if r == nil && len(*m) >= maxNamespaces-1 {
+			r = (*m)[otherNamespaces]
 		}
 		if r != nil {
 			r.Observe(bytes)

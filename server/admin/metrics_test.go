@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +106,20 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A long name is not kept, and takes no name's place.
+func TestLongNamespacesAreCountedTogether(t *testing.T) {
+	var n Namespaces
+	long := "/" + strings.Repeat("x", maxNamespace+1)
+	n.Observe(long, 1)
+	n.Observe("/short/path", 1)
+	n.Observe(long+"/below", 1)
+	n.Observe("/"+long[2:], 1) // just short enough
+	got := n.values(time.Now())
+	if len(got) != 3 || got[otherNamespaces].Count != 2 || got["short"].Count != 1 || got[long[2:]].Count != 1 {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -18,7 +18,7 @@ func renderMntr(w io.Writer, s *Status) {
 // for the few values that are no numbers.
 func (s *Status) each(tell func(name, value string, text bool)) {
 	tell("version", s.versionLine(), true)
-	if s.Serving {
+	if s.answers() {
 		tell("server_state", string(s.Mode), true)
 		if p := s.peerState(); p != "" {
 			tell("peer_state", p, true)
@@ -44,8 +44,9 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 	for _, name := range advancedNames {
 		eachOf(name, s.Summaries[name], true, tell)
 	}
-	for _, family := range slices.Sorted(maps.Keys(s.Keyed)) {
-		keyed := s.Keyed[family]
+	families := s.keyed()
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		keyed := families[family]
 		for _, key := range slices.Sorted(maps.Keys(keyed)) {
 			eachOf(plain(key)+"_"+family, keyed[key], keyedNames[family], tell)
 		}

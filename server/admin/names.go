@@ -1,6 +1,10 @@
 package admin
 
-import "strings"
+import (
+	"maps"
+	"strconv"
+	"strings"
+)
 
 // The names below are ZooKeeper's (3.8). Dashboards and alerts ask for them,
 // so all exist from the start; those that nothing here feeds stay zero.
@@ -53,7 +57,7 @@ func gaugeTable() []gauge {
 		{name: "synced_followers", help: "Voters that keep up with this leader.", only: leading, value: count(func(s *Status) int { return s.Synced })},
 		{name: "synced_observers", help: "Servers without a vote that keep up.", only: leading, value: count(func(s *Status) int { return s.SyncedNon })},
 		{name: "synced_non_voting_followers", help: "As synced_observers.", only: leading, value: count(func(s *Status) int { return s.SyncedNon })},
-		{name: "pending_syncs", help: "Sync requests waiting.", only: leading, value: count(func(s *Status) int { return s.PendingSyncs })},
+		{name: "pending_syncs", only: leading, value: zero},
 		{name: "leader_uptime", help: "Milliseconds since this server became leader.", only: leading, value: num(func(s *Status) int64 { return millis(s.LeaderUptime) })},
 		{name: "last_proposal_size", help: "Bytes of the last log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Last })},
 		{name: "min_proposal_size", help: "Bytes of the smallest log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Min })},
@@ -122,7 +126,34 @@ var (
 	keyedNames = map[string]bool{
 		"read_per_namespace":         false,
 		"write_per_namespace":        false,
+		"ack_latency":                true,
 		"learner_handler_qp_size":    false,
 		"learner_handler_qp_time_ms": true,
 	}
 )
+
+// learnerFamilies are the families whose key is a follower, on the leader.
+// Nothing here feeds them.
+var learnerFamilies = []string{"ack_latency", "learner_handler_qp_size", "learner_handler_qp_time_ms"}
+
+// keyed returns the families with a key.
+func (s *Status) keyed() map[string]map[string]Summary {
+	all := maps.Clone(s.Keyed)
+	if all == nil || !leading(s) {
+		return all
+	}
+	for _, family := range learnerFamilies {
+		by := maps.Clone(all[family])
+		if by == nil {
+			by = map[string]Summary{}
+		}
+		for _, m := range s.Members {
+			id := strconv.FormatInt(m.ID, 10)
+			if _, fed := by[id]; !fed && m.ID != s.ID {
+				by[id] = Summary{}
+			}
+		}
+		all[family] = by
+	}
+	return all
+}

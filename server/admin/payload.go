@@ -165,7 +165,7 @@ func jsonServerStats(j *jsonWriter, s *Status) {
 		}
 	}
 	j.field("version", s.versionLine())
-	j.field("read_only", false)
+	j.field("read_only", s.Mode == ReadOnly)
 	j.object("server_stats", func() {
 		j.field("packets_sent", s.Sent)
 		j.field("packets_received", s.Received)

@@ -20,6 +20,9 @@ func (a *Admin) metricsHandler() http.Handler {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector{a.source},
 	)
+	if !a.noJVM {
+		registry.MustRegister(jvmCollector{})
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce})
 }
 
@@ -33,7 +36,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.source.Status(NeedMetrics | NeedProcess)
+	s := c.source.Status(NeedMetrics | NeedDirs | NeedProcess)
 	o := output{ch}
 	o.native(s)
 	o.prefixed(s)
@@ -96,7 +99,7 @@ func (o output) native(s *Status) {
 	for _, name := range advancedNames {
 		o.summary(name, s.Summaries[name], true)
 	}
-	for family, keyed := range s.Keyed {
+	for family, keyed := range s.keyed() {
 		for key, v := range keyed {
 			o.summary(family, v, keyedNames[family], key)
 		}

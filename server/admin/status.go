@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // Need says which costly parts of a Status are asked for. The rest is always
@@ -16,7 +18,7 @@ const (
 	NeedEphemerals                  // Ephemerals
 	NeedWatches                     // WatchList
 	NeedDirs                        // DataDirSize, LogDirSize
-	NeedMetrics                     // Counters, Summaries, Keyed, Extra
+	NeedMetrics                     // Counters, Summaries, Keyed; Extra, which wants NeedDirs too
 	NeedProcess                     // Environment, OpenFiles, MaxFiles
 )
 
@@ -31,14 +33,13 @@ type Source interface {
 	ResetConns()
 	// ChangeMember changes who belongs to the ensemble, and returns when it is
 	// done or refused.
-	ChangeMember(context.Context, MemberChange) error
-}
-
-// MemberChange is one change of who belongs to the ensemble.
-type MemberChange struct {
-	Op   string `json:"op"` // add, promote or remove
-	ID   uint32 `json:"id"`
-	Addr string `json:"addr,omitempty"` // peer address, for add
+	ChangeMember(context.Context, state.MemberChange) error
+	// Progress tells how far the members are, by id. It asks other servers, so
+	// it may take some seconds.
+	Progress(context.Context) map[int64]Progress
+	// Probe looks whether a server could be a member at an address, and how far
+	// it is.
+	Probe(ctx context.Context, id uint32, addr string) (Progress, error)
 }
 
 // Mode is a server's part in the ensemble, as `srvr` names it.
@@ -49,7 +50,8 @@ const (
 	Standalone Mode = "standalone"
 	Leader     Mode = "leader"
 	Follower   Mode = "follower"
-	Observer   Mode = "observer" // a member without a vote
+	Observer   Mode = "observer"  // a member without a vote
+	ReadOnly   Mode = "read-only" // no leader is known; those who ask for it may read
 )
 
 // Status is a server at one moment: plain data, safe to keep and to change.
@@ -67,17 +69,18 @@ type Status struct {
 	Mode         Mode
 	ID           int64
 	LeaderID     int64  // 0: unknown
+	Cluster      string // its name; empty: not joined yet
 	LeaderAddr   string // peer address of the leader
 	LeaderUptime time.Duration
 	Term         uint64
 	LastIndex    uint64 // newest entry in the log
 	CommitIndex  uint64
 	AppliedIndex uint64
-	Synced       int // voters that keep up, the leader not counted
-	SyncedNon    int // non-voters that keep up
-	PendingSyncs int
+	Synced       int      // voters that keep up, the leader not counted
+	SyncedNon    int      // non-voters that keep up
 	Members      []Member // sorted by id; empty when standalone
 	ConfigIndex  int64    // version of the membership
+	ConfigText   string   // its lines as clients read them, if they can
 
 	Zxid           int64
 	Digests        []Digest
@@ -128,6 +131,22 @@ type Member struct {
 	PeerAddr   string // host:port
 	ClientAddr string // host:port, or empty when not published
 	Voter      bool
+}
+
+// Progress is how far a member of the ensemble is.
+type Progress struct {
+	Applied uint64        // newest log entry that it has applied
+	Lag     uint64        // entries that it has not
+	Bytes   int64         // of these; -1: not known
+	Heard   time.Duration // since it was heard from; negative: it is not
+	Release string        // of its program; empty: not known
+	Starts  uint64        // how often its data directory was started
+	// A snapshot that is on its way to it, in bytes.
+	SnapshotSent, SnapshotSize int64
+	Waits                      string // for what, by its own word, or why it is not heard
+
+	At    string // where it says that it is, if it was probed
+	Known bool   // and its data directory is the one that the member has
 }
 
 // Digest is the digest of the whole tree at a zxid.
@@ -181,6 +200,8 @@ type Conn struct {
 	Queued   int64  // requests not yet answered
 	Received int64
 	Sent     int64
+	BytesIn  int64
+	BytesOut int64 // since the last reset
 
 	Session     int64 // 0: none yet, and then the fields below mean nothing
 	LastOp      string
@@ -230,6 +251,9 @@ func (s *Status) member() (Member, bool) {
 	}
 	return Member{}, false
 }
+
+// answers says whether questions about the service are answered.
+func (s *Status) answers() bool { return s.Serving || s.Mode == ReadOnly }
 
 // ensemble says whether this server is one of several.
 func (s *Status) ensemble() bool { return s.Mode != Standalone && len(s.Members) > 0 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // What follows is parsed by line number and by regular expression in many
@@ -13,16 +15,33 @@ import (
 
 func renderSrvr(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
+	renderReadOnly(w, s)
 	renderNumbers(w, s)
 }
 
 func renderStat(w io.Writer, s *Status) {
-	fmt.Fprintf(w, "Zookeeper version: %s\nClients:\n", s.versionLine())
+	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
+	renderReadOnly(w, s)
+	io.WriteString(w, "Clients:\n")
 	for i := range s.ConnList {
 		renderConn(w, &s.ConnList[i], true)
 	}
 	io.WriteString(w, "\n")
 	renderNumbers(w, s)
+}
+
+func renderReadOnly(w io.Writer, s *Status) {
+	if s.Mode == ReadOnly {
+		io.WriteString(w, "READ-ONLY mode; serving only read-only clients\n")
+	}
+}
+
+func renderIsRO(w io.Writer, s *Status) {
+	if s.Mode == ReadOnly {
+		io.WriteString(w, "ro")
+	} else {
+		io.WriteString(w, "rw")
+	}
 }
 
 func renderNumbers(w io.Writer, s *Status) {
@@ -80,8 +99,14 @@ func renderConf(w io.Writer, s *Status) {
 	// sample configuration has them, because there are readers that ask.
 	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n", c.PeerPort, c.PeerPort, peerType)
 	io.WriteString(w, "membership: \n")
+	if s.ConfigText != "" {
+		fmt.Fprintln(w, s.ConfigText)
+		fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
+		return
+	}
 	for _, m := range s.Members {
-		fmt.Fprintf(w, "server.%d=%s\n", m.ID, memberLine(m))
+		line := state.Server{ID: uint32(m.ID), Peer: m.PeerAddr, Client: m.ClientAddr, Voter: m.Voter}
+		fmt.Fprintln(w, line.Line())
 	}
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
 }
@@ -92,20 +117,6 @@ func confID(s *Status) int64 {
 		return 0
 	}
 	return s.ID
-}
-
-// memberLine is a member as zoo.cfg would name it. There is one peer port; it
-// stands for both of ZooKeeper's.
-func memberLine(m Member) string {
-	role := "participant"
-	if !m.Voter {
-		role = "observer"
-	}
-	line := fmt.Sprintf("%s:%s:%s", m.PeerAddr, portOf(m.PeerAddr), role)
-	if m.ClientAddr != "" {
-		line += ";" + m.ClientAddr
-	}
-	return line
 }
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
 func TestQuantileIsWithinABucket(t *testing.T) {
@@ -85,7 +86,7 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	i, err := server.Start(ctx, server.Options{
-		ClientAddr: "127.0.0.1:0", MaxConnsPerAddr: -1, Logger: slog.New(slog.DiscardHandler),
+		ClientAddr: "127.0.0.1:0", Clients: clients.Options{MaxConnsPerAddr: -1}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,13 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 		if p.alone || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
 			continue // long, or with servers of their own
 		}
-		rounds, err := c.measurePoint(p, sides)
+		// On a busy machine little may happen within the first duration.
+		var rounds [][]*sample
+		for _, c.duration = range []time.Duration{50 * time.Millisecond, time.Second, 20 * time.Second} {
+			if rounds, err = c.measurePoint(p, sides); err != nil || len(rounds) == 1 && rounds[0][0] != nil && rounds[0][0].metrics[0].value > 0 {
+				break
+			}
+		}
 		if err != nil || len(rounds) != 1 || rounds[0][0] == nil || !(rounds[0][0].metrics[0].value > 0) {
 			t.Errorf("%s: %v, %v", p.name, rounds, err)
 		}

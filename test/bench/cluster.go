@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/test/bench/wire"
 	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // readsBusy measures reads at followers while writes run.
@@ -39,7 +39,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 		return out, err
 	}
 	for i := range readers {
-		c, err := wire.Dial(followers[i%len(followers)], sessionTimeout)
+		c, err := wire.OpenPipe(followers[i%len(followers)], sessionTimeout)
 		if err != nil {
 			closeAll(conns)
 			return out, err
@@ -64,7 +64,6 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 		}
 	}
 	var reads, writes *result
-	before := takeUsage(s.pids())
 	both := func(d time.Duration) error {
 		return parallel(2, 2, func(i int) (err error) {
 			if i == 0 {
@@ -78,7 +77,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	if err := both(cfg.warm); err != nil {
 		return out, err
 	}
-	before = takeUsage(s.pids())
+	before := takeUsage(s.pids())
 	if err := both(cfg.duration); err != nil {
 		return out, err
 	}
@@ -107,7 +106,7 @@ func failover(good3 float64) point {
 // survivor is a client of a server that stays.
 type survivor struct {
 	addr    string
-	c       *wire.Conn
+	c       *wire.Pipe
 	path    string
 	dropped bool
 }
@@ -127,7 +126,7 @@ func (v *survivor) write(deadline time.Time) error {
 				return fmt.Errorf("no write after the leader's end: %w", err)
 			}
 			v.c.Drop()
-			c, again := wire.Attach(v.addr, sessionTimeout, v.c.Session, v.c.Password, v.c.Zxid)
+			c, again := wire.AttachPipe(v.addr, sessionTimeout, v.c.Session, v.c.Password, v.c.Zxid)
 			if again == nil {
 				v.c = c
 				break
@@ -155,7 +154,7 @@ func runFailover(e *launch.Ensemble) (out sample, err error) {
 			continue
 		}
 		for range perServer {
-			c, err := wire.Dial(s.Client, sessionTimeout)
+			c, err := wire.OpenPipe(s.Client, sessionTimeout)
 			if err != nil {
 				return out, err
 			}

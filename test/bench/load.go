@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // workload is what one connection does, over and over, on each of its slots.
 // An operation may take several requests: the lock cycle takes three.
 type workload interface {
 	// start appends the first request of a slot's next operation.
-	start(c *wire.Conn, slot int)
+	start(c *wire.Pipe, slot int)
 	// step handles a reply; it either appends the next request of the operation
 	// and returns false, or returns true when the operation is complete.
-	step(c *wire.Conn, slot int, r *wire.Reply) bool
+	step(c *wire.Pipe, slot int, r *wire.Answer) bool
 }
 
 // result is what a load brought.
@@ -34,7 +34,7 @@ func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 
 // load runs workloads, one per connection with depth slots each, for d, and
 // returns what was completed in that time.
-func load(conns []*wire.Conn, work []workload, depth int, d time.Duration) (*result, error) {
+func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*result, error) {
 	var (
 		mu       sync.Mutex
 		total    = &result{seconds: make([]int64, int(d/time.Second)+1)}
@@ -79,7 +79,7 @@ func load(conns []*wire.Conn, work []workload, depth int, d time.Duration) (*res
 
 // driveConn keeps depth operations in flight on c until end, then lets them
 // finish. Requests go out in one write when no reply is left to handle.
-func driveConn(c *wire.Conn, w workload, depth int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
+func driveConn(c *wire.Pipe, w workload, depth int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
 	c.SetDeadline(end.Add(30 * time.Second))
 	defer c.SetDeadline(time.Time{})
 	started := make([]time.Time, depth)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
 )
 
 // config is what the command line says.
@@ -26,6 +28,7 @@ type config struct {
 	sessions     int
 	watches      int
 	znodes       int
+	pages        int
 
 	names atomic.Int64
 }
@@ -53,7 +56,16 @@ func main() {
 	flag.IntVar(&c.sessions, "sessions", 0, "idle sessions (default 10000, quick 1000)")
 	flag.IntVar(&c.watches, "watches", 0, "watches (default 1000000, quick 100000)")
 	flag.IntVar(&c.znodes, "znodes", 0, "nodes of the large state (default 1000000, quick 100000)")
+	flag.IntVar(&c.pages, "pages", 0, "pages of the lock view that look at the locks of -a, a zlockd, each second while it is measured")
+	trace := flag.Bool("trace-write", false, "print one lone write of -a hop by hop, from the request to the answer, and stop")
 	flag.Parse()
+	if *trace {
+		if err := c.traceWrite(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *quick {
 		c.defaults(3, 300*time.Millisecond, time.Second, 1000, 100_000)
 	} else {
@@ -110,6 +122,9 @@ func (c *config) run() error {
 			s.close()
 		}
 	}()
+	if c.pages > 0 && (sides[0].external != nil || sides[0].options.Kind != launch.Zlockd) {
+		return errors.New("-pages needs servers of zlockd that are started here as -a")
+	}
 	list := points(c)
 	if len(list) == 0 {
 		return fmt.Errorf("no point matches %q with %d nodes; see -list", c.selection, c.nodes)
@@ -192,7 +207,14 @@ func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err e
 				continue
 			}
 			keepGC()
+			closed := func() error { return nil }
+			if i == 0 && c.pages > 0 {
+				closed = sides[0].look(c.pages)
+			}
 			out, err := runners[i].run()
+			if cerr := closed(); err == nil {
+				err = cerr
+			}
 			switch {
 			case err == nil:
 				row[i] = &out

@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/zlockd/zlockd/test/bench/wire"
 	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // settleTime is left to a server to come to rest before its memory is read.
@@ -80,16 +80,16 @@ func idleMemory() point {
 func sessionMemory(n int) point {
 	return memoryPoint(fmt.Sprintf("sessions:%d", n), "session", "resident memory that an idle connected session adds", 1, n,
 		func(addrs []string) (func(), error) {
-			conns := make([]*wire.Conn, n)
+			conns := make([]*wire.Pipe, n)
 			err := parallel(16, n, func(i int) (err error) {
-				conns[i], err = wire.Dial(addrs[i%len(addrs)], sessionTimeout)
+				conns[i], err = wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout)
 				return err
 			})
 			return func() { dropAll(conns) }, err
 		})
 }
 
-func dropAll(conns []*wire.Conn) {
+func dropAll(conns []*wire.Pipe) {
 	for _, c := range conns {
 		if c != nil {
 			c.Drop()
@@ -104,9 +104,9 @@ func watchMemory(n int) point {
 	return memoryPoint(fmt.Sprintf("watches:%d", n), "watch",
 		fmt.Sprintf("resident memory that an exists watch adds, %d sessions with %d each", conns, n/conns), 2, n,
 		func(addrs []string) (func(), error) {
-			list := make([]*wire.Conn, conns)
+			list := make([]*wire.Pipe, conns)
 			err := parallel(4, conns, func(i int) (err error) {
-				c, err := wire.Dial(addrs[i%len(addrs)], sessionTimeout)
+				c, err := wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout)
 				if err != nil {
 					return err
 				}
@@ -128,7 +128,7 @@ func znodeMemory(n int) point {
 func fill(addr string, n int) error {
 	const perDir = 1000
 	dirs := (n + perDir - 1) / perDir
-	if err := withConn(addr, func(c *wire.Conn) error {
+	if err := withConn(addr, func(c *wire.Pipe) error {
 		paths := []string{"/fill"}
 		for i := range dirs {
 			paths = append(paths, fillDir(i))
@@ -138,7 +138,7 @@ func fill(addr string, n int) error {
 		return err
 	}
 	return parallel(8, dirs, func(i int) error {
-		return withConn(addr, func(c *wire.Conn) error {
+		return withConn(addr, func(c *wire.Pipe) error {
 			k := min(perDir, n-i*perDir)
 			return bulk(c, k, func(j int) { c.Create(fillPath(i*perDir+j), payload, 0) })
 		})
@@ -149,8 +149,8 @@ func fillDir(i int) string { return fmt.Sprintf("/fill/d%05d", i) }
 
 func fillPath(i int) string { return fmt.Sprintf("/fill/d%05d/node-%07d", i/1000, i) }
 
-func withConn(addr string, f func(*wire.Conn) error) error {
-	c, err := wire.Dial(addr, sessionTimeout)
+func withConn(addr string, f func(*wire.Pipe) error) error {
+	c, err := wire.OpenPipe(addr, sessionTimeout)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // metric is one figure of a sample.
@@ -95,7 +95,7 @@ func (u usage) perOp(ops int64) (server, client float64) {
 // throughput is a point that keeps conns × depth operations in flight. make
 // builds the workload of a connection; prefix is a directory of its own.
 func throughput(name string, conns, depth int, good, good3 float64, help string,
-	build func(c *wire.Conn, dir string, depth int) (w workload, cleanup func() error, err error)) point {
+	build func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)) point {
 	p := point{help: help, good: good, good3: good3}
 	p.name = fmt.Sprintf("%s@%d", name, conns)
 	if depth > 1 {
@@ -109,7 +109,7 @@ func throughput(name string, conns, depth int, good, good3 float64, help string,
 
 // measure runs one round of a throughput point.
 func measure(c *config, s *side, name string, n, depth int,
-	build func(*wire.Conn, string, int) (workload, func() error, error)) (out sample, err error) {
+	build func(*wire.Pipe, string, int) (workload, func() error, error)) (out sample, err error) {
 	root := c.unique(name)
 	admin, err := s.dial()
 	if err != nil {
@@ -170,14 +170,14 @@ func measure(c *config, s *side, name string, n, depth int,
 func noCleanup() error { return nil }
 
 // onNodes makes a builder for workloads on depth nodes of the connection's own.
-func onNodes(work func(paths []string) workload) func(*wire.Conn, string, int) (workload, func() error, error) {
-	return func(c *wire.Conn, dir string, depth int) (workload, func() error, error) {
+func onNodes(work func(paths []string) workload) func(*wire.Pipe, string, int) (workload, func() error, error) {
+	return func(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {
 		paths := nodes(dir, depth)
 		return work(paths), noCleanup, makeNodes(c, paths)
 	}
 }
 
-func buildCreate(c *wire.Conn, dir string, _ int) (workload, func() error, error) {
+func buildCreate(c *wire.Pipe, dir string, _ int) (workload, func() error, error) {
 	w := &createWork{dir: dir}
 	return w, func() error {
 		paths := make([]string, w.n)
@@ -189,7 +189,7 @@ func buildCreate(c *wire.Conn, dir string, _ int) (workload, func() error, error
 	}, nil
 }
 
-func buildLock(c *wire.Conn, dir string, depth int) (workload, func() error, error) {
+func buildLock(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {
 	paths := nodes(dir, depth)
 	return newLockWork(paths), noCleanup, makeNodes(c, paths)
 }

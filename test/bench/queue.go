@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // handoff measures how a contended lock is passed on: from the moment the
@@ -27,7 +27,7 @@ func handoff(waiters int, good float64) point {
 
 // contender is one session in the line of a lock.
 type contender struct {
-	c    *wire.Conn
+	c    *wire.Pipe
 	dir  string
 	mine string // name of its node, without the directory
 }
@@ -198,17 +198,20 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 	for _, c := range conns {
 		c.SetDeadline(time.Now().Add(cfg.warm + cfg.duration + time.Minute))
 		wg.Go(func() {
-			for !stop.Load() {
+			for {
 				r, err := c.Next()
 				if err == nil && r.Xid != jute.XidEvent {
 					continue // a late ping or the like
 				}
-				if err == nil && !stop.Load() {
+				// Read before it is reported: whoever was woken once more than it
+				// looks would be waited for without end.
+				last := stop.Load()
+				if err == nil && !last {
 					c.Children(root, true)
 					_, err = c.Do()
 				}
 				woken <- err
-				if err != nil {
+				if err != nil || last {
 					return
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/bench/wire"
 	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // fanout measures a write that many sessions watch.
@@ -17,7 +17,7 @@ func fanout(watchers int, good float64) point {
 		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good,
 		help: fmt.Sprintf("%d sessions watch one node; a write until the last has its event", watchers),
 		open: func(c *config, s *side) (runner, error) {
-			var conns []*wire.Conn
+			var conns []*wire.Pipe
 			return runner{
 				run: func() (out sample, err error) {
 					if conns == nil {
@@ -33,7 +33,7 @@ func fanout(watchers int, good float64) point {
 	}
 }
 
-func runFanout(cfg *config, s *side, conns []*wire.Conn) (out sample, err error) {
+func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error) {
 	admin, watchers := conns[0], conns[1:]
 	node := cfg.unique("fanout")
 	if err := makeNodes(admin, []string{node}); err != nil {
@@ -170,7 +170,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 	}
 	defer e.Close()
 	addrs := addrsOf(e)
-	admin, err := wire.Dial(addrs[0], sessionTimeout)
+	admin, err := wire.OpenPipe(addrs[0], sessionTimeout)
 	if err != nil {
 		return out, err
 	}
@@ -178,8 +178,8 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 	if err := makeNodes(admin, []string{"/expiry"}); err != nil {
 		return out, err
 	}
-	conns := make([]*wire.Conn, sessions)
-	granted := timeout
+	conns := make([]*wire.Pipe, sessions)
+	var granted time.Duration
 	ping := func(i int) error {
 		conns[i].Ping()
 		return conns[i].Flush()
@@ -189,7 +189,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 		n := min(500, sessions-from)
 		if err := parallel(16, n, func(k int) (err error) {
 			i := from + k
-			if conns[i], err = wire.Dial(addrs[i%len(addrs)], timeout); err != nil {
+			if conns[i], err = wire.OpenPipe(addrs[i%len(addrs)], timeout); err != nil {
 				return err
 			}
 			conns[i].Create("/expiry/e-", nil, jute.FlagEphemeralSequential)

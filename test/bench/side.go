@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/test/bench/wire"
 	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // sessionTimeout is wanted by every session of the benchmark: long, so that
@@ -131,14 +131,14 @@ func (s *side) addrs() []string {
 func addrsOf(e *launch.Ensemble) []string { return strings.Split(e.Addrs(), ",") }
 
 // dial opens a session at the next server in turn.
-func (s *side) dial() (*wire.Conn, error) {
+func (s *side) dial() (*wire.Pipe, error) {
 	list := s.addrs()
-	return wire.Dial(list[int(s.next.Add(1))%len(list)], sessionTimeout)
+	return wire.OpenPipe(list[int(s.next.Add(1))%len(list)], sessionTimeout)
 }
 
 // dialMany opens n sessions, spread over the servers.
-func (s *side) dialMany(n int) ([]*wire.Conn, error) {
-	conns := make([]*wire.Conn, n)
+func (s *side) dialMany(n int) ([]*wire.Pipe, error) {
+	conns := make([]*wire.Pipe, n)
 	err := parallel(16, n, func(i int) (err error) {
 		conns[i], err = s.dial()
 		return err
@@ -151,7 +151,7 @@ func (s *side) dialMany(n int) ([]*wire.Conn, error) {
 }
 
 // closeAll ends sessions.
-func closeAll(conns []*wire.Conn) {
+func closeAll(conns []*wire.Pipe) {
 	parallel(16, len(conns), func(i int) error {
 		if conns[i] != nil {
 			conns[i].Close()

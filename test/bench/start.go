@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/test/bench/wire"
 	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // firstCreate waits until addr answers a create. It tries again a millisecond
@@ -45,7 +45,7 @@ func firstCreate(addr string, patience time.Duration) error {
 }
 
 func createOnce(addr string, deadline time.Time) error {
-	c, err := wire.Dial(addr, sessionTimeout)
+	c, err := wire.OpenPipe(addr, sessionTimeout)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func restart(n int) point {
 					return out, err
 				}
 				out.metrics = []metric{{unit: "s", value: d.Seconds(), lower: true}}
-				return out, withConn(e.Servers[0].Client, func(c *wire.Conn) error {
+				return out, withConn(e.Servers[0].Client, func(c *wire.Pipe) error {
 					c.Get(fillPath(n-1), false) // nothing was lost
 					_, err := c.Do()
 					return err
@@ -187,9 +187,9 @@ type randomSets struct {
 	n   int
 }
 
-func (w randomSets) start(c *wire.Conn, _ int) { c.Set(fillPath(w.rnd.IntN(w.n)), payload) }
+func (w randomSets) start(c *wire.Pipe, _ int) { c.Set(fillPath(w.rnd.IntN(w.n)), payload) }
 
-func (randomSets) step(*wire.Conn, int, *wire.Reply) bool { return true }
+func (randomSets) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 
 // snapshots measures what snapshots of a large state do to writes.
 func snapshots(n int) point {
@@ -213,10 +213,10 @@ func snapshots(n int) point {
 
 func runSnapshots(cfg *config, e *launch.Ensemble, n, clients int) (out sample, err error) {
 	addrs := addrsOf(e)
-	conns := make([]*wire.Conn, clients)
+	conns := make([]*wire.Pipe, clients)
 	work := make([]workload, clients)
 	for i := range conns {
-		if conns[i], err = wire.Dial(addrs[i%len(addrs)], sessionTimeout); err != nil {
+		if conns[i], err = wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout); err != nil {
 			return out, err
 		}
 		work[i] = randomSets{rand.New(rand.NewPCG(uint64(i), 1)), n}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/bench/wire"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // payload is the data of every node: 100 bytes.
@@ -13,11 +13,11 @@ var payload = []byte("0123456789012345678901234567890123456789012345678901234567
 
 // one is a workload whose operation is one request.
 type one struct {
-	send func(c *wire.Conn, slot int)
+	send func(c *wire.Pipe, slot int)
 }
 
-func (w one) start(c *wire.Conn, slot int)         { w.send(c, slot) }
-func (one) step(*wire.Conn, int, *wire.Reply) bool { return true }
+func (w one) start(c *wire.Pipe, slot int)          { w.send(c, slot) }
+func (one) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 func nodes(dir string, n int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("%s/n%d", dir, i))
@@ -27,23 +27,23 @@ func nodes(dir string, n int) (list []string) {
 
 // setWork writes 100 bytes to a node of the slot's own.
 func setWork(paths []string) workload {
-	return one{func(c *wire.Conn, slot int) { c.Set(paths[slot], payload) }}
+	return one{func(c *wire.Pipe, slot int) { c.Set(paths[slot], payload) }}
 }
 
 // getWork reads the slot's node.
 func getWork(paths []string) workload {
-	return one{func(c *wire.Conn, slot int) { c.Get(paths[slot], false) }}
+	return one{func(c *wire.Pipe, slot int) { c.Get(paths[slot], false) }}
 }
 
 // existsWork asks for the slot's node.
 func existsWork(paths []string) workload {
-	return one{func(c *wire.Conn, slot int) { c.Exists(paths[slot], false) }}
+	return one{func(c *wire.Pipe, slot int) { c.Exists(paths[slot], false) }}
 }
 
 // mixedWork reads four times and writes once.
 func mixedWork(paths []string) workload {
 	n := 0
-	return one{func(c *wire.Conn, slot int) {
+	return one{func(c *wire.Pipe, slot int) {
 		if n++; n%5 == 0 {
 			c.Set(paths[slot], payload)
 		} else {
@@ -60,12 +60,12 @@ type createWork struct {
 
 func (w *createWork) path(i int) string { return w.dir + "/c" + strconv.Itoa(i) }
 
-func (w *createWork) start(c *wire.Conn, _ int) {
+func (w *createWork) start(c *wire.Pipe, _ int) {
 	c.Create(w.path(w.n), payload, jute.FlagPersistent)
 	w.n++
 }
 
-func (w *createWork) step(*wire.Conn, int, *wire.Reply) bool { return true }
+func (w *createWork) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 
 // lockWork is the lock cycle of every recipe, uncontended: an ephemeral
 // sequential node in the slot's lock directory, the list of contenders, and
@@ -80,12 +80,12 @@ func newLockWork(dirs []string) *lockWork {
 	return &lockWork{dirs, make([]string, len(dirs)), make([]int, len(dirs))}
 }
 
-func (w *lockWork) start(c *wire.Conn, slot int) {
+func (w *lockWork) start(c *wire.Pipe, slot int) {
 	w.phase[slot] = 0
 	c.Create(w.dirs[slot]+"/lock-", nil, jute.FlagEphemeralSequential)
 }
 
-func (w *lockWork) step(c *wire.Conn, slot int, r *wire.Reply) bool {
+func (w *lockWork) step(c *wire.Pipe, slot int, r *wire.Answer) bool {
 	w.phase[slot]++
 	switch w.phase[slot] {
 	case 1:
@@ -100,23 +100,23 @@ func (w *lockWork) step(c *wire.Conn, slot int, r *wire.Reply) bool {
 }
 
 // makeNodes creates nodes over c, many in flight.
-func makeNodes(c *wire.Conn, paths []string) error {
+func makeNodes(c *wire.Pipe, paths []string) error {
 	return bulk(c, len(paths), func(i int) { c.Create(paths[i], payload, 0) })
 }
 
 // removeNodes deletes nodes over c, many in flight.
-func removeNodes(c *wire.Conn, paths []string) error {
+func removeNodes(c *wire.Pipe, paths []string) error {
 	return bulk(c, len(paths), func(i int) { c.Delete(paths[i]) })
 }
 
 // bulk sends n requests with at most 200 in flight.
-func bulk(c *wire.Conn, n int, send func(i int)) error { return window(c, n, send, jute.OK) }
+func bulk(c *wire.Pipe, n int, send func(i int)) error { return window(c, n, send, jute.OK) }
 
 // bulkMissing does the same with requests for nodes that do not exist.
-func bulkMissing(c *wire.Conn, n int, send func(i int)) error { return window(c, n, send, jute.NoNode) }
+func bulkMissing(c *wire.Pipe, n int, send func(i int)) error { return window(c, n, send, jute.NoNode) }
 
 // window sends n requests, all of which must be answered by want.
-func window(c *wire.Conn, n int, send func(i int), want jute.ErrCode) error {
+func window(c *wire.Pipe, n int, send func(i int), want jute.ErrCode) error {
 	const size = 200
 	sent := 0
 	for got := 0; got < n; {
@@ -145,7 +145,7 @@ func window(c *wire.Conn, n int, send func(i int), want jute.ErrCode) error {
 }
 
 // removeTree deletes a directory of nodes without children and then itself.
-func removeTree(c *wire.Conn, dir string) error {
+func removeTree(c *wire.Pipe, dir string) error {
 	c.Sync(dir) // what others removed at other servers must not be listed
 	if _, err := c.Do(); err != nil {
 		return err

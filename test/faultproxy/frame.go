@@ -32,8 +32,10 @@ const (
 	OpPing         = 11
 	OpGetChildren2 = 12
 	OpMulti        = 14
+	OpCreate2      = 15
 	OpSetAuth      = 100
 	OpSetWatches   = 101
+	OpSetWatches2  = 105
 	OpCloseSession = -11
 	xidEvent       = -1
 	xidPing        = -2
@@ -62,7 +64,7 @@ func (f Frame) String() string {
 // rather than to what a test does: handshake, pings, and requests for the root.
 func (f Frame) Background() bool {
 	switch f.Op {
-	case OpConnect, OpPing, OpSetWatches, OpSetAuth, OpCloseSession:
+	case OpConnect, OpPing, OpSetWatches, OpSetWatches2, OpSetAuth, OpCloseSession:
 		return true
 	}
 	return f.Path == "/"
@@ -108,7 +110,7 @@ func stringAt(b []byte, i int) string {
 func parseRequest(b []byte) Frame {
 	f := Frame{Kind: Request, Xid: int32At(b, 4), Op: int32At(b, 8)}
 	switch f.Op {
-	case OpPing, OpSetAuth, OpSetWatches, OpCloseSession:
+	case OpPing, OpSetAuth, OpSetWatches, OpSetWatches2, OpCloseSession:
 	case OpMulti:
 		f.Path = stringAt(b, 12+9) // type, done, err
 	default:

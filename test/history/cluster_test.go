@@ -25,13 +25,14 @@ type fakeCluster struct {
 	session int64
 	dead    map[int64]bool // sessions whose end is in the log
 	lossy   bool
+	flat    bool  // the nodes of package workload: few, all below one
+	late    []*Op // lost writes that are still on their way
 }
 
 type entry struct {
 	op   *Op
 	conn *fakeConn
 	end  int64 // a session that ends
-	seen map[int]bool
 }
 
 type fakeServer struct {
@@ -55,12 +56,11 @@ type fakeClient struct {
 }
 
 type fakeConn struct {
-	id      int
-	client  *fakeClient
-	server  *fakeServer
-	queue   []*Op // sent, no reply yet
-	logged  bool  // the first of them is in the log
-	records []Record
+	id     int
+	client *fakeClient
+	server *fakeServer
+	queue  []*Op // sent, no reply yet
+	logged bool  // the first of them is in the log
 }
 
 func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
@@ -80,15 +80,23 @@ func (f *fakeCluster) run(n int) []Record {
 		f.now += time.Microsecond
 		c := f.clients[f.rnd.IntN(len(f.clients))]
 		switch {
+		case c.conn == nil && f.rnd.IntN(10) == 0:
+			f.expire(c.session)
+		case c.conn == nil && f.rnd.IntN(3) > 0: // others go on meanwhile
 		case c.conn == nil:
 			f.connect(c)
 		case f.lossy && f.rnd.IntN(150) == 0:
 			f.disconnect(c)
+		case f.lossy && f.rnd.IntN(600) == 0:
+			f.outage()
 		case len(c.conn.queue) < 3 && f.rnd.IntN(3) == 0:
 			f.send(c, f.randomOp())
 			ops++
 		case len(c.conn.queue) > 0:
 			f.progress(c.conn)
+		}
+		if len(f.late) > 0 && f.rnd.IntN(20) == 0 {
+			f.arrive(0)
 		}
 		f.apply(f.servers[f.rnd.IntN(3)])
 	}
@@ -106,7 +114,8 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	start := f.now
 	f.now++
 	s := f.servers[f.rnd.IntN(3)]
-	for s.applied < len(f.log) { // the attach is in the log
+	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session }) // refused from now on
+	for s.applied < len(f.log) {                                                           // the attach is in the log
 		f.apply(s)
 	}
 	f.now++
@@ -139,6 +148,30 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 }
 
+// outage ends all connections at once; much of what was sent on them is carried
+// out before anybody is back.
+func (f *fakeCluster) outage() {
+	for _, c := range f.clients {
+		if c.conn != nil {
+			f.disconnect(c)
+		}
+	}
+	for len(f.late) > 0 && f.rnd.IntN(8) > 0 {
+		f.arrive(f.rnd.IntN(len(f.late)))
+	}
+}
+
+// arrive lets a lost write reach the log, long after its client gave it up.
+func (f *fakeCluster) arrive(at int) {
+	session := f.late[at].Session // whose writes arrive in their order
+	at = slices.IndexFunc(f.late, func(o *Op) bool { return o.Session == session })
+	o := f.late[at]
+	f.late = slices.Delete(f.late, at, at+1)
+	if !f.dead[o.Session] {
+		f.log = append(f.log, &entry{op: o})
+	}
+}
+
 func keys(m map[string]bool) (list []string) {
 	for k := range m {
 		list = append(list, k)
@@ -155,14 +188,24 @@ func (f *fakeCluster) disconnect(c *fakeClient) {
 		o.Unknown = true
 		f.add(Record{Op: o})
 		// What was on its way may still arrive, until the client is back.
-		if isWrite(o.Op) && (i > 0 || !k.logged) && f.rnd.IntN(2) == 0 && !f.dead[c.session] {
+		switch {
+		case !isWrite(o.Op) || i == 0 && k.logged || f.dead[c.session]:
+		case f.rnd.IntN(3) == 0:
+			f.late = append(f.late, o)
+		case f.rnd.IntN(2) == 0 && len(f.late) == 0:
 			f.log = append(f.log, &entry{op: o})
 		}
 	}
 	k.queue = nil
-	if f.rnd.IntN(4) == 0 && !f.dead[c.session] {
-		f.log = append(f.log, &entry{end: c.session})
-		f.dead[c.session] = true
+	if f.rnd.IntN(4) == 0 {
+		f.expire(c.session)
+	}
+}
+
+func (f *fakeCluster) expire(session int64) {
+	if session != 0 && !f.dead[session] {
+		f.log = append(f.log, &entry{end: session})
+		f.dead[session] = true
 	}
 }
 
@@ -303,6 +346,9 @@ func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 }
 
 func (f *fakeCluster) path() string {
+	if f.flat {
+		return fmt.Sprint("/k", f.rnd.IntN(8))
+	}
 	return [...]string{"/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/deep"}[f.rnd.IntN(6)]
 }
 
@@ -310,6 +356,10 @@ func (f *fakeCluster) value() []byte { return fmt.Append(nil, "v", f.rnd.IntN(10
 
 func (f *fakeCluster) randomOp() Op {
 	path, watch := f.path(), f.rnd.IntN(3) == 0
+	list := path
+	if f.flat {
+		list = "/"
+	}
 	version := int32(-1)
 	if f.rnd.IntN(3) == 0 {
 		version = f.rnd.Int32N(3)
@@ -320,14 +370,14 @@ func (f *fakeCluster) randomOp() Op {
 	case n < 30:
 		return Op{Step: Step{Op: jute.OpGetData, Path: path}, Watch: watch}
 	case n < 45:
-		return Op{Step: Step{Op: jute.OpGetChildren2, Path: path}, Watch: watch}
+		return Op{Step: Step{Op: jute.OpGetChildren2, Path: list}, Watch: watch}
 	case n < 47:
 		return Op{Step: Step{Op: jute.OpAddWatch, Path: path}, Mode: f.rnd.Int32N(2)}
 	case n < 50:
 		return Op{Step: Step{Op: jute.OpSync, Path: path}}
 	case n < 51:
 		return Op{Step: Step{Op: jute.OpCloseSession}}
-	case n < 58:
+	case n < 58 || f.flat && n < 65:
 		o := Op{Step: Step{Op: jute.OpMulti}}
 		for range 1 + f.rnd.IntN(3) {
 			o.Steps = append(o.Steps, f.randomStep(f.path(), version))

@@ -127,7 +127,7 @@ func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 		take(c.loose.deletes[path])
 	}
 	slices.SortFunc(list, func(a, b *looseOp) int {
-		return cmp.Or(cmp.Compare(a.ceil, b.ceil), cmp.Compare(a.op.Start, b.op.Start), cmp.Compare(a.op.Conn, b.op.Conn),
+		return cmp.Or(cmp.Compare(a.untold(f), b.untold(f)), cmp.Compare(a.ceil, b.ceil), cmp.Compare(a.op.Start, b.op.Start), cmp.Compare(a.op.Conn, b.op.Conn),
 			cmp.Compare(a.op.Seq, b.op.Seq))
 	})
 	for _, u := range list {
@@ -178,13 +178,19 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 		st := f.set[path]
 		data, read := f.data[path]
 		if find(func(l *looseStep) bool {
-			switch {
-			case l.Op != jute.OpSetData || l.Path != path:
-				return false
-			case st != nil && (int(st.DataLength) != len(l.Data) || l.Version != -1 && l.Version != st.Version-1):
+			if l.Op != jute.OpSetData || l.Path != path {
 				return false
 			}
-			return !read || bytes.Equal(data, l.Data)
+			last, more := u.setsAfter(l, path)
+			switch {
+			case more > 0: // the last one leaves what is seen
+				return false
+			case u.sets(path) < f.sets[path]:
+				return false
+			case st != nil && (int(st.DataLength) != len(last) || l.Version != -1 && l.Version != st.Version-1 || int(st.Version) < u.sets(path)):
+				return false
+			}
+			return !read || bytes.Equal(data, last)
 		}) == nil {
 			return nil, false
 		}
@@ -204,8 +210,38 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	return paths, true
 }
 
-// setsAfter counts the sets of path behind the step that creates it, and gives
-// the data they leave.
+// untold counts the sets that nobody was told of, though somebody was told of
+// another one of the same node: an unlikely write to explain f.
+func (u *looseOp) untold(f *facts) (n int) {
+	for path, told := range f.sets {
+		n += max(0, u.sets(path)-told)
+	}
+	return n
+}
+
+// versions are by how much the version of path may differ from what it is if the
+// demand's own claim is the right one.
+func (d *demand) versions(path string) (less, more int32) {
+	has := d.taken[0].of.sets(path)
+	for _, cl := range d.claims {
+		by := int32(cl[0].of.sets(path) - has)
+		less, more = max(less, -by), max(more, by)
+	}
+	return less, more
+}
+
+// sets counts the sets of path.
+func (u *looseOp) sets(path string) (n int) {
+	for _, l := range u.steps {
+		if l.Op == jute.OpSetData && l.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// setsAfter counts the sets of path behind the step that creates or sets it, and
+// gives the data they leave.
 func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int) {
 	data = made.Data
 	for _, l := range u.steps[slices.Index(u.steps, made)+1:] {

@@ -15,6 +15,7 @@ type facts struct {
 	set     map[string]*jute.Stat
 	data    map[string][]byte // of what was created or set, where it was read
 	deleted map[string]bool
+	sets    map[string]int // how often who was told of most was told that a node was set
 	lists   map[string]int // parents whose list of children changed, and how often at least
 	record  int            // one that proves it
 	by      *demand        // the write taken to explain it, nil if there is none
@@ -30,7 +31,7 @@ func (c *checker) fact(zxid int64, record int) *facts {
 	if !ok {
 		f = &facts{
 			created: map[string]*jute.Stat{}, set: map[string]*jute.Stat{}, data: map[string][]byte{},
-			deleted: map[string]bool{}, lists: map[string]int{}, record: record,
+			deleted: map[string]bool{}, sets: map[string]int{}, lists: map[string]int{}, record: record,
 		}
 		c.facts[zxid] = f
 	}
@@ -41,12 +42,13 @@ func (c *checker) fact(zxid int64, record int) *facts {
 // them.
 func (c *checker) findFacts() {
 	c.facts = map[int64]*facts{}
-	type list struct {
+	type change struct {
 		conn int
 		zxid int64
+		typ  jute.EventType
 		path string
 	}
-	told := map[list]int{}
+	told := map[change]int{}
 	for i, r := range c.records {
 		switch {
 		case r.Event != nil && c.within(r.Event.Path):
@@ -54,17 +56,18 @@ func (c *checker) findFacts() {
 			if f == nil {
 				continue
 			}
+			ch := change{r.Event.Conn, r.Event.Zxid, r.Event.Type, r.Event.Path}
+			told[ch]++
 			switch path := r.Event.Path; r.Event.Type {
 			case jute.EventCreated:
-				f.created[path] = f.created[path]
+				f.created[path] = f.created[path] //nolint:staticcheck // known, if by whom is not
 			case jute.EventDataChanged:
-				f.set[path] = f.set[path]
+				f.set[path] = f.set[path] //nolint:staticcheck // as above
+				f.sets[path] = max(f.sets[path], told[ch])
 			case jute.EventDeleted:
 				f.deleted[path] = true
 			case jute.EventChildrenChanged:
-				l := list{r.Event.Conn, r.Event.Zxid, path}
-				told[l]++
-				f.lists[path] = max(f.lists[path], told[l])
+				f.lists[path] = max(f.lists[path], told[ch])
 			}
 		case r.Op != nil && r.Op.Unknown:
 			c.addLoose(r.Op) // the replies that bound it are all indexed

@@ -2,6 +2,7 @@ package history
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -68,6 +69,9 @@ func (c *checker) addLoose(o *Op) {
 	if o.Op != jute.OpMulti {
 		steps = []Step{o.Step}
 	}
+	if !canSucceed(steps) {
+		return
+	}
 	for i := range steps {
 		s := &looseStep{Step: &steps[i], of: u}
 		u.steps = append(u.steps, s)
@@ -90,6 +94,60 @@ func (c *checker) addLoose(o *Op) {
 			add(c.loose.acls, s.Path, s)
 		}
 	}
+}
+
+// canSucceed tells whether there is any state in which all of the steps succeed
+// one after the other.
+func canSucceed(steps []Step) bool {
+	type known struct {
+		gone, ephemeral bool
+		version         int32 // -1: not known
+	}
+	is := map[string]*known{}
+	there := func(path string) (*known, bool) {
+		if is[path] == nil {
+			is[path] = &known{version: -1}
+		}
+		return is[path], !is[path].gone
+	}
+	for i := range steps {
+		s := &steps[i]
+		if isCreate(s.Op) {
+			if p, ok := there(parentOf(s.Path)); !ok || p.ephemeral {
+				return false
+			}
+			if sequential(s.Flags) {
+				continue
+			}
+			if k := is[s.Path]; k != nil && !k.gone {
+				return false
+			}
+			is[s.Path] = &known{ephemeral: ephemeral(s)}
+			continue
+		}
+		k, ok := there(s.Path)
+		if !ok {
+			return false
+		}
+		if s.Version >= 0 && s.Op != jute.OpSetACL {
+			if k.version >= 0 && k.version != s.Version {
+				return false
+			}
+			k.version = s.Version
+		}
+		switch {
+		case s.Op == jute.OpSetData && k.version >= 0:
+			k.version++
+		case s.Op == jute.OpDelete:
+			for path, kid := range is {
+				if !kid.gone && path != s.Path && parentOf(path) == s.Path {
+					return false
+				}
+			}
+			k.gone = true
+		}
+	}
+	return true
 }
 
 func add(m map[string][]*looseStep, path string, s *looseStep) { m[path] = append(m[path], s) }
@@ -153,4 +211,21 @@ func (l *looseStep) makes(path string, st *jute.Stat) bool {
 		return true
 	}
 	return st.EphemeralOwner == l.maker()
+}
+
+// passing tells whether a node that the step made can have gone by zxid in the
+// same way.
+func (c *checker) passing(l *looseStep, zxid int64) bool {
+	id := l.maker()
+	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
+}
+
+// passedOn tells whether n may have been replaced, by writes without a reply, by
+// a node that can have gone by zxid without anybody having deleted it. Nobody
+// need have looked closely enough to see that it was another.
+func (c *checker) passedOn(n *node, zxid int64) bool {
+	makes := func(l *looseStep) bool {
+		return l.within(n.seenState, zxid) && l.makes(n.path, nil) && c.passing(l, zxid)
+	}
+	return c.reborn(n, zxid) && slices.ContainsFunc(c.loose.creates[n.path], makes)
 }

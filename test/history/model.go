@@ -23,28 +23,32 @@ type model struct {
 // reply that shows it, when the change behind it is one without a reply whose
 // zxid nobody saw.
 type node struct {
-	path      string
-	czxid     int64 // unknown: negative, like all zxids
-	mzxid     int64
-	pzxid     int64
-	pzTimes   int  // children changed at pzxid
-	pzLoose   bool // a child changed at a zxid that is not known
-	version   int32
-	aversion  int32
-	data      []byte
-	owner     int64
-	swept     bool         // the servers may delete it
-	makers    []*looseStep // who may have made it, if that leaves the owner open
-	ctime     int64
-	mtime     int64 // 0: unknown
-	kids      map[string]*node
-	builtin   int   // children never counted
-	made      int   // children known to have been created, ever
-	gone      int   // and deleted
-	seenMade  int   // what a reply showed of them: it may know more
-	seenGone  int   //
-	seen      int64 // last zxid at which it was seen to be there
-	seenState int64 // last zxid at which its versions were seen
+	path     string
+	czxid    int64 // unknown: negative, like all zxids
+	mzxid    int64
+	pzxid    int64
+	pzTimes  int  // children changed at pzxid
+	pzLoose  bool // a child changed at a zxid that is not known
+	version  int32
+	less     int32 // the version may be lower by this,
+	more     int32 // or higher: writes of one or several sets may have made a change
+	aversion int32
+	data     []byte
+	// dataUnknown: only the length of data is known.
+	dataUnknown bool
+	owner       int64
+	swept       bool         // the servers may delete it
+	makers      []*looseStep // who may have made it, if that leaves the owner open
+	ctime       int64
+	mtime       int64 // 0: unknown
+	kids        map[string]*node
+	builtin     int   // children never counted
+	made        int   // children known to have been created, ever
+	gone        int   // and deleted
+	seenMade    int   // what a reply showed of them: it may know more
+	seenGone    int   //
+	seen        int64 // last zxid at which it was seen to be there
+	seenState   int64 // last zxid at which its versions were seen
 }
 
 // unknown is a zxid that is to be learnt.
@@ -171,7 +175,7 @@ func (n *node) touchList(m moment) {
 }
 
 func (c *checker) setData(n *node, s *Step, m moment) {
-	n.data = s.Data
+	n.data, n.dataUnknown = s.Data, false
 	n.version++
 	n.mzxid, n.mtime = m.stamp(), 0
 	c.tell(jute.EventDataChanged, n.path, m)
@@ -212,9 +216,38 @@ func (c *checker) watch(conn int, path string, k tree.Kind) {
 	}
 }
 
-// compare holds a Stat read at zxid against the node. It learns what is
-// unknown.
+// compare holds a Stat read at zxid against the node. If it cannot be that of
+// the node, but of another that may have taken its place, it is the other's.
 func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
+	_, acked := c.acked[st.Czxid]
+	reborn := !acked && st.Czxid > n.seenState && st.Czxid <= zxid && st.Czxid != n.czxid && c.reborn(n, zxid)
+	sure := len(c.out)
+	c.compareStat(n, st, zxid, record)
+	if reborn && len(c.out) > sure {
+		c.out = c.out[:sure]
+		c.replace(n, st)
+	}
+	n.seenState = zxid
+}
+
+// replace makes n the node that st shows.
+func (c *checker) replace(n *node, st *jute.Stat) {
+	n.czxid, n.mzxid, n.pzxid, n.ctime, n.mtime = st.Czxid, st.Mzxid, st.Pzxid, st.Ctime, st.Mtime
+	n.version, n.aversion, n.pzLoose, n.makers = st.Version, st.Aversion, false, nil
+	n.less, n.more = 0, 0
+	if n.owner != st.EphemeralOwner {
+		delete(c.model.owned[n.owner], n.path)
+		n.owner = 0
+		c.own(n, st.EphemeralOwner)
+	}
+	n.data, n.dataUnknown = make([]byte, st.DataLength), true
+	n.made = int(st.Cversion+st.NumChildren) / 2
+	n.gone = n.made - (int(st.NumChildren) - n.builtin)
+	n.seenMade, n.seenGone = n.made, n.gone
+}
+
+// compareStat holds a Stat against the node and learns what is unknown.
+func (c *checker) compareStat(n *node, st *jute.Stat, zxid int64, record int) {
 	bad := func(field string, got, want int64) {
 		c.fail("G6", record, "%s: %s is %d, must be %d", n.path, field, got, want)
 	}
@@ -236,7 +269,7 @@ func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
 	learn("mzxid", &n.mzxid, st.Mzxid, unknown)
 	learn("ctime", &n.ctime, st.Ctime, 0)
 	learn("mtime", &n.mtime, st.Mtime, 0)
-	if st.Version != n.version {
+	if !n.isVersion(st.Version) {
 		bad("version", int64(st.Version), int64(n.version))
 	}
 	if st.Aversion != n.aversion {
@@ -249,7 +282,15 @@ func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
 		bad("dataLength", int64(st.DataLength), int64(len(n.data)))
 	}
 	c.compareList(n, st, zxid, record)
-	n.seenState = zxid
+}
+
+// isVersion tells whether the node's version is or may be v, and if so learns it.
+func (n *node) isVersion(v int32) bool {
+	if v < n.version-n.less || v > n.version+n.more {
+		return false
+	}
+	n.version, n.less, n.more = v, 0, 0
+	return true
 }
 
 // compareList holds the fields about children against the node.
@@ -309,6 +350,9 @@ func (c *checker) open(n *node, zxid int64) (made, gone int) {
 }
 
 func (c *checker) compareData(n *node, value []byte, record int) {
+	if n.dataUnknown {
+		n.data, n.dataUnknown = value, false
+	}
 	if !bytes.Equal(value, n.data) {
 		c.fail("G6", record, "%s: data is %.40q, must be %.40q", n.path, value, n.data)
 	}

@@ -141,7 +141,7 @@ func (c *checker) vanish(n *node, zxid int64) bool {
 	switch ends := c.mayGo(n, zxid); {
 	case ends && len(claims) == 0 && n.owner != 0:
 		c.endSession(n.owner, nil, m)
-	case ends || c.demand(claims) != nil:
+	case ends || c.demand(claims) != nil || c.passedOn(n, zxid):
 		c.remove(n, m)
 	default:
 		return false
@@ -156,13 +156,6 @@ func (c *checker) mayGo(n *node, zxid int64) bool {
 		return true
 	}
 	return slices.ContainsFunc(n.makers, func(l *looseStep) bool { return c.passing(l, zxid) })
-}
-
-// passing tells whether a node that the step made can have gone by zxid in the
-// same way.
-func (c *checker) passing(l *looseStep, zxid int64) bool {
-	id := l.maker()
-	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
 }
 
 // resolve makes the change of a zxid that no acknowledged write has.
@@ -202,10 +195,15 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 		ends = ends && c.mayGo(n, m.zxid) && (n.owner == 0 || n.owner == owner)
 	}
 	claims := c.candidates(m.zxid, f)
+	if !ends && f.by == nil {
+		owner, ends = c.oneOwner(nodes, m.zxid)
+	}
 	switch {
 	case ends:
 		m.end = true
-		if len(claims) == 0 && owner != 0 {
+		// Where another session may have made the node again, it may be that one's end.
+		again := slices.ContainsFunc(nodes, func(n *node) bool { return n.owner == owner && c.passedOn(n, m.zxid) })
+		if len(claims) == 0 && owner != 0 && !again {
 			c.endSession(owner, f, m)
 			return
 		}
@@ -227,6 +225,48 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 			c.forget(n)
 		}
 	}
+}
+
+// oneOwner finds a session whose end may have deleted all of the nodes at zxid,
+// those of other sessions too: they may have gone before, and writes of that
+// session without a reply have made others in their place. If there is one, the
+// model has those.
+func (c *checker) oneOwner(nodes []*node, zxid int64) (owner int64, ok bool) {
+	for _, o := range nodes {
+		id := o.owner
+		if id == 0 || !c.mayEnd(id, zxid) {
+			continue
+		}
+		others := map[*node][]claim{}
+		fits := func(n *node) bool {
+			if n.owner == id {
+				return true
+			}
+			if n.owner == 0 || len(n.kids) > 0 || !c.mayGo(n, zxid) {
+				return false
+			}
+			for _, l := range c.loose.creates[n.path] {
+				if l.maker() == id && l.within(n.seenState, zxid) {
+					others[n] = append(others[n], claim{l})
+				}
+			}
+			return others[n] != nil
+		}
+		if slices.ContainsFunc(nodes, func(n *node) bool { return !fits(n) }) {
+			continue
+		}
+		silent := moment{zxid: zxid - 1, silent: true}
+		for _, n := range nodes {
+			if d := c.demand(others[n]); d != nil {
+				c.remove(n, silent)
+				c.create(n.path, d.taken[0].Step, id, silent)
+			} else if n.owner != id {
+				return 0, false
+			}
+		}
+		return id, true
+	}
+	return 0, false
 }
 
 // resolveLists makes the changes of lists of children that f shows and the
@@ -313,140 +353,4 @@ func (f *facts) listed(path string) int {
 		return 0
 	}
 	return f.lists[parentOf(path)]
-}
-
-// applyLoose makes the write that explains f take effect. If another could
-// explain f as well, only what f shows is believed of it.
-func (c *checker) applyLoose(f *facts, m moment) {
-	d := f.by
-	u := d.taken[0].of
-	paths, _ := u.explains(f)
-	// What is not believed in its place leaves the order of the events open.
-	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
-	if len(u.steps) == 1 {
-		c.prepare(u.steps[0], paths, f, m)
-	}
-	for i, l := range u.steps {
-		path := l.Path
-		if p, ok := paths[l]; ok {
-			path = p
-		} else if isCreate(l.Op) && sequential(l.Flags) {
-			continue
-		}
-		if len(d.claims) > 1 && !f.shows(l, path) {
-			l.spare = true
-			continue
-		}
-		if !c.within(path) {
-			continue
-		}
-		n := c.model.nodes[path]
-		switch {
-		case isCreate(l.Op) && n != nil:
-			if d.mayDelete(path) { // in the same multi
-				c.remove(n, m)
-			} else {
-				c.missing(path, m.zxid-1, f.record, "it was created then")
-			}
-			fallthrough
-		case isCreate(l.Op):
-			c.createLoose(path, d, l, m)
-		case n == nil:
-			c.there(path, m.zxid-1, f.record, "it was changed then")
-		case l.Op == jute.OpDelete:
-			c.remove(n, m)
-		case l.Op == jute.OpSetData:
-			if len(u.steps) > 1 {
-				c.catchUpSets(n, u.steps[i+1:], f, m)
-			}
-			c.setData(n, l.Step, m)
-		case l.Op == jute.OpSetACL:
-			n.aversion++
-		}
-	}
-	c.resolveLists(f, m)
-}
-
-// catchUpSets makes the model fit for a set inside a multi that is followed by
-// the steps rest: f may show that other writes without a reply went before.
-func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
-	st := f.set[n.path]
-	if st == nil {
-		return
-	}
-	before := st.Version - 1
-	for _, l := range rest {
-		if l.Op == jute.OpSetData && l.Path == n.path {
-			before--
-		}
-	}
-	if before > n.version {
-		n.version += c.use(c.loose.sets[n.path], n.seenState, m.zxid, before-n.version)
-	}
-}
-
-// shows tells whether f has the change that step l makes at path.
-func (f *facts) shows(l *looseStep, path string) (ok bool) {
-	switch {
-	case isCreate(l.Op):
-		_, ok = f.created[path]
-	case l.Op == jute.OpSetData:
-		if _, ok = f.set[path]; !ok {
-			st := f.created[path]
-			ok = st != nil && st.Mzxid == st.Czxid // and explains has counted the sets
-		}
-	case l.Op == jute.OpDelete:
-		ok = f.deleted[path]
-	}
-	return ok
-}
-
-// prepare makes the model fit for a write at a known zxid: what it needs must
-// have come about by other writes without a reply. The steps of a multi are
-// not looked at, since they may need each other.
-func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m moment) {
-	path := l.Path
-	if p, ok := paths[l]; ok {
-		path = p
-	}
-	before := m.zxid - 1
-	switch {
-	case !c.within(path):
-	case isCreate(l.Op):
-		c.missing(path, before, f.record, "it was created then")
-		if parent := parentOf(path); c.within(parent) && path != "/" {
-			c.there(parent, before, f.record, "a child was created then")
-		}
-	case l.Op == jute.OpSetData:
-		n := c.there(path, before, f.record, "it was set then")
-		if st := f.set[path]; n != nil && st != nil && st.Version > n.version+1 {
-			n.version += c.use(c.loose.sets[path], n.seenState, m.zxid, st.Version-1-n.version)
-		}
-	case l.Op == jute.OpDelete:
-		if n := c.there(path, before, f.record, "it was deleted then"); n != nil {
-			for _, kid := range n.children() {
-				c.missing(kid.path, before, f.record, "its parent was deleted then")
-			}
-		}
-	}
-}
-
-// adopt takes over a change that nobody asked for, so that it is reported
-// once.
-func (c *checker) adopt(f *facts, m moment) {
-	for _, path := range sorted(f.created) {
-		st := f.created[path]
-		if c.model.nodes[path] == nil && (path == c.Root || c.model.parent(path) != nil) {
-			owner := int64(0)
-			if st != nil {
-				owner = st.EphemeralOwner
-			}
-			c.create(path, &Step{Op: jute.OpCreate, Data: f.data[path]}, owner, m)
-		}
-	}
-	for _, path := range sorted(f.set) {
-		if n := c.model.nodes[path]; n != nil {
-			c.setData(n, &Step{Data: f.data[path]}, m)
-		}
-	}
 }

@@ -330,6 +330,26 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			h.do(2, 8, exists("/e", jute.NoNode))
 			h.do(2, 9, exists("/f", pick(bug, ok, jute.NoNode)))
 		}},
+		{"node replaced by one that went with its session", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.attach(3, 3, true, 5)
+			h.lost(2, remove("/a"))
+			if !bug {
+				h.lost(3, create("/a", 1))
+			}
+			h.attach(4, 2, false, 5)
+			h.do(4, 7, list("/", "zookeeper", "a")) // session 2 is back: its delete comes no more
+			h.do(1, 8, create("/z", 0))
+			h.do(1, 9, exists("/a", jute.NoNode))
+		}},
+		{"child of a node replaced by an ephemeral one", []string{"G6"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.lost(2, remove("/a"))
+			if !bug {
+				h.lost(3, create("/a", 1))
+			}
+			h.do(1, 9, refused(create("/a/x", 0), jute.NoChildrenForEphemerals))
+		}},
 		{"session expired too early", []string{"G10"}, func(h *hist, bug bool) {
 			h.attach(1, 1, true, 0)
 			h.records[0].Connect.Timeout = 4 * time.Second

@@ -145,7 +145,7 @@ func (c *checker) step(s *Step, session int64, m moment, record int) {
 // catchUpVersion checks that a write that asked for a version could succeed.
 func (c *checker) catchUpVersion(n *node, version int32, zxid int64, record int) {
 	switch {
-	case version == -1 || version == n.version:
+	case version == -1 || n.isVersion(version):
 		return
 	case n.mzxid == unknown && version > n.version:
 		n.version = version
@@ -329,7 +329,7 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 			c.there(s.Path, zxid, record, why)
 		}
 	case jute.NoChildrenForEphemerals:
-		if n := c.there(parent, zxid, record, why); n != nil && n.owner == 0 {
+		if n := c.there(parent, zxid, record, why); n != nil && n.owner == 0 && n.makers == nil && !c.reborn(n, zxid) {
 			c.fail("G6", record, "%s is not ephemeral", parent)
 		}
 	case jute.NotEmpty:
@@ -349,7 +349,7 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 		}
 		if s.Version == -1 {
 			c.fail("G6", record, "any version must do")
-		} else if s.Version == version && n.mzxid != unknown && !possible(list, n.seenState, zxid) && !c.reborn(n, zxid) {
+		} else if s.Version == version && (s.Op == jute.OpSetACL || n.less+n.more == 0) && n.mzxid != unknown && !possible(list, n.seenState, zxid) && !c.reborn(n, zxid) {
 			c.fail("G6", record, "%s has the version asked for", s.Path)
 		}
 	}

@@ -1,18 +1,26 @@
 package history
 
 import (
+	"flag"
 	"testing"
 	"time"
 )
 
+var (
+	validFrom  = flag.Uint64("history.from", 0, "the first seed of right histories that are made up")
+	validSeeds = flag.Uint64("history.seeds", 40, "how many right histories of each kind are made up")
+)
+
 func TestRightHistoriesPass(t *testing.T) {
-	seeds := uint64(40)
+	seeds := *validSeeds
 	if testing.Short() {
-		seeds = 10
+		seeds = min(seeds, 10)
 	}
 	for _, lossy := range []bool{false, true} {
-		for seed := range seeds {
-			records := newFakeCluster(seed, lossy).run(1500)
+		for seed := *validFrom; seed < *validFrom+seeds; seed++ {
+			f := newFakeCluster(seed, lossy)
+			f.flat = seed%2 == 1
+			records := f.run(1500)
 			if bad := Check(records, Options{}); len(bad) > 0 {
 				for _, v := range bad[:min(len(bad), 5)] {
 					t.Log(v)

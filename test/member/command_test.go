@@ -32,7 +32,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	if err := fourth.Spawn(); err != nil {
 		t.Fatal(err)
 	}
-	e.must(one, "add", "4", fourth.Peer)
+	e.must(one, "add", "--no-vote", "4", fourth.Peer)
 	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter, 4 non-voter" {
 		t.Fatal(got)
 	}
@@ -108,14 +108,14 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "it says what to do", 10*time.Second, func() bool {
-		return strings.Contains(lost.LogTail(), "zlock member remove 3, then zlock member add 3 "+lost.Peer)
+		return strings.Contains(lost.LogTail(), "zlock member replace 3")
 	})
 	if m := lost.Mode(); m != "" {
 		t.Fatalf("it serves as %s", m)
 	}
-	e.must(one, "remove", "3")
-	e.must(one, "add", "3", lost.Peer)
-	e.must(one, "promote", "3") // waits until it has caught up
+	if _, errs, code := e.member(one, "replace", "3"); code != 0 || !strings.Contains(errs, "there are 2 voters instead of 3") || !strings.Contains(errs, "server 3 votes") {
+		t.Fatalf("%d: %s", code, errs)
+	}
 	if err := lost.WaitReady(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,17 +145,20 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 		{[]string{"promote", "9"}, "server 9 is not a member; add it first", 1},
 		{[]string{"remove", "9"}, "server 9 is not a member", 1},
 		{[]string{"add", "400", "127.0.0.1:1"}, "server id 400 is not in 1..254", 1},
-		{[]string{"remove", "two"}, "the ID of a member is a positive number", 125},
+		{[]string{"remove", "two"}, "the ID of a member is a number", 125},
 		{[]string{"--auth-file", "/nonexistent", "remove", "2"}, "--auth-file: open /nonexistent", 125},
 		{[]string{"--auth-file", wrong, "remove", "2"}, "the user and password of --auth-file are not those of the servers' --super-digest", 1},
-		{[]string{"--auth-file", "", "remove", "2"}, "changes need the super user's password: give a line digest:super:PASSWORD in --auth-file", 1},
+		{[]string{"--auth-file", "", "remove", "2"}, "this needs the super user's password: give a line digest:super:PASSWORD in --auth-file", 1},
 		{[]string{"--admin-addr", "127.0.0.1:1", "list"}, "no answer from the admin listener at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", 120},
 	} {
 		if _, errs, code := e.member(one, tc.args...); code != tc.code || !strings.HasPrefix(errs, "zlock: member: "+tc.errs) {
 			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
 		}
 	}
-	e.must(one, "add", "4", "127.0.0.1:1")
+	if _, errs, code := e.member(one, "-w", "0.5", "add", "4", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "server 4 does not answer at 127.0.0.1:1") {
+		t.Errorf("add a server that is not there: exit code %d: %s", code, errs)
+	}
+	e.post(one, `{"op":"add","id":4,"addr":"127.0.0.1:1"}`)
 	if _, errs, code := e.member(one, "-w", "0.5", "promote", "4"); code != 1 || !strings.Contains(errs, "server 4 is not ready") {
 		t.Errorf("promote a server that is not there: exit code %d: %s", code, errs)
 	}
@@ -174,7 +177,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	// Without a leader nothing is changed.
 	leader.Kill()
 	await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
-	if _, errs, code := e.member(rest[1], "add", "5", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "there is no leader at the moment; try again") {
+	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "there is no leader at the moment; try again") {
 		t.Errorf("without a leader: exit code %d: %s", code, errs)
 	}
 }

@@ -2,11 +2,22 @@ package member
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"math/big"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +34,11 @@ const password = "secret"
 var zlock string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("skipped: runs servers as processes (make test-all)")
+		return
+	}
 	code := 1
 	func() {
 		dir, err := os.MkdirTemp("", "zlock-member-")
@@ -39,6 +55,53 @@ func TestMain(m *testing.M) {
 		code = m.Run()
 	}()
 	os.Exit(code)
+}
+
+// certificates makes an authority and a certificate for each server, and returns
+// the flags that name them; {id} in these is the server's id.
+func certificates(t *testing.T, servers int) []string {
+	t.Helper()
+	dir := t.TempDir()
+	caKey, ca := certificate(t, dir, "ca", nil, nil)
+	for id := 1; id <= servers; id++ {
+		certificate(t, dir, fmt.Sprintf("zlockd-%d", id), ca, caKey)
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	return []string{"--peer-tls-cert", file("zlockd-{id}.pem"), "--peer-tls-key", file("zlockd-{id}.key"), "--peer-tls-ca", file("ca.pem")}
+}
+
+// certificate writes a key and its certificate, signed by an authority or, without
+// one, an authority itself.
+func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: ca == nil, BasicConstraintsValid: ca == nil,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	if ca == nil {
+		ca, caKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, &key.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, signed
 }
 
 // ensemble is three servers that run and, from the fourth on, some that could
@@ -60,6 +123,11 @@ func start(t *testing.T, spare int, flags ...string) *ensemble {
 	auth := filepath.Join(e.Dir, "auth")
 	if err := os.WriteFile(auth, []byte("digest:super:"+password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	for _, s := range e.Servers {
+		for i := range s.Args {
+			s.Args[i] = strings.ReplaceAll(s.Args[i], "{id}", strconv.Itoa(s.ID))
+		}
 	}
 	first := peerList(e.Servers[:3])
 	for _, s := range e.Servers[:3] {
@@ -115,10 +183,28 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 func (e *ensemble) must(at *launch.Server, args ...string) string {
 	e.t.Helper()
 	out, errs, code := e.member(at, args...)
-	if code != 0 || errs != "" {
+	if code != 0 || strings.Contains(errs, "zlock: member:") {
 		e.t.Fatalf("zlock member %v: exit code %d: %s", args, code, errs)
 	}
 	return out
+}
+
+// post makes a change without waiting for anything, as curl does it.
+func (e *ensemble) post(at *launch.Server, body string) {
+	e.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, "http://"+at.Admin+"/members", strings.NewReader(body))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Digest super:"+password)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		e.t.Fatalf("%s: %s", body, answer)
+	}
 }
 
 // roles are what zlock member list says at a server: the leader counts as voter.

@@ -90,13 +90,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	sh(steps[3])
 	await(t, "the removed server serves no more", 5*time.Second, func() bool { return second.Mode() == "" })
 	await(t, "it says why", 5*time.Second, func() bool {
-		resp, err := http.Get("http://" + second.Admin + "/ready")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		b, _ := io.ReadAll(resp.Body)
-		return strings.Contains(string(b), "this server was removed from the cluster")
+		return strings.Contains(ready(second), "this server was removed from the cluster")
 	})
 	second.Stop()
 
@@ -117,4 +111,15 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	if got := e.roles(lost); got != "1 voter, 3 voter, 4 voter" {
 		t.Error(got)
 	}
+}
+
+// ready is what a server answers to /ready.
+func ready(s *launch.Server) string {
+	resp, err := http.Get("http://" + s.Admin + "/ready")
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return string(b)
 }

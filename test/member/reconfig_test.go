@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,31 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 		t.Errorf("ann: %v", err)
 	}
 	super := dial(t, "super:"+password, e.Servers[1])
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 3 { // who has no right does not keep others from theirs
+		bob := dial(t, "bob:x", e.Servers[1])
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if _, err := bob.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrNoAuth) {
+						t.Errorf("bob: %v", err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range 5 {
+		if _, err := super.IncrementalReconfig([]string{""}, nil, -1); err != nil {
+			t.Errorf("super among others: %v", err)
+		}
+	}
+	close(stop)
+	others.Wait()
 	acl := append(zk.WorldACL(zk.PermRead), zk.DigestACL(zk.PermWrite, "ann", "x")...)
 	if _, err := super.SetACL("/zookeeper/config", acl, -1); err != nil {
 		t.Fatal(err)
@@ -82,7 +108,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		{"another version", nil, []string{"3"}, 77, zk.ErrBadVersion.Error()},
 		{"nonsense", []string{"garbage"}, nil, -1, zk.ErrBadArguments.Error()},
 		{"all leave", nil, []string{"1", "2", "3"}, -1, zk.ErrBadArguments.Error()},
-		{"who is not there", []string{line(fourth, "participant")}, nil, -1, "-13"},
+		{"too many who are not there", []string{line(fourth, "participant"), line(fifth, "participant"), "server.6=127.0.0.1:9:10;11"}, nil, -1, "-13"},
 	} {
 		if _, err := c.IncrementalReconfig(tc.joining, tc.leaving, tc.version); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %v", tc.what, err, tc.want)
@@ -157,13 +183,76 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	await(t, "the old leader serves no more", 5*time.Second, func() bool { return leader.Mode() == "" })
 	await(t, "four are left", 5*time.Second, func() bool { return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter") })
 
-	// Who removes the server it talks to is not answered there.
-	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); !errors.Is(err, zk.ErrConnectionClosed) {
+	// Who removes the server it talks to is answered there.
+	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); err != nil {
 		t.Errorf("removing the server of the connection: %v", err)
 	}
 	await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
 	rest := e.others(leader)
 	await(t, "three are left", 5*time.Second, func() bool { return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter") })
+}
+
+// Who is in the new configuration need not run, if a majority does: what the
+// operator wrote of it comes back as it was written, as one version.
+func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
+	t.Parallel()
+	e := start(t, 0, "--reconfig")
+	c := dial(t, "super:"+password, e.others(e.Leader())[0])
+	read := func() (text string, version int64) {
+		t.Helper()
+		b, stat, err := c.Get("/zookeeper/config")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, v, _ := strings.Cut(string(b), "\nversion=")
+		if version, err = strconv.ParseInt(v, 16, 64); err != nil || version != stat.Mzxid {
+			t.Fatalf("version %s, mzxid %x", v, stat.Mzxid)
+		}
+		return text, version
+	}
+	first, version := read()
+	if version < 1<<32 {
+		t.Errorf("the first version is %x", version)
+	}
+	observer, voter := "server.100=0.0.0.0:5:6:observer;0.0.0.0:7", "server.4=localhost:9:10:participant;localhost:11"
+	for _, step := range []struct {
+		joining, leaving []string
+		want             []string // behind the first three
+	}{
+		{[]string{observer}, nil, []string{observer}},
+		{[]string{"server.0=nowhere.invalid:1:2;3"}, nil, []string{"server.0=nowhere.invalid:1:2:participant;0.0.0.0:3", observer}},
+		{[]string{voter}, []string{"0"}, []string{voter, observer}},
+		{[]string{"server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}, nil, []string{voter, "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
+		{[]string{"server.4=[::1]:9:10:observer;12"}, nil, []string{"server.4=[::1]:9:10:observer;0.0.0.0:12", "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
+		{[]string{""}, nil, []string{"server.4=[::1]:9:10:observer;0.0.0.0:12", "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
+		{[]string{""}, []string{"4", "100"}, nil},
+	} {
+		_, _, changed, err := c.GetW("/zookeeper/config")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, err := c.IncrementalReconfig(step.joining, step.leaving, version)
+		if err != nil {
+			t.Fatalf("join %q, leave %q: %v", step.joining, step.leaving, err)
+		}
+		<-changed
+		text, now := read()
+		want := append(strings.Split(first, "\n"), step.want...)
+		if len(step.want) > 0 && strings.HasPrefix(step.want[0], "server.0=") {
+			want = append(step.want[:1:1], append(strings.Split(first, "\n"), step.want[1:]...)...)
+		}
+		if text != strings.Join(want, "\n") {
+			t.Errorf("join %q, leave %q:\n%s\nwant\n%s", step.joining, step.leaving, text, strings.Join(want, "\n"))
+		}
+		// Nothing else is written, but for the session, before the first.
+		if now != stat.Mzxid || now != version+1 && step.joining[0] != observer {
+			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version, stat.Mzxid)
+		}
+		version = now
+	}
+	if _, err := c.Create("/after", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Error(err)
+	}
 }
 
 // A server alone has no ensemble.

@@ -160,8 +160,11 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 		text = fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
 		slices.SortFunc(acl, func(a, b jute.ACL) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		return text, fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
-	case "getChildren", "getEphemerals":
+	case "getChildren":
 		text = names(d)
+	case "getEphemerals": // in the order of the reference
+		list, _ := d.Strings()
+		text = fmt.Sprintf(" %q", list)
 	case "getChildren2":
 		text = names(d) + s.stat(st.Path, d.Stat())
 	case "getAllChildren", "addWatch":
@@ -175,7 +178,6 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 			id, _ := d.String()
 			list[i] = scheme + ":" + id
 		}
-		slices.Sort(list)
 		text = fmt.Sprintf(" %q", list)
 	}
 	return text, text

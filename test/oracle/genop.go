@@ -131,7 +131,6 @@ func (g *Generator) watch(name string) Step {
 	case n < 6:
 		if mine := g.watched[name]; len(mine) > 0 && g.chance(70) {
 			path = one(g, mine[max(0, len(mine)-8):]...)
-			kind = mode(name, path)
 		}
 		// ZooKeeper 3.8 stumbles over a path that is not absolute.
 		path = "/" + strings.TrimPrefix(path, "/")

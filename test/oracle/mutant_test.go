@@ -1,3 +1,5 @@
+//go:build stock
+
 package oracle_test
 
 import (

@@ -7,11 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,48 +18,25 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Build builds zlockd once per test binary and returns its path. ZLOCKD_BIN
-// names another one.
+// Build builds zlockd and returns its path. ZLOCKD_BIN names another one.
 func Build(t testing.TB) string {
 	t.Helper()
-	if bin := os.Getenv("ZLOCKD_BIN"); bin != "" {
-		return bin
+	if testing.Short() {
+		t.Skip("runs servers as processes: make test-all")
 	}
-	buildOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "zlockd-bin")
-		if err != nil {
-			buildErr = err
-			return
-		}
-		buildPath = filepath.Join(dir, "zlockd")
-		out, err := exec.Command("go", "build", "-o", buildPath, "github.com/zlockd/zlockd/cmd/zlockd").CombinedOutput()
-		if err != nil {
-			buildErr = fmt.Errorf("build zlockd: %v\n%s", err, out)
-		}
-	})
-	if buildErr != nil {
-		t.Fatal(buildErr)
+	bin, err := launch.Binary()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return buildPath
+	return bin
 }
-
-var (
-	buildOnce sync.Once
-	buildPath string
-	buildErr  error
-)
 
 // Server is one zlockd process, which may be started again and again.
 type Server struct {
-	ID                       int
-	Client, Peer, Admin, Dir string
-	args                     []string
-	bin                      string
-	host                     host
-	t                        testing.TB
-
-	cmd   *exec.Cmd
-	ended chan struct{}
+	*launch.Server
+	Dir  string // its data; that of the process holds its log
+	host host
+	t    testing.TB
 }
 
 // Cluster is a set of servers on this machine.
@@ -104,9 +79,15 @@ func (s *Server) Open() (*wire.Conn, error) {
 // serve. They are killed when the test ends.
 func StartCluster(t testing.TB, n int, args ...string) *Cluster {
 	t.Helper()
-	c := LayOut(t, make([]host, n), args...)
+	c := Prepare(t, n, args...)
 	c.StartAll()
 	return c
+}
+
+// Prepare lays n servers out on this machine without starting them.
+func Prepare(t testing.TB, n int, args ...string) *Cluster {
+	t.Helper()
+	return LayOut(t, make([]host, n), args...)
 }
 
 // LayOut prepares a cluster without starting it.
@@ -127,15 +108,18 @@ func LayOut(t testing.TB, hosts []host, args ...string) *Cluster {
 			_, port, _ := net.SplitHostPort(ports[3*i+k])
 			return net.JoinHostPort(h.addr, port)
 		}
-		s := &Server{ID: i + 1, Client: at(0), Peer: at(1), Admin: at(2), Dir: t.TempDir(), bin: bin, host: h, t: t}
+		dir := t.TempDir()
+		s := &Server{Server: &launch.Server{ID: i + 1, Kind: launch.Zlockd, Client: at(0), Peer: at(1), Admin: at(2), Dir: dir},
+			Dir: filepath.Join(dir, "data"), host: h, t: t}
 		c.Servers = append(c.Servers, s)
 		peers = append(peers, fmt.Sprintf("%d=%s", s.ID, s.Peer))
 	}
 	for _, s := range c.Servers {
-		s.args = append([]string{"--id", fmt.Sprint(s.ID), "--client-addr", s.Client, "--admin-addr", s.Admin,
-			"--data-dir", s.Dir, "--max-client-cnxns", "0", "--4lw-whitelist", "*"}, args...)
+		s.Args = append(slices.Clone(s.host.exec), bin)
+		s.Args = append(append(s.Args, "--id", fmt.Sprint(s.ID), "--client-addr", s.Client, "--admin-addr", s.Admin,
+			"--data-dir", s.Dir, "--max-client-cnxns", "0", "--4lw-whitelist", "*"), args...)
 		if len(hosts) > 1 {
-			s.args = append(s.args, "--peers", strings.Join(peers, ","), "--peer-addr", s.Peer)
+			s.Args = append(s.Args, "--peers", strings.Join(peers, ","), "--peer-addr", s.Peer)
 		}
 	}
 	return c
@@ -165,28 +149,11 @@ func (c *Cluster) Others(but *Server) (list []*Server) {
 // Start starts the process without waiting for it to serve.
 func (s *Server) Start() {
 	s.t.Helper()
-	out, err := os.OpenFile(filepath.Join(s.Dir, "..", fmt.Sprintf("server-%d.log", s.ID)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := s.Spawn(); err != nil {
 		s.t.Fatal(err)
 	}
-	line := append(append(slices.Clone(s.host.exec), s.bin), s.args...)
-	s.cmd = exec.Command(line[0], line[1:]...)
-	s.cmd.Stdout, s.cmd.Stderr = out, out
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	out.Close()
-	ended := make(chan struct{})
-	cmd := s.cmd
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	s.ended = ended
 	s.t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGCONT)
-		cmd.Process.Kill()
-		<-ended
+		s.Server.Kill()
 		if s.t.Failed() {
 			s.t.Logf("server %d:\n%s", s.ID, s.Log(40))
 		}
@@ -195,7 +162,7 @@ func (s *Server) Start() {
 
 // Log returns the last lines the server has logged.
 func (s *Server) Log(lines int) string {
-	b, err := os.ReadFile(filepath.Join(s.Dir, "..", fmt.Sprintf("server-%d.log", s.ID)))
+	b, err := os.ReadFile(s.LogFile())
 	if err != nil {
 		return err.Error()
 	}
@@ -206,15 +173,16 @@ func (s *Server) Log(lines int) string {
 // Signal sends a signal to the process.
 func (s *Server) Signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
+	if err := s.Server.Signal(sig); err != nil {
 		s.t.Fatalf("signal %v to server %d: %v", sig, s.ID, err)
 	}
 }
 
 // Kill ends the process at once and waits until it is gone.
 func (s *Server) Kill() {
+	s.t.Helper()
 	s.Signal(syscall.SIGKILL)
-	<-s.ended
+	<-s.Exited()
 }
 
 // Stop ends the process in order and waits until it is gone.
@@ -222,7 +190,7 @@ func (s *Server) Stop() {
 	s.t.Helper()
 	s.Signal(syscall.SIGTERM)
 	select {
-	case <-s.ended:
+	case <-s.Exited():
 	case <-time.After(30 * time.Second):
 		s.t.Fatalf("server %d did not stop", s.ID)
 	}

@@ -79,7 +79,7 @@ func TestG2KillAll(t *testing.T) {
 			s.Signal(syscall.SIGKILL)
 		}
 		for _, s := range c.Servers {
-			<-s.ended
+			<-s.Exited()
 		}
 		for _, s := range c.Servers {
 			s.Start()

@@ -23,10 +23,20 @@ type watcher struct {
 	again  int // how often it attached again
 }
 
-const watcherTimeout = 40 * time.Second
+// watcherTimeout is more than pour takes on a busy machine.
+const watcherTimeout = 3 * time.Minute
 
 func newWatcher(t *testing.T, s *Server) *watcher {
-	w := &watcher{t: t, at: s, c: open(t, s)}
+	t.Helper()
+	nc, err := s.Dial(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watcher{t: t, at: s, c: wire.New(nc)}
+	t.Cleanup(func() { w.c.Close() })
+	if err := w.c.Connect(wire.NewSession(int32(watcherTimeout.Milliseconds()))); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.c.Create("/watcher", nil, jute.FlagEphemeral); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +159,7 @@ func pour(t *testing.T, s *Server, entries int64) {
 func TestG17SnapshotInstall(t *testing.T) {
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {
-			c := StartCluster(t, 3, "--snapshot-entries", "1000", "--log-level", "debug")
+			c := StartCluster(t, 3, "--snapshot-entries", "1000", "--log-level", "debug", "--max-session-timeout", watcherTimeout.String())
 			lead := c.Leader()
 			lagging := c.Others(lead)[0]
 			writer := open(t, lead)

@@ -45,7 +45,7 @@ func restartAll(t *testing.T, c *Cluster, sig syscall.Signal) time.Duration {
 	}
 	for _, s := range c.Servers {
 		select {
-		case <-s.ended:
+		case <-s.Exited():
 		case <-time.After(30 * time.Second):
 			t.Fatalf("server %d did not stop", s.ID)
 		}

@@ -144,16 +144,16 @@ func (s *script) serving() (n int) {
 	return n
 }
 
-// end waits for the script's end and returns its error and how long it took.
-func (s *script) end() (error, time.Duration) {
+// end waits for the script's end and returns how long it took and its error.
+func (s *script) end() (time.Duration, error) {
 	s.t.Helper()
 	at := time.Now()
 	select {
 	case err := <-s.ended:
-		return err, time.Since(at)
+		return time.Since(at), err
 	case <-time.After(20 * time.Second):
 		s.t.Fatalf("the script does not end:\n%s", s)
-		return nil, 0
+		return 0, nil
 	}
 }
 
@@ -179,10 +179,13 @@ func TestClusterScript(t *testing.T) {
 		if err := test.stop(); err != nil {
 			t.Fatal(err)
 		}
-		err, took := s.end()
+		took, err := s.end()
 		t.Logf("%s: ended after %v", test.name, took.Round(10*time.Millisecond))
-		if err != nil || strings.Count(s.String(), "msg=stopped\n") != 3 || !strings.Contains(s.String(), "all three are stopped") {
+		if err != nil || strings.Count(s.String(), "msg=stopped server=") != 3 || !strings.Contains(s.String(), "all three are stopped") {
 			t.Errorf("%s: %v\n%s", test.name, err, s)
+		}
+		if test.name == "Ctrl-C" && strings.Contains(s.String(), "level=WARN") {
+			t.Errorf("whoever tries it out and ends it is warned:\n%s", s)
 		}
 		if n := s.serving(); n != 0 {
 			t.Errorf("%s: %d servers still answer", test.name, n)
@@ -196,7 +199,7 @@ func TestClusterScript(t *testing.T) {
 	if err := syscall.Kill(s.server(2), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	err, took := s.end()
+	took, err := s.end()
 	t.Logf("one server killed: ended after %v", took.Round(10*time.Millisecond))
 	if err == nil || s.serving() != 0 {
 		t.Errorf("one server killed: the script ends with %v, %d servers answer\n%s", err, s.serving(), s)

@@ -11,30 +11,6 @@ var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, an
 // settled is when answers to what was committed before a cut have come.
 const settled = 150 * time.Millisecond
 
-// disturbances counts what the clients of some servers have noticed.
-func (w *Writers) disturbances(servers []*Server) (disconnects, expired int) {
-	for _, s := range servers {
-		for _, o := range w.Of(s) {
-			_, d, e, _ := o.Counts()
-			disconnects, expired = disconnects+d, expired+e
-		}
-	}
-	return disconnects, expired
-}
-
-// awaitWrite waits for a write that was answered after a moment and returns how
-// long after it.
-func (w *Writers) awaitWrite(at time.Time, except *Server, limit time.Duration) time.Duration {
-	w.t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if first, ok := w.FirstAfter(at, except); ok {
-			return first.Sub(at)
-		}
-	}
-	w.t.Fatalf("no write was answered for %v", limit)
-	return 0
-}
-
 // TestG21LeadersHostVanishes takes the leader's host off the network without a
 // reset reaching anybody. The clients of the others keep their connections,
 // writes resume, the survivors notice that its connections are dead, and it

@@ -218,3 +218,27 @@ func (w *Writers) list(s *Server) ([]string, error) {
 	}
 	return names, err
 }
+
+// disturbances counts what the clients of some servers have noticed.
+func (w *Writers) disturbances(servers []*Server) (disconnects, expired int) {
+	for _, s := range servers {
+		for _, o := range w.Of(s) {
+			_, d, e, _ := o.Counts()
+			disconnects, expired = disconnects+d, expired+e
+		}
+	}
+	return disconnects, expired
+}
+
+// awaitWrite waits for a write that was answered after a moment and returns how
+// long after it.
+func (w *Writers) awaitWrite(at time.Time, except *Server, limit time.Duration) time.Duration {
+	w.t.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if first, ok := w.FirstAfter(at, except); ok {
+			return first.Sub(at)
+		}
+	}
+	w.t.Fatalf("no write was answered for %v", limit)
+	return 0
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
 // settings vary from seed to seed, so that no bug can hide behind a default.
@@ -21,6 +22,7 @@ type settings struct {
 	snapshot  int64         // requests between two snapshots
 	trailing  uint64        // log entries kept behind one
 	linear    bool          // linearizable reads
+	bulky     bool          // large values and identities, disks and wires that are too small for them
 }
 
 func drawSettings(rng *rand.Rand) settings {
@@ -58,11 +60,7 @@ type running struct {
 	i      atomic.Pointer[server.Instance] // nil until it has joined
 }
 
-func newCluster(t *testing.T, seed uint64) *cluster {
-	return newClusterWith(t, seed, drawSettings(rand.New(rand.NewPCG(seed, 4))))
-}
-
-func newClusterWith(t *testing.T, seed uint64, set settings) *cluster {
+func newCluster(t *testing.T, seed uint64, set settings) *cluster {
 	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{}, run: map[uint32]*running{},
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
@@ -141,9 +139,9 @@ func (c *cluster) start(id uint32) {
 	}
 	peers[id] = peerAddrOf(id)
 	i, err := server.Start(ctx, server.Options{
-		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id), MaxConnsPerAddr: -1,
-		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)}, LinearizableReads: c.set.linear,
-		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, Stores: disk.Stores(), Listen: c.net.Listen,
+		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id),
+		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)}, Clients: clients.Options{MaxConnsPerAddr: -1, LinearizableReads: c.set.linear},
+		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: disk.Files(), FreeBytes: disk.free, Listen: c.net.Listen,
 			Dial: c.net.Dialer(hostName(id)), SnapshotEntries: c.set.snapshot, TrailingLogs: c.set.trailing, HeartbeatTimeout: c.set.heartbeat,
 			Fatal: func(err error) {
 				switch {
@@ -156,7 +154,7 @@ func (c *cluster) start(id uint32) {
 	})
 	if err != nil {
 		if !l.dead.Load() {
-			c.t.Errorf("start %d: %v", id, err)
+			c.t.Errorf("G26: start %d: %v", id, err)
 		}
 		return
 	}

@@ -1,11 +1,12 @@
 // Package sim runs whole clusters in one process and in virtual time: real
 // servers with real raft, on a network in memory that can be cut, throttled and
-// frozen, and on disks in memory that lose what has not been written when their
-// server crashes. Faults follow a seed.
+// frozen, and on disks in memory that lose what has not been synced when their
+// server crashes. The log is the real one; terms, votes and snapshots are
+// stood in for. Faults follow a seed.
 //
 // What is not simulated: a process that stands still while its clocks go on
-// (its network and its disk can be frozen, its timers cannot), and files. Both
-// are tested with real processes.
+// (its network and its disk can be frozen, its timers cannot), and the files
+// of terms and snapshots. Both are tested with real processes.
 //
 //	go test ./test/sim -run Histories -sim.seed 1000 -sim.hours 10
 //

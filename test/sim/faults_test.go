@@ -50,6 +50,52 @@ var kinds = []fault{
 	}},
 }
 
+// bulkyKinds are done besides where values are large: what has room for some
+// bytes and not for more.
+var bulkyKinds = []fault{
+	{"small disk", 12, (*faults).smallDisk},
+	{"slow wires", 6, func(f *faults, _ uint32) { f.slowWires() }},
+	{"starved server", 6, (*faults).starve},
+}
+
+// smallDisk leaves a server's disk a little room, or none at any byte, for a
+// while. It may refuse, or end its server; then it is started again when there
+// is room.
+func (f *faults) smallDisk(id uint32) {
+	room, d := f.rng.Int64N(3<<20), f.upTo(15*time.Second)
+	f.lasting(id, func() {
+		f.mayStop(id)
+		disk := f.disk(id)
+		disk.files.Limit(disk.files.Used() + room)
+		time.Sleep(d)
+		disk.files.Limit(1 << 50)
+		f.crash(id)
+		f.start(id)
+	})
+}
+
+// slowWires lets every wire carry some hundred kilobytes a second.
+func (f *faults) slowWires() {
+	rate, d := 100<<10+f.rng.IntN(1<<20), f.upTo(10*time.Second)
+	f.net.Throttle(rate)
+	f.wg.Go(func() {
+		time.Sleep(d)
+		f.net.Throttle(0)
+	})
+}
+
+// starve lets a server run for some milliseconds at a time.
+func (f *faults) starve(id uint32) {
+	d := f.upTo(10 * time.Second)
+	f.lasting(id, func() {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			f.net.Freeze(hostName(id))
+			time.Sleep(100 * time.Millisecond)
+			f.net.Thaw(hostName(id))
+		}
+	})
+}
+
 // runFaults does harm for a run's length, then makes everything whole again.
 func (c *cluster) runFaults(kinds []fault) *faults {
 	f := &faults{cluster: c, count: map[string]int{}}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/history"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/workload"
@@ -40,8 +41,10 @@ type observed struct {
 func (o *observed) clock() time.Duration { return time.Since(o.begin) }
 
 func simHistory(t *testing.T, seed uint64) {
-	oldrand.Seed(int64(seed)) // raft draws its timeouts from here
-	c := newCluster(t, seed)
+	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
+	set := drawSettings(rand.New(rand.NewPCG(seed, 4)))
+	set.bulky = seed%5 == 4
+	c := newCluster(t, seed, set)
 	rec := &observed{begin: time.Now()}
 	c.makeRoot(rec)
 	stop := make(chan struct{})
@@ -51,6 +54,9 @@ func simHistory(t *testing.T, seed uint64) {
 		host := fmt.Sprintf("c%d", k)
 		w := &workload.Client{Name: host, Dial: c.dial(host, rng), Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
 			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng}
+		if set.bulky {
+			w.Bulk = rand.New(rand.NewPCG(seed, uint64(200+k)))
+		}
 		wg.Go(func() { w.Run(stop) })
 	}
 	calm := []*steady{{c: c, host: "s0", reads: true}, {c: c, host: "s1"}, {c: c, host: "s2"}}
@@ -65,7 +71,11 @@ func simHistory(t *testing.T, seed uint64) {
 	if changing {
 		members.Go(func() { rounds = c.members(still) })
 	}
-	f := c.runFaults(kinds)
+	harm := kinds
+	if set.bulky {
+		harm = slices.Concat(kinds, bulkyKinds)
+	}
+	f := c.runFaults(harm)
 	close(still)
 	c.recovers()
 	members.Wait()
@@ -132,7 +142,7 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 		if ok, why := c.server(id).Node().Serving(); !ok {
 			c.t.Errorf("G22: server %d does not serve long after the last fault: %s", id, why)
 		}
-		c.server(id).Node().View(func(s *raftfsm.State) {
+		c.server(id).Node().View(func(s *state.State) {
 			rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: s.Zxid(), Sum: s.Digest()}})
 			for _, d := range s.Digests() {
 				rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: d.Zxid, Sum: d.Sum}})

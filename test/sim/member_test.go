@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // fourth is the server that comes and goes.
@@ -23,7 +23,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 		}
 	}
 	for pause(10 * time.Second) {
-		if c.change(raftfsm.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}) != nil {
+		if c.change(state.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}) != nil {
 			continue
 		}
 		c.newDisk(fourth)
@@ -32,7 +32,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 			defer close(joined)
 			c.start(fourth)
 		}()
-		for tries := 0; tries < 30 && c.change(raftfsm.MemberChange{Op: "promote", ID: fourth}) != nil && pause(time.Second); tries++ {
+		for tries := 0; tries < 30 && c.change(state.MemberChange{Op: "promote", ID: fourth}) != nil && pause(time.Second); tries++ {
 		}
 		pause(20 * time.Second)
 		c.removeFourth(stop)
@@ -48,7 +48,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 // is closed it must succeed soon.
 func (c *cluster) removeFourth(stop <-chan struct{}) {
 	for left := 30; left > 0; {
-		err := c.change(raftfsm.MemberChange{Op: "remove", ID: fourth})
+		err := c.change(state.MemberChange{Op: "remove", ID: fourth})
 		if err == nil || strings.Contains(err.Error(), "is not a member") {
 			return
 		}
@@ -63,7 +63,7 @@ func (c *cluster) removeFourth(stop <-chan struct{}) {
 }
 
 // change asks some server for a change of membership.
-func (c *cluster) change(m raftfsm.MemberChange) error {
+func (c *cluster) change(m state.MemberChange) error {
 	err := context.DeadlineExceeded
 	for id := range c.ids() {
 		i := c.server(id)
@@ -71,8 +71,7 @@ func (c *cluster) change(m raftfsm.MemberChange) error {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		var refused error
-		refused = i.Node().ChangeMember(ctx, m)
+		refused := i.Node().ChangeMember(ctx, m)
 		cancel()
 		if refused == nil {
 			return nil

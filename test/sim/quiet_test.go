@@ -18,8 +18,8 @@ func quiet(t *testing.T, f func(t *testing.T, c *cluster)) {
 func quietWith(t *testing.T, set settings, f func(t *testing.T, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		oldrand.Seed(1)
-		c := newClusterWith(t, 1, set)
+		oldrand.Seed(1) //nolint:staticcheck // raft draws its timeouts from here
+		c := newCluster(t, 1, set)
 		defer c.shutDown()
 		defer c.net.Heal()
 		f(t, c)

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"sync"
@@ -17,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/workload"
 )
 
-// A leader whose disk hangs keeps no growing crowd waiting, and is gone within
-// 15 s (R2); what waited for it goes on elsewhere.
+// A leader whose disk hangs keeps no growing crowd waiting; others write again
+// within 2.5 s (R2), and what waited for it goes on elsewhere.
 func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
@@ -50,21 +51,53 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 		before := runtime.NumGoroutine()
 		c.mayStop(leader)
 		c.disk(leader).Hang()
+		hung := time.Now()
+		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
+			t.Errorf("a client of another server lost its connection: %v", err)
+		}
+		if d := time.Since(hung); d > 2500*time.Millisecond {
+			t.Errorf("R2: the next write was answered %v after the disk had begun to hang", d)
+		}
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		if now := runtime.NumGoroutine(); now > before+40 {
 			t.Errorf("R3: %d goroutines while the disk hangs, %d before", now, before)
 		}
-		hung := time.Now()
-		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
-			t.Errorf("a client of another server lost its connection: %v", err)
-		}
-		if d := time.Since(hung); d > 7*time.Second {
-			t.Errorf("R2: the next write was answered %v after the disk had begun to hang", 8*time.Second+d)
-		}
 		close(stop)
 		wg.Wait()
 		c.disk(leader).Go()
+	})
+}
+
+// A disk that is merely slow costs nobody their office: a sync of a second every
+// ten seconds, at each server in turn.
+func TestR2SlowDiskDeposesNobody(t *testing.T) {
+	quiet(t, func(t *testing.T, c *cluster) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from the other
+		wg.Go(func() { c.writes("c0", rng, stop) })
+		leader, others := c.mustLead()
+		term := c.server(leader).Node().Status().Term
+		rounds := 24
+		if testing.Short() {
+			rounds = 8
+		}
+		for round := range rounds {
+			id := leader
+			if round%4 == 3 {
+				id = others[round/4%2]
+			}
+			c.disk(id).Slow(660 * time.Millisecond) // a third of a second to one
+			time.Sleep(time.Second)
+			c.disk(id).Slow(500 * time.Microsecond)
+			time.Sleep(9 * time.Second)
+		}
+		if st := c.server(leader).Node().Status(); st.Role != "leader" || st.Term != term {
+			t.Errorf("the leader of term %d is %s in term %d", term, st.Role, st.Term)
+		}
+		close(stop)
+		wg.Wait()
 	})
 }
 
@@ -74,9 +107,14 @@ func TestR4ReplicationIsNeverWedged(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
-		wg.Go(func() { c.writes("c0", c.rng, stop) })
+		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from the other
+		wg.Go(func() { c.writes("c0", rng, stop) })
 		f := &faults{cluster: c}
-		for round := range 8 {
+		rounds := 8
+		if testing.Short() {
+			rounds = 3
+		}
+		for round := range rounds {
 			id := uint32(1 + round%3)
 			f.flap(id)
 			f.away(1+id%3, time.Second)
@@ -125,12 +163,14 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 		}
 		c.net.Freeze(hostName(leader))
 		c.net.Throttle(0)
+		// The other, still in the snapshot, votes as soon as it has given up on it.
+		const slowest = 2500 * time.Millisecond
 		vanished := time.Now()
 		for c.leader() == leader || c.leader() == 0 {
-			if time.Since(vanished) > 15*time.Second {
-				t.Fatalf("R5: nobody leads 15 s after the leader's host has vanished")
+			if time.Since(vanished) > slowest {
+				t.Fatalf("R5: nobody leads %v after the leader's host has vanished", slowest)
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 			if id := others[0]; c.server(id).Node().Status().Role == "leader" {
 				break
 			}
@@ -416,10 +456,18 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
-			f := &faults{cluster: c}
-			f.isolate(leader)
-			wg.Wait()
-			c.net.Heal()
+			// Who loses the connection opens another one to the next leader at once;
+			// who hears nothing any more may have been told by then what was stored.
+			if round%4 > 0 {
+				c.crash(leader)
+				wg.Wait()
+				c.start(leader)
+			} else {
+				f := &faults{cluster: c}
+				f.isolate(leader)
+				wg.Wait()
+				c.net.Heal()
+			}
 			c.ready(leader, 10*time.Second)
 		}
 		w = c.client("c0", 1, 20*time.Second)

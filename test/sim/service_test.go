@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/workload"
 )
@@ -114,13 +114,13 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 			c.start(id)
 			c.ready(id, 10*time.Second)
 		}
-		must(t, c.change(raftfsm.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
+		must(t, c.change(state.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
 		c.newDisk(fourth)
 		c.start(fourth)
 		c.ready(fourth, 10*time.Second)
 		promoted := false
 		for range 20 {
-			if promoted = c.change(raftfsm.MemberChange{Op: "promote", ID: fourth}) == nil; promoted {
+			if promoted = c.change(state.MemberChange{Op: "promote", ID: fourth}) == nil; promoted {
 				break
 			}
 			time.Sleep(time.Second)
@@ -134,7 +134,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		c.mayStop(leader)
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
-			err := c.change(raftfsm.MemberChange{Op: "remove", ID: leader})
+			err := c.change(state.MemberChange{Op: "remove", ID: leader})
 			if err == nil || strings.Contains(err.Error(), "is not a member") {
 				break
 			}
@@ -156,7 +156,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		var sums []uint64
 		for _, id := range []uint32{others[0], others[1], fourth} {
-			c.server(id).Node().View(func(s *raftfsm.State) { sums = append(sums, s.Digest()) })
+			c.server(id).Node().View(func(s *state.State) { sums = append(sums, s.Digest()) })
 		}
 		if slices.Min(sums) != slices.Max(sums) {
 			t.Errorf("G9: digests %x", sums)
@@ -358,7 +358,7 @@ func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 			t.Errorf("G25: %d goroutines, there were %d", after, before)
 		}
 		for id := range c.ids() {
-			c.server(id).Node().View(func(s *raftfsm.State) {
+			c.server(id).Node().View(func(s *state.State) {
 				if n := s.Sessions().Len(); n > 1 {
 					t.Errorf("G25: %d sessions left", n)
 				}

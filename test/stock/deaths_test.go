@@ -197,9 +197,9 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 		contend("client-election", func(c *goContender, _ int) error {
 			return leased(c, "x", 1, func() (*client.Lease, error) { return own.Election(s.root+"/election").Campaign(ctx, nil) }, true)
 		})
-		was := own.SessionID()
+		was := own.Session().ID
 		ended = append(ended, func() {
-			if own.SessionID() != was {
+			if own.Session().ID != was {
 				t.Error("a session of package client was lost")
 			}
 		})

@@ -12,7 +12,7 @@ import (
 
 // javaClasses are Debian's jars of the Java clients.
 const javaClasses = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-client.jar:" +
-	"/usr/share/java/curator-framework.jar:/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
+	"/usr/share/java/curator-framework.jar:/usr/share/java/curator-recipes.jar:/usr/share/java/zookeeper-recipes-lock.jar:/usr/share/java/slf4j-simple.jar"
 
 var compileOnce = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch, "java")

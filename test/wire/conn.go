@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultTimeout bounds every wait of a Conn for one frame.
-const DefaultTimeout = 10 * time.Second
+const DefaultTimeout = 30 * time.Second
 
 // ErrRefused is what Connect returns when the server declares the session
 // ended: the answer that a real client reports as "session expired".

@@ -11,5 +11,8 @@
 // typed methods, such as [Conn.Create], which fail with the server's
 // jute.ErrCode.
 //
+// A [Pipe] is the same client for load: requests are appended and written
+// together, replies are read without a copy.
+//
 // The package knows the wire format only; it works against any server.
 package wire

@@ -9,14 +9,26 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/zkreal"
+	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// The methods are proven against the real server: what they decode is then
-// what the protocol means.
-func TestCallsSpeakToRealServer(t *testing.T) {
-	s := zkreal.Start(t, zkreal.Config{TTL: true})
-	c := open(t, s.Addr)
+// TestZlockd tries everything on zlockd; TestRealServer, which needs a
+// ZooKeeper, on the server that says what is right.
+func TestZlockd(t *testing.T) {
+	tryAll(t, func(t *testing.T) string { return zlocktest.Start(t).Addr })
+}
+
+// tryAll calls the methods, each time on a server of its own.
+func tryAll(t *testing.T, start func(*testing.T) string) {
+	for name, try := range map[string]func(*testing.T, string){
+		"calls decode": callsDecode, "multi results decode": multiResultsDecode, "drop and attach": dropAndAttach,
+	} {
+		t.Run(name, func(t *testing.T) { try(t, start(t)) })
+	}
+}
+
+func callsDecode(t *testing.T, addr string) {
+	c := open(t, addr)
 	if len(c.Session.Password) != jute.PasswordSize || c.Session.Timeout != 30000 || !c.Session.HasReadOnly {
 		t.Errorf("session %+v", c.Session)
 	}
@@ -78,9 +90,8 @@ func TestCallsSpeakToRealServer(t *testing.T) {
 	check(t, c.CloseSession())
 }
 
-func TestMultiResultsDecode(t *testing.T) {
-	s := zkreal.Start(t, zkreal.Config{})
-	c := open(t, s.Addr)
+func multiResultsDecode(t *testing.T, addr string) {
+	c := open(t, addr)
 	res, err := c.Multi(
 		wire.Op{Type: jute.OpCreate, Body: wire.Create("/m", nil, jute.WorldAnyone, 0)},
 		wire.Op{Type: jute.OpSetData, Body: wire.SetData("/m", []byte("x"), 0)},
@@ -105,13 +116,12 @@ func TestMultiResultsDecode(t *testing.T) {
 	}
 }
 
-func TestDropAndAttach(t *testing.T) {
-	s := zkreal.Start(t, zkreal.Config{})
-	c := open(t, s.Addr)
+func dropAndAttach(t *testing.T, addr string) {
+	c := open(t, addr)
 	_, err := c.Drop()
 	check(t, err)
 
-	d, err := wire.Dial(s.Addr)
+	d, err := wire.Dial(addr)
 	check(t, err)
 	check(t, d.Connect(wire.Attach(c.Session, c.Zxid)))
 	if d.Session.ID != c.Session.ID {
@@ -121,14 +131,14 @@ func TestDropAndAttach(t *testing.T) {
 
 	wrong := c.Session
 	wrong.Password = make([]byte, jute.PasswordSize)
-	e, err := wire.Dial(s.Addr)
+	e, err := wire.Dial(addr)
 	check(t, err)
 	if err := e.Connect(wire.Attach(wrong, 0)); !errors.Is(err, wire.ErrRefused) {
 		t.Errorf("wrong password: %v", err)
 	}
 	check(t, e.Closed())
 
-	ahead, err := wire.Dial(s.Addr)
+	ahead, err := wire.Dial(addr)
 	check(t, err)
 	if err := ahead.Connect(wire.Attach(c.Session, 1<<60)); !errors.Is(err, io.EOF) {
 		t.Errorf("zxid ahead: %v", err)

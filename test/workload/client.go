@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -29,6 +30,8 @@ type Client struct {
 	Record  *history.Recorder
 	Conns   func() int // numbers connections
 	Rand    *rand.Rand
+	// Bulk, if it is set, makes some values and identities large.
+	Bulk *rand.Rand
 
 	session wire.Session
 	zxid    int64
@@ -83,12 +86,25 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	x := &exchange{c: c, w: w, conn: c.Conns()}
 	c.Record.Add(history.Record{Connect: &history.Connect{Client: c.Name, Conn: x.conn, Session: c.session.ID,
 		New: fresh, LastZxid: request.LastZxidSeen, Timeout: time.Duration(c.session.Timeout) * time.Millisecond, Start: start, End: c.Clock()}})
+	if !x.identify() {
+		return true
+	}
 	if op := c.watches.request(request.LastZxidSeen); op == nil || x.send(op) && x.receiveAll() {
 		x.run(stop)
 	}
 	c.zxid = max(c.zxid, w.Zxid)
 	x.fail()
 	return true
+}
+
+// identify gives some connections identities that are much longer than their
+// requests.
+func (x *exchange) identify() bool {
+	if x.c.Bulk == nil || x.c.Bulk.IntN(3) > 0 {
+		return true
+	}
+	_, err := x.w.Call(jute.OpAuth, wire.Auth("digest", strings.Repeat("u", x.c.Bulk.IntN(12<<10))+":p"))
+	return err == nil
 }
 
 // exchange is what happens on one connection.

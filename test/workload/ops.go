@@ -10,7 +10,13 @@ import (
 
 func (c *Client) key() string { return fmt.Sprintf("%s/k%d", Root, c.Rand.IntN(keys)) }
 
-func (c *Client) data() []byte { return fmt.Appendf(nil, "%s-%d", c.Name, c.Rand.IntN(1_000_000)) }
+func (c *Client) data() []byte {
+	b := fmt.Appendf(nil, "%s-%d", c.Name, c.Rand.IntN(1_000_000))
+	if c.Bulk != nil && c.Bulk.IntN(20) == 0 {
+		b = append(b, make([]byte, c.Bulk.IntN(200<<10))...)
+	}
+	return b
+}
 
 // version is mostly any, sometimes one that may be right.
 func (c *Client) version() int32 {

@@ -5,7 +5,8 @@
 // gets it on loopback ports of its own with a data directory of its own; both
 // are gone when the test ends. Programs that are not tests use [Launch].
 //
-// Where Java or ZooKeeper are missing, tests skip and say which package to
+// Without the build tag stock, tests skip: none of `make test` may depend on what
+// else is installed. Where Java or ZooKeeper are missing, they say which package to
 // install. A machine that must not skip (CI=true, or ZLOCKD_REQUIRE_STOCK=1)
 // fails instead: a comparison that silently never runs proves nothing.
 package zkreal

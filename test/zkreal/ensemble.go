@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
 )
 
 // Ensemble is several servers that form one cluster. Server i has id i+1.
@@ -84,20 +86,20 @@ func launchEnsemble(dir string, n, running int, c Config) (Ensemble, error) {
 	var members strings.Builder
 	addrs := make([]string, n)
 	for i := range n {
+		list, err := launch.FreePorts(3)
+		if err != nil {
+			return nil, err
+		}
 		var port [3]string
 		for k := range port {
-			addr, err := freeAddr()
-			if err != nil {
-				return nil, err
-			}
-			port[k] = strings.TrimPrefix(addr, "127.0.0.1:")
+			port[k] = strings.TrimPrefix(list[k], "127.0.0.1:")
 		}
-		addrs[i] = "127.0.0.1:" + port[2]
+		addrs[i] = list[2]
 		fmt.Fprintf(&members, "server.%d=127.0.0.1:%s:%s:participant;127.0.0.1:%s\n", i+1, port[0], port[1], port[2])
 	}
 	var e Ensemble
 	for i := range running {
-		s := &Server{Addr: addrs[i], Dir: filepath.Join(dir, fmt.Sprint(i+1)), jvm: c.jvmFlags()}
+		s := newServer(addrs[i], filepath.Join(dir, fmt.Sprint(i+1)), c.jvmFlags())
 		if c.ReadOnly {
 			s.jvm = append(s.jvm, "-Dreadonlymode.enabled=true")
 		}

@@ -1,3 +1,5 @@
+//go:build stock
+
 package zkreal_test
 
 import (
@@ -55,9 +57,6 @@ func TestDataSurvivesKill(t *testing.T) {
 }
 
 func TestEnsembleServes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three Java machines")
-	}
 	e := zkreal.StartEnsemble(t, 3, zkreal.Config{NoFsync: true})
 	leader, err := e.WaitLeader(wire.DefaultTimeout)
 	if err != nil {

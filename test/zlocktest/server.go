@@ -14,7 +14,10 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -47,8 +50,8 @@ type Server struct {
 
 	t        failer
 	config   Config
-	stores   *raftfsm.Stores // survive a restart
-	pipes    *pipeListener   // nil with sockets
+	stores   *disk.Stores  // survive a restart
+	pipes    *pipeListener // nil with sockets
 	listener *listener
 	instance *server.Instance
 
@@ -96,7 +99,7 @@ func (c Config) server(t failer) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	s := &Server{t: t, config: c, stores: raftfsm.NewMemoryStores(false), Addr: "127.0.0.1:0"}
+	s := &Server{t: t, config: c, stores: disk.NewMemoryStores(false), Addr: "127.0.0.1:0"}
 	if c.InMemory {
 		s.Addr = "127.0.0.1:2181"
 	}
@@ -111,9 +114,12 @@ func (s *Server) start() {
 	defer cancel()
 	i, err := server.Start(ctx, server.Options{
 		ClientAddr: s.Addr, Listen: s.listen,
-		Raft:              raftfsm.Options{Stores: s.stores, SweepInterval: s.config.SweepInterval},
-		MinSessionTimeout: s.config.MinSessionTimeout, MaxSessionTimeout: s.config.MaxSessionTimeout,
-		MaxConnsPerAddr: -1, SuperDigest: s.config.Super, Logger: s.config.Logger,
+		Raft: raftfsm.Options{Stores: s.stores, SweepInterval: s.config.SweepInterval},
+		Clients: clients.Options{
+			MinSessionTimeout: s.config.MinSessionTimeout, MaxSessionTimeout: s.config.MaxSessionTimeout,
+			MaxConnsPerAddr: -1, SuperDigest: s.config.Super,
+		},
+		Logger: s.config.Logger,
 	})
 	if err == nil {
 		err = i.Ready(ctx)
@@ -198,8 +204,8 @@ func (s *Server) Connect() *zk.Conn {
 func (s *Server) KillSession(id int64) {
 	s.t.Helper()
 	node := s.instance.Node()
-	w := waiter(make(chan raftfsm.Outcome, 1))
-	if err := node.Propose(raftfsm.Request{Session: id, Op: jute.OpCloseSession}, w); err != nil {
+	w := waiter(make(chan state.Outcome, 1))
+	if err := node.Propose(state.Request{Session: id, Op: jute.OpCloseSession}, w); err != nil {
 		s.t.Fatalf("zlocktest: kill session 0x%x: %v", id, err)
 	}
 	if o := <-w; o.Unknown {
@@ -208,10 +214,10 @@ func (s *Server) KillSession(id int64) {
 }
 
 // waiter receives the outcome of one request.
-type waiter chan raftfsm.Outcome
+type waiter chan state.Outcome
 
-func (w waiter) Done(o *raftfsm.Outcome) {
-	w <- raftfsm.Outcome{Refused: o.Refused, Unknown: o.Unknown}
+func (w waiter) Done(o *state.Outcome) {
+	w <- state.Outcome{Refused: o.Refused, Unknown: o.Unknown}
 }
 
 // Disconnect breaks every connection, as a failing network does. Sessions are
@@ -221,7 +227,7 @@ func (s *Server) Disconnect() { s.listener.disconnect() }
 // Sessions returns the ids of the sessions that exist, in order of creation.
 func (s *Server) Sessions() []int64 {
 	var ids []int64
-	s.instance.Node().View(func(st *raftfsm.State) {
+	s.instance.Node().View(func(st *state.State) {
 		st.Sessions().All(func(x session.Session) { ids = append(ids, x.ID) })
 	})
 	return ids

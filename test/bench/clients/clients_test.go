@@ -1,3 +1,5 @@
+//go:build stock
+
 package main
 
 import (
@@ -7,9 +9,6 @@ import (
 
 // What is not installed is left out; what is there must work.
 func TestEveryLibraryIsMeasured(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs of four libraries")
-	}
 	var out, log strings.Builder
 	if err := run([]string{"-quick"}, &out, &log); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), log.String())

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// point is one measurement, in the words of zlock bench, which the other
+// point is one measurement, in the words of test/bench/locks, which the other
 // programs repeat.
 type point struct {
 	Acquired   int         `json:"acquired"`
@@ -42,8 +42,9 @@ type library struct {
 }
 
 var libraries = []*library{
-	{name: "zlock", what: "package client, `Mutex`", most: 1000, command: zlockBench("mutex")},
-	{name: "go-zookeeper", what: "go-zookeeper, `Lock`", most: 1000, command: zlockBench("go-zookeeper")},
+	{name: "zlock", what: "package client, `Mutex`", most: 1000, command: ours("mutex")},
+	{name: "zlock-early", what: "package client, `Mutex` with `WithEarlyUnlock`", most: 1000, command: ours("mutex-early")},
+	{name: "go-zookeeper", what: "go-zookeeper, `Lock`", most: 1000, command: ours("go-zookeeper")},
 	{name: "curator", what: "Curator, `InterProcessMutex`", most: 100, prepare: compile, command: func(b *bench, path string, waiters int) []string {
 		return b.foreign([]string{"java", "-XX:+UseSerialGC", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 			"-cp", b.dir + ":" + javaClasses, "LockBench"}, path, waiters)
@@ -51,7 +52,7 @@ var libraries = []*library{
 	{name: "kazoo", what: "kazoo, `Lock`", most: 100, prepare: importKazoo, command: func(b *bench, path string, waiters int) []string {
 		return b.foreign([]string{python, filepath.Join(b.source, "lockbench.py")}, path, waiters)
 	}},
-	{name: "children-watch", what: "all waiters watch the directory", most: 100, command: zlockBench("children-watch")},
+	{name: "children-watch", what: "all waiters watch the directory", most: 100, command: ours("children-watch")},
 }
 
 // Debian's jars, and the interpreter that has Debian's kazoo.
@@ -61,10 +62,11 @@ const (
 	python = "/usr/bin/python3"
 )
 
-func zlockBench(recipe string) func(*bench, string, int) []string {
+// ours runs test/bench/locks.
+func ours(recipe string) func(*bench, string, int) []string {
 	return func(b *bench, path string, waiters int) []string {
-		return []string{b.zlock, "bench", "--recipe", recipe, "--servers", b.server, "--root", path, "--clients", strconv.Itoa(waiters + 1),
-			"--warm", b.warm.String(), "--duration", b.duration.String(), "--connect-timeout", "30s", "-o", "json"}
+		return []string{b.locks, "-recipe", recipe, "-servers", b.server, "-root", path, "-clients", strconv.Itoa(waiters + 1),
+			"-warm", b.warm.String(), "-duration", b.duration.String(), "-json"}
 	}
 }
 

@@ -23,7 +23,7 @@ type bench struct {
 	server         string // host:port
 	dir            string // what is built
 	source         string // where this command's files are
-	zlock          string
+	locks          string
 	warm, duration time.Duration
 	rounds         int
 	waiters        []int
@@ -41,7 +41,7 @@ func main() {
 func run(args []string, out, log io.Writer) error {
 	fs := flag.NewFlagSet("clients", flag.ContinueOnError)
 	server := fs.String("server", "zlockd", "zlockd or zookeeper, started for the run, or the `HOST:PORT` of one that runs")
-	names := fs.String("libraries", "zlock,go-zookeeper,curator,kazoo,children-watch", "which to compare")
+	names := fs.String("libraries", "zlock,zlock-early,go-zookeeper,curator,kazoo,children-watch", "which to compare")
 	waiters := fs.String("waiters", "0,1,10,100,1000", "points; Curator, kazoo and children-watch stop at 100")
 	b := &bench{}
 	fs.IntVar(&b.rounds, "rounds", 3, "rounds, in each of which the libraries take turns; the median counts")
@@ -93,11 +93,11 @@ func (b *bench) prepare(names []string) (missing []string, err error) {
 	if b.dir, err = os.MkdirTemp("", "zlockd-clients-"); err != nil {
 		return nil, err
 	}
-	b.zlock = filepath.Join(b.dir, "zlock")
-	build := exec.Command("go", "build", "-o", b.zlock, "./cmd/zlock")
+	b.locks = filepath.Join(b.dir, "locks")
+	build := exec.Command("go", "build", "-o", b.locks, "./test/bench/locks")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build zlock: %w\n%s", err, out)
+		return nil, fmt.Errorf("build test/bench/locks: %w\n%s", err, out)
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(libraries, func(l *library) bool { return l.name == name })

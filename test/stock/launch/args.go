@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
 	"os/exec"
@@ -71,7 +72,11 @@ var builtOnce = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(os.TempDir(), "zlockd-test-bin-"+strconv.Itoa(os.Getuid()))
+	// Each checkout, and each way to build it, has a file of its own: tests
+	// of two must not run each other's server.
+	key := fnv.New64a()
+	fmt.Fprint(key, root, "\x00", os.Getenv("GOFLAGS"))
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-bin-%d-%x", os.Getuid(), key.Sum64()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -112,6 +117,9 @@ func ModuleRoot() (string, error) {
 // manifest names the rest.
 const ClassPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 
+// ErrMissing means that Java or ZooKeeper are not installed.
+var ErrMissing = errors.New("not installed")
+
 // HaveZooKeeper reports whether Debian's ZooKeeper is installed.
 func HaveZooKeeper() bool {
 	_, err := os.Stat("/usr/share/java/zookeeper.jar")
@@ -121,13 +129,6 @@ func HaveZooKeeper() bool {
 // zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync
 // stays on: forceSync is ZooKeeper's default and is not touched.
 func (e *Ensemble) zookeeperArgs(o Options) error {
-	if !HaveZooKeeper() {
-		return errors.New("ZooKeeper is not installed: apt-get install zookeeper")
-	}
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return errors.New("java is not installed: apt-get install openjdk-17-jdk-headless")
-	}
 	for i, s := range e.Servers {
 		data := filepath.Join(s.Dir, "data")
 		if err := os.MkdirAll(data, 0o700); err != nil {
@@ -159,9 +160,25 @@ func (e *Ensemble) zookeeperArgs(o Options) error {
 		if err := os.WriteFile(file, []byte(strings.Join(cfg, "\n")+"\n"), 0o600); err != nil {
 			return err
 		}
-		s.Args = []string{java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.jmx.log4j.disable=true"}
-		s.Args = append(s.Args, o.JVM...)
-		s.Args = append(s.Args, "-cp", ClassPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+		if s.Args, err = ZooKeeperArgs(o.JVM, file); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// ZooKeeperArgs is the command line of a ZooKeeper with a configuration file.
+// It logs warnings to standard error. The error says what to install.
+func ZooKeeperArgs(jvm []string, file string) ([]string, error) {
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("%w: java (on Debian: apt-get install openjdk-17-jdk-headless)", ErrMissing)
+	}
+	for jar := range strings.SplitSeq(ClassPath, ":") {
+		if _, err := os.Stat(jar); err != nil {
+			return nil, fmt.Errorf("%w: %s (on Debian: apt-get install zookeeper libslf4j-java)", ErrMissing, jar)
+		}
+	}
+	args := []string{java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.jmx.log4j.disable=true"}
+	return append(append(args, jvm...), "-cp", ClassPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file), nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -197,8 +196,7 @@ func (s *Server) Spawn() error {
 	s.cmd = exec.Command(s.Args[0], s.Args[1:]...)
 	s.cmd.Dir = s.Dir
 	s.cmd.Stderr = log
-	// A benchmark that is killed must not leave servers behind.
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.SysProcAttr = childAttr()
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -258,6 +256,9 @@ func (s *Server) Running() bool {
 		return true
 	}
 }
+
+// Exited is closed when the process that was spawned last has ended.
+func (s *Server) Exited() <-chan struct{} { return s.exited }
 
 // Pid returns the process id, 0 when it does not run.
 func (s *Server) Pid() int {
@@ -333,23 +334,4 @@ func Mode(addr string) string {
 		}
 	}
 	return ""
-}
-
-// FreePorts returns n loopback addresses nobody listens on. They lie below the
-// range from which the system takes ports for outgoing connections, so that
-// none is lost between the choice and its use.
-func FreePorts(n int) ([]string, error) {
-	var list []string
-	for tries := 0; len(list) < n; tries++ {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000))))
-		if err != nil {
-			if tries > 1000 {
-				return nil, err
-			}
-			continue
-		}
-		defer l.Close() // after all are chosen, so that they differ
-		list = append(list, l.Addr().String())
-	}
-	return list, nil
 }

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"sync"
+)
+
+// crowd keeps a client from filling a directory with nodes that nobody wants any
+// more. A call whose context ends leaves its node to the reaper and returns at
+// once; if calls came and went faster than nodes can be removed, their number
+// would grow without bound. So who wants to make a node waits while there are
+// more abandoned ones in its directory than half the calls under way there: a
+// directory never has more than twice as many nodes of a client as calls and
+// holds.
+type crowd struct {
+	mu   sync.Mutex
+	dirs map[string]*crowdDir // entries that are not all zero
+}
+
+type crowdDir struct {
+	calls     int           // under way, whether they have a node or not
+	abandoned int           // nodes, and requests for nodes, that nobody wants
+	waiting   chan struct{} // closed when there may be room; nil while nobody waits
+}
+
+// full reports whether no node may be added.
+func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
+
+// change applies f to a directory's counts and wakes who waits if there is room.
+func (c *crowd) change(dir string, f func(d *crowdDir)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.dirs[dir]
+	if d == nil {
+		if c.dirs == nil {
+			c.dirs = map[string]*crowdDir{}
+		}
+		d = &crowdDir{}
+		c.dirs[dir] = d
+	}
+	f(d)
+	if d.waiting != nil && !d.full() {
+		close(d.waiting)
+		d.waiting = nil
+	}
+	if d.calls == 0 && d.abandoned == 0 {
+		delete(c.dirs, dir)
+	}
+}
+
+// abandon notes nodes that will be removed; gone must follow.
+func (c *crowd) abandon(dirs ...string) {
+	for _, dir := range dirs {
+		c.change(dir, func(d *crowdDir) { d.abandoned++ })
+	}
+}
+
+func (c *crowd) gone(dirs ...string) {
+	for _, dir := range dirs {
+		c.change(dir, func(d *crowdDir) { d.abandoned-- })
+	}
+}
+
+// enter counts a call; leave must follow.
+func (c *crowd) enter(dirs ...string) {
+	for _, dir := range dirs {
+		c.change(dir, func(d *crowdDir) { d.calls++ })
+	}
+}
+
+func (c *crowd) leave(dirs ...string) {
+	for _, dir := range dirs {
+		c.change(dir, func(d *crowdDir) { d.calls-- })
+	}
+}
+
+// room returns a channel that is closed when there may be room in dir, nil if
+// there is.
+func (c *crowd) room(dir string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.dirs[dir]
+	if d == nil || !d.full() {
+		return nil
+	}
+	if d.waiting == nil {
+		d.waiting = make(chan struct{})
+	}
+	return d.waiting
+}
+
+// room waits until nodes may be added to the directories.
+func (c *Client) room(ctx context.Context, e *epoch, dirs ...string) error {
+	for _, dir := range dirs {
+		for wait := c.crowd.room(dir); wait != nil; wait = c.crowd.room(dir) {
+			select {
+			case <-wait:
+			case <-e.gone:
+				return ErrSessionExpired
+			case <-c.drain:
+				return ErrClosed
+			case <-ctx.Done():
+				return ctxErr(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// leaveBehind runs f, which removes nodes, on its own; until it is done they count
+// as abandoned.
+func (c *Client) leaveBehind(nodes []heldNode, f func(ctx context.Context)) {
+	for _, n := range nodes {
+		c.crowd.abandon(parentOf(n.path))
+	}
+	c.detached(func(ctx context.Context) {
+		f(ctx)
+		for _, n := range nodes {
+			c.crowd.gone(parentOf(n.path))
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// Different kinds of locks on one path exclude nobody from each other's point of
+// view: each looks only at nodes of its own kind. So before a lock is granted, and
+// after its node was made, the children of its directory are looked through for
+// holders of other kinds. Of two that come at the same time at least one sees the
+// other, because each makes its node first. Where there may be no node to see, the
+// kind is in the data of the directory.
+
+// use is what a directory is used for, as far as kinds of locks exclude each other.
+type use uint8
+
+const (
+	useQueue       use = iota // numbered nodes: queueOf tells their kinds apart
+	usePolicy                 // read-write lock with a policy
+	useSimple                 // one node named lock, of another program
+	usePermits                // semaphore with nodes in leases
+	useBarePermits            // kazoo's semaphore: nodes named by an id alone
+)
+
+// simpleName is the one node of the textbooks' lock: whoever creates it holds.
+const simpleName = "lock"
+
+// useOf returns the use that a child of a lock's directory speaks of.
+func useOf(name string) (use, bool) {
+	switch {
+	case name == simpleName:
+		return useSimple, true
+	case name == permitsName:
+		return usePermits, true
+	case isPolicyNode(name):
+		return usePolicy, true
+	}
+	if c, _, ok := parseName(name); ok && c.kind != kindLease {
+		return useQueue, true
+	}
+	if _, ok := parseHex(name); ok {
+		return useBarePermits, true
+	}
+	return 0, false
+}
+
+// permitsName is where a semaphore's permits are.
+const permitsName = "leases"
+
+// alone fails if somebody holds, or waits for, a lock of another kind on the path
+// whose children have these names.
+func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, names []string) error {
+	for _, name := range names {
+		if name[0] == '_' && own == useQueue {
+			continue // most are contenders of the queue itself
+		}
+		u, ok := useOf(name)
+		if !ok || u == own {
+			continue
+		}
+		child, live := join(path, name), false
+		if u == usePermits {
+			permits, _, err := c.children(ctx, e, child)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+				return err
+			}
+			for _, p := range permits {
+				cont, _, ok := parseName(p)
+				live = live || ok && cont.kind == kindLease
+			}
+		} else {
+			st, err := c.exists(ctx, e, child)
+			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+				return err
+			}
+			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is somebody's own business
+		}
+		if live {
+			return fmt.Errorf("%w: %s is of another kind of lock", ErrMixedLayout, child)
+		}
+	}
+	return nil
+}
+
+// aloneNow is alone for who has not listed the path since it made its node.
+func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use) error {
+	names, _, err := c.children(ctx, e, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.alone(ctx, e, path, own, names)
+}

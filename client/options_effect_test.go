@@ -1,0 +1,287 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+// What an option promises must be seen by others.
+
+func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
+	t.Helper()
+	b, st, err := o.Get(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, st
+}
+
+func TestClientNameIsInTheNode(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o := observer(t)
+	l := lock(t, dial(t, WithClientName("reports-7")).Mutex(dir(t)).Lock)
+	b, _ := contentOf(t, o, l.Node())
+	if owner, ok := parseOwner(b); !ok || owner.Cmd != "reports-7" {
+		t.Errorf("%s", b)
+	}
+}
+
+func TestDataReplacesTheOwnerRecord(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o := dial(t), observer(t)
+	for name, take := range map[string]func(context.Context, ...AcquireOption) (*Lease, error){
+		"mutex": c.Mutex(dir(t)).Lock, "policy": c.RWMutex(dir(t), WithPolicy(PolicyFair)).RLock,
+	} {
+		l := lock(t, take, WithData([]byte("mine")))
+		if b, _ := contentOf(t, o, l.Node()); !bytes.Equal(b, []byte("mine")) {
+			t.Errorf("%s: %q", name, b)
+		}
+	}
+}
+
+func TestHeldSinceStampsAGrantThatHadToWait(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	l := lock(t, dial(t).Mutex(d).Lock)
+	g := start(testCtx(t), dial(t).Mutex(d, WithHeldSince()).Lock)
+	queued(t, o, d, 2)
+	unlock(t, l)
+	node := g.wait(t).Node()
+	eventually(t, "the stamp", func() bool {
+		b, _ := contentOf(t, o, node)
+		owner, ok := parseOwner(b)
+		return ok && owner.Held
+	})
+}
+
+func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	for _, test := range []struct {
+		opts []LockOption
+		want string
+	}{{nil, "-lock-"}, {[]LockOption{WithLatch()}, "-latch-"}} {
+		l, err := c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := names(t, o, d); len(n) != 1 || !strings.Contains(n[0], test.want) {
+			t.Errorf("%v, want %s", n, test.want)
+		}
+		unlock(t, l)
+		queued(t, o, d, 0)
+	}
+}
+
+func TestPersistentParentsAreNoContainers(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	for _, test := range []struct {
+		opts       []Option
+		containers bool
+	}{{nil, true}, {[]Option{WithPersistentParents()}, false}} {
+		d := dir(t)
+		c, p := proxied(t, test.opts...)
+		p.Record()
+		unlock(t, lock(t, c.Mutex(d+"/below").Lock))
+		if n := under(p, d, int32(jute.OpCreateContainer)); (n > 0) != test.containers {
+			t.Errorf("%d options: %d containers", len(test.opts), n)
+		}
+	}
+}
+
+func TestTLSIsSpoken(t *testing.T) {
+	leakCheck(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	first := make(chan byte, 1)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			var b [1]byte
+			_, _ = io.ReadFull(conn, b[:])
+			conn.Close()
+			first <- b[0]
+		}
+	}()
+	ctx, cancel := context.WithCancel(testCtx(t))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if c, err := Dial(ctx, l.Addr().String(), WithTLS(&tls.Config{InsecureSkipVerify: true})); err == nil {
+			c.Close(ctx)
+			t.Error("connected to nobody")
+		}
+	}()
+	if b := soon(t, "something from the client", first); b != 0x16 {
+		t.Errorf("the first byte is %#x, not that of a TLS handshake", b)
+	}
+	cancel()
+	<-done
+}
+
+// A permit's token orders what is done under it, too.
+func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, o := dial(t), observer(t)
+	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
+		s := c.Semaphore(dir(t), 3, WithLayout(layout))
+		last := fence.Token(0)
+		for _, n := range []int{1, 2} {
+			l, err := s.Acquire(testCtx(t), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, st := contentOf(t, o, l.Node()); l.Token() != fence.Token(st.Czxid) || l.Token() <= last {
+				t.Errorf("%v, %d permits: token %d after %d, node of %d", layout, n, l.Token(), last, st.Czxid)
+			}
+			last = l.Token()
+		}
+	}
+}
+
+// Under the writers' policy a reader waits for every writer, whoever came first.
+func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d, ctx := observer(t), dir(t), testCtx(t)
+	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithoutGate()) }
+	first := lock(t, m().RLock)
+	w1 := start(ctx, m().Lock)
+	queued(t, o, d, 2)
+	if l, err := m().TryRLock(ctx); err == nil {
+		unlock(t, l)
+		t.Fatal("a reader passed a writer that waits")
+	}
+	r := start(ctx, m().RLock) // behind the one writer, ahead of the other
+	queued(t, o, d, 3)
+	w2 := start(ctx, m().Lock)
+	queued(t, o, d, 4)
+	unlock(t, first)
+	l1 := w1.wait(t)
+	unlock(t, l1)
+	l2 := w2.wait(t)
+	if !r.pending() {
+		t.Error("the reader passed the second writer")
+	}
+	unlock(t, l2)
+	if l := r.wait(t); l.Token() <= l2.Token() || l2.Token() <= l1.Token() {
+		t.Errorf("tokens %d, %d, and the reader's %d", l1.Token(), l2.Token(), l.Token())
+	}
+}
+
+// Whether a reader waits for a queued writer that has not closed the gate yet: the
+// policies differ in nothing else.
+func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
+	reader, writer := newNodeID(1), newNodeID(2)
+	q := func(id nodeID, kind policyKind, seq int32) policyNode {
+		return policyNode{id: id, kind: kind, seq: seq}
+	}
+	for _, test := range []struct {
+		policy      Policy
+		readerFirst bool
+		overdue     bool
+		new, queued policyDo
+	}{
+		{PolicyWriter, true, false, policyEnqueue, policyWait},
+		{PolicyWriter, false, false, policyEnqueue, policyWait},
+		{PolicyFair, true, false, policyEnqueue, policyGrant},
+		{PolicyFair, false, false, policyEnqueue, policyWait},
+		{PolicyReader, true, false, policyGrant, policyGrant},
+		{PolicyReader, false, false, policyGrant, policyGrant},
+		{PolicyReader, true, true, policyEnqueue, policyGrant},
+		{PolicyReader, false, true, policyEnqueue, policyWait},
+	} {
+		w := q(writer, policyQueueWrite, 5)
+		r := q(reader, policyQueueRead, 6)
+		if test.readerFirst {
+			r.seq = 4
+		}
+		v := &policyView{policy: test.policy, overdue: test.overdue, nodes: []policyNode{w}}
+		if step := policyRead(v, reader, false); step.do != test.new {
+			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.do, test.new)
+		}
+		v.nodes = append(v.nodes, r)
+		if step := policyRead(v, reader, true); step.do != test.queued || step.do == policyWait && step.on != w {
+			t.Errorf("%v, overdue %v, reader first %v: a queued reader: %+v, want %v", test.policy, test.overdue, test.readerFirst, step, test.queued)
+		}
+	}
+}
+
+// A break that the server refused is tried again.
+func TestRefusedBreakIsTriedAgain(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	c, p := proxied(t)
+	o, d := observer(t), dir(t)
+	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
+	stuck, err := o.Create(d+"/"+nodeName(LayoutCurator, kindLock, newNodeID(o.SessionID()), ""),
+		ownerData(Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noAuth = -102
+	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1, Do: faultproxy.Refused, Code: noAuth})
+	unlock(t, lock(t, c.Mutex(d).Lock, WithMaxHold(time.Minute), WithBreakable()))
+	if refuse.Seen() < 2 {
+		t.Errorf("%d attempts to break", refuse.Seen())
+	}
+}
+
+// Who follows the state is told of every loss, by the clock here and by the server.
+func TestStateTellsOfTheLoss(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	for name, lose := range map[string]func(*testClock, *faultproxy.Proxy) error{
+		"deadline": func(c *testClock, _ *faultproxy.Proxy) error { c.move(time.Hour, 0); return nil },
+		"expired":  func(_ *testClock, p *faultproxy.Proxy) error { return p.ExpireSession() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := newTestClock()
+			var mu sync.Mutex
+			var told []State
+			c, p := proxied(t, withClock(clock), WithClientHooks(Hooks{OnState: func(_, s State) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, s)
+			}}))
+			l := lock(t, c.Mutex(dir(t)).Lock)
+			mu.Lock()
+			told = nil
+			mu.Unlock()
+			if err := lose(clock, p); err != nil {
+				t.Fatal(err)
+			}
+			soon(t, "the loss", l.Lost())
+			eventually(t, "lost, and ready again", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				lost := false
+				for _, s := range told {
+					lost = lost || s == StateLost
+				}
+				return lost && told[len(told)-1] == StateReady
+			})
+		})
+	}
+}

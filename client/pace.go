@@ -1,0 +1,80 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// Who waits behind two or more must list once more when the last one ahead is gone,
+// because that one may only have waited: a round trip in which nobody holds the
+// lock. Where a hold lasts about as long as that, a waiter looks one turn ahead: it
+// waits for the contender before the last one, lists then, while the last one most
+// likely holds, and so knows that nobody else is ahead when that one goes. This
+// costs a request and an event a hold, and a release wakes two instead of one; so
+// it is done only where turns are known to be short.
+
+// paces remembers for how long a turn lasted in the queues a client waited in.
+type paces struct {
+	mu   sync.Mutex
+	dirs map[string]time.Duration
+}
+
+// pacesKept bounds what is remembered.
+const pacesKept = 1024
+
+func (p *paces) note(dir string, turn time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dirs == nil {
+		p.dirs = map[string]time.Duration{}
+	}
+	if len(p.dirs) >= pacesKept {
+		clear(p.dirs)
+	}
+	p.dirs[dir] = turn
+}
+
+// short reports whether turns are known to last no longer than a few times what
+// taking a place took: a write and a round trip.
+func (p *paces) short(dir string, place time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	turn, known := p.dirs[dir]
+	return known && turn < shortTurn*place
+}
+
+const (
+	shortTurn = 4
+	// shortList is up to how many names a list is cheap beside a turn.
+	shortList = 256
+)
+
+// lookAhead waits until the contender before the last one is gone, and lists then.
+// The last one is watched in the same flight, for the wait that follows.
+func (w *waiter) lookAhead(ctx context.Context, p place) (*zk.Names, error) {
+	last := join(w.a.dir, p.blocker.name)
+	p.before.name = strings.Clone(p.before.name) // the list is not kept
+	if _, err := w.await(ctx, p.before, p.ahead-1, false); err != nil {
+		return nil, err
+	}
+	pipe := w.e.conn.Pipe()
+	node, list := pipe.GetW(last), pipe.Names(w.a.dir)
+	pipe.Send()
+	_, err := await(ctx, w.c, node)
+	switch {
+	case err == nil:
+		w.armed, w.armedAt = node.Watch(), last
+	case !errors.Is(err, zk.ErrNoNode):
+		return nil, nil // the next look tells why
+	}
+	names, err := await(ctx, w.c, list)
+	if err != nil {
+		return nil, nil //nolint:nilerr // likewise
+	}
+	return &names, nil
+}

@@ -1,0 +1,181 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+// hurried is a client that knows of short turns in d, and its proxy.
+func hurried(t *testing.T, d string) (*Client, *faultproxy.Proxy) {
+	c, p := proxied(t)
+	c.paces.note(d, time.Nanosecond)
+	p.Record()
+	return c, p
+}
+
+// line is a holder and so many who wait behind it, one behind the other.
+func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []context.CancelFunc) {
+	o := observer(t)
+	h = lock(t, dial(t).Mutex(d).Lock)
+	for i := range n {
+		ctx, cancel := context.WithCancel(testCtx(t))
+		t.Cleanup(cancel)
+		waiting, leave = append(waiting, start(ctx, dial(t).Mutex(d).Lock)), append(leave, cancel)
+		queued(t, o, d, i+2)
+	}
+	return h, waiting, leave
+}
+
+// Where turns are short the list that proves a grant is read while the one before
+// holds: when that one goes, nothing is asked any more.
+func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	h, ahead, _ := line(t, d, 1)
+	c, p := hurried(t, d)
+	g := start(testCtx(t), c.Mutex(d).Lock)
+	watches(t, p, h.Node(), 1)
+	last := d + "/" + nth(t, o, d, 1)
+	unlock(t, h)
+	l := ahead[0].wait(t)
+	eventually(t, "the list behind the watch", func() bool {
+		return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpGetChildren2 }) == 2
+	})
+	watches(t, p, last, 1)
+	if !g.pending() {
+		t.Fatal("granted beside another")
+	}
+	p.Record()
+	unlock(t, l)
+	own := g.wait(t)
+	if n := p.Count(func(f faultproxy.Frame) bool {
+		return f.Kind == faultproxy.Request && f.Under(d) && f.Path != own.Node()
+	}); n != 0 {
+		t.Errorf("%d requests from the release to the grant: %v", n, p.Frames())
+	}
+	unlock(t, own)
+}
+
+// The one that is watched may have waited only, and so may the last one ahead.
+func TestLookingAheadGrantsNothingByItself(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	for _, who := range []string{"the one watched leaves", "the last one leaves", "both leave"} {
+		t.Run(who, func(t *testing.T) {
+			o, d := observer(t), dir(t)
+			h, ahead, leave := line(t, d, 2) // a holder and two who wait
+			c, p := hurried(t, d)
+			g := start(testCtx(t), c.Mutex(d).Lock)
+			watches(t, p, d+"/"+nth(t, o, d, 1), 1)
+			var stay []granting
+			for i, leaves := range []bool{who != "the last one leaves", who != "the one watched leaves"} {
+				if !leaves {
+					stay = append(stay, ahead[i])
+					continue
+				}
+				leave[i]()
+				ahead[i].fails(t)
+			}
+			queued(t, o, d, 2+len(stay))
+			if who != "the last one leaves" {
+				// It looks again, and waits for another one.
+				eventually(t, "another look", func() bool { return under(p, d, faultproxy.OpGetChildren2) >= 2 })
+				watches(t, p, h.Node(), 1)
+			}
+			if !g.pending() || !h.Valid() {
+				t.Fatal("granted beside the holder")
+			}
+			unlock(t, h)
+			for _, a := range stay {
+				l := a.wait(t)
+				if !g.pending() {
+					t.Fatal("granted beside another")
+				}
+				unlock(t, l)
+			}
+			unlock(t, g.wait(t))
+		})
+	}
+}
+
+// The last one ahead is gone when its watch is asked for.
+func TestLookingAheadTooLate(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	h, ahead, _ := line(t, d, 1)
+	c, p := hurried(t, d)
+	last := d + "/" + nth(t, o, d, 1)
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetData, Match: func(f faultproxy.Frame) bool { return f.Path == last }, Do: faultproxy.Hold})
+	g := start(testCtx(t), c.Mutex(d).Lock)
+	watches(t, p, h.Node(), 1)
+	unlock(t, h)
+	l := ahead[0].wait(t)
+	soon(t, "the look at the last one", r.Acted())
+	unlock(t, l)
+	r.Release()
+	unlock(t, g.wait(t))
+}
+
+// Clients that come, hold for an instant and often give up: no two hold at a time.
+func TestShortTurnsExclude(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d := dir(t)
+	var inside, held atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		c := dial(t)
+		c.paces.note(d, time.Nanosecond)
+		wg.Go(func() {
+			for range rounds(2000, 60) {
+				ctx := testCtx(t)
+				if rand.N(3) == 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Millisecond))
+					defer cancel()
+				}
+				l, err := c.Mutex(d).Lock(ctx)
+				if err != nil {
+					continue
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two hold")
+				}
+				held.Add(1)
+				inside.Add(-1)
+				if err := l.Unlock(testCtx(t)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if held.Load() < 8 {
+		t.Errorf("%d holds", held.Load())
+	}
+}
+
+func TestPacesAreBounded(t *testing.T) {
+	var p paces
+	if p.short("/a", time.Second) {
+		t.Error("nothing is known yet")
+	}
+	for i := range 3 * pacesKept {
+		p.note(string(rune(i)), time.Duration(i))
+	}
+	p.note("/a", time.Second)
+	if len(p.dirs) > pacesKept {
+		t.Errorf("%d are kept", len(p.dirs))
+	}
+	if p.short("/a", time.Second/shortTurn) || !p.short("/a", time.Second/shortTurn+1) {
+		t.Error("not short where it should be, or the other way round")
+	}
+}

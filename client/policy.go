@@ -1,0 +1,257 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// policyAcquire competes for a read-write lock with a policy. The decisions are
+// taken in policy_decide.go; this file reads what they need and carries them out.
+func (c *Client) policyAcquire(ctx context.Context, a *attempt) (*hold, error) {
+	return a.inSessions(ctx, func(e *epoch) (*hold, error) {
+		w := &policyWaiter{waiter: waiter{c: c, e: e, a: a}, id: newNodeID(e.sid), dir: policyDir{c: c, e: e, path: a.dir, acl: a.cfg.acl}}
+		h, err := w.compete(ctx)
+		if err != nil {
+			w.withdraw(ctx, errors.Is(err, ErrNotAcquired))
+		}
+		return h, err
+	})
+}
+
+// policyWaiter is one attempt in one session.
+type policyWaiter struct {
+	waiter
+	id     nodeID
+	queued bool
+	node   policyNode // the queue node, if queued
+	dir    policyDir
+
+	entered bool // the queue node is new, and the record was read just before
+
+	closed bool // the gate was closed for this attempt at some time
+	delay  policyDelay
+	clock  policyWaits
+}
+
+func (w *policyWaiter) reads() bool { return w.a.mode == fence.Shared }
+
+// compete decides and acts until the lock is held.
+func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
+	if !w.reads() && !w.a.try {
+		// A writer needs its place before anything can be decided.
+		if err := w.dir.read(ctx, w.a.cfg); err != nil {
+			return nil, w.lostSession(err)
+		}
+		if err := w.enqueue(ctx); err != nil {
+			return nil, w.lostSession(err)
+		}
+	}
+	for {
+		if err := w.look(ctx); err != nil {
+			return nil, w.lostSession(err)
+		}
+		step, err := w.decide(ctx)
+		if err != nil {
+			return nil, w.lostSession(err)
+		}
+		h, err := w.act(ctx, step)
+		if h != nil || err != nil {
+			return h, w.lostSession(err)
+		}
+	}
+}
+
+// look reads the record and then the list, in this order. A record read a moment
+// ago, and one in which the gate is closed for this attempt, is not read again: if
+// it has changed, what is decided will fail, and the list is newer than it anyway.
+func (w *policyWaiter) look(ctx context.Context) error {
+	again := w.entered
+	w.entered = false
+	if w.dir.fresh && (again || w.dir.rec.gate() == (policyGate{w.id, policyGateWrite})) {
+		return w.dir.list(ctx)
+	}
+	if err := w.dir.read(ctx, w.a.cfg); err != nil {
+		return err
+	}
+	return w.dir.list(ctx)
+}
+
+// decide asks the decision functions.
+func (w *policyWaiter) decide(ctx context.Context) (policyStep, error) {
+	v := w.dir.view(w.a.cfg.policy)
+	if v.policy == PolicyReader {
+		var err error
+		if v.overdue, err = w.overdue(ctx, v); err != nil {
+			return policyStep{}, err
+		}
+	}
+	var step policyStep
+	switch {
+	case w.reads():
+		step = policyRead(v, w.id, w.queued)
+	case w.queued:
+		step = policyWrite(v, w.id)
+	case w.a.try && !policyFree(v):
+		return policyStep{}, ErrNotAcquired
+	default:
+		step = policyStep{do: policyEnqueue}
+	}
+	if w.a.try && step.do != policyGrant && step.do != policyClose && (step.do != policyEnqueue || w.reads()) {
+		return policyStep{}, ErrNotAcquired
+	}
+	return step, nil
+}
+
+// act carries a decision out. It returns a hold, an error, or neither if there is
+// to be another look.
+func (w *policyWaiter) act(ctx context.Context, step policyStep) (*hold, error) {
+	if step.do == policyGrant || step.do == policyClose {
+		if wait, err := w.lockDelay(ctx); wait || err != nil {
+			return nil, err
+		}
+		if !w.e.valid() {
+			return nil, w.e.awaitValid(ctx)
+		}
+	}
+	switch step.do {
+	case policyEnqueue:
+		return nil, w.enqueue(ctx)
+	case policyWait:
+		return nil, w.awaitStep(ctx, step)
+	case policyClose:
+		w.closed = true
+		return nil, w.dir.setGate(ctx, policyGate{w.id, policyGateWrite})
+	case policyReopen:
+		return nil, w.dir.setGate(ctx, policyGate{})
+	case policyGrant:
+		return w.grant(ctx)
+	default: // policyRemoved
+		return nil, w.displaced()
+	}
+}
+
+// enqueue takes a place in the queue.
+func (w *policyWaiter) enqueue(ctx context.Context) error {
+	kind := policyQueueWrite
+	if w.reads() {
+		kind = policyQueueRead
+	}
+	made, err := w.c.protectedCreate(ctx, w.e, w.a.cfg.acl, newNode{
+		dir: w.a.dir, sequential: true, data: w.a.data,
+		name: func(id nodeID) string { return policyNode{id: id, kind: kind}.name(false) },
+	})
+	if err != nil {
+		return err
+	}
+	w.own, w.queued, w.id = made[0], true, made[0].id
+	w.node, _ = parsePolicy(w.own.name)
+	w.c.count.enqueued.Add(1)
+	w.c.tell(&w.a.cfg.hooks, pickEnqueue, LockEvent{Path: w.a.path, Node: w.own.path(), Mode: w.a.mode, Waited: time.Since(w.a.start)})
+	w.data = w.own.data
+	w.c.policyClock.observe(w.own.stat.Ctime)
+	w.clock.put(w.node, w.own.stat.Ctime)
+	w.entered = true
+	return nil
+}
+
+// grant makes the hold node and returns the hold.
+func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
+	g := policyGranted{ops: policyWriteGrant(w.id), node: policyNode{id: w.id, kind: policyHoldWrite}}
+	if w.reads() {
+		g = policyGranted{ops: policyReadGrant(w.id, w.queued), node: policyNode{id: w.id, kind: policyHoldRead}}
+	}
+	g.queue, g.data, g.look = w.node, policyHoldData(w.a, w.id), !w.queued
+	made, err := w.dir.grant(ctx, g)
+	switch {
+	case errors.Is(err, zk.ErrBadVersion):
+		w.dir.fresh = false
+		return nil, nil
+	case errors.Is(err, zk.ErrNoNode) && w.queued:
+		return nil, w.displaced()
+	case errors.Is(err, zk.ErrNoNode): // the directory was removed
+		w.dir.fresh = false
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	nodes := []heldNode{{path: join(w.a.dir, g.node.name(true)), id: w.id}}
+	if g.look {
+		if err := w.dir.unmixed(ctx, made); err != nil {
+			w.c.reap(w.e, nodes[0].path)
+			return nil, err
+		}
+	}
+	if ok, err := w.dir.same(ctx); !ok {
+		w.c.reap(w.e, nodes[0].path)
+		if err != nil {
+			return nil, err // the place is still known, and given up with the attempt
+		}
+		// The directory was removed and made anew between look and grant; the
+		// version that was checked is another record's. The next place has another
+		// id, so this one goes now.
+		w.withdraw(ctx, false)
+		w.dir.fresh, w.closed = false, false
+		w.id, w.queued = newNodeID(w.e.sid), false
+		return nil, nil
+	}
+	w.c.policyClock.observe(made.stat.Ctime)
+	ops := &policyOps{dir: w.dir}
+	if w.queued && !w.reads() {
+		nodes = append(nodes, heldNode{path: w.own.path(), id: w.id, seq: w.node.seq})
+	}
+	h := newHold(w.a, w.e, ops, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
+	h.marked = w.a.cfg.lockDelay > 0 && !w.reads()
+	return h, nil
+}
+
+// withdraw removes what the attempt left. For a try it waits until that is done.
+func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
+	if w.e.ended() {
+		return
+	}
+	var done []<-chan struct{}
+	if w.queued {
+		done = append(done, w.c.reap(w.e, w.own.path()))
+	}
+	if w.closed && w.a.cfg.lockDelay > 0 {
+		// Without its owner the mark would pass for that of a holder that died.
+		done = append(done, w.dir.reopen(policyGate{w.id, policyGateWrite}))
+	}
+	for _, ch := range done {
+		if !wait {
+			return
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// policyFree reports whether a writer that comes now would not have to wait.
+func policyFree(v *policyView) bool {
+	return len(v.nodes) == 0
+}
+
+// policyHoldData is the content of a hold node. Its making is the grant, so it bears
+// the stamp of one.
+func policyHoldData(a *attempt, id nodeID) []byte {
+	if a.cfg.rawData {
+		return a.cfg.data
+	}
+	o := a.owner(id)
+	o.Held = true
+	return ownerData(o)
+}
+
+// errPolicy explains a refusal.
+func errPolicy(dir string, have, want string) error {
+	return fmt.Errorf("%w: %s is %q, not %q", ErrPolicyMismatch, dir, have, want)
+}

@@ -1,0 +1,281 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// policyDir is the directory of a policy lock as one contender has seen it last, and
+// the transactions on it.
+type policyDir struct {
+	c    *Client
+	e    *epoch
+	path string
+	acl  []zk.ACL
+
+	fresh bool // rec and ver are what this contender knows to be there
+	rec   policyRecord
+	ver   int32
+	czxid int64
+	watch *zk.Watch // set with the read of the record
+	nodes []policyNode
+}
+
+// read reads the record, and makes directory and record if need be.
+func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
+	for {
+		data, st, w, err := d.c.getW(ctx, d.e, d.path)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err := d.make(ctx, cfg); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		d.ver, d.czxid, d.watch = st.Version, st.Czxid, w
+		if len(data) == 0 {
+			d.rec = newPolicyRecord(cfg)
+			if err := d.set(ctx, d.rec); err != nil {
+				return err
+			}
+			continue // somebody else's record may have been first
+		}
+		rec, ok := parsePolicyRecord(data)
+		if !ok {
+			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy", ErrMixedLayout, d.path)
+		}
+		if rec.Policy != cfg.policy.String() {
+			return errPolicy(d.path, rec.Policy, cfg.policy.String())
+		}
+		d.rec, d.fresh = rec, true
+		return nil
+	}
+}
+
+// make makes the directory. With a lock delay it must not vanish when it is empty,
+// because the mark of a dead holder would vanish with it.
+func (d *policyDir) make(ctx context.Context, cfg *lockConfig) error {
+	if cfg.lockDelay == 0 {
+		return d.c.ensure(ctx, d.e, d.path, d.acl)
+	}
+	if parent := parentOf(d.path); parent != "/" {
+		if err := d.c.ensure(ctx, d.e, parent, d.acl); err != nil {
+			return err
+		}
+	}
+	_, err := d.c.create(ctx, d.e, zk.Create{Path: d.path, Data: []byte{}, Mode: zk.Persistent, ACL: d.acl})
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) || isAmbiguous(err) && ctx.Err() == nil {
+		return nil // the next look tells
+	}
+	return err
+}
+
+// list reads the nodes.
+func (d *policyDir) list(ctx context.Context) error {
+	names, _, err := d.c.children(ctx, d.e, d.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		d.fresh, d.nodes = false, nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.c.alone(ctx, d.e, d.path, usePolicy, names); err != nil {
+		return err
+	}
+	d.nodes, err = policyNodes(names)
+	return err
+}
+
+func (d *policyDir) view(policy Policy) *policyView {
+	return &policyView{policy: policy, gate: d.rec.gate(), nodes: d.nodes}
+}
+
+// same reports, after a grant, whether the directory is still the one that was
+// looked at. A removed directory's version numbers start again, so that the
+// grant's check may have passed against another record. The watch set with the
+// record tells without a request: its event would have come before the grant's reply.
+func (d *policyDir) same(ctx context.Context) (bool, error) {
+	if d.watch != nil && !isClosed(d.watch.Fired()) {
+		return true, nil
+	}
+	st, err := d.c.exists(ctx, d.e, d.path)
+	return err == nil && st != nil && st.Czxid == d.czxid, err
+}
+
+// setOps writes the record at the version seen. -1 means "any" on the wire, so it
+// must never be a version that somebody checks: it is stepped over.
+func (d *policyDir) setOps(rec policyRecord) []zk.Op {
+	ops := []zk.Op{zk.SetData{Path: d.path, Data: rec.encode(), Version: d.ver}}
+	if d.ver == -2 {
+		ops = append(ops, zk.SetData{Path: d.path, Data: rec.encode(), Version: -1})
+	}
+	return ops
+}
+
+// set writes the record at the version seen. A record that has changed meanwhile,
+// or may have, is no error but not fresh any more.
+func (d *policyDir) set(ctx context.Context, rec policyRecord) error {
+	var st *zk.Stat
+	var err error
+	if ops := d.setOps(rec); len(ops) > 1 {
+		var res []zk.Result
+		if res, err = d.c.multi(ctx, d.e, ops...); err == nil {
+			st = &res[len(res)-1].Stat
+		}
+	} else {
+		st, err = d.c.set(ctx, d.e, d.path, rec.encode(), d.ver)
+	}
+	switch {
+	case err == nil:
+		d.rec, d.ver, d.fresh = rec, st.Version, true
+		return nil
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+		d.fresh = false
+		return nil
+	case isAmbiguous(err) && ctx.Err() == nil:
+		// The next look tells; without the sync it could be too early.
+		d.fresh = false
+		return d.c.sync(ctx, d.e, d.path)
+	}
+	return err
+}
+
+// setGate changes the mark. A request under way when ctx ends is left alone: the
+// mark of an attempt that is over is stale.
+func (d *policyDir) setGate(ctx context.Context, g policyGate) error {
+	return d.set(ctx, d.rec.withGate(g))
+}
+
+// reopen takes back the mark g, in the background.
+func (d *policyDir) reopen(g policyGate) <-chan struct{} {
+	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
+	return d.c.reapFunc(d.e, d.path, func(ctx context.Context) error {
+		for {
+			if err := o.c.sync(ctx, o.e, o.path); err != nil {
+				return err
+			}
+			data, st, err := o.c.get(ctx, o.e, o.path)
+			if err != nil {
+				return err
+			}
+			rec, ok := parsePolicyRecord(data)
+			if !ok || rec.gate() != g {
+				return nil
+			}
+			o.ver = st.Version
+			if err := o.set(ctx, rec.withGate(policyGate{})); err != nil {
+				return err
+			}
+			if o.fresh {
+				return nil
+			}
+		}
+	})
+}
+
+// policyGranted is a grant to be carried out.
+type policyGranted struct {
+	ops   []policyOp
+	node  policyNode // the hold node
+	queue policyNode // the contender's queue node, if the operations name it
+	data  []byte
+	look  bool // nobody could see the contender before: the names are needed after
+}
+
+// policyMade is a grant that was carried out.
+type policyMade struct {
+	stat  *zk.Stat  // of the hold node
+	names *zk.Names // of the directory since, if they were asked for and came
+}
+
+// grant runs a grant. When ctx ends it returns at once; a node that is made all the
+// same is removed.
+func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, error) {
+	if err := d.c.room(ctx, d.e, d.path); err != nil {
+		return policyMade{}, err
+	}
+	o := *d
+	return deliver(ctx, d.c, d.e, []string{d.path}, func(bg context.Context) (policyMade, error) {
+		return o.grantOnce(bg, g)
+	}, func(policyMade) {
+		o.c.reap(o.e, join(o.path, g.node.name(true)))
+	})
+}
+
+// unmixed fails if a lock of another kind came to the directory while a reader was
+// not yet to be seen there. Of the two whoever made its node first was seen by the
+// other: each lists after it made its own.
+func (d *policyDir) unmixed(ctx context.Context, m policyMade) error {
+	if m.names == nil {
+		return d.c.aloneNow(ctx, d.e, d.path, usePolicy)
+	}
+	return d.c.alone(ctx, d.e, d.path, usePolicy, m.names.List())
+}
+
+// grantOnce is the detached part. A lost reply is made up for: the node is there
+// or it is not.
+func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade, error) {
+	var list *zk.Reply[zk.Names]
+	res, err := ask(ctx, d.c, d.e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] {
+		r := p.Multi(d.wire(g)...)
+		if g.look {
+			list = p.Names(d.path) // in the same flight, and answered after it
+		}
+		return r
+	})
+	if err == nil {
+		m := policyMade{stat: &res[len(res)-1].Stat}
+		if list != nil {
+			if names, err := await(ctx, d.c, list); err == nil {
+				m.names = &names
+			}
+		}
+		return m, nil
+	}
+	if !isAmbiguous(err) {
+		return policyMade{}, err
+	}
+	if err := d.c.sync(ctx, d.e, d.path); err != nil {
+		return policyMade{}, err
+	}
+	st, err := d.c.exists(ctx, d.e, join(d.path, g.node.name(true)))
+	if err == nil && st == nil {
+		err = zk.ErrBadVersion // it did not happen: look again
+	}
+	if err == nil {
+		d.c.count.recovered.Add(1)
+	}
+	return policyMade{stat: st}, err
+}
+
+// wire makes requests of a grant's operations. The hold node is the last that is
+// made: its stat tells the token.
+func (d *policyDir) wire(g policyGranted) []zk.Op {
+	var ops []zk.Op
+	for _, op := range g.ops {
+		n := op.node
+		if !n.kind.hold() {
+			n = g.queue
+		}
+		path := join(d.path, n.name(true))
+		switch op.op {
+		case policyCheckRecord:
+			ops = append(ops, zk.Check{Path: d.path, Version: d.ver})
+		case policyCheckNode:
+			ops = append(ops, zk.Check{Path: path, Version: -1})
+		case policyDelete:
+			ops = append(ops, zk.Delete{Path: path, Version: -1})
+		case policyCreate:
+			ops = append(ops, zk.Create{Path: path, Data: g.data, ACL: d.acl, Mode: zk.Ephemeral})
+		case policySetGate:
+			ops = append(ops, d.setOps(d.rec.withGate(op.gate))...)
+		}
+	}
+	return ops
+}

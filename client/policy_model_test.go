@@ -1,0 +1,201 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The explorer runs the decision functions of policy_decide.go through every
+// interleaving of three clients and an in-memory directory. What it models of
+// the driver is small: read the record, list, decide, carry out, watch. Each of
+// these is one step; between any two, every other client may take one.
+
+// xProgram is what a client wants.
+type xProgram uint8
+
+const (
+	xRead xProgram = iota
+	xWrite
+	xReadUpgrade
+	xReadCancelledUpgrade // gives up at any moment of the upgrade
+	xWriteDowngrade
+	xPrograms
+)
+
+func (p xProgram) writes() bool { return p == xWrite || p == xWriteDowngrade }
+
+func (p xProgram) String() string {
+	return [...]string{"read", "write", "upgrade", "cancelled-upgrade", "downgrade"}[p]
+}
+
+// xMutation is a deliberate fault that the explorer must find.
+type xMutation uint8
+
+const (
+	xFaithful xMutation = iota
+	xListBeforeRecord
+	xNoQueueCheck // the second check of the write grant is left out
+	xNoDataWatch
+)
+
+// Where a client stands.
+const (
+	xAtRecord uint8 = iota
+	xAtList
+	xAtAct
+	xAtArm
+	xAsleep
+	xHeld
+	xDone
+	xDead
+)
+
+// What it is about.
+const (
+	xAcquire uint8 = iota
+	xUpgrade
+	xLast // holds, and will only release
+)
+
+// Nodes of one client, as bits; a second attempt after a removal has its own.
+const (
+	xQueue = iota
+	xHoldR
+	xHoldW
+	xAttempt       // number of nodes of one attempt
+	xFresh     = 6 // the read hold of a downgrade
+	xPerClient = 7
+)
+
+type xClient struct {
+	at, phase uint8
+	attempt   uint8
+	queued    bool
+	known     bool  // the record has not changed since read
+	gate      uint8 // the record as read
+	list      uint32
+	do        policyDo
+	on        uint8
+	data      bool
+	timer     bool
+}
+
+type xState struct {
+	nodes   uint32
+	order   [6]uint8 // queue nodes as created
+	gate    uint8    // xGate
+	overdue bool
+	faulted bool
+	c       [3]xClient
+}
+
+// xGate packs a mark: kind, client and attempt.
+func xGate(kind policyGateKind, client int, attempt uint8) uint8 {
+	return uint8(kind)<<4 | uint8(client)<<1 | attempt
+}
+
+type xModel struct {
+	policy   Policy
+	bounded  bool // policy reader: writers may become overdue at any moment
+	programs [3]xProgram
+	mutation xMutation
+	requeue  bool // operator removals (and not crashes)
+}
+
+func xID(client int, attempt uint8) nodeID { return nodeID{byte(client + 1), attempt} }
+
+func (m *xModel) node(bit int) policyNode {
+	client, local := bit/xPerClient, bit%xPerClient
+	if local == xFresh {
+		return policyNode{id: nodeID{byte(client + 1), 2}, kind: policyHoldRead}
+	}
+	n := policyNode{id: xID(client, uint8(local/xAttempt))}
+	switch local % xAttempt {
+	case xQueue:
+		n.kind = policyQueueRead
+		if m.programs[client].writes() {
+			n.kind = policyQueueWrite
+		}
+	case xHoldR:
+		n.kind = policyHoldRead
+	case xHoldW:
+		n.kind = policyHoldWrite
+	}
+	return n
+}
+
+// bit is the inverse of node.
+func (m *xModel) bit(n policyNode) int {
+	base := int(n.id[0]-1) * xPerClient
+	if n.id[1] == 2 {
+		return base + xFresh
+	}
+	base += int(n.id[1]) * xAttempt
+	switch n.kind {
+	case policyHoldRead:
+		return base + xHoldR
+	case policyHoldWrite:
+		return base + xHoldW
+	}
+	return base + xQueue
+}
+
+// removed starts a new attempt at the end of the queue.
+func (s *xState) removed(c int) {
+	if s.c[c].attempt != 0 {
+		panic("removed twice")
+	}
+	s.c[c] = xClient{attempt: 1}
+}
+
+// endUpgrade goes back to the read hold; a gate closed for it is opened.
+func (s *xState) endUpgrade(c int) {
+	me := &s.c[c]
+	if s.gate == xGate(policyGateUpgrade, c, me.attempt) {
+		s.setGate(c, 0)
+	}
+	*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}
+}
+
+func (s *xState) setGate(c int, gate uint8) {
+	s.gate = gate
+	for i := range s.c {
+		s.c[i].known = i == c
+	}
+	s.c[c].gate = gate
+}
+
+// overlap is the safety property: a write hold is alone.
+func (m *xModel) overlap(s xState) error {
+	var writers, holders int
+	for c := range 3 {
+		own := s.nodes >> (c * xPerClient)
+		const w = 1<<xHoldW | 1<<(xHoldW+xAttempt)
+		const r = 1<<xHoldR | 1<<(xHoldR+xAttempt) | 1<<xFresh
+		if own&w != 0 {
+			writers++
+		}
+		if own&(w|r) != 0 {
+			holders++
+		}
+	}
+	if writers > 0 && holders > 1 {
+		return fmt.Errorf("overlap: %s", m.show(s))
+	}
+	return nil
+}
+
+func (m *xModel) show(s xState) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "policy %v bounded %v programs %v, gate %#x:", m.policy, m.bounded, m.programs, s.gate)
+	for bit := range 3 * xPerClient {
+		if s.nodes>>bit&1 != 0 {
+			n := m.node(bit)
+			fmt.Fprintf(&b, " %d.%d/kind%d", n.id[0], n.id[1], n.kind)
+		}
+	}
+	for c := range s.c {
+		fmt.Fprintf(&b, "\n  client %d: %+v", c, s.c[c])
+	}
+	return b.String()
+}

@@ -1,0 +1,142 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// policyRecord is the data of the directory of a policy lock.
+type policyRecord struct {
+	ZL            int    `json:"zl"`
+	Layout        string `json:"layout"`
+	Policy        string `json:"policy"`
+	MaxWriterWait string `json:"maxWriterWait"`
+	Gate          string `json:"gate"` // uuid of the owner, or empty
+	Kind          string `json:"kind,omitempty"`
+}
+
+const (
+	policyLayout  = "rw1"
+	policyKindW   = "w"
+	policyKindU   = "u"
+	policyPattern = "q-00000000-0000-0000-0000-000000000000"
+)
+
+func newPolicyRecord(cfg *lockConfig) policyRecord {
+	return policyRecord{ZL: 1, Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String()}
+}
+
+// parsePolicyRecord reads a directory's data; false if it is not that of a policy lock.
+func parsePolicyRecord(b []byte) (policyRecord, bool) {
+	var r policyRecord
+	if json.Unmarshal(b, &r) != nil || r.ZL != 1 || r.Layout != policyLayout {
+		return policyRecord{}, false
+	}
+	return r, true
+}
+
+func (r policyRecord) encode() []byte {
+	b, _ := json.Marshal(r) // strings and numbers only
+	return b
+}
+
+// gate reads the mark. What cannot be read is no mark.
+func (r policyRecord) gate() policyGate {
+	id, ok := parseUUID(r.Gate)
+	switch {
+	case ok && r.Kind == policyKindW:
+		return policyGate{id, policyGateWrite}
+	case ok && r.Kind == policyKindU:
+		return policyGate{id, policyGateUpgrade}
+	}
+	return policyGate{}
+}
+
+// withGate returns the record with another mark.
+func (r policyRecord) withGate(g policyGate) policyRecord {
+	r.Gate, r.Kind = "", ""
+	switch g.kind {
+	case policyGateWrite:
+		r.Gate, r.Kind = g.owner.uuid(), policyKindW
+	case policyGateUpgrade:
+		r.Gate, r.Kind = g.owner.uuid(), policyKindU
+	}
+	return r
+}
+
+// writerBound is for how long readers may overtake a writer.
+func (r policyRecord) writerBound() time.Duration {
+	d, err := time.ParseDuration(r.MaxWriterWait)
+	if err != nil || d < 0 {
+		return defaultMaxWriterWait
+	}
+	return d
+}
+
+// name returns the name of a node; that of a queue node still to be created
+// lacks its number.
+func (n policyNode) name(numbered bool) string {
+	role, letter := "h-", "-R"
+	if !n.kind.hold() {
+		role = "q-"
+	}
+	if n.kind == policyQueueWrite || n.kind == policyHoldWrite {
+		letter = "-W"
+	}
+	name := role + n.id.uuid() + letter
+	switch {
+	case n.kind.hold():
+	case numbered:
+		name += fmt.Sprintf("-%010d", n.seq)
+	default:
+		name += "-"
+	}
+	return name
+}
+
+// parsePolicy reads the name of a node of this layout.
+func parsePolicy(name string) (policyNode, bool) {
+	if len(name) < len(policyPattern)+2 {
+		return policyNode{}, false
+	}
+	id, ok := parseUUID(name[2:len(policyPattern)])
+	if !ok {
+		return policyNode{}, false
+	}
+	n := policyNode{id: id}
+	rest := name[len(policyPattern):]
+	switch name[:2] + rest[:2] {
+	case "h--R":
+		n.kind = policyHoldRead
+	case "h--W":
+		n.kind = policyHoldWrite
+	case "q--R":
+		n.kind = policyQueueRead
+	case "q--W":
+		n.kind = policyQueueWrite
+	default:
+		return policyNode{}, false
+	}
+	rest = rest[2:]
+	if n.kind.hold() {
+		return n, rest == ""
+	}
+	number, dash := strings.CutPrefix(rest, "-")
+	n.seq, ok = parseSeq(number)
+	return n, ok && dash
+}
+
+// policyNodes parses a list. A contender of another layout in it would not see ours.
+func policyNodes(names []string) ([]policyNode, error) {
+	nodes := make([]policyNode, 0, len(names))
+	for _, name := range names {
+		if n, ok := parsePolicy(name); ok {
+			nodes = append(nodes, n)
+		} else if _, layout, ok := parseName(name); ok {
+			return nil, fmt.Errorf("%w: %s is a %v node in the directory of a lock with a policy", ErrMixedLayout, name, layout)
+		}
+	}
+	return nodes, nil
+}

@@ -1,0 +1,383 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+func policies(t *testing.T, f func(t *testing.T, p Policy)) {
+	for p := PolicyFair; p <= PolicyWriter; p++ {
+		t.Run(p.String(), func(t *testing.T) { f(t, p) })
+	}
+}
+
+func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		addr(t)
+		leakCheck(t)
+		c, o, d := dial(t), observer(t), dir(t)
+		m := c.RWMutex(d, WithPolicy(p))
+		r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
+		if _, err := m.TryLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+			t.Fatalf("TryLock under readers: %v", err)
+		}
+		if n := names(t, o, d); len(n) != 2 {
+			t.Fatalf("nodes of two readers: %v", n)
+		}
+		unlock(t, r1)
+		unlock(t, r2)
+		w := lock(t, m.Lock)
+		if w.Token() <= r2.Token() || w.Token() <= r1.Token() {
+			t.Errorf("token %v after %v and %v", w.Token(), r1.Token(), r2.Token())
+		}
+		if err := w.Check(testCtx(t)); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.TryRLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+			t.Fatalf("TryRLock under a writer: %v", err)
+		}
+		r := start(testCtx(t), m.RLock)
+		queued(t, o, d, 3)
+		unlock(t, w)
+		unlock(t, r.wait(t))
+		queued(t, o, d, 0)
+	})
+}
+
+func TestPolicyMustBeTheStoredOne(t *testing.T) {
+	c, d := dial(t), dir(t)
+	unlock(t, lock(t, c.RWMutex(d, WithPolicy(PolicyReader)).RLock))
+	if _, err := c.RWMutex(d, WithPolicy(PolicyWriter)).RLock(testCtx(t)); !errors.Is(err, ErrPolicyMismatch) {
+		t.Fatalf("another policy: %v", err)
+	}
+}
+
+func TestPolicyLockRefusesOtherLayouts(t *testing.T) {
+	c, d := dial(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	if _, err := c.RWMutex(d, WithPolicy(PolicyFair)).RLock(testCtx(t)); !errors.Is(err, ErrMixedLayout) {
+		t.Fatalf("beside a mutex: %v", err)
+	}
+	unlock(t, l)
+}
+
+func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		c, d := dial(t), dir(t)
+		m := c.RWMutex(d, WithPolicy(p))
+		w := lock(t, m.Lock)
+		token := w.Token()
+		r := start(testCtx(t), m.RLock)
+		not(t, "reader beside a writer", r.lease, 50*time.Millisecond)
+		if err := w.Downgrade(testCtx(t)); err != nil {
+			t.Fatal(err)
+		}
+		if w.Token() != token || w.Mode() != fence.Shared || w.Err() != nil {
+			t.Errorf("after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
+		}
+		unlock(t, r.wait(t))
+		unlock(t, w)
+	})
+}
+
+// The server's history is checked from outside: whoever is granted looks at a
+// counter that only a writer may see alone. The long form ends after a million
+// steps, or when ZLOCKD_CLIENT_FULL, if it is a duration, has passed for each policy.
+func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
+	steps, limit := 400, time.Hour
+	switch {
+	case envSet("ZLOCKD_CLIENT_FULL"):
+		steps = 1_000_000 / 3
+		if d, err := time.ParseDuration(os.Getenv("ZLOCKD_CLIENT_FULL")); err == nil {
+			limit = d
+		}
+	case testing.Short():
+		steps = 60
+	}
+	policies(t, func(t *testing.T, p Policy) {
+		addr(t)
+		leakCheck(t)
+		d, ctx := dir(t), context.Background()
+		var readers, writers atomic.Int32
+		var last, done atomic.Int64
+		end := time.Now().Add(limit)
+		enter := func(in, other *atomic.Int32, alone bool) {
+			n := in.Add(1)
+			if other.Load() != 0 || alone && n != 1 {
+				t.Errorf("overlap: %d readers, %d writers", readers.Load(), writers.Load())
+			}
+		}
+		read := func() { enter(&readers, &writers, false) }
+		write := func(l *Lease) {
+			enter(&writers, &readers, true)
+			if tok := int64(l.Token()); last.Swap(tok) >= tok {
+				t.Errorf("token %d is not the greatest so far", tok)
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range 4 {
+			m := dial(t).RWMutex(d, WithPolicy(p), WithMaxWriterWait(200*time.Millisecond))
+			rnd := rand.New(rand.NewPCG(uint64(i), uint64(p)))
+			wg.Go(func() {
+				for range steps / 4 {
+					if t.Failed() || time.Now().After(end) {
+						return
+					}
+					randomStep(ctx, t, m, rnd, read, write, &readers, &writers)
+					done.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d steps", done.Load())
+	})
+}
+
+// A writer that gives up between the making of its hold node and the last look at
+// the directory leaves neither that node nor its place: with the gate closed for
+// it, a place left behind would stop everybody.
+func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
+	policies(t, func(t *testing.T, p Policy) {
+		o, d := observer(t), dir(t)
+		c, proxy := proxied(t)
+		ctx, cancel := context.WithCancel(testCtx(t))
+		defer cancel()
+		// Closing the gate ended the watch on the record, so the directory is looked at.
+		look := proxy.Add(faultproxy.Rule{
+			Kind: faultproxy.Request, Op: faultproxy.OpExists, Match: func(f faultproxy.Frame) bool { return f.Path == d },
+			Do: faultproxy.Hold, Then: cancel,
+		})
+		g := start(ctx, c.RWMutex(d, WithPolicy(p)).Lock)
+		soon(t, "the look at the directory", look.Acted())
+		if err := g.fails(t); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		look.Release()
+		queued(t, o, d, 0)
+		unlock(t, lock(t, dial(t).RWMutex(d, WithPolicy(p)).Lock))
+	})
+}
+
+func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, read func(), write func(*Lease), readers, writers *atomic.Int32) {
+	if rnd.IntN(4) == 0 { // somebody who gives up
+		short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
+		defer cancel()
+		ctx = short
+	}
+	fail := func(err error) {
+		if ctx.Err() == nil && !errors.Is(err, ErrUpgradeConflict) {
+			t.Error(err)
+		}
+	}
+	if rnd.IntN(3) == 0 {
+		l, err := m.Lock(ctx)
+		if err != nil {
+			fail(err)
+			return
+		}
+		write(l)
+		writers.Add(-1)
+		if rnd.IntN(2) == 0 {
+			readers.Add(1)
+			if err := l.Downgrade(context.Background()); err != nil {
+				t.Error(err)
+			}
+			readers.Add(-1)
+		}
+		finish(t, l)
+		return
+	}
+	l, err := m.RLock(ctx)
+	if err != nil {
+		fail(err)
+		return
+	}
+	read()
+	readers.Add(-1)
+	if rnd.IntN(3) == 0 {
+		if err := l.Upgrade(ctx); err != nil {
+			fail(err)
+		} else {
+			write(l)
+			writers.Add(-1)
+		}
+	}
+	finish(t, l)
+}
+
+func finish(t *testing.T, l *Lease) {
+	if err := l.Unlock(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
+	const bound = 300 * time.Millisecond
+	addr(t)
+	leakCheck(t)
+	d, ctx := dir(t), testCtx(t)
+	// A relay of readers: each takes over before the one before it lets go, for as
+	// long as readers are let in.
+	var relay [2]*RWMutex
+	for i := range relay {
+		relay[i] = dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))
+	}
+	held := lock(t, relay[0].RLock)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := 1; ; i++ {
+			turn, cancel := context.WithTimeout(ctx, time.Second)
+			next, err := relay[i%2].RLock(turn)
+			cancel()
+			finish(t, held)
+			if err != nil {
+				return // the writer is first now
+			}
+			held = next
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	m := dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))
+	begun := time.Now()
+	l := lock(t, m.Lock)
+	waited := time.Since(begun)
+	unlock(t, l)
+	if waited < bound {
+		t.Errorf("readers had no precedence: the writer waited %v only", waited)
+	}
+	if limit := bound + 3*time.Second; waited > limit {
+		t.Errorf("the writer waited %v, more than %v", waited, limit)
+	}
+}
+
+// Version -1 means "any" on the wire. A record must never have it.
+func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
+	d := policyDir{path: "/d"}
+	for _, tc := range []struct {
+		ver  int32
+		want []int32
+	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}}, {-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
+		d.ver = tc.ver
+		var got []int32
+		for _, op := range d.setOps(policyRecord{}) {
+			got = append(got, op.(czk.SetData).Version)
+		}
+		if len(got) != len(tc.want) || got[0] != tc.want[0] || got[len(got)-1] != tc.want[len(tc.want)-1] {
+			t.Errorf("version %d is written at %v, want %v", tc.ver, got, tc.want)
+		}
+	}
+	// Two writes in one transaction count two, and their last stat is the one to
+	// go on with.
+	c, p := dial(t), dir(t)
+	e := must[*epoch](t)(c.epoch(testCtx(t)))
+	if err := c.ensure(testCtx(t), e, p, nil); err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.multi(testCtx(t), e,
+		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
+		czk.SetData{Path: p, Data: []byte("x"), Version: -1})
+	if err != nil || res[1].Stat.Version != 2 {
+		t.Fatalf("%v, %v", res, err)
+	}
+}
+
+func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
+	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
+	m := c.RWMutex(d, WithPolicy(PolicyFair))
+	r1 := lock(t, m.RLock)
+	w := start(ctx, m.Lock)
+	eventually(t, "the writer closes the gate", func() bool {
+		b, _, err := o.Get(d)
+		return err == nil && strings.Contains(string(b), `"kind":"w"`)
+	})
+	blocked := start(ctx, dial(t).RWMutex(d, WithPolicy(PolicyFair)).RLock)
+	queued(t, o, d, 3)
+	for _, n := range names(t, o, d) {
+		if node, ok := parsePolicy(n); ok && node.kind == policyQueueWrite {
+			if err := o.Delete(join(d, n), -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r2 := blocked.wait(t) // the gate is stale, rightly
+	unlock(t, r1)
+	not(t, "the writer is granted beside a reader", w.lease, 100*time.Millisecond)
+	unlock(t, r2)
+	unlock(t, w.wait(t)) // it queued again
+}
+
+func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
+	const delay = 400 * time.Millisecond
+	d := dir(t)
+	opts := []LockOption{WithPolicy(PolicyFair), WithLockDelay(delay)}
+	c := dial(t)
+	m := c.RWMutex(d, opts...)
+	unlock(t, lock(t, m.Lock))
+	begun := time.Now()
+	unlock(t, lock(t, m.Lock))
+	if waited := time.Since(begun); waited > delay/2 {
+		t.Errorf("delayed %v after a clean unlock", waited)
+	}
+	dying := dial(t)
+	lock(t, dying.RWMutex(d, opts...).Lock)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	dying.Close(ctx)
+	begun = time.Now()
+	unlock(t, lock(t, m.RLock))
+	if waited := time.Since(begun); waited < delay {
+		t.Errorf("granted %v after the holder vanished", waited)
+	}
+	begun = time.Now()
+	unlock(t, lock(t, m.RLock))
+	if waited := time.Since(begun); waited > delay/2 {
+		t.Errorf("the second reader was delayed too: %v", waited)
+	}
+}
+
+func TestPolicyNamesAndRecord(t *testing.T) {
+	id := newNodeID(0x1234)
+	for _, n := range []policyNode{
+		{id, policyQueueRead, 0}, {id, policyQueueWrite, 2147483647}, {id, policyQueueWrite, -2147483648}, {id, policyHoldRead, 0}, {id, policyHoldWrite, 0},
+	} {
+		if got, ok := parsePolicy(n.name(true)); !ok || got != n {
+			t.Errorf("%v is read from %q as %v, %v", n, n.name(true), got, ok)
+		}
+	}
+	for _, bad := range []string{
+		"", "q-", "h-" + id.uuid(), "h-" + id.uuid() + "-X", "h-" + id.uuid() + "-R0", "q-" + id.uuid() + "-R",
+		"q-" + id.uuid() + "-R-1", "q-" + id.uuid() + "-R0000000001", "x-" + id.uuid() + "-R", "h-" + id.hex() + "-R", "h-" + id.uuid() + "-R-0000000001",
+	} {
+		if n, ok := parsePolicy(bad); ok {
+			t.Errorf("%q was read as %v", bad, n)
+		}
+	}
+	for _, g := range []policyGate{{}, {id, policyGateWrite}, {id, policyGateUpgrade}} {
+		rec, ok := parsePolicyRecord(newPolicyRecord(newLockConfig(nil)).withGate(g).encode())
+		if !ok || rec.gate() != g || rec.writerBound() != defaultMaxWriterWait {
+			t.Errorf("%v came back as %+v, %v", g, rec, ok)
+		}
+	}
+}
+
+func FuzzParsePolicy(f *testing.F) {
+	f.Add(policyNode{id: newNodeID(1), kind: policyQueueRead, seq: -5}.name(true))
+	f.Add(policyNode{id: newNodeID(1), kind: policyHoldWrite, seq: 0}.name(true))
+	f.Fuzz(func(t *testing.T, name string) {
+		if n, ok := parsePolicy(name); ok && n.name(true) != name {
+			t.Fatalf("%q is read as %v, which is called %q", name, n, n.name(true))
+		}
+	})
+}

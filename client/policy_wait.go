@@ -1,0 +1,208 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// policyClock is what a client remembers between attempts: how far the server's
+// clock is, as seen in the stamps of nodes it made. The estimate is never ahead.
+type policyClock struct {
+	mu     sync.Mutex
+	known  bool
+	origin time.Time
+	offset time.Duration // server time at origin, since its epoch
+}
+
+// observe notes a server time of this moment or before.
+func (s *policyClock) observe(ms int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.known {
+		s.known, s.origin = true, now
+		s.offset = time.Duration(ms) * time.Millisecond
+		return
+	}
+	s.offset = max(s.offset, time.Duration(ms)*time.Millisecond-now.Sub(s.origin))
+}
+
+// since returns how long ago a server time was, false if that is not known.
+func (s *policyClock) since(ms int64) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		return 0, false
+	}
+	return s.offset + time.Since(s.origin) - time.Duration(ms)*time.Millisecond, true
+}
+
+// policyWaits remembers since when queued writers wait.
+type policyWaits struct{ since map[policyNode]int64 }
+
+func (r *policyWaits) put(n policyNode, ms int64) {
+	if r.since == nil {
+		r.since = map[policyNode]int64{}
+	}
+	r.since[n] = ms
+}
+
+// oldestWriter returns the queued writer that waits longest.
+func (v *policyView) oldestWriter() *policyNode {
+	var oldest *policyNode
+	for i := range v.nodes {
+		if n := &v.nodes[i]; n.kind == policyQueueWrite && (oldest == nil || before(n.seq, oldest.seq)) {
+			oldest = n
+		}
+	}
+	return oldest
+}
+
+// overdue reports whether readers have overtaken the oldest writer for longer
+// than the bound. It only ever errs towards no.
+func (w *policyWaiter) overdue(ctx context.Context, v *policyView) (bool, error) {
+	left, ok, err := w.writerLeft(ctx, v)
+	return ok && left <= 0, err
+}
+
+// writerLeft is the time until the oldest queued writer is overdue.
+func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Duration, bool, error) {
+	n := v.oldestWriter()
+	if n == nil {
+		return 0, false, nil
+	}
+	ms, ok := w.clock.since[*n]
+	if !ok {
+		st, err := w.c.exists(ctx, w.e, join(w.a.dir, n.name(true)))
+		if err != nil || st == nil {
+			if errors.Is(err, zk.ErrNoAuth) {
+				err = nil
+			}
+			return 0, false, err
+		}
+		ms = st.Ctime
+		w.clock.put(*n, ms)
+	}
+	waited, ok := w.c.policyClock.since(ms)
+	return w.dir.rec.writerBound() - waited, ok, nil
+}
+
+// awaitStep waits for what the decision named. Any wake leads to another look; an
+// event alone grants nothing.
+func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
+	w.waited = true
+	path := join(w.a.dir, step.on.name(true))
+	var timer <-chan time.Time
+	if step.timer {
+		left, ok, err := w.writerLeft(ctx, w.dir.view(w.a.cfg.policy))
+		if err != nil {
+			return err
+		}
+		if ok {
+			t := time.NewTimer(max(left, 0) + time.Millisecond)
+			defer t.Stop()
+			timer = t.C
+		}
+	}
+	var record <-chan struct{}
+	if step.data {
+		record = firedOf(w.dir.watch)
+	}
+	var long <-chan time.Time
+	if w.queued && w.ownW == nil {
+		t := time.NewTimer(ownWatch)
+		defer t.Stop()
+		long = t.C
+	}
+	safety, stop := w.e.recheck()
+	defer stop()
+	defer w.brk.stop()
+	for {
+		on, gone, err := w.watchNode(ctx, path)
+		if gone || err != nil {
+			return err
+		}
+		if w.a.cfg.breakable && w.queued && step.on.kind.hold() {
+			if err := w.brk.look(ctx, &w.waiter, path, on.nodeData); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-on.w.Fired():
+			if on.w.Event().Type != zk.EventDataChanged {
+				// Deleted, or the connection is a new one: look at everything.
+				w.dir.forget(on.w.Event().Type != zk.EventDeleted)
+				return nil
+			}
+		case <-record:
+			return nil
+		case <-timer:
+			return nil
+		case <-long:
+			if err := w.watchOwn(ctx); err != nil {
+				return err
+			}
+		case <-firedOf(w.ownW):
+			// A wish, a change of data or the removal of the own node.
+			return w.lookAtOwn(ctx)
+		case <-safety: // see whether the node is still there
+		case <-w.brk.due():
+		case <-w.e.gone:
+			return &requeueError{ErrSessionExpired}
+		case <-ctx.Done():
+			return ctxErr(ctx)
+		case <-w.c.drain:
+			return ErrClosed
+		}
+	}
+}
+
+// forget makes the next look read the record again.
+func (d *policyDir) forget(all bool) {
+	if all {
+		d.fresh = false
+	}
+}
+
+// policyDelay is a lock delay being sat out: since when a mark was seen whose owner
+// is dead.
+type policyDelay struct {
+	mark  policyGate
+	since time.Time
+}
+
+// lockDelay holds a grant back for the delay if the mark's owner went away without
+// unlocking. It reports whether there is to be another look.
+func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
+	v := w.dir.view(w.a.cfg.policy)
+	dead := v.gate.kind != policyGateNone && v.gate.owner != w.id && v.gateOwner() == nil
+	if w.a.cfg.lockDelay == 0 || !dead {
+		return false, nil
+	}
+	if w.a.try && w.delay.since.IsZero() {
+		return true, ErrNotAcquired
+	}
+	if w.delay.mark != v.gate {
+		w.delay = policyDelay{v.gate, time.Now()}
+		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
+	}
+	left := w.a.cfg.lockDelay - time.Since(w.delay.since)
+	if left <= 0 {
+		if w.reads() {
+			return true, w.dir.setGate(ctx, policyGate{}) // so that the next reader need not wait again
+		}
+		return false, nil
+	}
+	if w.queued {
+		if err := w.watchOwn(ctx); err != nil {
+			return true, err
+		}
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	return true, w.e.rest(ctx, t.C, w.dir.watch.Fired(), firedOf(w.ownW))
+}

@@ -1,0 +1,93 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	stdlog "log"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// lines collects what is logged.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// deadAddr is an address where nothing listens.
+func deadAddr(t testing.TB) string {
+	t.Helper()
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
+	leakCheck(t)
+	old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
+	defer func() {
+		slog.SetDefault(old)
+		stdlog.SetOutput(out) // SetDefault took it, too: what log.Fatal says must be seen
+		stdlog.SetFlags(flags)
+	}()
+	var log lines
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	dead := deadAddr(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := Dial(ctx, dead)
+		done <- err
+	}()
+	eventually(t, "the cause in the log", func() bool {
+		s := log.text()
+		return strings.Contains(s, "level=WARN") && strings.Contains(s, dead) && strings.Contains(s, "refused")
+	})
+	not(t, "Dial gives up", done, 10*time.Millisecond)
+	cancel()
+	err := soon(t, "Dial to end", done)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "refused") {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.text(), "refused"); n != 1 {
+		t.Fatalf("said %d times:\n%s", n, log.text())
+	}
+}
+
+// One server that is down does no harm, and is not worth a word, while another
+// answers; when that one goes there is something to say.
+func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	var log lines
+	p := newProxy(t, addr(t))
+	dead := deadAddr(t)
+	c := dialTo(t, dead+","+p.Addr(), quick(WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+	for range 3 {
+		n := c.Stats().Attachments
+		p.Cut()
+		eventually(t, "another connection", func() bool { return c.Stats().Attachments > n })
+	}
+	if s := log.text(); strings.Contains(s, dead) {
+		t.Fatal(s)
+	}
+	p.Close()
+	eventually(t, "a word", func() bool { return strings.Contains(log.text(), dead) })
+}

@@ -1,0 +1,49 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// Txn carries out all of the operations or none, and only if the lease is held at
+// that moment by the server's word: no clock and no token is involved. It returns
+// what each operation did. If the lock is gone the error is ErrLost; if an operation
+// is refused, a *zk.MultiError says which. An error that is zk.ErrUncertain says that
+// nobody knows whether it happened.
+func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
+	h := l.h
+	for {
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+		nodes := h.nodesNow()
+		all := make([]zk.Op, 0, len(nodes)+len(ops))
+		for _, n := range nodes {
+			all = append(all, zk.Check{Path: n.path, Version: -1})
+		}
+		res, err := h.c.multi(ctx, h.e, append(all, ops...)...)
+		if err == nil {
+			return res[len(nodes):], nil
+		}
+		var refused *zk.MultiError
+		switch {
+		case errors.As(err, &unfinished{}):
+			return nil, fmt.Errorf("%w: %w", zk.ErrUncertain, err)
+		case !errors.As(err, &refused):
+			return nil, l.checkErr(err)
+		case refused.Index >= len(nodes):
+			own := *refused
+			own.Index -= len(nodes)
+			return nil, publicErr(&own)
+		case !errors.Is(err, zk.ErrNoNode):
+			return nil, l.checkErr(err)
+		}
+		// A node of the hold is gone: lost, or replaced by a change of mode.
+		if h.awaitChange(ctx); h.has(nodes[refused.Index]) {
+			h.lose(Removed)
+		}
+	}
+}

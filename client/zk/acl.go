@@ -1,0 +1,37 @@
+package zk
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// ACL grants permissions to an identity.
+type ACL = jute.ACL
+
+// ID is an identity.
+type ID = jute.ID
+
+// The permissions of an ACL.
+const (
+	PermRead   = jute.PermRead
+	PermWrite  = jute.PermWrite
+	PermCreate = jute.PermCreate
+	PermDelete = jute.PermDelete
+	PermAdmin  = jute.PermAdmin
+	PermAll    = jute.PermAll
+)
+
+// WorldACL lets everybody do what perms says.
+func WorldACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "world", ID: "anyone"}}} }
+
+// AuthACL lets whoever creates the node do what perms says, by all identities
+// presented before.
+func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "auth"}}} }
+
+// DigestACL lets a user who knows the password do what perms says.
+func DigestACL(perms int32, user, password string) []ACL {
+	sum := sha1.Sum([]byte(user + ":" + password)) // as the protocol has it
+	return []ACL{{Perms: perms, ID: ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}}}
+}

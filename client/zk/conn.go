@@ -1,0 +1,374 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// State is where a Conn's session stands.
+type State uint8
+
+// The states: a Conn begins as Disconnected, changes between that and Connected,
+// and ends as Expired or Closed.
+const (
+	Disconnected State = iota // no connection; the session, if there is one, may live
+	Connected
+	Expired // the server ended the session, or refused an identity
+	Closed
+)
+
+var stateNames = [...]string{"disconnected", "connected", "expired", "closed"}
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// Session describes a session.
+type Session struct {
+	ID        int64         // 0 before there is one
+	Timeout   time.Duration // as granted
+	Server    string        // connected to, or the latest one
+	Connected bool
+}
+
+// Conn is one session with an ensemble, from its beginning to its end, over
+// whatever connections it takes. A Conn whose session has expired is of no
+// further use: what depended on the session is gone, and only the program can know
+// what to do then, so that it should open another one. It is safe for concurrent use.
+type Conn struct {
+	opt     Options
+	root    chroot
+	servers []string
+
+	over     chan struct{} // closed when the session is over
+	finished chan struct{} // closed when the goroutine of the connection has ended
+	life     context.Context
+	endLife  context.CancelFunc
+
+	mu       sync.Mutex
+	err      error // why it is over
+	closing  bool  // Close was called: nothing new is taken
+	link     *link // that carries the session now, nil if none
+	server   string
+	sid      int64
+	password []byte
+	timeout  time.Duration
+	auth     []Auth // presented on every connection
+	xid      int32
+	zxid     int64   // the highest seen in an answer
+	queue    []*call // to be sent when there is a connection
+	watches  watches
+	ready    chan struct{}    // closed while connected
+	trouble  map[string]error // why servers could not be used since the last success
+
+	telling sync.Mutex // held while OnState is called
+	told    State
+}
+
+// tell passes a state on, unless the last one was told.
+func (c *Conn) tell(s State) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if c.told < Expired {
+		c.told = s
+		c.opt.OnState(s)
+	}
+}
+
+// Open begins a session and returns at once: calls wait for a connection. Servers
+// are given as "h1:2181,h2:2181/chroot", in any order; they are tried in random order.
+func Open(servers string, opt Options) (*Conn, error) {
+	list, root, err := ParseServers(servers)
+	if err != nil {
+		return nil, err
+	}
+	if opt, err = opt.withDefaults(); err != nil {
+		return nil, err
+	}
+	c := &Conn{
+		opt: opt, root: chroot(root), servers: shuffled(list), auth: slices.Clone(opt.Auth),
+		over: make(chan struct{}), finished: make(chan struct{}), ready: make(chan struct{}),
+		watches: watches{once: map[watchKey]*Watch{}}, trouble: map[string]error{}, password: make([]byte, jute.PasswordSize),
+	}
+	c.life, c.endLife = context.WithCancel(context.Background())
+	go c.run()
+	return c, nil
+}
+
+// Dial is Open, and waits until there is a session and the identities of the
+// options have been accepted.
+func Dial(ctx context.Context, servers string, opt Options) (*Conn, error) {
+	c, err := Open(servers, opt)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Await(ctx)
+	if err != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = c.Close(ended)
+		return nil, fmt.Errorf("zk: connect to %s: %w", servers, err)
+	}
+	return c, nil
+}
+
+// Await waits until the session has a connection. If ctx ends before, the error
+// also says what was wrong with each server that was tried.
+func (c *Conn) Await(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		ready := c.ready
+		c.mu.Unlock()
+		select {
+		case <-c.over:
+			return c.Err()
+		case <-ready:
+			return nil
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), c.Trouble())
+		}
+	}
+}
+
+// Trouble returns why servers could not be used since one last could, nil if
+// nothing is known to be wrong.
+func (c *Conn) Trouble() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, s := range c.servers {
+		if err := c.trouble[s]; err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Session returns what is known of the session.
+func (c *Conn) Session() Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Session{ID: c.sid, Timeout: c.timeout, Server: c.server, Connected: c.link != nil}
+}
+
+// Over is closed when the session is over.
+func (c *Conn) Over() <-chan struct{} { return c.over }
+
+// Err returns nil while the session lives, or may, and then ErrSessionExpired,
+// ErrClosed or ErrAuthFailed.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Servers returns the addresses of the servers, and Chroot what all paths are
+// relative to.
+func (c *Conn) Servers() []string { return slices.Clone(c.servers) }
+
+// Chroot returns the part of the tree the Conn lives in, "" for all of it.
+func (c *Conn) Chroot() string { return string(c.root) }
+
+// Watches returns how many watches the session has.
+func (c *Conn) Watches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watches.once) + len(c.watches.subs)
+}
+
+// Pending returns how many requests have no answer yet, sent or not.
+func (c *Conn) Pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.queue)
+	if c.link != nil {
+		n += len(c.link.pending)
+	}
+	return n
+}
+
+// Reconnect gives up the present connection, if there is one, for another one.
+func (c *Conn) Reconnect() {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+}
+
+// Close ends the session, after everything that was asked for before, and thereby
+// removes its ephemeral nodes. It waits for the server to confirm that until ctx
+// ends; without a connection it does not wait, and the server ends the session when
+// its timeout is over. The error is that of ctx, if it ended before the
+// confirmation. Close must not be called by OnState.
+func (c *Conn) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closing || c.err != nil {
+		c.mu.Unlock()
+		<-c.finished
+		return nil
+	}
+	c.closing = true
+	l := c.link
+	bye := &call{}
+	if l != nil {
+		bye.end(bye.begin(jute.OpCloseSession, "", 0))
+		l.put(bye)
+		l.flush() // unlocks
+	} else {
+		c.mu.Unlock()
+	}
+	var err error
+	if l != nil {
+		select {
+		case <-bye.done:
+		case <-l.gone:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	c.end(ErrClosed, Closed)
+	c.endLife()
+	if l != nil {
+		l.close()
+	}
+	<-c.finished
+	return err
+}
+
+// end notes that the session is over and ends everything that waits for it.
+func (c *Conn) end(err error, s State) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	waiting := c.queue
+	c.queue = nil
+	if c.link != nil {
+		waiting = append(waiting, c.link.pending...)
+		c.link.pending = nil
+		c.link.close()
+	}
+	var finish []*call
+	for _, r := range waiting {
+		if r.stage != over {
+			r.stage = over
+			finish = append(finish, r)
+		}
+	}
+	c.watches.end(c.root)
+	sid := c.sid
+	c.mu.Unlock()
+	for _, r := range finish {
+		r.finish(err)
+	}
+	close(c.over)
+	c.opt.Logger.Debug("session over", "session", fmt.Sprintf("%#x", sid), "err", err)
+	c.tell(s)
+}
+
+// submit sends calls one behind the other, or queues them until there is a
+// connection. With soon they may wait a moment for others.
+func (c *Conn) submit(soon bool, calls ...*call) {
+	for _, r := range calls {
+		if len(r.frame)-4 > c.opt.MaxRequest {
+			c.refuse(calls, fmt.Errorf("%w: %s %s, %d bytes", ErrTooLarge, r.op, r.path, len(r.frame)-4))
+			return
+		}
+	}
+	c.mu.Lock()
+	switch {
+	case c.err != nil || c.closing:
+		err := c.err
+		c.mu.Unlock()
+		if err == nil {
+			err = ErrClosed
+		}
+		c.refuse(calls, err)
+	case c.link == nil:
+		c.queue = append(c.queue, calls...)
+		c.mu.Unlock()
+	default:
+		for _, r := range calls {
+			c.link.put(r)
+		}
+		if soon {
+			c.link.flushSoon() // unlocks
+		} else {
+			c.link.flush() // unlocks
+		}
+	}
+}
+
+// refuse ends calls that were never sent.
+func (c *Conn) refuse(calls []*call, err error) {
+	for _, r := range calls {
+		r.stage = over
+		r.finish(err)
+	}
+}
+
+// leave notes that nobody waits for a call any more because ctx has ended. It
+// returns nil if the call was over already.
+func (c *Conn) leave(ctx context.Context, r *call) error {
+	c.mu.Lock()
+	was := r.stage
+	r.left = true
+	if was == waiting {
+		r.stage = over
+		c.queue = slices.DeleteFunc(c.queue, func(x *call) bool { return x == r })
+	}
+	c.mu.Unlock()
+	switch was {
+	case waiting:
+		r.finish(ctx.Err())
+		return ctx.Err()
+	case sent:
+		return afterSend(ctx, r.repeat)
+	}
+	<-r.done
+	return nil
+}
+
+// AddAuth presents one more identity, now and on every later connection. If the
+// server refuses it, the session is over with ErrAuthFailed.
+func (c *Conn) AddAuth(ctx context.Context, a Auth) error {
+	r := &Reply[struct{}]{call: *authCall(a), c: c}
+	c.mu.Lock()
+	c.auth = append(c.auth, a)
+	c.mu.Unlock()
+	return errOf(do(ctx, c, r))
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// authCall presents an identity. Its answer may overtake others.
+func authCall(a Auth) *call {
+	r := &call{}
+	b := r.begin(jute.OpAuth, a.Scheme, len(a.Scheme)+len(a.Secret)+12)
+	b = jute.AppendString(jute.AppendInt(b, 0), a.Scheme)
+	r.end(jute.AppendString(b, string(a.Secret))) // never null
+	r.xid, r.repeat = jute.XidAuth, true
+	return r
+}
+
+func errorCode(err error) (jute.ErrCode, bool) {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code, true
+	}
+	return 0, false
+}

@@ -1,0 +1,95 @@
+package zk
+
+import (
+	"context"
+	"errors"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Errors a server answers with. Compare with errors.Is: calls return an *Error
+// that also names the request.
+var (
+	ErrNoNode                  error = jute.NoNode
+	ErrNodeExists              error = jute.NodeExists
+	ErrNotEmpty                error = jute.NotEmpty
+	ErrBadVersion              error = jute.BadVersion
+	ErrNoAuth                  error = jute.NoAuth
+	ErrAuthFailed              error = jute.AuthFailed
+	ErrInvalidACL              error = jute.InvalidACL
+	ErrBadArguments            error = jute.BadArguments
+	ErrNoChildrenForEphemerals error = jute.NoChildrenForEphemerals
+	ErrNoWatcher               error = jute.NoWatcher
+	ErrQuotaExceeded           error = jute.QuotaExceeded
+	ErrThrottled               error = jute.Throttled
+	ErrUnimplemented           error = jute.Unimplemented
+	ErrNotReadOnly             error = jute.ErrCode(-119)
+)
+
+// Errors of the session.
+var (
+	// ErrUncertain says that a request was sent and nobody knows what came of it:
+	// the connection was lost, or the context ended, before the answer. It is true,
+	// by errors.Is, of ErrConnectionLost and of the context errors of such calls.
+	ErrUncertain = errors.New("zk: outcome unknown")
+	// ErrConnectionLost says that the connection was lost before the answer. Only
+	// writes fail with it: reads are repeated on the next connection.
+	ErrConnectionLost error = &uncertain{errors.New("connection lost")}
+	// ErrSessionExpired says that the server ended the session. Its ephemeral nodes
+	// are gone, and the Conn is of no further use.
+	ErrSessionExpired = errors.New("zk: session expired")
+	// ErrClosed says that the Conn was closed.
+	ErrClosed = errors.New("zk: closed")
+	// ErrInvalid reports options or servers that cannot be used.
+	ErrInvalid = errors.New("zk: invalid argument")
+	// ErrTooLarge says that a request is longer than Options.MaxRequest.
+	ErrTooLarge = errors.New("zk: request too large")
+)
+
+// Error is a server's refusal of one request.
+type Error struct {
+	Op   string // such as "create"
+	Path string
+	Code jute.ErrCode
+}
+
+// Error names the request and the reason.
+func (e *Error) Error() string { return "zk: " + e.Op + " " + e.Path + ": " + e.Code.Error() }
+
+// Unwrap returns the code, so that errors.Is(err, ErrNoNode) works.
+func (e *Error) Unwrap() error { return e.Code }
+
+// MultiError is a server's refusal of a transaction, of which nothing happened.
+type MultiError struct {
+	Index int   // of the operation that failed
+	Op    Op    // that operation
+	Err   error // an *Error
+}
+
+// Error describes the operation that failed.
+func (e *MultiError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the operation that failed.
+func (e *MultiError) Unwrap() error { return e.Err }
+
+// uncertain marks an error after which the outcome of a write is unknown.
+type uncertain struct{ err error }
+
+func (u *uncertain) Error() string        { return "zk: " + u.err.Error() + ", outcome unknown" }
+func (u *uncertain) Unwrap() error        { return u.err }
+func (u *uncertain) Is(target error) bool { return target == ErrUncertain }
+
+// IsRefusal reports whether err is a server's answer, so that the request
+// certainly had no effect.
+func IsRefusal(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && !errors.Is(err, ErrUncertain)
+}
+
+// afterSend is the error of a call whose context ended while it was under way.
+func afterSend(ctx context.Context, repeat bool) error {
+	if repeat {
+		return ctx.Err()
+	}
+	return &uncertain{ctx.Err()}
+}

@@ -1,0 +1,134 @@
+package zk_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/zkreal"
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+const patience = 30 * time.Second
+
+// both runs a test against zlockd, and against a real ZooKeeper where there is one
+// and time for it.
+func both(t *testing.T, test func(t *testing.T, addr string)) {
+	t.Run("zlockd", func(t *testing.T) {
+		goleakAtEnd(t)
+		s := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond, SweepInterval: 100 * time.Millisecond}.Start(t)
+		test(t, s.Addr)
+	})
+	t.Run("zookeeper", func(t *testing.T) {
+		if !withReal {
+			t.Skip("needs a real ZooKeeper and the build tag stock")
+		}
+		s := zkreal.Start(t, zkreal.Config{TTL: true, TickTime: 200 * time.Millisecond, ContainerInterval: 100 * time.Millisecond, NoFsync: true})
+		test(t, s.Addr)
+	})
+}
+
+func goleakAtEnd(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			goleak.VerifyNone(t, ignore)
+		}
+	})
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func dial(t testing.TB, servers string, opt zk.Options) *zk.Conn {
+	t.Helper()
+	if opt.Timeout == 0 {
+		opt.Timeout = 10 * time.Second
+	}
+	c, err := zk.Dial(within(t), servers, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		c.Close(ctx)
+	})
+	return c
+}
+
+// proxied connects through a proxy of its own.
+func proxied(t testing.TB, addr string, opt zk.Options) (*zk.Conn, *faultproxy.Proxy) {
+	t.Helper()
+	p, err := faultproxy.New(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return dial(t, p.Addr(), opt), p
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+func soon[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("timed out: %s", what)
+		panic("unreachable")
+	}
+}
+
+func fired(t testing.TB, w *zk.Watch) zk.EventType {
+	t.Helper()
+	soon(t, "a watch", w.Fired())
+	return w.Event().Type
+}
+
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func node(t testing.TB, c *zk.Conn, path, data string) {
+	t.Helper()
+	if _, err := c.Create(within(t), zk.Create{Path: path, Data: []byte(data)}); err != nil {
+		t.Fatal(err)
+	}
+}

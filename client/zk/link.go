@@ -1,0 +1,318 @@
+package zk
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// link is one connection of a session, after its handshake.
+//
+// Requests are written by the goroutine that brings them, unless another one is
+// writing, which then takes them along; answers are read by the goroutine of the
+// Conn. Neither waits for the other.
+type link struct {
+	c      *Conn
+	conn   net.Conn
+	server string
+	br     *bufio.Reader
+	silent time.Duration // nothing heard for so long: the connection is dead
+	gone   chan struct{} // closed when the reader has ended
+	useful bool          // something was heard; of the reader
+	once   sync.Once
+
+	// Guarded by c.mu.
+	pending []*call // sent, in the order of their answers
+	out     []byte  // to be written
+	spare   []byte  // the buffer that out is exchanged with
+	writing bool    // somebody is at it
+	unread  int     // bytes of pending
+	wrote   time.Time
+}
+
+// roomy is how much may be unanswered for a write to be certain not to wait: less
+// than any socket's buffer. Beyond it a goroutine of its own writes.
+const roomy = 32 << 10
+
+var errOrder = errors.New("zk: an answer is out of order: one was lost")
+
+func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
+
+// put adds a call to what is to be written. c.mu is held; flush must follow.
+func (l *link) put(r *call) {
+	xid := r.xid
+	if xid == 0 {
+		if l.c.xid++; l.c.xid <= 0 {
+			l.c.xid = 1
+		}
+		xid = l.c.xid
+	}
+	r.stamp(xid)
+	r.stage = sent
+	l.pending = append(l.pending, r)
+	l.unread += len(r.frame)
+	l.out = append(l.out, r.frame...)
+	l.c.opt.Counters.Requests.Add(1)
+}
+
+// flush writes what was put, or sees to it. It is called with c.mu held and
+// unlocks it.
+func (l *link) flush() {
+	switch {
+	case l.writing:
+		l.c.mu.Unlock() // whoever is writing takes it along
+	case l.unread > roomy:
+		l.writing = true
+		l.c.mu.Unlock()
+		go func() {
+			l.c.mu.Lock()
+			l.write(1 << 30)
+		}()
+	default:
+		l.writing = true
+		l.write(2)
+	}
+}
+
+// flushSoon sees to it that what was put is written by whoever flushes next, or by a
+// goroutine of its own: that one runs when the caller's rests, or before on another
+// processor. It is called with c.mu held and unlocks it.
+func (l *link) flushSoon() {
+	l.c.mu.Unlock()
+	go func() {
+		l.c.mu.Lock()
+		l.flush()
+	}()
+}
+
+// write writes until there is nothing more, in at most a number of rounds before
+// it leaves the rest to a goroutine. It is called with c.mu held and l.writing set.
+func (l *link) write(rounds int) {
+	for len(l.out) > 0 {
+		if rounds--; rounds < 0 {
+			go func() {
+				l.c.mu.Lock()
+				l.write(1 << 30)
+			}()
+			break
+		}
+		b := l.out
+		l.out, l.spare, l.wrote = l.spare[:0], nil, time.Now()
+		l.c.mu.Unlock()
+		_, err := l.conn.Write(b)
+		l.c.opt.Counters.BytesSent.Add(uint64(len(b)))
+		l.c.mu.Lock()
+		if cap(b) <= 64<<10 {
+			l.spare = b
+		}
+		if err != nil {
+			l.out = nil
+			l.close() // the reader finds out
+			break
+		}
+	}
+	if rounds >= 0 {
+		l.writing = false
+	}
+	l.c.mu.Unlock()
+}
+
+// ping sends a ping whenever nothing was sent for a third of the timeout, until
+// the link is gone. The server must hear from us within the timeout, and we from
+// it within two thirds.
+func (l *link) ping() {
+	idle := l.silent / 2
+	t := time.NewTimer(idle)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-l.gone:
+			return
+		}
+		l.c.mu.Lock()
+		left := idle - time.Since(l.wrote)
+		if left > 0 {
+			l.c.mu.Unlock()
+			t.Reset(left)
+			continue
+		}
+		b, _ := jute.BeginFrame(l.out)
+		b = jute.AppendInt(jute.AppendInt(b, jute.XidPing), int32(jute.OpPing))
+		jute.EndFrame(b, len(l.out))
+		l.out = b
+		l.wrote = time.Now()
+		l.flush()
+		t.Reset(idle)
+	}
+}
+
+// read takes answers and events until the connection ends. It runs in the
+// goroutine of the Conn; everything that is told in an order is told from here.
+func (l *link) read() error {
+	var head [4 + jute.ReplyHeaderSize]byte
+	var buf []byte
+	for {
+		if l.br.Buffered() == 0 {
+			if err := l.conn.SetReadDeadline(time.Now().Add(l.silent)); err != nil {
+				return err
+			}
+		}
+		if _, err := io.ReadFull(l.br, head[:]); err != nil {
+			return err
+		}
+		l.useful = true
+		size := int(int32(binary.BigEndian.Uint32(head[:]))) - jute.ReplyHeaderSize
+		if size < 0 || size > maxFrame {
+			return fmt.Errorf("zk: an answer of %d bytes", size+jute.ReplyHeaderSize)
+		}
+		l.c.opt.Counters.BytesRead.Add(uint64(size + len(head)))
+		d := jute.NewDecoder(head[4:])
+		xid, zxid, code := d.Int(), d.Long(), jute.ErrCode(d.Int())
+		r, err := l.match(xid, zxid)
+		if err != nil {
+			return err
+		}
+		var body []byte
+		if r != nil && r.keep {
+			body = make([]byte, size)
+		} else {
+			if cap(buf) < size || cap(buf) > 64<<10 && size < 32<<10 {
+				buf = make([]byte, max(size, 512))
+			}
+			body = buf[:size]
+		}
+		if _, err := io.ReadFull(l.br, body); err != nil {
+			l.unmatch(r)
+			return err
+		}
+		d = jute.NewDecoder(body)
+		switch {
+		case r != nil:
+			if err := l.answer(r, code, &d); err != nil {
+				return err
+			}
+		case xid == jute.XidEvent:
+			if err := l.event(&d); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// maxFrame is the longest answer that is believed.
+const maxFrame = 1 << 30
+
+// match finds the call an answer is for: the first one unanswered, except that
+// those of identities may overtake. Events and pings have none.
+func (l *link) match(xid int32, zxid int64) (*call, error) {
+	if xid == jute.XidEvent || xid == jute.XidPing {
+		return nil, nil
+	}
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	for i, r := range l.pending {
+		if int32(binary.BigEndian.Uint32(r.frame[4:])) == xid {
+			copy(l.pending[1:i+1], l.pending[:i])
+			l.pending[0] = nil
+			l.pending = l.pending[1:]
+			l.unread -= len(r.frame)
+			if zxid > l.c.zxid {
+				l.c.zxid = zxid
+			}
+			return r, nil
+		}
+		if xid != jute.XidAuth {
+			break
+		}
+	}
+	if l.c.err != nil {
+		return nil, l.c.err // what was pending has ended with the session
+	}
+	return nil, errOrder
+}
+
+// unmatch takes back a match whose answer cannot be used.
+func (l *link) unmatch(r *call) {
+	if r == nil {
+		return
+	}
+	l.c.mu.Lock()
+	err := l.c.err
+	if err == nil {
+		l.pending = append([]*call{r}, l.pending...)
+	}
+	was := r.stage
+	if err != nil {
+		r.stage = over
+	}
+	l.c.mu.Unlock()
+	if err != nil && was != over {
+		r.finish(err) // the session has ended meanwhile, and what was pending with it
+	}
+}
+
+// answer ends a call.
+func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
+	c := l.c
+	missing := r.absent && code == jute.NoNode
+	var err error
+	switch {
+	case code == jute.OK && r.parse != nil:
+		r.parse(d)
+		if d.Err() != nil {
+			l.unmatch(r)
+			return fmt.Errorf("zk: answer to %s %s: %w", r.op, r.path, d.Err())
+		}
+		err = r.refused
+	case code == jute.OK, missing:
+	case code == jute.SessionExpired, code == jute.UnknownSession, code == sessionMoved:
+		l.unmatch(r) // the handshake of the next connection tells the truth
+		return &Error{Op: r.op.String(), Path: r.path, Code: code}
+	case r.op == jute.OpAuth:
+		c.end(ErrAuthFailed, Expired)
+		err = &Error{Op: r.op.String(), Path: r.path, Code: jute.AuthFailed}
+	default:
+		err = &Error{Op: r.op.String(), Path: r.path, Code: code}
+		if brokeOnTheWay(code) {
+			err = &uncertain{err}
+		}
+	}
+	c.mu.Lock()
+	if r.arms && err == nil {
+		c.watches.arm(r, missing)
+	}
+	was := r.stage
+	r.stage = over
+	c.mu.Unlock()
+	if was != over {
+		r.finish(err)
+	}
+	return nil
+}
+
+// brokeOnTheWay reports whether a code says that something failed between servers:
+// system error, data inconsistency, connection loss, operation timeout.
+func brokeOnTheWay(code jute.ErrCode) bool { return code < 0 && code > -5 || code == -7 }
+
+const sessionMoved = jute.ErrCode(-118)
+
+// event fires watches.
+func (l *link) event(d *jute.Decoder) error {
+	full, ev, err := l.c.eventOf(d)
+	if err != nil {
+		return fmt.Errorf("zk: event: %w", err)
+	}
+	l.c.opt.Counters.Events.Add(1)
+	l.c.mu.Lock()
+	l.c.watches.fire(full, ev)
+	l.c.mu.Unlock()
+	return nil
+}

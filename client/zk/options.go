@@ -1,0 +1,121 @@
+package zk
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Options are the settings of a Conn. The zero Options are good for most.
+type Options struct {
+	// Timeout is the session timeout to ask for; 20 s by default. The server may
+	// grant another one, see [Conn.Session].
+	Timeout time.Duration
+	// TLS, if not nil, has every connection use TLS. Where it names no server,
+	// each server's certificate must bear the host name it was dialled by.
+	TLS *tls.Config
+	// Auth are identities that every connection presents before anything else.
+	Auth []Auth
+	// Dial replaces the function that opens connections. It is given the address
+	// as it stands in the list of servers; without it names are looked up for
+	// each attempt, and the addresses tried in random order.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// AttemptLimit bounds one attempt to connect, and one handshake: a quarter of
+	// the session timeout by default, and 5 s at most.
+	AttemptLimit time.Duration
+	// MaxRequest bounds the length of a request, because a server closes the
+	// connection on one that is too long for it: 1 MiB less one byte by default, as
+	// jute.maxbuffer of a server.
+	MaxRequest int
+	// OnState is told of every change of state, one after another; Expired and
+	// Closed are the last. It is called between the answers of the server and must
+	// not wait for one, nor call Close.
+	OnState func(State)
+	// OnTrouble is told why a server could not be used. It may be called by
+	// several goroutines at once.
+	OnTrouble func(server string, err error)
+	// Counters, if not nil, are increased by all that passes. Several Conns may
+	// share them.
+	Counters *Counters
+	// Logger gets what an operator may want to know, at level debug; by default nothing.
+	Logger *slog.Logger
+}
+
+// Auth is an identity to present, such as {"digest", "user:password"}.
+type Auth struct {
+	Scheme string
+	Secret []byte
+}
+
+// Counters count what passes on connections.
+type Counters struct {
+	Requests, Events     atomic.Uint64
+	BytesSent, BytesRead atomic.Uint64
+	Connections          atomic.Uint64 // that carried a session
+}
+
+// DefaultTimeout is the session timeout asked for if Options name none.
+const DefaultTimeout = 20 * time.Second
+
+const defaultMaxRequest = 1<<20 - 1
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.Timeout < 0 || o.AttemptLimit < 0 || o.MaxRequest < 0:
+		return o, fmt.Errorf("%w: a negative duration or size", ErrInvalid)
+	case o.Timeout == 0:
+		o.Timeout = DefaultTimeout
+	}
+	if o.AttemptLimit == 0 {
+		o.AttemptLimit = min(max(o.Timeout/4, 250*time.Millisecond), 5*time.Second)
+	}
+	if o.MaxRequest == 0 {
+		o.MaxRequest = defaultMaxRequest
+	}
+	if o.Counters == nil {
+		o.Counters = &Counters{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.OnState == nil {
+		o.OnState = func(State) {}
+	}
+	if o.OnTrouble == nil {
+		o.OnTrouble = func(string, error) {}
+	}
+	return o, nil
+}
+
+// ParseServers splits "h1:2181,h2/chroot" into addresses and the chroot. The port
+// is 2181 unless it is named.
+func ParseServers(s string) (servers []string, chroot string, err error) {
+	list, root, found := strings.Cut(s, "/")
+	if found {
+		chroot = strings.TrimRight("/"+root, "/")
+	}
+	for _, h := range strings.Split(list, ",") {
+		h = strings.TrimSpace(h)
+		if h == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(strings.Trim(h, "[]"), "2181")
+		}
+		servers = append(servers, h)
+	}
+	if len(servers) == 0 {
+		return nil, "", fmt.Errorf("%w: no server in %q", ErrInvalid, s)
+	}
+	for _, part := range strings.Split(chroot, "/")[min(1, len(chroot)):] {
+		if part == "" && chroot != "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
+			return nil, "", fmt.Errorf("%w: chroot %q", ErrInvalid, chroot)
+		}
+	}
+	return servers, chroot, nil
+}

@@ -1,0 +1,64 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// chroot is the part of the tree a Conn lives in, "" for all of it.
+type chroot string
+
+// full maps a path of the caller to the server's.
+func (r chroot) full(path string) string {
+	switch {
+	case r == "":
+		return path
+	case path == "/":
+		return string(r)
+	}
+	return string(r) + path
+}
+
+// own maps a path of the server to the caller's.
+func (r chroot) own(path string) string {
+	if r == "" || !strings.HasPrefix(path, string(r)) {
+		return path
+	}
+	if p := path[len(r):]; p != "" {
+		return p
+	}
+	return "/"
+}
+
+// MakePath creates a persistent node, or a container, with all that is missing
+// above it, the chroot included. It is no error if the node exists. What is in
+// between is of the same mode; note that a container without children may be
+// removed again by the server at any time.
+func (c *Conn) MakePath(ctx context.Context, path string, mode Mode, acl []ACL) error {
+	return c.makePath(ctx, c.root.full(path), mode, acl)
+}
+
+func (c *Conn) makePath(ctx context.Context, full string, mode Mode, acl []ACL) error {
+	for {
+		r := newCreate("", Create{Path: full, Data: []byte{}, Mode: mode, ACL: acl})
+		r.repeat = true // creating it twice does no harm
+		_, err := do(ctx, c, r)
+		switch {
+		case err == nil, errors.Is(err, ErrNodeExists):
+			return nil
+		case !errors.Is(err, ErrNoNode):
+			return err
+		}
+		if err := c.makePath(ctx, parent(full), mode, acl); err != nil {
+			return err
+		}
+	}
+}
+
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}

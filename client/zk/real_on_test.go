@@ -1,0 +1,5 @@
+//go:build stock
+
+package zk_test
+
+const withReal = true

@@ -1,0 +1,280 @@
+package zk
+
+import (
+	"context"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Stat is what a server tells of a node besides its data.
+type Stat = jute.Stat
+
+// Node is a node's content.
+type Node struct {
+	Data []byte
+	Stat Stat
+}
+
+// Created is what a create made.
+type Created struct {
+	Path string // with the number of a sequential node
+	Stat Stat
+}
+
+// The functions below make requests; Conn and Pipe send them.
+
+func newCreate(c chroot, op Create) *Reply[Created] {
+	r := &Reply[Created]{}
+	b := r.begin(op.code(), op.Path, len(op.Path)+len(op.Data)+64)
+	r.end(op.append(b, c))
+	r.parse = func(d *jute.Decoder) { r.v = readCreated(d, c) }
+	return r
+}
+
+func readCreated(d *jute.Decoder, c chroot) Created {
+	p, _ := d.String()
+	return Created{Path: c.own(strings.Clone(p)), Stat: d.Stat()}
+}
+
+// pathRead makes a request of a path alone, or of a path and whether to watch.
+func (r *call) pathRead(c chroot, op jute.OpCode, path string, kind watchKind) {
+	full := c.full(path)
+	b := jute.AppendString(r.begin(op, path, len(full)), full)
+	if op != jute.OpSync {
+		b = jute.AppendBool(b, kind != noWatch)
+	}
+	r.end(b)
+	r.repeat = true
+	r.arms, r.kind, r.target = kind != noWatch, kind, full
+}
+
+func newGet(c chroot, path string, kind watchKind) *Reply[Node] {
+	r := &Reply[Node]{}
+	r.pathRead(c, jute.OpGetData, path, kind)
+	r.parse = func(d *jute.Decoder) { r.v = Node{Data: clone(d.Buffer()), Stat: d.Stat()} }
+	return r
+}
+
+// clone copies data, and keeps nil and empty apart.
+func clone(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	return append(make([]byte, 0, len(b)), b...)
+}
+
+func newExists(c chroot, path string, kind watchKind) *Reply[*Stat] {
+	r := &Reply[*Stat]{}
+	r.pathRead(c, jute.OpExists, path, kind)
+	r.absent = true
+	r.parse = func(d *jute.Decoder) {
+		st := d.Stat()
+		r.v = &st
+	}
+	return r
+}
+
+func newNames(c chroot, path string, kind watchKind) *Reply[Names] {
+	r := &Reply[Names]{}
+	r.pathRead(c, jute.OpGetChildren2, path, kind)
+	r.keep = true
+	r.parse = func(d *jute.Decoder) { r.v = readNames(d) }
+	return r
+}
+
+func newSync(c chroot, path string) *Reply[struct{}] {
+	r := &Reply[struct{}]{}
+	r.pathRead(c, jute.OpSync, path, noWatch)
+	return r
+}
+
+func newSet(c chroot, op SetData) *Reply[Stat] {
+	r := &Reply[Stat]{}
+	r.end(op.append(r.begin(jute.OpSetData, op.Path, len(op.Path)+len(op.Data)+16), c))
+	r.parse = func(d *jute.Decoder) { r.v = d.Stat() }
+	return r
+}
+
+func newDelete(c chroot, op Delete) *Reply[struct{}] {
+	r := &Reply[struct{}]{}
+	r.end(op.append(r.begin(jute.OpDelete, op.Path, len(op.Path)+16), c))
+	return r
+}
+
+// Create makes a node.
+func (c *Conn) Create(ctx context.Context, op Create) (Created, error) {
+	return do(ctx, c, newCreate(c.root, op))
+}
+
+// Get reads a node.
+func (c *Conn) Get(ctx context.Context, path string) (Node, error) {
+	return do(ctx, c, newGet(c.root, path, noWatch))
+}
+
+// GetW reads a node and watches it for a change of its data and for its deletion.
+func (c *Conn) GetW(ctx context.Context, path string) (Node, *Watch, error) {
+	return doW(ctx, c, newGet(c.root, path, watchData))
+}
+
+// Exists returns what is known of a node, or nil for one that does not exist. It
+// needs no permission.
+func (c *Conn) Exists(ctx context.Context, path string) (*Stat, error) {
+	return do(ctx, c, newExists(c.root, path, noWatch))
+}
+
+// ExistsW is Exists with a watch for whatever happens next to the node: its
+// creation, if it does not exist.
+func (c *Conn) ExistsW(ctx context.Context, path string) (*Stat, *Watch, error) {
+	return doW(ctx, c, newExists(c.root, path, watchData))
+}
+
+// Children lists a node's children, in no order.
+func (c *Conn) Children(ctx context.Context, path string) ([]string, Stat, error) {
+	n, err := c.Names(ctx, path)
+	return n.List(), n.Stat, err
+}
+
+// ChildrenW is Children with a watch for a change of the list, and for the node's
+// deletion.
+func (c *Conn) ChildrenW(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
+	n, w, err := doW(ctx, c, newNames(c.root, path, watchChildren))
+	return n.List(), n.Stat, w, err
+}
+
+// Names is Children for long lists: without an allocation for each name.
+func (c *Conn) Names(ctx context.Context, path string) (Names, error) {
+	return do(ctx, c, newNames(c.root, path, noWatch))
+}
+
+// Set changes a node's data if its version is the one given; -1 stands for any.
+func (c *Conn) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
+	return do(ctx, c, newSet(c.root, SetData{Path: path, Data: data, Version: version}))
+}
+
+// Delete removes a node if its version is the one given; -1 stands for any.
+func (c *Conn) Delete(ctx context.Context, path string, version int32) error {
+	_, err := do(ctx, c, newDelete(c.root, Delete{Path: path, Version: version}))
+	return err
+}
+
+// Sync waits until the server has everything that was written anywhere before
+// the call, so that the next read shows it.
+func (c *Conn) Sync(ctx context.Context, path string) error {
+	_, err := do(ctx, c, newSync(c.root, path))
+	return err
+}
+
+// Confirm has the leader say that the session lives. Unlike other reads it is not
+// repeated after a lost connection.
+func (c *Conn) Confirm(ctx context.Context) error {
+	r := &Reply[struct{}]{}
+	r.end(jute.AppendString(r.begin(jute.OpSync, "/", 1), "/"))
+	_, err := do(ctx, c, r)
+	return err
+}
+
+// GetACL returns who may do what with a node.
+func (c *Conn) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
+	type result struct {
+		acl []ACL
+		st  Stat
+	}
+	r, full := &Reply[result]{}, c.root.full(path)
+	r.end(jute.AppendString(r.begin(jute.OpGetACL, path, len(full)), full))
+	r.repeat = true
+	r.parse = func(d *jute.Decoder) {
+		acl, _ := d.ACL()
+		for i, a := range acl {
+			acl[i].ID = ID{Scheme: strings.Clone(a.Scheme), ID: strings.Clone(a.ID.ID)}
+		}
+		r.v = result{acl, d.Stat()}
+	}
+	v, err := do(ctx, c, r)
+	return v.acl, v.st, err
+}
+
+// SetACL changes who may do what with a node, if the version of its access
+// control list is the one given; -1 stands for any.
+func (c *Conn) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
+	r, full := &Reply[Stat]{}, c.root.full(path)
+	b := jute.AppendString(r.begin(jute.OpSetACL, path, len(full)+64), full)
+	r.end(jute.AppendInt(jute.AppendACL(b, acl), version))
+	r.parse = func(d *jute.Decoder) { r.v = d.Stat() }
+	return do(ctx, c, r)
+}
+
+// ChildrenCount returns the number of a node's descendants.
+func (c *Conn) ChildrenCount(ctx context.Context, path string) (int, error) {
+	r, full := &Reply[int]{}, c.root.full(path)
+	r.end(jute.AppendString(r.begin(jute.OpGetAllChildrenNumber, path, len(full)), full))
+	r.repeat = true
+	r.parse = func(d *jute.Decoder) { r.v = int(d.Int()) }
+	return do(ctx, c, r)
+}
+
+// Ephemerals lists this session's ephemeral nodes whose path begins with prefix.
+func (c *Conn) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
+	r, full := &Reply[[]string]{}, c.root.full(prefix)
+	r.end(jute.AppendString(r.begin(jute.OpGetEphemerals, prefix, len(full)), full))
+	r.repeat = true
+	r.parse = func(d *jute.Decoder) {
+		list, _ := d.Strings()
+		for _, p := range list {
+			r.v = append(r.v, c.root.own(strings.Clone(p)))
+		}
+	}
+	return do(ctx, c, r)
+}
+
+// WhoAmI returns the identities the server knows this connection by.
+func (c *Conn) WhoAmI(ctx context.Context) ([]ID, error) {
+	r := &Reply[[]ID]{}
+	r.end(r.begin(jute.OpWhoAmI, "", 0))
+	r.repeat = true
+	r.parse = func(d *jute.Decoder) {
+		for range d.Count(8) {
+			scheme, _ := d.String()
+			id, _ := d.String()
+			r.v = append(r.v, ID{Scheme: strings.Clone(scheme), ID: strings.Clone(id)})
+		}
+	}
+	return do(ctx, c, r)
+}
+
+// Create adds a create to the flight.
+func (p *Pipe) Create(op Create) *Reply[Created] { return add(p, newCreate(p.c.root, op)) }
+
+// Get adds a read to the flight.
+func (p *Pipe) Get(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, noWatch)) }
+
+// Exists adds an exists to the flight.
+func (p *Pipe) Exists(path string) *Reply[*Stat] { return add(p, newExists(p.c.root, path, noWatch)) }
+
+// Names adds a list to the flight.
+func (p *Pipe) Names(path string) *Reply[Names] { return add(p, newNames(p.c.root, path, noWatch)) }
+
+// GetW, ExistsW and NamesW add reads to the flight that set a watch; see [Reply.Watch].
+func (p *Pipe) GetW(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, watchData)) }
+
+// ExistsW is described at GetW.
+func (p *Pipe) ExistsW(path string) *Reply[*Stat] {
+	return add(p, newExists(p.c.root, path, watchData))
+}
+
+// NamesW is described at GetW.
+func (p *Pipe) NamesW(path string) *Reply[Names] {
+	return add(p, newNames(p.c.root, path, watchChildren))
+}
+
+// Sync adds a sync to the flight: reads behind it show everything written before.
+func (p *Pipe) Sync(path string) *Reply[struct{}] { return add(p, newSync(p.c.root, path)) }
+
+// Set adds a change of data to the flight.
+func (p *Pipe) Set(op SetData) *Reply[Stat] { return add(p, newSet(p.c.root, op)) }
+
+// Delete adds a deletion to the flight.
+func (p *Pipe) Delete(op Delete) *Reply[struct{}] { return add(p, newDelete(p.c.root, op)) }
+
+// Multi adds a transaction to the flight.
+func (p *Pipe) Multi(ops ...Op) *Reply[[]Result] { return add(p, newMulti(p.c.root, ops)) }

@@ -1,0 +1,246 @@
+package zk_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// What is sent soon goes ahead of what is sent after it, and alone if nothing is.
+func TestSendSoon(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		p := c.Pipe()
+		alone := p.Create(zk.Create{Path: "/soon"})
+		p.SendSoon()
+		<-alone.Done()
+		must[zk.Created](t)(alone.Wait(ctx))
+		for range 100 {
+			p := c.Pipe()
+			gone := p.Delete(zk.Delete{Path: "/soon", Version: -1})
+			p.SendSoon()
+			must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/soon"}))
+			_, err := gone.Wait(ctx)
+			ok(t, err)
+		}
+		p = c.Pipe()
+		last := p.Delete(zk.Delete{Path: "/soon", Version: -1})
+		p.SendSoon()
+		ok(t, c.Close(ctx)) // sends it
+		_, err := last.Wait(ctx)
+		ok(t, err)
+	})
+}
+
+func TestRequests(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		made := must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a", Data: []byte("one")}))
+		if made.Path != "/a" || made.Stat.Czxid == 0 {
+			t.Fatalf("created %+v", made)
+		}
+		n := must[zk.Node](t)(c.Get(ctx, "/a"))
+		if string(n.Data) != "one" || n.Stat.Czxid != made.Stat.Czxid {
+			t.Fatalf("read %+v", n)
+		}
+		st := must[zk.Stat](t)(c.Set(ctx, "/a", []byte("two"), 0))
+		if st.Version != 1 {
+			t.Fatalf("version %d", st.Version)
+		}
+		_, err := c.Set(ctx, "/a", nil, 0)
+		is(t, err, zk.ErrBadVersion)
+		var refusal *zk.Error
+		if !errors.As(err, &refusal) || refusal.Path != "/a" || refusal.Op != "setData" || !zk.IsRefusal(err) || errors.Is(err, zk.ErrUncertain) {
+			t.Fatalf("error %#v", err)
+		}
+		_, err = c.Create(ctx, zk.Create{Path: "/a"})
+		is(t, err, zk.ErrNodeExists)
+		if st := must[*zk.Stat](t)(c.Exists(ctx, "/a")); st == nil || st.Version != 1 {
+			t.Fatalf("exists %+v", st)
+		}
+		if st := must[*zk.Stat](t)(c.Exists(ctx, "/b")); st != nil {
+			t.Fatalf("exists %+v", st)
+		}
+		seq := must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a/n-", Mode: zk.EphemeralSequential}))
+		if seq.Path != "/a/n-0000000000" || seq.Stat.EphemeralOwner != c.Session().ID {
+			t.Fatalf("created %+v", seq)
+		}
+		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))
+		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a/ttl", Mode: zk.PersistentTTL, TTL: 1 << 30}))
+		list, _, err := c.Children(ctx, "/a")
+		ok(t, err)
+		slices.Sort(list)
+		if fmt.Sprint(list) != "[box n-0000000000 ttl]" {
+			t.Fatalf("children %v", list)
+		}
+		if n := must[int](t)(c.ChildrenCount(ctx, "/a")); n != 3 {
+			t.Fatalf("%d descendants", n)
+		}
+		if l := must[[]string](t)(c.Ephemerals(ctx, "/a")); fmt.Sprint(l) != "[/a/n-0000000000]" {
+			t.Fatalf("ephemerals %v", l)
+		}
+		is(t, c.Delete(ctx, "/a", -1), zk.ErrNotEmpty)
+		ok(t, c.Delete(ctx, "/a/ttl", 0))
+		ok(t, c.Sync(ctx, "/a"))
+		ok(t, c.Confirm(ctx))
+		ok(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("u:p")}))
+		must[zk.Stat](t)(c.SetACL(ctx, "/a/box", zk.AuthACL(zk.PermAll), 0))
+		acl, st, err := c.GetACL(ctx, "/a/box")
+		ok(t, err)
+		if st.Aversion != 1 || len(acl) != 1 || acl[0].ID != zk.DigestACL(zk.PermAll, "u", "p")[0].ID {
+			t.Fatalf("ACL %+v, %+v", acl, st)
+		}
+	})
+}
+
+func TestMultiSaysWhatHappened(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		res := must[[]zk.Result](t)(c.Multi(ctx,
+			zk.Create{Path: "/m", Data: []byte("x")},
+			zk.Create{Path: "/m/n-", Mode: zk.EphemeralSequential},
+			zk.SetData{Path: "/m", Data: []byte("y"), Version: 0},
+			zk.Check{Path: "/m", Version: 1},
+			zk.Create{Path: "/m/gone"}, zk.Delete{Path: "/m/gone", Version: -1}))
+		if res[1].Path != "/m/n-0000000000" || res[1].Stat.Czxid != res[0].Stat.Czxid || res[2].Stat.Version != 1 {
+			t.Fatalf("results %+v", res)
+		}
+		_, err := c.Multi(ctx, zk.SetData{Path: "/m", Data: []byte("z"), Version: -1}, zk.Check{Path: "/m/absent", Version: -1}, zk.Delete{Path: "/m", Version: -1})
+		var refused *zk.MultiError
+		if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, zk.ErrNoNode) || !zk.IsRefusal(err) {
+			t.Fatalf("error %v", err)
+		}
+		if n := must[zk.Node](t)(c.Get(ctx, "/m")); string(n.Data) != "y" {
+			t.Fatalf("a refused transaction wrote %q", n.Data)
+		}
+	})
+}
+
+// TestOneFlight checks that what is piped is done in its order.
+func TestOneFlight(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		node(t, c, "/p", "")
+		for i := range 50 {
+			p := c.Pipe()
+			made := p.Create(zk.Create{Path: "/p/n-", Mode: zk.EphemeralSequential})
+			list := p.Names("/p")
+			p.Send()
+			n := must[zk.Created](t)(made.Wait(ctx))
+			names := must[zk.Names](t)(list.Wait(ctx))
+			if names.Len() != i+1 || !slices.Contains(names.List(), strings.TrimPrefix(n.Path, "/p/")) {
+				t.Fatalf("made %s, listed %v", n.Path, names.List())
+			}
+		}
+	})
+}
+
+func TestManyGoroutines(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		node(t, c, "/g", "")
+		big := strings.Repeat("x", 20_000)
+		var wg sync.WaitGroup
+		for g := range 40 {
+			wg.Go(func() {
+				path := fmt.Sprintf("/g/%d", g)
+				for i := range 20 {
+					data := fmt.Sprintf("%d-%d-%s", g, i, big[:i*1000])
+					var err error
+					if i == 0 {
+						_, err = c.Create(ctx, zk.Create{Path: path, Data: []byte(data)})
+					} else {
+						_, err = c.Set(ctx, path, []byte(data), int32(i-1))
+					}
+					n, getErr := c.Get(ctx, path)
+					if err != nil || getErr != nil || string(n.Data) != data {
+						t.Errorf("%s, round %d: %v, %v", path, i, err, getErr)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestChroot(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr+"/top/app", zk.Options{}), within(t)
+		_, err := c.Create(ctx, zk.Create{Path: "/a"})
+		is(t, err, zk.ErrNoNode)
+		ok(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
+		ok(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
+		_, w, err := c.GetW(ctx, "/x/y")
+		ok(t, err)
+		made := must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/x/y/n-", Mode: zk.PersistentSequential}))
+		res := must[[]zk.Result](t)(c.Multi(ctx, zk.Create{Path: "/x/m"}, zk.SetData{Path: "/x/y", Version: -1}))
+		if made.Path != "/x/y/n-0000000000" || res[0].Path != "/x/m" {
+			t.Fatalf("made %s, %s", made.Path, res[0].Path)
+		}
+		if fired(t, w); w.Event() != (zk.Event{Type: zk.EventDataChanged, Path: "/x/y"}) {
+			t.Fatalf("event %+v", w.Event())
+		}
+		whole := dial(t, addr, zk.Options{})
+		if st := must[*zk.Stat](t)(whole.Exists(ctx, "/top/app/x/y/n-0000000000")); st == nil {
+			t.Fatal("not below the chroot")
+		}
+		list, _, err := c.Children(ctx, "/")
+		ok(t, err)
+		if fmt.Sprint(list) != "[x]" {
+			t.Fatalf("children %v", list)
+		}
+	})
+}
+
+func TestNamesWithoutAllocation(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		node(t, c, "/n", "")
+		for i := range 10 {
+			var ops []zk.Op
+			for j := range 100 {
+				ops = append(ops, zk.Create{Path: fmt.Sprintf("/n/%03d-%s", i*100+j, strings.Repeat("n", 40))})
+			}
+			must[[]zk.Result](t)(c.Multi(ctx, ops...))
+		}
+		names := must[zk.Names](t)(c.Names(ctx, "/n"))
+		if names.Stat.NumChildren != 1000 || names.Len() != 1000 {
+			t.Fatalf("%d names, %+v", names.Len(), names.Stat)
+		}
+		total := 0
+		if n := testing.AllocsPerRun(10, func() {
+			for name := range names.All() {
+				total += len(name)
+			}
+		}); n > 2 {
+			t.Errorf("%v allocations for 1000 names", n)
+		}
+		for name := range names.All() { // may be left early
+			if len(name) != 44 {
+				t.Errorf("name %q", name)
+			}
+			break
+		}
+		empty := must[zk.Names](t)(c.Names(ctx, "/n/"+names.List()[0]))
+		if empty.Len() != 0 || len(empty.List()) != 0 {
+			t.Fatalf("%d names", empty.Len())
+		}
+	})
+}
+
+func TestTooLarge(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		_, err := c.Create(ctx, zk.Create{Path: "/big", Data: make([]byte, 1<<20)})
+		is(t, err, zk.ErrTooLarge)
+		if st := must[*zk.Stat](t)(c.Exists(ctx, "/big")); st != nil {
+			t.Fatal("it was made")
+		}
+	})
+}

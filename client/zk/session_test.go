@@ -1,0 +1,360 @@
+package zk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+// TestReadsAreRepeatedWritesAreNot loses the answers of each kind.
+func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, c, "/r", "x")
+		for _, op := range []int32{faultproxy.OpGetData, faultproxy.OpGetChildren2, faultproxy.OpExists, faultproxy.OpSync} {
+			for _, do := range []faultproxy.Action{faultproxy.CutBefore, faultproxy.CutAfter} {
+				for _, kind := range []faultproxy.Kind{faultproxy.Request, faultproxy.Reply} {
+					if do == faultproxy.CutAfter && kind == faultproxy.Reply {
+						continue
+					}
+					rule := p.Add(faultproxy.Rule{Kind: kind, Op: op, Under: "/r", Nth: 1, Do: do})
+					var err error
+					switch op {
+					case faultproxy.OpGetData:
+						_, err = c.Get(ctx, "/r")
+					case faultproxy.OpGetChildren2:
+						_, err = c.Names(ctx, "/r")
+					case faultproxy.OpExists:
+						_, err = c.Exists(ctx, "/r")
+					case faultproxy.OpSync:
+						err = c.Sync(ctx, "/r")
+					}
+					ok(t, err)
+					soon(t, "the cut", rule.Acted())
+					rule.Remove()
+				}
+			}
+		}
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Do: faultproxy.CutBefore})
+		for {
+			before := must[zk.Node](t)(c.Get(ctx, "/r")).Stat.Version
+			_, err := c.Set(ctx, "/r", []byte("y"), -1)
+			is(t, err, zk.ErrConnectionLost)
+			is(t, err, zk.ErrUncertain)
+			select {
+			case <-rule.Acted():
+			default:
+				continue // the last cut of those before, come late
+			}
+			rule.Remove()
+			if n := must[zk.Node](t)(c.Get(ctx, "/r")); string(n.Data) != "y" || n.Stat.Version != before+1 {
+				t.Fatalf("written %d times", n.Stat.Version-before)
+			}
+			break
+		}
+	})
+}
+
+// TestLostAnswerIsNoticed drops one answer and leaves the connection alone.
+func TestLostAnswerIsNoticed(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, c, "/r", "x")
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Nth: 1, Do: faultproxy.Drop})
+		set := make(chan error, 1)
+		go func() {
+			_, err := c.Set(ctx, "/r", []byte("y"), -1)
+			set <- err
+		}()
+		soon(t, "the drop", rule.Acted())
+		n := must[zk.Node](t)(c.Get(ctx, "/r")) // its answer is not the one that is due
+		if string(n.Data) != "y" {
+			t.Fatalf("read %q", n.Data)
+		}
+		is(t, soon(t, "the write", set), zk.ErrConnectionLost)
+	})
+}
+
+func TestContextEnds(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, c, "/r", "x")
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.Record()
+		_, err := c.Set(ended, "/r", nil, -1)
+		is(t, err, context.Canceled)
+		if errors.Is(err, zk.ErrUncertain) || p.Count(func(f faultproxy.Frame) bool { return f.Op == faultproxy.OpSetData }) != 0 {
+			t.Fatalf("sent with an ended context: %v", err)
+		}
+
+		// Under way: nobody knows.
+		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Do: faultproxy.Hold})
+		cut, stop := context.WithCancel(ctx)
+		pipe := c.Pipe()
+		set := pipe.Set(zk.SetData{Path: "/r", Data: []byte("y"), Version: -1})
+		pipe.Send()
+		go func() {
+			<-hold.Acted()
+			stop()
+		}()
+		_, err = set.Wait(cut)
+		is(t, err, context.Canceled)
+		is(t, err, zk.ErrUncertain)
+		hold.Release()
+		if st := must[zk.Stat](t)(set.Wait(ctx)); st.Version != 1 { // it may be asked again
+			t.Fatalf("version %d", st.Version)
+		}
+
+		// Not sent: it is withdrawn.
+		p.Refuse(true)
+		p.Cut()
+		eventually(t, "the connection to be lost", func() bool { return !c.Session().Connected })
+		short, stop2 := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer stop2()
+		_, err = c.Set(short, "/r", []byte("z"), -1)
+		is(t, err, context.DeadlineExceeded)
+		if errors.Is(err, zk.ErrUncertain) {
+			t.Fatalf("nothing was sent, but: %v", err)
+		}
+		p.Refuse(false)
+		if n := must[zk.Node](t)(c.Get(ctx, "/r")); string(n.Data) != "y" {
+			t.Fatalf("read %q", n.Data)
+		}
+	})
+}
+
+func TestSessionEnds(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		var states []zk.State
+		var mu sync.Mutex
+		c, p := proxied(t, addr, zk.Options{OnState: func(s zk.State) { mu.Lock(); states = append(states, s); mu.Unlock() }})
+		ctx := within(t)
+		_, w, err := c.ExistsW(ctx, "/nothing")
+		ok(t, err)
+		sub := must[*zk.Subscription](t)(c.Subscribe(ctx, "/nothing", true))
+		ok(t, p.ExpireSession())
+		soon(t, "the end", c.Over())
+		is(t, c.Err(), zk.ErrSessionExpired)
+		if ev := fired(t, w); ev != zk.EventOver {
+			t.Fatalf("event %v", ev)
+		}
+		for {
+			ev, err := sub.Next(ctx)
+			if err != nil {
+				is(t, err, zk.ErrSessionExpired)
+				break
+			}
+			if ev.Type != zk.EventResumed && ev.Type != zk.EventOver {
+				t.Fatalf("event %+v", ev)
+			}
+		}
+		_, err = c.Get(ctx, "/")
+		is(t, err, zk.ErrSessionExpired)
+		is(t, c.Await(ctx), zk.ErrSessionExpired)
+		eventually(t, "the state", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return states[0] == zk.Connected && states[len(states)-1] == zk.Expired
+		})
+	})
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		o, ctx := dial(t, addr, zk.Options{}), within(t)
+		c, _ := proxied(t, addr, zk.Options{})
+		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))
+		pipe := c.Pipe()
+		set := pipe.Set(zk.SetData{Path: "/e", Data: []byte("last"), Version: -1})
+		pipe.Send()
+		ok(t, c.Close(ctx))
+		if st := must[zk.Stat](t)(set.Wait(ctx)); st.Version != 1 {
+			t.Fatal("what was asked for before Close must be done")
+		}
+		ok(t, o.Sync(ctx, "/e"))
+		if st := must[*zk.Stat](t)(o.Exists(ctx, "/e")); st != nil {
+			t.Fatal("the ephemeral node outlived its session")
+		}
+		_, err := c.Get(ctx, "/")
+		is(t, err, zk.ErrClosed)
+		is(t, c.Err(), zk.ErrClosed)
+		ok(t, c.Close(ctx))
+
+		// A server that does not answer cannot keep anybody.
+		c, p := proxied(t, addr, zk.Options{})
+		p.Blackhole(true)
+		reads := make(chan error, 1)
+		go func() {
+			_, err := c.Get(context.Background(), "/")
+			reads <- err
+		}()
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		is(t, c.Close(short), context.DeadlineExceeded)
+		is(t, soon(t, "the read", reads), zk.ErrClosed)
+	})
+}
+
+// TestIdentitiesComeAlong checks that they are presented on every connection, and
+// that a refused one ends the session.
+func TestIdentitiesComeAlong(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("a:1")}}})
+		ctx := within(t)
+		ok(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("b:2")}))
+		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a", ACL: zk.DigestACL(zk.PermAll, "a", "1")}))
+		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/b", ACL: zk.DigestACL(zk.PermAll, "b", "2")}))
+		_, err := dial(t, addr, zk.Options{}).Get(ctx, "/a")
+		is(t, err, zk.ErrNoAuth)
+		for range 5 {
+			n := p.Connections()
+			p.Cut()
+			eventually(t, "another connection", func() bool { return p.Connections() > n })
+			must[zk.Node](t)(c.Get(ctx, "/a"))
+			must[zk.Node](t)(c.Get(ctx, "/b"))
+		}
+		_, err = zk.Dial(ctx, addr, zk.Options{Auth: []zk.Auth{{Scheme: "nonsense", Secret: []byte("x")}}})
+		is(t, err, zk.ErrAuthFailed)
+		is(t, c.AddAuth(ctx, zk.Auth{Scheme: "nonsense"}), zk.ErrAuthFailed)
+		soon(t, "the end", c.Over())
+	})
+}
+
+// TestSilentServerIsLeft uses virtual time: a connection on which nothing is heard
+// for two thirds of the timeout is given up, and an idle one is kept by pings.
+func TestSilentServerIsLeft(t *testing.T) {
+	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
+		link := s.Link()
+		c, err := zk.Dial(t.Context(), s.Addr, zk.Options{Timeout: 12 * time.Second, Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
+			return link.Dial(network, addr, time.Second)
+		}})
+		ok(t, err)
+		id := c.Session().ID
+		time.Sleep(10 * time.Minute)
+		if s := c.Session(); !s.Connected || s.ID != id {
+			t.Fatalf("an idle session: %+v", s)
+		}
+		link.Cut()
+		time.Sleep(5 * time.Second)
+		link.Mend()
+		_, err = c.Get(t.Context(), "/")
+		ok(t, err)
+		if got := c.Session().ID; got != id {
+			t.Fatalf("session %x, not %x", got, id)
+		}
+		link.Cut()
+		time.Sleep(15 * time.Second)
+		link.Mend()
+		<-c.Over()
+		is(t, c.Err(), zk.ErrSessionExpired)
+		ok(t, c.Close(t.Context()))
+	})
+}
+
+// silent takes connections and says nothing, or the text given.
+func silent(t *testing.T, text string) string {
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	var mu sync.Mutex
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write([]byte(text))
+			mu.Lock()
+			conns = append(conns, conn)
+			mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		<-done
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	return ln.Addr().String()
+}
+
+// TestOneGoodServerIsEnough has others that are refused, silent, unknown, or not
+// what they should be.
+func TestOneGoodServerIsEnough(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		refused := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+		refused.Close()
+		others := []string{refused.Addr().String(), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), "no-such-host.invalid:1"}
+		for range 10 {
+			c, err := zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{Timeout: 10 * time.Second, AttemptLimit: 300 * time.Millisecond})
+			ok(t, err)
+			if c.Session().Server != addr {
+				t.Errorf("connected to %s", c.Session().Server)
+			}
+			ok(t, c.Close(within(t)))
+		}
+	})
+}
+
+// TestTroubleIsTold checks that a Dial in vain says what was wrong with whom.
+func TestTroubleIsTold(t *testing.T) {
+	goleakAtEnd(t)
+	refused := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	refused.Close()
+	web := silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var mu sync.Mutex
+	told := map[string]error{}
+	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused.Addr(), web), zk.Options{OnTrouble: func(server string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if told[server] = err; len(told) == 2 {
+			cancel()
+		}
+	}})
+	is(t, err, context.Canceled)
+	for _, want := range []string{refused.Addr().String(), "refused", web, "not that of a ZooKeeper server"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestParseServers(t *testing.T) {
+	for in, want := range map[string]string{
+		"a":               "[a:2181] ",
+		"a:1, b ,c:3/x/y": "[a:1 b:2181 c:3] /x/y",
+		"[::1],[::2]:5/":  "[[::1]:2181 [::2]:5] ",
+		"::1":             "[[::1]:2181] ",
+		"":                "error",
+		"/x":              "error",
+		"a//x":            "error",
+		"a/x/../y":        "error",
+	} {
+		list, root, err := zk.ParseServers(in)
+		got := fmt.Sprintf("%v %s", list, root)
+		if err != nil {
+			is(t, err, zk.ErrInvalid)
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}

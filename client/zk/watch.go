@@ -1,0 +1,359 @@
+package zk
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// EventType says what happened to a watched node.
+type EventType int32
+
+// What a server tells, and, with negative numbers, what the Conn adds to it.
+const (
+	EventCreated         = EventType(jute.EventCreated)
+	EventDeleted         = EventType(jute.EventDeleted)
+	EventDataChanged     = EventType(jute.EventDataChanged)
+	EventChildrenChanged = EventType(jute.EventChildrenChanged)
+
+	// EventLost: the server does not have the watch any more; the node may have
+	// changed or not, and is to be read again.
+	EventLost EventType = -1
+	// EventOver: the session is over.
+	EventOver EventType = -2
+	// EventResumed is told to a [Subscription] when the session has another
+	// connection: what happened in between is not told.
+	EventResumed EventType = -3
+)
+
+// String returns the event in a few words.
+func (e EventType) String() string {
+	switch e {
+	case EventLost:
+		return "watch lost"
+	case EventOver:
+		return "session over"
+	case EventResumed:
+		return "connection resumed"
+	}
+	return jute.EventType(e).String()
+}
+
+// Event is a change of a node.
+type Event struct {
+	Type EventType
+	Path string
+}
+
+type watchKind uint8
+
+const (
+	noWatch       watchKind = iota
+	watchData               // by Get and Exists
+	watchChildren           // by Children
+)
+
+type watchKey struct {
+	path string // as the server knows it
+	kind watchKind
+}
+
+// Watch tells of the next change of a node. The event is kept: it is not missed by
+// looking late. Everybody who watches the same thing of the same node, one after
+// another or at once, has the same Watch until it fires, so that a watch nobody
+// waits for any more is not a burden: it is used by the next one who comes.
+//
+// A Watch outlives connections: when the session has another one, the watch is set
+// there again, or fires if it is too late for that.
+type Watch struct {
+	key     watchKey
+	missing bool // the node was: it is set again as one for creation
+	fired   chan struct{}
+	event   Event
+}
+
+// Fired is closed when there is an event.
+func (w *Watch) Fired() <-chan struct{} { return w.fired }
+
+// Event returns the event once Fired is closed, and the zero Event before.
+func (w *Watch) Event() Event {
+	select {
+	case <-w.fired:
+		return w.event
+	default:
+		return Event{}
+	}
+}
+
+// doW is do for reads that set a watch.
+func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
+	v, err := do(ctx, c, r)
+	if err != nil {
+		return v, nil, err
+	}
+	return v, r.watch, nil
+}
+
+// watches are what a session watches. Conn.mu is held for all of its methods, and
+// only the goroutine that reads from the server adds and fires, so that the table
+// is what the server has at that point of its answers.
+type watches struct {
+	once map[watchKey]*Watch
+	subs map[string][]*Subscription // by the server's path
+}
+
+// arm notes that the server has a watch.
+func (t *watches) arm(r *call, missing bool) {
+	k := watchKey{r.target, r.kind}
+	w := t.once[k]
+	if w == nil {
+		w = &Watch{key: k, fired: make(chan struct{})}
+		t.once[k] = w
+	}
+	w.missing = missing
+	r.watch = w
+}
+
+// fire passes an event on. A deletion concerns both kinds.
+func (t *watches) fire(full string, ev Event) {
+	if ev.Type != EventChildrenChanged {
+		t.fireOne(watchKey{full, watchData}, ev)
+	}
+	if ev.Type == EventChildrenChanged || ev.Type == EventDeleted {
+		t.fireOne(watchKey{full, watchChildren}, ev)
+	}
+	if len(t.subs) == 0 {
+		return
+	}
+	for _, s := range t.subs[full] {
+		if !s.recursive || ev.Type != EventChildrenChanged {
+			s.put(ev)
+		}
+	}
+	for p := full; p != "/" && ev.Type != EventChildrenChanged; {
+		p = parent(p)
+		for _, s := range t.subs[p] {
+			if s.recursive {
+				s.put(ev)
+			}
+		}
+	}
+}
+
+func (t *watches) fireOne(k watchKey, ev Event) {
+	if w := t.once[k]; w != nil {
+		delete(t.once, k)
+		w.event = ev
+		close(w.fired)
+	}
+}
+
+// end fires everything because the session is over.
+func (t *watches) end(c chroot) {
+	for k := range t.once {
+		t.fireOne(k, Event{EventOver, c.own(k.path)})
+	}
+	for _, list := range t.subs {
+		for _, s := range list {
+			s.put(Event{EventOver, s.Path})
+		}
+	}
+	t.subs = nil
+}
+
+// lost fires watches that could not be set again.
+func (t *watches) lost(c chroot, set *jute.SetWatches) {
+	for _, list := range [][]string{set.Data, set.Exist} {
+		for _, p := range list {
+			t.fireOne(watchKey{p, watchData}, Event{EventLost, c.own(p)})
+		}
+	}
+	for _, p := range set.Child {
+		t.fireOne(watchKey{p, watchChildren}, Event{EventLost, c.own(p)})
+	}
+}
+
+// setWatchesLimit bounds the paths of one request, which must not be too long for
+// the server.
+const setWatchesLimit = 128 << 10
+
+// again returns the requests that set everything on another connection.
+func (t *watches) again(zxid int64) []*jute.SetWatches {
+	var all []*jute.SetWatches
+	size := setWatchesLimit
+	put := func(path string) *jute.SetWatches {
+		if size += len(path) + 4; size > setWatchesLimit {
+			all, size = append(all, &jute.SetWatches{RelativeZxid: zxid}), len(path)
+		}
+		return all[len(all)-1]
+	}
+	for k, w := range t.once {
+		s := put(k.path)
+		switch {
+		case k.kind == watchChildren:
+			s.Child = append(s.Child, k.path)
+		case w.missing:
+			s.Exist = append(s.Exist, k.path)
+		default:
+			s.Data = append(s.Data, k.path)
+		}
+	}
+	for path, list := range t.subs {
+		s := put(path)
+		if slices.ContainsFunc(list, func(s *Subscription) bool { return s.recursive }) {
+			s.Recursive = append(s.Recursive, path)
+		}
+		if slices.ContainsFunc(list, func(s *Subscription) bool { return !s.recursive }) {
+			s.Persistent = append(s.Persistent, path)
+		}
+		for _, sub := range list {
+			sub.put(Event{EventResumed, sub.Path})
+		}
+	}
+	return all
+}
+
+// RemoveWatches has the server forget every watch of a node, so that a long-lived
+// session does not collect those of nodes nobody is interested in any more. Whoever
+// still waits is told EventLost.
+func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
+	r, full := &Reply[struct{}]{}, c.root.full(path)
+	b := jute.AppendString(r.begin(jute.OpRemoveWatches, path, len(full)), full)
+	r.end(jute.AppendInt(b, jute.WatcherAny))
+	r.repeat = true
+	r.settled = func(err error) {
+		if err == nil {
+			c.mu.Lock()
+			c.watches.lost(c.root, &jute.SetWatches{Data: []string{full}, Child: []string{full}})
+			c.mu.Unlock()
+		}
+	}
+	_, err := do(ctx, c, r)
+	if code, ok := errorCode(err); ok && code == jute.NoWatcher {
+		return nil
+	}
+	return err
+}
+
+// Subscription tells of every change of a node, and if it is recursive of every
+// node below, in the order in which they happened, until it is closed. Events are
+// kept until they are read.
+type Subscription struct {
+	Path      string
+	c         *Conn
+	full      string
+	recursive bool
+
+	// Guarded by c.mu.
+	events []Event
+	more   chan struct{} // has room for one
+	closed bool
+}
+
+// Subscribe watches a node persistently, which may be missing.
+func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Subscription, error) {
+	s := &Subscription{Path: path, c: c, full: c.root.full(path), recursive: recursive, more: make(chan struct{}, 1)}
+	mode := jute.AddWatchPersistent
+	if recursive {
+		mode = jute.AddWatchRecursive
+	}
+	r := &Reply[struct{}]{}
+	b := jute.AppendString(r.begin(jute.OpAddWatch, path, len(s.full)), s.full)
+	r.end(jute.AppendInt(b, mode))
+	r.repeat = true
+	r.settled = func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil || s.closed {
+			return
+		}
+		if c.watches.subs == nil {
+			c.watches.subs = map[string][]*Subscription{}
+		}
+		c.watches.subs[s.full] = append(c.watches.subs[s.full], s)
+	}
+	if _, err := do(ctx, c, r); err != nil {
+		c.mu.Lock()
+		s.drop()
+		c.mu.Unlock()
+		return nil, err
+	}
+	return s, nil
+}
+
+// put adds an event. c.mu is held.
+func (s *Subscription) put(ev Event) {
+	s.events = append(s.events, ev)
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+// drop takes the subscription out of the table. c.mu is held. It reports whether
+// it was the last of its path.
+func (s *Subscription) drop() (last bool) {
+	s.closed = true
+	subs := s.c.watches.subs
+	rest := slices.DeleteFunc(subs[s.full], func(x *Subscription) bool { return x == s })
+	if len(rest) > 0 {
+		subs[s.full] = rest
+		return false
+	}
+	delete(subs, s.full)
+	return true
+}
+
+// Next waits for the next event. After EventOver it returns the error of the session.
+func (s *Subscription) Next(ctx context.Context) (Event, error) {
+	for {
+		s.c.mu.Lock()
+		if len(s.events) > 0 {
+			ev := s.events[0]
+			s.events = s.events[1:]
+			s.c.mu.Unlock()
+			return ev, nil
+		}
+		closed := s.closed
+		s.c.mu.Unlock()
+		if closed {
+			return Event{}, ErrClosed
+		}
+		select {
+		case <-s.more:
+		case <-s.c.over:
+			s.c.mu.Lock()
+			left := len(s.events)
+			s.c.mu.Unlock()
+			if left == 0 {
+				return Event{}, s.c.Err()
+			}
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
+		}
+	}
+}
+
+// Close ends the subscription. If it was the last one of its node, the server is
+// told to forget every watch of that node.
+func (s *Subscription) Close(ctx context.Context) error {
+	s.c.mu.Lock()
+	was := s.closed
+	last := s.drop()
+	s.c.mu.Unlock()
+	if was || !last {
+		return nil
+	}
+	return s.c.RemoveWatches(ctx, s.Path)
+}
+
+// eventOf reads a notification.
+func (c *Conn) eventOf(d *jute.Decoder) (full string, ev Event, err error) {
+	t := d.Int()
+	d.Int() // the state is always the same
+	path, _ := d.String()
+	full = strings.Clone(path)
+	return full, Event{EventType(t), c.root.own(full)}, d.Err()
+}

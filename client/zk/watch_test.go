@@ -1,0 +1,258 @@
+package zk_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+func TestWatches(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		st, w, err := c.ExistsW(ctx, "/w")
+		ok(t, err)
+		if st != nil || w.Event() != (zk.Event{}) {
+			t.Fatalf("%+v, %+v", st, w.Event())
+		}
+		node(t, c, "/w", "")
+		select { // the event came before the answer
+		case <-w.Fired():
+		default:
+			t.Fatal("the watch must fire before the change is answered")
+		}
+		if w.Event() != (zk.Event{Type: zk.EventCreated, Path: "/w"}) {
+			t.Fatalf("event %+v", w.Event())
+		}
+		_, data, err := c.GetW(ctx, "/w")
+		ok(t, err)
+		_, same, err := c.ExistsW(ctx, "/w")
+		ok(t, err)
+		_, _, list, err := c.ChildrenW(ctx, "/w")
+		ok(t, err)
+		if data != same || c.Watches() != 2 {
+			t.Fatalf("a watch is not shared: %d watches", c.Watches())
+		}
+		node(t, c, "/w/x", "")
+		if ev := fired(t, list); ev != zk.EventChildrenChanged {
+			t.Fatalf("event %v", ev)
+		}
+		must[zk.Stat](t)(c.Set(ctx, "/w", nil, -1))
+		if ev := fired(t, data); ev != zk.EventDataChanged {
+			t.Fatalf("event %v", ev)
+		}
+		ok(t, c.Delete(ctx, "/w/x", -1))
+		_, data, err = c.GetW(ctx, "/w")
+		ok(t, err)
+		_, _, list, err = c.ChildrenW(ctx, "/w")
+		ok(t, err)
+		ok(t, c.Delete(ctx, "/w", -1))
+		if a, b := fired(t, data), fired(t, list); a != zk.EventDeleted || b != zk.EventDeleted {
+			t.Fatalf("events %v, %v", a, b)
+		}
+		if _, none, err := c.GetW(ctx, "/w"); none != nil || err == nil || c.Watches() != 0 {
+			t.Fatalf("%v, %d watches", err, c.Watches())
+		}
+		_, w, err = c.ExistsW(ctx, "/w")
+		ok(t, err)
+		ok(t, c.RemoveWatches(ctx, "/w"))
+		ok(t, c.RemoveWatches(ctx, "/w"))
+		if ev := fired(t, w); ev != zk.EventLost || c.Watches() != 0 {
+			t.Fatalf("event %v, %d watches", ev, c.Watches())
+		}
+	})
+}
+
+// TestWatchesComeAlong changes some nodes while the connection is lost, and
+// others after.
+func TestWatchesComeAlong(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		o := dial(t, addr, zk.Options{})
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, o, "/w", "")
+		type watched struct {
+			w      *zk.Watch
+			change func(path string) error
+			want   zk.EventType
+		}
+		kinds := []func(path string) watched{
+			func(path string) watched {
+				node(t, o, path, "")
+				_, w, err := c.GetW(ctx, path)
+				ok(t, err)
+				return watched{w, func(path string) error { _, err := o.Set(ctx, path, nil, -1); return err }, zk.EventDataChanged}
+			},
+			func(path string) watched {
+				node(t, o, path, "")
+				_, w, err := c.GetW(ctx, path)
+				ok(t, err)
+				return watched{w, func(path string) error { return o.Delete(ctx, path, -1) }, zk.EventDeleted}
+			},
+			func(path string) watched {
+				_, w, err := c.ExistsW(ctx, path)
+				ok(t, err)
+				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path}); return err }, zk.EventCreated}
+			},
+			func(path string) watched {
+				node(t, o, path, "")
+				_, _, w, err := c.ChildrenW(ctx, path)
+				ok(t, err)
+				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path + "/x"}); return err }, zk.EventChildrenChanged}
+			},
+		}
+		var ws []watched
+		path := func(i int) string { return fmt.Sprintf("/w/%d", i) }
+		for i := range 3 * len(kinds) {
+			ws = append(ws, kinds[i%len(kinds)](path(i)))
+		}
+		check := func(i int) {
+			t.Helper()
+			ok(t, ws[i].change(path(i)))
+			if ev := fired(t, ws[i].w); ev != ws[i].want {
+				t.Fatalf("%d: event %v, want %v", i, ev, ws[i].want)
+			}
+		}
+		n := len(kinds)
+		for i := range n { // while connected
+			check(i)
+		}
+		p.Refuse(true)
+		p.Cut()
+		for i := n; i < 2*n; i++ { // while away
+			ok(t, ws[i].change(path(i)))
+		}
+		p.Refuse(false)
+		for i := n; i < 2*n; i++ {
+			if ev := fired(t, ws[i].w); ev != ws[i].want {
+				t.Fatalf("%d: event %v, want %v", i, ev, ws[i].want)
+			}
+		}
+		for i := 2 * n; i < 3*n; i++ { // after
+			select {
+			case <-ws[i].w.Fired():
+				t.Fatalf("%d: event %v of nothing", i, ws[i].w.Event())
+			default:
+			}
+			check(i)
+		}
+	})
+}
+
+// TestWatchesRefused checks that whoever waits is told when the next server does
+// not take the watches.
+func TestWatchesRefused(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, c, "/w", "")
+		_, data, err := c.GetW(ctx, "/w")
+		ok(t, err)
+		_, _, list, err := c.ChildrenW(ctx, "/w")
+		ok(t, err)
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetWatches, Do: faultproxy.Fail, Code: -5})
+		defer rule.Remove()
+		p.Cut()
+		if a, b := fired(t, data), fired(t, list); a != zk.EventLost || b != zk.EventLost {
+			t.Fatalf("events %v, %v", a, b)
+		}
+	})
+}
+
+func TestSubscription(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		o := dial(t, addr, zk.Options{})
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, o, "/s", "")
+		all := must[*zk.Subscription](t)(c.Subscribe(ctx, "/s", true))
+		one := must[*zk.Subscription](t)(c.Subscribe(ctx, "/s/b", false))
+		next := func(s *zk.Subscription, want zk.EventType, path string) {
+			t.Helper()
+			ev := must[zk.Event](t)(s.Next(ctx))
+			if ev != (zk.Event{Type: want, Path: path}) {
+				t.Fatalf("event %+v, want %v of %s", ev, want, path)
+			}
+		}
+		change := func() {
+			for _, p := range []string{"/s/a", "/s/b", "/s/b/c"} {
+				node(t, o, p, "")
+			}
+			must[zk.Stat](t)(o.Set(ctx, "/s/b", nil, -1))
+			for _, p := range []string{"/s/b/c", "/s/b", "/s/a"} {
+				ok(t, o.Delete(ctx, p, -1))
+			}
+		}
+		check := func() {
+			t.Helper()
+			for _, ev := range []zk.Event{{zk.EventCreated, "/s/a"}, {zk.EventCreated, "/s/b"}, {zk.EventCreated, "/s/b/c"}, {zk.EventDataChanged, "/s/b"},
+				{zk.EventDeleted, "/s/b/c"}, {zk.EventDeleted, "/s/b"}, {zk.EventDeleted, "/s/a"}} {
+				next(all, ev.Type, ev.Path)
+			}
+			for _, ev := range []zk.EventType{zk.EventCreated, zk.EventChildrenChanged, zk.EventDataChanged, zk.EventChildrenChanged, zk.EventDeleted} {
+				next(one, ev, "/s/b")
+			}
+		}
+		change()
+		check()
+		p.Cut()
+		next(all, zk.EventResumed, "/s")
+		next(one, zk.EventResumed, "/s/b")
+		ok(t, c.Sync(ctx, "/s")) // the watches were sent ahead of it
+		change()
+		check()
+		ok(t, all.Close(ctx))
+		ok(t, all.Close(ctx))
+		_, err := all.Next(ctx)
+		is(t, err, zk.ErrClosed)
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		_, err = one.Next(short)
+		is(t, err, context.DeadlineExceeded)
+	})
+}
+
+// TestEventBeforeNewState has one goroutine change a node while another reads and
+// watches it: whoever reads a new version must have had the event.
+func TestEventBeforeNewState(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		o, ctx := dial(t, addr, zk.Options{}), within(t)
+		node(t, c, "/w", "")
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		stop := make(chan struct{})
+		defer close(stop)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					o.Set(ctx, "/w", nil, -1)
+				}
+			}
+		})
+		first, w, err := c.GetW(ctx, "/w")
+		ok(t, err)
+		for i := range 500 {
+			if i%50 == 49 {
+				p.Cut()
+			}
+			n := must[zk.Node](t)(c.Get(ctx, "/w"))
+			isFired := w.Event().Type != 0
+			if n.Stat.Version > first.Stat.Version && !isFired {
+				t.Fatalf("round %d: version %d read, the watch is of %d and has not fired", i, n.Stat.Version, first.Stat.Version)
+			}
+			if isFired {
+				if first, w, err = c.GetW(ctx, "/w"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package zk
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Reasons why a connection is of no use that are not errors of the network.
+var (
+	errNotServing  = errors.New("the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
+	errFull        = errors.New("the server closes connections at once: it takes no more of them, or no more from this address (maxClientCnxns)")
+	errExpectsTLS  = errors.New("the server expects TLS on this port")
+	errNoTLS       = errors.New("the server does not speak TLS on this port")
+	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
+)
+
+// wordless reports whether a peer closed a connection without an answer. It is a
+// reset if there was something that it had not read.
+func wordless(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// whyTLS explains a TLS handshake that failed.
+func whyTLS(err error) error {
+	var header tls.RecordHeaderError
+	if errors.As(err, &header) || wordless(err) {
+		return fmt.Errorf("%w, or wants a certificate: %w", errNoTLS, err)
+	}
+	return fmt.Errorf("TLS: %w", err)
+}
+
+// probeLimit bounds each step of finding out why a server closes connections.
+const probeLimit = 200 * time.Millisecond
+
+// why finds out more about a failure. A server that closes connections without a
+// word may be full, or expect TLS: a second connection, on which nothing is said at
+// first and then a word of TLS, tells. What was found out is kept until a server
+// could be used.
+func (c *Conn) why(ctx context.Context, server string, err error) error {
+	if !wordless(err) || errors.Is(err, errNoTLS) {
+		return err
+	}
+	c.mu.Lock()
+	before := c.trouble[server]
+	c.mu.Unlock()
+	for _, known := range []error{errNotServing, errFull, errExpectsTLS} {
+		if errors.Is(before, known) {
+			return known
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.AttemptLimit)
+	defer cancel()
+	conn, dialErr := c.dialAny(ctx, server)
+	if dialErr != nil {
+		return errNotServing
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	var b [1]byte
+	conn.SetReadDeadline(time.Now().Add(probeLimit))
+	if _, err := conn.Read(b[:]); wordless(err) {
+		return errFull
+	}
+	if c.opt.TLS != nil {
+		return errNotServing
+	}
+	l := &listener{Conn: conn}
+	conn.SetDeadline(time.Now().Add(2 * probeLimit))
+	// Nothing is sent after it, and how it ends the listener knows.
+	_ = tls.Client(l, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
+	if l.first == recordHandshake || l.first == recordAlert {
+		return errExpectsTLS
+	}
+	return errNotServing
+}
+
+// First bytes of what somebody says who speaks TLS.
+const (
+	recordAlert     = 21
+	recordHandshake = 22
+)
+
+// listener remembers the first byte that came.
+type listener struct {
+	net.Conn
+	first byte
+}
+
+func (l *listener) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if n > 0 && l.first == 0 {
+		l.first = p[0]
+	}
+	return n, err
+}

@@ -1,0 +1,66 @@
+// Package suggest finds what somebody meant who mistyped a word.
+package suggest
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest returns the known word that word was probably meant to be, "" if none is
+// near: one that a slip or two away is, or that has the same beginning.
+func Nearest(word string, known []string) string {
+	typed := squeeze(word)
+	if len(typed) < 2 {
+		return ""
+	}
+	best, bestAt := "", 1+len(typed)/3
+	for _, k := range known {
+		if d := distance(typed, squeeze(k)); d < bestAt || d == bestAt && best == "" && d <= 2 {
+			best, bestAt = k, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	for _, k := range known {
+		if s := squeeze(k); len(typed) > 2 && strings.HasPrefix(s, typed) || len(s) > 3 && strings.HasPrefix(typed, s) {
+			return k
+		}
+	}
+	for _, k := range known {
+		if len(typed) > 3 && slices.Contains(strings.Split(k, "-"), typed) {
+			return k
+		}
+	}
+	return ""
+}
+
+// squeeze leaves out what people put differently.
+func squeeze(s string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
+}
+
+// distance is the number of letters to add, drop, change, or swap with the next,
+// to make b of a.
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	before, last, now := rows[0], rows[1], rows[2]
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		now[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			now[j] = min(last[j]+1, now[j-1]+1, last[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				now[j] = min(now[j], before[j-2]+1)
+			}
+		}
+		before, last, now = last, now, before
+	}
+	return last[len(b)]
+}

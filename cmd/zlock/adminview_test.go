@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+	zlockd "github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+// viewed starts a server with an admin port, and two clients of it: one holds
+// /app/a and waits for /app/b, the other the other way round.
+func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Client) {
+	t.Helper()
+	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
+	i, err := zlockd.Start(t.Context(), zlockd.Options{
+		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+		Clients: clients.Options{SuperDigest: super}, Admin: admin.Options{Authorize: zlockd.Authorizer(super)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { i.Close(context.Background()) })
+	if err := i.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	dial := func() *client.Client {
+		c, err := client.Dial(ctx, i.ClientAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(context.Background()) })
+		return c
+	}
+	one, two := dial(), dial()
+	tasks := map[*client.Client]context.Context{one: client.Task(ctx, "one"), two: client.Task(ctx, "two")}
+	for _, h := range []struct {
+		c    *client.Client
+		path string
+	}{{one, "/app/a"}, {two, "/app/b"}} {
+		if _, err := h.c.Mutex(h.path).Lock(tasks[h.c], client.WithReason("nightly")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range []struct {
+		c    *client.Client
+		path string
+	}{{one, "/app/b"}, {two, "/app/a"}} {
+		go w.c.Mutex(w.path).Lock(tasks[w.c])
+	}
+	env = map[string]string{"ZLOCK_ADMIN": i.AdminAddr(), "ZLOCK_SERVERS": i.ClientAddr()}
+	auth = filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(auth, []byte("digest:super:test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs string
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		var code int
+		if out, errs, code = runIn(t, env, "wait-graph", "--server", "-o", "plain"); code == exitCycle {
+			return env, auth, one
+		}
+	}
+	t.Fatalf("no cycle: %s%s", out, errs)
+	return
+}
+
+func TestCommandsThatAskTheAdminListener(t *testing.T) {
+	env, auth, holder := viewed(t)
+	mine := hex(holder.Session().ID)
+	run := func(code int, args ...string) string {
+		t.Helper()
+		out, errs, got := runIn(t, env, args...)
+		if got != code {
+			t.Fatalf("%v: exit %d\n%s%s", args, got, out, errs)
+		}
+		return out + errs
+	}
+	has := func(text string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if !strings.Contains(text, w) {
+				t.Errorf("%q is missing in\n%s", w, text)
+			}
+		}
+	}
+	// The same is told either way.
+	for _, args := range [][]string{{"ls", "-R", "-o", "plain"}, {"ls", "/app", "-o", "plain"}, {"ls", "/", "-o", "plain"}} {
+		cut := func(s string) (first []string) {
+			for line := range strings.Lines(s) {
+				f := strings.Split(line, "\t")
+				first = append(first, strings.Join(f[:4], " ")) // without the time
+			}
+			return first
+		}
+		if a, b := cut(run(0, args...)), cut(run(0, append(args, "--server")...)); strings.Join(a, "\n") != strings.Join(b, "\n") {
+			t.Errorf("%v: %q, and by the server %q", args, a, b)
+		}
+	}
+	for _, args := range [][]string{{"show", "/app/a", "-o", "plain"}, {"holders", "/app/a", "-o", "plain"}, {"waiters", "/app/b", "-o", "json"}} {
+		if a, b := run(0, args...), run(0, append(args, "--server")...); a != b {
+			t.Errorf("%v:\n%s, and by the server\n%s", args, a, b)
+		}
+	}
+	has(run(exitCycle, "wait-graph", "--server"), "cycle", "/app/a", "/app/b")
+	has(run(0, "ls", "/none", "--server"), "no locks at /none")
+	has(run(0, "ls", "--held", "/none"), "no locks that anybody holds")
+	has(run(exitNo, "show", "/none", "--server"), "there is no node /none")
+
+	has(run(0, "sessions"), "SESSION", mine, "127.0.0.1")
+	has(run(0, "sessions", "-o", "json"), `"id":"`+mine+`"`, `"connection":{`)
+	has(run(0, "sessions", "--limit", "1"), "1 of 2 sessions are shown")
+	has(run(0, "sessions", mine), "SESSION  "+mine, "holds  /app/a  exclusive", "waits  /app/b  exclusive")
+	has(run(exitNo, "sessions", "0x123"), "there is no session 0x123")
+	has(run(0, "top"), "LAST", "client", "session", mine)
+	has(run(0, "top", "--by", "watches", "-o", "plain"), "watched\t/app/")
+
+	has(run(exitNo, "end-session", mine, "--yes"), "password")
+	has(run(0, "end-session", mine, "--auth-file", auth), "would end session "+mine, "loses /app/a", "nothing was done")
+	has(run(0, "sessions", mine), "holds")
+	has(run(0, "end-session", mine, "--yes", "--auth-file", auth), "did: end session "+mine)
+	has(run(exitNo, "sessions", mine), "has ended")
+	has(run(0, "sessions", "--ended"), mine, "operator", "ended by an operator")
+	has(run(exitFailed, "sessions", mine, "--ended"), "leave out the ID")
+}
+
+// TestWithoutAnAdminListener: what can be read node by node is, and the rest
+// says what is missing.
+func TestWithoutAnAdminListener(t *testing.T) {
+	env := map[string]string{"ZLOCK_ADMIN": "127.0.0.1:1", "ZLOCK_SERVERS": server(t)}
+	if out, errs, code := runIn(t, env, "ls", "/no/such/place", "--server"); code != 0 || !strings.Contains(errs, "reading node by node") {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if _, errs, code := runIn(t, env, "sessions"); code != exitNoSession || !strings.Contains(errs, "no answer from the admin listener") {
+		t.Errorf("%d %s", code, errs)
+	}
+}

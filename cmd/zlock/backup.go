@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+func backupCommand() *command {
+	return &command{
+		name: "backup", args: "FILE|-",
+		does: "write the whole state of a running zlockd to a file",
+		help: `The state of one moment, nodes and sessions, while the servers go on. It is checked
+while it arrives; FILE appears when it is whole and on the disk, or not at all. "-" is
+standard output. Needs the password of the servers' --super-digest in --auth-file, for
+it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			m, output := addStateFlags(fs), addFormat(fs)
+			return func(c *call) error { return c.fetchState(m, "zlockd", *output) }
+		},
+	}
+}
+
+func exportCommand() *command {
+	return &command{
+		name: "export", args: "FILE|-",
+		does: "write the whole state of a running zlockd as a ZooKeeper's snapshot",
+		help: `As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
+must have is printed. A stopped server is exported by: zlockd export.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			m, output := addStateFlags(fs), addFormat(fs)
+			return func(c *call) error { return c.fetchState(m, "zookeeper", *output) }
+		},
+	}
+}
+
+// addStateFlags are those of the admin port, with time for something long.
+func addStateFlags(fs *pflag.FlagSet) *adminFlags {
+	f := addAdminFlags(fs, true)
+	f.timeout = 10 * time.Minute
+	fs.Lookup("timeout").DefValue = "10m"
+	return f
+}
+
+func (c *call) fetchState(f *adminFlags, format, output string) error {
+	if err := c.operands(1, 1); err != nil {
+		return err
+	}
+	ctx, admin, stop, err := c.admin(f)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	body, err := admin.open(ctx, "/commands/snapshot?format="+format)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return exitf(exitNo, "%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	begun := time.Now()
+	file, got := c.args[0], &fetched{format: format}
+	if file == "-" {
+		err = got.copy(c.stdout, body)
+	} else {
+		err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return admin.unreachable(ctx, err)
+		}
+		return exitf(exitNo, "nothing was written: %v", err)
+	}
+	took := time.Since(begun)
+	switch {
+	case file == "-":
+		return nil
+	case output != formatTable:
+		p := c.printer(output)
+		zxid := fmt.Sprintf("0x%x", got.zxid)
+		p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid, fmt.Sprint(got.nodes), fmt.Sprint(got.bytes))
+		return p.flush()
+	}
+	c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes, took.Round(time.Millisecond))
+	if format == "zookeeper" {
+		c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
+	}
+	return nil
+}
+
+// fetched is a state that arrives.
+type fetched struct {
+	format string
+	zxid   int64
+	nodes  int
+	bytes  int64
+}
+
+// copy writes what arrives, and checks it at the same time.
+func (f *fetched) copy(w io.Writer, from io.Reader) error {
+	check, tee := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		err := f.check(check)
+		check.CloseWithError(err)
+		checked <- err
+	}()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	n, err := io.Copy(io.MultiWriter(buffered, tee), from)
+	f.bytes = n
+	tee.CloseWithError(err)
+	if e := <-checked; e != nil && (err == nil || errors.Is(err, e)) {
+		err = fmt.Errorf("what arrived is damaged or not whole: %w", e)
+	}
+	return errors.Join(err, buffered.Flush())
+}
+
+func (f *fetched) check(r io.Reader) (err error) {
+	if f.format == "zlockd" {
+		b, err := state.CheckBackup(r)
+		if err == nil {
+			f.zxid, f.nodes = b.Zxid, b.Nodes
+		}
+		return err
+	}
+	s, err := zkfiles.NewSnapshotReader(r)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, _, err = s.Next(); err != nil {
+			break
+		}
+		f.nodes++
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	f.zxid = s.Digest.Zxid
+	return nil
+}
+
+// toFile writes a file that is whole, durable, or not there.
+func toFile(path string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error is the one to tell
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// open asks for something long, to be read by the caller.
+func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
+	if err != nil {
+		return nil, usagef("--admin-addr: %v", err)
+	}
+	if a.authorization != "" {
+		req.Header.Set("Authorization", a.authorization)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, a.unreachable(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what of it arrived will do
+	resp.Body.Close()
+	return nil, refused(resp, bytes.TrimSpace(answer))
+}

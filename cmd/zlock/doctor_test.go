@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestServersAreComparedWithTheMembers(t *testing.T) {
+	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888:participant;0.0.0.0:2182\nserver.3=127.0.0.3:2888:3888;2183\nversion=100000000"
+	if got, want := clientAddrs(config), []string{"127.0.0.1:2181", "127.0.0.2:2182", "127.0.0.3:2183"}; !slices.Equal(got, want) {
+		t.Fatalf("the members serve at %q, not %q", got, want)
+	}
+	if got := clientAddrs("server.1=a:1:2;127.0.0.1:2181\nserver.2=b:1:2:participant\n"); got != nil {
+		t.Errorf("not all members say where: %q", got)
+	}
+	found := []finding{
+		{Server: "127.0.0.1:2181", Version: "1.0.0", config: config},
+		{Server: "127.0.0.2:2182", Version: "1.1.0"},
+		{Server: "127.0.0.9:2181", unreachable: true},
+	}
+	list := []string{"localhost:2181", "127.0.0.2:2182", "127.0.0.9:2181"}
+	wrong, worth := compare(t.Context(), found, list)
+	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "127.0.0.9:2181 is not a member") {
+		t.Errorf("wrong: %q", wrong)
+	}
+	if len(worth) != 2 || !strings.Contains(worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)") || !strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but") {
+		t.Errorf("worth knowing: %q", worth)
+	}
+}
+
+func TestFindingsAreJudged(t *testing.T) {
+	var f finding
+	f.readSrvr("Zookeeper version: 3.9.3-zlockd-1.2.0, built on 11/21/2026 05:00 GMT\nLatency min/avg/max: 0/0.0/0\nMode: follower\n")
+	f.readMntr("zk_version\t3.9.3\nzk_avg_fsynctime\t312.5\nzk_open_file_descriptor_count\t900\nzk_max_file_descriptor_count\t1000\n")
+	if f.Kind != "zlockd" || f.Version != "1.2.0" || f.Mode != "follower" || *f.Sync != 312.5 {
+		t.Errorf("%+v", f)
+	}
+	soon := time.Now().Add(73 * time.Hour)
+	f.Containers, f.Offset, f.Certificate = true, -7, &soon
+	f.judge(false, 0)
+	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is +7.0s", "certificate ends in 3 days"} {
+		if !strings.Contains(f.Note, want) {
+			t.Errorf("%q does not say %q", f.Note, want)
+		}
+	}
+	if table, plain := f.cells(false), f.cells(true); table[len(table)-1] != plain[9] || len(table) != len(plain) {
+		t.Errorf("%q\n%q", table, plain)
+	}
+	quick, well := 0.1, finding{Containers: true, Kind: "zlockd", OpenFiles: 10, MaxFiles: 20000}
+	well.Sync = &quick
+	if well.judge(false, 0); well.Note != "" {
+		t.Errorf("a note on nothing: %s", well.Note)
+	}
+}
+
+// Why a server cannot be reached is told in a few words; when its certificate
+// ends is known where it can be.
+func TestCausesAndCertificates(t *testing.T) {
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := time.Now().Add(10 * 24 * time.Hour).Truncate(time.Second)
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: ends,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve := func(cfg *tls.Config) string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		if cfg != nil {
+			ln = tls.NewListener(ln, cfg)
+		}
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				if s, ok := c.(*tls.Conn); ok {
+					_ = s.HandshakeContext(context.Background())
+				} else {
+					_, _ = c.Write([]byte("not TLS at all"))
+				}
+				c.Close()
+			}
+		}()
+		return ln.Addr().String()
+	}
+	secure := serve(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	plain := serve(nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := ln.Addr().String()
+	ln.Close()
+
+	const limit = time.Minute
+	for _, test := range []struct {
+		flags  connectFlags
+		server string
+		want   string
+	}{
+		{connectFlags{}, plain, ""},
+		{connectFlags{}, closed, "connection refused"},
+		{connectFlags{ca: ca}, secure, ""},
+		{connectFlags{ca: ca}, plain, "it does not speak TLS"},
+		{connectFlags{tls: true}, secure, "--tls-ca names the authority"},
+	} {
+		test.flags.connectTimeout = limit
+		expires, err := test.flags.reach(t.Context(), test.server)
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.server, err)
+			}
+			if test.flags.ca != "" && (expires == nil || !expires.Equal(ends)) {
+				t.Errorf("the certificate ends at %v, not %v", expires, ends)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(plainCause(err, limit), test.want) {
+			t.Errorf("%s: %v, not %q", test.server, err, test.want)
+		}
+	}
+	for want, err := range map[string]error{
+		"no such host":      &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}},
+		"cannot be looked":  &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", Name: "x"}},
+		"no answer within ": &net.OpError{Op: "dial", Err: context.DeadlineExceeded},
+	} {
+		if got := plainCause(err, limit); !strings.Contains(got, want) {
+			t.Errorf("%v is told as %q", err, got)
+		}
+	}
+}

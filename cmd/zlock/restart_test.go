@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
+	_, env, _ := newFakeMembers(t)
+	out, errs, code := runIn(t, env, "restart-order", "-o", "plain")
+	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || errs != "" || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+}
+
+// One after the other is named, and none while another is missing.
+func TestRestartOrderWaitsForEach(t *testing.T) {
+	f, env, _ := newFakeMembers(t)
+	heard := int64(1)
+	for id := range f.voter {
+		f.far[id] = &memberFar{Applied: 10, Heard: &heard, Starts: 1}
+	}
+	f.restarts = true
+	out, errs, code := runIn(t, env, "restart-order", "--wait", "-o", "plain")
+	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || code != 0 {
+		t.Errorf("%q %d", out, code)
+	}
+	for _, want := range []string{"server 10 is being restarted", "server 10 was restarted", "server 3 was restarted", "server 2 was restarted"} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("%q is missing in %s", want, errs)
+		}
+	}
+}

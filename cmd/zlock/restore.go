@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+func restoreCommand() *command {
+	return &command{
+		name: "restore", args: "FILE",
+		does: "put a backup in the place of all that a running zlockd cluster holds",
+		help: `FILE is what zlock backup wrote. It is checked here and at the server, goes through the
+log beside what the servers hold, and takes its place on all of them at once: every
+client is cut off and finds the state of the backup, with a zxid above all that anybody
+has seen. Sessions end, and locks with them, unless --keep-sessions keeps those that are
+in the backup. The members stay.
+
+All that was written since the backup is lost, so the name of the cluster must be typed,
+or given by --yes NAME. Refused or failed, nothing has changed. Needs the password of
+the servers' --super-digest in --auth-file. Exit code: 0, 1 if the servers refuse or the
+file is damaged, 120 if none answers.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			f := addStateFlags(fs)
+			keep := fs.Bool("keep-sessions", false, "keep the sessions that are in the backup, and their ephemeral nodes")
+			yes := fs.String("yes", "", "do it without asking, if the cluster is `NAME`, or begins so; from 8 letters")
+			format := addFormat(fs)
+			return func(c *call) error { return c.restore(f, *keep, *yes, *format) }
+		},
+	}
+}
+
+// shortName is how much of a cluster's name is enough to mean it.
+const shortName = 8
+
+func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
+	if err := c.operands(1, 1); err != nil {
+		return err
+	}
+	file, err := os.Open(c.args[0])
+	if err != nil {
+		return exitf(exitNo, "%v", err)
+	}
+	defer file.Close()
+	b, err := state.CheckBackup(file)
+	if err != nil {
+		return exitf(exitNo, "%s is no whole backup: %v; use another one", c.args[0], err)
+	}
+	ctx, admin, stop, err := c.admin(f)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var now struct {
+		Cluster string `json:"cluster"`
+	}
+	if err := admin.ask(ctx, "/members", nil, &now); err != nil {
+		return err
+	}
+	if len(now.Cluster) < shortName {
+		return exitf(exitNo, "the server runs a release that cannot restore a running cluster")
+	}
+	if err := c.confirm(b, now.Cluster, keep, yes); err != nil {
+		return err
+	}
+	return c.putBack(ctx, admin, file, keep, format)
+}
+
+// confirm lets whoever runs this say that they mean this cluster.
+func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) error {
+	said := yes
+	if said == "" {
+		ends := "All sessions end"
+		if keep {
+			ends = fmt.Sprintf("All sessions end but the %d of the backup", b.Sessions)
+		}
+		from := "this cluster"
+		if b.Cluster != cluster {
+			from = "another cluster, " + clean(b.Cluster)
+		}
+		if !isTerminal(c.stdin) {
+			return usagef("nobody can be asked here: give the cluster's name, --yes %s", cluster[:shortName])
+		}
+		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. %s.\nType the name of the cluster to go on (%s): ",
+			c.args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
+		line, _ := bufio.NewReader(c.stdin).ReadString('\n')
+		said = strings.TrimSpace(line)
+	}
+	if len(said) < shortName || !strings.HasPrefix(cluster, said) {
+		return exitf(exitNo, "nothing was changed: the cluster at this address is %s", cluster)
+	}
+	return nil
+}
+
+// putBack sends the backup and tells what came of it.
+func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, keep bool, format string) error {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	begun := time.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/commands/restore?keep-sessions=%v", admin.base, keep), file)
+	if err != nil {
+		return usagef("--admin-addr: %v", err)
+	}
+	if info, err := file.Stat(); err == nil {
+		req.ContentLength = info.Size()
+	}
+	req.Header.Set("Content-Type", "application/octet-stream")
+	if admin.authorization != "" {
+		req.Header.Set("Authorization", admin.authorization)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", admin.unreachable(ctx, err))
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", admin.unreachable(ctx, err))
+	}
+	if resp.StatusCode != http.StatusOK {
+		return exitf(exitNo, "%v", refused(resp, answer))
+	}
+	var made struct {
+		Zxid     string `json:"last_zxid"`
+		Nodes    int    `json:"nodes"`
+		Sessions int    `json:"sessions"`
+		Ended    int    `json:"ended"`
+	}
+	if err := json.Unmarshal(answer, &made); err != nil {
+		return fmt.Errorf("the answer of %s is not understood: %w", admin.base, err)
+	}
+	took := time.Since(begun)
+	if format == formatTable {
+		c.say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d go on", made.Nodes, made.Zxid, took.Round(time.Millisecond), made.Ended, made.Sessions)
+		return nil
+	}
+	p := c.printer(format)
+	p.row(restoredFile{c.args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended, took.Seconds()},
+		c.args[0], made.Zxid, fmt.Sprint(made.Nodes), fmt.Sprint(made.Sessions), fmt.Sprint(made.Ended))
+	return p.flush()
+}
+
+// restoredFile is what zlock restore -o json prints.
+type restoredFile struct {
+	File     string  `json:"file"`
+	Zxid     string  `json:"zxid"`
+	Nodes    int     `json:"nodes"`
+	Sessions int     `json:"sessions"`
+	Ended    int     `json:"ended"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// takenFile is what zlock backup and zlock export -o json print.
+type takenFile struct {
+	File    string  `json:"file"`
+	Format  string  `json:"format"` // zlockd or zookeeper
+	Zxid    string  `json:"zxid"`
+	Nodes   int     `json:"nodes"`
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func sessionsCommand() *command {
+	return &command{
+		name: "sessions", args: "[ID]",
+		does: "show the sessions of a zlockd, or one of them",
+		help: `Asks the admin listener of a server. With ID: the locks that one session holds and
+waits for; exit code 1 if there is no such session. With --ended: those that ended
+while the server ran, why, and which locks moved because of it. With -o plain the
+columns are: session, address, server, timeout in ms, since, ephemeral nodes,
+requests; with --ended: session, time, cause, address, ephemeral nodes, reason,
+locks.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			ended := fs.Bool("ended", false, "show sessions that have ended, the newest first")
+			limit := fs.Int("limit", 100, "show at most `N`")
+			f := addAdminFlags(fs, false)
+			format := addFormat(fs)
+			return func(c *call) error {
+				if err := c.operands(0, 1); err != nil {
+					return err
+				}
+				if *limit < 1 {
+					return usagef("--limit must be positive")
+				}
+				ctx, a, stop, err := c.admin(f)
+				if err != nil {
+					return err
+				}
+				defer stop()
+				switch {
+				case *ended && len(c.args) > 0:
+					return usagef("--ended lists them all; leave out the ID")
+				case *ended:
+					err = c.endedSessions(ctx, a, *limit, *format)
+				case len(c.args) == 1:
+					err = c.oneSession(ctx, a, c.args[0], *format)
+				default:
+					err = c.allSessions(ctx, a, *limit, *format)
+				}
+				return asNo(err)
+			}
+		},
+	}
+}
+
+// asNo makes exit code 1 of a server's no.
+func asNo(err error) error {
+	var no *refusal
+	if errors.As(err, &no) {
+		return exitf(exitNo, "%v", err)
+	}
+	return err
+}
+
+// maxAsk is how many entries the lock view gives at a time.
+const maxAsk = 1000
+
+// pages asks for a list part by part until there are limit entries. The objects
+// are kept as they came, for -o json.
+func (a adminClient) pages(ctx context.Context, path, name string, limit int, f func(json.RawMessage) error) (total int, err error) {
+	q := url.Values{}
+	for at := 0; at < limit; {
+		q.Set("offset", strconv.Itoa(at))
+		q.Set("limit", strconv.Itoa(min(limit-at, maxAsk)))
+		var list map[string]json.RawMessage
+		if err := a.ask(ctx, path, q, &list); err != nil {
+			return 0, err
+		}
+		var rows []json.RawMessage
+		if err := errors.Join(json.Unmarshal(list["total"], &total), json.Unmarshal(list[name], &rows)); err != nil {
+			return 0, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+		}
+		for _, r := range rows {
+			if err := f(r); err != nil {
+				return 0, err
+			}
+		}
+		at += len(rows)
+		if len(rows) == 0 || list["next"] == nil {
+			break
+		}
+	}
+	return total, nil
+}
+
+// viewSession is a session as the lock view tells of it.
+type viewSession struct {
+	ID        string `json:"id"`
+	Addr      string `json:"addr"`
+	Server    int    `json:"server"`
+	TimeoutMS int64  `json:"timeoutMs"`
+	Created   int64  `json:"created"`
+	Nodes     int    `json:"nodes"`
+	Conn      *struct {
+		Received int64 `json:"received"`
+	} `json:"connection"`
+	Holds    []viewRole `json:"holds"`
+	WaitsFor []viewRole `json:"waitsFor"`
+	Paths    []string   `json:"paths"`
+}
+
+type viewRole struct {
+	Path  string `json:"path"`
+	Node  string `json:"node"`
+	Mode  string `json:"mode"`
+	Token string `json:"token"`
+	Since int64  `json:"since"`
+}
+
+func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format string) error {
+	p := c.printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
+	total, err := a.pages(ctx, "/sessions", "sessions", limit, func(raw json.RawMessage) error {
+		var s viewSession
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return err
+		}
+		requests := ""
+		if s.Conn != nil {
+			requests = strconv.FormatInt(s.Conn.Received, 10)
+		}
+		timeout, since := (time.Duration(s.TimeoutMS) * time.Millisecond).String(), clock(time.UnixMilli(s.Created))
+		if format == formatPlain {
+			timeout, since = strconv.FormatInt(s.TimeoutMS, 10), stamp(time.UnixMilli(s.Created))
+		}
+		p.row(raw, s.ID, s.Addr, strconv.Itoa(s.Server), timeout, since, strconv.Itoa(s.Nodes), requests)
+		return nil
+	})
+	if err == nil && total > limit && format == formatTable {
+		defer c.say("%d of %d sessions are shown; see --limit", limit, total)
+	}
+	return errors.Join(err, p.flush())
+}
+
+func (c *call) oneSession(ctx context.Context, a adminClient, id, format string) error {
+	var raw json.RawMessage
+	if err := a.ask(ctx, "/sessions/"+url.PathEscape(id), nil, &raw); err != nil {
+		return err
+	}
+	var s viewSession
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	if format == formatTable {
+		fmt.Fprintf(c.stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", clean(s.ID), clean(s.Addr), s.Server,
+			time.Duration(s.TimeoutMS)*time.Millisecond, clock(time.UnixMilli(s.Created)), s.Nodes)
+	}
+	if format == formatJSON {
+		p := c.printer(format)
+		p.row(raw)
+		return p.flush()
+	}
+	p := c.printer(format, "STATE", "LOCK", "MODE", "SINCE", "TOKEN", "NODE")
+	for _, l := range []struct {
+		state string
+		roles []viewRole
+	}{{"holds", s.Holds}, {"waits", s.WaitsFor}} {
+		for _, r := range l.roles {
+			since := clock(time.UnixMilli(r.Since))
+			if format == formatPlain {
+				since = stamp(time.UnixMilli(r.Since))
+			}
+			p.row(r, l.state, r.Path, r.Mode, since, r.Token, r.Node)
+		}
+	}
+	return p.flush()
+}
+
+func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, format string) error {
+	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "LOCKS")
+	_, err := a.pages(ctx, "/sessions/ended", "sessions", limit, func(raw json.RawMessage) error {
+		var s struct {
+			ID     string `json:"id"`
+			Time   int64  `json:"time"`
+			Cause  string `json:"cause"`
+			Addr   string `json:"addr"`
+			Nodes  int    `json:"nodes"`
+			Reason string `json:"reason"`
+			Locks  []struct {
+				Path string `json:"path"`
+				Held bool   `json:"held"`
+				Next []struct {
+					Session string `json:"session"`
+				} `json:"next"`
+			} `json:"locks"`
+		}
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return err
+		}
+		var locks []string
+		for _, l := range s.Locks {
+			text := l.Path
+			if !l.Held {
+				text += " (waited)"
+			}
+			for _, n := range l.Next {
+				text += " → " + n.Session
+			}
+			locks = append(locks, text)
+		}
+		at := clock(time.UnixMilli(s.Time))
+		if format == formatPlain {
+			at = stamp(time.UnixMilli(s.Time))
+		}
+		p.row(raw, s.ID, at, s.Cause, s.Addr, strconv.Itoa(s.Nodes), s.Reason, strings.Join(locks, ", "))
+		return nil
+	})
+	return errors.Join(err, p.flush())
+}
+
+func topCommand() *command {
+	return &command{
+		name: "top",
+		does: "show the busiest clients, sessions and paths of a zlockd",
+		help: `Asks the admin listener of a server for its last minute. Paths are known by a sample
+of one request in sixteen. With -o plain the columns are: what (client, session,
+path or watched), name, requests, bytes, watches.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			by := "requests"
+			fs.Var(newChoice(&by, "requests", "bytes", "watches"), "by", "what comes first: requests, bytes or watches")
+			limit := fs.Int("limit", 10, "show at most `N` of each, up to 200")
+			f := addAdminFlags(fs, false)
+			format := addFormat(fs)
+			return func(c *call) error {
+				if err := c.operands(0, 0); err != nil {
+					return err
+				}
+				ctx, a, stop, err := c.admin(f)
+				if err != nil {
+					return err
+				}
+				defer stop()
+				return asNo(c.top(ctx, a, by, *limit, *format))
+			}
+		},
+	}
+}
+
+// topRow is a line of top.
+type topRow struct {
+	What     string `json:"what"`
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+	Bytes    int64  `json:"bytes"`
+	Watches  int    `json:"watches"`
+}
+
+func (c *call) top(ctx context.Context, a adminClient, by string, limit int, format string) error {
+	var t struct {
+		Seconds  float64  `json:"seconds"`
+		Clients  []topRow `json:"clients"`
+		Sessions []topRow `json:"sessions"`
+		Paths    []topRow `json:"paths"`
+		Watched  []topRow `json:"watched"`
+	}
+	if err := a.ask(ctx, "/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t); err != nil {
+		return err
+	}
+	p := c.printer(format, "WHAT", "NAME", "REQUESTS", "BYTES", "WATCHES")
+	for _, l := range []struct {
+		what string
+		rows []topRow
+	}{{"client", t.Clients}, {"session", t.Sessions}, {"path", t.Paths}, {"watched", t.Watched}} {
+		for _, r := range l.rows {
+			r.What = l.what
+			p.row(r, r.What, r.Name, strconv.FormatInt(r.Requests, 10), strconv.FormatInt(r.Bytes, 10), strconv.Itoa(r.Watches))
+		}
+	}
+	if format == formatTable {
+		fmt.Fprintf(c.stdout, "LAST  %.0f s\n", t.Seconds)
+	}
+	return p.flush()
+}
+
+func endSessionCommand() *command {
+	return &command{
+		name: "end-session", args: "ID",
+		does: "end a session of a zlockd, and with it the locks it holds",
+		help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
+the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
+		setup: func(fs *pflag.FlagSet) func(*call) error {
+			yes := fs.Bool("yes", false, "do it")
+			f := addAdminFlags(fs, true)
+			return func(c *call) error {
+				if err := c.operands(1, 1); err != nil {
+					return err
+				}
+				ctx, a, stop, err := c.admin(f)
+				if err != nil {
+					return err
+				}
+				defer stop()
+				return asNo(c.endSession(ctx, a, c.args[0], *yes))
+			}
+		},
+	}
+}
+
+func (c *call) endSession(ctx context.Context, a adminClient, id string, yes bool) error {
+	var page struct {
+		Token string `json:"token"`
+	}
+	if err := a.ask(ctx, "/overview", nil, &page); err != nil {
+		return err
+	}
+	a.token = page.Token
+	body, err := json.Marshal(map[string]any{"session": id, "dryRun": !yes})
+	if err != nil {
+		return err
+	}
+	answer, err := a.do(ctx, http.MethodPost, "/actions/end-session", body)
+	if err != nil {
+		return err
+	}
+	var done struct {
+		Does string `json:"does"`
+		Hits []struct {
+			Session string `json:"session"`
+			Addr    string `json:"addr"`
+			Host    string `json:"host"`
+			What    string `json:"what"`
+		} `json:"hits"`
+	}
+	if err := json.Unmarshal(answer, &done); err != nil {
+		return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+	}
+	verb := "did: "
+	if !yes {
+		verb = "would "
+	}
+	fmt.Fprintf(c.stdout, "%s%s\n", verb, clean(done.Does))
+	for _, h := range done.Hits {
+		fmt.Fprintf(c.stdout, "  %s: %s\n", clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr), " ")), clean(h.What))
+	}
+	if !yes {
+		c.say("nothing was done; add --yes to do it")
+	}
+	return nil
+}

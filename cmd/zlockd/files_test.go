@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for size, ok := range map[int]bool{0: true, maxFile: true, maxFile + 1: false} {
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := readFile(path)
+		if (err == nil) != ok || ok && len(b) != size {
+			t.Errorf("%d bytes: read %d, %v", size, len(b), err)
+		}
+	}
+	if err := os.WriteFile(path, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--config", path},
+		{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", path, "--tls-key", path},
+	} {
+		if _, err := readSettings(args); err == nil || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("%v: %v", args[0], err)
+		}
+	}
+	if _, err := readFile("/dev/zero"); err == nil {
+		t.Error("a file without an end was read")
+	}
+}

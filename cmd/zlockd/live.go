@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/raftfsm/offline"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// isAddress tells a server's address from a path: nothing is there by that
+// name, and it ends in a port.
+func isAddress(name string) bool {
+	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
+		return false
+	}
+	_, port, err := net.SplitHostPort(name)
+	return err == nil && port != ""
+}
+
+const (
+	liveReaders = 64               // requests under way
+	liveWait    = 30 * time.Second // for a connection
+)
+
+// readRunning reads every node of a running server, in no order and while it
+// may change: what is compared should stand still.
+func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
+	auth, err := readAuthFile(authFile)
+	if err != nil {
+		return nil, err
+	}
+	dialCtx, cancel := context.WithTimeout(ctx, liveWait)
+	defer cancel()
+	conn, err := zk.Dial(dialCtx, addr, zk.Options{Auth: auth})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", addr, err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }() // it was only read from
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	l := &liveTree{conn: conn, c: &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}}, todo: []string{"/"}}
+	l.more.L = &l.mu
+	var wg sync.WaitGroup
+	for range liveReaders {
+		wg.Go(func() { l.work(ctx, stop) })
+	}
+	wg.Wait()
+	if l.err != nil {
+		return nil, fmt.Errorf("%s: %w", addr, l.err)
+	}
+	return l.c, ctx.Err()
+}
+
+// readAuthFile reads lines SCHEME:SECRET.
+func readAuthFile(path string) (list []zk.Auth, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		scheme, secret, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, fmt.Errorf("%s: want lines such as digest:user:password", path)
+		}
+		list = append(list, zk.Auth{Scheme: scheme, Secret: []byte(secret)})
+	}
+	return list, nil
+}
+
+// liveTree is a tree being read by several workers.
+type liveTree struct {
+	conn *zk.Conn
+
+	mu   sync.Mutex
+	more sync.Cond // todo has grown, or everything is done
+	todo []string
+	busy int // workers with a node in hand
+	c    *offline.Content
+	err  error
+}
+
+func (l *liveTree) work(ctx context.Context, stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.more.Broadcast()
+	for {
+		for len(l.todo) == 0 && l.busy > 0 && l.err == nil {
+			l.more.Wait()
+		}
+		if len(l.todo) == 0 || l.err != nil {
+			return
+		}
+		path := l.todo[len(l.todo)-1]
+		l.todo = l.todo[:len(l.todo)-1]
+		l.busy++
+		l.mu.Unlock()
+		n, names, err := readNode(ctx, l.conn, path)
+		l.mu.Lock()
+		l.busy--
+		if err != nil && !errors.Is(err, zk.ErrNoNode) { // gone meanwhile
+			if l.err == nil {
+				l.err = fmt.Errorf("%s: %w", path, err)
+			}
+			stop()
+			return
+		}
+		if err == nil {
+			l.c.Nodes[path] = n
+			l.c.Zxid = max(l.c.Zxid, n.Mzxid, n.Pzxid)
+			for _, name := range names {
+				l.todo = append(l.todo, strings.TrimSuffix(path, "/")+"/"+name)
+			}
+		}
+		l.more.Broadcast()
+	}
+}
+
+func readNode(ctx context.Context, conn *zk.Conn, path string) (*zkfiles.Node, []string, error) {
+	got, err := conn.Get(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	acl, _, err := conn.GetACL(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := got.Stat
+	n := &zkfiles.Node{Data: got.Data, ACL: acl, Stat: zkfiles.Stat{
+		Czxid: st.Czxid, Mzxid: st.Mzxid, Pzxid: st.Pzxid, Ctime: st.Ctime, Mtime: st.Mtime,
+		Version: st.Version, Aversion: st.Aversion, Owner: st.EphemeralOwner,
+		// What clients see counts creations twice, less the children there are.
+		Cversion: int32((int64(st.Cversion) + int64(st.NumChildren)) / 2),
+	}}
+	if st.NumChildren == 0 {
+		return n, nil, nil
+	}
+	names, _, err := conn.Children(ctx, path)
+	return n, names, err
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/offline"
+)
+
+// told is how many nodes that were left out are listed by name.
+const told = 20
+
+func importCommand() *dataCommand {
+	return &dataCommand{
+		name: "import", args: "--from DIR|FILE --data-dir NEW", does: "make a data directory of a stopped ZooKeeper's data",
+		help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
+compressed by gzip or snappy), checks all of it, and makes a new data directory of it:
+nodes with all fields of their stat, ACLs, containers, times to live, quotas and
+sequence counters. The zxid goes on above the last one. Nothing of the ZooKeeper is
+changed. One snapshot FILE is taken as it stands.
+
+Ephemeral nodes are left out and listed, unless --keep-sessions takes the sessions over:
+their clients keep locks and sessions if they connect to zlockd within their timeout
+after it started.`,
+		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			var o offline.ZooKeeperOptions
+			from := fs.String("from", "", "the ZooKeeper's `DIR` (dataDir of its zoo.cfg), or one snapshot file")
+			fs.StringVar(&o.LogDir, "log-dir", "", "its `DIR` of logs, if dataLogDir names another one")
+			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
+			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
+			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
+			fs.BoolVar(&o.DropTorn, "drop-torn-record", false, "leave out a last log entry that was not written to its end, as ZooKeeper does")
+			return func(c *dataCall) error {
+				if err := firstOf(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
+					return err
+				}
+				begun := time.Now()
+				o.From = *from
+				z, err := offline.LoadZooKeeper(o)
+				if err != nil {
+					return err
+				}
+				m, err := offline.Import(c.ctx, z, *dataDir, *id, *keep, nowMillis())
+				if err != nil {
+					return err
+				}
+				c.report(*dataDir, m, begun)
+				fmt.Fprintf(c.out, "Start it: zlockd --data-dir %s%s\n", *dataDir, idFlag(*id))
+				return c.answer(madeOf("import", *dataDir, m, begun))
+			}
+		},
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkID(id uint32) error {
+	if id < 1 || id > maxID {
+		return usagef("--id %d is not a number from 1 to %d", id, maxID)
+	}
+	return nil
+}
+
+func idFlag(id uint32) string {
+	if id == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" --id %d --peers %d=HOST:PORT", id, id)
+}
+
+// report says what was made.
+func (c *dataCall) report(dir string, m *offline.Made, begun time.Time) {
+	for _, n := range m.Notes {
+		fmt.Fprintf(c.out, "Note: %s\n", n)
+	}
+	if n := len(m.Left); n > 0 {
+		fmt.Fprintf(c.out, "Left out: %d ephemeral nodes (--keep-sessions keeps them)\n", n)
+		for _, p := range m.Left[:min(n, told)] {
+			fmt.Fprintf(c.out, "  %s\n", p)
+		}
+		if n > told {
+			fmt.Fprintf(c.out, "  and %d more\n", n-told)
+		}
+	}
+	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n", dir, m.Nodes, m.Sessions, m.Zxid, time.Since(begun).Round(time.Millisecond))
+}
+
+func exportCommand() *dataCommand {
+	return &dataCommand{
+		name: "export", args: "--data-dir DIR --to NEW", does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
+		help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
+3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
+fields are exactly those of the nodes, except that the text of /zookeeper/config is
+left to ZooKeeper. A running server is exported by: zlock export FILE.`,
+		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			dataDir := fs.String("data-dir", "", "the stopped server's `DIR`, or a backup file")
+			to := fs.String("to", "", "make this `DIR`, which must not exist or be empty")
+			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
+			return func(c *dataCall) error {
+				if err := firstOf(required("data-dir", *dataDir), required("to", *to)); err != nil {
+					return err
+				}
+				begun := time.Now()
+				s, err := offline.ReadState(*dataDir)
+				if err != nil {
+					return err
+				}
+				m, err := offline.Export(c.ctx, s, *to, *keep)
+				if err != nil {
+					return err
+				}
+				c.report(*to, m, begun)
+				fmt.Fprintf(c.out, "Start a ZooKeeper with dataDir=%s\n", *to)
+				return c.answer(madeOf("export", *to, m, begun))
+			}
+		},
+	}
+}
+
+func verifyCommand() *dataCommand {
+	return &dataCommand{
+		name: "verify", args: "A B", operands: 2, does: "compare two places node by node",
+		help: `A and B are each one of: a data directory of a stopped zlockd or ZooKeeper, a snapshot
+of either, a backup, or a running server as HOST:PORT. Everything in every node is
+compared; of a running server, what its protocol shows. Equal: exit code 0. Else the
+first hundred differences are printed, exit code 1. Mistakes and damage: 2 and 1, with
+a reason on stderr.`,
+		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
+			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
+			auth := fs.String("auth-file", "", "`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not everybody may read")
+			return func(c *dataCall) error { return c.verify(*ephemerals, *logDir, *auth) }
+		},
+	}
+}
+
+func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
+	var sides [2]*offline.Content
+	for i, name := range c.args {
+		var err error
+		if isAddress(name) {
+			sides[i], err = readRunning(c.ctx, name, auth)
+		} else {
+			sides[i], err = offline.LoadContent(name, logDir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	a, b := sides[0], sides[1]
+	diffs := offline.Compare(a, b, ephemerals)
+	if err := c.answer(verifyAnswer{jsonVersion, "verify", len(diffs) == 0, sideOf(a), sideOf(b), append([]string{}, diffs...)}); err != nil {
+		return err
+	}
+	for _, d := range diffs {
+		fmt.Fprintln(c.out, d)
+	}
+	if len(diffs) > 0 {
+		more := ""
+		if len(diffs) == offline.MaxDifferences {
+			more = " or more"
+		}
+		fmt.Fprintf(c.out, "%d%s differences\n", len(diffs), more)
+		return errDiffer
+	}
+	fmt.Fprintf(c.out, "equal: %d nodes", len(a.Nodes))
+	if n := len(b.Nodes); n != len(a.Nodes) {
+		fmt.Fprintf(c.out, " and %d, ephemeral ones not compared", n)
+	}
+	fmt.Fprintf(c.out, "; zxid 0x%x and 0x%x\n", a.Zxid, b.Zxid)
+	return nil
+}
+
+func dumpCommand() *dataCommand {
+	return &dataCommand{
+		name: "dump", args: "PATH", operands: 1, does: "print a log, a snapshot or a data directory as text, and check it",
+		help: `PATH is a data directory of a stopped zlockd or ZooKeeper, a snapshot of either, a
+backup, or a log of a ZooKeeper. Log entries are decoded; those of a zlockd are applied
+to the snapshot before them, and what came of each request stands behind it. Nothing is
+ever written. Passwords are not shown. Damage: exit code 1, and where.`,
+		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			nodes := fs.Bool("nodes", false, "print every node of snapshots, too")
+			return func(c *dataCall) error { return c.dump(*nodes) }
+		},
+	}
+}
+
+func (c *dataCall) dump(nodes bool) error {
+	if !c.json {
+		return offline.Dump(stoppable{c, c.stdout}, c.args[0], nodes)
+	}
+	lines := &jsonLines{to: c.stdout}
+	if err := offline.Dump(stoppable{c, lines}, c.args[0], nodes); err != nil {
+		return err
+	}
+	return c.answer(dumpAnswer{jsonVersion, "dump", c.args[0], lines.lines})
+}
+
+// stoppable is stdout until the command is interrupted.
+type stoppable struct {
+	c  *dataCall
+	to io.Writer
+}
+
+func (s stoppable) Write(b []byte) (int, error) {
+	if err := s.c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.to.Write(b)
+}
+
+func restoreCommand() *dataCommand {
+	return &dataCommand{
+		name: "restore", args: "FILE --data-dir NEW", operands: 1, does: "make a data directory of a backup",
+		help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
+to a new cluster of one server: servers of the old cluster cannot join it. The zxid is
+raised by 2^32, so that no client sees time go back. All sessions are ended, and their
+ephemeral nodes deleted, unless --keep-sessions keeps them. To put a whole cluster back,
+stop its servers, restore to one of them, and add the others, empty, as members.`,
+		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
+			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
+			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
+			return func(c *dataCall) error {
+				if err := firstOf(required("data-dir", *dataDir), checkID(*id)); err != nil {
+					return err
+				}
+				begun := time.Now()
+				m, err := offline.Restore(c.ctx, c.args[0], *dataDir, *id, *keep, nowMillis())
+				if err != nil {
+					return err
+				}
+				c.report(*dataDir, m, begun)
+				fmt.Fprintf(c.out, "Start it: zlockd --data-dir %s%s\n", *dataDir, idFlag(*id))
+				return c.answer(madeOf("restore", *dataDir, m, begun))
+			}
+		},
+	}
+}
+
+func recoverCommand() *dataCommand {
+	return &dataCommand{
+		name: "recover", args: "--data-dir DIR --yes", does: "make a cluster of one of a surviving server, when the majority is gone for good",
+		help: `For a cluster that lost its majority and will not get it back. Says what is lost at
+most, makes the stopped server's directory that of a new cluster with it as the only
+member, and prints the commands that bring the other servers back. Sessions go on. What
+was in the directory before is kept within. If a majority can be started again, start
+it instead: then nothing is lost.`,
+		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			dataDir := fs.String("data-dir", "", "the survivor's `DIR`")
+			yes := fs.Bool("yes", false, "do it; without this it is only told what would be lost")
+			return func(c *dataCall) error {
+				if err := required("data-dir", *dataDir); err != nil {
+					return err
+				}
+				return c.recover(*dataDir, *yes)
+			}
+		},
+	}
+}
+
+func (c *dataCall) recover(dir string, yes bool) error {
+	if offline.Interrupted(dir) {
+		if err := offline.Finish(dir); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "An earlier recover of %s was interrupted; it is finished now. Start the server as before.\n", dir)
+		return c.answer(recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Done: true})
+	}
+	r, err := offline.PlanRecovery(dir)
+	if err != nil {
+		return err
+	}
+	r.Tell(c.out)
+	answer := recoveryOf(dir, r)
+	if !yes {
+		if err := c.answer(answer); err != nil {
+			return err
+		}
+		return fmt.Errorf("nothing was changed: give --yes to recover %s", dir)
+	}
+	m, err := r.Run(c.ctx, nowMillis())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "%s: new cluster %s, %d nodes, %d sessions, zxid 0x%x\n", dir, m.Cluster, m.Nodes, m.Sessions, m.Zxid)
+	r.TellNext(c.out)
+	answer.Done, answer.New, answer.Nodes, answer.Sessions, answer.Next = true, m.Cluster, m.Nodes, m.Sessions, r.Next()
+	return c.answer(answer)
+}
+
+// printDataCommands lists them for --help.
+func printDataCommands(w io.Writer) {
+	io.WriteString(w, "Commands, while no server runs on the data (zlockd COMMAND --help tells more):\n")
+	for _, cmd := range dataCommands() {
+		fmt.Fprintf(w, "  %s\n%s%s\n", cmd.usage(), strings.Repeat(" ", helpIndent), cmd.does)
+	}
+	io.WriteString(w, "\n")
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/offline"
+)
+
+// What the data commands say with --json: one object in a line. Fields are only
+// added; docs/data.md describes them.
+
+const jsonVersion = 1
+
+// madeAnswer is of import, export and restore.
+type madeAnswer struct {
+	V        int      `json:"v"`
+	Command  string   `json:"command"`
+	Path     string   `json:"path"`
+	Cluster  string   `json:"cluster,omitempty"`
+	Zxid     string   `json:"zxid"`
+	Nodes    int      `json:"nodes"`
+	Sessions int      `json:"sessions"`
+	Left     []string `json:"left"`
+	Notes    []string `json:"notes"`
+	Seconds  float64  `json:"seconds"`
+}
+
+func madeOf(command, path string, m *offline.Made, begun time.Time) madeAnswer {
+	return madeAnswer{jsonVersion, command, path, m.Cluster, hexZxid(m.Zxid), m.Nodes, m.Sessions,
+		append([]string{}, m.Left...), append([]string{}, m.Notes...), time.Since(begun).Seconds()}
+}
+
+func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }
+
+// sideAnswer is one of the two that verify compares.
+type sideAnswer struct {
+	Name  string `json:"name"`
+	Zxid  string `json:"zxid"`
+	Nodes int    `json:"nodes"`
+}
+
+type verifyAnswer struct {
+	V           int        `json:"v"`
+	Command     string     `json:"command"`
+	Equal       bool       `json:"equal"`
+	A           sideAnswer `json:"a"`
+	B           sideAnswer `json:"b"`
+	Differences []string   `json:"differences"`
+}
+
+func sideOf(c *offline.Content) sideAnswer { return sideAnswer{c.Name, hexZxid(c.Zxid), len(c.Nodes)} }
+
+type recoverAnswer struct {
+	V         int      `json:"v"`
+	Command   string   `json:"command"`
+	Path      string   `json:"path"`
+	Done      bool     `json:"done"`
+	Server    uint32   `json:"server,omitempty"`
+	Cluster   string   `json:"cluster,omitempty"`
+	Index     uint64   `json:"index,omitempty"`
+	Term      uint64   `json:"term,omitempty"`
+	Zxid      string   `json:"zxid,omitempty"`
+	LostAfter string   `json:"lostAfter,omitempty"`
+	New       string   `json:"newCluster,omitempty"`
+	Nodes     int      `json:"nodes,omitempty"`
+	Sessions  int      `json:"sessions,omitempty"`
+	Next      []string `json:"next,omitempty"`
+}
+
+func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
+	a := recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Server: r.Identity.Server, Cluster: r.Identity.Cluster,
+		Index: r.Last.Index, Term: r.Last.Term, Zxid: hexZxid(r.Zxid())}
+	if r.LastTime > 0 {
+		a.LostAfter = time.UnixMilli(r.LastTime).UTC().Format(time.RFC3339Nano)
+	}
+	return a
+}
+
+type dumpAnswer struct {
+	V       int    `json:"v"`
+	Command string `json:"command"`
+	Path    string `json:"path"`
+	Lines   int    `json:"lines"`
+}
+
+// jsonLines makes an object of each line that is written to it.
+type jsonLines struct {
+	to    io.Writer
+	lines int
+	rest  []byte
+}
+
+func (j *jsonLines) Write(b []byte) (int, error) {
+	j.rest = append(j.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(j.rest, []byte{'\n'})
+		if !whole {
+			return len(b), nil
+		}
+		j.lines++
+		if err := writeJSON(j.to, struct {
+			V    int    `json:"v"`
+			Line string `json:"line"`
+		}{jsonVersion, string(line)}); err != nil {
+			return 0, err
+		}
+		j.rest = append(j.rest[:0], rest...)
+	}
+}
+
+func writeJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = w.Write(append(b, '\n'))
+	}
+	return err
+}
+
+// answer prints the object, if that is what is wanted; else everything has been
+// said in words.
+func (c *dataCall) answer(v any) error {
+	if !c.json {
+		return nil
+	}
+	return writeJSON(c.stdout, v)
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/server/sasl"
+	"github.com/zlockd/zlockd/server/sasl/kerberos"
+)
+
+// authSchemes are the schemes in which a client can prove who it is.
+var authSchemes = []string{"digest", "sasl", "x509"}
+
+// schemes splits the value of --require-auth.
+func schemes(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// newSASL reads how clients may authenticate by SASL; nil: there is no SASL.
+func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
+	if s.saslUsers == "" && s.keytab == "" {
+		return nil, nil
+	}
+	var file sasl.File
+	if s.saslUsers != "" {
+		var err error
+		if file, err = sasl.ReadFile(s.saslUsers); err != nil {
+			return nil, fmt.Errorf("--sasl-users: %w", err)
+		}
+	}
+	m := &sasl.Mechanisms{Users: file.Users}
+	// What a flag says goes before what the JAAS file does.
+	if keytab := cmp.Or(s.keytab, file.Keytab); keytab != "" {
+		rules, err := kerberos.ParseRules(s.authToLocal)
+		if err != nil {
+			return nil, fmt.Errorf("--kerberos-rules: %w", err)
+		}
+		m.Kerberos, err = kerberos.New(kerberos.Options{
+			Keytab: keytab, Principal: cmp.Or(s.principal, file.Principal), Logger: log,
+			Names: kerberos.Names{Rules: rules, RemoveHost: s.removeHost, RemoveRealm: s.removeRealm},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--kerberos-keytab: %w", err)
+		}
+		log.Info("clients can authenticate with Kerberos", "principal", m.Kerberos.Principal())
+	} else if s.principal != "" {
+		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s", s.saslUsers)
+	}
+	if _, known := m.Users[s.saslSuper]; s.saslSuper != "" && !known && m.Kerberos == nil {
+		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.saslSuper, s.saslUsers)
+	}
+	return m, nil
+}
+
+// checkSASL says what of the flags about authentication would let nobody in.
+func (s *settings) checkSASL(fail func(string, ...any)) {
+	required := schemes(s.requireAuth)
+	for _, scheme := range required {
+		if !slices.Contains(authSchemes, scheme) {
+			fail("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
+		}
+	}
+	switch {
+	case s.saslUsers != "" || s.keytab != "":
+	case slices.Contains(required, "sasl"):
+		fail("--require-auth sasl needs --sasl-users or --kerberos-keytab: nobody could authenticate")
+	case s.saslSuper != "":
+		fail("--sasl-super needs --sasl-users or --kerberos-keytab")
+	case s.principal != "":
+		fail("--kerberos-principal needs --kerberos-keytab")
+	}
+	if _, err := kerberos.ParseRules(s.authToLocal); err != nil {
+		fail("--kerberos-rules: %w", err)
+	}
+	if slices.Equal(required, []string{"x509"}) && s.tlsCA == "" {
+		fail("--require-auth x509 needs --tls-ca: nobody could show a certificate")
+	}
+}
+
+// requiredAuth maps the three keys that let nobody in without authentication.
+func (z *zoo) requiredAuth() error {
+	on := func(key string) bool { return strings.EqualFold(z.seen[key], "true") }
+	required := schemes(z.seen["enforce.auth.schemes"])
+	switch {
+	case on("enforce.auth.enabled") && len(required) == 0:
+		return fmt.Errorf("enforce.auth.enabled: enforce.auth.schemes names no scheme")
+	case !on("enforce.auth.enabled"):
+		required = nil
+	}
+	if on("sessionRequireClientSASLAuth") && !slices.Contains(required, "sasl") {
+		required = append(required, "sasl")
+	}
+	if len(required) == 0 {
+		return nil
+	}
+	return z.set("require-auth", strings.Join(required, ","))
+}

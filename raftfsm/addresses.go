@@ -1,0 +1,286 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+)
+
+// addresses know where the other servers are. There are three words on it: that
+// of the log, where membership is changed; that of this server's --peers, which
+// is as old as its command line; and that of the other server itself, which is
+// the newest. The log's holds until a server is found elsewhere: a leader then
+// puts the new address into the log, and it is everybody's.
+//
+// Elsewhere is found who answers there and is known to be the member that the
+// log speaks of. An id can be given to another data directory; were a vote asked
+// of the one that had the id before, two could vote for one member. So the
+// server at the other address must have seen the very configuration that is the
+// newest here, or be known here, as of that configuration, by its incarnation;
+// and nobody is called there once the configuration has changed.
+type addresses struct {
+	n    *Node
+	news chan struct{} // holds a token when a server has told of another address
+
+	mu      sync.Mutex
+	said    map[uint32]string // by servers of themselves
+	moved   map[uint32]move
+	refused map[uint32]string // what was said elsewhere than where the log has them
+}
+
+// move is a server that is elsewhere.
+type move struct {
+	from, to string
+	config   uint64 // index of the configuration of which from is
+}
+
+const (
+	addressLook = time.Second
+	addressAsk  = time.Second
+)
+
+func newAddresses(n *Node) *addresses {
+	return &addresses{n: n, news: make(chan struct{}, 1), said: map[uint32]string{}, moved: map[uint32]move{}, refused: map[uint32]string{}}
+}
+
+// of returns where a server is; empty: nobody knows.
+func (a *addresses) of(id uint32) string {
+	if a.n.up.Load() {
+		for _, s := range a.n.raft.servers() {
+			if peer.ParseID(s.ID) == id {
+				return a.instead(id, string(s.Address))
+			}
+		}
+	}
+	return a.n.o.Peers[id]
+}
+
+// instead returns where a server is that the log has at addr.
+func (a *addresses) instead(id uint32, addr string) string {
+	a.mu.Lock()
+	m, ok := a.moved[id]
+	a.mu.Unlock()
+	if !ok || m.from != addr {
+		return addr
+	}
+	if _, config := a.n.raft.configuration(); config != m.config {
+		return addr // until it has been looked at again
+	}
+	return m.to
+}
+
+// heard takes a member's word of where it is.
+func (a *addresses) heard(g *peer.Greeting) {
+	if g.At == "" || g.From == a.n.id || !a.n.up.Load() || a.n.incarnationOf(g.From) != g.Incarnation {
+		return
+	}
+	if a.say(g.From, g.At) && a.of(g.From) != g.At {
+		select {
+		case a.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// say remembers what a server said of itself, and reports whether it is new.
+func (a *addresses) say(id uint32, addr string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.said[id]
+	a.said[id] = addr
+	return was != addr
+}
+
+// watch looks where the others are until the Node closes.
+func (a *addresses) watch() {
+	tick := time.NewTicker(addressLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-a.n.ctx.Done():
+			return
+		case <-a.news:
+		case <-tick.C:
+		}
+		a.look()
+	}
+}
+
+// look asks those of whose addresses there are several words. While there is no
+// leader it asks all: so a server that has moved tells the others.
+func (a *addresses) look() {
+	servers, config := a.n.raft.configuration()
+	leader, _ := a.n.raft.leader()
+	var wg sync.WaitGroup
+	for _, s := range servers {
+		id, at := peer.ParseID(s.ID), string(s.Address)
+		if id == a.n.id {
+			continue
+		}
+		a.mu.Lock()
+		said := a.said[id]
+		a.mu.Unlock()
+		var others []string // in the order in which they are believed
+		for _, addr := range []string{said, at, a.n.o.Peers[id]} {
+			if addr != "" && !slices.Contains(others, addr) {
+				others = append(others, addr)
+			}
+		}
+		if len(others) > 1 || leader == 0 {
+			wg.Go(func() { a.find(id, at, config, others) })
+		}
+	}
+	wg.Wait()
+	if t := a.n.term.Load(); t != nil {
+		a.publish(t)
+	}
+}
+
+// find looks for a server at several addresses.
+func (a *addresses) find(id uint32, at string, config uint64, places []string) {
+	for _, addr := range places {
+		ctx, cancel := context.WithTimeout(a.n.ctx, addressAsk)
+		st, err := a.n.port.Ask(ctx, id, addr, peer.Question{})
+		cancel()
+		if addr != at && errors.Is(err, peer.ErrRefused) {
+			a.refuses(id, addr, err)
+		}
+		if err != nil || addr != at && !a.isMember(id, &st, config) {
+			continue
+		}
+		if st.Up && st.Config > config && len(st.Members) > 0 {
+			a.n.removed.Store(st.Members[a.n.id] == "")
+		}
+		if own := st.Peers[id]; own != "" && a.isMember(id, &st, config) {
+			a.say(id, own)
+		}
+		a.found(id, move{from: at, to: addr, config: config})
+		return
+	}
+}
+
+// refuses tells once that who is at an address in --peers does not want to talk
+// to this server: its data directory, or the list, may be of another cluster.
+func (a *addresses) refuses(id uint32, addr string, err error) {
+	a.mu.Lock()
+	was := a.refused[id]
+	a.refused[id] = err.Error()
+	a.mu.Unlock()
+	if was != err.Error() {
+		a.n.log.Warn("a server in --peers refuses this one", "peer", id, "addr", addr, "err", err)
+	}
+}
+
+// isMember reports whether who answers is the member that the configuration
+// speaks of, and not one that had the id before.
+func (a *addresses) isMember(id uint32, st *peer.Status, config uint64) bool {
+	if st.ID != id || st.Cluster != a.n.disk.Identity().Cluster {
+		return false
+	}
+	return st.Config >= config || a.n.fsm.index.Load() >= config && a.n.incarnationOf(id) == st.Incarnation
+}
+
+func (a *addresses) found(id uint32, m move) {
+	a.mu.Lock()
+	was := a.moved[id]
+	if m.from == m.to {
+		delete(a.moved, id)
+	} else {
+		a.moved[id] = m
+	}
+	a.mu.Unlock()
+	if m.from != m.to && was.to != m.to {
+		a.n.log.Info("a server is at another address than the log has", "peer", id, "addr", m.to, "was", m.from)
+	}
+}
+
+// publish puts addresses into the log that servers have said of themselves, and
+// at which they are reached. One at a time: the next look finds the others.
+func (a *addresses) publish(t *term) {
+	n := a.n
+	servers, config := n.raft.configuration()
+	for _, s := range servers {
+		id := peer.ParseID(s.ID)
+		to := a.instead(id, string(s.Address))
+		a.mu.Lock()
+		own := a.said[id]
+		a.mu.Unlock()
+		if id == n.id {
+			own = string(n.o.selfAddr())
+			to = own
+		}
+		if to != own || to == string(s.Address) || id == n.id && !a.reachedByOthers(servers, to) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(n.ctx, peer.AnswerTime)
+		err := t.setAddress(ctx, &s, to, config)
+		cancel()
+		if err != nil {
+			n.log.Warn("the new address of a member is not in the log yet", "peer", id, "addr", to, "err", err)
+		} else {
+			n.log.Info("members changed", "op", "address", "peer", id, "addr", to, "was", s.Address)
+		}
+		return
+	}
+}
+
+// setAddress gives a member another address.
+func (t *term) setAddress(ctx context.Context, s *raft.Server, addr string, prev uint64) error {
+	if err := await(ctx, t.n.raft.move(s, addr, prev)); err != nil {
+		return err
+	}
+	t.publishMembers()
+	return nil
+}
+
+// reachedByOthers reports whether the other members reach this server at an
+// address; where there are none, it is taken for true.
+func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
+	ctx, cancel := context.WithTimeout(a.n.ctx, 2*addressAsk)
+	defer cancel()
+	return a.reachedBy(ctx, servers, peer.Place{ID: a.n.id, Addr: addr}, nil)
+}
+
+// reachedBy asks all other members whether they reach a server, and reports
+// whether all do that say so. Each that does not is told to fail, if there is
+// such a function.
+func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place peer.Place, fail func(id uint32, err error)) bool {
+	type answer struct {
+		id  uint32
+		st  peer.Status
+		err error
+	}
+	answers := make(chan answer)
+	asked := 0
+	for _, s := range servers {
+		id := peer.ParseID(s.ID)
+		if id == a.n.id || id == place.ID {
+			continue
+		}
+		asked++
+		go func() {
+			st, err := a.n.port.Ask(ctx, id, a.instead(id, string(s.Address)), peer.Question{Reach: &place})
+			answers <- answer{id, st, err}
+		}()
+	}
+	told, all := 0, true
+	for range asked {
+		switch w := <-answers; {
+		case w.st.Release == "": // not reached itself, or a release that does not know the question
+		case w.err != nil:
+			all = false
+			if fail != nil {
+				fail(w.id, w.err)
+			}
+		default:
+			told++
+		}
+	}
+	return all && (told > 0 || asked == 0)
+}

@@ -1,0 +1,202 @@
+package raftfsm
+
+import (
+	"context"
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// movedTo stops a server, and starts it at another address.
+func (c *trio) movedTo(id int, peers map[uint32]string) {
+	c.t.Helper()
+	o := &c.opts[id]
+	o.Peers, o.PeerListen = peers, peers[uint32(id)]
+	c.start(id)
+}
+
+// at is what the log has, in one server's eyes.
+func (c *trio) at(id int, of uint32) string {
+	for _, s := range c.nodes[id].raft.servers() {
+		if peer.ParseID(s.ID) == of {
+			return string(s.Address)
+		}
+	}
+	return ""
+}
+
+// A server comes back at a new address that is in nobody's --peers but its own.
+func TestServerAtANewAddressCatchesUp(t *testing.T) {
+	t.Parallel()
+	for _, lead := range []bool{false, true} {
+		c := newTrio(t, true, nil)
+		moved := c.leader()
+		if !lead {
+			moved = moved%3 + 1
+		}
+		stop(t, c.nodes[moved])
+		here := moved%3 + 1
+		eventually(t, "a leader", func() bool { return c.leader() != 0 && c.seen[here].serving.Load() })
+		c.create(here, "/while")
+		peers := maps.Clone(c.opts[moved].Peers)
+		peers[uint32(moved)] = freeAddr(t)
+		c.movedTo(moved, peers)
+		eventually(t, "it serves", c.seen[moved].serving.Load)
+		for id := 1; id <= 3; id++ {
+			eventually(t, "all know", func() bool { return c.at(id, uint32(moved)) == peers[uint32(moved)] })
+		}
+		if !c.has(moved, "/while") {
+			t.Error("it serves without what it missed")
+		}
+		// What was told is in the log, so it holds although others are started
+		// with what their --peers always were.
+		stop(t, c.nodes[here])
+		c.start(here)
+		eventually(t, "it serves after a restart", c.seen[here].serving.Load)
+		third := 6 - moved - here
+		stop(t, c.nodes[third])
+		eventually(t, "the two serve", func() bool { return c.leader() != 0 && c.seen[moved].serving.Load() && c.seen[here].serving.Load() })
+		c.create(here, "/two")
+		stop(t, c.nodes[moved])
+		stop(t, c.nodes[here])
+	}
+}
+
+// All servers are moved at once, each with the new list: nobody is where the log
+// says.
+func TestClusterAtNewAddressesServes(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, nil)
+	c.create(1, "/before")
+	peers := map[uint32]string{}
+	for id := 1; id <= 3; id++ {
+		stop(t, c.nodes[id])
+		peers[uint32(id)] = freeAddr(t)
+	}
+	for id := 1; id <= 3; id++ {
+		c.movedTo(id, peers)
+	}
+	for id := 1; id <= 3; id++ {
+		eventually(t, "it serves", c.seen[id].serving.Load)
+		for of, addr := range peers {
+			eventually(t, "the log has the new address", func() bool { return c.at(id, of) == addr })
+		}
+	}
+	if !c.has(2, "/before") {
+		t.Error("the data were left behind")
+	}
+}
+
+// A server that lost its disk is added again elsewhere. What others were started
+// with does not lead them back to where it was.
+func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
+	c := newTrio(t, true, nil)
+	bg := context.Background()
+	lead := c.leader()
+	lost := lead%3 + 1
+	stop(t, c.nodes[lost])
+	if err := os.RemoveAll(c.opts[lost].DataDir); err != nil {
+		t.Fatal(err)
+	}
+	peers := maps.Clone(c.opts[lost].Peers)
+	peers[uint32(lost)] = freeAddr(t)
+	for _, m := range []state.MemberChange{{Op: "remove", ID: uint32(lost)}, {Op: "add", ID: uint32(lost), Addr: peers[uint32(lost)]}} {
+		if err := c.nodes[lead].ChangeMember(bg, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.movedTo(lost, peers)
+	eventually(t, "it is promoted", func() bool {
+		return c.nodes[lead].ChangeMember(bg, state.MemberChange{Op: "promote", ID: uint32(lost)}) == nil
+	})
+	eventually(t, "it serves", c.seen[lost].serving.Load)
+	c.create(lost, "/again")
+}
+
+// Who had an id before is not taken for the member that has it now, whatever
+// --peers says: two could vote for one.
+func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
+	c := newTrio(t, false, nil)
+	lead := c.leader()
+	n := c.nodes[lead]
+	other := uint32(lead%3 + 1)
+	servers, config := n.raft.configuration()
+	if len(servers) != 3 {
+		t.Fatal(servers)
+	}
+	is := c.nodes[other].status()
+	for _, test := range []struct {
+		what   string
+		change func(*peer.Status)
+		config uint64
+		want   bool
+	}{
+		{"the member", func(*peer.Status) {}, config, true},
+		{"one that has not seen the configuration, and is known", func(s *peer.Status) { s.Config = 0 }, config, true},
+		{"another directory that has not seen it", func(s *peer.Status) { s.Config, s.Incarnation = 0, "former" }, config, false},
+		{"one whose place in a newer configuration is not known here", func(s *peer.Status) { s.Config = 0 }, n.fsm.index.Load() + 100, false},
+		{"another id", func(s *peer.Status) { s.ID = 9 }, config, false},
+		{"another cluster", func(s *peer.Status) { s.Cluster = "other" }, config, false},
+	} {
+		st := is
+		test.change(&st)
+		eventually(t, "the members are known", func() bool { return n.incarnationOf(other) != "" && n.fsm.index.Load() >= config })
+		if got := n.addresses.isMember(other, &st, test.config); got != test.want {
+			t.Errorf("%s: %v", test.what, got)
+		}
+	}
+	// And what was found holds only for the configuration in which it was found.
+	at := c.at(lead, other)
+	n.addresses.found(other, move{from: at, to: "127.0.0.1:9", config: config - 1})
+	if got := n.addresses.instead(other, at); got != at {
+		t.Errorf("after a change it is still called at %s", got)
+	}
+	n.addresses.found(other, move{from: at, to: "127.0.0.1:9", config: config})
+	if got := n.addresses.instead(other, at); got != "127.0.0.1:9" && c.at(lead, other) == at {
+		t.Logf("called at %s (the look was faster)", got)
+	}
+}
+
+// A single server is started with --peers: it becomes the first of a cluster,
+// known by its address.
+func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
+	t.Parallel()
+	c := &trio{t: t}
+	c.opts[1] = Options{ID: 1, DataDir: t.TempDir()}
+	c.start(1)
+	eventually(t, "it serves alone", c.seen[1].serving.Load)
+	c.create(1, "/alone")
+	if at := c.at(1, 1); at != "local" {
+		t.Errorf("alone it is at %q", at)
+	}
+	stop(t, c.nodes[1])
+	peers := map[uint32]string{1: freeAddr(t)}
+	c.movedTo(1, maps.Clone(peers))
+	eventually(t, "it serves with a peer port", c.seen[1].serving.Load)
+	eventually(t, "its address is known", func() bool { return c.at(1, 1) == peers[1] })
+	if h := c.nodes[1].o.HeartbeatTimeout; h < 300*time.Millisecond {
+		t.Errorf("with a heartbeat timeout of %v others could not follow", h)
+	}
+	for id := 2; id <= 3; id++ {
+		peers[uint32(id)] = freeAddr(t)
+		c.opts[id] = Options{ID: uint32(id), DataDir: t.TempDir(), Peers: maps.Clone(peers)}
+		if err := c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: uint32(id), Addr: peers[uint32(id)]}); err != nil {
+			t.Fatal(err)
+		}
+		c.start(id)
+		eventually(t, "it is promoted", func() bool {
+			return c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: uint32(id)}) == nil
+		})
+		eventually(t, "it serves", c.seen[id].serving.Load)
+	}
+	if !c.has(3, "/alone") {
+		t.Error("the data were left behind")
+	}
+	stop(t, c.nodes[1])
+	eventually(t, "the others go on", func() bool { return c.leader() > 1 && c.seen[2].serving.Load() && c.seen[3].serving.Load() })
+	c.create(2, "/without1")
+}

@@ -1,0 +1,258 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// Options say where a server keeps what it must not forget.
+type Options struct {
+	Server uint32 // whose disk this is
+	Dir    string // the data directory; empty: memory only
+	// LogStore is "wal" or "bolt".
+	LogStore string
+	// SnapshotRetain is how many snapshots are kept.
+	SnapshotRetain int
+	// Memory is what a server without a data directory keeps between two lives
+	// within one process; nil: nothing.
+	Memory *Stores
+	// Files are those of the data directory; nil: the operating system's.
+	Files *Files
+	// Alone: no other server will ever need a snapshot of one in memory.
+	Alone bool
+
+	Rand   io.Reader
+	Logger *slog.Logger
+	// Fatal ends the server: its storage cannot be trusted any more. It is
+	// called at most once.
+	Fatal func(error)
+}
+
+// Disk is what a server keeps, in use by this process. All calls of raft into
+// it are watched: the first that fails or hangs ends the server.
+type Disk struct {
+	dir    *dataDir // nil in memory
+	stores *Stores
+	dog    *watchdog
+	ahead  ahead                // the log, if it can; else nil
+	leads  atomic.Pointer[lead] // see Ahead
+
+	onStored atomic.Pointer[func(uint64, bool)] // see OnStored
+
+	configs configs
+
+	saving   chan struct{} // holds a token while an identity is written
+	mu       sync.Mutex    // of what follows; never held while the disk is waited for
+	identity Identity      // as it is on the disk
+}
+
+// Open opens the data directory, or makes a new one.
+func Open(o Options) (_ *Disk, err error) {
+	d := &Disk{saving: make(chan struct{}, 1), dog: newWatchdog(o.Logger, o.Fatal)}
+	if o.Dir == "" {
+		if d.stores = o.Memory; d.stores == nil {
+			d.stores = NewMemoryStores(o.Alone)
+		}
+		if d.stores.Identity.Incarnation == "" {
+			*d.stores.Identity = Identity{Server: o.Server, Incarnation: NewID(o.Rand)}
+		}
+		d.stores.Identity.begin(o.Rand)
+		d.identity = *d.stores.Identity
+		d.guard()
+		return d, nil
+	}
+	if o.Files == nil {
+		o.Files = osFiles
+	}
+	if d.dir, err = openDataDir(o.Dir, o.Files); err != nil {
+		return nil, err
+	}
+	if err = d.openDir(o); err != nil {
+		return nil, errors.Join(err, d.dir.close())
+	}
+	d.guard()
+	return d, nil
+}
+
+// openDir opens what is in the data directory, if all of it is there, and begins
+// another life of it.
+func (d *Disk) openDir(o Options) (err error) {
+	if d.identity, err = d.dir.loadIdentity(o.Server, o.Rand); err != nil {
+		return err
+	}
+	if err = d.dir.checkParts(&d.identity); err != nil {
+		return err
+	}
+	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Sealed); err != nil {
+		return err
+	}
+	id := d.identity
+	if err = d.stores.checkWhole(d.dir.path, &id); err == nil {
+		id.begin(o.Rand)
+		err = d.SaveIdentity(id)
+	}
+	if err != nil {
+		return errors.Join(err, d.stores.close())
+	}
+	return nil
+}
+
+// Close gives the directory back. Nothing of raft may be running any more.
+func (d *Disk) Close() error {
+	err := d.stores.close()
+	if d.dir != nil {
+		err = errors.Join(err, d.dir.close())
+	}
+	return err
+}
+
+// Identity says who this server is. The maps in it must not be changed.
+func (d *Disk) Identity() Identity {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.identity
+}
+
+// SaveIdentity makes a changed identity durable before anything depends on it.
+func (d *Disk) SaveIdentity(id Identity) error {
+	d.saving <- struct{}{}
+	defer func() { <-d.saving }()
+	if d.dir != nil {
+		if err := d.dir.saveIdentity(id); err != nil {
+			return fmt.Errorf("write identity: %w", err)
+		}
+	} else {
+		*d.stores.Identity = id
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.identity = id
+	return nil
+}
+
+// Log, Stable and Snapshots are the stores as raft is to use them.
+func (d *Disk) Log() raft.LogStore { return watchedLog{d.stores.Log, d} }
+
+// Stable: see Log.
+func (d *Disk) Stable() raft.StableStore { return watchedStable{d.stores.Stable, d} }
+
+// Snapshots: see Log. A snapshot that another server sends is published when
+// verify has read it without complaint; damaged is told when one that is on this
+// disk turns out, while it is read, not to be what was written.
+func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft.SnapshotStore {
+	return watchedSnapshots{d.stores.Snapshots, d.dog, &d.configs, verify, damaged}
+}
+
+// Watch runs the watchdog until ctx ends.
+func (d *Disk) Watch(ctx context.Context) { d.dog.watch(ctx) }
+
+// Syncs are the durable appends to the log: how many, how long together, and
+// the longest.
+func (d *Disk) Syncs() (count int64, sum, longest time.Duration) { return d.dog.syncs.Summary() }
+
+// Promised is what others may count on: the highest term this server has seen,
+// and the end of its log; 0: none.
+func (d *Disk) Promised() (term, end uint64, err error) { return d.stores.promised() }
+
+// LoadSeen returns what SaveSeen saved last.
+func (d *Disk) LoadSeen() ([]byte, error) {
+	if d.dir == nil {
+		return *d.stores.Seen, nil
+	}
+	b, err := vfs.ReadFile(d.dir.files.FS, d.dir.sub(seenFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// SaveSeen keeps what other servers have shown this one.
+func (d *Disk) SaveSeen(b []byte) error {
+	if d.dir == nil {
+		*d.stores.Seen = b
+		return nil
+	}
+	return d.dir.save(seenFile, b)
+}
+
+// SnapshotSize is the size of the newest snapshot on disk, 0 if there is none.
+func (d *Disk) SnapshotSize() int64 {
+	if s, ok := d.stores.Snapshots.(*snapshotStore); ok {
+		size, _ := s.newest()
+		return size
+	}
+	return 0
+}
+
+// SnapshotTime is when the newest snapshot was written; zero if there is none.
+func (d *Disk) SnapshotTime() time.Time {
+	if s, ok := d.stores.Snapshots.(*snapshotStore); ok {
+		_, at := s.newest()
+		return at
+	}
+	return time.Time{}
+}
+
+// LogWithin is the index from which on the log's entries take no more than that
+// many bytes; 0: that is not known.
+func (d *Disk) LogWithin(bytes int64) uint64 {
+	if l, ok := d.stores.Log.(interface{ Within(int64) uint64 }); ok {
+		return l.Within(bytes)
+	}
+	return 0
+}
+
+// LogAfter is how many bytes the log's entries behind index take; -1: that is not
+// known.
+func (d *Disk) LogAfter(index uint64) int64 {
+	if l, ok := d.stores.Log.(interface{ After(uint64) int64 }); ok {
+		return l.After(index)
+	}
+	return -1
+}
+
+// InMemory reports whether nothing outlives the process.
+func (d *Disk) InMemory() bool { return d.dir == nil }
+
+// Sizes adds up the files of the snapshots and of the log.
+func (d *Disk) Sizes() (snapshots, log int64) {
+	if d.dir == nil {
+		return 0, 0
+	}
+	return dirSize(d.dir.sub("snapshots")), dirSize(d.dir.sub("raft"))
+}
+
+func dirSize(dir string) (size int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		return nil
+	})
+	return size
+}
+
+// FreeBytes is what a process without privileges may still write.
+func FreeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // Bavail has another type elsewhere
+}

@@ -1,0 +1,239 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// Identity says who a data directory is. It is written and synced before the
+// server's first vote: a voter that lost its disk and voted again under its
+// old name could help to vote committed writes away.
+//
+// The names in the file are older than those in the code.
+type Identity struct {
+	Server       uint32            `json:"server"`
+	Incarnation  string            `json:"birth"`             // of this directory, random
+	Cluster      string            `json:"cluster,omitempty"` // empty: not part of a cluster yet
+	Incarnations map[uint32]string `json:"births,omitempty"`  // of all servers, as the cluster was formed
+	Peers        map[uint32]string `json:"peers,omitempty"`   // and their addresses
+	Observers    []uint32          `json:"observers,omitempty"`
+	Found        bool              `json:"found,omitempty"` // the cluster's log begins with an entry that founds it
+
+	// A copy of the directory tells itself from the original by how often it was
+	// started, and by the random name of the last start.
+	Start uint64 `json:"start,omitempty"`
+	Life  string `json:"life,omitempty"`
+	// Begun: there is a term, and a log or a snapshot. They cannot go away again.
+	Begun bool `json:"begun,omitempty"`
+	// Sealed: terms and votes have checksums; see sealedStable.
+	Sealed bool `json:"sealed,omitempty"`
+	// Sum is the checksum of the file up to it: the last field.
+	Sum string `json:"sum,omitempty"`
+}
+
+const (
+	identityFile = "identity"
+	seenFile     = "seen" // what other servers have shown; may be removed
+)
+
+// dataDir is a data directory in use by this process.
+type dataDir struct {
+	path  string
+	files *Files
+	lock  *os.File // nil in a simulation
+}
+
+// Files are what a data directory is made of where they are not the operating
+// system's: in a simulation.
+type Files struct {
+	FS vfs.FS
+	// Stable takes the place of bolt, which maps its file into memory and so
+	// needs a real one; nil: bolt it is.
+	Stable raft.StableStore
+	Log    seglog.Options
+}
+
+var osFiles = &Files{FS: vfs.OS}
+
+// openDataDir creates the directory if need be and locks it against other
+// processes.
+func openDataDir(path string, files *Files) (*dataDir, error) {
+	if err := makeDir(files.FS, path); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if files != osFiles {
+		return &dataDir{path: path, files: files}, nil
+	}
+	if err := refuseForeign(path); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("data directory %s is in use by another process; stop it, or choose another --data-dir", path)
+	}
+	return &dataDir{path, files, lock}, nil
+}
+
+// makeDir makes a directory that will still be there after a loss of power.
+func makeDir(fs vfs.FS, path string) error {
+	var made []string
+	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
+		if there, err := vfs.Exists(fs, p); err != nil || there || p == filepath.Dir(p) {
+			break // what cannot be looked at is none of ours
+		}
+		made = append(made, p)
+	}
+	if err := fs.MkdirAll(path); err != nil {
+		return err
+	}
+	for _, p := range made {
+		if err := fs.SyncDir(filepath.Dir(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// besides are names that may stand in a directory before it is a data
+// directory: what a file system, a ZooKeeper, or whoever starts the server puts
+// there.
+var besides = []string{"lost+found", "version-2", "myid", "backups", "lock", "*.tmp", ".*", "*.pid", "*.cfg", "*.log", "*.out", "*.err", "*.pem", "*.key", "*.crt"}
+
+// refuseForeign is an error if the directory is not a data directory yet and
+// holds something else: most likely it was named by mistake.
+func refuseForeign(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	var foreign []string
+	for _, e := range entries {
+		if slices.Contains(parts, e.Name()) || e.Name() == replacingDir {
+			return nil // what is missing is told later
+		}
+		if !slices.ContainsFunc(besides, func(pattern string) bool {
+			match, _ := filepath.Match(pattern, e.Name())
+			return match
+		}) {
+			foreign = append(foreign, e.Name())
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	more := ""
+	if len(foreign) > 1 {
+		more = fmt.Sprintf(" and %d others", len(foreign)-1)
+	}
+	return fmt.Errorf("data directory %s holds something else (%s%s) and no data of a zlockd: choose an empty or a new --data-dir", path, foreign[0], more)
+}
+
+func (d *dataDir) close() error {
+	if d.lock == nil {
+		return nil
+	}
+	return d.lock.Close()
+}
+
+func (d *dataDir) sub(name string) string { return filepath.Join(d.path, name) }
+
+// loadIdentity reads the identity, or makes a new one for an empty directory.
+func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) {
+	if err := checkReplaced(d.files.FS, d.path); err != nil {
+		return Identity{}, err
+	}
+	b, err := vfs.ReadFile(d.files.FS, d.sub(identityFile))
+	if errors.Is(err, os.ErrNotExist) {
+		if there, err := vfs.Exists(d.files.FS, d.sub("raft")); err == nil && there {
+			return Identity{}, fmt.Errorf("data directory %s holds a log but no identity file: it is damaged; restore the file, or remove the directory and add this server again as a new one", d.path)
+		}
+		id := Identity{Server: server, Incarnation: NewID(rand)}
+		return id, d.saveIdentity(id)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	id, err := parseIdentity(b)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%s is damaged: %w; restore the file, or remove the directory and add this server again as a new one", d.sub(identityFile), err)
+	}
+	if id.Server != server {
+		return Identity{}, fmt.Errorf("data directory %s belongs to server %d, but --id is %d", d.path, id.Server, server)
+	}
+	return id, nil
+}
+
+// sumField is what a checksum covers everything in front of.
+const sumField = "\n  \"sum\": \""
+
+func identitySum(b []byte) string {
+	if at := bytes.LastIndex(b, []byte(sumField)); at >= 0 {
+		b = b[:at]
+	}
+	return fmt.Sprintf("%08x", crc32.Checksum(b, crcTable))
+}
+
+// parseIdentity reads an identity. Older releases wrote none a checksum.
+func parseIdentity(b []byte) (id Identity, err error) {
+	switch err := json.Unmarshal(b, &id); {
+	case err != nil:
+		return Identity{}, err
+	case id.Sum != "" && id.Sum != identitySum(b):
+		return Identity{}, errors.New("it does not fit its checksum")
+	case id.Incarnation == "":
+		return Identity{}, errors.New("it names no server")
+	}
+	id.Sum = ""
+	return id, nil
+}
+
+// encodeIdentity writes what parseIdentity reads.
+func encodeIdentity(id Identity) ([]byte, error) {
+	id.Sum = "none yet" // the field is there, and what it holds does not count
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	id.Sum = identitySum(b)
+	b, err = json.MarshalIndent(id, "", "  ")
+	return append(b, '\n'), err
+}
+
+// saveIdentity writes the identity durably, whole or not at all.
+func (d *dataDir) saveIdentity(id Identity) error {
+	b, err := encodeIdentity(id)
+	if err != nil {
+		return err
+	}
+	return d.save(identityFile, b)
+}
+
+// save writes a file durably, whole or not at all.
+func (d *dataDir) save(name string, b []byte) error { return vfs.WriteFile(d.files.FS, d.sub(name), b) }
+
+// NewID returns a name that nobody else has.
+func NewID(rand io.Reader) string {
+	var b [16]byte
+	if _, err := io.ReadFull(rand, b[:]); err != nil {
+		panic("no randomness: " + err.Error())
+	}
+	return hex.EncodeToString(b[:])
+}

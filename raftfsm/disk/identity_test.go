@@ -1,0 +1,168 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+func open(dir string) (*Disk, error) {
+	return Open(Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(error) {}})
+}
+
+// filled is a data directory of a server that has voted and has a log.
+func filled(t *testing.T) string {
+	dir := t.TempDir()
+	d, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := d.Identity()
+	id.Cluster = "c"
+	if err := d.SaveIdentity(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Stable().SetUint64([]byte("CurrentTerm"), 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Log().StoreLog(&raft.Log{Index: 1, Term: 3, Type: raft.LogNoop}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A directory from which a part was taken must not begin as an empty one: its
+// server has voted, and acknowledged what others count on.
+func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
+	for _, part := range []string{"raft", "raft/stable.db", "raft/log", "snapshots", "identity"} {
+		for _, starts := range []int{0, 1} { // since it was filled
+			dir := filled(t)
+			for range starts {
+				d, err := open(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Close()
+			}
+			if err := os.RemoveAll(filepath.Join(dir, part)); err != nil {
+				t.Fatal(err)
+			}
+			d, err := open(dir)
+			if err == nil {
+				d.Close()
+				t.Errorf("%s removed, %d starts later: opened", part, starts)
+			} else if !strings.Contains(err.Error(), "remove the directory") {
+				t.Errorf("%s removed: the refusal does not say what to do: %v", part, err)
+			}
+		}
+	}
+	// Emptied, not removed.
+	dir := filled(t)
+	d, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	segments, _ := filepath.Glob(filepath.Join(dir, "raft/log/*"))
+	for _, f := range segments {
+		os.Remove(f)
+	}
+	if d, err := open(dir); err == nil {
+		d.Close()
+		t.Errorf("opened without the %d files of its log", len(segments))
+	}
+}
+
+func TestEveryStartIsAnotherLife(t *testing.T) {
+	dir := t.TempDir()
+	seen := map[string]bool{}
+	for start := uint64(1); start <= 3; start++ {
+		d, err := open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := d.Identity()
+		if id.Start != start || seen[id.Life] {
+			t.Errorf("start %d: %+v", start, id)
+		}
+		seen[id.Life] = true
+		d.Close()
+	}
+}
+
+// An entry with the longest request in it is read back after a restart.
+func TestLongestEntryIsReadBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some 64 MiB on disk")
+	}
+	dir := t.TempDir()
+	d, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bl := state.Block{Origin: 1, Birth: 1, First: 1, Count: 1, Requests: make([]byte, state.MaxRequest)}
+	entry := bl.Append(state.BeginEntry(nil, 0))
+	state.SealEntry(entry, 1)
+	if err := d.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: entry}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = open(dir); err != nil {
+		t.Fatal(err)
+	}
+	var got raft.Log
+	if err := d.Log().GetLog(1, &got); err != nil || !bytes.Equal(got.Data, entry) {
+		t.Errorf("%d bytes came back of %d: %v", len(got.Data), len(entry), err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A directory of somebody else's is refused before anything is put there; what
+// may stand in a data directory before its first use does no harm.
+func TestForeignDirectoriesAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		files   []string
+		foreign bool
+	}{
+		{nil, false},
+		{[]string{"lost+found", "myid", "version-2", ".hidden", "zookeeper_server.pid", "server.log", "lock", "identity.tmp"}, false},
+		{[]string{"etc"}, true},
+		{[]string{"myid", "photo.jpg", "thesis.tex"}, true},
+	} {
+		dir := t.TempDir()
+		for _, f := range test.files {
+			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := openDataDir(dir, osFiles)
+		if err == nil {
+			d.close()
+		}
+		if (err != nil) != test.foreign {
+			t.Errorf("%v: %v", test.files, err)
+		}
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(err.Error(), "--data-dir") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%v: %v", test.files, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != len(test.files) {
+			t.Errorf("%v: the directory was changed: %v", test.files, left)
+		}
+	}
+}

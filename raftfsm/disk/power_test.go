@@ -1,0 +1,60 @@
+package disk
+
+import (
+	"crypto/rand"
+	"io"
+	mathrand "math/rand/v2"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/test/simdisk"
+)
+
+// keptStable is a stable store that loses nothing.
+type keptStable struct{ *raft.InmemStore }
+
+// What a server has once begun on a new directory survives a loss of power: the
+// directory itself, who it is, its log and its snapshots.
+func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
+	for seed := range uint64(60) {
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(seed, 1)))
+		stable := keptStable{raft.NewInmemStore()}
+		begin := func() *Disk {
+			t.Helper()
+			d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(error) {},
+				Files: &Files{FS: power.Mount(), Stable: stable, Log: seglog.Options{FirstSize: 4096, FullSize: 8192, InTurn: true}}})
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			return d
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		d := begin()
+		must(d.Stable().SetUint64([]byte("CurrentTerm"), 1))
+		must(d.Log().StoreLog(&raft.Log{Index: 1, Term: 1}))
+		who := d.Identity()
+		who.Cluster = "c"
+		must(d.SaveIdentity(who))
+		sink, err := d.stores.Snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 1, nil)
+		must(err)
+		_, err = io.WriteString(sink, "content")
+		must(err)
+		must(sink.Close())
+		must(d.Log().DeleteRange(1, 1))
+		power.PowerLoss()
+		d = begin()
+		if is := d.Identity(); is.Incarnation != who.Incarnation || is.Cluster != who.Cluster || is.Start != who.Start+1 {
+			t.Errorf("seed %d: %+v has become of %+v", seed, is, who)
+		}
+		if _, end, err := d.Promised(); err != nil || end != 1 {
+			t.Errorf("seed %d: the log and the snapshots end at %d, %v", seed, end, err)
+		}
+	}
+}

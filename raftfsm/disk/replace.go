@@ -1,0 +1,87 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// While a directory is being replaced, what is to come stands in replacingDir;
+// no server starts on it.
+const replacingDir = "recovering"
+
+// parts of a data directory. The identity goes first and comes last: without
+// it nothing can start.
+var parts = []string{identityFile, "raft", "snapshots", seenFile}
+
+// Replace makes the data directory begin anew, as Found does, and keeps what
+// was there in a directory called old within it. One that was interrupted is
+// finished by calling it again.
+func Replace(dir, old string, f Founding, write func(io.Writer) error) error {
+	next := filepath.Join(dir, replacingDir)
+	if _, err := os.Stat(filepath.Join(next, identityFile)); err != nil {
+		if err := os.RemoveAll(next); err != nil {
+			return err
+		}
+		if err := Found(next, f, write); err != nil {
+			return err
+		}
+	}
+	return finishReplace(dir, filepath.Join(dir, old))
+}
+
+// Interrupted tells whether a Replace got as far as that only it can go on.
+func Interrupted(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, replacingDir, identityFile))
+	return err == nil
+}
+
+// FinishReplace goes on where a Replace was interrupted.
+func FinishReplace(dir, old string) error { return finishReplace(dir, filepath.Join(dir, old)) }
+
+func finishReplace(dir, old string) error {
+	next := filepath.Join(dir, replacingDir)
+	if err := os.MkdirAll(old, 0o700); err != nil {
+		return err
+	}
+	move := func(from, to, name string) error {
+		_, err := os.Lstat(filepath.Join(to, name))
+		if err == nil {
+			return nil // moved before it was interrupted
+		}
+		err = os.Rename(filepath.Join(from, name), filepath.Join(to, name))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	for _, name := range parts {
+		if err := move(dir, old, name); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(vfs.OS.SyncDir(old), vfs.OS.SyncDir(dir)); err != nil {
+		return err
+	}
+	for i := len(parts) - 1; i >= 0; i-- {
+		if err := move(next, dir, parts[i]); err != nil {
+			return err
+		}
+	}
+	if err := vfs.OS.SyncDir(dir); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(next), vfs.OS.SyncDir(dir))
+}
+
+// checkReplaced refuses a directory whose replacing was interrupted.
+func checkReplaced(fs vfs.FS, dir string) error {
+	if there, err := vfs.Exists(fs, filepath.Join(dir, replacingDir)); err == nil && there {
+		return fmt.Errorf("zlockd recover was interrupted on %s: run it again", dir)
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+
+	"github.com/hashicorp/raft"
+)
+
+// voted is what raft keeps of its terms and votes.
+type voted struct {
+	term, in uint64
+	whom     string
+}
+
+func (v *voted) write(s raft.StableStore) error {
+	for _, err := range []error{s.SetUint64([]byte("CurrentTerm"), v.term), s.SetUint64([]byte("LastVoteTerm"), v.in), s.Set([]byte("LastVoteCand"), []byte(v.whom))} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readVoted(s raft.StableStore) (v voted, err error) {
+	if v.term, err = s.GetUint64([]byte("CurrentTerm")); err != nil {
+		return v, err
+	}
+	if v.in, err = s.GetUint64([]byte("LastVoteTerm")); err != nil {
+		return v, err
+	}
+	whom, err := s.Get([]byte("LastVoteCand"))
+	v.whom = string(whom)
+	return v, err
+}
+
+// hasVoted is a directory whose server has voted, and its stable store.
+func hasVoted(t *testing.T) (dir, file string, v voted) {
+	dir, v = filled(t), voted{3, 3, "2"}
+	d, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.write(d.Stable()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, filepath.Join(dir, "raft", "stable.db"), v
+}
+
+// One bit that is wrong anywhere in the file with the term and the vote must
+// not change what is believed.
+func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
+	dir, file, want := hasVoted(t)
+	right, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	put := func(at int, b byte) {
+		if _, err := f.WriteAt([]byte{b}, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := 0
+	flip := func(at, bit int) {
+		put(at, right[at]^1<<bit)
+		defer put(at, right[at])
+		if err := checkStable(file); err != nil {
+			refused++
+			if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove the data directory") {
+				t.Errorf("byte %d, bit %d: the refusal does not say what to do: %v", at, bit, err)
+			}
+			return
+		}
+		bolt, err := openBolt(file, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer bolt.Close()
+		if is, err := readVoted(&sealedStable{bolt, file, true}); err != nil || is != want {
+			t.Errorf("byte %d, bit %d: %+v is believed, %v; it is %+v", at, bit, is, err, want)
+		}
+	}
+	step := 3
+	if testing.Short() {
+		step = 29
+	}
+	for at := 0; at < len(right); at += step {
+		flip(at, at%8)
+	}
+	// What is nothing but terms and votes: every bit.
+	for _, key := range sealedKeys {
+		for at := 0; ; {
+			next := bytes.Index(right[at:], []byte(key.key))
+			if next < 0 {
+				break
+			}
+			at += next
+			for n := range len(key.key) + 8 + sealSize {
+				for bit := range 8 {
+					flip(at+n, bit)
+				}
+			}
+			at += len(key.key)
+		}
+	}
+	if refused < 100 {
+		t.Errorf("only %d flips were refused", refused)
+	}
+	// And through the front door.
+	b := bytes.Clone(right)
+	at := bytes.LastIndex(right, []byte("CurrentTerm")) + len("CurrentTerm") + 7
+	b[at] ^= 1
+	put(at, b[at])
+	for what, opened := range map[string]func() error{
+		"Open":        func() error { _, err := open(dir); return err },
+		"OpenStopped": func() error { _, err := OpenStopped(dir); return err },
+	} {
+		if err := opened(); err == nil || !strings.Contains(err.Error(), "stable.db") {
+			t.Errorf("%s of a directory with a flipped term: %v", what, err)
+		}
+	}
+	if is, _ := os.ReadFile(file); !bytes.Equal(is, b) {
+		t.Error("the damaged file was written to")
+	}
+}
+
+// Directories of releases before had bare values. They open, are what they
+// were, and have checksums from then on.
+func TestR7DirectoryWithoutChecksumsOpens(t *testing.T) {
+	want := voted{7, 6, "3"}
+	for _, voter := range []bool{true, false} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "raft", "log"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "snapshots"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "raft", "stable.db")
+		bolt, err := openBolt(file, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := want
+		if !voter {
+			want = voted{term: 7}
+			err = bolt.SetUint64([]byte("CurrentTerm"), 7)
+		} else {
+			err = want.write(bolt)
+		}
+		if err != nil || bolt.Set([]byte(logKindKey), []byte("wal")) != nil || bolt.Close() != nil {
+			t.Fatal(err)
+		}
+		log, err := seglog.Open(filepath.Join(dir, "raft", "log"), seglog.Options{})
+		if err != nil || log.StoreLog(&raft.Log{Index: 1, Term: 7}) != nil || log.Close() != nil {
+			t.Fatal(err)
+		}
+		text := `{"server": 1, "birth": "ab", "cluster": "c", "begun": true}`
+		if err := os.WriteFile(filepath.Join(dir, "identity"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			d, err := open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is, err := readVoted(d.Stable()); err != nil || is != want {
+				t.Errorf("%+v, %v; want %+v", is, err, want)
+			}
+			if !d.Identity().Sealed {
+				t.Error("the directory is not sealed")
+			}
+			d.Close()
+		}
+		if err := checkStable(file); err != nil {
+			t.Error(err)
+		}
+		// What raft of a release before finds there.
+		bolt, err = openBolt(file, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if term, err := bolt.GetUint64([]byte("CurrentTerm")); err != nil || term != want.term {
+			t.Errorf("an older release reads term %d, %v", term, err)
+		}
+		bolt.Close()
+	}
+}
+
+// So with the identity: no bit of it can be wrong and be believed.
+func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
+	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"}, Start: 5, Life: "cd", Begun: true, Sealed: true}
+	right, err := encodeIdentity(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(id Identity) string { b, _ := json.Marshal(id); return string(b) }
+	if is, err := parseIdentity(right); err != nil || text(is) != text(whole) {
+		t.Fatalf("%+v, %v", is, err)
+	}
+	for at := range right {
+		for bit := range 8 {
+			b := bytes.Clone(right)
+			b[at] ^= 1 << bit
+			if is, err := parseIdentity(b); err == nil && text(is) != text(whole) {
+				t.Errorf("byte %d, bit %d: %s is believed", at, bit, text(is))
+			}
+		}
+	}
+	d := &dataDir{path: t.TempDir(), files: osFiles}
+	if _, err := d.loadIdentity(1, rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := os.ReadFile(d.sub(identityFile))
+	b[bytes.Index(b, []byte("birth"))+9] ^= 1
+	os.WriteFile(d.sub(identityFile), b, 0o600)
+	if _, err := d.loadIdentity(1, rand.Reader); err == nil || !strings.Contains(err.Error(), d.sub(identityFile)) || !strings.Contains(err.Error(), "remove the directory") {
+		t.Errorf("a flipped identity: %v", err)
+	}
+}

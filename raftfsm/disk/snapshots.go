@@ -1,0 +1,319 @@
+package disk
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// snapshotStore keeps snapshots as single files, each complete or absent:
+//
+//	file := content · meta (JSON) · content length u64 · meta length u32 · crc32c of meta and lengths u32
+//
+// The content carries its own checksums. A file is written under a temporary
+// name, synced, renamed and the directory synced, so a crash leaves at most a
+// temporary file, which the next start removes. Unlike raft's own file store
+// it never passes over a damaged snapshot in favour of an older one: the log
+// entries behind the older one are gone.
+type snapshotStore struct {
+	fs     vfs.FS
+	dir    string
+	retain int
+	made   atomic.Int64 // temporary files, for their names
+
+	mu   sync.Mutex
+	size int64     // of the newest
+	time time.Time // when it was written; zero: not known, or there is none
+}
+
+const (
+	snapshotSuffix  = ".snap"
+	snapshotTrailer = 16
+	maxMeta         = 1 << 20 // the members are in it
+)
+
+var crcTable = crc32.MakeTable(crc32.Castagnoli)
+
+func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error) {
+	if err := fs.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	all, err := fs.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all {
+		if strings.HasSuffix(name, ".tmp") {
+			if err := fs.Remove(filepath.Join(dir, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s := &snapshotStore{fs: fs, dir: dir, retain: retain}
+	list, err := s.List()
+	if err != nil || len(list) == 0 {
+		return s, err
+	}
+	s.size = list[0].Size
+	if known, ok := fs.(interface {
+		ModTime(name string) (time.Time, error)
+	}); ok {
+		s.time, err = known.ModTime(s.path(list[0].ID))
+	}
+	return s, err
+}
+
+// names lists the snapshots, newest first: names sort by index.
+func (s *snapshotStore) names() ([]string, error) {
+	all, err := s.fs.List(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, name := range all {
+		if id, ok := strings.CutSuffix(name, snapshotSuffix); ok {
+			names = append(names, id)
+		}
+	}
+	slices.Sort(names)
+	slices.Reverse(names)
+	return names, nil
+}
+
+// newest is how long the newest snapshot is, and when it was written.
+func (s *snapshotStore) newest() (size int64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size, s.time
+}
+
+// List implements raft.SnapshotStore. It offers the newest snapshot alone.
+func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	names, err := s.names()
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	f, meta, err := s.open(names[0])
+	if err != nil {
+		return nil, err
+	}
+	return []*raft.SnapshotMeta{meta}, f.Close()
+}
+
+func (s *snapshotStore) open(id string) (vfs.File, *raft.SnapshotMeta, error) {
+	f, err := s.fs.Open(s.path(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	meta, err := readSnapshotMeta(f)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("snapshot %s: %w", f.Name(), err), f.Close())
+	}
+	return f, meta, nil
+}
+
+// Open implements raft.SnapshotStore.
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	f, meta, err := s.open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, contentOf(f, meta), nil
+}
+
+// contentOf is what comes before the meta data.
+func contentOf(f vfs.File, meta *raft.SnapshotMeta) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, meta.Size), f}
+}
+
+func (s *snapshotStore) path(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
+
+func readSnapshotMeta(f vfs.File) (*raft.SnapshotMeta, error) {
+	length, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	var tail [snapshotTrailer]byte
+	if length < snapshotTrailer {
+		return nil, errors.New("file is cut short")
+	}
+	if _, err := f.ReadAt(tail[:], length-snapshotTrailer); err != nil {
+		return nil, err
+	}
+	content := binary.BigEndian.Uint64(tail[:])
+	size := int64(binary.BigEndian.Uint32(tail[8:]))
+	if size > maxMeta || content != uint64(length-snapshotTrailer-size) {
+		return nil, errors.New("file is damaged (lengths)")
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, int64(content)); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(append(b, tail[:12]...), crcTable) != binary.BigEndian.Uint32(tail[12:]) {
+		return nil, errors.New("file is damaged (checksum)")
+	}
+	meta := new(raft.SnapshotMeta)
+	if err := json.Unmarshal(b, meta); err != nil {
+		return nil, err
+	}
+	meta.Size = int64(content)
+	return meta, nil
+}
+
+// Create implements raft.SnapshotStore.
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	id := fmt.Sprintf("%020d-%010d", index, term)
+	f, err := s.fs.Create(filepath.Join(s.dir, fmt.Sprintf("%s-%d.tmp", id, s.made.Add(1))))
+	if err != nil {
+		return nil, err
+	}
+	meta := &raft.SnapshotMeta{Version: version, ID: id, Index: index, Term: term,
+		Configuration: configuration, ConfigurationIndex: configurationIndex}
+	return &snapshotSink{store: s, f: f, meta: meta}, nil
+}
+
+// snapshotSink is a snapshot being written.
+type snapshotSink struct {
+	store *snapshotStore
+	f     vfs.File
+	meta  *raft.SnapshotMeta
+	done  bool
+
+	unsynced int  // bytes written since the last sync
+	hurry    bool // nothing else writes to this disk
+}
+
+func (s *snapshotSink) ID() string { return s.meta.ID }
+
+// A snapshot is written in steps, each synced and followed by a rest: one sync
+// of hundreds of megabytes at the end would hold up the syncs of the log, and
+// with them every write, for as long as it takes.
+const (
+	snapshotStep = 1 << 20
+	snapshotRest = 50 * time.Millisecond // at most, after a step
+)
+
+func (s *snapshotSink) Write(b []byte) (int, error) {
+	n, err := s.f.WriteAt(b, s.meta.Size)
+	s.meta.Size += int64(n)
+	if s.unsynced += n; err != nil || s.hurry || s.unsynced < snapshotStep {
+		return n, err
+	}
+	s.unsynced = 0
+	began := time.Now()
+	if err := s.f.Sync(); err != nil {
+		return n, err
+	}
+	time.Sleep(min(time.Since(began), snapshotRest))
+	return n, nil
+}
+
+// Cancel throws the snapshot away.
+func (s *snapshotSink) Cancel() error {
+	if s.done {
+		return nil
+	}
+	s.done = true
+	return errors.Join(s.f.Close(), s.store.fs.Remove(s.f.Name()))
+}
+
+// Close makes the snapshot durable and visible, then removes old ones.
+func (s *snapshotSink) Close() error {
+	if s.done {
+		return nil
+	}
+	if err := s.finish(); err != nil {
+		return errors.Join(err, s.Cancel())
+	}
+	s.done = true
+	return s.store.prune()
+}
+
+func (s *snapshotSink) finish() error {
+	b, err := json.Marshal(s.meta)
+	if err != nil {
+		return err
+	}
+	size := len(b)
+	if size > maxMeta {
+		return fmt.Errorf("meta data of %d bytes cannot be read back: no more than %d are allowed", size, maxMeta)
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(s.meta.Size))
+	b = binary.BigEndian.AppendUint32(b, uint32(size))
+	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crcTable))
+	if _, err := s.f.WriteAt(b, s.meta.Size); err != nil {
+		return err
+	}
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	if err := s.f.Close(); err != nil {
+		return err
+	}
+	if err := s.store.fs.Rename(s.f.Name(), s.store.path(s.meta.ID)); err != nil {
+		return err
+	}
+	if err := s.store.fs.SyncDir(s.store.dir); err != nil {
+		return err
+	}
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.size, s.store.time = s.meta.Size, time.Now()
+	return nil
+}
+
+func (s *snapshotStore) prune() error {
+	names, err := s.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names[min(s.retain, len(names)):] {
+		if err := s.fs.Remove(s.path(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetSnapshots is the snapshot store of a server in memory that nobody else
+// will ever need a snapshot from: taking one only lets raft drop its log.
+type forgetSnapshots struct{}
+
+type forgetSink struct{}
+
+// Forgets reports whether a snapshot written to sink is kept nowhere, so that it
+// need not be written.
+func Forgets(sink raft.SnapshotSink) bool {
+	_, ok := sink.(forgetSink)
+	return ok
+}
+
+func (forgetSnapshots) List() ([]*raft.SnapshotMeta, error) { return nil, nil }
+func (forgetSnapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	return nil, nil, os.ErrNotExist
+}
+func (forgetSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
+	return forgetSink{}, nil
+}
+
+func (forgetSink) ID() string                  { return "forgotten" }
+func (forgetSink) Write(b []byte) (int, error) { return len(b), nil }
+func (forgetSink) Cancel() error               { return nil }
+func (forgetSink) Close() error                { return nil }

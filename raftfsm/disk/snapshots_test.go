@@ -1,0 +1,132 @@
+package disk
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
+	store, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
+	if err := snap.Write(sink, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := store.path(sink.ID())
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range good {
+		bad := append([]byte(nil), good...)
+		bad[at] ^= 0x10
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if readBack(store) == nil {
+			t.Errorf("a flip at %d of %d went unnoticed", at, len(good))
+		}
+		if err := os.WriteFile(path, good[:at], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if readBack(store) == nil {
+			t.Errorf("a cut at %d of %d went unnoticed", at, len(good))
+		}
+	}
+}
+
+// readBack reads the newest snapshot as a starting server does.
+func readBack(store *snapshotStore) error {
+	list, err := store.List()
+	if err != nil {
+		return err
+	}
+	_, r, err := store.Open(list[0].ID)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, _, err = state.ReadSnapshot(r)
+	return err
+}
+
+// What another server sends is not published before it was verified, and its
+// faults are not taken for those of this server's disk.
+func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
+	var good bytes.Buffer
+	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
+	if err := snap.Write(&good, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	rotten := bytes.Clone(good.Bytes())
+	rotten[len(rotten)/2] ^= 1
+	for _, c := range []struct {
+		name    string
+		content []byte
+		own, ok bool
+	}{
+		{"whole", good.Bytes(), false, true},
+		{"rotten", rotten, false, false},
+		{"cut", good.Bytes()[:good.Len()-1], false, false},
+		{"longer", append(bytes.Clone(good.Bytes()), 0), false, false},
+		{"empty", nil, false, false},
+		{"our own is not read twice", rotten, true, true},
+	} {
+		store, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dog := newWatchdog(quiet, func(err error) { t.Errorf("%s: the server ends: %v", c.name, err) })
+		var damaged error
+		watched := watchedSnapshots{store, dog, new(configs), state.CheckSnapshot, func(err error) { damaged = err }}
+		sink, err := watched.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.own {
+			Own(sink)
+		}
+		if _, err := sink.Write(c.content); err != nil {
+			t.Fatal(err)
+		}
+		if err := sink.Close(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		left, err := filepath.Glob(filepath.Join(store.dir, "*"))
+		if err != nil || (len(left) == 1) != c.ok {
+			t.Errorf("%s: left behind: %v %v", c.name, left, err)
+		}
+		if !c.ok {
+			continue
+		}
+		_, r, err := watched.Open(sink.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, r)
+		if bad := bytes.Equal(c.content, rotten); (err != nil) != bad || (damaged != nil) != bad {
+			t.Errorf("%s, read back: %v, told %v", c.name, err, damaged)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

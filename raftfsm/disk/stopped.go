@@ -1,0 +1,149 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	boltdb "github.com/hashicorp/raft-boltdb/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// Stopped is the data directory of a server that does not run, open for
+// reading. Nothing in it is changed; no server can start on it meanwhile.
+type Stopped struct {
+	Identity Identity
+	Term     uint64 // the highest it had seen
+	LogStore string // "wal" or "bolt"
+
+	dir  string
+	lock *os.File // nil: nobody ever ran here
+	bolt *boltdb.BoltStore
+}
+
+// IsDataDir tells whether a directory looks like a server's.
+func IsDataDir(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, identityFile))
+	return err == nil
+}
+
+// OpenStopped opens a data directory for reading.
+func OpenStopped(dir string) (_ *Stopped, err error) {
+	s := &Stopped{dir: dir, LogStore: "wal"}
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+		}
+	}()
+	b, err := os.ReadFile(filepath.Join(dir, identityFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is no data directory of a zlockd: it has no file %q", dir, identityFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Identity, err = parseIdentity(b); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", filepath.Join(dir, identityFile), err)
+	}
+	s.lock, err = os.Open(filepath.Join(dir, "lock"))
+	if err == nil {
+		if unix.Flock(int(s.lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+			return nil, fmt.Errorf("a server runs on %s: stop it first", dir)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	file := filepath.Join(dir, "raft", "stable.db")
+	if s.Identity.Sealed {
+		if err := checkStable(file); err != nil {
+			return nil, err
+		}
+	}
+	s.bolt, err = openBolt(file, true)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if kind, err := s.bolt.Get([]byte(logKindKey)); err == nil && len(kind) > 0 {
+		s.LogStore = string(kind)
+	}
+	stable := &sealedStable{s.bolt, file, s.Identity.Sealed}
+	if s.Term, err = stable.GetUint64([]byte("CurrentTerm")); err != nil && err.Error() != keyNotFound {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the directory back.
+func (s *Stopped) Close() error {
+	var errs []error
+	if s.bolt != nil {
+		errs = append(errs, s.bolt.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Snapshot opens the newest snapshot. Without one, meta and content are nil.
+func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, file string, err error) {
+	store := &snapshotStore{fs: vfs.ReadOnly, dir: filepath.Join(s.dir, "snapshots")}
+	list, err := store.List()
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(list) == 0 {
+		return nil, nil, "", nil
+	}
+	if err != nil {
+		return nil, nil, "", err
+	}
+	meta, content, err = store.Open(list[0].ID)
+	return meta, content, store.path(list[0].ID), err
+}
+
+// Entries calls fn for every entry of the log, with the place where it stands.
+// torn is where a write was interrupted that nobody was told of.
+func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
+	if s.LogStore != "bolt" {
+		at, err := seglog.Scan(filepath.Join(s.dir, "raft", "log"), func(l *raft.Log, p seglog.Place) error { return fn(l, p.String()) })
+		if at != nil {
+			torn = at.String()
+		}
+		return torn, err
+	}
+	file := filepath.Join(s.dir, "raft", "stable.db")
+	first, err := s.bolt.FirstIndex()
+	if err != nil {
+		return "", err
+	}
+	last, err := s.bolt.LastIndex()
+	for i := first; i <= last && i > 0 && err == nil; i++ {
+		var l raft.Log
+		if err = s.bolt.GetLog(i, &l); err == nil {
+			err = fn(&l, file)
+		}
+	}
+	return "", err
+}
+
+// ContentOf opens a snapshot file for reading. What Found and the server write
+// has a trailer behind the content; a bare content is as good.
+func ContentOf(path string) (io.ReadCloser, error) {
+	f, err := vfs.ReadOnly.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := readSnapshotMeta(f)
+	if err != nil {
+		size, err := f.Size()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		meta = &raft.SnapshotMeta{Size: size}
+	}
+	return contentOf(f, meta), nil
+}

@@ -1,0 +1,213 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// The log takes the longest entry that a leader makes.
+const _ = uint(seglog.MaxData - state.MaxEntry)
+
+// Stores are what raft keeps between two lives of a server.
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+	Identity  *Identity // for servers without a data directory
+	Seen      *[]byte   // and what others have shown them
+	closers   []io.Closer
+}
+
+// NewMemoryStores returns stores that live as long as the process. A server in
+// memory that may have to send snapshots to others keeps them.
+func NewMemoryStores(alone bool) *Stores {
+	mem := raft.NewInmemStore()
+	s := &Stores{Log: mem, Stable: mem, Identity: new(Identity), Seen: new([]byte), Snapshots: forgetSnapshots{}}
+	if !alone {
+		s.Snapshots = raft.NewInmemSnapshotStore()
+	}
+	return s
+}
+
+// openStores opens the stores of a data directory. sealed: terms and votes have
+// checksums already; else they get them.
+func openStores(d *dataDir, kind string, retain int, sealed bool) (_ *Stores, err error) {
+	s := new(Stores)
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	fs, dir := d.files.FS, d.sub("raft")
+	for _, p := range []string{dir, dir + "/log"} {
+		if err := fs.MkdirAll(p); err != nil {
+			return s, err
+		}
+	}
+	bolt, err := s.openStable(d.files, dir+"/stable.db", sealed)
+	if err != nil {
+		return s, err
+	}
+	if err := checkLogKind(bolt, kind); err != nil {
+		return s, err
+	}
+	if kind == "bolt" {
+		log, ok := bolt.(raft.LogStore)
+		if !ok {
+			return s, errors.New("bolt needs the operating system's files")
+		}
+		s.Log = log
+	} else {
+		o := d.files.Log
+		o.FS = fs
+		l, err := seglog.Open(dir+"/log", o)
+		if err != nil {
+			return s, fmt.Errorf("open log: %w", err)
+		}
+		s.Log = l
+		s.closers = append(s.closers, l)
+	}
+	if s.Snapshots, err = openSnapshotStore(fs, d.sub("snapshots"), retain); err != nil {
+		return s, err
+	}
+	// What was made now must still be there when others count on it.
+	return s, errors.Join(fs.SyncDir(dir), fs.SyncDir(d.path))
+}
+
+// openStable opens the stable store, and returns what is below its checksums.
+func (s *Stores) openStable(files *Files, file string, sealed bool) (below raft.StableStore, err error) {
+	below = files.Stable
+	if below == nil {
+		if sealed {
+			if err := checkStable(file); err != nil {
+				return nil, err
+			}
+		}
+		bolt, err := openBolt(file, false)
+		if err != nil {
+			return nil, fmt.Errorf("open stable store: %w", err)
+		}
+		s.closers = append(s.closers, bolt)
+		below = bolt
+	}
+	stable := &sealedStable{below, file, sealed}
+	s.Stable = stable
+	switch {
+	case !sealed:
+		err = stable.seal()
+	case files.Stable != nil:
+		err = stable.check()
+	}
+	return below, err
+}
+
+// checkParts refuses a directory from which a part was taken away: opened, it
+// would look as if nothing had ever been promised from it.
+func (d *dataDir) checkParts(id *Identity) error {
+	if id.Cluster == "" && !id.Begun {
+		return nil
+	}
+	for _, part := range []string{"raft/stable.db", "raft/log", "snapshots"} {
+		if d.files.Stable != nil && part == "raft/stable.db" {
+			continue
+		}
+		if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && !there {
+			return incomplete(d.path, part+" is missing")
+		}
+	}
+	return nil
+}
+
+func incomplete(path, what string) error {
+	return fmt.Errorf("data directory %s is not complete: %s; put it back as it was, or remove the directory and add this server again as a new one", path, what)
+}
+
+// promised is what others may count on; see Disk.Promised.
+func (s *Stores) promised() (term, end uint64, err error) {
+	term, err = s.Stable.GetUint64([]byte("CurrentTerm"))
+	if err != nil && err.Error() != keyNotFound {
+		return 0, 0, err
+	}
+	if end, err = s.Log.LastIndex(); err != nil {
+		return 0, 0, err
+	}
+	list, err := s.Snapshots.List()
+	if err == nil && len(list) > 0 {
+		end = max(end, list[0].Index)
+	}
+	return term, end, err
+}
+
+// checkWhole notes in id that there is a log, and refuses a directory that had
+// one and has it no more, or has lost a part of it.
+func (s *Stores) checkWhole(path string, id *Identity) error {
+	term, end, err := s.promised()
+	if err != nil {
+		return err
+	}
+	if id.Begun && (term == 0 || end == 0) {
+		return incomplete(path, "its terms or its log and snapshots are gone")
+	}
+	id.Begun = term > 0 && end > 0
+	first, err := s.Log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return err
+	}
+	have := uint64(0)
+	if len(list) > 0 {
+		have = list[0].Index
+	}
+	if first > have+1 {
+		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d", first, have))
+	}
+	return nil
+}
+
+// begin begins another life of a directory.
+func (id *Identity) begin(rand io.Reader) {
+	id.Start++
+	id.Sealed = true
+	id.Life = NewID(rand)
+}
+
+const logKindKey = "zlockd log store"
+
+// checkLogKind remembers which log store a directory uses: opening the other
+// one would look like an empty log.
+func checkLogKind(stable raft.StableStore, kind string) error {
+	key := []byte(logKindKey)
+	was, err := stable.Get(key)
+	if err != nil && err.Error() != keyNotFound {
+		return err
+	}
+	if len(was) == 0 {
+		return stable.Set(key, []byte(kind))
+	}
+	if string(was) != kind {
+		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty directory", was)
+	}
+	return nil
+}
+
+// OnClose has something closed with the stores.
+func (s *Stores) OnClose(c io.Closer) { s.closers = append(s.closers, c) }
+
+// close closes what openStores opened.
+func (s *Stores) close() error {
+	var errs []error
+	for _, c := range s.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

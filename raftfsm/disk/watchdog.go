@@ -1,0 +1,110 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// raft reports a failed write, steps down and carries on, with a wrong idea of
+// its last entry; a failed fsync may even "succeed" when repeated, with the
+// data gone; and a call that never returns leaves a leader that nobody
+// deposes. So every call into a store is timed, and the first error, or a call
+// that takes storeDeadline, ends the server. After the restart the disk is the
+// truth.
+const storeDeadline = 10 * time.Second // and a warning after a tenth of it
+
+func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
+	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency), calls: map[*storeCall]struct{}{}}
+}
+
+// watchdog watches over the calls into the stores.
+type watchdog struct {
+	log      *slog.Logger
+	fatal    func(error)
+	deadline time.Duration              // of one call
+	broken   atomic.Pointer[storeError] // the first error; every later call fails with it
+	syncs    *Latency                   // of durable appends
+
+	mu    sync.Mutex
+	calls map[*storeCall]struct{} // under way
+	count uint64                  // of calls, ever
+}
+
+type storeError struct{ err error }
+
+// storeCall is one call into a store.
+type storeCall struct {
+	what  string
+	nth   uint64 // of all calls, from 1
+	ticks int    // of watch that it has seen
+}
+
+// run makes one call, timed.
+func (w *watchdog) run(what string, call func() error) error {
+	if b := w.broken.Load(); b != nil {
+		return b.err
+	}
+	c := &storeCall{what: what}
+	w.mu.Lock()
+	w.count++
+	c.nth = w.count
+	w.calls[c] = struct{}{}
+	w.mu.Unlock()
+	err := call()
+	w.mu.Lock()
+	delete(w.calls, c)
+	w.mu.Unlock()
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) || err.Error() == keyNotFound {
+		return err
+	}
+	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
+}
+
+// watch warns of calls that are slow and ends the server over one that hangs,
+// until ctx ends. It counts ticks instead of asking the clock: when the whole
+// process was stopped for a while, that is one tick, not a hanging disk.
+func (w *watchdog) watch(ctx context.Context) {
+	const ticks = 10
+	tick := time.NewTicker(w.deadline / ticks)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		hung := ""
+		w.mu.Lock()
+		for c := range w.calls {
+			switch c.ticks++; {
+			case c.ticks == 2:
+				w.log.Warn("storage is slow", "op", c.what, "after", w.deadline/ticks)
+			case c.ticks > ticks:
+				hung = c.what
+			}
+		}
+		w.mu.Unlock()
+		if hung != "" {
+			_ = w.die(fmt.Errorf("storage hangs: %s not done after %v", hung, w.deadline))
+			return
+		}
+	}
+}
+
+// keyNotFound is the text by which raft recognises a missing key; it knows no
+// error value for it.
+const keyNotFound = "not found"
+
+func (w *watchdog) die(err error) error {
+	if w.broken.CompareAndSwap(nil, &storeError{err}) {
+		w.fatal(err)
+	}
+	return w.broken.Load().err
+}

@@ -1,0 +1,236 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// watchedLog is a raft.LogStore under watch.
+type watchedLog struct {
+	raft.LogStore
+	d *Disk
+}
+
+// IsMonotonic passes on what the wrapped store needs raft to know.
+func (s watchedLog) IsMonotonic() bool {
+	m, ok := s.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (s watchedLog) FirstIndex() (i uint64, err error) {
+	err = s.d.dog.run("FirstIndex", func() (err error) { i, err = s.LogStore.FirstIndex(); return })
+	return
+}
+
+func (s watchedLog) LastIndex() (i uint64, err error) {
+	err = s.d.dog.run("LastIndex", func() (err error) { i, err = s.LogStore.LastIndex(); return })
+	return
+}
+
+// GetLog verifies what it reads: an entry damaged on disk must not be applied
+// here or sent to others.
+func (s watchedLog) GetLog(index uint64, l *raft.Log) error {
+	return s.d.dog.run("GetLog", func() error {
+		if err := s.LogStore.GetLog(index, l); err != nil {
+			return err
+		}
+		if l.Index != index {
+			return fmt.Errorf("log holds entry %d in the place of %d", l.Index, index)
+		}
+		if l.Type == raft.LogCommand {
+			return state.CheckEntry(l.Data)
+		}
+		s.d.configs.addLogs(l)
+		return nil
+	})
+}
+
+func (s watchedLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs makes entries durable, or only readable: see Disk.mayRunAhead.
+func (s watchedLog) StoreLogs(logs []*raft.Log) error {
+	s.d.configs.addLogs(logs...)
+	if s.d.mayRunAhead(logs) {
+		if b := s.d.dog.broken.Load(); b != nil {
+			return b.err
+		}
+		if err := s.d.ahead.Append(logs, s.d.leads.Load().alone); err != nil { // nothing of the disk yet
+			return s.d.dog.die(fmt.Errorf("storage failed: queue: %w", err))
+		}
+		s.d.tellStored(logs, false)
+		return nil
+	}
+	start := time.Now()
+	err := s.d.dog.run("StoreLogs", func() error { return s.LogStore.StoreLogs(logs) })
+	s.d.dog.syncs.Add(time.Since(start))
+	if err == nil {
+		s.d.tellStored(logs, true)
+	}
+	return err
+}
+
+// OnStored has f told of the last of the entries that each append to the log
+// has stored, and whether they are on the disk; nil ends that.
+func (d *Disk) OnStored(f func(last uint64, durable bool)) {
+	if f == nil {
+		d.onStored.Store(nil)
+		return
+	}
+	d.onStored.Store(&f)
+}
+
+func (d *Disk) tellStored(logs []*raft.Log, durable bool) {
+	if f := d.onStored.Load(); f != nil && len(logs) > 0 {
+		(*f)(logs[len(logs)-1].Index, durable)
+	}
+}
+
+func (s watchedLog) DeleteRange(from, to uint64) error {
+	if last, err := s.LastIndex(); err == nil && to >= last {
+		s.d.configs.cut(from) // else it is the beginning of the log that goes
+	}
+	return s.d.dog.run("DeleteRange", func() error { return s.LogStore.DeleteRange(from, to) })
+}
+
+// watchedStable is a raft.StableStore under watch. Before it keeps a term or a
+// vote, everything in the log is durable. A server that has led answers, votes
+// and stands in a newer term, and raft writes that term down before it does
+// any of these: so the word of one that has led is only ever about entries that
+// it cannot forget.
+type watchedStable struct {
+	s raft.StableStore
+	d *Disk
+}
+
+// Set and SetUint64 do not return after an error. raft panics when it cannot
+// save its term, which would end a program that embeds this server with a
+// stack trace instead of a reason; Fatal has been told by then.
+func (s watchedStable) Set(k, v []byte) error {
+	return park(s.d.dog.run("Set", func() error { return s.after(func() error { return s.s.Set(k, v) }) }))
+}
+
+// after writes when the log is durable.
+func (s watchedStable) after(write func() error) error {
+	if err := s.d.settle(); err != nil {
+		return err
+	}
+	return write()
+}
+
+func park(err error) error {
+	if err != nil {
+		select {}
+	}
+	return nil
+}
+
+func (s watchedStable) Get(k []byte) (v []byte, err error) {
+	err = s.d.dog.run("Get", func() (err error) { v, err = s.s.Get(k); return })
+	return
+}
+
+func (s watchedStable) SetUint64(k []byte, v uint64) error {
+	return park(s.d.dog.run("SetUint64", func() error { return s.after(func() error { return s.s.SetUint64(k, v) }) }))
+}
+
+func (s watchedStable) GetUint64(k []byte) (v uint64, err error) {
+	err = s.d.dog.run("GetUint64", func() (err error) { v, err = s.s.GetUint64(k); return })
+	return
+}
+
+// watchedSnapshots is a raft.SnapshotStore under watch. Writing a snapshot may
+// take long and reading one streams, so only the ends of a write are timed;
+// an error in between ends the server all the same.
+//
+// A snapshot that another server sent is verified before it is published, and
+// every snapshot while it is read: what has rotten on one server's disk must
+// neither be what another starts from, nor go unnoticed where it is.
+type watchedSnapshots struct {
+	s       raft.SnapshotStore
+	dog     *watchdog
+	configs *configs
+	verify  func(io.Reader) error // a snapshot from elsewhere
+	damaged func(error)           // is told of one found damaged on this disk
+}
+
+func (s watchedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
+	err = s.dog.run("list snapshots", func() (err error) { list, err = s.s.List(); return })
+	return
+}
+
+func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
+	err = s.dog.run("open snapshot", func() (err error) { meta, r, err = s.s.Open(id); return })
+	if err != nil {
+		return nil, nil, err
+	}
+	s.configs.add(meta.ConfigurationIndex)
+	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
+}
+
+func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (sink raft.SnapshotSink, err error) {
+	err = s.dog.run("create snapshot", func() (err error) { sink, err = s.s.Create(v, index, term, c, ci, t); return })
+	if err != nil || Forgets(sink) {
+		return sink, err
+	}
+	return &watchedSink{SnapshotSink: sink, dog: s.dog, check: startCheck(s.verify), published: func() { s.configs.add(ci) }}, nil
+}
+
+// watchedSink is a snapshot being written. raft uses it from one goroutine.
+type watchedSink struct {
+	raft.SnapshotSink
+	dog       *watchdog
+	check     *check // nil: of our own
+	published func()
+}
+
+// Own says that a snapshot is written from this server's own state, so that it
+// need not be verified. It comes before the first Write.
+func Own(sink raft.SnapshotSink) {
+	if s, ok := sink.(*watchedSink); ok {
+		_ = s.endCheck()
+	}
+}
+
+// endCheck ends the verification, and returns what it found.
+func (s *watchedSink) endCheck() error {
+	c := s.check
+	if c == nil {
+		return nil
+	}
+	s.check = nil
+	return c.end()
+}
+
+func (s *watchedSink) Write(b []byte) (n int, err error) {
+	err = s.dog.run("write snapshot", func() (err error) { n, err = s.SnapshotSink.Write(b); return })
+	if s.check != nil {
+		s.check.feed(b[:n])
+	}
+	return
+}
+
+// Cancel throws the snapshot away.
+func (s *watchedSink) Cancel() error {
+	_ = s.endCheck() // of what nobody wants
+	return s.SnapshotSink.Cancel()
+}
+
+// Close is not timed as a whole: syncing a gigabyte may take its time.
+func (s *watchedSink) Close() error {
+	if err := s.endCheck(); err != nil {
+		err = fmt.Errorf("the snapshot that another server sent is refused: %w", err)
+		s.dog.log.Error(err.Error())
+		return errors.Join(err, s.SnapshotSink.Cancel())
+	}
+	if err := s.SnapshotSink.Close(); err != nil {
+		return s.dog.die(fmt.Errorf("storage failed: finish snapshot: %w", err))
+	}
+	s.published()
+	return nil
+}

@@ -1,0 +1,243 @@
+package raftfsm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+const linkDialTime = time.Second
+
+// follow keeps a link to whoever leads, while it is not this server.
+func (n *Node) follow() {
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	var vacant vacancy
+	for n.ctx.Err() == nil {
+		id, addr := n.raft.leader()
+		if id != 0 {
+			vacant.over()
+		}
+		if id == 0 || id == n.id {
+			if id == 0 {
+				n.succession.fill(&vacant)
+			}
+			select {
+			case <-n.ctx.Done():
+			case <-n.known.news:
+			case <-poll.C:
+			}
+			continue
+		}
+		n.followLeader(id, addr)
+	}
+}
+
+// followLeader runs one link, and looks what its end means.
+func (n *Node) followLeader(id uint32, addr string) {
+	c, err := n.callLeader(id, addr)
+	if err == nil {
+		n.known.held(id)
+		n.linked.Store(id)
+		err = n.runLink(c, id)
+		n.linked.Store(0)
+		c.Close()
+		n.log.Debug("link to the leader ended", "peer", id, "err", err)
+	}
+	n.known.broken()
+	if n.ctx.Err() != nil || !n.raft.nobodyLeadsBut(id) {
+		return
+	}
+	if n.leaderIsDead(id, addr) {
+		n.succession.succeed(id)
+	} else {
+		select { // it lives but does not want us, or the way is cut: not too fast
+		case <-n.ctx.Done():
+		case <-n.known.news:
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// callLeader calls the leader where it is known to be, or else where it says.
+func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
+	var c net.Conn
+	err := errors.New("the leader's address is not known")
+	for _, addr := range n.leaderAddrs(id, says) {
+		ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
+		c, err = n.port.Call(ctx, peer.Link, id, addr)
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	return c, err
+}
+
+// leaderAddrs are where the leader may be, the likeliest first: where members
+// have it, and where it says of itself, as raft passes that on. Who is yet to
+// hear of the members has the latter alone.
+func (n *Node) leaderAddrs(id uint32, says string) []string {
+	known := n.addresses.of(id)
+	if known == "" || known == says {
+		return []string{says}
+	}
+	return []string{known, says}
+}
+
+// leaderIsDead finds out whether the leader's process is gone: its connection
+// broke and a new one is refused. The refusal keeps an election from being
+// started against a leader that lives.
+func (n *Node) leaderIsDead(id uint32, says string) bool {
+	ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
+	defer cancel()
+	for _, addr := range n.leaderAddrs(id, says) {
+		c, err := n.o.Dial(ctx, addr)
+		if err == nil {
+			c.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return false
+		}
+	}
+	return true
+}
+
+// runLink sends our stream and touches until the connection or the leader's
+// term ends.
+func (n *Node) runLink(c net.Conn, leader uint32) error {
+	s := n.fsm.stream
+	reader := s.rewind()
+	sent := &touchTimes{}
+	broken := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		broken <- n.readAcks(bufio.NewReader(c), sent)
+	}()
+	defer func() { c.Close(); <-done }()
+	w := bufio.NewWriterSize(c, 64<<10)
+	tick := time.NewTicker(n.o.touchEvery())
+	defer tick.Stop()
+	ctx, cancel := context.WithCancel(n.ctx)
+	defer cancel()
+	crowd := newCrowd(ctx)
+	var heard []state.Touch
+	var buf []byte
+	touch := func() error {
+		if n.fsm.stream.birthNow() == 0 {
+			bl := n.opener.request(n.whoami())
+			if err := peer.WriteMessage(w, peer.LinkBlock, bl.Append(nil)); err != nil {
+				return err
+			}
+		}
+		heard = heard[:0]
+		if n.o.Observer != nil {
+			heard = n.o.Observer.Heard(heard)
+		}
+		if why := *n.lowDisk.Load(); why != "" {
+			if err := peer.WriteMessage(w, peer.LinkFull, []byte(why)); err != nil {
+				return err
+			}
+		}
+		t := peer.Touches{Number: sent.add(time.Now()), Applied: n.fsm.index.Load(), Heard: heard}
+		buf = t.Append(buf[:0])
+		return peer.WriteMessage(w, peer.LinkTouches, buf)
+	}
+	if err := touch(); err != nil {
+		return err
+	}
+	for {
+		bl := s.take(reader, n.id, blockRequests, blockBytes, buf[:0])
+		if bl.Count > 0 {
+			crowd.came(int(bl.Count))
+			if err := peer.WriteMessage(w, peer.LinkBlock, bl.Append(nil)); err != nil {
+				return err
+			}
+			buf = bl.Requests
+			continue
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if t := s.trace.Load(); t != nil {
+			t.goes("sent to server %d, which leads", leader)
+		}
+		select {
+		case <-n.ctx.Done():
+			return n.ctx.Err()
+		case err := <-broken:
+			return err
+		case <-n.known.news:
+			if now, _ := n.raft.leader(); now != leader {
+				return errNotLeading
+			}
+		case <-s.ready:
+			crowd.gather(ctx)
+		case <-tick.C:
+			if now, _ := n.raft.leader(); now != leader {
+				return errNotLeading
+			}
+			if err := touch(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readAcks learns that the leader still hears us, and how far it is.
+func (n *Node) readAcks(r *bufio.Reader, sent *touchTimes) error {
+	for {
+		typ, payload, err := peer.ReadMessage(r)
+		if err != nil {
+			return err
+		}
+		if typ != peer.LinkAck {
+			return errors.New("unknown message on a link")
+		}
+		ack, err := peer.ParseAck(payload)
+		if err != nil {
+			return err
+		}
+		if at, ok := sent.take(ack.Number); ok {
+			n.serving.acked(at, ack.Applied)
+		}
+	}
+}
+
+// touchTimes remembers when touch messages were sent.
+type touchTimes struct {
+	mu   sync.Mutex
+	next uint64
+	at   []time.Time // of messages next-len(at) to next-1
+}
+
+func (t *touchTimes) add(at time.Time) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.at) == 256 { // nothing comes back: the link is about to be cut
+		t.at = t.at[1:]
+	}
+	t.at = append(t.at, at)
+	t.next++
+	return t.next - 1
+}
+
+func (t *touchTimes) take(number uint64) (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := int64(number) - int64(t.next) + int64(len(t.at))
+	if i < 0 || i >= int64(len(t.at)) {
+		return time.Time{}, false
+	}
+	at := t.at[i]
+	t.at = t.at[i+1:]
+	return at, true
+}

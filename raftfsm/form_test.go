@@ -1,0 +1,95 @@
+package raftfsm
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+)
+
+// What a server hears when it looks for its cluster: the word of those who were
+// removed does not count, whether they know it or not.
+func TestStaleMembersAreNotBelieved(t *testing.T) {
+	members := func(ids ...uint32) map[uint32]string {
+		m := map[uint32]string{}
+		for _, id := range ids {
+			m[id] = "x"
+		}
+		return m
+	}
+	up := func(id uint32, leader uint32, config, term, index uint64, in map[uint32]string) peer.Status {
+		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: leader, Config: config, LastTerm: term, LastIndex: index, Members: in}
+	}
+	for _, test := range []struct {
+		what   string
+		formed []peer.Status
+		best   uint32
+		stale  []uint32
+	}{
+		{"nobody", nil, 0, nil},
+		{"one that has just joined", []peer.Status{{ID: 2, Cluster: "c"}}, 2, nil},
+		{"one that knows that it was removed", []peer.Status{up(2, 0, 9, 3, 90, members(1, 3, 4))}, 0, []uint32{2}},
+		{"one that does not know it", []peer.Status{up(2, 0, 4, 3, 80, members(1, 2, 3)), up(3, 3, 9, 4, 90, members(1, 3, 4))}, 3, []uint32{2}},
+		{"the same, of releases that do not tell the configuration", []peer.Status{up(2, 0, 0, 3, 80, members(1, 2, 3)), up(3, 0, 0, 4, 90, members(1, 3, 4))}, 3, []uint32{2}},
+		{"one with a leader before one with a longer log", []peer.Status{up(2, 0, 4, 5, 99, members(1, 2, 3)), up(3, 1, 4, 4, 90, members(1, 2, 3))}, 3, nil},
+		{"the longer log where nobody leads", []peer.Status{up(2, 0, 4, 4, 80, members(1, 2, 3)), up(3, 0, 4, 4, 90, members(1, 2, 3))}, 3, nil},
+		{"a newer member whom an older word does not know", []peer.Status{up(4, 1, 9, 4, 90, members(1, 2, 3, 4)), up(3, 0, 4, 3, 80, members(1, 2, 3))}, 4, nil},
+	} {
+		best, stale := newest(test.formed)
+		var id uint32
+		if best != nil {
+			id = best.ID
+		}
+		var ids []uint32
+		for _, s := range stale {
+			ids = append(ids, s.ID)
+		}
+		if id != test.best || !slices.Equal(ids, test.stale) {
+			t.Errorf("%s: believes %d, not %v", test.what, id, ids)
+		}
+	}
+}
+
+// A cluster forms without its observers, and they are members without a vote
+// whenever they come.
+func TestClusterFormsWithObservers(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		c := &trio{t: t}
+		peers := map[uint32]string{1: freeAddr(t), 2: freeAddr(t), 3: freeAddr(t)}
+		var wg sync.WaitGroup
+		for id := 1; id <= 3; id++ {
+			c.opts[id] = Options{ID: uint32(id), Peers: peers, Observers: []uint32{1}, DataDir: t.TempDir(), HeartbeatTimeout: 300 * time.Millisecond}
+			if id != 1 || !late {
+				wg.Go(func() { c.start(id) })
+			}
+		}
+		wg.Wait()
+		eventually(t, "the voters serve", func() bool { return c.seen[2].serving.Load() && c.seen[3].serving.Load() })
+		c.create(2, "/n")
+		if late {
+			c.start(1)
+		}
+		eventually(t, "the observer serves", func() bool { return c.seen[1].serving.Load() && c.has(1, "/n") })
+		for id := 1; id <= 3; id++ {
+			for _, m := range c.nodes[id].Status().Members {
+				if m.Voter != (m.ID != 1) {
+					t.Errorf("late %v: in server %d's eyes, %d votes: %v", late, id, m.ID, m.Voter)
+				}
+			}
+		}
+		// Its vote is not needed, and does not count.
+		stop(t, c.nodes[1])
+		c.create(2, "/without")
+		c.start(1)
+		eventually(t, "it is back", func() bool { return c.seen[1].serving.Load() && c.has(1, "/without") })
+		for id := 1; id <= 3; id++ {
+			stop(t, c.nodes[id])
+		}
+	}
+	if _, err := (Options{ID: 1, Peers: map[uint32]string{1: "127.0.0.1:1"}, Observers: []uint32{1}}).withDefaults(); err == nil {
+		t.Error("a cluster without a vote is allowed")
+	}
+}

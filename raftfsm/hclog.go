@@ -1,0 +1,47 @@
+package raftfsm
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// hcLogger lets the raft library log through ours. Nearly all it has to say is
+// debug: what an operator should know of leadership, members and servers that
+// are not reached we say ourselves, once for each thing that happens. What it
+// complains of once closed is set is that it is being stopped.
+func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed}, DisableTime: true})
+}
+
+// raftWarns begin the lines of raft's that nobody says in other words and that
+// do not come of somebody else being gone.
+var raftWarns = []string{
+	"failed to take snapshot", "failed to get last log index", "failed to remove old logs", "failed to compact logs",
+	"got unexpected command", "expected heartbeat", "pre-vote is disabled",
+	"failed to receive whole snapshot", "failed to finalize snapshot", "failed to restore snapshot",
+}
+
+type lineLogger struct {
+	log    *slog.Logger
+	closed *atomic.Bool
+}
+
+// Write takes one line, which looks like "[WARN]  raft: what happened: key=value".
+func (l lineLogger) Write(b []byte) (int, error) {
+	line := strings.TrimSpace(string(b))
+	if _, after, ok := strings.Cut(line, "] "); ok {
+		line = strings.TrimSpace(after)
+	}
+	level := slog.LevelDebug
+	for _, begin := range raftWarns {
+		if strings.HasPrefix(line, "raft: "+begin) && !l.closed.Load() {
+			level = slog.LevelWarn
+		}
+	}
+	l.log.Log(context.Background(), level, line)
+	return len(b), nil
+}

@@ -1,0 +1,168 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// host is the Node as its peer port knows it.
+type host struct{ n *Node }
+
+// Greeting implements peer.Host.
+func (h host) Greeting(to uint32) peer.Greeting {
+	id := h.n.disk.Identity()
+	g := peer.Greeting{Cluster: id.Cluster, Incarnation: id.Incarnation}
+	g.Shown, g.End = h.n.shown()
+	if g.KnownAs = h.n.incarnationOf(to); g.KnownAs != "" {
+		known := h.n.promises.of(g.KnownAs)
+		g.Known = &known
+	}
+	return g
+}
+
+// Admit implements peer.Host.
+func (h host) Admit(p peer.Purpose, g *peer.Greeting) error { return h.n.admit(p, g) }
+
+// ServeLink implements peer.Host.
+func (h host) ServeLink(c net.Conn, from *peer.Greeting) { h.n.serveLink(c, from) }
+
+// Answer implements peer.Host.
+func (h host) Answer(ctx context.Context, q *peer.Question) (map[uint32]peer.Progress, error) {
+	switch {
+	case q.Form != nil:
+		return nil, h.n.forming.accept(q.Form)
+	case q.Member != nil:
+		return nil, h.n.changeMember(ctx, *q.Member, false)
+	case q.Reach != nil:
+		_, err := h.n.port.Ask(ctx, q.Reach.ID, q.Reach.Addr, peer.Question{})
+		return nil, err
+	case q.Probe != nil:
+		p, err := h.n.probe(ctx, *q.Probe, false)
+		return map[uint32]peer.Progress{q.Probe.ID: p}, err
+	case q.Stage != nil:
+		return nil, h.n.stage(ctx, *q.Stage, false)
+	case q.Progress:
+		if h.n.term.Load() == nil {
+			return nil, errNotLeading
+		}
+		return h.n.survey(ctx), nil
+	}
+	return nil, nil
+}
+
+// Status implements peer.Host.
+func (h host) Status(asker *peer.Greeting) peer.Status {
+	st := h.n.status()
+	st.Now, _ = h.n.shown()
+	st.Known = h.n.promises.of(asker.Incarnation)
+	st.Seen = st.Known.Term
+	return st
+}
+
+// SnapshotSent implements peer.Host.
+func (h host) SnapshotSent() { h.n.measure(SnapshotSent, 1) }
+
+// Stored implements peer.Host.
+func (h host) Stored(id uint32, term, index uint64) {
+	h.n.stored.of(id).note(state.Position{Index: index, Term: term})
+}
+
+// AddrOf implements peer.Host.
+func (h host) AddrOf(id uint32) string { return h.n.addresses.of(id) }
+
+// Instead implements peer.Host.
+func (h host) Instead(id uint32, addr string) string { return h.n.addresses.instead(id, addr) }
+
+// status is what this server says of itself to others.
+func (n *Node) status() peer.Status {
+	id := n.disk.Identity()
+	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation, Incarnations: maps.Clone(id.Incarnations),
+		Peers: n.o.Peers, Formed: id.Peers, Found: id.Found, Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
+		Observers: n.o.Observers, FormedObservers: id.Observers}
+	if st.Up = n.up.Load(); !st.Up {
+		st.Waits = n.forming.waits()
+		return st
+	}
+	_, st.Waits = n.Serving()
+	if st.Incarnations == nil {
+		st.Incarnations = map[uint32]string{}
+	}
+	n.View(func(s *state.State) {
+		for _, m := range s.Members() {
+			st.Incarnations[m.ID] = m.Incarnation
+		}
+	})
+	var servers []raft.Server
+	servers, st.Config = n.raft.configuration()
+	for _, s := range servers {
+		st.Members[peer.ParseID(s.ID)] = string(s.Address)
+	}
+	st.Leader, _ = n.raft.leader()
+	st.Linked = n.linked.Load()
+	st.Silent = n.raft.silence().Milliseconds()
+	st.Stands = n.raft.State() == raft.Candidate
+	st.LastTerm, st.LastIndex = n.raft.lastEntry()
+	return st
+}
+
+// admit decides whether a caller may talk to this server.
+func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
+	id := n.disk.Identity()
+	switch {
+	case !g.Understands():
+		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with (versions %d to %d between servers there, %d to %d here); upgrade one server after the other, through releases that know both",
+			g.From, n.id, g.Oldest, g.Version, peer.Oldest, peer.Version)
+	case g.To != n.id && g.To != 0:
+		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
+	case g.From == n.id && g.Incarnation != id.Incarnation:
+		return fmt.Errorf("two servers run with --id %d", n.id)
+	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
+		return fmt.Errorf("this server belongs to cluster %s, the caller to %s; check --data-dir and --peers of both", id.Cluster, g.Cluster)
+	}
+	if err := n.confirm(g); err != nil {
+		return err
+	}
+	incarnation := n.incarnationOf(g.From)
+	was := n.promises.of(g.Incarnation)
+	behind := g.Shown.Behind(was, g.End)
+	if behind == "" && g.Incarnation == incarnation {
+		n.promises.note(g.Incarnation, g.Shown)
+		n.addresses.heard(g)
+	}
+	switch {
+	case p == peer.Ask:
+		return nil
+	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
+		return errors.New("the cluster is not formed yet")
+	case incarnation != "" && incarnation != g.Incarnation:
+		return fmt.Errorf("server %d has lost its data directory; remove it from the cluster and add it again", g.From)
+	case behind != "":
+		return oldCopy(g.From, n.id, behind)
+	}
+	return nil
+}
+
+// confirm compares what this server has on its disk with what a caller knows of
+// it. A server that was put back to an old copy of its directory ends before it
+// can vote with whoever knows better.
+func (n *Node) confirm(g *peer.Greeting) error {
+	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {
+		return nil
+	}
+	now, end := n.shown()
+	why := now.Behind(*g.Known, end)
+	if why == "" {
+		return nil
+	}
+	err := oldCopy(n.id, g.From, why)
+	n.die(err)
+	return err
+}

@@ -1,0 +1,140 @@
+package raftfsm
+
+// lanes hold the requests of a stream that have no number yet, a lane for each
+// session. They are taken in turn, by bytes: a session that sends much, or
+// large requests, waits for itself and not the others for it. A session that
+// has sent nothing for a while goes first, once. (The scheme is that of fair
+// queues in networks: deficit round robin with a list of newcomers.)
+//
+// It is not safe for several goroutines; the stream's lock guards it.
+type lanes struct {
+	by    map[int64]*lane
+	fresh laneList // newcomers, served first
+	old   laneList // the others, in turn; some may be empty
+	count int      // of requests
+	bytes int      // and of their encodings
+	spare *lane    // kept for the next newcomer
+}
+
+// laneShare is how many bytes a lane may give in one turn. A larger request
+// waits until its lane has saved as much.
+const laneShare = 8 << 10
+
+// lane is the requests of one session that wait, in order.
+type lane struct {
+	session int64
+	credit  int // bytes it may give
+	queue   []pending
+	head    int
+	buf     []byte // their encodings; queue[head] begins at buf[bufHead]
+	bufHead int
+	next    *lane // in its list
+}
+
+// laneList is a queue of lanes.
+type laneList struct{ head, tail *lane }
+
+func (l *laneList) push(n *lane) {
+	n.next = nil
+	if l.tail == nil {
+		l.head = n
+	} else {
+		l.tail.next = n
+	}
+	l.tail = n
+}
+
+func (l *laneList) pop() *lane {
+	n := l.head
+	if l.head = n.next; l.head == nil {
+		l.tail = nil
+	}
+	return n
+}
+
+// waits reports whether the session has requests here.
+func (ls *lanes) waits(session int64) bool {
+	l := ls.by[session]
+	return l != nil && l.head < len(l.queue)
+}
+
+// add puts a request, and a copy of its encoding, at the end of its session's
+// lane.
+func (ls *lanes) add(session int64, p pending, request []byte) {
+	l := ls.by[session]
+	if l == nil {
+		if l = ls.spare; l == nil {
+			l = new(lane)
+		}
+		ls.spare = nil
+		l.session, l.credit = session, laneShare
+		if ls.by == nil {
+			ls.by = map[int64]*lane{}
+		}
+		ls.by[session] = l
+		ls.fresh.push(l)
+	}
+	l.compact()
+	l.queue = append(l.queue, p)
+	l.buf = append(l.buf, request...)
+	ls.count++
+	ls.bytes += p.size
+}
+
+// next takes the request whose turn it is. There must be one. Its encoding is
+// valid until something is added.
+func (ls *lanes) next() (pending, []byte) {
+	for {
+		list := &ls.fresh
+		if list.head == nil {
+			list = &ls.old
+		}
+		l := list.head
+		switch {
+		case l.head == len(l.queue):
+			// A newcomer that sends one request at a time must not be one for
+			// ever: it goes through the other list before it is forgotten.
+			list.pop()
+			if list == &ls.fresh && ls.old.head != nil {
+				ls.old.push(l)
+			} else {
+				ls.forget(l)
+			}
+			continue
+		case l.credit < l.queue[l.head].size:
+			l.credit += laneShare
+			list.pop()
+			ls.old.push(l)
+			continue
+		}
+		p := l.queue[l.head]
+		l.queue[l.head] = pending{}
+		request := l.buf[l.bufHead : l.bufHead+p.size]
+		l.head++
+		l.bufHead += p.size
+		l.credit -= p.size
+		ls.count--
+		ls.bytes -= p.size
+		return p, request
+	}
+}
+
+// compact gives back the room of what was taken, once that is half of the lane.
+// It is called before something is added: what next returned is valid until then.
+func (l *lane) compact() {
+	if l.head*2 < len(l.queue) {
+		return
+	}
+	l.queue = l.queue[:copy(l.queue, l.queue[l.head:])]
+	l.buf = l.buf[:copy(l.buf, l.buf[l.bufHead:])]
+	l.head, l.bufHead = 0, 0
+}
+
+// forget drops an empty lane.
+func (ls *lanes) forget(l *lane) {
+	delete(ls.by, l.session)
+	if cap(l.buf) <= 64<<10 {
+		*l = lane{queue: l.queue[:0], buf: l.buf[:0]}
+		ls.spare = l
+	}
+}

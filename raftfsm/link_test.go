@@ -1,0 +1,75 @@
+package raftfsm
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// A server that sends what nobody can read must hear of it: its link ends, and
+// it sends its requests again over another one. Passed over, they would be lost.
+func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
+	n, _ := start(t, Options{})
+	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.leads() })
+	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
+	block := func(tune func(*state.Block)) []byte {
+		bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}
+		tune(&bl)
+		return bl.Append(nil)
+	}
+	good := block(func(*state.Block) {})
+	for name, m := range map[string]struct {
+		typ     byte
+		payload []byte
+	}{
+		"half a block":               {peer.LinkBlock, good[:len(good)-1]},
+		"a block and a byte":         {peer.LinkBlock, append(bytes.Clone(good), 0)},
+		"nothing":                    {peer.LinkBlock, nil},
+		"another server's block":     {peer.LinkBlock, block(func(bl *state.Block) { bl.Origin = 3 })},
+		"the leader's own account":   {peer.LinkBlock, block(func(bl *state.Block) { bl.Origin = 0 })},
+		"fewer requests than it has": {peer.LinkBlock, block(func(bl *state.Block) { bl.Count = 0 })},
+		"half a request":             {peer.LinkBlock, block(func(bl *state.Block) { bl.Requests = bl.Requests[:len(bl.Requests)-1] })},
+		"half a touch":               {peer.LinkTouches, make([]byte, 17)},
+		"an ack":                     {peer.LinkAck, make([]byte, 16)},
+		"an unknown message":         {99, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer here.Close()
+			served := make(chan struct{})
+			go func() { n.serveLink(there, &peer.Greeting{From: 2, Version: peer.Version}); close(served) }()
+			here.SetDeadline(time.Now().Add(20 * time.Second))
+			w := bufio.NewWriter(here)
+			// First what is in order, which is answered: the link stands.
+			touches := peer.Touches{Number: 41}
+			if err := peer.WriteMessage(w, peer.LinkTouches, touches.Append(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			typ, payload, err := peer.ReadMessage(bufio.NewReader(here))
+			if ack, aerr := peer.ParseAck(payload); err != nil || aerr != nil || typ != peer.LinkAck || ack.Number != 41 {
+				t.Fatalf("answer %d %x, %v", typ, payload, err)
+			}
+			if err := peer.WriteMessage(w, m.typ, m.payload); err != nil {
+				t.Fatal(err)
+			}
+			w.Flush()
+			if _, err := here.Read(make([]byte, 1)); err != io.EOF {
+				t.Fatalf("the link goes on: %v", err)
+			}
+			<-served
+		})
+	}
+	if len(n.term.Load().links.links) != 0 {
+		t.Error("links that ended are still there")
+	}
+}

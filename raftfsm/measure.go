@@ -1,0 +1,179 @@
+package raftfsm
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+)
+
+// Measure names something that a server measures of its part in the cluster.
+// Times are in microseconds.
+type Measure int
+
+// What is measured, and when.
+const (
+	EntryBytes        Measure = iota // of each log entry, when this server proposes it
+	StreamWaiting                    // requests of this server under way, at the same moment
+	EntryRequests                    // in each log entry, when it is applied here
+	CommitTime                       // from the leader's stamp to the commit, at the leader
+	ProposalTime                     // from there to its being applied, at the leader
+	PropagationTime                  // from the leader's stamp to its being applied here
+	Elections                        // 1, when this server begins to know no leader
+	ElectionTime                     // from then until it knows one
+	LeaderUnavailable                // from then until it leads itself
+	Unavailable                      // from ceasing to serve, or the start, until clients are served
+	SnapshotWriteTime                // when one is on the disk
+	SnapshotReadTime                 // when the one found at the start is read
+	SnapshotSent                     // 1, when a follower has been sent one
+	ReplayEntries                    // log entries found at the start, when they are applied
+	ReplayTime                       // and how long that took
+)
+
+// measure tells the measurer, if there is one.
+func (n *Node) measure(m Measure, v int64) {
+	if n.o.Measured != nil {
+		n.o.Measured(m, v)
+	}
+}
+
+func (n *Node) measureTime(m Measure, d time.Duration) { n.measure(m, max(d, 0).Microseconds()) }
+
+// leaderWatch measures how long this server knows no leader, and tells follow of
+// every change.
+type leaderWatch struct {
+	n    *Node
+	news chan struct{} // holds a token when raft knows another leader, or none any more
+
+	mu     sync.Mutex
+	leader uint32    // known now; 0: none
+	lost   time.Time // since when there is none; zero: there is one
+}
+
+// broken notes that the connection to the leader broke. If it is still the
+// leader, nothing was lost.
+func (w *leaderWatch) broken() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost.IsZero() {
+		w.lost = time.Now()
+	}
+}
+
+// held notes that there is a connection to this leader.
+func (w *leaderWatch) held(id uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leader == id {
+		w.lost = time.Time{}
+	}
+}
+
+// set notes who leads, as raft knows it.
+func (w *leaderWatch) set(id uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.lost.IsZero() {
+		w.lost = now
+	}
+	switch before := w.leader; {
+	case id == before:
+		if id != 0 {
+			w.lost = time.Time{}
+		}
+		return
+	case id != 0:
+		if before != 0 { // one followed the other without a word in between
+			w.n.measure(Elections, 1)
+		}
+		w.n.measureTime(ElectionTime, now.Sub(w.lost))
+		if id != w.n.id { // who leads says so itself
+			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
+		}
+		if id == w.n.id {
+			w.n.measureTime(LeaderUnavailable, now.Sub(w.lost))
+		}
+		w.lost = time.Time{}
+	default:
+		w.n.measure(Elections, 1)
+		w.n.log.Info("no leader is known", "before", before)
+	}
+	w.leader = id
+}
+
+// watchLeader keeps leaderWatch up to date. A cluster of one elects nobody.
+func (n *Node) watchLeader() {
+	news := make(chan raft.Observation, 16)
+	obs := raft.NewObserver(news, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	n.raft.RegisterObserver(obs)
+	defer n.raft.DeregisterObserver(obs)
+	poll := time.NewTicker(100 * time.Millisecond) // an observation may be dropped
+	defer poll.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case o := <-news:
+			n.known.set(peer.ParseID(o.Data.(raft.LeaderObservation).LeaderID))
+			select {
+			case n.known.news <- struct{}{}:
+			default:
+			}
+		case <-poll.C:
+			if len(news) == 0 {
+				id, _ := n.raft.leader()
+				n.known.set(id)
+			}
+		}
+	}
+}
+
+// SnapshotInfo is the newest snapshot on this server's disk.
+type SnapshotInfo struct {
+	Zxid int64
+	Time time.Time // zero: there is none
+}
+
+// noteSnapshot remembers the newest snapshot.
+func (f *fsm) noteSnapshot(zxid int64, at time.Time) { f.snapshot.Store(&SnapshotInfo{zxid, at}) }
+
+// measureApplied measures one log entry that has just been applied here.
+func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
+	if f.measure == nil {
+		return
+	}
+	now := time.Now()
+	f.measure(EntryRequests, requests)
+	if to := f.replay.to; to > 0 {
+		if l.Index >= to {
+			f.measure(ReplayEntries, int64(to-f.replay.from))
+			f.measure(ReplayTime, now.Sub(f.replay.began).Microseconds())
+			f.replay.to = 0
+		}
+		if l.Index <= to {
+			return // the stamp is of an earlier life
+		}
+	}
+	if l.AppendedAt.IsZero() {
+		return
+	}
+	age := func(at time.Time) int64 { return max(at.Sub(l.AppendedAt), 0).Microseconds() }
+	f.measure(PropagationTime, age(now))
+	if f.tracker.Load() != nil { // this server leads
+		f.measure(CommitTime, age(began))
+		f.measure(ProposalTime, age(now))
+	}
+}
+
+// replay is what of the log was found on the disk at the start. It is written
+// before raft runs, then by the goroutine that applies the log.
+type replay struct {
+	from, to uint64 // behind the snapshot, up to the newest entry; to is 0 once that is applied
+	began    time.Time
+}

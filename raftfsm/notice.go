@@ -1,0 +1,189 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+const (
+	membersWait = 2 * time.Second // for a server to say where clients reach it
+	moreWait    = 3 * time.Second // for the next of several changes
+
+	farewellWait = time.Second
+	farewellLook = 5 * time.Millisecond
+)
+
+// notice is what a leader publishes of the members in /zookeeper/config. Raft
+// says who they are; how they are named is what an operator wrote with a change,
+// else in the leader's own list, and else what they say of themselves.
+type notice struct {
+	mu     sync.Mutex
+	words  string    // with the last change, in this term; empty: those of the state hold
+	last   string    // what was proposed last in this term
+	silent time.Time // until when more changes may follow
+	by     uint32    // by this server
+}
+
+// Errors of changes that others make impossible; they may come from another
+// server, as text.
+var (
+	ErrChanging = errors.New("another change of members is under way")
+	ErrStale    = errors.New("the members are others by now")
+)
+
+// found begins a new cluster's history, before anything else is proposed.
+func (n *Node) found(ctx context.Context) error {
+	if !n.disk.Identity().Found || n.Zxid() != 0 {
+		return nil
+	}
+	members, _ := n.describe(new(state.State), n.raft.servers(), "")
+	return await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
+}
+
+// describe says who raft's servers are. It is complete where none is about to
+// say more of itself.
+func (n *Node) describe(s *state.State, servers []raft.Server, written string) (list []state.Server, complete bool) {
+	if written == "" {
+		written = s.Words()
+	}
+	words := map[uint32]state.Server{}
+	lines, _ := state.ParseConfig(written)
+	for _, w := range lines {
+		words[w.ID] = w
+	}
+	complete = true
+	for _, srv := range servers {
+		m, _ := s.Member(peer.ParseID(srv.ID))
+		is := state.Server{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr, Voter: srv.Suffrage == raft.Voter}
+		is.Describe(n.o.Words)
+		is.Describe(words)
+		list = append(list, is)
+		complete = complete && (m.Incarnation != "" || is.Client != "")
+	}
+	slices.SortFunc(list, func(a, b state.Server) int { return int(a.ID%state.ZeroID) - int(b.ID%state.ZeroID) })
+	return list, complete
+}
+
+// note takes the words that come with a change. Changes that belong together
+// start from what is published, and keep others out until they are done.
+func (t *term) note(c *state.MemberChange) error {
+	if c.By == 0 {
+		return nil
+	}
+	var version int64
+	t.n.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
+	t.notice.mu.Lock()
+	defer t.notice.mu.Unlock()
+	switch silent := time.Now().Before(t.notice.silent); {
+	case silent && c.By != t.notice.by:
+		return ErrChanging
+	case !silent && c.Since != 0 && c.Since != version:
+		return ErrStale
+	}
+	t.notice.silent, t.notice.by = time.Now().Add(moreWait), c.By
+	if c.Words == "" || c.Words == t.notice.words {
+		return nil
+	}
+	t.notice.words = c.Words
+	if t.links.allKnow(peer.VersionFound) {
+		t.acts.add(state.Request{Op: state.OpWords, Body: []byte(c.Words)})
+		t.wake()
+	}
+	return nil
+}
+
+// farewell lets a server that asked to leave see that it does, so that it can
+// answer the client who wanted it. What it sees comes true next; if it cannot,
+// the truth is published again.
+func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
+	if c.By != c.ID || c.Words == "" || c.More {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellWait)
+	defer cancel()
+	version := func() (v int64) {
+		t.n.View(func(s *state.State) { _, v = state.CutConfig(s.ConfigData()) })
+		return v
+	}
+	was := version()
+	t.notice.keepSilent()
+	t.publish(true, c.ID)
+	f := t.n.fsm
+	if f.wait(ctx.Done(), func() bool { return version() != was }) {
+		end := f.index.Load()
+		for t.links.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
+			select {
+			case <-ctx.Done():
+			case <-time.After(farewellLook):
+			}
+		}
+	}
+	return true
+}
+
+func (p *notice) keepSilent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = time.Now().Add(moreWait)
+}
+
+func (p *notice) speak() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = time.Time{}
+}
+
+// publishMembers keeps /zookeeper/config and the member table in step with
+// raft's configuration.
+func (t *term) publishMembers() { t.publish(false, 0) }
+
+// publish is publishMembers. Anew makes it a new version even if nothing is
+// different; one server may be left out.
+func (t *term) publish(anew bool, without uint32) {
+	n := t.n
+	if n.port == nil {
+		return
+	}
+	servers := n.raft.servers()
+	t.nudger.setFollowers(servers)
+	t.notice.mu.Lock()
+	defer t.notice.mu.Unlock()
+	n.View(func(s *state.State) {
+		t.forget(s, servers)
+		servers = slices.DeleteFunc(servers, func(srv raft.Server) bool { return peer.ParseID(srv.ID) == without })
+		list, complete := n.describe(s, servers, t.notice.words)
+		waits := !complete && time.Since(t.began) < membersWait || time.Now().Before(t.notice.silent)
+		if waits && !anew || len(list) == 0 {
+			return
+		}
+		was := t.notice.last // it may not be applied yet
+		if was == "" {
+			was, _ = state.CutConfig(s.ConfigData())
+		}
+		text := state.ConfigText(list)
+		if was != text || anew || !s.Configured() && t.notice.last == "" {
+			t.notice.last = text
+			t.acts.add(state.Request{Op: state.OpConfig, Body: []byte(text)})
+			t.wake()
+		}
+	})
+}
+
+// forget takes away the streams of those who are no members any more.
+func (t *term) forget(s *state.State, servers []raft.Server) {
+	for _, m := range s.Members() {
+		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }
+		if m.Incarnation != "" && !slices.ContainsFunc(servers, is) {
+			t.acts.add(state.Forget(m.ID, randomInt(t.n.o.Rand)))
+			t.wake()
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+func (c *trio) config(id int) (text string) {
+	c.nodes[id].View(func(s *state.State) { text = s.ConfigData() })
+	return text
+}
+
+// A new cluster's first change is its configuration, at the zxid where that of
+// a ZooKeeper ensemble stands, and with what the operator wrote of its servers.
+func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
+	var want []string
+	c := newTrio(t, false, func(o *Options) {
+		o.Words = map[uint32]state.Server{}
+		want = nil
+		for id := uint32(1); id <= 3; id++ {
+			o.Words[id] = state.Server{ID: id, Peer: o.Peers[id], Election: "7", Client: fmt.Sprintf("h%d:8", id)}
+			want = append(want, fmt.Sprintf("server.%d=%s:7:participant;h%d:8", id, o.Peers[id], id))
+		}
+	})
+	lead := c.leader()
+	c.create(lead, "/a")
+	c.create(lead%3+1, "/b")
+	for id := 1; id <= 3; id++ {
+		eventually(t, "it is applied", func() bool { return c.has(id, "/a") && c.has(id, "/b") })
+		if got := c.config(id); got != strings.Join(want, "\n")+"\nversion=100000000" {
+			t.Errorf("server %d: %s", id, got)
+		}
+	}
+}
+
+// Several changes are one to clients, words come back as they were written, and
+// the next leader knows them.
+func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
+	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
+	lead := c.leader()
+	versions := func() (n int64) { _, n = state.CutConfig(c.config(lead)); return n }
+	eventually(t, "the members are published", func() bool {
+		c.nodes[lead].term.Load().publishMembers()
+		return strings.Count(c.config(lead), ";") == 3
+	})
+	was, zxid := versions(), c.nodes[lead].Zxid()
+	line := "server.4=10.0.0.9:1:77:observer;0.0.0.0:5"
+	change := func(m state.MemberChange) {
+		t.Helper()
+		m.Words, m.By, m.Since = line, 2, versions()
+		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), m); err != nil {
+			t.Fatal(m.Op, err)
+		}
+	}
+	change(state.MemberChange{Op: "add", ID: 4, Addr: "10.0.0.9:1", More: true})
+	c.nodes[lead].term.Load().publishMembers()
+	c.create(lead, "/between")
+	if now := versions(); now != was || c.nodes[lead].Zxid() != zxid+2 {
+		t.Errorf("version %x in between, was %x", now, was)
+	}
+	for by, want := range map[uint32]error{3: ErrChanging, 2: nil} {
+		if err := c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: by, Since: was, More: true}); !errors.Is(err, want) {
+			t.Errorf("server %d asks in between: %v", by, err)
+		}
+	}
+	change(state.MemberChange{Op: "describe", ID: 1})
+	eventually(t, "the words are published", func() bool { return strings.Contains(c.config(lead), "\n"+line+"\n") })
+	if now := versions(); now != zxid+3 {
+		t.Errorf("version %x, want %x", now, zxid+3)
+	}
+	change(state.MemberChange{Op: "describe", ID: 1})
+	eventually(t, "nothing different is a new version", func() bool { return versions() == zxid+4 })
+	if err := c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: 3, Since: was}); !errors.Is(err, ErrStale) {
+		t.Errorf("a change that starts from an older configuration: %v", err)
+	}
+	if err := c.nodes[lead].raft.LeadershipTransfer().Error(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another leads", func() bool { now := c.leader(); return now != 0 && now != lead })
+	next := c.nodes[c.leader()]
+	next.View(func(s *state.State) {
+		list, _ := next.describe(s, next.raft.servers(), "")
+		if len(list) != 4 || list[3].Line() != line {
+			t.Errorf("the next leader says %+v", list)
+		}
+	})
+}
+
+// A server that leaves is told before it does, so that it can say so.
+func TestAServerThatLeavesSeesIt(t *testing.T) {
+	c := newTrio(t, false, func(o *Options) {
+		o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID)
+		o.HeartbeatTimeout = 3 * time.Second // changes are counted: another leader would make some
+	})
+	lead := c.leader()
+	gone := lead%3 + 1
+	eventually(t, "the members are published", func() bool { return strings.Count(c.config(lead), ";") == 3 })
+	_, was := state.CutConfig(c.config(lead))
+	zxid := c.nodes[lead].Zxid()
+	err := c.nodes[gone].ChangeMember(context.Background(), state.MemberChange{Op: "remove", ID: uint32(gone), By: uint32(gone), Since: was, Words: "server.9=x:1:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, version := state.CutConfig(c.config(gone)); version != zxid+1 || strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)) {
+		t.Errorf("it sees %s", c.config(gone))
+	}
+	c.create(lead, "/after")
+	if now := c.config(lead); now != c.config(gone) || c.nodes[lead].Zxid() != zxid+3 {
+		t.Errorf("the others see %s", now)
+	}
+}
+
+func TestOneThatKnowsLessIsNotToldWords(t *testing.T) {
+	ls := &linkSet{links: []*inLink{{from: 2, version: peer.VersionFound}}}
+	if !ls.allKnow(peer.VersionFound) {
+		t.Error("all know them")
+	}
+	ls.links = append(ls.links, &inLink{from: 3, version: peer.VersionFound - 1})
+	if ls.allKnow(peer.VersionFound) {
+		t.Error("one does not know them")
+	}
+}

@@ -1,0 +1,125 @@
+package raftfsm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+)
+
+// TestWhoIsNudged asks who is told of a commit at once: servers with sessions,
+// servers whose requests were in the entry, and everybody when the leader acted
+// on its own account.
+func TestWhoIsNudged(t *testing.T) {
+	tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}}
+	tm.nudger = newNudger(tm)
+	tm.nudger.everybody = false
+	sessions := session.NewTable(1)
+	s := sessions.Create(1000, [jute.PasswordSize]byte{}, 2, "", 0)
+	want := func(two, three bool) {
+		t.Helper()
+		if a, b := tm.nudger.waits(2, sessions), tm.nudger.waits(3, sessions); a != two || b != three {
+			t.Errorf("servers 2 and 3 are told: %v and %v, want %v and %v", a, b, two, three)
+		}
+	}
+	want(true, false)
+	sessions.Remove(s.ID)
+	want(false, false)
+	e := filling{t: tm, requests: 1}
+	l := &inLink{from: 3, queue: []state.Block{{Origin: 3, Count: 1}}}
+	l.room.L = &l.mu
+	e.link(l, 1, 1<<10)
+	want(false, true)
+	tm.acts.add(state.Request{Op: state.OpBarrier})
+	tm.fill(nil)
+	want(true, true)
+}
+
+// A leader speaks for entries of its own term, while it leads: of another's it
+// does not know what is committed.
+func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
+	for _, c := range []struct {
+		term        uint64 // of the entry applied last
+		leads, told bool
+	}{{5, true, true}, {5, false, false}, {4, true, false}, {6, true, false}} {
+		tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}, number: 5}
+		g := newNudger(tm)
+		g.leads = func() bool { return c.leads }
+		f := &nudged{ch: make(chan state.Position, 1)}
+		g.followers["2"] = f
+		tm.n.fsm.index.Store(9)
+		tm.n.fsm.term.Store(c.term)
+		g.tell()
+		if told := len(f.ch) == 1; told != c.told {
+			t.Errorf("an entry of term %d, by the leader of term 5 (still: %v): told %v", c.term, c.leads, told)
+		}
+	}
+}
+
+// nudges takes what is sent to followers.
+type nudges struct {
+	raft.Transport
+	sent chan uint64
+}
+
+func (n nudges) EncodePeer(raft.ServerID, raft.ServerAddress) []byte { return nil }
+
+func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) error {
+	n.sent <- args.LeaderCommitIndex
+	return nil
+}
+
+// A follower that is told of a commit before it has the entry answers that
+// something is missing, which costs a round trip and tells it nothing.
+func TestNudgesFollowTheirEntry(t *testing.T) {
+	trans := nudges{sent: make(chan uint64)}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", nil), raft: &consensus{id: 1, trans: trans}}, number: 5}
+	g := newNudger(tm)
+	g.leads = func() bool { return true }
+	g.setFollowers([]raft.Server{{ID: "1"}, {ID: "2"}})
+	tell := func(index uint64) {
+		tm.n.fsm.term.Store(5)
+		tm.n.fsm.index.Store(index)
+		g.everybody = true
+		g.tell()
+	}
+	h := host{tm.n}
+	told := func(want uint64) {
+		t.Helper()
+		select {
+		case index := <-trans.sent:
+			if index != want {
+				t.Errorf("told of %d, want %d", index, want)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("not told of", want)
+		}
+	}
+	tell(7)
+	for _, early := range []state.Position{{Index: 9, Term: 4}, {Index: 6, Term: 5}, {Index: 9, Term: 4}} {
+		h.Stored(2, early.Term, early.Index)
+	}
+	select {
+	case index := <-trans.sent:
+		t.Errorf("told of %d before it has it", index)
+	case <-time.After(50 * time.Millisecond):
+	}
+	h.Stored(3, 5, 9)
+	h.Stored(2, 5, 7)
+	told(7)
+	h.Stored(2, 5, 8)
+	tell(8)
+	told(8)
+	tell(9)
+	h.Stored(2, 5, 9)
+	told(9)
+	h.Stored(2, 5, 10)
+	tell(10)
+	told(10)
+	tell(11)
+	g.close() // does not wait for what may never come
+}

@@ -1,0 +1,80 @@
+package offline
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOneWrongBitIsNoticed flips a bit of every byte of the newest snapshot and of
+// the log behind it, one at a time: what is read is refused, with the file and the
+// offset, or it is as it was before.
+func TestOneWrongBitIsNoticed(t *testing.T) {
+	dir := filepath.Join(zooDir(t), "version-2")
+	before, err := loadDirs(dir, dir, false)
+	must(t, err)
+	last := len(bytes.TrimRight(logOf(history()[4:8]), "\x00")) // where the last entry begins
+	const checksum, length = 8, 4
+	for _, name := range []string{"snapshot.4", "log.5"} {
+		file := filepath.Join(dir, name)
+		whole, err := os.ReadFile(file)
+		must(t, err)
+		refused := 0
+		for at := range whole {
+			bad := bytes.Clone(whole)
+			bad[at] ^= 1 << (at % 8)
+			must(t, os.WriteFile(file, bad, 0o600))
+			for _, torn := range []bool{false, true} {
+				z, err := loadDirs(dir, dir, torn)
+				if err != nil {
+					refused++
+					if !strings.Contains(err.Error(), name) {
+						t.Errorf("%s, byte %d: %v", name, at, err)
+					}
+					continue
+				}
+				// What was left out as torn is the last entry, if what was flipped says
+				// how long it is or that it is whole, or nothing.
+				if z.Zxid == before.Zxid-1 && torn && name == "log.5" && len(z.Notes) == 1 {
+					if at < last+checksum || at >= last+checksum+length && whole[at] != 'B' {
+						t.Errorf("%s, byte %d: left out: %q", name, at, z.Notes)
+					}
+					continue
+				}
+				if diffs := Compare(&Content{Nodes: before.Nodes}, &Content{Nodes: z.Nodes}, true); len(diffs) > 0 || z.Zxid != before.Zxid {
+					t.Errorf("%s, byte %d: read as if nothing was wrong: %q, zxid 0x%x", name, at, diffs, z.Zxid)
+				}
+			}
+		}
+		if refused < len(whole) {
+			t.Errorf("%s: only %d of %d changes were refused", name, refused, len(whole))
+		}
+		must(t, os.WriteFile(file, whole, 0o600))
+	}
+}
+
+// TestWhatMayNotBeRead is refused, with what to do.
+func TestWhatMayNotBeRead(t *testing.T) {
+	dir := zooDir(t)
+	for _, d := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "version-2")} {
+		must(t, os.Chmod(d, 0o755))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "version-2", "*"))
+	must(t, err)
+	for _, f := range files {
+		must(t, os.Chmod(f, 0o644))
+	}
+	file := filepath.Join(dir, "version-2", "log.5")
+	for name, entry := range map[string]string{"log.5": file, "version-2": filepath.Dir(file)} {
+		info, err := os.Stat(entry)
+		must(t, err)
+		must(t, os.Chmod(entry, 0))
+		asNobody(t, func() { _, err = LoadZooKeeper(ZooKeeperOptions{From: dir}) })
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "as the user that ZooKeeper runs as") {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, os.Chmod(entry, info.Mode()))
+	}
+}

@@ -1,0 +1,294 @@
+package offline
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// Dump prints what a path holds as text and checks all of it; with nodes also
+// every node of snapshots. It changes nothing.
+func Dump(w io.Writer, path string, nodes bool) error {
+	kind, err := KindOf(path)
+	if err != nil {
+		return err
+	}
+	p := &printer{w: bufio.NewWriterSize(w, 64<<10), nodes: nodes}
+	p.line("# %s: %s", path, kind)
+	switch kind {
+	case DataDir:
+		err = p.dataDir(path)
+	case Backup:
+		var s *state.State
+		if s, err = ReadBackup(path); err == nil {
+			p.state(s)
+		}
+	case ZooSnapshot:
+		err = p.zooSnapshot(path)
+	case ZooLog:
+		err = p.zooLog(path)
+	case ZooKeeperDir:
+		err = p.zooDir(path)
+	}
+	return errors.Join(err, p.w.Flush())
+}
+
+type printer struct {
+	w     *bufio.Writer
+	nodes bool
+}
+
+func (p *printer) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+
+func clock(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// dataDir prints the newest snapshot and the log, and applies every entry to
+// see what came of it.
+func (p *printer) dataDir(dir string) error {
+	s, err := disk.OpenStopped(dir)
+	if err != nil {
+		return readable(err)
+	}
+	defer s.Close()
+	id := s.Identity
+	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster, s.Term, s.LogStore)
+	d := &Data{Identity: id, State: state.New(id.Cluster)}
+	if err := d.readSnapshot(s); err != nil {
+		return err
+	}
+	if d.Last.Index > 0 {
+		p.line("# snapshot behind entry %d of term %d", d.Last.Index, d.Last.Term)
+		p.members(d.Members)
+		p.state(d.State)
+	}
+	p.line("# log")
+	torn, err := s.Entries(func(l *raft.Log, place string) error { return p.entry(d, l, place) })
+	if err != nil {
+		return err
+	}
+	if torn != "" {
+		p.line("# %s a write was interrupted; nobody was told that it happened", torn)
+	}
+	p.line("# good to entry %d of term %d, zxid 0x%x", d.Last.Index, d.Last.Term, d.Zxid())
+	return nil
+}
+
+func (p *printer) members(c raft.Configuration) {
+	for _, s := range c.Servers {
+		p.line("member %s %s %s", s.ID, s.Address, strings.ToLower(s.Suffrage.String()))
+	}
+}
+
+// entry prints one entry of the log. Those that the snapshot covers are not
+// applied again, so nothing is known of what came of them.
+func (p *printer) entry(d *Data, l *raft.Log, place string) error {
+	fresh := l.Index > d.Last.Index
+	if fresh && d.Last.Index > 0 && l.Index != d.Last.Index+1 {
+		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index, d.Last.Index)
+	}
+	if fresh {
+		d.Last = state.Position{Index: l.Index, Term: l.Term}
+	}
+	switch l.Type {
+	case raft.LogConfiguration:
+		p.line("entry %d term %d members  (%s)", l.Index, l.Term, place)
+		p.members(raft.DecodeConfiguration(l.Data))
+		return nil
+	case raft.LogCommand:
+	default:
+		p.line("entry %d term %d %s  (%s)", l.Index, l.Term, strings.ToLower(l.Type.String()), place)
+		return nil
+	}
+	var lines []string
+	at, options, err := state.ReadEntry(l.Data, func(x *state.Logged) error {
+		lines = append(lines, loggedText(x))
+		return nil
+	})
+	what := ""
+	if options != 0 {
+		what = " " + optionsText(options)
+	}
+	p.line("entry %d term %d %s%s  (%s)", l.Index, l.Term, clock(at), what, place)
+	before := d.Zxid()
+	if err == nil && fresh {
+		outcomes := &outcomes{}
+		err = d.Apply(l.Data, outcomes)
+		if len(outcomes.list) == len(lines) { // else some had been applied before
+			for i := range lines {
+				lines[i] += outcomes.list[i]
+			}
+		}
+	}
+	for _, text := range lines {
+		p.line("  %s", text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: log entry %d: %w", place, l.Index, err)
+	}
+	if fresh && d.Zxid() != before {
+		p.line("  zxid 0x%x", d.Zxid())
+	}
+	return nil
+}
+
+// outcomes collects what came of the requests of an entry.
+type outcomes struct {
+	list []string
+}
+
+func (o *outcomes) Events(int64, []tree.Event)         {}
+func (o *outcomes) Ended(int64, state.EndCause, int64) {}
+func (o *outcomes) Attached(*session.Session, bool)    {}
+func (o *outcomes) Opened(uint32, int64, uint32)       {}
+func (o *outcomes) Replaced()                          {}
+func (o *outcomes) Outcome(_, _ uint32, _ uint64, out *state.Outcome) {
+	switch {
+	case out.Refused:
+		o.list = append(o.list, " -> refused: its session was gone or elsewhere")
+	case out.Code != 0:
+		o.list = append(o.list, " -> "+out.Code.Error())
+	default:
+		o.list = append(o.list, fmt.Sprintf(" -> ok 0x%x", out.Zxid))
+	}
+}
+
+// state prints a state of ours.
+func (p *printer) state(s *state.State) {
+	p.line("cluster %s zxid 0x%x digest %016x nodes %d bytes %d sessions %d", s.ClusterID(), s.Zxid(), s.Digest(), s.Tree().Count(), s.Tree().Bytes(), s.Sessions().Len())
+	for _, m := range s.Members() {
+		birth, _, last := s.Stream(m.ID)
+		p.line("server %d incarnation %s peer %s client %s stream %d request %d", m.ID, m.Incarnation, m.PeerAddr, m.ClientAddr, birth, last)
+	}
+	s.Sessions().All(func(x session.Session) {
+		p.line("session 0x%x timeout %dms generation %d server %d address %s created %s", uint64(x.ID), x.Timeout, x.Gen, x.Owner, x.Addr, clock(x.Created))
+	})
+	if p.nodes {
+		s.Tree().Walk(func(path string, i tree.Info) bool {
+			p.node(path, toZooKeeperAsIs(&i))
+			return true
+		})
+	}
+}
+
+func (p *printer) node(path string, n *zkfiles.Node) {
+	p.line("node %q %s data %s acl %s czxid 0x%x mzxid 0x%x pzxid 0x%x ctime %s mtime %s version %d created-children %d aversion %d",
+		path, showKind(n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime), clock(n.Mtime), n.Version, n.Cversion, n.Aversion)
+}
+
+func (p *printer) zooSnapshot(path string) error {
+	zxid, _ := zxidOf(path, "snapshot")
+	t, r, err := loadSnapshot(path, zxid)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	p.line("zxid 0x%x nodes %d sessions %d acls %d", zxid, len(t.Nodes), len(t.Sessions), len(r.ACLs()))
+	if r.Digest != nil {
+		p.line("digest %x of zxid 0x%x, version %d", r.Digest.Sum, r.Digest.Zxid, r.Digest.Version)
+	}
+	for _, id := range sortedIDs(t.Sessions) {
+		p.line("session 0x%x timeout %dms", uint64(id), t.Sessions[id])
+	}
+	if p.nodes {
+		for _, path := range t.Paths() {
+			p.node(path, t.Nodes[path])
+		}
+	}
+	return nil
+}
+
+func sortedIDs(sessions map[int64]int32) []int64 {
+	var ids []int64
+	for id := range sessions {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, compareIDs)
+	return ids
+}
+
+func (p *printer) zooLog(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return readable(err)
+	}
+	defer f.Close()
+	r, err := zkfiles.NewLogReader(f)
+	if errors.Is(err, io.EOF) {
+		p.line("# empty")
+		return nil
+	}
+	for err == nil {
+		var x *zkfiles.Txn
+		if x, err = r.Next(); err == nil {
+			p.txn(x, r.Offset())
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	p.line("# good to the end")
+	return nil
+}
+
+func (p *printer) txn(x *zkfiles.Txn, at int64) {
+	digest := ""
+	if x.Digest != nil {
+		digest = fmt.Sprintf(" digest %x", x.Digest.Sum)
+	}
+	p.line("txn 0x%x %s session 0x%x cxid %d %s%s  (at byte %d)", x.Zxid, clock(x.Time), uint64(x.Session), x.Cxid, opName(x.Type), digest, at)
+	for i := range x.Ops {
+		p.line("  %s", opText(&x.Ops[i]))
+	}
+}
+
+// zooDir prints every file that counts, then applies the logs to the newest
+// snapshot.
+func (p *printer) zooDir(dir string) error {
+	sub := versionDir(dir)
+	var errs []error
+	for _, kind := range []string{"snapshot", "log"} {
+		files, err := list(sub, kind)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			p.line("# %s", filepath.Base(f.path))
+			if kind == "snapshot" {
+				err = p.zooSnapshot(f.path)
+			} else {
+				err = p.zooLog(f.path)
+			}
+			if err != nil {
+				p.line("# DAMAGED: %v", err)
+				errs = append(errs, err)
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
+	if err != nil {
+		return err
+	}
+	for _, n := range z.Notes {
+		p.line("# %s", n)
+	}
+	p.line("# good to zxid 0x%x: nodes %d sessions %d", z.Zxid, len(z.Nodes), len(z.Sessions))
+	return nil
+}

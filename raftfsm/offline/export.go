@@ -1,0 +1,116 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// Export makes a ZooKeeper's data directory of a state: a snapshot, a log to go
+// on from, and the epoch files of an ensemble's server. dir must be missing or
+// empty; after an error nothing is left of it.
+func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made, err error) {
+	made, err := disk.EmptyDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s was not made: %w", dir, errors.Join(err, disk.ClearDir(dir, made)))
+		}
+	}()
+	to := filepath.Join(dir, "version-2")
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return nil, err
+	}
+	zxid := s.Zxid()
+	snapshot := filepath.Join(to, fmt.Sprintf("snapshot.%x", zxid))
+	err = writeFile(snapshot, func(w io.Writer) error {
+		m, err = WriteZooSnapshot(interruptible{ctx, w}, s, keep)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	// A ZooKeeper whose log is missing is one whose newest changes are lost, so
+	// there is one. Its only entry changes nothing.
+	log := zkfiles.AppendLogHeader(nil, 0)
+	if zxid > 0 {
+		none := &zkfiles.Txn{Zxid: zxid, Type: jute.OpError, Ops: []zkfiles.Op{{Type: jute.OpError}}}
+		log = zkfiles.AppendLogEntry(log, none)
+	}
+	epoch := fmt.Append(nil, zxid>>32)
+	for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log, "currentEpoch": epoch, "acceptedEpoch": epoch} {
+		err := writeFile(filepath.Join(to, name), func(w io.Writer) error {
+			_, err := w.Write(content)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, errors.Join(vfs.OS.SyncDir(to), vfs.OS.SyncDir(dir), vfs.OS.SyncDir(filepath.Dir(filepath.Clean(dir))))
+}
+
+// WriteZooSnapshot writes a state as a ZooKeeper's snapshot.
+func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
+	m := &Made{Cluster: s.ClusterID(), Zxid: s.Zxid()}
+	sessions := map[int64]int32{}
+	if keep {
+		derived := 0
+		s.Sessions().All(func(sess session.Session) {
+			sessions[sess.ID] = sess.Timeout
+			if sess.Password == zkfiles.Password(sess.ID) {
+				derived++
+			}
+		})
+		if n := len(sessions) - derived; n > 0 {
+			m.Notes = append(m.Notes, fmt.Sprintf("%d of %d sessions were made by zlockd, with passwords that ZooKeeper does not know: their clients get new sessions, and the nodes of the old ones go when these expire", n, len(sessions)))
+		}
+	}
+	m.Sessions = len(sessions)
+	ttls := 0
+	acls := map[*jute.ACL][]jute.ACL{}
+	s.Tree().Walk(func(_ string, i tree.Info) bool {
+		acls[&i.ACL[0]] = i.ACL
+		if i.Kind == tree.TTLNode {
+			ttls++
+		}
+		return true
+	})
+	if ttls > 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, or it deletes them", ttls))
+	}
+	var lists [][]jute.ACL
+	for _, list := range acls {
+		lists = append(lists, list)
+	}
+	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, lists)
+	if err != nil {
+		return nil, err
+	}
+	s.Tree().Walk(func(path string, i tree.Info) bool {
+		if i.Kind == tree.EphemeralNode && !keep {
+			m.Left = append(m.Left, path)
+			return true
+		}
+		m.Nodes++
+		err = zw.Node(path, toZooKeeper(path, &i))
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, zw.Close(m.Zxid)
+}

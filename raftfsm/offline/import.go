@@ -1,0 +1,89 @@
+package offline
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// Made says what a new data directory holds.
+type Made struct {
+	Cluster  string
+	Zxid     int64
+	Nodes    int
+	Sessions int
+	Left     []string // ephemeral nodes that were left out
+	Notes    []string
+}
+
+// Import makes the data directory of a server, a cluster by itself, of a
+// ZooKeeper's data. With keep the sessions are taken over, too, with the
+// passwords that their clients know, and the ephemeral nodes with them. now is
+// the time, in ms since 1970.
+func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made, error) {
+	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
+	a := &state.Adopted{Cluster: m.Cluster, At: state.Position{Index: 1, Term: 1}, Zxid: z.Zxid}
+	if keep {
+		for id, timeout := range z.Sessions {
+			a.Sessions = append(a.Sessions, session.Session{ID: id, Password: zkfiles.Password(id), Timeout: timeout, Owner: server, Created: now})
+		}
+	}
+	paths := z.Paths()
+	left := func(path string) bool {
+		n := z.Nodes[path]
+		kind, _ := n.Kind()
+		if kind != zkfiles.Ephemeral {
+			return false
+		}
+		_, alive := z.Sessions[n.Owner]
+		return !keep || !alive
+	}
+	for _, p := range paths {
+		if left(p) {
+			m.Left = append(m.Left, p)
+		}
+	}
+	m.Nodes, m.Sessions = len(paths)-len(m.Left), len(a.Sessions)
+	a.Count = m.Nodes
+	a.Nodes = func(yield func(string, *tree.Info) bool) {
+		for _, p := range paths {
+			if len(m.Left) > 0 && left(p) {
+				continue
+			}
+			if !yield(p, fromZooKeeper(p, z.Nodes[p])) {
+				return
+			}
+		}
+	}
+	slices.SortFunc(a.Sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
+	return m, found(ctx, dir, server, m.Cluster, a.WriteSnapshot)
+}
+
+func compareIDs(a, b int64) int {
+	switch {
+	case uint64(a) < uint64(b):
+		return -1
+	case uint64(a) > uint64(b):
+		return 1
+	}
+	return 0
+}
+
+// found makes a data directory that begins at the place where every state from
+// elsewhere stands.
+func found(ctx context.Context, dir string, server uint32, cluster string, write func(io.Writer) error) error {
+	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}
+	err := disk.Found(dir, f, func(w io.Writer) error { return write(interruptible{ctx, w}) })
+	if err != nil {
+		return fmt.Errorf("%s was not made: %w", dir, err)
+	}
+	return nil
+}

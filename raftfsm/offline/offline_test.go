@@ -1,0 +1,480 @@
+package offline
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+const client = 0x100000000000001
+
+// history is what a ZooKeeper has logged.
+func history() []*zkfiles.Txn {
+	world := jute.WorldAnyone
+	secret := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: "a:zxQJmxLMiHGwaqBvst5y6rkB6HQ="}}}
+	ops := []zkfiles.Op{
+		{Type: zkfiles.OpCreateSession, Timeout: 40000},
+		{Type: jute.OpCreate, Path: "/a", Data: []byte("x"), ACL: world, Cversion: 1},
+		{Type: jute.OpCreate, Path: "/a/e", ACL: world, Ephemeral: true, Cversion: 1},
+		{Type: jute.OpCreateTTL, Path: "/t", Data: []byte{}, ACL: secret, Cversion: 2, TTL: 5000},
+		{Type: jute.OpCreateContainer, Path: "/c", Data: []byte{}, ACL: world, Cversion: 3},
+		{Type: jute.OpCreate, Path: "/c/n", Data: []byte("q"), ACL: world, Cversion: 1},
+		{Type: jute.OpDelete, Path: "/c/n"},
+		{Type: jute.OpSetData, Path: "/a", Data: []byte("yy"), Version: 1},
+		{Type: jute.OpSetACL, Path: "/a", ACL: secret, Version: 1},
+	}
+	var log []*zkfiles.Txn
+	for i, o := range ops {
+		log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(i + 1), Time: int64(1000 + i), Type: o.Type, Ops: []zkfiles.Op{o}})
+	}
+	return log
+}
+
+func snapshotOf(t *testing.T, tree *zkfiles.Tree) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := zkfiles.NewSnapshotWriter(&b, -1, tree.Sessions, tree.ACLs())
+	must(t, err)
+	for _, p := range tree.Paths() {
+		must(t, w.Node(p, tree.Nodes[p]))
+	}
+	must(t, w.Close(tree.Zxid))
+	return b.Bytes()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func logOf(log []*zkfiles.Txn) []byte {
+	b := zkfiles.AppendLogHeader(nil, 0)
+	for _, x := range log {
+		b = zkfiles.AppendLogEntry(b, x)
+	}
+	return append(b, make([]byte, 200)...)
+}
+
+// zooDir writes a ZooKeeper's directory: a snapshot of 0, one of 4, and the
+// logs from 1 and from 5 on.
+func zooDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "version-2")
+	must(t, os.Mkdir(sub, 0o700))
+	tree := zkfiles.NewTree()
+	files := map[string][]byte{"snapshot.0": snapshotOf(t, tree), "log.1": logOf(history()[:4]), "log.5": logOf(history()[4:])}
+	for _, x := range history()[:4] {
+		must(t, tree.Apply(x))
+	}
+	files["snapshot.4"] = snapshotOf(t, tree)
+	for name, b := range files {
+		must(t, os.WriteFile(filepath.Join(sub, name), b, 0o600))
+	}
+	return dir
+}
+
+func doImport(from, to string, keep bool) (*Made, error) {
+	z, err := LoadZooKeeper(ZooKeeperOptions{From: from})
+	if err != nil {
+		return nil, err
+	}
+	return Import(context.Background(), z, to, 1, keep, 1)
+}
+
+// equal fails unless two places hold the same.
+func equal(t *testing.T, a, b string, ephemerals bool) {
+	t.Helper()
+	x, err := LoadContent(a, "")
+	must(t, err)
+	y, err := LoadContent(b, "")
+	must(t, err)
+	if diffs := Compare(x, y, ephemerals); len(diffs) > 0 {
+		t.Fatal(strings.Join(diffs, "\n"))
+	}
+}
+
+func TestThereAndBack(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		from, tmp := zooDir(t), t.TempDir()
+		ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
+		m, err := doImport(from, ours, keep)
+		must(t, err)
+		if m.Zxid != 9 || len(m.Left) != map[bool]int{false: 1, true: 0}[keep] {
+			t.Errorf("%+v", m)
+		}
+		equal(t, from, ours, keep)
+		s, err := ReadState(ours)
+		must(t, err)
+		sess, ok := s.Sessions().Get(client)
+		if ok != keep || keep && sess.Password != zkfiles.Password(client) {
+			t.Errorf("keep %v: session %v %+v", keep, ok, sess)
+		}
+		_, err = Export(t.Context(), s, back, keep)
+		must(t, err)
+		equal(t, ours, back, true)
+		again := filepath.Join(tmp, "again")
+		_, err = doImport(back, again, keep)
+		must(t, err)
+		equal(t, ours, again, true)
+	}
+}
+
+func TestVerifyFindsEveryField(t *testing.T) {
+	from := zooDir(t)
+	load := func() *Content {
+		c, err := LoadContent(from, "")
+		must(t, err)
+		return c
+	}
+	for name, change := range map[string]func(*zkfiles.Node){
+		"data": func(n *zkfiles.Node) { n.Data = []byte("z") }, "ACL": func(n *zkfiles.Node) { n.ACL = jute.WorldAnyone },
+		"czxid": func(n *zkfiles.Node) { n.Czxid++ }, "mzxid": func(n *zkfiles.Node) { n.Mzxid++ }, "pzxid": func(n *zkfiles.Node) { n.Pzxid++ },
+		"ctime": func(n *zkfiles.Node) { n.Ctime++ }, "mtime": func(n *zkfiles.Node) { n.Mtime++ }, "version": func(n *zkfiles.Node) { n.Version++ },
+		"children ever created": func(n *zkfiles.Node) { n.Cversion++ }, "ACL version": func(n *zkfiles.Node) { n.Aversion++ },
+		"kind": func(n *zkfiles.Node) { n.Owner = zkfiles.OwnerOf(zkfiles.Container, 0) },
+	} {
+		a, b := load(), load()
+		change(b.Nodes["/a"])
+		if diffs := Compare(a, b, true); len(diffs) != 1 || !strings.Contains(diffs[0], `"/a": `+name) {
+			t.Errorf("%s: %v", name, diffs)
+		}
+	}
+	a, b := load(), load()
+	delete(b.Nodes, "/t")
+	if diffs := Compare(a, b, true); len(diffs) != 1 {
+		t.Errorf("%v", diffs)
+	}
+	if a.Nodes["/a"].Data = nil; len(Compare(a, b, true)) != 2 {
+		t.Error("null and empty are the same")
+	}
+}
+
+// TestBadZooKeeperIsRefused has every fault of a directory, each refused by
+// name, and nothing made.
+func TestBadZooKeeperIsRefused(t *testing.T) {
+	file := func(dir, name string) string { return filepath.Join(dir, "version-2", name) }
+	read := func(dir, name string) []byte {
+		b, err := os.ReadFile(file(dir, name))
+		must(t, err)
+		return b
+	}
+	write := func(dir, name string, b []byte) { must(t, os.WriteFile(file(dir, name), b, 0o600)) }
+	flip := func(name string, at int) func(string) {
+		return func(dir string) {
+			b := read(dir, name)
+			b[at] ^= 1
+			write(dir, name, b)
+		}
+	}
+	remove := func(names ...string) func(string) {
+		return func(dir string) {
+			for _, n := range names {
+				must(t, os.Remove(file(dir, n)))
+			}
+		}
+	}
+	whole := len(bytes.TrimRight(logOf(history()[4:]), "\x00"))
+	for _, c := range []struct {
+		name string
+		do   func(dir string)
+		want string
+	}{
+		{"torn last record", func(dir string) { write(dir, "log.5", read(dir, "log.5")[:whole-20]) }, "log.5: at byte 3"},
+		{"torn last record, padded", func(dir string) {
+			b := read(dir, "log.5")
+			clear(b[whole-20:])
+			write(dir, "log.5", b)
+		}, "--drop-torn-record"},
+		{"flipped byte in a log", flip("log.5", 60), "log.5: at byte 16: the checksum is wrong"},
+		{"flipped byte in the snapshot", flip("snapshot.4", 90), "snapshot.4: at byte"},
+		{"no log", remove("log.1", "log.5"), "has no log beside it"},
+		{"the snapshot's own log gone", func(dir string) { remove("log.5")(dir); write(dir, "log.1", logOf(history()[:3])) }, "end with zxid 0x3, before it"},
+		{"the log behind the snapshot gone", func(dir string) { remove("log.5")(dir); write(dir, "log.7", logOf(history()[6:])) }, "begins with zxid 0x5"},
+		{"two snapshots of one zxid", func(dir string) { write(dir, "snapshot.4.gz", []byte("x")) }, "have the same zxid"},
+		{"unknown type", func(dir string) {
+			x := *history()[8]
+			x.Type, x.Ops = 99, nil
+			write(dir, "log.5", logOf(append(history()[4:8], &x)))
+		}, "type 99"},
+		{"version 1", func(dir string) {
+			b := read(dir, "snapshot.4")
+			b[7] = 1
+			write(dir, "snapshot.4", b)
+		}, "version 1 of the format is not known"},
+		{"empty version-2", remove("log.1", "log.5", "snapshot.0", "snapshot.4"), "neither a snapshot nor a log"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := zooDir(t)
+			c.do(dir)
+			to := filepath.Join(t.TempDir(), "new")
+			_, err := doImport(dir, to, false)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if _, err := os.Stat(to); err == nil {
+				t.Error("something was made")
+			}
+		})
+	}
+}
+
+func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
+	dir := zooDir(t)
+	file := filepath.Join(dir, "version-2", "log.5")
+	b, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, b[:len(bytes.TrimRight(b, "\x00"))-20], 0o600))
+	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir, DropTorn: true})
+	must(t, err)
+	if z.Zxid != 8 || len(z.Notes) != 1 {
+		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
+	}
+}
+
+// TestUnfinishedSnapshotIsPassedOver: its ZooKeeper died while it wrote it.
+func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
+	dir := zooDir(t)
+	file := filepath.Join(dir, "version-2", "snapshot.4")
+	b, err := os.ReadFile(file)
+	must(t, err)
+	for _, n := range []int{0, 10, len(b) / 2, len(b) - 1} {
+		must(t, os.WriteFile(file, b[:n], 0o600))
+		z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
+		must(t, err)
+		if z.Zxid != 9 || len(z.Notes) != 1 {
+			t.Errorf("%d bytes: zxid %d, notes %q", n, z.Zxid, z.Notes)
+		}
+	}
+}
+
+func TestCompressedSnapshot(t *testing.T) {
+	dir := zooDir(t)
+	file := filepath.Join(dir, "version-2", "snapshot.4")
+	plain, err := os.ReadFile(file)
+	must(t, err)
+	before, err := LoadContent(dir, "")
+	must(t, err)
+	must(t, os.Remove(file))
+	f, err := os.Create(file + ".gz")
+	must(t, err)
+	z := gzip.NewWriter(f)
+	z.Write(plain)
+	must(t, errors.Join(z.Close(), f.Close()))
+	after, err := LoadContent(dir, "")
+	must(t, err)
+	if diffs := Compare(before, after, true); len(diffs) > 0 {
+		t.Error(diffs)
+	}
+	b, err := os.ReadFile(file + ".gz")
+	must(t, err)
+	must(t, os.WriteFile(file+".gz", b[:len(b)/2], 0o600))
+	if z, err := LoadZooKeeper(ZooKeeperOptions{From: dir}); err != nil || len(z.Notes) != 1 {
+		t.Errorf("half a file: %v", err)
+	}
+}
+
+func TestTargetMustBeEmpty(t *testing.T) {
+	dir, to := zooDir(t), t.TempDir()
+	_, err := doImport(dir, to, false)
+	must(t, err) // an empty directory will do
+	_, err = doImport(dir, to, false)
+	if err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Error(err)
+	}
+	equal(t, dir, to, false) // nothing was taken away
+	s, err := ReadState(to)
+	must(t, err)
+	if _, err := Export(t.Context(), s, to, false); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Error(err)
+	}
+}
+
+// TestNothingHalfMadeIsLeft makes the write fail after some bytes, as a full
+// disk does.
+func TestNothingHalfMadeIsLeft(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, made := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "new")
+		if !made {
+			must(t, os.Mkdir(dir, 0o700))
+		}
+		err := found(t.Context(), dir, 1, "c", func(w io.Writer) error {
+			if _, err := w.Write(make([]byte, 5<<20)); err != nil {
+				return err
+			}
+			return full
+		})
+		if !errors.Is(err, full) {
+			t.Error(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if made && !errors.Is(err, os.ErrNotExist) || !made && len(entries) != 0 {
+			t.Errorf("left behind: %v, %v", entries, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s, err := ReadState(imported(t))
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "back")
+	if _, err := Export(ctx, s, dir, false); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("an interrupted export left something")
+	}
+}
+
+// imported returns a data directory of ours.
+func imported(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	_, err := doImport(zooDir(t), dir, true)
+	must(t, err)
+	return dir
+}
+
+func TestRestoreBeginsANewCluster(t *testing.T) {
+	data := imported(t)
+	backup := filepath.Join(t.TempDir(), "backup")
+	before, err := ReadState(data)
+	must(t, err)
+	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
+	equal(t, data, backup, true)
+	for _, keep := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "new")
+		m, err := Restore(t.Context(), backup, dir, 3, keep, 5)
+		must(t, err)
+		if keep { // the end of a session is a change of its parents
+			equal(t, backup, dir, true)
+		}
+		after, err := ReadData(dir)
+		must(t, err)
+		if after.ClusterID() == before.ClusterID() || after.Identity.Cluster != m.Cluster || after.Identity.Server != 3 {
+			t.Errorf("%+v", after.Identity)
+		}
+		want := before.Zxid() + 1<<32
+		if !keep {
+			want++ // the end of the session
+		}
+		if after.Zxid() != want || after.Sessions().Len() != map[bool]int{true: 1}[keep] {
+			t.Errorf("keep %v: zxid 0x%x, %d sessions", keep, after.Zxid(), after.Sessions().Len())
+		}
+	}
+	b, err := os.ReadFile(backup)
+	must(t, err)
+	for _, at := range []int{0, 30, len(b) / 2, len(b) - 1} {
+		bad := bytes.Clone(b)
+		bad[at] ^= 1
+		must(t, os.WriteFile(backup, bad, 0o600))
+		dir := filepath.Join(t.TempDir(), "new")
+		if _, err := Restore(t.Context(), backup, dir, 1, true, 5); err == nil {
+			t.Errorf("byte %d changed: restored", at)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("byte %d changed: something was made", at)
+		}
+	}
+}
+
+// TestRecoverCanBeInterrupted stops at every step of the exchange; running it
+// again ends it, and in between no server can start.
+func TestRecoverCanBeInterrupted(t *testing.T) {
+	for step := range 7 {
+		t.Run(fmt.Sprint("step", step), func(t *testing.T) {
+			dir := imported(t)
+			r, err := PlanRecovery(dir)
+			must(t, err)
+			old := r.ClusterID()
+			if step == 6 {
+				_, err = r.Run(t.Context(), 1)
+				must(t, err)
+			} else {
+				next := filepath.Join(dir, "recovering")
+				m := refound(r.State, true, 1)
+				f := disk.Founding{Server: 1, Cluster: m.Cluster, Index: 1, Term: 1}
+				must(t, disk.Found(next, f, func(w io.Writer) error { return WriteBackup(w, r.State) }))
+				moves := []struct{ from, to string }{{"identity", oldDir}, {"raft", oldDir}, {"snapshots", oldDir}, {"recovering/snapshots", ""}, {"recovering/raft", ""}}
+				must(t, os.MkdirAll(filepath.Join(dir, oldDir), 0o700))
+				for _, m := range moves[:step] {
+					must(t, os.Rename(filepath.Join(dir, m.from), filepath.Join(dir, m.to, filepath.Base(m.from))))
+				}
+				if d, err := disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1}); err == nil {
+					d.Close()
+					t.Fatal("a server started in between")
+				}
+				if !Interrupted(dir) {
+					t.Fatal("the interruption is not seen")
+				}
+				must(t, Finish(dir))
+			}
+			after, err := ReadData(dir)
+			must(t, err)
+			if after.ClusterID() == old || after.Sessions().Len() != 1 || Interrupted(dir) {
+				t.Errorf("cluster %s, %d sessions", after.ClusterID(), after.Sessions().Len())
+			}
+			before, err := ReadData(filepath.Join(dir, oldDir))
+			must(t, err)
+			if before.ClusterID() != old {
+				t.Error("what was there is not kept")
+			}
+			equal(t, dir, filepath.Join(dir, oldDir), true)
+		})
+	}
+}
+
+// TestDumpChangesNothing prints everything there is, and compares every file
+// with what it was.
+func TestDumpChangesNothing(t *testing.T) {
+	zoo := zooDir(t)
+	data := imported(t)
+	backup := filepath.Join(t.TempDir(), "backup")
+	s, err := ReadState(data)
+	must(t, err)
+	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
+	for path, want := range map[string]string{
+		zoo: `createTTL "/t"`, data: `node "/c" container`, backup: `time to live 5000 ms`,
+		filepath.Join(zoo, "version-2", "log.5"): `setData "/a" data "yy" version 1`, filepath.Join(zoo, "version-2", "snapshot.4"): "session 0x100000000000001 timeout 40000ms",
+	} {
+		before := contents(t, path)
+		var out bytes.Buffer
+		must(t, Dump(&out, path, true))
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: no %q in\n%s", path, want, out.String())
+		}
+		if strings.Contains(out.String(), "zxQJmxLMiHG") {
+			t.Errorf("%s: a password's hash is shown", path)
+		}
+		if after := contents(t, path); after != before {
+			t.Errorf("%s was changed", path)
+		}
+	}
+}
+
+// contents is every file below path and what is in it.
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	var all strings.Builder
+	must(t, filepath.Walk(path, func(p string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			b, err := os.ReadFile(p)
+			fmt.Fprintf(&all, "%s %s %x %v\n", p, info.Mode(), b, err)
+		}
+		return err
+	}))
+	return all.String()
+}

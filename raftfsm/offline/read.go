@@ -1,0 +1,206 @@
+package offline
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Data is the state of a stopped server.
+type Data struct {
+	*state.State
+	Identity disk.Identity
+	Members  raft.Configuration
+	First    uint64 // the first entry of the log that was applied; 0: none
+	Last     state.Position
+	Torn     string // where a write was interrupted that nobody was told of
+
+	// Known is the last entry of which the log itself says that it counts: the
+	// leader had applied it when it wrote a later one.
+	Known     uint64
+	KnownTime int64 // ms since 1970, when the leader wrote it
+	LastTime  int64 // and of the last entry
+}
+
+// ReadData reads a server's data directory: the newest snapshot and every entry
+// behind it.
+func ReadData(dir string) (*Data, error) {
+	s, err := disk.OpenStopped(dir)
+	if err != nil {
+		return nil, readable(err)
+	}
+	defer s.Close()
+	d := &Data{Identity: s.Identity, State: state.New(s.Identity.Cluster)}
+	if err := d.readSnapshot(s); err != nil {
+		return nil, err
+	}
+	replayed := &replay{d: d}
+	if d.Torn, err = s.Entries(replayed.entry); err != nil {
+		return nil, err
+	}
+	if s.Identity.Cluster == "" {
+		return nil, fmt.Errorf("%s belongs to a server that never joined a cluster: there is nothing in it", dir)
+	}
+	return d, nil
+}
+
+func (d *Data) readSnapshot(s *disk.Stopped) error {
+	meta, content, file, err := s.Snapshot()
+	if err != nil || meta == nil {
+		return err
+	}
+	defer content.Close()
+	st, at, err := state.ReadSnapshot(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	d.State, d.Last, d.Members = st, at, meta.Configuration
+	d.Last = state.Position{Index: meta.Index, Term: meta.Term}
+	d.Known = meta.Index
+	return nil
+}
+
+// replay applies a log to the state of the snapshot before it.
+type replay struct {
+	d     *Data
+	zxids []zxidAt // what was reached where, behind d.Known
+}
+
+type zxidAt struct {
+	zxid  int64
+	index uint64
+	time  int64
+}
+
+func (r *replay) entry(l *raft.Log, place string) error {
+	d := r.d
+	if l.Index <= d.Last.Index {
+		return nil
+	}
+	if l.Index != d.Last.Index+1 {
+		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index, d.Last.Index)
+	}
+	if d.First == 0 {
+		d.First = l.Index
+	}
+	d.Last = state.Position{Index: l.Index, Term: l.Term}
+	switch l.Type {
+	case raft.LogConfiguration:
+		d.Members = raft.DecodeConfiguration(l.Data)
+		return nil
+	case raft.LogCommand:
+	default:
+		return nil
+	}
+	time, _, err := state.ReadEntry(l.Data, func(x *state.Logged) error {
+		if x.Op == state.OpDigest {
+			r.reached(state.DigestZxid(x.Body))
+		}
+		return nil
+	})
+	if err == nil {
+		err = d.Replay(l.Data)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: log entry %d: %w", place, l.Index, err)
+	}
+	d.LastTime = time
+	r.zxids = append(r.zxids, zxidAt{d.Zxid(), l.Index, time})
+	return nil
+}
+
+// reached notes that everything up to zxid was applied by a leader.
+func (r *replay) reached(zxid int64) {
+	for len(r.zxids) > 0 && r.zxids[0].zxid <= zxid {
+		at := r.zxids[0]
+		r.d.Known, r.d.KnownTime = at.index, at.time
+		r.zxids = r.zxids[1:]
+		if at.zxid == zxid {
+			return // entries behind it that changed nothing may be newer than that
+		}
+	}
+}
+
+// ReadBackup reads a backup, or the snapshot of a server.
+func ReadBackup(path string) (*state.State, error) {
+	f, err := disk.ContentOf(path)
+	if err != nil {
+		return nil, readable(err)
+	}
+	defer f.Close()
+	s, _, err := state.ReadSnapshot(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; use another backup", path, err)
+	}
+	return s, nil
+}
+
+// Kind says what a path holds.
+type Kind string
+
+// What is told apart by looking at it.
+const (
+	DataDir      Kind = "data directory of a zlockd"
+	ZooKeeperDir Kind = "data directory of a ZooKeeper"
+	Backup       Kind = "backup or snapshot of a zlockd"
+	ZooSnapshot  Kind = "snapshot of a ZooKeeper"
+	ZooLog       Kind = "transaction log of a ZooKeeper"
+)
+
+// KindOf looks at a path.
+func KindOf(path string) (Kind, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", readable(err)
+	}
+	if info.IsDir() {
+		switch {
+		case disk.IsDataDir(path):
+			return DataDir, nil
+		case IsZooKeeperDir(path):
+			return ZooKeeperDir, nil
+		}
+		return "", fmt.Errorf("%s is neither a data directory of a zlockd nor of a ZooKeeper", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", readable(err)
+	}
+	defer f.Close()
+	head, _ := bufio.NewReader(f).Peek(16)
+	switch text := string(head); {
+	case strings.HasPrefix(text, "zlockd snapshot "):
+		return Backup, nil
+	case strings.HasPrefix(text, "ZKSN"), strings.HasPrefix(text, "\x1f\x8b"), strings.HasPrefix(text, "\x82SNAPPY"):
+		return ZooSnapshot, nil
+	case strings.HasPrefix(text, "ZKLG"):
+		return ZooLog, nil
+	}
+	return "", errors.New(path + " is nothing that is known here: neither a backup nor a snapshot")
+}
+
+// ReadState reads a stopped server's data directory, or a backup.
+func ReadState(path string) (*state.State, error) {
+	kind, err := KindOf(path)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case DataDir:
+		d, err := ReadData(path)
+		if err != nil {
+			return nil, err
+		}
+		return d.State, nil
+	case Backup:
+		return ReadBackup(path)
+	}
+	return nil, fmt.Errorf("%s is a %s: want that of a zlockd", path, kind)
+}

@@ -1,0 +1,115 @@
+package offline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+)
+
+// Recovery is what becomes of a cluster that lost its majority for good.
+type Recovery struct {
+	*Data
+	dir string
+}
+
+// PlanRecovery reads a survivor's data directory.
+func PlanRecovery(dir string) (*Recovery, error) {
+	d, err := ReadData(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Recovery{d, dir}, nil
+}
+
+// Interrupted tells whether a Recover of this directory was interrupted and
+// only has to be finished.
+func Interrupted(dir string) bool { return disk.Interrupted(dir) }
+
+// Finish finishes it.
+func Finish(dir string) error { return disk.FinishReplace(dir, oldDir) }
+
+// oldDir keeps what was there before.
+const oldDir = "before-recover"
+
+// Unconfirmed is how many entries at the end of the log are not known to count:
+// they are kept, though perhaps nobody was told that they happened.
+func (r *Recovery) Unconfirmed() uint64 {
+	if r.Last.Index < r.Known {
+		return 0
+	}
+	return r.Last.Index - r.Known
+}
+
+// Servers are the members as this server last knew them, by id.
+func (r *Recovery) Servers() map[uint32]string {
+	addrs := map[uint32]string{}
+	for _, s := range r.Members.Servers {
+		if id, err := strconv.ParseUint(string(s.ID), 10, 32); err == nil {
+			addrs[uint32(id)] = string(s.Address)
+		}
+	}
+	if len(addrs) == 0 {
+		maps.Copy(addrs, r.Identity.Peers)
+	}
+	return addrs
+}
+
+// Tell writes what is lost at most.
+func (r *Recovery) Tell(w io.Writer) {
+	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
+		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
+	if r.Torn != "" {
+		fmt.Fprintf(w, "A write was interrupted behind it (%s); nobody was told that it happened.\n", r.Torn)
+	}
+	if n := r.Unconfirmed(); n > 0 && r.Known == 0 {
+		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps nobody was told that the last of them happened.\n")
+	} else if n > 0 {
+		fmt.Fprintf(w, "Entries up to %d are known to count. The last %d are kept as well, although perhaps nobody was told that they happened.\n", r.Known, n)
+	}
+	when := "it wrote last"
+	if r.LastTime > 0 {
+		when = time.UnixMilli(r.LastTime).UTC().Format("2006-01-02 15:04:05.000 MST")
+	}
+	fmt.Fprintf(w, "Lost at most: what the others acknowledged without this server after %s.\nCompare all survivors, and recover the one with the highest term, then the highest entry.\n", when)
+}
+
+// Run makes a cluster of one of the survivor. Sessions go on; what was there is
+// kept in a directory within.
+func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
+	m := refound(r.State, true, now)
+	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1, Addr: r.Servers()[r.Identity.Server]}
+	return m, disk.Replace(r.dir, oldDir, f, func(w io.Writer) error { return WriteBackup(interruptible{ctx, w}, r.State) })
+}
+
+// Next are the commands that bring the other servers back, once they run, empty.
+func (r *Recovery) Next() (list []string) {
+	servers, own := r.Servers(), r.Identity.Server
+	for _, id := range slices.Sorted(maps.Keys(servers)) {
+		if id != own {
+			list = append(list, fmt.Sprintf("zlock member add %d %s", id, servers[id]))
+		}
+	}
+	return list
+}
+
+// TellNext writes the commands that bring the other servers back.
+func (r *Recovery) TellNext(w io.Writer) {
+	servers, own := r.Servers(), r.Identity.Server
+	fmt.Fprintf(w, "What was there is in %s/%s.\n", r.dir, oldDir)
+	if len(servers) < 2 {
+		fmt.Fprintf(w, "Start the server as before.\n")
+		return
+	}
+	fmt.Fprintf(w, "\n1. Start this server, %d, with the flags it had: it serves alone.\n", own)
+	fmt.Fprintf(w, "2. On each other server, move the data directory away and start it with the flags it had.\n   What is in the old directories never comes back into the cluster.\n")
+	fmt.Fprintf(w, "3. For each of them:\n")
+	for _, command := range r.Next() {
+		fmt.Fprintf(w, "   %s\n", command)
+	}
+}

@@ -1,0 +1,34 @@
+package offline
+
+import (
+	"io"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// ToZooKeeper turns a backup into a snapshot of a ZooKeeper while it is being
+// read, with sessions and ephemeral nodes. acls are all that its nodes have.
+func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
+	s, err := state.OpenStream(backup)
+	if err != nil {
+		return err
+	}
+	sessions := map[int64]int32{}
+	s.Sessions().All(func(x session.Session) { sessions[x.ID] = x.Timeout })
+	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, acls)
+	if err != nil {
+		return err
+	}
+	nodes := tree.NewReader(func(path string, i *tree.Info) error { return zw.Node(path, toZooKeeper(path, i)) })
+	if err := s.Nodes(nodes.Add); err != nil {
+		return err
+	}
+	if err := nodes.Done(); err != nil {
+		return err
+	}
+	return zw.Close(s.Zxid())
+}

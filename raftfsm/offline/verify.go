@@ -1,0 +1,191 @@
+package offline
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// Content is what two places are compared by.
+type Content struct {
+	Name  string // as the user named it
+	Zxid  int64
+	Nodes map[string]*zkfiles.Node
+
+	// Wire: it was read through the protocol, which does not tell what keeps a
+	// node alive, save for ephemerals.
+	Wire bool
+}
+
+// LoadContent reads a file or directory of any kind.
+func LoadContent(path, logDir string) (*Content, error) {
+	kind, err := KindOf(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{Name: path}
+	var s *state.State
+	switch kind {
+	case DataDir:
+		d, err := ReadData(path)
+		if err != nil {
+			return nil, err
+		}
+		s = d.State
+	case Backup:
+		if s, err = ReadBackup(path); err != nil {
+			return nil, err
+		}
+	case ZooLog:
+		return nil, fmt.Errorf("%s is a log: name the directory it is in", path)
+	default:
+		z, err := LoadZooKeeper(ZooKeeperOptions{From: path, LogDir: logDir})
+		if err != nil {
+			return nil, err
+		}
+		c.Nodes, c.Zxid = z.Nodes, z.Zxid
+		return c, nil
+	}
+	c.Zxid, c.Nodes = s.Zxid(), map[string]*zkfiles.Node{}
+	s.Tree().Walk(func(path string, i tree.Info) bool {
+		c.Nodes[path] = toZooKeeper(path, &i)
+		return true
+	})
+	return c, nil
+}
+
+// MaxDifferences is how many differences Compare returns at most.
+const MaxDifferences = 100
+
+// Compare returns the first differences, in the order of paths. Without
+// ephemerals these nodes are passed over. The node that names the members is
+// compared by its ACL alone, because every cluster writes its own; so are the
+// counts of a quota, which a ZooKeeper makes anew whenever it starts.
+func Compare(a, b *Content, ephemerals bool) []string {
+	var diffs []string
+	for _, path := range paths(a, b) {
+		x, y := a.Nodes[path], b.Nodes[path]
+		if !ephemerals && (isEphemeral(x) || isEphemeral(y)) {
+			continue
+		}
+		switch {
+		case x == nil:
+			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, b.Name))
+		case y == nil:
+			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, a.Name))
+		default:
+			for _, d := range compareNodes(path, x, y, a.Wire || b.Wire) {
+				diffs = append(diffs, fmt.Sprintf("%q: %s", path, d))
+			}
+		}
+		if len(diffs) >= MaxDifferences {
+			return diffs[:MaxDifferences]
+		}
+	}
+	return diffs
+}
+
+func paths(a, b *Content) []string {
+	var all []string
+	for p := range a.Nodes {
+		all = append(all, p)
+	}
+	for p := range b.Nodes {
+		if a.Nodes[p] == nil {
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func isEphemeral(n *zkfiles.Node) bool {
+	if n == nil {
+		return false
+	}
+	kind, _ := n.Kind()
+	return kind == zkfiles.Ephemeral
+}
+
+func compareNodes(path string, x, y *zkfiles.Node, wire bool) (diffs []string) {
+	differ := func(what string, a, b any) { diffs = append(diffs, fmt.Sprintf("%s %v and %v", what, a, b)) }
+	if !slices.Equal(x.ACL, y.ACL) {
+		differ("ACL", showACL(x.ACL), showACL(y.ACL))
+	}
+	if path == configPath {
+		return diffs
+	}
+	counts := strings.HasPrefix(path, "/zookeeper/quota/") && strings.HasSuffix(path, "/zookeeper_stats")
+	if !counts && (!bytes.Equal(x.Data, y.Data) || (x.Data == nil) != (y.Data == nil)) {
+		differ("data", showData(x.Data), showData(y.Data))
+	}
+	for _, f := range []struct {
+		name string
+		a, b int64
+	}{
+		{"czxid", x.Czxid, y.Czxid}, {"mzxid", x.Mzxid, y.Mzxid}, {"pzxid", x.Pzxid, y.Pzxid},
+		{"ctime", x.Ctime, y.Ctime}, {"mtime", x.Mtime, y.Mtime},
+		{"version", int64(x.Version), int64(y.Version)}, {"children ever created", int64(x.Cversion), int64(y.Cversion)},
+		{"ACL version", int64(x.Aversion), int64(y.Aversion)},
+	} {
+		if f.a == f.b {
+			continue
+		}
+		if strings.HasSuffix(f.name, "zxid") {
+			differ(f.name, fmt.Sprintf("0x%x", f.a), fmt.Sprintf("0x%x", f.b))
+		} else {
+			differ(f.name, f.a, f.b)
+		}
+	}
+	a, b := showKind(x), showKind(y)
+	if wire && !isEphemeral(x) && !isEphemeral(y) {
+		return diffs
+	}
+	if a != b {
+		differ("kind", a, b)
+	}
+	return diffs
+}
+
+func showKind(n *zkfiles.Node) string {
+	switch kind, ttl := n.Kind(); kind {
+	case zkfiles.Ephemeral:
+		return fmt.Sprintf("ephemeral of 0x%x", uint64(n.Owner))
+	case zkfiles.Container:
+		return "container"
+	case zkfiles.TTL:
+		return fmt.Sprintf("time to live %d ms", ttl)
+	case zkfiles.Unknown:
+		return fmt.Sprintf("unknown 0x%x", uint64(n.Owner))
+	}
+	return "plain"
+}
+
+func showACL(list []jute.ACL) string {
+	var parts []string
+	for _, a := range list {
+		id := a.ID.ID
+		if a.Scheme == "digest" { // the hash of a password is a secret worth guessing at
+			user, hash, _ := strings.Cut(id, ":")
+			id = user + ":" + hash[:min(len(hash), 4)] + "…"
+		}
+		parts = append(parts, fmt.Sprintf("%s:%s:%d", a.Scheme, id, a.Perms))
+	}
+	return strings.Join(parts, ",")
+}
+
+func showData(b []byte) string {
+	if b == nil {
+		return "null"
+	}
+	if len(b) > 40 {
+		return fmt.Sprintf("%q… (%d bytes)", b[:40], len(b))
+	}
+	return fmt.Sprintf("%q", b)
+}

@@ -1,0 +1,293 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// ZooKeeper is the data of a stopped ZooKeeper.
+type ZooKeeper struct {
+	*zkfiles.Tree
+	Notes []string // what was passed over, and why that is safe
+}
+
+// ZooKeeperOptions say where a ZooKeeper's data is.
+type ZooKeeperOptions struct {
+	// From is a data directory, its version-2, or one snapshot.
+	From string
+	// LogDir is where the transaction logs are; empty: beside the snapshots.
+	LogDir string
+	// DropTorn leaves out an entry at the very end of the log that was not
+	// written to its end.
+	DropTorn bool
+}
+
+// zkFile is a file named by a zxid.
+type zkFile struct {
+	path string
+	zxid int64
+}
+
+// zxidOf reads snapshot.ZXID[.gz|.snappy] and log.ZXID.
+func zxidOf(name, prefix string) (int64, bool) {
+	s, ok := strings.CutPrefix(filepath.Base(name), prefix+".")
+	if prefix == "snapshot" {
+		s = strings.TrimSuffix(strings.TrimSuffix(s, ".gz"), ".snappy")
+	}
+	zxid, err := strconv.ParseInt(s, 16, 64)
+	return zxid, ok && err == nil && zxid >= 0
+}
+
+// versionDir finds the directory that holds the files.
+func versionDir(dir string) string {
+	if sub := filepath.Join(dir, "version-2"); filepath.Base(dir) != "version-2" && isDir(sub) {
+		return sub
+	}
+	return dir
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// IsZooKeeperDir tells whether dir looks like a ZooKeeper's data directory.
+func IsZooKeeperDir(dir string) bool {
+	if filepath.Base(dir) == "version-2" || isDir(filepath.Join(dir, "version-2")) {
+		return true
+	}
+	files, err := list(dir, "snapshot")
+	return err == nil && len(files) > 0
+}
+
+// list returns the files of one kind, oldest first.
+func list(dir, prefix string) ([]zkFile, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, readable(err)
+	}
+	var files []zkFile
+	for _, e := range entries {
+		if zxid, ok := zxidOf(e.Name(), prefix); ok && e.Type().IsRegular() {
+			files = append(files, zkFile{filepath.Join(dir, e.Name()), zxid})
+		}
+	}
+	slices.SortFunc(files, func(a, b zkFile) int {
+		if a.zxid != b.zxid {
+			return int(min(max(a.zxid-b.zxid, -1), 1))
+		}
+		return strings.Compare(a.path, b.path)
+	})
+	for i := 1; i < len(files); i++ {
+		if files[i].zxid == files[i-1].zxid {
+			return nil, fmt.Errorf("%s and %s have the same zxid: one of them is a copy; move the wrong one away", files[i-1].path, files[i].path)
+		}
+	}
+	return files, nil
+}
+
+// readable says what to do about a file that may not be read.
+func readable(err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w: run this as the user that ZooKeeper runs as, or as root", err)
+	}
+	return err
+}
+
+// LoadZooKeeper reads the newest whole snapshot and every log behind it.
+func LoadZooKeeper(o ZooKeeperOptions) (*ZooKeeper, error) {
+	info, err := os.Stat(o.From)
+	if err != nil {
+		return nil, readable(err)
+	}
+	if !info.IsDir() {
+		return loadFile(o.From)
+	}
+	dir := versionDir(o.From)
+	logDir := dir
+	if o.LogDir != "" {
+		logDir = versionDir(o.LogDir)
+	}
+	for _, d := range []string{o.From, dir, logDir} {
+		if err := checkStopped(d); err != nil {
+			return nil, err
+		}
+	}
+	return loadDirs(dir, logDir, o.DropTorn)
+}
+
+// loadDirs reads the directories of snapshots and logs of a ZooKeeper that does
+// not run.
+func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
+	snaps, err := list(dir, "snapshot")
+	if err != nil {
+		return nil, err
+	}
+	logs, err := list(logDir, "log")
+	if err != nil {
+		return nil, err
+	}
+	if len(snaps) == 0 && len(logs) == 0 {
+		return nil, fmt.Errorf("%s holds neither a snapshot nor a log: name the directory that dataDir in zoo.cfg names", dir)
+	}
+	z, from, err := loadNewest(snaps, logs)
+	if err != nil {
+		return nil, err
+	}
+	if err := z.replay(from, logs, logDir, dropTorn); err != nil {
+		return nil, err
+	}
+	z.Recount()
+	return z, nil
+}
+
+// loadFile reads a snapshot alone.
+func loadFile(path string) (*ZooKeeper, error) {
+	zxid, named := zxidOf(path, "snapshot")
+	t, r, err := loadSnapshot(path, zxid)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case !named && r.Digest != nil && r.Digest.Zxid > 0:
+		t.Zxid = r.Digest.Zxid
+	case !named && r.LastZxid > 0:
+		t.Zxid = r.LastZxid
+	case !named:
+		return nil, fmt.Errorf("%s: nothing says which zxid it has: give it the name it had, snapshot.ZXID", path)
+	}
+	z := &ZooKeeper{Tree: t}
+	if named && !t.Whole() {
+		return nil, z.lacksLog(path)
+	}
+	z.Recount()
+	return z, nil
+}
+
+func (z *ZooKeeper) lacksLog(path string) error {
+	return fmt.Errorf("%s was taken while changes went on, and the log of these changes is missing: put log.* beside it and name the directory", path)
+}
+
+// loadNewest reads the newest snapshot that is whole. One that ends in the
+// middle was being written when its server died; the log goes back to the one
+// before.
+func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
+	z := &ZooKeeper{}
+	for _, s := range slices.Backward(snaps) {
+		t, _, err := loadSnapshot(s.path, s.zxid)
+		if errors.Is(err, zkfiles.ErrTorn) {
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; it was passed over, as ZooKeeper would", s.path, err))
+			continue
+		}
+		if err != nil {
+			return nil, s, fmt.Errorf("%s: %w; move this file away to begin with an older snapshot and its logs", s.path, err)
+		}
+		z.Tree = t
+		return z, s, nil
+	}
+	if len(snaps) == 0 && logs[0].zxid == 1 {
+		z.Tree = zkfiles.NewTree()
+		return z, zkFile{}, nil
+	}
+	return nil, zkFile{}, fmt.Errorf("there is no whole snapshot: %s", strings.Join(append(z.Notes, "bring one back from a backup"), "; "))
+}
+
+func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, *zkfiles.SnapshotReader, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, readable(err)
+	}
+	defer f.Close()
+	plain, err := zkfiles.Decompress(f, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := zkfiles.NewSnapshotReader(plain)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := zkfiles.Load(r, zxid)
+	return t, r, err
+}
+
+// replay applies what the logs hold behind the snapshot.
+func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
+	if len(logs) == 0 {
+		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory of dataLogDir by --log-dir; or name this file itself, to take it as it stands", snap.path, logDir)
+	}
+	// The last log that begins at or before the snapshot may go on behind it.
+	first := 0
+	for i, l := range logs {
+		if l.zxid <= snap.zxid {
+			first = i
+		}
+	}
+	reached := int64(0)
+	for i, l := range logs[first:] {
+		last := i == len(logs[first:])-1
+		zxid, err := z.replayFile(l.path, last, dropTorn)
+		if err != nil {
+			return err
+		}
+		reached = max(reached, zxid)
+	}
+	switch {
+	case reached < snap.zxid:
+		return fmt.Errorf("%s: the logs in %s end with zxid 0x%x, before it: its own log is missing; name this file itself to take it as it stands", snap.path, logDir, reached)
+	case !z.Whole():
+		return z.lacksLog(snap.path)
+	}
+	return nil
+}
+
+// replayFile applies one log and returns the last zxid in it.
+func (z *ZooKeeper) replayFile(path string, last, dropTorn bool) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, readable(err)
+	}
+	defer f.Close()
+	r, err := zkfiles.NewLogReader(f)
+	if errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn) && last {
+		z.Notes = append(z.Notes, path+" is empty: its server died before it wrote to it")
+		return z.Zxid, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	zxid := int64(0)
+	for {
+		x, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return zxid, nil
+		}
+		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
+			// Where another log follows, its ZooKeeper went on without the entry.
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry, which nobody was told is stored, was left out", path, err))
+			return zxid, nil
+		}
+		if errors.Is(err, zkfiles.ErrTorn) {
+			return 0, fmt.Errorf("%s: %w of an entry: it was being written when its server died, and nobody was told that it is stored; leave it out with --drop-torn-record, as ZooKeeper would", path, err)
+		}
+		if err == nil {
+			if err = z.Apply(x); err != nil {
+				err = &zkfiles.FormatError{Offset: r.Offset(), Err: err}
+			}
+		}
+		if err != nil {
+			var gap *zkfiles.GapError
+			if errors.As(err, &gap) {
+				return 0, fmt.Errorf("%s: %w; look for the log that begins with zxid 0x%x", path, err, gap.Last+1)
+			}
+			return 0, fmt.Errorf("%s: %w; take a copy from another server of the ensemble", path, err)
+		}
+		zxid = x.Zxid
+	}
+}

@@ -1,0 +1,142 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// host is a Host that admits whom it is told to.
+type host struct {
+	admit error
+	asked []*Question
+	said  error
+	links chan uint32
+}
+
+func (h *host) Greeting(uint32) Greeting {
+	return Greeting{Cluster: "c", Incarnation: "i"}
+}
+func (h *host) Admit(Purpose, *Greeting) error { return h.admit }
+func (h *host) ServeLink(c net.Conn, g *Greeting) {
+	h.links <- g.From
+	io.Copy(io.Discard, c)
+}
+func (h *host) Answer(_ context.Context, q *Question) (map[uint32]Progress, error) {
+	h.asked = append(h.asked, q)
+	return map[uint32]Progress{7: {Applied: 70}}, h.said
+}
+func (h *host) Status(*Greeting) Status               { return Status{ID: 1, Cluster: "c"} }
+func (h *host) SnapshotSent()                         {}
+func (h *host) Stored(uint32, uint64, uint64)         {}
+func (h *host) AddrOf(id uint32) string               { return "" }
+func (h *host) Instead(id uint32, addr string) string { return addr }
+
+func open(t *testing.T, id uint32, h *host) *Port {
+	t.Helper()
+	p, err := Open(t.Context(), Options{ID: id, Addr: "127.0.0.1:0", Host: h, Logger: slog.New(slog.DiscardHandler),
+		Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) },
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Serve()
+	t.Cleanup(p.Close)
+	return p
+}
+
+// ended waits for the end of a connection without a byte before it.
+func ended(t *testing.T, c net.Conn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the connection goes on: %d bytes, %v", n, err)
+	}
+}
+
+func TestWhoIsRefusedIsToldWhy(t *testing.T) {
+	h := &host{admit: errors.New("you are a stranger")}
+	one, two := open(t, 1, h), open(t, 2, &host{})
+	_, err := two.Call(t.Context(), Ask, 1, one.Addr())
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "you are a stranger") {
+		t.Errorf("refused: %v", err)
+	}
+}
+
+// What is no greeting is not let in and does not keep a connection.
+func TestWhatIsNoGreetingIsClosed(t *testing.T) {
+	h := &host{links: make(chan uint32, 10)}
+	p := open(t, 1, h)
+	for _, text := range []string{"L\x00\x00\x00\x02[]", "L\x00\x00\x00\x01{", "L\x7f\x00\x00\x00"} {
+		c, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.Write([]byte(text))
+		if err := readAnswer(c); !errors.Is(err, ErrRefused) {
+			t.Errorf("%q: %v", text, err)
+		}
+		ended(t, c)
+	}
+	select {
+	case from := <-h.links:
+		t.Errorf("server %d was served", from)
+	default:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) != 0 {
+		t.Errorf("%d connections kept", len(p.conns))
+	}
+}
+
+func TestQuestionsAreAnswered(t *testing.T) {
+	h := &host{}
+	one := open(t, 1, h)
+	two := open(t, 2, &host{})
+	st, err := two.Ask(t.Context(), 1, one.Addr(), Question{Form: &Formation{Cluster: "new"}})
+	if err != nil || st.ID != 1 || st.Cluster != "c" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if len(h.asked) != 1 || h.asked[0].Form == nil || h.asked[0].Form.Cluster != "new" {
+		t.Errorf("asked %+v", h.asked)
+	}
+	h.said = errors.New("I do not want to")
+	st, err = two.Ask(t.Context(), 1, one.Addr(), Question{})
+	if err == nil || !strings.Contains(err.Error(), "I do not want to") || st.ID != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestCloseEndsEveryConnection(t *testing.T) {
+	h := &host{links: make(chan uint32, 1)}
+	one, two := open(t, 1, h), open(t, 2, &host{})
+	c, err := two.Call(t.Context(), Link, 1, one.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if from := <-h.links; from != 2 {
+		t.Errorf("a link of server %d", from)
+	}
+	done := make(chan struct{})
+	go func() { one.Close(); close(done) }()
+	ended(t, c)
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close does not return")
+	}
+	if c, err := two.Call(t.Context(), Link, 1, one.Addr()); err == nil {
+		c.Close()
+		t.Error("a closed port lets others in")
+	}
+}

@@ -1,0 +1,105 @@
+package peer
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Messages on a link. A server sends the leader its stream and whom it heard
+// from; nothing comes back but how far the leader is. Outcomes are learnt by
+// applying the log, as everywhere.
+//
+//	message := type u8 · length u32 · payload
+const (
+	LinkBlock   byte = 1 // to the leader: a block of the stream
+	LinkTouches byte = 2 // to the leader: number u64, applied index u64, (session i64, age u32)*
+	LinkAck     byte = 3 // from the leader: number u64 of the touches message, applied index u64
+	LinkFull    byte = 4 // to the leader, before touches while it is so: why nothing should be taken that needs more room
+)
+
+// MaxMessage is the longest payload on a link: a block.
+const MaxMessage = state.MaxBlock
+
+// WriteMessage writes one message to a link.
+func WriteMessage(w *bufio.Writer, typ byte, payload []byte) error {
+	if len(payload) > MaxMessage {
+		return fmt.Errorf("message of %d bytes on a link: no more than %d are read there", len(payload), MaxMessage)
+	}
+	var head [5]byte
+	head[0] = typ
+	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	_, err := w.Write(payload)
+	return err
+}
+
+// ReadMessage reads one message from a link.
+func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > MaxMessage {
+		return 0, nil, fmt.Errorf("message of %d bytes on a link", n)
+	}
+	payload = make([]byte, n)
+	_, err = io.ReadFull(r, payload)
+	return head[0], payload, err
+}
+
+// Touches says that a server lives, how far it is and whom it heard from.
+type Touches struct {
+	Number  uint64 // counted on each link
+	Applied uint64 // index of the last log entry applied there
+	Heard   []state.Touch
+}
+
+// Append appends the encoding of t.
+func (t *Touches) Append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, t.Number)
+	b = binary.BigEndian.AppendUint64(b, t.Applied)
+	for _, h := range t.Heard {
+		b = binary.BigEndian.AppendUint64(b, uint64(h.Session))
+		b = binary.BigEndian.AppendUint32(b, h.Age)
+	}
+	return b
+}
+
+// ParseTouches reads the payload of a LinkTouches message.
+func ParseTouches(b []byte) (t Touches, err error) {
+	if len(b) < 16 || (len(b)-16)%12 != 0 {
+		return t, errors.New("bad touches on a link")
+	}
+	t = Touches{Number: binary.BigEndian.Uint64(b), Applied: binary.BigEndian.Uint64(b[8:]), Heard: make([]state.Touch, 0, (len(b)-16)/12)}
+	for b = b[16:]; len(b) > 0; b = b[12:] {
+		t.Heard = append(t.Heard, state.Touch{Session: int64(binary.BigEndian.Uint64(b)), Age: binary.BigEndian.Uint32(b[8:])})
+	}
+	return t, nil
+}
+
+// Ack is the leader's answer to a Touches.
+type Ack struct {
+	Number  uint64
+	Applied uint64 // index of the last log entry applied at the leader
+}
+
+// Append appends the encoding of a.
+func (a Ack) Append(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, a.Number), a.Applied)
+}
+
+// ParseAck reads the payload of a LinkAck message.
+func ParseAck(b []byte) (Ack, error) {
+	if len(b) != 16 {
+		return Ack{}, errors.New("bad acknowledgement on a link")
+	}
+	return Ack{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, nil
+}

@@ -1,0 +1,275 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Host is the server that a port belongs to.
+type Host interface {
+	// Greeting is what the server says of itself to one that it calls.
+	Greeting(to uint32) Greeting
+	// Admit decides whether a caller may talk to the server, and remembers what
+	// the caller has shown.
+	Admit(Purpose, *Greeting) error
+	// ServeLink runs another server's link until it ends.
+	ServeLink(c net.Conn, from *Greeting)
+	// Answer does what a question wishes, and tells how far members are if that
+	// is asked.
+	Answer(context.Context, *Question) (map[uint32]Progress, error)
+	// Status is what the server says of itself to one that asks.
+	Status(asker *Greeting) Status
+	// SnapshotSent is called when another server has taken a snapshot of this one.
+	SnapshotSent()
+	// Stored is called when another server has told this one, as the leader of a
+	// term, that it has stored the log up to an entry.
+	Stored(id uint32, term, index uint64)
+	// AddrOf returns where a server is; empty: nobody knows.
+	AddrOf(id uint32) string
+	// Instead returns where a server is that raft's configuration has at addr.
+	Instead(id uint32, addr string) string
+}
+
+// Options say how a port runs.
+type Options struct {
+	ID       uint32
+	Addr     string // to listen on
+	SelfAddr string // where other servers reach the port
+	Release  string // of this program
+	TLS      *TLS   // nil: none
+	Host     Host
+	Listen   func(addr string) (net.Listener, error)
+	Dial     func(ctx context.Context, addr string) (net.Conn, error)
+	Logger   *slog.Logger
+}
+
+// Port is the peer port of a server: it accepts, greets and sorts, and calls
+// other servers' ports.
+type Port struct {
+	o   Options
+	ctx context.Context // ends what is under way
+	ln  net.Listener
+
+	raftConns chan *raftConn
+	reach     reach
+	sent      sendings
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	new    []net.Conn // of conns, those that have not been let in, the oldest first
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// Open opens the port. Nobody is let in before Serve is called, which is when
+// the host knows its port. When ctx ends, so does everything that waits.
+func Open(ctx context.Context, o Options) (*Port, error) {
+	ln, err := o.Listen(o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("peer port: %w", err)
+	}
+	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, raftConns: make(chan *raftConn), conns: map[net.Conn]struct{}{}}, nil
+}
+
+// Serve begins to let others in.
+func (p *Port) Serve() { p.wg.Go(p.accept) }
+
+// Addr is the address that the port listens on.
+func (p *Port) Addr() string { return p.ln.Addr().String() }
+
+func (p *Port) accept() {
+	for {
+		c, err := p.ln.Accept()
+		if err != nil {
+			if p.isClosed() || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Out of descriptors, most likely. It passes; exiting would not help.
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if !p.track(c) {
+			c.Close()
+			return
+		}
+		p.wg.Go(func() { p.greet(c) })
+	}
+}
+
+func (p *Port) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// maxNew bounds the connections that have not said yet whose they are. Those
+// who say nothing give way to those who come later.
+const maxNew = 64
+
+// track registers a connection, so that close can end it.
+func (p *Port) track(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	if p.new = append(p.new, c); len(p.new) > maxNew {
+		p.new[0].Close() // whose greeting fails now
+		p.new = slices.Delete(p.new, 0, 1)
+	}
+	return true
+}
+
+// admitted takes a connection off those that have not been let in.
+func (p *Port) admitted(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.new, c); i >= 0 {
+		p.new = slices.Delete(p.new, i, i+1)
+	}
+}
+
+func (p *Port) untrack(c net.Conn) {
+	p.admitted(c)
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+	c.Close()
+}
+
+// greet reads a caller's greeting and hands the connection to whom it is for.
+func (p *Port) greet(raw net.Conn) {
+	c := raw
+	c.SetDeadline(time.Now().Add(greetTime))
+	purpose, g, c, err := p.readGreeting(c)
+	if err == nil {
+		err = p.o.Host.Admit(purpose, &g)
+	}
+	if err != nil {
+		p.o.Logger.Debug("peer connection refused", "peer", raw.RemoteAddr(), "err", err)
+		_ = writeAnswer(c, err)
+		p.untrack(raw)
+		return
+	}
+	if writeAnswer(c, nil) != nil {
+		p.untrack(raw)
+		return
+	}
+	p.admitted(raw)
+	c.SetDeadline(time.Time{})
+	p.reach.note(g.From, nil) // who calls can be called
+	switch purpose {
+	case Raft:
+		select {
+		case p.raftConns <- &raftConn{Conn: &trackedConn{c, func() { p.untrack(raw) }}, alive: func() bool { return p.alive(g.From) }}:
+		case <-p.ctx.Done():
+			p.untrack(raw)
+		}
+	case Link:
+		p.o.Host.ServeLink(c, &g)
+		p.untrack(raw)
+	case Ask:
+		p.answer(c, &g)
+		p.untrack(raw)
+	}
+}
+
+func (p *Port) readGreeting(c net.Conn) (purpose Purpose, g Greeting, _ net.Conn, err error) {
+	var name string
+	if t := p.o.TLS; t != nil {
+		if c, name, err = t.server(c); err != nil {
+			return 0, g, c, err
+		}
+	}
+	var first [1]byte
+	if _, err = io.ReadFull(c, first[:]); err != nil {
+		return 0, g, c, err
+	}
+	if err = readJSON(c, &g); err != nil {
+		return 0, g, c, err
+	}
+	if name != "" && name != certName(g.From) {
+		return 0, g, c, fmt.Errorf("server %d shows the certificate of %s", g.From, name)
+	}
+	return Purpose(first[0]), g, c, nil
+}
+
+// Close ends the port and its connections, and waits for whoever serves them.
+func (p *Port) Close() {
+	p.mu.Lock()
+	p.closed = true
+	for c := range p.conns {
+		c.Close()
+	}
+	p.mu.Unlock()
+	p.ln.Close()
+	p.wg.Wait()
+}
+
+// Call opens a connection to another server.
+func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
+	c, err := p.call(ctx, purpose, to, addr)
+	if purpose == Raft && p.ctx.Err() == nil { // raft goes on calling, so it is known when this ends
+		p.reach.note(to, err)
+	}
+	return c, err
+}
+
+func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
+	c, err := p.o.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(greetTime)
+	}
+	c.SetDeadline(deadline)
+	if t := p.o.TLS; t != nil {
+		if c, err = t.client(c, to); err != nil {
+			return nil, err
+		}
+	}
+	g := p.o.Host.Greeting(to)
+	g.From, g.To, g.Version, g.Oldest = p.o.ID, to, Version, Oldest
+	g.At, g.Release = p.o.SelfAddr, p.o.Release
+	b, err := json.Marshal(&g)
+	if err == nil && len(b) > maxJSON {
+		err = fmt.Errorf("greeting of %d bytes: no more than %d are read", len(b), maxJSON)
+	}
+	if err == nil {
+		msg := binary.BigEndian.AppendUint32([]byte{byte(purpose)}, uint32(len(b)))
+		_, err = c.Write(append(msg, b...))
+	}
+	if err == nil {
+		err = readAnswer(c)
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("server %d at %s: %w", to, addr, err)
+	}
+	c.SetDeadline(time.Time{})
+	return c, nil
+}
+
+// trackedConn tells the port when raft is done with a connection.
+type trackedConn struct {
+	net.Conn
+	done func()
+}
+
+func (c *trackedConn) Close() error {
+	err := c.Conn.Close()
+	c.done()
+	return err
+}

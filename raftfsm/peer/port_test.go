@@ -1,0 +1,62 @@
+package peer
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+)
+
+// admitAll is a host that lets everybody in.
+type admitAll struct{ Host }
+
+func (admitAll) Greeting(uint32) Greeting       { return Greeting{} }
+func (admitAll) Admit(Purpose, *Greeting) error { return nil }
+func (admitAll) Answer(context.Context, *Question) (map[uint32]Progress, error) {
+	return nil, nil
+}
+func (admitAll) Status(*Greeting) Status { return Status{ID: 1} }
+
+// Strangers who connect and say nothing are a bounded number, and keep no
+// server out.
+func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	o := Options{ID: 1, Addr: "127.0.0.1:0", Host: admitAll{}, Dial: dial, Logger: slog.New(slog.DiscardHandler),
+		Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }}
+	p, err := Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Serve()
+	defer func() { cancel(); p.Close() }()
+	var silent []net.Conn
+	for range 3 * maxNew {
+		c, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = append(silent, c)
+	}
+	if s, err := p.Ask(ctx, 1, p.Addr(), Question{}); err != nil || s.ID != 1 {
+		t.Errorf("a server is kept out: %+v, %v", s, err)
+	}
+	p.mu.Lock()
+	n := len(p.new)
+	p.mu.Unlock()
+	if n > maxNew {
+		t.Errorf("%d connections without a greeting", n)
+	}
+	// Those who came first have given way.
+	for _, c := range silent[:maxNew] {
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal("not closed: ", err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// AnswerTime is how long a question may take to be answered.
+const AnswerTime = 10 * time.Second
+
+// Status is what a server says of itself to another.
+type Status struct {
+	ID           uint32            `json:"id"`
+	Cluster      string            `json:"cluster"`
+	Incarnation  string            `json:"birth"`
+	Incarnations map[uint32]string `json:"births"`          // of all servers it knows; empty: a new one is expected
+	Peers        map[uint32]string `json:"peers"`           // its --peers
+	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
+	Found        bool              `json:"found,omitempty"` // its cluster's log begins with an entry that founds it
+	Members      map[uint32]string `json:"members"`         // addresses in its raft configuration
+	Seen         uint64            `json:"seen"`            // highest term the asker's directory has shown it
+	Known        Shown             `json:"known"`           // and all else; releases before this one know the term alone
+	Now          Shown             `json:"now"`             // what it shows the asker
+	Leader       uint32            `json:"leader"`
+
+	Observers       []uint32 `json:"observers,omitempty"` // of Peers, those without a vote, in order
+	FormedObservers []uint32 `json:"formed_observers,omitempty"`
+
+	Linked  uint32 `json:"linked"`  // the leader to whom its link stands; 0: none
+	Up      bool   `json:"up"`      // its raft runs
+	Version int    `json:"version"` // of what servers say to each other; 0: one before VersionFound
+
+	Silent int64 `json:"silent"`           // ms since it heard of a leader
+	Stands bool  `json:"stands,omitempty"` // for election
+
+	// Config is the index of the log entry with its raft configuration. The rest
+	// is empty in releases before 1.1.
+	Config  uint64 `json:"config,omitempty"`
+	Release string `json:"release,omitempty"` // of its program
+	Waits   string `json:"waits,omitempty"`   // for what, if it does not serve clients
+
+	Progress map[uint32]Progress `json:"progress,omitempty"` // if it was asked for
+
+	LastTerm  uint64 `json:"last_term"` // of its log
+	LastIndex uint64 `json:"last_index"`
+}
+
+// Formation makes servers into a cluster.
+type Formation struct {
+	Cluster      string            `json:"cluster"`
+	Incarnations map[uint32]string `json:"births"`
+	Peers        map[uint32]string `json:"peers"`
+	Observers    []uint32          `json:"observers,omitempty"` // of Peers, in order
+	// Found: the cluster begins with an entry that founds it, which all of its
+	// servers know.
+	Found bool `json:"found,omitempty"`
+}
+
+// Place is where a server may be reached.
+type Place struct {
+	ID   uint32 `json:"id"`
+	Addr string `json:"addr"`
+}
+
+// Progress is how far a member is.
+type Progress struct {
+	Applied uint64 `json:"applied"`
+	Lag     uint64 `json:"lag"`     // log entries behind the leader
+	Bytes   int64  `json:"bytes"`   // of these; -1: not known
+	Heard   int64  `json:"heard"`   // ms since it was heard from; -1: it is not
+	Release string `json:"release"` // of its program
+	Start   uint64 `json:"start"`   // how often its data directory was started
+
+	SnapshotSent int64 `json:"snapshot_sent,omitempty"` // bytes of a snapshot that is being sent to it
+	SnapshotSize int64 `json:"snapshot_size,omitempty"`
+
+	Waits string `json:"waits,omitempty"` // what it says that it waits for, or why it is not heard
+
+	// Of a server that is probed.
+	At    string            `json:"at,omitempty"`    // where it says that it is
+	Known bool              `json:"known,omitempty"` // its data directory is the one that the member has
+	Peers map[uint32]string `json:"peers,omitempty"` // its --peers
+}
+
+// Question passes between servers outside raft. Without a wish in it, it asks
+// for the status alone, which comes with every answer.
+type Question struct {
+	Form   *Formation          `json:"form,omitempty"`
+	Member *state.MemberChange `json:"member,omitempty"`
+	Reach  *Place              `json:"reach,omitempty"` // is a server reached there from here?
+	Probe  *Place              `json:"probe,omitempty"` // could it be a member?
+	Stage  *state.Staging      `json:"stage,omitempty"` // a backup is to come
+
+	Progress bool `json:"progress,omitempty"` // how far are the members?
+}
+
+type reply struct {
+	Err    string `json:"err,omitempty"`
+	Status Status `json:"status"`
+}
+
+// Ask puts one question to a server. An error may come with its status.
+func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Status, error) {
+	c, err := p.Call(ctx, Ask, id, addr)
+	if err != nil {
+		return Status{}, err
+	}
+	defer c.Close()
+	if d, ok := ctx.Deadline(); ok {
+		c.SetDeadline(d)
+	}
+	var r reply
+	if err := writeJSON(c, &q); err != nil {
+		return Status{}, err
+	}
+	if err := readJSON(c, &r); err != nil {
+		return Status{}, err
+	}
+	if r.Err != "" {
+		return r.Status, errors.New(r.Err)
+	}
+	return r.Status, nil
+}
+
+// answer answers one question.
+func (p *Port) answer(c net.Conn, asker *Greeting) {
+	c.SetDeadline(time.Now().Add(greetTime))
+	var q Question
+	if err := readJSON(c, &q); err != nil {
+		return
+	}
+	c.SetDeadline(time.Now().Add(AnswerTime))
+	ctx, cancel := context.WithTimeout(p.ctx, AnswerTime)
+	defer cancel()
+	var r reply
+	progress, err := p.o.Host.Answer(ctx, &q)
+	r.Status = p.o.Host.Status(asker)
+	r.Status.Progress = progress
+	if err != nil {
+		r.Err = err.Error()
+	}
+	if err := writeJSON(c, &r); err != nil {
+		p.o.Logger.Debug("answer to a peer", "err", err)
+	}
+}

@@ -1,0 +1,48 @@
+package peer
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// reach knows which servers are not reached, and says so: one line when it
+// begins, one when it has lasted, one when it is over.
+type reach struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	lost map[uint32]*outage
+}
+
+// outage is a server that is not reached.
+type outage struct {
+	since time.Time
+	long  bool // it was said that this lasts
+}
+
+// longOutage is more than a restart takes. Until then it is no more than news:
+// servers are restarted.
+const longOutage = 10 * time.Second
+
+// note takes the outcome of calling a server.
+func (r *reach) note(id uint32, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.lost[id]
+	switch {
+	case err == nil && o != nil:
+		delete(r.lost, id)
+		r.log.Info("a server is reached again", "peer", id, "after", time.Since(o.since).Round(time.Millisecond))
+	case err == nil:
+	case o == nil:
+		if r.lost == nil {
+			r.lost = map[uint32]*outage{}
+		}
+		r.lost[id] = &outage{since: time.Now()}
+		r.log.Info("a server is not reached", "peer", id, "err", err)
+	case !o.long && time.Since(o.since) > longOutage:
+		o.long = true
+		r.log.Warn("a server is still not reached", "peer", id, "for", time.Since(o.since).Round(time.Second), "err", err)
+	}
+}

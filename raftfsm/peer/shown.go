@@ -1,0 +1,43 @@
+package peer
+
+import "fmt"
+
+// Shown is what a server has shown of its data directory to others. None of it
+// ever goes back: a server that shows less than it did runs from an old copy of
+// the directory, and has forgotten promises that others count on, so it must
+// not vote.
+type Shown struct {
+	Start uint64 `json:"start,omitempty"` // how often it was started; 0: an older release, which does not tell
+	Life  string `json:"life,omitempty"`  // random name of the last start
+	Term  uint64 `json:"term,omitempty"`
+	Index uint64 `json:"index,omitempty"` // of the last log entry it has applied
+}
+
+// Raise makes s what was shown before together with what is shown now.
+func (s *Shown) Raise(now Shown) {
+	if now.Start > s.Start {
+		s.Start, s.Life = now.Start, now.Life
+	}
+	s.Term = max(s.Term, now.Term)
+	s.Index = max(s.Index, now.Index)
+}
+
+// Behind says in what a directory, whose log ends at end, is behind what it
+// showed before; empty: in nothing.
+func (s Shown) Behind(before Shown, end uint64) string {
+	switch {
+	case s.Start == 0:
+		return "" // an older release: only its term could be compared, and others do that
+	case s.Start < before.Start:
+		return fmt.Sprintf("it has been started %d times before, and %d are known", s.Start-1, before.Start)
+	case s.Start == before.Start && s.Life != before.Life:
+		return fmt.Sprintf("it was started for the %dth time once before", s.Start)
+	case s.Start == before.Start:
+		return "" // the same process, whose words may overtake each other
+	case s.Term < before.Term:
+		return fmt.Sprintf("it remembers term %d, and has been in term %d", s.Term, before.Term)
+	case end < before.Index:
+		return fmt.Sprintf("its log ends at entry %d, and it has applied entry %d", end, before.Index)
+	}
+	return ""
+}

@@ -1,0 +1,33 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// The longest block passes a link; one that would not be read there is not sent.
+func TestLongestBlockPassesALink(t *testing.T) {
+	for _, off := range []int{-1, 0, 1} {
+		bl := state.Block{Origin: 1, Birth: 1, First: 1, Requests: make([]byte, state.MaxRequest+off)}
+		payload := bl.Append(nil)
+		var wire bytes.Buffer
+		w := bufio.NewWriter(&wire)
+		err := WriteMessage(w, LinkBlock, payload)
+		if (err != nil) != (off > 0) {
+			t.Errorf("%+d: %v", off, err)
+		}
+		if err != nil {
+			continue
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		typ, got, err := ReadMessage(bufio.NewReader(&wire))
+		if err != nil || typ != LinkBlock || !bytes.Equal(got, payload) {
+			t.Errorf("%+d: type %d, %d bytes, %v", off, typ, len(got), err)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// rpcTimeout bounds raft's RPCs; a snapshot gets as many times more as it has
+// quarters of a megabyte.
+const rpcTimeout = 10 * time.Second
+
+// mainLoop keeps heartbeats on raft's own goroutine by never installing the
+// heartbeat handler. Handled beside the main loop, a heartbeat lets a leader
+// that wakes from a pause take the new term and then append a client's write
+// with a term it does not lead: same index, same term, other content, and
+// nobody notices.
+type mainLoop struct {
+	*raft.NetworkTransport
+	host    Host
+	durable func() uint64
+	pace    *pace
+	sent    *sendings
+}
+
+// SetHeartbeatHandler does nothing, on purpose.
+func (mainLoop) SetHeartbeatHandler(func(raft.RPC)) {}
+
+// to names a server to raftStreams: by its id, and where it is now. That is the
+// address in raft's configuration, unless the server is known to have moved.
+func (m mainLoop) to(id raft.ServerID, target raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(string(id) + "@" + m.host.Instead(ParseID(id), string(target)))
+}
+
+// AppendEntries tells no commit index beyond what is durable here. The leader's
+// own write goes on beside those of the followers, and raft counts it from the
+// start; a follower that applied an entry which its leader then loses in a
+// crash could see the next leader put another in its place.
+func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	size := cut(args, m.pace.limit(id)) // in raft's own message: see cut
+	// Asked for after raft has read its commit index: what was stored up to
+	// there and is not durable yet is known by now.
+	if sure := m.durable(); args.LeaderCommitIndex > sure {
+		bounded := *args
+		bounded.LeaderCommitIndex = sure
+		args = &bounded
+	}
+	began := time.Now()
+	err := m.NetworkTransport.AppendEntries(id, m.to(id, target), args, resp)
+	if size > 0 {
+		m.pace.note(id, size, time.Since(began), err)
+	}
+	if n := len(args.Entries); n > 0 && err == nil && resp.Success {
+		m.host.Stored(ParseID(id), args.Term, args.Entries[n-1].Index)
+	}
+	return err
+}
+
+// staleConns is how many connections raft keeps to each server. After that
+// server's restart all of them are dead, which shows only when they are used.
+const staleConns = 2
+
+// RequestVote asks again when the connection turns out to be an old one: raft
+// does not, and the term would be lost. Asked twice, a voter gives the same
+// answer.
+func (m mainLoop) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return onFreshConn(func() error { return m.NetworkTransport.RequestVote(id, m.to(id, target), args, resp) })
+}
+
+// RequestPreVote is like RequestVote.
+func (m mainLoop) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return onFreshConn(func() error {
+		return m.NetworkTransport.RequestPreVote(id, m.to(id, target), args, resp)
+	})
+}
+
+// InstallSnapshot tells the host when it has succeeded.
+func (m mainLoop) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	data, done := m.sent.begin(ParseID(id), args.Size, data)
+	defer done()
+	err := m.NetworkTransport.InstallSnapshot(id, m.to(id, target), args, resp, data)
+	if err == nil && resp.Success {
+		m.host.SnapshotSent()
+	}
+	return err
+}
+
+// TimeoutNow asks a server to stand for election.
+func (m mainLoop) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return m.NetworkTransport.TimeoutNow(id, m.to(id, target), args, resp)
+}
+
+func onFreshConn(call func() error) error {
+	err := call()
+	for i := 0; i < staleConns && connEnded(err); i++ {
+		err = call()
+	}
+	return err
+}
+
+// connEnded tells the end of a connection from everything else, as far as the
+// decoder lets it through.
+func connEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		err != nil && (strings.Contains(err.Error(), io.EOF.Error()) || strings.Contains(err.Error(), syscall.ECONNRESET.Error()))
+}
+
+// Transport is raft's transport on the port. durable returns an index up to
+// which everything in this server's log is on its disk.
+func (p *Port) Transport(log hclog.Logger, durable func() uint64) raft.Transport {
+	return mainLoop{host: p.o.Host, durable: durable, pace: new(pace), sent: &p.sent, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream:          raftStreams{p},
+		MaxPool:         staleConns,
+		MaxRPCsInFlight: 1, // pipelining can wedge replication to a follower for good
+		Timeout:         rpcTimeout,
+		Logger:          log,
+	})}
+}
+
+// ServerID is how raft names server id.
+func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
+
+// ParseID is the id of the server that raft names so; 0: it is none of ours.
+func ParseID(id raft.ServerID) uint32 {
+	v, err := strconv.ParseUint(string(id), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(v)
+}
+
+// raftStreams lets raft talk through the peer port.
+type raftStreams struct{ p *Port }
+
+// Accept implements net.Listener.
+func (s raftStreams) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.p.raftConns:
+		return c, nil
+	case <-s.p.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener; the port belongs to the server.
+func (s raftStreams) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (s raftStreams) Addr() net.Addr { return addr(s.p.o.SelfAddr) }
+
+type addr string
+
+func (a addr) Network() string { return "tcp" }
+func (a addr) String() string  { return string(a) }
+
+// Dial implements raft.StreamLayer, for addresses that mainLoop has made.
+func (s raftStreams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, addr, ok := strings.Cut(string(to), "@")
+	if !ok {
+		return nil, fmt.Errorf("%q does not name a server", to)
+	}
+	ctx, cancel := context.WithTimeout(s.p.ctx, timeout)
+	defer cancel()
+	return s.p.Call(ctx, Raft, ParseID(raft.ServerID(id)), addr)
+}
+
+// raftConn is a connection that another server's raft has made. It bounds the
+// silence in the middle of a message: raft reads a snapshot on its main loop
+// without a deadline, and if the leader's host vanishes meanwhile the follower
+// could not vote until TCP gives up. Between messages a connection may idle as
+// long as it likes.
+type raftConn struct {
+	net.Conn
+	alive func() bool // asks the other server for a sign of life, for messageProbe at most
+
+	mu    sync.Mutex
+	burst int // bytes read since the last write: an answer ends a message
+}
+
+const (
+	messageSilence = 1500 * time.Millisecond // then the other server is asked whether it lives
+	messageProbe   = 300 * time.Millisecond
+	messageWait    = 5 * time.Second // for one that lives
+)
+
+func (c *raftConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	within := c.burst > 0
+	c.mu.Unlock()
+	var n int
+	var err error
+	for began := time.Now(); ; {
+		if within {
+			c.Conn.SetReadDeadline(time.Now().Add(messageSilence))
+		}
+		n, err = c.Conn.Read(b)
+		if n > 0 || !within || !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if time.Since(began) > messageWait || !c.alive() {
+			c.Conn.Close() // raft goes on reading, to skip the rest of the snapshot
+			break
+		}
+	}
+	c.mu.Lock()
+	c.burst += n
+	c.mu.Unlock()
+	return n, err
+}
+
+func (c *raftConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.burst > 0 {
+		c.Conn.SetReadDeadline(time.Time{})
+	}
+	c.burst = 0
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// alive reports whether a server answers. One whose address is not known is
+// taken to.
+func (p *Port) alive(id uint32) bool {
+	addr := p.o.Host.AddrOf(id)
+	if addr == "" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, messageProbe)
+	defer cancel()
+	_, err := p.Ask(ctx, id, addr, Question{})
+	return err == nil
+}

@@ -1,0 +1,161 @@
+package raftfsm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Every server tells how far all of them are; one that does not run is told
+// from one that is behind.
+func TestProgressOfMembers(t *testing.T) {
+	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
+	for i := range 20 {
+		c.create(c.leader(), fmt.Sprintf("/n%d", i))
+	}
+	for id := 1; id <= 3; id++ {
+		eventually(t, "all are level", func() bool {
+			all := c.nodes[id].Progress(t.Context())
+			for of := uint32(1); of <= 3; of++ {
+				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard < 0 || p.Release != fmt.Sprintf("9.%d", of) || p.Start != 1 || p.Waits != "" {
+					return false
+				}
+			}
+			return len(all) == 3
+		})
+	}
+	gone := uint32(c.leader()%3 + 1)
+	stop(t, c.nodes[gone])
+	c.create(c.leader(), "/more")
+	eventually(t, "it is not heard", func() bool {
+		p := c.nodes[c.leader()].Progress(t.Context())[gone]
+		return p.Heard < 0 && strings.Contains(p.Waits, "refused")
+	})
+	p := c.nodes[c.leader()].Progress(t.Context())[gone]
+	if p.Lag == 0 || p.Bytes <= 0 {
+		t.Errorf("it is behind by %+v", p)
+	}
+	// Without a leader the one that is left still tells what it finds.
+	last := uint32(c.leader())
+	for id := uint32(1); id <= 3; id++ {
+		if id != last && id != gone {
+			stop(t, c.nodes[id])
+		}
+	}
+	eventually(t, "nobody leads", func() bool { id, _ := c.nodes[last].raft.leader(); return id == 0 })
+	for id, p := range c.nodes[last].Progress(t.Context()) {
+		if (id == last) != (p.Heard >= 0) {
+			t.Errorf("without a leader, server %d: %+v", id, p)
+		}
+	}
+}
+
+// What is found where a server is to be: another, nobody, or who can be added.
+func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
+	c := newTrio(t, false, nil)
+	other := newTrio(t, false, nil)
+	fourth := map[uint32]string{1: c.opts[1].Peers[1], 4: freeAddr(t)}
+	n := startWaiting(t, Options{ID: 4, Peers: fourth})
+	stray := startWaiting(t, Options{ID: 4, Peers: map[uint32]string{4: freeAddr(t), 9: freeAddr(t)}})
+	for _, asked := range []int{c.leader(), c.leader()%3 + 1} {
+		for _, test := range []struct {
+			what string
+			id   uint32
+			addr string
+			want string // of the error, or of what it waits for
+			fail bool
+		}{
+			{"another id", 5, fourth[4], "this is server 4, not 5", true},
+			{"a member's address", 5, c.opts[2].Peers[2], "server 2 is at ", true},
+			{"another cluster", 2, other.opts[2].Peers[2], "belongs to cluster", true},
+			{"one that looks elsewhere", 4, stray, "where no member is", true},
+			{"nobody", 4, freeAddr(t), "refused", false},
+			{"who waits to be added", 4, n, "zlock member add 4", false},
+		} {
+			eventually(t, test.what, func() bool {
+				p, err := c.nodes[asked].Probe(t.Context(), test.id, test.addr)
+				text := p.Waits
+				if test.fail && err != nil {
+					text = err.Error()
+				}
+				return test.fail == (err != nil) && strings.Contains(text, test.want)
+			})
+		}
+	}
+}
+
+// startWaiting starts a server that waits for others, and returns its address.
+func startWaiting(t *testing.T, o Options) string {
+	t.Helper()
+	o.Logger = quietLog(t, o.ID)
+	d := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(d)
+		if n, err := Start(ctx, o); err == nil {
+			stop(t, n)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-d })
+	return o.Peers[o.ID]
+}
+
+// A leader hands over to the server that is named.
+func TestLeadNamesTheLeader(t *testing.T) {
+	c := newTrio(t, false, nil)
+	for range 3 {
+		lead := c.leader()
+		next := uint32(lead%3 + 1)
+		if err := c.nodes[(lead+1)%3+1].Lead(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it leads", func() bool { return c.leader() == int(next) && c.seen[int(next)].serving.Load() })
+		eventually(t, "all know", func() bool {
+			for id := 1; id <= 3; id++ {
+				if l, _ := c.nodes[id].raft.leader(); l != next || id != int(next) && c.nodes[id].linked.Load() != next {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	if err := c.nodes[1].Lead(t.Context(), 9); err == nil || !strings.Contains(err.Error(), "is not a member") {
+		t.Error(err)
+	}
+	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 4, Addr: "127.0.0.1:9"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nodes[c.leader()].Lead(t.Context(), 4); err == nil || !strings.Contains(err.Error(), "has no vote") {
+		t.Error(err)
+	}
+	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(), "server 4 is at 127.0.0.1:9") {
+		t.Error(err)
+	}
+}
+
+// An address that only some members reach is none for a member: whoever leads
+// next may not be among them.
+func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
+	net := newCutNet()
+	c := newTrio(t, false, func(o *Options) { net.tune(o) })
+	lead := c.leader()
+	blind := uint32(lead%3 + 1)
+	peers := map[uint32]string{1: c.opts[1].Peers[1], 4: freeAddr(t)}
+	net.mu.Lock()
+	net.ids[peers[4]] = 4
+	net.mu.Unlock()
+	startWaiting(t, Options{ID: 4, Peers: peers})
+	eventually(t, "it could be added", func() bool {
+		p, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])
+		return err == nil && p.Heard >= 0
+	})
+	net.set(blind, 4, syscall.ECONNREFUSED)
+	_, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server %d does not reach server 4 at %s, as every member must", blind, peers[4])) {
+		t.Errorf("one member does not reach it: %v", err)
+	}
+}

@@ -1,0 +1,47 @@
+package raftfsm
+
+import (
+	"testing"
+	"time"
+)
+
+// A disk hangs when a write takes longer than a second and a half, and longer
+// than writes have taken lately.
+func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
+	r := new(relief)
+	call := uint64(0)
+	write := func(d time.Duration) (gaveUp time.Duration) {
+		call++
+		r.look(call)
+		for at := reliefLook; at <= d; at += reliefLook {
+			if r.look(call) && gaveUp == 0 {
+				gaveUp = at
+			}
+		}
+		r.look(0)
+		return gaveUp
+	}
+	for range 40 {
+		if at := write(time.Second); at != 0 {
+			t.Fatalf("a write of a second was taken for a hanging one after %v", at)
+		}
+		for range 90 {
+			r.look(0)
+		}
+	}
+	if at := write(4 * time.Second); at < reliefLeast || at > 2*time.Second {
+		t.Errorf("a write of 4 s was noticed after %v", at)
+	}
+	if at := write(4 * time.Second); at != 0 {
+		t.Errorf("the second write of 4 s was noticed after %v", at)
+	}
+	if at := write(8 * time.Second); at < 4*time.Second || at > reliefMost+time.Second {
+		t.Errorf("a write of 8 s was noticed after %v", at)
+	}
+	for range 2 * reliefSpan {
+		r.look(0)
+	}
+	if at := write(4 * time.Second); at < reliefLeast || at > 2*time.Second {
+		t.Errorf("a minute later a write of 4 s was noticed after %v", at)
+	}
+}

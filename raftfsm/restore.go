@@ -1,0 +1,336 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// A restore brings a backup into the log in pieces, by this server's stream like
+// a client's writes: so it goes on where leaders change, and each piece counts
+// once. All servers keep it beside their state, and replace that in one entry.
+const (
+	pieceBytes = 60 << 10 // a few fit into an entry
+	piecesOut  = 16       // proposed and not yet applied
+
+	restoreSilence = time.Minute      // without a piece, after which a leader gives a restore up
+	restoreWait    = 30 * time.Second // for one to be applied
+	restoreBegin   = 10 * time.Second // for a leader to open the place
+	restoreAgain   = 50 * time.Millisecond
+)
+
+// Restored says what a restore made.
+type Restored struct {
+	state.Restored
+	Zxid int64
+}
+
+// ErrNoRoom marks a disk that would be low.
+var ErrNoRoom = errors.New("no room")
+
+// Errors of a restore.
+var (
+	// ErrRestoring: there is one already.
+	ErrRestoring = errors.New("another restore is under way")
+	// ErrNotKnown: it may take place, or have taken place.
+	ErrNotKnown = errors.New("it is not known whether the restore took place")
+)
+
+// Restore puts a backup of this many bytes, which has been checked, in the place
+// of the whole cluster's state: all clients are cut off, and find the state of
+// the backup, with a zxid above both. Without keep no session is left. After an
+// error other than ErrNotKnown nothing has changed.
+func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
+	if !n.restoring.TryLock() {
+		return Restored{}, ErrRestoring
+	}
+	defer n.restoring.Unlock()
+	r := &restore{n: n, done: make(chan outcome, piecesOut+2), before: n.Zxid()}
+	r.g = state.Staging{ID: randomInt(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.birthNow(), Size: size}
+	if err := r.begin(ctx); err != nil {
+		return Restored{}, err
+	}
+	if err := r.send(ctx, backup); err != nil {
+		r.giveUp()
+		return Restored{}, err
+	}
+	return r.finish(ctx, keep)
+}
+
+// restore is one under way at this server.
+type restore struct {
+	n      *Node
+	g      state.Staging
+	before int64 // the zxid when it began
+	out    int   // pieces proposed whose outcome has not come
+	done   chan outcome
+}
+
+// outcome is what came of one request. It is told to a channel that has room for
+// all that can be under way.
+type outcome struct {
+	unknown bool
+	code    jute.ErrCode
+	zxid    int64
+	reply   []byte
+}
+
+// Done implements state.Waiter.
+func (r *restore) Done(o *state.Outcome) {
+	r.done <- outcome{o.Unknown || o.Refused, o.Code, o.Zxid, slices.Clone(o.Reply)}
+}
+
+// begin lets the leader open the place for the backup.
+func (r *restore) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreBegin)
+	defer cancel()
+	for {
+		err := r.n.stage(ctx, r.g, true)
+		if err == nil || !passes(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(restoreAgain):
+		}
+	}
+}
+
+// passes reports whether an error is that of a cluster between two leaders; it
+// may come from another server, as text.
+func passes(err error) bool {
+	return strings.Contains(err.Error(), errNotLeading.Error()) || strings.Contains(err.Error(), errNoLeader.Error())
+}
+
+// stage opens the place for a backup, at the leader.
+func (n *Node) stage(ctx context.Context, g state.Staging, forward bool) error {
+	t := n.term.Load()
+	if t != nil {
+		return t.stage(ctx, g)
+	}
+	if !forward || n.port == nil {
+		return errNotLeading
+	}
+	st, err := n.askLeader(ctx, peer.Question{Stage: &g})
+	if err == nil && st.Version < peer.VersionStage {
+		err = outdated([]uint32{st.ID})
+	}
+	return err
+}
+
+func outdated(ids []uint32) error {
+	return fmt.Errorf("servers %s run a release that cannot restore a running cluster; upgrade them, or stop all servers and restore as docs/data.md tells", strings.Trim(fmt.Sprint(ids), "[]"))
+}
+
+// stage opens the place. A server that does not understand the entry would stop
+// at it; one that is away now may be of any release, and will be told so then.
+func (t *term) stage(ctx context.Context, g state.Staging) error {
+	n := t.n
+	if old := t.links.older(peer.VersionStage); len(old) > 0 {
+		return outdated(old)
+	}
+	if t.low.Load() || *n.lowDisk.Load() != "" {
+		return errors.New("a server's disk is low: " + t.lowest())
+	}
+	open := func() (id int64, by uint32) {
+		n.View(func(s *state.State) {
+			if now, _, is := s.Staged(); is {
+				id, by = now.ID, now.Origin
+			}
+		})
+		return id, by
+	}
+	if id, by := open(); id != 0 && id != g.ID {
+		return fmt.Errorf("%w, through server %d", ErrRestoring, by)
+	}
+	entry := g.Entry(n.o.Now().UnixMilli())
+	if err := await(ctx, n.raft.Apply(entry, time.Second)); err != nil {
+		return fmt.Errorf("%w: %w", errNotLeading, err) // the same again does no harm
+	}
+	switch id, by := open(); id {
+	case g.ID:
+		return nil
+	case 0:
+		return errors.New("the server that was to restore was restarted meanwhile; try again")
+	default:
+		return fmt.Errorf("%w, through server %d", ErrRestoring, by)
+	}
+}
+
+// send proposes the pieces, some at a time, and waits until all are applied.
+func (r *restore) send(ctx context.Context, backup io.Reader) error {
+	piece := make([]byte, pieceBytes)
+	for at := int64(0); at < r.g.Size; {
+		b := piece[:min(pieceBytes, r.g.Size-at)]
+		if _, err := io.ReadFull(backup, b); err != nil {
+			return fmt.Errorf("read the backup: %w", err)
+		}
+		if r.out >= piecesOut {
+			if err := r.next(ctx); err != nil {
+				return err
+			}
+		}
+		if r.n.fsm.low.Load() {
+			return errors.New("a server's disk has become low; nothing was changed: make room and try again")
+		}
+		if err := r.propose(ctx, r.g.Piece(at, b)); err != nil {
+			return err
+		}
+		r.out++
+		at += int64(len(b))
+	}
+	for r.out > 0 {
+		if err := r.next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// propose puts a request into this server's stream, which is closed while there
+// is no leader.
+func (r *restore) propose(ctx context.Context, req state.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+	defer cancel()
+	for {
+		err := r.n.fsm.stream.put(&req, r)
+		if !errors.Is(err, ErrClosed) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			_, why := r.n.Serving()
+			return fmt.Errorf("given up, and nothing was changed: %s", why)
+		case <-time.After(restoreAgain):
+		}
+	}
+}
+
+// next waits for one outcome of a piece.
+func (r *restore) next(ctx context.Context) error {
+	o, err := r.wait(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("given up, and nothing was changed: %w", err)
+	case o.unknown:
+		return errors.New("given up, and nothing was changed: this server fell behind the others; try again")
+	case o.code != jute.OK:
+		return fmt.Errorf("refused, and nothing was changed: %s", o.reply)
+	}
+	r.out--
+	return nil
+}
+
+func (r *restore) wait(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+	defer cancel()
+	select {
+	case o := <-r.done:
+		return o, nil
+	case <-ctx.Done():
+		if ok, why := r.n.Serving(); !ok {
+			return outcome{}, errors.New(why)
+		}
+		return outcome{}, ctx.Err()
+	case <-r.n.ctx.Done():
+		return outcome{}, ErrClosed
+	}
+}
+
+// giveUp lets go of what is kept beside the state. If that cannot be said now,
+// the leader finds out.
+func (r *restore) giveUp() {
+	req, w := r.g.GiveUp(), make(given)
+	if r.n.fsm.stream.put(&req, w) != nil {
+		return
+	}
+	select { // whoever tries again at once is to find the place free
+	case <-w:
+	case <-time.After(restoreBegin):
+	case <-r.n.ctx.Done():
+	}
+}
+
+// given is closed when something was given up.
+type given chan struct{}
+
+// Done implements state.Waiter.
+func (g given) Done(*state.Outcome) { close(g) }
+
+// finish replaces the state.
+func (r *restore) finish(ctx context.Context, keep bool) (Restored, error) {
+	if err := r.propose(ctx, r.g.Restore(keep)); err != nil {
+		r.giveUp()
+		return Restored{}, err
+	}
+	o, err := r.wait(ctx)
+	switch {
+	case err != nil || o.unknown:
+		// Nothing else raises the zxid so far.
+		if z := r.n.Zxid(); z >= r.before+state.Raised {
+			return Restored{Zxid: z}, nil
+		}
+		return Restored{}, ErrNotKnown
+	case o.code != jute.OK:
+		return Restored{}, fmt.Errorf("refused, and nothing was changed: %s", o.reply)
+	}
+	made, err := state.ParseRestored(o.reply)
+	return Restored{made, o.zxid}, err
+}
+
+// abandoned is a leader's watch over a restore whose pieces have stopped coming.
+type abandoned struct {
+	id, next int64
+	since    time.Time
+}
+
+// look gives a restore up that nobody goes on with: its server ended, and keeps
+// everybody from taking snapshots.
+func (a *abandoned) look(t *term) {
+	var g state.Staging
+	var next int64
+	open := false
+	t.n.View(func(s *state.State) { g, next, open = s.Staged() })
+	if now := time.Now(); !open || g.ID != a.id || next != a.next {
+		a.id, a.next, a.since = g.ID, next, now
+		return
+	} else if now.Sub(a.since) < restoreSilence {
+		return
+	}
+	t.n.log.Warn("a restore is given up: no more of it came", "server", g.Origin)
+	a.since = time.Now()
+	t.acts.add(g.GiveUp())
+	t.wake()
+}
+
+// Room says why this server's disk cannot take so many bytes; nil: it can.
+func (n *Node) Room(bytes int64) error {
+	if n.disk.InMemory() || n.o.DiskReserve < 0 {
+		return nil
+	}
+	if why := n.diskIsLow(bytes); why != "" {
+		return fmt.Errorf("%w: %s; make some and try again", ErrNoRoom, why)
+	}
+	return nil
+}
+
+// Fits says why a backup of so many nodes and bytes cannot be this server's
+// state; nil: it can.
+func (n *Node) Fits(nodes int, bytes int64) error {
+	switch {
+	case n.o.MaxNodes > 0 && nodes > n.o.MaxNodes:
+		return fmt.Errorf("the backup has %d nodes, and no more than %d are allowed", nodes, n.o.MaxNodes)
+	case n.o.MaxBytes > 0 && bytes > n.o.MaxBytes:
+		return fmt.Errorf("the data of the backup are %d bytes, and no more than %d are allowed", bytes, n.o.MaxBytes)
+	}
+	return nil
+}

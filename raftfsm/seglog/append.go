@@ -1,0 +1,333 @@
+package seglog
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// StoreLog implements raft.LogStore.
+func (l *Log) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs implements raft.LogStore: when it returns nil the entries are
+// durable, and so is everything that was queued before.
+func (l *Log) StoreLogs(entries []*raft.Log) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := fits(entries); err != nil {
+		return err
+	}
+	l.writer <- struct{}{}
+	defer func() { <-l.writer }()
+	if err := l.drain(); err != nil {
+		return err
+	}
+	return l.fail(l.write(entries))
+}
+
+// Append makes entries readable and queues them to be written: by a goroutine
+// at once, or, lazily, when somebody waits for them or stores something else.
+// They must follow the newest entry, and belong to the log from now on.
+func (l *Log) Append(entries []*raft.Log, lazily bool) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := fits(entries); err != nil {
+		return err
+	}
+	if !lazily {
+		l.started.Do(func() { go l.writeQueue() })
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return l.broken
+	}
+	next := l.lastIndex() + 1
+	if next == 1 {
+		next = entries[0].Index // a log without entries begins anywhere
+	}
+	for i, e := range entries {
+		if e.Index != next+uint64(i) {
+			return fmt.Errorf("append entry %d, but the log reaches to %d", e.Index, next+uint64(i)-1)
+		}
+	}
+	if len(l.queue) == 0 {
+		l.durable.Store(next - 1)
+	}
+	l.queue = append(l.queue, entries...)
+	if lazily {
+		return nil
+	}
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Durable returns an index that no entry follows which is queued but not
+// durable: whatever was appended up to it is on the disk.
+func (l *Log) Durable() uint64 { return l.durable.Load() }
+
+// Wait returns when everything that was appended up to index is durable. If
+// nobody is writing it, Wait does. An error means that it never may be.
+func (l *Log) Wait(index uint64) error {
+	if l.durable.Load() >= index {
+		return nil
+	}
+	select {
+	case l.writer <- struct{}{}:
+	case <-l.done:
+		return errClosed
+	}
+	defer func() { <-l.writer }()
+	if l.durable.Load() >= index {
+		return nil
+	}
+	return l.drain()
+}
+
+// writeQueue writes what is queued until the log is closed.
+func (l *Log) writeQueue() {
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-l.kick:
+		}
+		// A goroutine in a long system call keeps its processor, and those that wait
+		// for that, for a while: whoever sends the entries to others goes first.
+		runtime.Gosched()
+		select {
+		case <-l.done:
+			return
+		case l.writer <- struct{}{}:
+		}
+		err := l.drain()
+		<-l.writer
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drain writes what is queued: all of it with one sync. The caller holds the
+// writer.
+func (l *Log) drain() error {
+	for {
+		l.mu.RLock()
+		batch, err := l.queue, l.broken
+		l.mu.RUnlock()
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		err = l.guard("append", func() error { return l.write(batch) })
+		if l.fail(err) != nil {
+			return err
+		}
+	}
+}
+
+// fail notes the first error of an append; no other succeeds after it.
+func (l *Log) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+	}
+	return err
+}
+
+// write appends a batch durably: those at the front of the queue, or others
+// while the queue is empty. The caller holds the writer.
+func (l *Log) write(entries []*raft.Log) error {
+	base := entries[0].Index
+	s, err := l.tail(base)
+	if err != nil {
+		return err
+	}
+	buf := l.buf[:0]
+	starts := make([]uint32, 0, len(entries))
+	for i, e := range entries {
+		if e.Index != base+uint64(i) {
+			return fmt.Errorf("append entry %d behind %d", e.Index, base+uint64(i)-1)
+		}
+		starts = append(starts, uint32(len(buf)))
+		buf = appendRecord(buf, e, base)
+	}
+	if cap(buf) <= 1<<20 {
+		l.buf = buf
+	}
+	if s == nil || s.end+len(buf) > s.size {
+		var empty []*segment // that was to be begun with a larger batch
+		if s, empty, err = l.roll(base, len(buf)); err != nil {
+			return err
+		}
+		if err := l.remove(empty); err != nil {
+			return err
+		}
+	}
+	if _, err := s.file.WriteAt(buf, int64(s.end)); err != nil {
+		return fmt.Errorf("append to the log: %w", err)
+	}
+	if err := s.file.Datasync(); err != nil {
+		return fmt.Errorf("sync the log: %w", err)
+	}
+	l.publish(s, starts, len(buf))
+	if s.end > s.size/2 {
+		l.makeSpare(min(2*s.size, l.o.FullSize))
+	}
+	return nil
+}
+
+// publish makes a batch that is durable part of the log.
+func (l *Log) publish(s *segment, starts []uint32, size int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == 0 {
+		l.first = s.base + uint64(len(s.offsets))
+	}
+	for _, at := range starts {
+		s.offsets = append(s.offsets, uint32(s.end)+at)
+	}
+	s.end += size
+	if len(l.queue) == 0 {
+		return
+	}
+	l.queue = l.queue[len(starts):]
+	if len(l.queue) == 0 {
+		l.queue = nil
+		l.durable.Store(math.MaxUint64)
+	} else {
+		l.durable.Store(l.queue[0].Index - 1)
+	}
+}
+
+// tail returns the segment that an append at index goes to, nil if it needs a
+// new one. An append behind a gap empties the log first.
+func (l *Log) tail(index uint64) (*segment, error) {
+	l.mu.RLock()
+	n, empty := len(l.segments), l.first == 0
+	var s *segment
+	if n > 0 {
+		s = l.segments[n-1]
+	}
+	l.mu.RUnlock()
+	switch {
+	case s == nil || s.last()+1 == index:
+		return s, nil
+	case empty:
+		return nil, l.dropAll()
+	case s.last()+1 < index:
+		if err := l.reset(); err != nil {
+			return nil, err
+		}
+		return nil, l.dropAll()
+	}
+	return nil, fmt.Errorf("append entry %d, but the log reaches to %d", index, s.last())
+}
+
+// roll begins a new segment at base with room for at least need bytes. It
+// supersedes everything from base on, in memory as on the disk. The segments of
+// which nothing is left are returned, to be removed.
+func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
+	need += headerSize
+	p := l.takeSpare(nil)
+	if p.err != nil {
+		return nil, nil, fmt.Errorf("prepare a log segment: %w", p.err)
+	}
+	if p.f != nil && p.size < need {
+		if err := discard(l.fs, p.f); err != nil {
+			return nil, nil, err
+		}
+		p.f = nil
+	}
+	if p.f == nil {
+		size := l.o.FirstSize
+		for size < need {
+			size *= 2
+		}
+		l.spareMu.Lock()
+		l.spares++
+		nth := l.spares
+		l.spareMu.Unlock()
+		if p = l.prepare(nth, size); p.err != nil {
+			return nil, nil, fmt.Errorf("prepare a log segment: %w", p.err)
+		}
+	}
+	if s, err = begin(l.fs, l.dir, p.f, p.size, l.seq, base); err != nil {
+		return nil, nil, fmt.Errorf("begin a log segment: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seq++
+	if n := len(l.segments); n > 0 {
+		l.files.release(l.segments[n-1])
+	}
+	var kept []*segment
+	for _, o := range l.segments {
+		if o.base >= base {
+			old = append(old, o)
+			continue
+		}
+		if o.last() >= base {
+			o.end = int(o.offsets[base-o.base])
+			o.offsets = o.offsets[:base-o.base]
+		}
+		kept = append(kept, o)
+	}
+	l.segments = append(kept, s)
+	return s, old, nil
+}
+
+// prepare makes a segment ready under the nth temporary name.
+func (l *Log) prepare(nth, size int) prepared {
+	name := filepath.Join(l.dir, fmt.Sprintf("next-%d.tmp", nth))
+	f, err := prepare(l.fs, name, size)
+	return prepared{f, size, err}
+}
+
+// makeSpare begins to prepare the next segment, unless that is under way.
+func (l *Log) makeSpare(size int) {
+	l.spareMu.Lock()
+	defer l.spareMu.Unlock()
+	if l.spare != nil || l.closed {
+		return
+	}
+	ch := make(chan prepared, 1)
+	l.spare = ch
+	l.spares++
+	make := func(n int) { ch <- l.prepare(n, size) }
+	if l.o.InTurn {
+		make(l.spares)
+	} else {
+		go make(l.spares)
+	}
+}
+
+// takeSpare returns the prepared segment, if there is one, waiting for it to
+// be ready for as long as may be.
+func (l *Log) takeSpare(enough <-chan time.Time) prepared {
+	l.spareMu.Lock()
+	ch := l.spare
+	l.spare = nil
+	l.spareMu.Unlock()
+	if ch == nil {
+		return prepared{}
+	}
+	select {
+	case p := <-ch:
+		return p
+	case <-enough:
+		return prepared{}
+	}
+}

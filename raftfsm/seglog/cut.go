@@ -1,0 +1,102 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// DeleteRange implements raft.LogStore. The range must reach to one end of the
+// log. What is queued is written first.
+func (l *Log) DeleteRange(from, to uint64) error {
+	l.writer <- struct{}{}
+	defer func() { <-l.writer }()
+	if err := l.drain(); err != nil {
+		return err
+	}
+	return l.fail(l.deleteRange(from, to))
+}
+
+func (l *Log) deleteRange(from, to uint64) error {
+	l.mu.RLock()
+	first, last := l.first, l.lastIndex()
+	l.mu.RUnlock()
+	switch {
+	case first == 0 || from > to || to < first || from > last:
+		return nil
+	case from <= first && to >= last:
+		return l.reset()
+	case from <= first:
+		return l.cutHead(to + 1)
+	case to >= last:
+		return l.cutTail(from)
+	}
+	return fmt.Errorf("delete log entries %d to %d out of %d to %d: not at an end", from, to, first, last)
+}
+
+// cutTail removes the entries from index on. A new segment that begins there
+// supersedes them; only when it exists durably is anything removed. So a crash
+// leaves the log as it was or as it is to be, and what stands behind the cut in
+// a segment that stays is superseded for as long as it stays.
+func (l *Log) cutTail(from uint64) error {
+	_, old, err := l.roll(from, 0)
+	if err != nil {
+		return err
+	}
+	return l.remove(old)
+}
+
+// reset removes all entries. An empty segment stays in their place.
+func (l *Log) reset() error {
+	l.mu.RLock()
+	base := l.segments[0].base
+	l.mu.RUnlock()
+	if err := l.cutTail(base); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first = 0
+	return nil
+}
+
+// dropAll removes the segments of a log without entries: the next one begins
+// elsewhere.
+func (l *Log) dropAll() error {
+	l.mu.Lock()
+	old := l.segments
+	l.segments, l.first = nil, 0
+	l.mu.Unlock()
+	return l.remove(old)
+}
+
+// cutHead removes the segments that hold nothing from index first on, oldest
+// first. Each removal is durable before the next: a segment that came back
+// without the one that supersedes its end would bring truncated entries back.
+func (l *Log) cutHead(first uint64) error {
+	l.mu.Lock()
+	var old []*segment
+	for len(l.segments) > 1 && l.segments[1].base <= first {
+		old = append(old, l.segments[0])
+		l.segments = l.segments[1:]
+	}
+	l.first = first
+	l.mu.Unlock()
+	for _, s := range old {
+		if err := l.remove([]*segment{s}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes segments that are no longer part of the log, durably.
+func (l *Log) remove(old []*segment) error {
+	if len(old) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, s := range old {
+		errs = append(errs, l.files.close(s), l.fs.Remove(s.name))
+	}
+	return errors.Join(append(errs, l.fs.SyncDir(l.dir))...)
+}

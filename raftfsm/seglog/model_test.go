@@ -1,0 +1,418 @@
+package seglog
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/simdisk"
+)
+
+var (
+	seedsFlag = flag.Int("seglog.seeds", 2000, "runs of the log against its model")
+	firstFlag = flag.Uint64("seglog.seed", 1, "the first of them")
+)
+
+// TestLogAgainstASlice appends, truncates at both ends any number of times,
+// opens again and crashes, on a disk that loses any part of what was not
+// synced, and compares the log with a slice. The long form:
+//
+//	go test ./raftfsm/seglog -run AgainstASlice -seglog.seeds 100000
+func TestLogAgainstASlice(t *testing.T) {
+	for seed := *firstFlag; seed < *firstFlag+uint64(*seedsFlag); seed++ {
+		if err := runModel(seed, func(fs vfs.FS) vfs.FS { return fs }); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// logModel is a log beside the slice that it must be equal to.
+type logModel struct {
+	rng  *rand.Rand
+	disk *simdisk.Disk
+	wrap func(vfs.FS) vfs.FS
+	log  *Log
+
+	first   uint64               // of entries; what stands before it may be there or not
+	entries map[uint64]*raft.Log // by index, those cut off at the head as well
+	last    uint64
+	sure    uint64 // what was queued behind it may be lost
+	term    uint64
+	size    int // of most data, so that old records stand where new ones do
+
+	crashIn int  // disk operations until the next crash; 0: none is due
+	kill    bool // that crash leaves the cache
+	dead    bool // it has happened
+	failIn  int  // and until one fails
+}
+
+var errInjected = errors.New("injected")
+
+// runModel runs one seed.
+func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	m := &logModel{rng: rng, disk: simdisk.New(rng), wrap: wrap, first: 1, entries: map[uint64]*raft.Log{}, term: 1, size: 8 + rng.IntN(120)}
+	m.disk.OnOp(m.onOp)
+	if err := m.open(); err != nil {
+		return err
+	}
+	for step := range 40 {
+		what, err := m.step()
+		if err == nil && m.dead { // beside what was asked for, which was done
+			err = m.reopen(errInjected, min(m.sure, m.last), m.last)
+		}
+		if err == nil {
+			err = m.compare()
+		}
+		if err != nil {
+			return fmt.Errorf("step %d, %s: %w", step, what, err)
+		}
+	}
+	return nil
+}
+
+// onOp crashes the disk, or refuses an operation.
+func (m *logModel) onOp(op simdisk.Op) error {
+	if op.Kind == "open" || op.Kind == "list" {
+		return nil
+	}
+	if m.crashIn > 0 {
+		if m.crashIn--; m.crashIn == 0 {
+			m.dead = true
+			if m.kill {
+				m.disk.Mount()
+			} else {
+				m.disk.PowerLoss()
+			}
+		}
+	}
+	if m.failIn > 0 {
+		if m.failIn--; m.failIn == 0 {
+			if op.Kind == "write" && m.rng.IntN(2) == 0 {
+				return &simdisk.Short{N: m.rng.IntN(op.Len + 1), Err: syscall.ENOSPC}
+			}
+			return errInjected
+		}
+	}
+	return nil
+}
+
+// step does one thing to the log.
+func (m *logModel) step() (what string, err error) {
+	if m.rng.IntN(6) == 0 {
+		m.crashIn, m.kill = 1+m.rng.IntN(14), m.rng.IntN(2) == 0
+	} else if m.rng.IntN(12) == 0 {
+		m.failIn = 1 + m.rng.IntN(10)
+	}
+	switch k := m.rng.IntN(24); {
+	case k < 7:
+		return "append", m.append(m.last+1, 1+m.rng.IntN(4))
+	case k < 11:
+		return "queue", m.queue()
+	case k < 12:
+		return "write the queue", m.outcome(m.pump(), min(m.sure, m.last), m.last)
+	case k < 19 && m.last >= m.first:
+		from := m.first + m.rng.Uint64N(m.last-m.first+1)
+		if m.rng.IntN(2) == 0 { // at one place over and over
+			from = max(m.first, m.last-min(m.last, m.rng.Uint64N(3)))
+		}
+		return fmt.Sprintf("cut %d..%d", from, m.last), m.cutTail(from)
+	case k < 21 && m.last >= m.first:
+		return "cut the head", m.cutHead(m.first + m.rng.Uint64N(m.last-m.first+1))
+	case k < 22:
+		return "append behind a gap", m.gap()
+	case k < 23:
+		return "close", m.reopen(m.log.Close(), min(m.sure, m.last), m.last)
+	}
+	if m.rng.IntN(2) == 0 {
+		m.disk.PowerLoss()
+	}
+	return "crash", m.reopen(errInjected, min(m.sure, m.last), m.last)
+}
+
+func (m *logModel) batch(from uint64, n int) []*raft.Log {
+	if m.rng.IntN(4) == 0 {
+		m.term++
+	}
+	var list []*raft.Log
+	for i := range n {
+		size := m.size
+		if m.rng.IntN(12) == 0 {
+			size = m.rng.IntN(3000)
+		}
+		list = append(list, &raft.Log{Index: from + uint64(i), Term: m.term, Data: data(m.rng, size)})
+	}
+	return list
+}
+
+func (m *logModel) put(list []*raft.Log) {
+	for _, e := range list {
+		m.entries[e.Index] = e
+		m.last = e.Index
+	}
+}
+
+func (m *logModel) append(from uint64, n int) error {
+	b, sure := m.batch(from, n), m.sure
+	m.put(b)
+	err := m.log.StoreLogs(b)
+	if err == nil {
+		sure = m.last
+	}
+	return m.outcome(err, sure, m.last)
+}
+
+// queue appends without waiting.
+func (m *logModel) queue() error {
+	b, sure := m.batch(m.last+1, 1+m.rng.IntN(3)), m.sure
+	if err := m.log.Append(b, m.rng.IntN(2) == 0); err != nil {
+		return err
+	}
+	m.put(b)
+	m.sure = min(sure, b[0].Index-1)
+	if m.log.Durable() != m.sure && m.sure != 0 {
+		return fmt.Errorf("durable is %d, want %d", m.log.Durable(), m.sure)
+	}
+	return nil
+}
+
+// pump writes the queue as its goroutine would.
+func (m *logModel) pump() error {
+	m.log.writer <- struct{}{}
+	err := m.log.drain()
+	<-m.log.writer
+	return err
+}
+
+func (m *logModel) cutTail(from uint64) error {
+	sure := min(m.sure, m.last)
+	first, _ := m.log.FirstIndex()
+	err := m.log.DeleteRange(from, m.last)
+	if err != nil { // all or nothing, and what was queued before may be lost
+		was := m.last
+		if err := m.outcome(err, min(sure, from-1), was); err != nil {
+			return err
+		}
+		if m.last >= from && m.last < sure {
+			return fmt.Errorf("a truncation at %d that was cut short has left entries up to %d of %d", from, m.last, was)
+		}
+		return nil
+	}
+	m.forget(from)
+	if m.last = from - 1; m.last < first {
+		clear(m.entries) // nothing of it may come back
+	}
+	m.term++
+	return m.outcome(nil, m.last, m.last)
+}
+
+func (m *logModel) forget(from uint64) {
+	for i := from; i <= m.last; i++ {
+		delete(m.entries, i)
+	}
+}
+
+func (m *logModel) cutHead(to uint64) error {
+	first, _ := m.log.FirstIndex()
+	sure := min(m.sure, m.last)
+	err := m.log.DeleteRange(first, to)
+	if to == m.last {
+		if err != nil {
+			if err := m.outcome(err, 0, m.last); err != nil {
+				return err
+			}
+			if m.last >= m.first && m.last < sure {
+				return fmt.Errorf("emptying the log was cut short and has left entries up to %d", m.last)
+			}
+			return nil
+		}
+		clear(m.entries)
+		m.first, m.sure = m.last+1, m.last
+		return nil
+	}
+	if err == nil {
+		m.first = max(m.first, to+1)
+		return m.outcome(nil, m.last, m.last)
+	}
+	if err := m.outcome(err, sure, m.last); err != nil {
+		return err
+	}
+	if first, _ := m.log.FirstIndex(); first <= to+1 { // some of what was to go is gone
+		m.first = max(m.first, first)
+	}
+	return nil
+}
+
+// gap appends behind a gap, as after a snapshot.
+func (m *logModel) gap() error {
+	from, sure := m.last+2+m.rng.Uint64N(5), min(m.sure, m.last)
+	b := m.batch(from, 2)
+	err := m.log.StoreLogs(b)
+	if err == nil {
+		clear(m.entries)
+		m.put(b)
+		m.first, m.sure = from, m.last
+		return nil
+	}
+	// The old log, none, or the beginning of the new one.
+	was := m.last
+	if err := m.restart(); err != nil {
+		return err
+	}
+	switch last, _ := m.log.LastIndex(); {
+	case last >= from:
+		clear(m.entries)
+		m.put(b)
+		m.forget(last + 1)
+		m.first, m.last, m.sure = from, last, last
+	case last == 0 && (sure < m.first || m.first > 0):
+		clear(m.entries)
+		m.first, m.last, m.sure = from, from-1, from-1
+	case last < sure || last > was:
+		return fmt.Errorf("the log reaches to %d, want %d to %d", last, sure, was)
+	default:
+		m.forget(last + 1)
+		m.last, m.sure = last, last
+	}
+	return m.again()
+}
+
+// outcome is called after something that ends with the entries up to sure, at
+// least, and up to last, at most, unless it went wrong and the log has to be
+// opened again.
+func (m *logModel) outcome(err error, sure, last uint64) error {
+	if err == nil {
+		m.sure = last
+		return nil
+	}
+	return m.reopen(err, sure, last)
+}
+
+// reopen opens the log after an end, orderly or not, and takes from it how far
+// it reaches.
+func (m *logModel) reopen(ended error, sure, last uint64) error {
+	if ended != nil && !m.excused(ended) {
+		return ended
+	}
+	if ended == nil {
+		sure = last
+	}
+	if err := m.restart(); err != nil {
+		return err
+	}
+	got, _ := m.log.LastIndex()
+	if got == 0 && sure < m.first { // nothing was sure to be there
+		got = max(sure, m.first-1)
+	}
+	if got < sure || got > last {
+		return fmt.Errorf("after %v the log reaches to %d, want %d to %d", ended, got, sure, last)
+	}
+	m.forget(got + 1)
+	m.last, m.sure = got, got
+	return m.again()
+}
+
+// excused reports whether an error is of our making.
+func (m *logModel) excused(err error) bool {
+	return errors.Is(err, errInjected) || errors.Is(err, simdisk.ErrOff) || errors.Is(err, syscall.ENOSPC)
+}
+
+// restart begins lives of the disk until one lasts until the log is open.
+func (m *logModel) restart() error {
+	for try := range 5 {
+		if try == 4 || m.rng.IntN(3) > 0 {
+			m.crashIn, m.failIn = 0, 0
+		} else {
+			m.crashIn, m.kill = 1+m.rng.IntN(6), m.rng.IntN(2) == 0
+		}
+		err := m.open()
+		if err == nil || !m.excused(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *logModel) open() (err error) {
+	m.dead = false
+	fs := m.wrap(m.disk.Mount())
+	m.log, err = Open("log", Options{FS: fs, FirstSize: 1 << 10, FullSize: 4 << 10, InTurn: true})
+	if err == nil {
+		m.log.started.Do(func() {}) // see pump
+	}
+	if l, ok := fs.(*liar); ok {
+		l.opened = true
+	}
+	return err
+}
+
+// again takes the power away right after opening: what Open has found counts,
+// so it must be durable.
+func (m *logModel) again() error {
+	m.crashIn, m.failIn = 0, 0
+	if m.rng.IntN(2) == 0 {
+		return nil
+	}
+	was, _ := m.log.LastIndex()
+	m.disk.PowerLoss()
+	if err := m.open(); err != nil {
+		return err
+	}
+	if last, _ := m.log.LastIndex(); last != was {
+		return fmt.Errorf("Open found entries up to %d; after a loss of power there are %d", was, last)
+	}
+	return nil
+}
+
+// compare looks at every entry.
+func (m *logModel) compare() error {
+	first, _ := m.log.FirstIndex()
+	last, _ := m.log.LastIndex()
+	if last == 0 && m.last < m.first {
+		return nil
+	}
+	if last != m.last || first > m.first {
+		return fmt.Errorf("the log is %d..%d, want %d..%d", first, last, m.first, m.last)
+	}
+	var got raft.Log
+	for i := first; i <= last; i++ {
+		want := m.entries[i]
+		if err := m.log.GetLog(i, &got); err != nil {
+			return err
+		}
+		if want == nil || got.Term != want.Term || !bytes.Equal(got.Data, want.Data) {
+			return fmt.Errorf("entry %d of %d..%d is not the one that was stored there last", i, m.first, m.last)
+		}
+	}
+	if err := m.log.GetLog(last+1, &got); err != raft.ErrLogNotFound {
+		return fmt.Errorf("behind the last entry: %v", err)
+	}
+	if from := m.log.Within(1 << 40); from > first && len(m.log.queue) == 0 {
+		return fmt.Errorf("all entries from %d on: %d", first, from)
+	}
+	return m.descriptors()
+}
+
+func (m *logModel) descriptors() error {
+	n := 0
+	for _, s := range m.log.segments {
+		if s.file != nil {
+			n++
+		}
+	}
+	if n > readers+1 {
+		return fmt.Errorf("%d segments are open", n)
+	}
+	if list, err := m.log.fs.List("log"); err == nil && len(list) > len(m.log.segments)+1 {
+		return fmt.Errorf("%d segments in files %s", len(m.log.segments), strings.Join(list, " "))
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// serving decides whether clients may be served. A server that has lost its
+// leader, or fallen far behind, lets its clients go in time, so that they find
+// a better one before their sessions end.
+type serving struct {
+	raft      *consensus
+	fsm       *fsm
+	leading   func() bool // this server leads, and has applied all that was acknowledged
+	measure   func(Measure, time.Duration)
+	publishes bool          // the members are published before clients are served
+	heartbeat time.Duration // how long a word of the leader's is good for
+	observer  Observer      // may be nil
+	log       *slog.Logger
+
+	mu       sync.Mutex // guards what follows
+	on       bool
+	readOnly bool      // those who ask for it may read
+	mayRead  bool      // and that is wanted at all
+	final    bool      // never again
+	reason   string    // why not on
+	lastGood time.Time // last word of a leader, or of a majority to one
+	lastAck  time.Time // sending time of the newest acknowledged touch message
+	started  bool      // has once applied all that was acknowledged when it began
+	behind   uint64    // index of the leader we have not reached yet; 0: none
+	since    time.Time // since when
+	offSince time.Time // when it was started, or last turned off
+	advice   string    // what to do about a majority that does not come back
+	advised  bool      // it is time to say so
+}
+
+// begin makes it work; until then nobody is served.
+func (g *serving) begin(n *Node) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.raft, g.fsm, g.publishes, g.heartbeat = n.raft, n.fsm, n.port != nil, n.o.HeartbeatTimeout
+	g.leading = func() bool { return n.term.Load() != nil }
+	g.mayRead = n.o.ReadOnly
+	if n.port != nil && n.o.DataDir != "" {
+		g.advice = fmt.Sprintf("; start the servers that are down. If a majority of them is gone for good, stop this one and run: zlockd recover --data-dir %s", n.o.DataDir)
+	}
+	g.observer, g.log, g.measure = n.o.Observer, n.log, n.measureTime
+}
+
+const (
+	servingLook = 20 * time.Millisecond
+	// servingGrace is beyond the heartbeat timeout: an election without a word from
+	// the old leader is over by then, and clients can still find another server.
+	servingGrace = 1500 * time.Millisecond
+	servingLag   = 10 * time.Second // of applying less than the leader has
+	// adviceAfter is how long there is no leader before it is said what can be
+	// done: elections are long over.
+	adviceAfter = 30 * time.Second
+)
+
+// contact notes that this server leads, and holds its lease. What it last heard
+// of a majority may be as old as that.
+func (g *serving) contact() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-g.heartbeat), now, true, 0
+}
+
+// acked notes that the leader acknowledged a touch message sent at that time,
+// and how far the leader was.
+func (g *serving) acked(sent time.Time, leaderIndex uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lastAck = sent
+	applied := g.fsm.index.Load()
+	switch {
+	case applied >= leaderIndex:
+		g.started, g.behind = true, 0
+	case g.behind == 0 || applied >= g.behind:
+		g.behind, g.since = leaderIndex, time.Now()
+	}
+}
+
+// watch lets clients in and sends them away until ctx ends, or raft says that
+// this server was removed. It looks at once when opened holds a token, so that
+// a starting server does not lose a tick.
+func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
+	tick := time.NewTicker(servingLook)
+	defer tick.Stop()
+	for {
+		g.look()
+		if g.raft.State() == raft.Shutdown && ctx.Err() == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		case <-opened:
+		}
+	}
+}
+
+// look decides, and tells the stream and the observer when that changes.
+func (g *serving) look() {
+	contact := g.raft.LastContact()
+	leading := g.leading() && g.raft.leads()
+	birth := g.fsm.stream.birthNow()
+	applied := g.fsm.index.Load()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if leading {
+		g.lastGood = now.Add(-g.heartbeat) // the lease
+	}
+	if contact.After(g.lastGood) {
+		g.lastGood = contact
+	}
+	if applied >= g.behind {
+		if g.behind > 0 {
+			g.started = true
+		}
+		g.behind = 0
+	}
+	reason, alone := "", false
+	switch {
+	case g.final:
+		reason = "this server is stopping"
+	case g.lastGood.IsZero():
+		reason = "no leader yet"
+		alone = now.Sub(g.offSince) > g.heartbeat+servingGrace
+	case now.Sub(g.lastGood) > g.heartbeat+servingGrace:
+		reason = "no contact with a leader"
+		alone = true
+	case !g.started:
+		reason = "catching up with the leader"
+	case birth == 0:
+		reason = "opening the request stream"
+	case g.publishes && !g.fsm.config.Load():
+		reason = "publishing the members"
+	case g.behind > 0 && now.Sub(g.since) > servingLag:
+		reason = "far behind the leader"
+	}
+	g.setReadOnly(alone && g.mayRead)
+	if g.advised = alone && now.Sub(g.offSince) >= adviceAfter; g.advised {
+		reason += g.advice
+	}
+	g.set(reason)
+}
+
+// noLeader says that there is no leader, and for how long that may be borne.
+func (g *serving) noLeader() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.advised {
+		return errors.New("there is no leader" + g.advice)
+	}
+	return errNoLeader
+}
+
+// errNoLeader is answered while there may soon be a leader.
+var errNoLeader = errors.New("there is no leader at the moment; try again")
+
+// setReadOnly lets those read who ask for it, or no longer. Before anybody is
+// served again it ends, so that their connections do.
+func (g *serving) setReadOnly(on bool) {
+	if on == g.readOnly {
+		return
+	}
+	g.readOnly = on
+	g.log.Info("read-only mode", "on", on)
+	if g.observer != nil {
+		g.observer.ReadOnly(on)
+	}
+}
+
+// set lets clients in, if there is no reason not to. The observer is told under
+// the lock, so that it hears of every change in order.
+func (g *serving) set(reason string) {
+	g.reason = reason
+	serve := reason == ""
+	if serve == g.on {
+		return
+	}
+	g.on = serve
+	g.fsm.stream.setClosed(!serve)
+	if serve {
+		g.measure(Unavailable, time.Since(g.offSince))
+	} else {
+		g.offSince = time.Now()
+	}
+	switch {
+	case serve:
+		g.log.Info("serving clients")
+	case g.final: // as it was told to
+		g.log.Info("not serving clients", "reason", reason)
+	default:
+		g.log.Warn("not serving clients", "reason", reason)
+	}
+	if g.observer != nil {
+		g.observer.Serving(serve)
+	}
+}
+
+// end sends clients away for good.
+func (g *serving) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.final = true
+	g.setReadOnly(false)
+	g.set("this server is stopping")
+}
+
+func (g *serving) reads() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.readOnly
+}
+
+// Serving reports whether clients may be served, and if not, why.
+func (n *Node) Serving() (bool, string) {
+	n.serving.mu.Lock()
+	defer n.serving.mu.Unlock()
+	return n.serving.on, n.serving.reason
+}
+
+// PingOK reports whether the leader knows of this server's clients recently
+// enough to answer a ping of a session with this timeout. A server cut off
+// from the leader must not keep its clients calm while their locks are given
+// away.
+func (n *Node) PingOK(timeout time.Duration) bool {
+	n.serving.mu.Lock()
+	defer n.serving.mu.Unlock()
+	return time.Since(n.serving.lastAck) < timeout/3
+}

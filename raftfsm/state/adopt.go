@@ -1,0 +1,124 @@
+package state
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Adopted is what a new cluster's state is made of when it comes from
+// elsewhere.
+type Adopted struct {
+	Cluster  string   // the new cluster's name
+	At       Position // in its log, before its first entry
+	Zxid     int64    // of the newest change; the cluster goes on above it
+	Sessions []session.Session
+	Count    int // of nodes
+	// Nodes are the root first, and parents before their children.
+	Nodes iter.Seq2[string, *tree.Info]
+}
+
+// WriteSnapshot writes a snapshot that ReadSnapshot accepts, or returns what it
+// would refuse.
+func (a *Adopted) WriteSnapshot(to io.Writer) error {
+	s := New(a.Cluster)
+	s.zxid = a.Zxid
+	for _, sess := range a.Sessions {
+		if !s.sessions.Adopt(sess) {
+			return fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
+		}
+	}
+	w := &chunkWriter{w: to}
+	w.raw([]byte(snapshotMagic))
+	w.chunk(chunkHeader, s.appendHeader(nil, a.At))
+	w.sessions(s.sessions.Append(nil))
+	enc := tree.NewEncoder(a.Zxid, a.Count)
+	var buf []byte
+	for path, info := range a.Nodes {
+		var err error
+		if _, ok := s.sessions.Get(info.EphemeralOwner); !ok && info.Kind == tree.EphemeralNode {
+			err = fmt.Errorf("it belongs to session 0x%x, which does not exist", uint64(info.EphemeralOwner))
+		}
+		if err == nil {
+			buf, err = enc.Node(buf, path, info)
+		}
+		if err != nil {
+			return fmt.Errorf("node %q: %w", path, err)
+		}
+		if len(buf) >= chunkBytes {
+			w.chunk(chunkNodes, buf)
+			buf = buf[:0]
+		}
+		if w.err != nil {
+			return w.err
+		}
+	}
+	buf, err := enc.End(buf)
+	if err != nil {
+		return err
+	}
+	w.chunk(chunkNodes, buf)
+	w.chunk(chunkEnd, jute.AppendInt(nil, int32(w.chunks)))
+	return w.err
+}
+
+// Refound makes the state that of another cluster, at the given time: nobody of
+// the old one is a member, nothing the old one's clients still send counts, and
+// clients are not sent to its servers. A single server never publishes members,
+// so what it finds in their node would stay there.
+func (s *State) Refound(cluster string, now int64) {
+	if s.ConfigData() != "" {
+		s.change = tree.Change{Time: now}
+		s.begin()
+		s.tree.SetConfig(&s.change, nil)
+		s.commit(silent{})
+	}
+	s.clusterID = cluster
+	s.streams = map[uint32]streamMark{}
+	s.members = map[uint32]Member{}
+	s.configured = false
+	s.staged = nil
+	s.words = ""
+	s.sessions.Renumber(clusterPrefix(cluster))
+}
+
+// clusterPrefix begins the ids of a cluster's sessions. Those of different
+// clusters should not meet; it is part of the snapshot, so it stays whatever
+// the hash is.
+func clusterPrefix(cluster string) uint32 {
+	return crc32.Checksum([]byte(cluster), crcTable) & 0xffffff
+}
+
+// Raise lets the zxid go on from a later one: clients that saw a newer state
+// than this one must not take what comes for older.
+func (s *State) Raise(zxid int64) { s.zxid = max(s.zxid, zxid) }
+
+// EndSessions ends all sessions, each by a change of its own at the given time,
+// and returns how many there were.
+func (s *State) EndSessions(now int64) int {
+	var ids []int64
+	s.sessions.All(func(sess session.Session) { ids = append(ids, sess.ID) })
+	s.change = tree.Change{Time: now}
+	for _, id := range ids {
+		s.endSession(id, EndClosed, silent{})
+	}
+	return len(ids)
+}
+
+// silent is a Sink for changes that nobody watches.
+type silent struct{}
+
+func (silent) Events(int64, []tree.Event)               {}
+func (silent) Ended(int64, EndCause, int64)             {}
+func (silent) Attached(*session.Session, bool)          {}
+func (silent) Opened(uint32, int64, uint32)             {}
+func (silent) Replaced()                                {}
+func (silent) Outcome(uint32, uint32, uint64, *Outcome) {}
+
+// Replay applies an entry of a stopped server's log, for nobody to hear.
+func (s *State) Replay(entry []byte) error { return s.Apply(entry, silent{}) }

@@ -1,0 +1,284 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// What is cut short anywhere must be refused, and as what it is: a server that
+// applied half of something would differ from the others.
+
+func TestEntryCutShortIsCorrupt(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	good := b.entry(b.next, create(s, "/x", 0), create(s, "/y", 0))
+	SealEntry(good, 1000)
+	for n := range good {
+		if err := CheckEntry(good[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d of %d bytes: %v", n, len(good), err)
+		}
+		if n <= EntryHeaderSize {
+			continue
+		}
+		// As if that much had been proposed.
+		cut := bytes.Clone(good[:n])
+		SealEntry(cut, 1000)
+		if err := b.s.Apply(cut, &b.got); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("a sealed entry of %d of %d bytes: %v", n, len(good), err)
+		}
+	}
+}
+
+func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
+	for name, tune := range map[string]func([]byte){
+		"format 5":     func(e []byte) { e[0] = entryVersionStage + 1 },
+		"unknown kind": func(e []byte) { e[1] = 9 },
+	} {
+		e := BeginEntry(nil, 0)
+		tune(e)
+		SealEntry(e, 1)
+		if err := CheckEntry(e); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	full := BeginEntry(nil, NoQuota|NoTTL|Full)
+	SealEntry(full, 1)
+	if err := CheckEntry(full); err != nil {
+		t.Errorf("all options: %v", err)
+	}
+}
+
+func TestBlockIsCheckedToTheLastByte(t *testing.T) {
+	var requests []byte
+	list := []Request{
+		{Session: 7, Gen: 1, Op: jute.OpCreate, IDs: []jute.ID{{Scheme: "digest", ID: "a:b"}, {Scheme: "ip", ID: "::1"}}, Body: []byte("body")},
+		{Session: 8, Gen: 2, Op: jute.OpSync, Body: nil},
+	}
+	for i := range list {
+		requests = list[i].Append(requests)
+	}
+	good := Block{Origin: 1, Birth: 2, First: 3, Count: 2, Requests: requests}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range requests {
+		bad := good
+		bad.Requests = requests[:n]
+		if err := bad.Check(); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d of %d bytes: %v", n, len(requests), err)
+		}
+	}
+	for _, count := range []uint32{0, 1, 3} {
+		bad := good
+		bad.Count = count
+		if err := bad.Check(); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d requests announced, 2 there: %v", count, err)
+		}
+	}
+	whole := good.Append(nil)
+	for n := range whole {
+		if _, _, err := NextBlock(whole[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("block of %d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	got, rest, err := NextBlock(append(whole, 9))
+	if err != nil || len(rest) != 1 || got.Origin != 1 || got.Birth != 2 || got.First != 3 || got.Count != 2 || !bytes.Equal(got.Requests, requests) {
+		t.Errorf("read back as %+v, %d bytes behind, %v", got, len(rest), err)
+	}
+	session, next := PeekRequest(requests)
+	second, end := PeekRequest(next)
+	if session != 7 || second != 8 || len(end) != 0 {
+		t.Errorf("peeked sessions %d and %d, %d bytes left", session, second, len(end))
+	}
+}
+
+// Bodies that only servers write must be complete too.
+func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
+	session := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
+	member := Member{ID: 2, Incarnation: "i", PeerAddr: "a:1", ClientAddr: "b:2"}
+	for _, test := range []struct {
+		op   jute.OpCode
+		body []byte
+	}{
+		{OpCreateSession, session.Append(nil)},
+		{OpAttach, session.Append(nil)},
+		{OpOpenStream, jute.AppendLong(member.Append(nil), 5)},
+		{OpDigest, make([]byte, 16)},
+	} {
+		for n := range test.body {
+			b := newBench(t)
+			before := b.s.Digest()
+			err := b.apply(b.entry(b.next, Request{Op: test.op, Body: test.body[:n]}))
+			if !errors.Is(err, ErrCorrupt) {
+				t.Errorf("op %d with %d of %d bytes: %v", test.op, n, len(test.body), err)
+			}
+			if b.s.Digest() != before || b.s.Sessions().Len() != 0 || len(b.s.Members()) != 1 {
+				t.Errorf("op %d with %d of %d bytes left a trace", test.op, n, len(test.body))
+			}
+		}
+	}
+	b := newBench(t)
+	if err := b.apply(b.entry(b.next, Request{Op: OpDigest, Body: make([]byte, 17)})); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a digest of 17 bytes: %v", err)
+	}
+	b = newBench(t)
+	nobody := Member{ID: 0, Incarnation: "i"}
+	if err := b.apply(b.entry(b.next, Request{Op: OpOpenStream, Body: jute.AppendLong(nobody.Append(nil), 5)})); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a stream of server 0: %v", err)
+	}
+	// Without a stream only a stream can be opened.
+	sync := Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
+	if err := b.apply(one(Block{Origin: 1, Count: 1, Requests: sync.Append(nil)})); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a request outside any stream: %v", err)
+	}
+}
+
+// snapshotOf is the snapshot of a state with sessions and nodes, in chunks.
+func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
+	t.Helper()
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/e", 1), create(s, "/p", 0))
+	var file bytes.Buffer
+	snap := b.s.StartSnapshot(Position{Index: 7, Term: 3})
+	defer snap.Close()
+	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	whole = file.Bytes()
+	for rest := whole[len(snapshotMagic):]; len(rest) > 0; {
+		n := chunkFrame + int(binary.BigEndian.Uint32(rest[1:]))
+		chunks = append(chunks, rest[:n])
+		rest = rest[n:]
+	}
+	if len(chunks) != 4 {
+		t.Fatalf("%d chunks", len(chunks))
+	}
+	return whole, chunks
+}
+
+func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
+	whole, chunks := snapshotOf(t)
+	if _, _, err := ReadSnapshot(bytes.NewReader(whole)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		if s, _, err := ReadSnapshot(bytes.NewReader(whole[:n])); err == nil || s != nil {
+			t.Errorf("%d of %d bytes were taken: %v", n, len(whole), err)
+		}
+	}
+	for i := range snapshotMagic {
+		bad := bytes.Clone(whole)
+		bad[i] ^= 1
+		if _, _, err := ReadSnapshot(bytes.NewReader(bad)); err == nil || !strings.Contains(err.Error(), "not a snapshot this program can read") {
+			t.Errorf("the first line with another byte %d: %v", i, err)
+		}
+	}
+	again := func(list ...[]byte) []byte { return append([]byte(snapshotMagic), bytes.Join(list, nil)...) }
+	chunk := func(kind byte, payload []byte) []byte {
+		var b bytes.Buffer
+		(&chunkWriter{w: &b}).chunk(kind, payload)
+		return b.Bytes()
+	}
+	header, sessions, nodes, end := chunks[0], chunks[1], chunks[2], chunks[3]
+	none := chunk(chunkSessions, New("test").sessions.Append(nil))
+	for name, file := range map[string][]byte{
+		"no header":               again(sessions, nodes, end),
+		"no sessions":             again(header, nodes, end),
+		"sessions twice":          again(header, sessions, sessions, nodes, end),
+		"header behind":           again(sessions, header, nodes, end),
+		"end before the sessions": again(header, end),
+		"a chunk of nodes lost":   again(header, sessions, end),
+		"a chunk of nodes more":   again(header, sessions, nodes, chunk(chunkNodes, nil), end),
+		"an end of three bytes":   again(header, sessions, nodes, chunk(chunkEnd, []byte{0, 0, 0})),
+		"an unknown kind":         again(header, sessions, chunk(9, nil), nodes, end),
+		"bytes behind the header": again(chunk(chunkHeader, append(bytes.Clone(header[chunkFrame:]), 0)), sessions, nodes, end),
+		"half a header":           again(chunk(chunkHeader, header[chunkFrame:len(header)-3]), sessions, nodes, end),
+		"half the sessions":       again(header, chunk(chunkSessions, sessions[chunkFrame:len(sessions)-3]), nodes, end),
+		"half the nodes":          again(header, sessions, chunk(chunkNodes, nodes[chunkFrame:len(nodes)-3]), end),
+		"a node without session":  again(header, none, nodes, end),
+	} {
+		if _, _, err := ReadSnapshot(bytes.NewReader(file)); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	claims := bytes.Clone(header)
+	binary.BigEndian.PutUint32(claims[1:], MaxChunk+1)
+	if _, _, err := ReadSnapshot(bytes.NewReader(again(claims))); err == nil || !strings.Contains(err.Error(), "claims") {
+		t.Errorf("a chunk larger than any: %v", err)
+	}
+}
+
+// failing fails with its n-th write, once, as a disk that is full for a moment.
+type failing struct{ n int }
+
+var errFull = errors.New("full")
+
+func (w *failing) Write(b []byte) (int, error) {
+	if w.n--; w.n == 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestSnapshotThatCannotBeWrittenIsNone(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/p", 0))
+	for n := 1; ; n++ {
+		w := &failing{n}
+		snap := b.s.StartSnapshot(Position{})
+		err := snap.Write(w, func(read func()) { read() })
+		snap.Close()
+		if w.n > 0 { // more than there are
+			if err != nil || n < 5 {
+				t.Errorf("%v after %d writes", err, n)
+			}
+			return
+		}
+		if !errors.Is(err, errFull) {
+			t.Errorf("write %d fails: %v", n, err)
+		}
+	}
+}
+
+// The digest tells apart states that differ in anything a session has.
+func TestDigestSeesAllOfASession(t *testing.T) {
+	plain := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
+	seen := map[uint64]string{}
+	note := func(name string, s *State) {
+		if other, ok := seen[s.Digest()]; ok {
+			t.Errorf("%s has the digest of %s", name, other)
+		}
+		seen[s.Digest()] = name
+	}
+	opened := func(body SessionBody) *bench {
+		b := newBench(t)
+		b.do(Request{Op: OpCreateSession, Body: body.Append(nil)})
+		return b
+	}
+	note("no session", newBench(t).s)
+	b := opened(plain)
+	note("a session", b.s)
+	id := b.got.outcomes[0].Session.ID
+	b.do(Request{Op: OpAttach, Session: id, Body: plain.Append(nil)})
+	note("attached", b.s)
+	b.do(Request{Op: OpAttach, Session: id, Body: plain.Append(nil)})
+	note("attached again", b.s)
+	b.do(Request{Op: jute.OpCloseSession, Session: id})
+	note("closed", b.s)
+	for i := range plain.Password {
+		body := plain
+		body.Password[i] = 1
+		note(fmt.Sprintf("password byte %d", i), opened(body).s)
+	}
+	longer := plain
+	longer.Timeout++
+	note("another timeout", opened(longer).s)
+}

@@ -1,0 +1,81 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// digestEvery is the distance in zxids between remembered digests.
+const digestEvery = 128
+
+// Digest is the state's checksum right after a zxid.
+type Digest struct {
+	Zxid int64
+	Sum  uint64
+}
+
+// digestRing remembers the last digests, so that the leader's can be compared
+// with ours although it arrives later. It is not part of the snapshot: what is
+// not remembered is not compared.
+type digestRing struct {
+	ring [64]Digest
+	next int
+}
+
+func (r *digestRing) note(zxid int64, s *State) {
+	if zxid%digestEvery == 0 {
+		r.ring[r.next%len(r.ring)] = Digest{zxid, s.Digest()}
+		r.next++
+	}
+}
+
+// last returns the newest digest, if there is one.
+func (r *digestRing) last() (Digest, bool) {
+	if r.next == 0 {
+		return Digest{}, false
+	}
+	return r.ring[(r.next-1)%len(r.ring)], true
+}
+
+// LastDigest returns the newest digest remembered, if there is one.
+func (s *State) LastDigest() (Digest, bool) { return s.digests.last() }
+
+// Digests returns the remembered digests, oldest first.
+func (s *State) Digests() []Digest {
+	r := &s.digests
+	var list []Digest
+	for i := max(0, r.next-len(r.ring)); i < r.next; i++ {
+		list = append(list, r.ring[i%len(r.ring)])
+	}
+	return list
+}
+
+// checkDigest compares the leader's digest with ours at the same zxid. A
+// difference means that servers hold different states: serving on could grant
+// one lock twice.
+func (s *State) checkDigest(body []byte) error {
+	if len(body) != 16 {
+		return fmt.Errorf("%w: digest of %d bytes", ErrCorrupt, len(body))
+	}
+	theirs := Digest{int64(binary.BigEndian.Uint64(body)), binary.BigEndian.Uint64(body[8:])}
+	if theirs.Zxid > s.zxid {
+		// The leader was there before it proposed this entry, so everybody must
+		// be. Whoever missed a change would else never have a digest to compare.
+		return fmt.Errorf("state differs from the leader's: it was at zxid 0x%x before this entry, this server is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
+	}
+	for _, ours := range s.digests.ring {
+		if ours.Zxid == theirs.Zxid && ours.Sum != theirs.Sum {
+			return fmt.Errorf("state differs from the leader's at zxid 0x%x: digest %016x here, %016x there; this server must be rebuilt from the others", ours.Zxid, ours.Sum, theirs.Sum)
+		}
+	}
+	return nil
+}
+
+// mix folds v into h; every bit of both reaches every bit of the result.
+func mix(h, v uint64) uint64 {
+	h ^= v
+	h *= 0x9e3779b97f4a7c15
+	h ^= h >> 29
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32
+}

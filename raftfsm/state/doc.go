@@ -1,0 +1,15 @@
+// Package state is the pure replicated state: what it holds, how it changes,
+// and how its log entries and snapshots are written down. It has no raft, no
+// clock, no lock, no goroutine, and no I/O beyond the io.Reader and io.Writer
+// of a snapshot.
+//
+// A [State] holds the znode tree, the sessions, the request streams and the
+// members. Its Apply turns one log entry into outcomes, told to a [Sink]. It
+// asks no clock, no configuration and no connection, so every server that
+// applies the same entries holds the same bytes. Nothing is decided before the
+// log: an entry carries requests in the clients' own bytes, and Apply alone
+// says whether they succeed.
+//
+// A State does not protect itself. Whoever holds it lets either one goroutine
+// change it (Apply, StartSnapshot, Snapshot.Close) or any number read it.
+package state

@@ -1,0 +1,206 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// A raft log entry is a batch of requests:
+//
+//	entry   := version u8 · kind u8 · crc32c u32 · leader's wall time i64 (ms) · sets? · block*
+//	block   := origin server u32 · birth u32 · first seq u64 · count u32 · length u32 · request*
+//	request := session i64 · generation u32 · op i32 · identities · body
+//
+// The checksum covers everything but itself. Origin 0 is the leader acting on
+// its own account (expiry, sweeps): such a block has no stream and is applied
+// wherever it stands, so every request in it must be conditional. Sets of
+// identities are in entries of version 2. Version 3 is Founding's, 4 Staging's.
+const (
+	entryVersion      = 1
+	entryVersionSets  = 2
+	entryVersionFound = 3
+	entryVersionStage = 4
+	EntryHeaderSize   = 14 // of an entry without blocks
+	BlockHeaderSize   = 24 // of a block without requests
+	requestMinSize    = 24
+)
+
+// Kinds of entries are the low bits of the byte.
+const (
+	kindBatch byte = 1
+	kindMask  byte = 0x0f
+)
+
+// Options of the leader that proposed an entry are the high bits of its kind.
+// They travel with the entry, because servers may be started with different
+// ones.
+const (
+	NoQuota byte = 0x10 // hard quotas are not enforced
+	NoTTL   byte = 0x20 // TTL nodes are refused
+	Full    byte = 0x40 // what needs more room is refused
+	LowDisk byte = 0x80 // because a disk is low: see Refusal; it changes nothing of what requests do
+)
+
+var crcTable = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrCorrupt marks an entry that is not what was proposed. It must stop the
+// server: serving on would let servers differ.
+var ErrCorrupt = errors.New("log entry is corrupt")
+
+// BeginEntry appends an entry's header to b, which must be empty. Blocks are
+// appended to the result, which SealEntry completes.
+func BeginEntry(b []byte, options byte) []byte {
+	b = append(b, entryVersion, kindBatch|options, 0, 0, 0, 0)
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
+// SealEntry stamps the time and the checksum onto a complete entry.
+func SealEntry(b []byte, now int64) {
+	binary.BigEndian.PutUint64(b[6:], uint64(now))
+	binary.BigEndian.PutUint32(b[2:], entrySum(b))
+}
+
+// firstZxid is where the zxids of a new cluster of several begin: the version
+// of the first configuration in a ZooKeeper ensemble.
+const firstZxid = 1 << 32
+
+// Founding is the first entry of a new cluster of several, which begins its
+// zxids at firstZxid with the members. It changes nothing where there is
+// anything already. Releases that do not know it must not go on after it:
+// their zxids would be others.
+func Founding(members []Server, now int64) []byte {
+	entry := BeginEntry(nil, 0)
+	entry[0] = entryVersionFound
+	r := Request{Op: OpFound, Body: []byte(ConfigText(members))}
+	own := Block{Count: 1, Requests: r.Append(nil)}
+	entry = own.Append(entry)
+	SealEntry(entry, now)
+	return entry
+}
+
+func entrySum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:2], crcTable), crcTable, b[6:])
+}
+
+// CheckEntry verifies version, kind and checksum.
+func CheckEntry(b []byte) error {
+	switch {
+	case len(b) < EntryHeaderSize:
+		return fmt.Errorf("%w: %d bytes", ErrCorrupt, len(b))
+	case entrySum(b) != binary.BigEndian.Uint32(b[2:]):
+		return fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
+	case b[0] < entryVersion || b[0] > entryVersionStage:
+		return fmt.Errorf("log entry of format %d is newer than this program understands (%d); use the version that wrote it", b[0], entryVersionStage)
+	case b[1]&kindMask != kindBatch:
+		return fmt.Errorf("log entry of unknown kind %d", b[1])
+	}
+	return nil
+}
+
+// Block is a run of requests of one stream, not yet decoded.
+type Block struct {
+	Origin   uint32 // id of the server whose stream this is; 0: the leader's own acts
+	Birth    uint32 // of the stream; 0: the block opens a stream, or has none
+	First    uint64 // number of the first request in the stream
+	Count    uint32
+	Requests []byte // encoded, one behind the other
+}
+
+// Append appends the block's encoding.
+func (bl *Block) Append(b []byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, BlockHeaderSize)...)
+	bl.PutHeader(b[at:])
+	return append(b, bl.Requests...)
+}
+
+// PutHeader writes the first BlockHeaderSize bytes of the block's encoding. The
+// requests follow.
+func (bl *Block) PutHeader(b []byte) {
+	binary.BigEndian.PutUint32(b, bl.Origin)
+	binary.BigEndian.PutUint32(b[4:], bl.Birth)
+	binary.BigEndian.PutUint64(b[8:], bl.First)
+	binary.BigEndian.PutUint32(b[16:], bl.Count)
+	binary.BigEndian.PutUint32(b[20:], uint32(len(bl.Requests)))
+}
+
+// NextBlock cuts the first block off b.
+func NextBlock(b []byte) (bl Block, rest []byte, err error) {
+	if len(b) < BlockHeaderSize {
+		return bl, nil, fmt.Errorf("%w: block header cut short", ErrCorrupt)
+	}
+	bl.Origin = binary.BigEndian.Uint32(b)
+	bl.Birth = binary.BigEndian.Uint32(b[4:])
+	bl.First = binary.BigEndian.Uint64(b[8:])
+	bl.Count = binary.BigEndian.Uint32(b[16:])
+	size := binary.BigEndian.Uint32(b[20:])
+	b = b[BlockHeaderSize:]
+	if uint64(size) > uint64(len(b)) || uint64(bl.Count)*requestMinSize > uint64(size) {
+		return bl, nil, fmt.Errorf("%w: block cut short", ErrCorrupt)
+	}
+	bl.Requests = b[:size:size]
+	return bl, b[size:], nil
+}
+
+// Check verifies that a block from another server decodes, before it is
+// proposed.
+func (bl *Block) Check() error {
+	var r Request
+	var ids []jute.ID
+	rest := bl.Requests
+	for range bl.Count {
+		var err error
+		if rest, ids, err = decodeRequest(rest, nil, &r, ids[:0]); err != nil {
+			return err
+		}
+	}
+	if len(rest) != 0 {
+		return fmt.Errorf("%w: bytes behind the last request", ErrCorrupt)
+	}
+	return nil
+}
+
+// Append appends r's encoding, which is also its copy.
+func (r *Request) Append(b []byte) []byte {
+	b = jute.AppendLong(b, r.Session)
+	b = binary.BigEndian.AppendUint32(b, r.Gen)
+	b = jute.AppendInt(b, int32(r.Op))
+	b = appendIDs(b, r.IDs)
+	return jute.AppendBuffer(b, r.Body)
+}
+
+// decodeRequest cuts the first request off b into r. Identities are those of the
+// entry, or appended to ids, which is returned for reuse. r points into b.
+func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID, err error) {
+	d := jute.NewDecoder(b)
+	r.Session = d.Long()
+	r.Gen = uint32(d.Int())
+	r.Op = jute.OpCode(d.Int())
+	if n := d.Int(); n >= 0 {
+		if int(n) > len(b)/8 {
+			return nil, ids, fmt.Errorf("%w: %d identities", ErrCorrupt, n)
+		}
+		ids = decodeIDs(&d, int(n), ids)
+		r.IDs = ids
+	} else if set := -1 - int(n); set < len(sets) {
+		r.IDs = sets[set]
+	} else {
+		return nil, ids, fmt.Errorf("%w: set %d of %d", ErrCorrupt, set, len(sets))
+	}
+	r.Body = d.Buffer()
+	if err := d.Err(); err != nil {
+		return nil, ids, fmt.Errorf("%w: request: %v", ErrCorrupt, err)
+	}
+	return d.Rest(), ids, nil
+}
+
+// PeekRequest returns the session of the first request of b, which must be
+// well formed, and what follows it.
+func PeekRequest(b []byte) (session int64, rest []byte) {
+	head, _, _, rest := split(b)
+	return int64(binary.BigEndian.Uint64(head)), rest
+}

@@ -1,0 +1,152 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// A client's identities travel with each of its requests, and may be much longer
+// than the request. An entry of version 2 names each set of them once, before
+// its blocks, and requests say which they mean:
+//
+//	sets       := count u32 · identities*
+//	identities := count i32 · (scheme · id)*
+//
+// In a request a negative count means set number −1 − count. A server that
+// understands version 1 alone stops at such an entry, so it is written only when
+// all members understand it.
+
+// appendIDs appends the encoding of identities.
+func appendIDs(b []byte, ids []jute.ID) []byte {
+	b = jute.AppendInt(b, int32(len(ids)))
+	for i := range ids {
+		b = jute.AppendString(b, ids[i].Scheme)
+		b = jute.AppendString(b, ids[i].ID)
+	}
+	return b
+}
+
+// IdentitiesSize is how much longer a request is with these identities than
+// without any.
+func IdentitiesSize(ids []jute.ID) (size int) {
+	for i := range ids {
+		size += 8 + len(ids[i].Scheme) + len(ids[i].ID)
+	}
+	return size
+}
+
+// AppendWith appends the encoding of a request, which was encoded without
+// identities, with these.
+func AppendWith(b, request []byte, ids []jute.ID) []byte {
+	const head = 16 // what comes before them
+	b = append(b, request[:head]...)
+	b = appendIDs(b, ids)
+	return append(b, request[head+4:]...)
+}
+
+// split cuts the first request of b, which must be well formed, into its parts;
+// identities are those of the request with their count.
+func split(b []byte) (head, identities, body, rest []byte) {
+	head, b = b[:16], b[16:]
+	n := 4
+	for range 2 * max(0, int(int32(binary.BigEndian.Uint32(b)))) {
+		n += 4 + max(0, int(int32(binary.BigEndian.Uint32(b[n:]))))
+	}
+	identities, b = b[:n], b[n:]
+	n = 4 + max(0, int(int32(binary.BigEndian.Uint32(b))))
+	return head, identities, b[:n], b[n:]
+}
+
+// named reports whether an encoding of identities holds any.
+func named(identities []byte) bool { return len(identities) > 4 }
+
+// NameOnce returns the entry of version 1, well formed and not yet sealed, as
+// one of version 2 that names each set of identities once, if that is shorter.
+func NameOnce(entry []byte) (_ []byte, shorter bool) {
+	sets := map[string]int32{} // never written while no request names any
+	var list [][]byte
+	saved := -4
+	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {
+		bl, next, err := NextBlock(rest)
+		if err != nil {
+			return entry, false
+		}
+		requests := bl.Requests
+		for range bl.Count {
+			var ids []byte
+			if _, ids, _, requests = split(requests); !named(ids) {
+				continue
+			}
+			if _, known := sets[string(ids)]; known {
+				saved += len(ids) - 4
+			} else {
+				sets[string(ids)] = int32(len(list))
+				list = append(list, ids)
+				saved -= 4
+			}
+		}
+		rest = next
+	}
+	if saved <= 0 {
+		return entry, false
+	}
+	b := append(make([]byte, 0, len(entry)-saved), entry[:EntryHeaderSize]...)
+	b[0] = entryVersionSets
+	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
+	for _, ids := range list {
+		b = append(b, ids...)
+	}
+	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {
+		bl, next, _ := NextBlock(rest)
+		at := len(b)
+		b = append(b, make([]byte, BlockHeaderSize)...)
+		requests := bl.Requests
+		for range bl.Count {
+			var head, ids, body []byte
+			head, ids, body, requests = split(requests)
+			b = append(b, head...)
+			if named(ids) {
+				b = jute.AppendInt(b, -1-sets[string(ids)])
+			} else {
+				b = append(b, ids...)
+			}
+			b = append(b, body...)
+		}
+		bl.Requests = b[at+BlockHeaderSize:]
+		bl.PutHeader(b[at:])
+		rest = next
+	}
+	return b, true
+}
+
+// decodeSets cuts the sets of identities off the front of an entry's blocks,
+// according to its version.
+func decodeSets(entry []byte) (sets [][]jute.ID, blocks []byte, err error) {
+	blocks = entry[EntryHeaderSize:]
+	if entry[0] != entryVersionSets {
+		return nil, blocks, nil
+	}
+	d := jute.NewDecoder(blocks)
+	for range d.Count(4) {
+		sets = append(sets, decodeIDs(&d, d.Count(8), nil))
+	}
+	if d.Err() != nil {
+		return nil, nil, fmt.Errorf("%w: identities: %v", ErrCorrupt, d.Err())
+	}
+	return sets, d.Rest(), nil
+}
+
+// decodeIDs appends n identities to ids.
+func decodeIDs(d *jute.Decoder, n int, ids []jute.ID) []jute.ID {
+	for range n {
+		scheme, _ := d.String()
+		id, _ := d.String()
+		if d.Err() != nil {
+			break
+		}
+		ids = append(ids, jute.ID{Scheme: scheme, ID: id})
+	}
+	return ids
+}

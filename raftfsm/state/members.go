@@ -1,0 +1,315 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Member is what a server says of itself when it opens its stream.
+type Member struct {
+	ID          uint32
+	Incarnation string // names its data directory; empty: the server was removed
+	PeerAddr    string
+	ClientAddr  string // where clients reach it, empty if unknown
+}
+
+// Append appends m's encoding.
+func (m *Member) Append(b []byte) []byte {
+	b = jute.AppendInt(b, int32(m.ID))
+	b = jute.AppendString(b, m.Incarnation)
+	b = jute.AppendString(b, m.PeerAddr)
+	return jute.AppendString(b, m.ClientAddr)
+}
+
+func decodeMember(d *jute.Decoder) Member {
+	text := func() string {
+		s, _ := d.String()
+		return string([]byte(s))
+	}
+	return Member{ID: uint32(d.Int()), Incarnation: text(), PeerAddr: text(), ClientAddr: text()}
+}
+
+// MemberChange is one change of who belongs to the cluster.
+type MemberChange struct {
+	Op   string `json:"op"` // add, promote or remove; more in raftfsm's change
+	ID   uint32 `json:"id"`
+	Addr string `json:"addr,omitempty"` // peer address, for add
+
+	// Words are what an operator wrote of the members that there are after this
+	// change, as lines of ConfigPath. They are published as a new version when
+	// the change is done. Empty: nothing was written.
+	Words string `json:"words,omitempty"`
+	// More changes follow at once, and clients are told of all in one.
+	More bool `json:"more,omitempty"`
+	// By is the server that asks for such changes, one after the other, and Since
+	// the version of the configuration that they start from.
+	By    uint32 `json:"by,omitempty"`
+	Since int64  `json:"since,omitempty"`
+}
+
+// MaxServerID is the largest id that a server is given.
+const MaxServerID = 254
+
+// ZeroID is the id of the server that a ZooKeeper's configuration numbers 0,
+// which means nobody here.
+const ZeroID = 255
+
+// IsServerID reports whether a server can have this id.
+func IsServerID(id uint32) bool { return id >= 1 && id <= ZeroID }
+
+// ConfigPath is the node that tells clients who belongs to the cluster. Its
+// data are a line for each server, and the version behind them:
+//
+//	server.N=host:port:port[:role][;[host:]port]
+//	version=hexadecimal
+const ConfigPath = "/zookeeper/config"
+
+// Server is a server as a line of ConfigPath, or of zoo.cfg, tells of it.
+type Server struct {
+	ID       uint32
+	Peer     string // host:port
+	Election string // port; empty if it is not told
+	Client   string // host:port; empty if it is not told
+	Voter    bool
+}
+
+// Line is the server as clients of ZooKeeper know it. The election port is what
+// was written of it: it has no use here, but Java clients insist on three ports
+// that differ.
+func (s *Server) Line() string {
+	role := "participant"
+	if !s.Voter {
+		role = "observer"
+	}
+	election := s.Election
+	if election == "" {
+		election = strconv.Itoa(otherPort(portOf(s.Peer), portOf(s.Client)))
+	}
+	line := fmt.Sprintf("server.%d=%s:%s:%s", s.ID%ZeroID, s.Peer, election, role)
+	if s.Client != "" {
+		line += ";" + s.Client
+	}
+	return line
+}
+
+func portOf(addr string) int {
+	n, _ := strconv.Atoi(addr[strings.LastIndexByte(addr, ':')+1:])
+	return n
+}
+
+// otherPort returns a port next to the first that is neither of the two.
+func otherPort(peer, client int) int {
+	for p := peer + 1; p <= 65535; p++ {
+		if p != client {
+			return p
+		}
+	}
+	return peer - 2 // then client is 65535 or none of these
+}
+
+// ErrNumber marks a number in a line that cannot be one, or not such a one,
+// which ZooKeeper answers in another way than other errors.
+var ErrNumber = errors.New("no such number")
+
+// ParseServer reads a line as ZooKeeper reads one that joins. The id may be one
+// that no server here can have; see ServerID.
+func ParseServer(line string) (Server, error) {
+	key, value, ok := strings.Cut(line, "=")
+	if !ok || strings.Contains(value, "=") {
+		return Server{}, fmt.Errorf("%q is not server.N=host:port:port;port", line)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(key[strings.LastIndexByte(key, '.')+1:]), 10, 64)
+	if err != nil {
+		return Server{}, fmt.Errorf("%w: the id in %q", ErrNumber, line)
+	}
+	s := Server{ID: ServerID(n)}
+	if err := s.parse(value, true); err != nil {
+		return s, fmt.Errorf("server.%d: %w", n, err)
+	}
+	return s, nil
+}
+
+// ParseAddresses reads what stands behind "server.N=" in a zoo.cfg. One port is
+// enough there, or the same twice: nobody here listens on the second.
+func ParseAddresses(id uint32, value string) (Server, error) {
+	s := Server{ID: id}
+	err := s.parse(value, false)
+	return s, err
+}
+
+// parse reads host:port:port[:role][;[host:]port]. Unless two ports are needed
+// that differ, a second one is kept only where there is such a one.
+func (s *Server) parse(value string, two bool) error {
+	s.Voter = true
+	where, client, _ := strings.Cut(strings.TrimSpace(value), ";")
+	if strings.Contains(where, "|") {
+		return errors.New("several addresses for one server are not supported: name one")
+	}
+	host, rest := cutHost(where)
+	fields := strings.Split(rest, ":")
+	if !isHost(host) || len(fields) > 3 || two && len(fields) < 2 {
+		return fmt.Errorf("%q is not host:port:port or host:port:port:role, such as lock1:2888:3888", where)
+	}
+	for _, port := range fields[:min(len(fields), 2)] {
+		if err := checkPort(port); err != nil {
+			return err
+		}
+	}
+	s.Peer = joinHost(host, fields[0])
+	switch {
+	case len(fields) == 1:
+	case fields[0] != fields[1]:
+		s.Election = fields[1]
+	case two:
+		return fmt.Errorf("both ports are %s", fields[0])
+	}
+	if len(fields) == 3 {
+		switch strings.ToLower(strings.TrimSpace(fields[2])) {
+		case "participant":
+		case "observer":
+			s.Voter = false
+		default:
+			return fmt.Errorf("role %s is neither participant nor observer", fields[2])
+		}
+	}
+	if client == "" {
+		return nil
+	}
+	host, port := cutHost(client)
+	if port == "" {
+		host, port = "0.0.0.0", client
+	}
+	if !isHost(host) {
+		return fmt.Errorf("%q is not [host:]port", client)
+	}
+	if err := checkPort(port); err != nil {
+		return err
+	}
+	s.Client = joinHost(host, port)
+	return nil
+}
+
+// ServerID is the id here of the server that ZooKeeper numbers n. No server can
+// have an id beyond ZeroID, but it can be spoken of until that matters.
+func ServerID(n int64) uint32 {
+	switch {
+	case n == 0:
+		return ZeroID
+	case n >= 1 && n <= MaxServerID:
+		return uint32(n)
+	}
+	return 1<<31 | uint32(n)
+}
+
+// isHost reports whether text can stand for a host in a line.
+func isHost(text string) bool {
+	odd := func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-._:%", r))
+	}
+	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, odd)
+}
+
+// checkPort says what is wrong with the number of a port. 0 is one, which
+// nobody can be reached at.
+func checkPort(text string) error {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("port %q is not a number", text)
+	case n < 0 || n > 65535:
+		return fmt.Errorf("%w: port %s", ErrNumber, text)
+	}
+	return nil
+}
+
+// IsPort reports whether text is the number of a port.
+func IsPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
+// cutHost cuts at the first colon behind the host, which may be in brackets.
+func cutHost(s string) (host, rest string) {
+	if end := strings.Index(s, "]:"); strings.HasPrefix(s, "[") && end > 0 {
+		return s[1:end], s[end+2:]
+	}
+	host, rest, _ = strings.Cut(s, ":")
+	return host, rest
+}
+
+func joinHost(host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + port
+}
+
+// Describe lets words, lines of ConfigPath, say of a server what only they can:
+// if they tell of it, and mean it and not another one at another address.
+func (s *Server) Describe(words map[uint32]Server) {
+	w, ok := words[s.ID]
+	if !ok || w.Peer != s.Peer {
+		return
+	}
+	s.Election = w.Election
+	if w.Client != "" {
+		s.Client = w.Client
+	}
+}
+
+// ConfigText is the text of ConfigPath before its version.
+func ConfigText(servers []Server) string {
+	lines := make([]string, len(servers))
+	for i := range servers {
+		lines[i] = servers[i].Line()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tellsClients reports whether every server of a text says where clients reach it.
+func tellsClients(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if !bytes.Contains(line, []byte{';'}) {
+			return false
+		}
+	}
+	return true
+}
+
+const versionLine = "\nversion="
+
+// withVersion is the whole text of ConfigPath.
+func withVersion(text []byte, version int64) []byte {
+	return fmt.Appendf(nil, "%s%s%x", text, versionLine, version)
+}
+
+// CutConfig parts the text of ConfigPath into what ConfigText made and the
+// version; 0 if there is none.
+func CutConfig(data string) (text string, version int64) {
+	i := strings.LastIndex(data, versionLine)
+	if i < 0 {
+		return data, 0
+	}
+	version, err := strconv.ParseInt(data[i+len(versionLine):], 16, 64)
+	if err != nil {
+		version = 0
+	}
+	return data[:i], version
+}
+
+// ParseConfig reads the text of ConfigPath, without lines that it does not
+// understand.
+func ParseConfig(data string) (servers []Server, version int64) {
+	text, version := CutConfig(data)
+	for line := range strings.Lines(text) {
+		if s, err := ParseServer(strings.TrimSpace(line)); err == nil {
+			servers = append(servers, s)
+		}
+	}
+	return servers, version
+}

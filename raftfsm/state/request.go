@@ -1,0 +1,94 @@
+package state
+
+import (
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+)
+
+// Operations that only servers put into the log. They share the number space
+// of the client's operations and are never accepted from a client.
+const (
+	OpCreateSession jute.OpCode = -10 // body: SessionBody
+	OpAttach        jute.OpCode = -12 // body: SessionBody; Request.Session names the session
+	OpExpire        jute.OpCode = -13 // Request.Session, conditional on Request.Gen; body: any byte if an operator asked
+	OpOpenStream    jute.OpCode = -14 // body: Member, nonce
+	OpDigest        jute.OpCode = -15 // body: zxid, digest
+	OpConfig        jute.OpCode = -16 // body: the text of /zookeeper/config
+	OpReap          jute.OpCode = -17 // body: path of a container or TTL node
+	OpForget        jute.OpCode = -18 // body: id of a removed server; no longer written, see Forget
+	OpBarrier       jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
+	OpWords         jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
+	OpFound         jute.OpCode = -21 // body: the text of /zookeeper/config; see Founding
+	OpRefuse        jute.OpCode = -22 // changes nothing; in the place of a client's request, see Refusal
+	OpStage         jute.OpCode = -23 // body: id, origin, birth, size; see Staging, as for the next three
+	OpPiece         jute.OpCode = -24 // body: id, offset, bytes of a backup
+	OpRestore       jute.OpCode = -25 // body: id, whether sessions are kept
+	OpUnstage       jute.OpCode = -26 // body: id
+)
+
+// Request is one request as a server proposes it. Everything Apply needs to
+// know travels in it: Apply asks no clock, no configuration and no connection.
+type Request struct {
+	Session int64
+	Gen     uint32 // attach generation of the asking connection
+	Op      jute.OpCode
+	IDs     []jute.ID // identities; nil means the session's address alone
+	Body    []byte    // the client's own bytes, copied when it is proposed
+}
+
+// SessionBody is the body of OpCreateSession and OpAttach.
+type SessionBody struct {
+	Timeout  int32 // negotiated, ms
+	Password [jute.PasswordSize]byte
+	Owner    uint32 // id of the server the client is connected to
+	Addr     string // the client's IP address, its default identity
+}
+
+// Append appends b's encoding.
+func (s *SessionBody) Append(b []byte) []byte {
+	b = jute.AppendInt(b, s.Timeout)
+	b = append(b, s.Password[:]...)
+	b = jute.AppendInt(b, int32(s.Owner))
+	return jute.AppendString(b, s.Addr)
+}
+
+// Outcome is what applying a request produced. Its slices are valid only
+// during the call that delivers it.
+type Outcome struct {
+	Zxid    int64           // zxid for the reply header
+	Code    jute.ErrCode    // code for the reply header
+	Reply   []byte          // response record, when Code is OK
+	Session session.Session // of OpCreateSession and OpAttach
+
+	// Refused: the session has gone or moved since the request was sent. The
+	// client gets no reply; its connection is closed.
+	Refused bool
+	// Unknown: it will never be known whether the request took effect (the
+	// state was replaced by a snapshot, or the server stops). The connection
+	// is closed.
+	Unknown bool
+}
+
+// Waiter is told the outcome of a proposed request, exactly once. Done is
+// called with the state lock held (except when Unknown is set), by one
+// goroutine at a time, in the order in which the requests were proposed; it
+// only appends to memory.
+type Waiter interface {
+	Done(*Outcome)
+}
+
+// Touch says that a client was heard from.
+type Touch struct {
+	Session int64
+	Age     uint32 // ms since the last byte arrived
+}
+
+// EndCause says why a session ended.
+type EndCause uint8
+
+// Causes of a session's end.
+const (
+	EndClosed   EndCause = iota // the client closed it
+	EndExpired                  // it was silent for its timeout
+	EndOperator                 // an operator ended it
+)

@@ -1,0 +1,122 @@
+package state
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
+	t.Helper()
+	var file bytes.Buffer
+	snap := s.StartSnapshot(Position{Index: 1, Term: 1})
+	defer snap.Close()
+	err := snap.Write(&file, func(read func()) { read() })
+	return file.Bytes(), err
+}
+
+// The longest request, and one byte to either side: what is accepted is applied,
+// and read back from a snapshot.
+func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
+	ids := []jute.ID{}
+	for range MaxIDs {
+		ids = append(ids, jute.ID{Scheme: "digest", ID: strings.Repeat("x", MaxIDBytes/MaxIDs-len("digest"))})
+	}
+	body := createBody("/big", 0)
+	overhead := len(body) - len("data")
+	for _, off := range []int{-1, 0, 1} {
+		b := newBench(t)
+		s := b.session()
+		data := make([]byte, MaxFrame-overhead+off)
+		body := jute.AppendBuffer(jute.AppendString(nil, "/big"), data)
+		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
+		r := Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, IDs: ids, Body: body}
+		if got, want := r.size(), len(r.Append(nil)); got != want {
+			t.Fatalf("size %d, encoded %d", got, want)
+		}
+		err := r.Check()
+		if off > 0 {
+			if err == nil {
+				t.Errorf("%+d: accepted, %d bytes of %d", off, r.size(), MaxRequest)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+d: %v", off, err)
+		}
+		if o := b.do(r)[0]; o.Code != jute.OK {
+			t.Fatalf("%+d: %v", off, o.Code)
+		}
+		file, err := snapshotBytes(t, b.s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored, _, err := ReadSnapshot(bytes.NewReader(file))
+		if err != nil {
+			t.Fatalf("%+d: %v", off, err)
+		}
+		if info, ok := restored.Tree().Get("/big"); !ok || len(info.Data) != len(data) {
+			t.Errorf("%+d: %d bytes came back of %d", off, len(info.Data), len(data))
+		}
+	}
+}
+
+// Sessions fill one chunk, and one byte more: then there are two.
+func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
+	empty := len(New("c").sessions.Append(nil))
+	const fixed = 8 + 16 + 4 + 4 + 4 + 4 + 8 // of a session, without its address
+	for _, off := range []int{-1, 0, 1} {
+		s := New("c")
+		left := sessionsChunk - empty + off
+		for left > 0 {
+			n := min(left, 1<<20)
+			if left-n > 0 && left-n < fixed {
+				n -= fixed
+			}
+			s.sessions.Create(1000, [16]byte{1}, 1, strings.Repeat("a", n-fixed), 1)
+			left -= n
+		}
+		if got := len(s.sessions.Append(nil)); got != sessionsChunk+off {
+			t.Fatalf("%d bytes of sessions, want %d", got, sessionsChunk+off)
+		}
+		file, err := snapshotBytes(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored, _, err := ReadSnapshot(bytes.NewReader(file))
+		if err != nil {
+			t.Errorf("%+d: %v", off, err)
+			continue
+		}
+		if !bytes.Equal(restored.sessions.Append(nil), s.sessions.Append(nil)) {
+			t.Errorf("%+d: other sessions came back", off)
+		}
+		if err := CheckSnapshot(bytes.NewReader(file)); err != nil {
+			t.Errorf("%+d: %v", off, err)
+		}
+	}
+}
+
+func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
+	for _, off := range []int{-1, 0, 1} {
+		var file bytes.Buffer
+		w := &chunkWriter{w: &file}
+		w.raw([]byte(snapshotMagic))
+		w.chunk(chunkNodes, make([]byte, MaxChunk+off))
+		if (w.err != nil) != (off > 0) {
+			t.Errorf("%+d: %v", off, w.err)
+		}
+		if w.err != nil {
+			continue
+		}
+		r, err := openChunks(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, payload, err := r.next(); err != nil || len(payload) != MaxChunk+off {
+			t.Errorf("%+d: %d bytes, %v", off, len(payload), err)
+		}
+	}
+}

@@ -1,0 +1,429 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// A snapshot is a stream of chunks behind a magic line:
+//
+//	snapshot := magic · chunk* · end chunk
+//	chunk    := kind u8 · length u32 · crc32c u32 · payload
+//
+// Chunks come in the order header, sessions, more sessions…, nodes…, end. The
+// end chunk holds the number of chunks before it, so a stream cut at a chunk's
+// edge is noticed. None is longer than MaxChunk.
+const snapshotMagic = "zlockd snapshot 1\n"
+
+const (
+	chunkHeader   byte = 1
+	chunkSessions byte = 2
+	chunkNodes    byte = 3
+	chunkEnd      byte = 4
+	chunkMore     byte = 5 // more sessions
+
+	chunkFrame = 9
+
+	// nodesPerLock bounds how long the walker holds the read lock, and with
+	// it how long a writer can be kept waiting.
+	nodesPerLock = 64
+	chunkBytes   = 128 << 10
+)
+
+// Position is a place in the raft log.
+type Position struct{ Index, Term uint64 }
+
+// Snapshot is a state as it was at one moment, being written while the state
+// goes on changing.
+type Snapshot struct {
+	zxid     int64
+	header   []byte
+	sessions []byte
+	nodes    *tree.Snapshot
+}
+
+// StartSnapshot notes where the state stands; its nodes are read by Write. The
+// caller must have the state alone, as for Apply. Only one snapshot can be open
+// at a time.
+func (s *State) StartSnapshot(at Position) *Snapshot {
+	return &Snapshot{
+		zxid:     s.zxid,
+		header:   s.appendHeader(nil, at),
+		sessions: s.sessions.Append(nil),
+		nodes:    s.tree.StartSnapshot(),
+	}
+}
+
+// Write writes the snapshot. It reads the state inside short calls of read,
+// which must keep Apply out while they last.
+func (s *Snapshot) Write(to io.Writer, read func(func())) error {
+	w := &chunkWriter{w: to}
+	w.raw([]byte(snapshotMagic))
+	w.chunk(chunkHeader, s.header)
+	w.sessions(s.sessions)
+	var buf []byte
+	for done := false; !done && w.err == nil; {
+		buf = buf[:0]
+		for !done && len(buf) < chunkBytes {
+			read(func() { buf, done = s.nodes.Append(buf, nodesPerLock) })
+		}
+		w.chunk(chunkNodes, buf)
+	}
+	w.chunk(chunkEnd, binary.BigEndian.AppendUint32(nil, w.chunks))
+	return w.err
+}
+
+// Zxid returns the zxid of the newest change in the snapshot.
+func (s *Snapshot) Zxid() int64 { return s.zxid }
+
+// ACLs returns every ACL that a node in the snapshot can have. It must be called
+// before Apply runs again.
+func (s *Snapshot) ACLs() [][]jute.ACL { return s.nodes.ACLs() }
+
+// Close ends the snapshot, whether it was written or not. The caller must have
+// the state alone.
+func (s *Snapshot) Close() { s.nodes.Close() }
+
+func (s *State) appendHeader(b []byte, at Position) []byte {
+	b = jute.AppendString(b, s.clusterID)
+	b = jute.AppendLong(b, int64(at.Index))
+	b = jute.AppendLong(b, int64(at.Term))
+	b = jute.AppendLong(b, s.zxid)
+	b = jute.AppendLong(b, int64(s.ended))
+	b = jute.AppendInt(b, int32(len(s.streams)))
+	for _, id := range slices.Sorted(maps.Keys(s.streams)) {
+		m := s.streams[id]
+		b = jute.AppendInt(b, int32(id))
+		b = jute.AppendInt(b, int32(m.birth))
+		b = jute.AppendLong(b, m.nonce)
+		b = jute.AppendLong(b, int64(m.last))
+	}
+	members := s.Members()
+	b = jute.AppendInt(b, int32(len(members)))
+	for i := range members {
+		b = members[i].Append(b)
+	}
+	if s.words != "" { // releases that do not know them find nothing where there are none
+		b = jute.AppendString(b, s.words)
+	}
+	return b
+}
+
+func (s *State) loadHeader(payload []byte) (at Position, err error) {
+	d := jute.NewDecoder(payload)
+	id, _ := d.String()
+	s.clusterID = string([]byte(id))
+	at = Position{uint64(d.Long()), uint64(d.Long())}
+	s.zxid = d.Long()
+	s.ended = uint64(d.Long())
+	s.streams = map[uint32]streamMark{}
+	for range d.Count(24) {
+		id := uint32(d.Int())
+		s.streams[id] = streamMark{birth: uint32(d.Int()), nonce: d.Long(), last: uint64(d.Long())}
+	}
+	s.members = map[uint32]Member{}
+	for range d.Count(16) {
+		m := decodeMember(&d)
+		s.members[m.ID] = m
+	}
+	s.words = ""
+	if d.Err() == nil && len(d.Rest()) > 0 {
+		words, _ := d.String()
+		s.words = string([]byte(words))
+	}
+	if d.Err() == nil && len(d.Rest()) > 0 {
+		return at, errors.New("bytes behind the header")
+	}
+	return at, d.Err()
+}
+
+// chunkWriter frames chunks; the first error sticks.
+type chunkWriter struct {
+	w      io.Writer
+	chunks uint32
+	err    error
+}
+
+func (w *chunkWriter) raw(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+}
+
+func (w *chunkWriter) chunk(kind byte, payload []byte) {
+	if w.err == nil && len(payload) > MaxChunk {
+		w.err = fmt.Errorf("a chunk of %d bytes cannot be read back: no more than %d are allowed", len(payload), MaxChunk)
+	}
+	var head [chunkFrame]byte
+	head[0] = kind
+	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
+	binary.BigEndian.PutUint32(head[5:], chunkSum(kind, payload))
+	w.raw(head[:])
+	w.raw(payload)
+	w.chunks++
+}
+
+// sessions writes the sessions, encoded, in chunks that can be read back.
+func (w *chunkWriter) sessions(b []byte) {
+	kind := chunkSessions
+	for first := true; first || len(b) > 0; first = false {
+		n := min(len(b), sessionsChunk)
+		w.chunk(kind, b[:n])
+		kind, b = chunkMore, b[n:]
+	}
+}
+
+func chunkSum(kind byte, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte{kind}, crcTable), crcTable, payload)
+}
+
+// chunkLen returns how many bytes are behind the head of the chunk with this number.
+func chunkLen(head []byte, number uint32) (int, error) {
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > MaxChunk {
+		return 0, fmt.Errorf("snapshot chunk %d claims %d bytes", number, n)
+	}
+	return int(n), nil
+}
+
+// checkChunk compares a chunk with the checksum in its head.
+func checkChunk(head, payload []byte, number uint32) error {
+	if chunkSum(head[0], payload) != binary.BigEndian.Uint32(head[5:]) {
+		return fmt.Errorf("snapshot chunk %d is damaged (checksum)", number)
+	}
+	return nil
+}
+
+// checkCount compares what the end chunk says with how many came before it.
+func checkCount(payload []byte, chunks uint32) error {
+	if len(payload) != 4 || binary.BigEndian.Uint32(payload) != chunks {
+		return errLostChunks
+	}
+	return nil
+}
+
+// chunkReader reads chunks back and verifies them.
+type chunkReader struct {
+	r      *bufio.Reader
+	buf    []byte
+	chunks uint32
+}
+
+func (r *chunkReader) next() (kind byte, payload []byte, err error) {
+	var head [chunkFrame]byte
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		return 0, nil, fmt.Errorf("snapshot ends in chunk %d: %w", r.chunks, err)
+	}
+	n, err := chunkLen(head[:], r.chunks)
+	if err != nil {
+		return 0, nil, err
+	}
+	r.buf = slices.Grow(r.buf[:0], n)[:n]
+	if _, err := io.ReadFull(r.r, r.buf); err != nil {
+		return 0, nil, fmt.Errorf("snapshot ends in chunk %d: %w", r.chunks, err)
+	}
+	if err := checkChunk(head[:], r.buf, r.chunks); err != nil {
+		return 0, nil, err
+	}
+	r.chunks++
+	return head[0], r.buf, nil
+}
+
+var (
+	errNoSnapshot = errors.New("not a snapshot this program can read")
+	errLostChunks = errors.New("snapshot has lost chunks")
+)
+
+// openChunks reads the magic line.
+func openChunks(from io.Reader) (*chunkReader, error) {
+	r := &chunkReader{r: bufio.NewReaderSize(from, 256<<10)}
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := io.ReadFull(r.r, magic); err != nil || string(magic) != snapshotMagic {
+		return nil, errNoSnapshot
+	}
+	return r, nil
+}
+
+// ReadPosition reads where in the log a snapshot stands, from its beginning.
+func ReadPosition(from io.Reader) (Position, error) {
+	r, err := openChunks(from)
+	if err != nil {
+		return Position{}, err
+	}
+	kind, payload, err := r.next()
+	if err == nil && kind != chunkHeader {
+		err = errors.New("the snapshot does not begin with its header")
+	}
+	if err != nil {
+		return Position{}, err
+	}
+	return new(State).loadHeader(payload)
+}
+
+// CheckSnapshot verifies that a snapshot is as it was written: its chunks, and
+// that none is missing. It keeps nothing of them.
+func CheckSnapshot(from io.Reader) error {
+	r, err := openChunks(from)
+	if err != nil {
+		return err
+	}
+	for {
+		kind, payload, err := r.next()
+		if err != nil {
+			return err
+		}
+		if kind == chunkEnd {
+			return r.checkEnd(payload)
+		}
+	}
+}
+
+// checkEnd verifies the end chunk, which has just been read, and that nothing
+// is behind it.
+func (r *chunkReader) checkEnd(payload []byte) error {
+	if err := checkCount(payload, r.chunks-1); err != nil {
+		return err
+	}
+	if _, err := r.r.ReadByte(); err != io.EOF {
+		return errors.New("bytes behind the end of the snapshot")
+	}
+	return nil
+}
+
+// Stream is a snapshot being read.
+type Stream struct {
+	*State // without its tree
+	At     Position
+
+	r *chunkReader
+}
+
+// OpenStream reads what comes before the nodes of a snapshot.
+func OpenStream(from io.Reader) (*Stream, error) {
+	r, err := openChunks(from)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{State: new(State), r: r}
+	for _, part := range []struct {
+		kind byte
+		load func(payload []byte) error
+	}{
+		{chunkHeader, func(b []byte) (err error) { s.At, err = s.loadHeader(b); return err }},
+		{chunkSessions, s.readSessions},
+	} {
+		kind, payload, err := r.next()
+		if err != nil {
+			return nil, err
+		}
+		if kind != part.kind {
+			err = fmt.Errorf("chunk of kind %d is out of place", kind)
+		} else {
+			err = part.load(payload)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("snapshot chunk %d: %w", r.chunks-1, err)
+		}
+	}
+	return s, nil
+}
+
+// readSessions loads the sessions, of which the first chunk has been read.
+func (s *Stream) readSessions(first []byte) error {
+	all := first
+	for {
+		next, err := s.r.r.Peek(1)
+		if err != nil || next[0] != chunkMore {
+			break // what is wrong with it is found where it is read
+		}
+		if len(all) == len(first) {
+			all = bytes.Clone(first) // the reader uses its buffer again
+		}
+		_, more, err := s.r.next()
+		if err != nil {
+			return err
+		}
+		all = append(all, more...)
+	}
+	return s.loadSessions(all)
+}
+
+func (s *State) loadSessions(all []byte) error {
+	s.sessions = session.NewTable(0)
+	d := jute.NewDecoder(all)
+	if err := s.sessions.Load(&d); err != nil {
+		return err
+	}
+	if len(d.Rest()) > 0 {
+		return errors.New("bytes behind the sessions")
+	}
+	return nil
+}
+
+// Nodes gives the chunks of nodes to add, and returns nil if the snapshot is
+// whole.
+func (s *Stream) Nodes(add func(chunk []byte) error) error {
+	for {
+		kind, payload, err := s.r.next()
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case chunkNodes:
+			err = add(payload)
+		case chunkEnd:
+			return s.r.checkEnd(payload)
+		default:
+			err = fmt.Errorf("chunk of kind %d is out of place", kind)
+		}
+		if err != nil {
+			return fmt.Errorf("snapshot chunk %d: %w", s.r.chunks-1, err)
+		}
+	}
+}
+
+// ReadSnapshot reads and verifies a whole snapshot, and returns the state and
+// the place in the log where it stands.
+func ReadSnapshot(from io.Reader) (*State, Position, error) {
+	s, err := OpenStream(from)
+	if err != nil {
+		return nil, Position{}, err
+	}
+	nodes := tree.NewLoader()
+	if err := s.Nodes(nodes.Add); err != nil {
+		return nil, s.At, err
+	}
+	return s.State, s.At, s.complete(nodes)
+}
+
+// complete gives the state its nodes, all of which have been read.
+func (s *State) complete(nodes *tree.Loader) (err error) {
+	if s.tree, err = nodes.Finish(); err != nil {
+		return err
+	}
+	info, _ := s.tree.Get(ConfigPath)
+	s.configured = len(info.Data) > 0
+	return s.verify()
+}
+
+// verify checks what must hold between the parts: an ephemeral without its
+// session would never go away.
+func (s *State) verify() error {
+	for id := range s.tree.Ephemerals() {
+		if _, ok := s.sessions.Get(id); !ok {
+			return fmt.Errorf("node of session 0x%x, which does not exist", id)
+		}
+	}
+	return nil
+}

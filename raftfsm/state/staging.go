@@ -1,0 +1,293 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// A backup takes the place of the whole state by way of the log, in pieces. The
+// entry of Staging opens a place beside the state, pieces fill it, and one
+// request puts what is in it in the place of the state. Nobody sees it before.
+//
+// The place belongs to the stream that brings the pieces: when that has another
+// birth, it is given up. It is in no snapshot, so while there is one none may be
+// taken; see Staged. Whoever has applied what opened it understands all the rest,
+// so only that one entry must not reach releases that do not.
+type staging struct {
+	id     int64
+	origin uint32
+	birth  uint32
+	size   int64 // of the whole backup
+	next   int64 // bytes that are there
+	rest   []byte
+	feed   feeder
+}
+
+// Staging says what opens a place for a backup.
+type Staging struct {
+	ID     int64  `json:"id"`     // random, names it
+	Origin uint32 `json:"origin"` // the server whose stream brings it
+	Birth  uint32 `json:"birth"`  // of that stream
+	Size   int64  `json:"size"`   // of the backup
+}
+
+// Entry is the entry that opens the place, if there is none. Releases that do
+// not know it must not go on after it: they would keep what others replace.
+func (g *Staging) Entry(now int64) []byte {
+	entry := BeginEntry(nil, 0)
+	entry[0] = entryVersionStage
+	body := jute.AppendLong(nil, g.ID)
+	body = binary.BigEndian.AppendUint32(body, g.Origin)
+	body = binary.BigEndian.AppendUint32(body, g.Birth)
+	r := Request{Op: OpStage, Body: jute.AppendLong(body, g.Size)}
+	own := Block{Count: 1, Requests: r.Append(nil)}
+	entry = own.Append(entry)
+	SealEntry(entry, now)
+	return entry
+}
+
+// Piece is the request that brings the bytes of a backup from at on.
+func (g *Staging) Piece(at int64, b []byte) Request {
+	body := jute.AppendLong(jute.AppendLong(nil, g.ID), at)
+	return Request{Session: stageLane, Op: OpPiece, Body: append(body, b...)}
+}
+
+// Restore is the request that puts the backup in the place of the state. With
+// keep its sessions go on; all others end.
+func (g *Staging) Restore(keep bool) Request {
+	body := jute.AppendLong(nil, g.ID)
+	return Request{Session: stageLane, Op: OpRestore, Body: jute.AppendBool(body, keep)}
+}
+
+// GiveUp is the request that closes the place.
+func (g *Staging) GiveUp() Request {
+	return Request{Session: stageLane, Op: OpUnstage, Body: jute.AppendLong(nil, g.ID)}
+}
+
+// stageLane is the session that the pieces are sent as, which is nobody's: they
+// wait for each other and not with those who ask for a session.
+const stageLane = -1
+
+// Raised is how far the zxid of a restored state lies above that of its backup,
+// and of the state before: whatever a client saw lies below what it will see.
+const Raised = 1 << 32
+
+// Staged tells of the place for a backup, and how much of it is there.
+func (s *State) Staged() (g Staging, next int64, open bool) {
+	if s.staged == nil {
+		return Staging{}, 0, false
+	}
+	p := s.staged
+	return Staging{p.id, p.origin, p.birth, p.size}, p.next, true
+}
+
+// Restored says what came of OpRestore; it is the reply.
+type Restored struct {
+	Nodes, Sessions, Ended int
+}
+
+func (r *Restored) append(b []byte) []byte {
+	for _, n := range []int{r.Nodes, r.Sessions, r.Ended} {
+		b = jute.AppendLong(b, int64(n))
+	}
+	return b
+}
+
+// ParseRestored reads the reply to OpRestore.
+func ParseRestored(b []byte) (r Restored, err error) {
+	d := jute.NewDecoder(b)
+	r = Restored{int(d.Long()), int(d.Long()), int(d.Long())}
+	return r, d.Err()
+}
+
+var (
+	errGivenUp = errors.New("this restore was given up, or another one took its place")
+	errNoOrder = errors.New("a piece is missing")
+)
+
+// applyStaging runs a request about the place for a backup. What is wrong with
+// one is its outcome, with a text as the reply, and closes the place.
+func (s *State) applyStaging(r *Request, to Sink) {
+	d := jute.NewDecoder(r.Body)
+	id := d.Long()
+	if r.Op == OpStage {
+		g := Staging{ID: id, Origin: uint32(d.Int()), Birth: uint32(d.Int()), Size: d.Long()}
+		if mark := s.streams[g.Origin]; d.Err() == nil && s.staged == nil && g.Birth != 0 && mark.birth == g.Birth {
+			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size}
+		}
+		return
+	}
+	err := errGivenUp
+	if p := s.staged; p != nil && p.id == id && d.Err() == nil {
+		switch r.Op {
+		case OpPiece:
+			err = p.add(d.Long(), d.Rest())
+		case OpRestore:
+			err = s.restore(d.Bool(), to)
+			s.staged = nil
+		case OpUnstage:
+			err = nil
+			s.staged = nil
+		}
+		if err != nil {
+			s.staged = nil
+		}
+	}
+	if err != nil {
+		s.out.Code = jute.BadArguments
+		s.reply = append(s.reply[:0], err.Error()...)
+		s.out.Reply = s.reply
+	}
+}
+
+// unstage closes the place that belongs to a stream of a server which has
+// another one now.
+func (s *State) unstage(origin uint32) {
+	if p := s.staged; p != nil && p.origin == origin && s.streams[origin].birth != p.birth {
+		s.staged = nil
+	}
+}
+
+// add takes the next bytes.
+func (p *staging) add(at int64, b []byte) error {
+	switch {
+	case at != p.next:
+		return errNoOrder
+	case int64(len(b)) > p.size-p.next:
+		return errors.New("there is more of it than was announced")
+	}
+	p.next += int64(len(b))
+	p.rest = append(p.rest, b...)
+	rest, err := p.feed.add(p.rest)
+	if len(rest) < len(p.rest) { // a long chunk is not to be copied for every piece
+		p.rest = append(p.rest[:0], rest...)
+	}
+	return err
+}
+
+// restore puts the backup in the place of the state. What is of this cluster and
+// not of its data stays: its name, its members, and how far each server's stream
+// has been applied.
+func (s *State) restore(keep bool, to Sink) error {
+	p := s.staged
+	if p.next != p.size {
+		return errNoOrder
+	}
+	b, err := p.feed.finish()
+	if err != nil {
+		return err
+	}
+	ended := s.sessions.Len()
+	config, _ := s.tree.Get(ConfigPath)
+	b.Raise(max(s.zxid, b.zxid) + Raised)
+	if keep {
+		s.sessions.All(func(x session.Session) {
+			if _, still := b.sessions.Get(x.ID); still {
+				ended--
+			}
+		})
+	} else {
+		b.EndSessions(s.change.Time)
+	}
+	b.sessions.Succeed(s.sessions)
+	s.tree, s.sessions, s.zxid = b.tree, b.sessions, b.zxid
+	s.ended = mix(s.ended, b.ended)
+	s.begin()
+	text, version := CutConfig(string(config.Data))
+	if version != 0 { // else the members were never published
+		text = string(withVersion([]byte(text), s.change.Zxid))
+	}
+	s.tree.SetConfig(&s.change, []byte(text))
+	s.change.Events = s.change.Events[:0] // nobody watches any more
+	s.commit(to)
+	to.Replaced()
+	s.reply = (&Restored{s.tree.Count(), s.sessions.Len(), ended}).append(s.reply[:0])
+	s.out.Reply = s.reply
+	return nil
+}
+
+// feeder builds a state of a snapshot that comes in pieces.
+type feeder struct {
+	chunks   uint32
+	magic    bool
+	state    *State
+	sessions []byte // encoded; nil once they are read
+	nodes    *tree.Loader
+	whole    bool
+}
+
+// add takes what is whole of b and returns the rest.
+func (f *feeder) add(b []byte) (rest []byte, err error) {
+	if !f.magic {
+		if len(b) < len(snapshotMagic) {
+			return b, nil
+		}
+		if string(b[:len(snapshotMagic)]) != snapshotMagic {
+			return nil, errNoSnapshot
+		}
+		f.magic, b = true, b[len(snapshotMagic):]
+	}
+	for len(b) >= chunkFrame {
+		n, err := chunkLen(b, f.chunks)
+		if err != nil {
+			return nil, err
+		}
+		end := chunkFrame + n
+		if len(b) < end {
+			break
+		}
+		payload := b[chunkFrame:end]
+		if err := checkChunk(b, payload, f.chunks); err != nil {
+			return nil, err
+		}
+		if err := f.chunk(b[0], payload); err != nil {
+			return nil, fmt.Errorf("snapshot chunk %d: %w", f.chunks, err)
+		}
+		f.chunks++
+		b = b[end:]
+	}
+	return b, nil
+}
+
+// chunk takes one, in the order in which chunkWriter writes them.
+func (f *feeder) chunk(kind byte, payload []byte) error {
+	switch {
+	case f.whole:
+		return errors.New("bytes behind the end of the snapshot")
+	case kind == chunkHeader && f.chunks == 0:
+		f.state = &State{}
+		_, err := f.state.loadHeader(payload)
+		return err
+	case kind == chunkSessions && f.chunks == 1, kind == chunkMore && f.chunks > 1 && f.nodes == nil:
+		f.sessions = append(f.sessions, payload...)
+		return nil
+	case kind == chunkNodes && f.chunks > 1:
+		if f.nodes == nil {
+			if err := f.state.loadSessions(f.sessions); err != nil {
+				return err
+			}
+			f.sessions, f.nodes = nil, tree.NewLoader()
+		}
+		return f.nodes.Add(payload)
+	case kind == chunkEnd && f.nodes != nil:
+		if err := checkCount(payload, f.chunks); err != nil {
+			return err
+		}
+		f.whole = true
+		return nil
+	}
+	return fmt.Errorf("chunk of kind %d is out of place", kind)
+}
+
+// finish returns the state.
+func (f *feeder) finish() (*State, error) {
+	if !f.whole {
+		return nil, errLostChunks
+	}
+	return f.state, f.state.complete(f.nodes)
+}

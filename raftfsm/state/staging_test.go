@@ -1,0 +1,225 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// backupOf is what a server gives out of a state.
+func backupOf(t testing.TB, s *State) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	snap := s.StartSnapshot(Position{7, 2})
+	defer snap.Close()
+	if err := snap.Write(&b, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// bringer brings backups to the state of a bench.
+type bringer struct {
+	*bench
+	g Staging
+}
+
+func (b *bench) stage(backup []byte) *bringer {
+	b.t.Helper()
+	g := Staging{ID: 99, Origin: 1, Birth: b.birth, Size: int64(len(backup))}
+	if err := b.s.Apply(g.Entry(1000), &b.got); err != nil {
+		b.t.Fatal(err)
+	}
+	return &bringer{b, g}
+}
+
+// pieces brings the backup in pieces of a size; the last outcome.
+func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
+	b.t.Helper()
+	for at := 0; at < len(backup) && o.Code == jute.OK; at += size {
+		o = b.do(b.g.Piece(int64(at), backup[at:min(at+size, len(backup))]))[0]
+	}
+	return o
+}
+
+// older is a state with nodes, among them ephemerals of a session, and some
+// sessions that have ended.
+func older(t testing.TB, nodes int) (*bench, []byte) {
+	b := newBench(t)
+	s := b.session()
+	for i := range nodes {
+		b.do(create(s, fmt.Sprintf("/old%d", i), int32(i%3/2))) // every third is ephemeral
+	}
+	return b, backupOf(t, b.s)
+}
+
+func TestBackupTakesThePlaceOfTheState(t *testing.T) {
+	old, backup := older(t, 300)
+	for _, keep := range []bool{false, true} {
+		for _, size := range []int{1, 1000, 1 << 20} {
+			b := newBench(t)
+			b.do(Request{Op: OpConfig, Body: []byte("server.1=h:1:2:participant")})
+			mine := b.session()
+			b.do(create(mine, "/mine", 1))
+			before, digest := b.s.Zxid(), b.s.Digest()
+			x := b.stage(backup)
+			if o := x.pieces(backup, size); o.Code != jute.OK {
+				t.Fatalf("piece: %+v %s", o, o.Reply)
+			}
+			if _, err := b.s.tree.Get("/mine"); !err || b.s.Zxid() != before || b.s.Digest() != digest || b.got.replaced != 0 {
+				t.Fatal("something is to be seen before it is time")
+			}
+			o := b.do(x.g.Restore(keep))[0]
+			said, err := ParseRestored(o.Reply)
+			if o.Code != jute.OK || err != nil || b.got.replaced != 1 || len(b.got.zxids) != 0 {
+				t.Fatalf("%+v %v, replaced %d, events %v", o, err, b.got.replaced, b.got.zxids)
+			}
+			if z := b.s.Zxid(); z <= max(before, old.s.Zxid())+Raised-1 || o.Zxid != z {
+				t.Errorf("zxid 0x%x behind 0x%x and 0x%x, outcome 0x%x", z, before, old.s.Zxid(), o.Zxid)
+			}
+			if _, there := b.s.tree.Get("/mine"); there {
+				t.Error("a node of the state before is there")
+			}
+			want := Restored{Nodes: old.s.tree.Count(), Sessions: 1, Ended: 1}
+			if !keep {
+				want = Restored{Nodes: old.s.tree.Count() - 100, Ended: 1}
+			}
+			if keep { // the session has the same id in both: both benches count from 1
+				want.Ended = 0
+			}
+			if said != want || b.s.tree.Count() != want.Nodes || b.s.sessions.Len() != want.Sessions {
+				t.Errorf("keep %v: said %+v, want %+v; there are %d nodes, %d sessions", keep, said, want, b.s.tree.Count(), b.s.sessions.Len())
+			}
+			if text, version := CutConfig(b.s.ConfigData()); text != "server.1=h:1:2:participant" || version <= before {
+				t.Errorf("members %q of version 0x%x", text, version)
+			}
+			if birth, _, last := b.s.Stream(1); birth != b.birth || last+1 != b.next || b.s.ClusterID() != "test" {
+				t.Errorf("stream %d at %d, cluster %s", birth, last, b.s.ClusterID())
+			}
+			// Who was connected before is refused, even with a session that goes on,
+			// and an id that was given is not given again.
+			if o := b.do(create(mine, "/late", 0))[0]; !o.Refused {
+				t.Errorf("a write from before: %+v", o)
+			}
+			if s := b.session(); s.ID <= mine.ID {
+				t.Errorf("session 0x%x behind 0x%x", s.ID, mine.ID)
+			}
+			if _, _, open := b.s.Staged(); open {
+				t.Error("the place is still open")
+			}
+		}
+	}
+}
+
+// Servers that were there, and those that read a snapshot taken behind it, have
+// the same state.
+func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
+	_, backup := older(t, 100)
+	for _, keep := range []bool{false, true} {
+		var states []*State
+		for range 2 {
+			b := newBench(t)
+			x := b.stage(backup)
+			x.pieces(backup, 333)
+			b.do(x.g.Restore(keep))
+			states = append(states, b.s)
+		}
+		read, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, states[0])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range append(states, read) {
+			if s.Digest() != states[0].Digest() || s.Zxid() != states[0].Zxid() || !bytes.Equal(backupOf(t, s), backupOf(t, states[0])) {
+				t.Errorf("keep %v: state %d differs", keep, i)
+			}
+		}
+	}
+}
+
+// What is not a whole backup changes nothing, whoever looked at it before.
+func TestDamagedBackupIsGivenUp(t *testing.T) {
+	_, backup := older(t, 60)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		bad := bytes.Clone(backup)
+		switch at := r.IntN(len(bad)); r.IntN(3) {
+		case 0:
+			bad[at] ^= byte(1 + r.IntN(255))
+		case 1:
+			bad = bad[:at]
+		default:
+			bad = append(bad[:at:at], bad[min(len(bad), at+1+r.IntN(50)):]...)
+		}
+		if len(bad) == 0 {
+			continue
+		}
+		b := newBench(t)
+		digest := b.s.Digest()
+		x := b.stage(bad)
+		o := x.pieces(bad, 100)
+		if o.Code == jute.OK {
+			o = b.do(x.g.Restore(true))[0]
+		}
+		if o.Code != jute.BadArguments || len(o.Reply) == 0 || b.s.Digest() != digest || b.got.replaced != 0 {
+			t.Fatalf("%+v %q", o, o.Reply)
+		}
+		if _, _, open := b.s.Staged(); open {
+			t.Fatal("the place is still open")
+		}
+		if o := b.do(x.g.Restore(true))[0]; o.Code != jute.BadArguments || b.got.replaced != 0 {
+			t.Fatalf("restored all the same: %+v", o)
+		}
+	}
+}
+
+func TestPlaceForABackupIsGivenUp(t *testing.T) {
+	_, backup := older(t, 20)
+	for name, end := range map[string]func(x *bringer){
+		"its server began anew":    func(x *bringer) { x.open(1, 78) },
+		"its server was removed":   func(x *bringer) { x.do(Forget(1, 79)) },
+		"it was told to":           func(x *bringer) { x.do(x.g.GiveUp()) },
+		"a piece was left out":     func(x *bringer) { x.do(x.g.Piece(50, backup[50:60])) },
+		"a piece came twice":       func(x *bringer) { x.do(x.g.Piece(0, backup[:10])) },
+		"it is longer than it was": func(x *bringer) { x.do(x.g.Piece(10, append(backup[10:], 1))) },
+		"it was not whole":         func(x *bringer) { x.do(x.g.Restore(false)) },
+	} {
+		b := newBench(t)
+		x := b.stage(backup)
+		if o := b.do(x.g.Piece(0, backup[:10]))[0]; o.Code != jute.OK {
+			t.Fatal(o)
+		}
+		end(x)
+		if _, _, open := b.s.Staged(); open {
+			t.Errorf("%s: it is still open", name)
+		}
+	}
+	// Another server's new stream is nothing to it, nor is another restore.
+	b := newBench(t)
+	x := b.stage(backup)
+	b.open(2, 5)
+	other := Staging{ID: 100, Origin: 2, Birth: b.got.births[2], Size: 5}
+	for _, r := range []Request{other.Piece(0, []byte("x")), other.Restore(false), other.GiveUp()} {
+		if o := b.do(r)[0]; o.Code != jute.BadArguments || !strings.Contains(string(o.Reply), "given up") {
+			t.Errorf("%+v %s", o, o.Reply)
+		}
+	}
+	if err := b.s.Apply(other.Entry(1), &b.got); err != nil {
+		t.Fatal(err)
+	}
+	if g, _, open := b.s.Staged(); !open || g != x.g {
+		t.Errorf("%+v, %v", g, open)
+	}
+	// A stream that is none any more opens no place.
+	b = newBench(t)
+	late := Staging{ID: 1, Origin: 1, Birth: b.birth + 1, Size: 5}
+	if err := b.s.Apply(late.Entry(1), &b.got); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, open := b.s.Staged(); open {
+		t.Error("a place that nobody can fill")
+	}
+}

@@ -1,0 +1,414 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// State is everything that is replicated: the tree, the sessions, the request
+// streams and the members. It is changed only by Apply and is a function of
+// the entries applied, nothing else.
+type State struct {
+	clusterID string
+	zxid      int64 // of the last change
+	tree      *tree.Tree
+	sessions  *session.Table
+	streams   map[uint32]streamMark // by server id
+	members   map[uint32]Member     // by server id
+	words     string                // of the members, as an operator wrote them; lines of ConfigPath
+
+	// configured tells that /zookeeper/config has been published once.
+	configured bool
+
+	staged *staging // a backup that is to take its place; nil: none
+
+	ended   uint64 // mixed digest of all session changes
+	digests digestRing
+
+	// Scratch space of Apply, kept to save allocations.
+	change tree.Change
+	ids    []jute.ID
+	ownID  [1]jute.ID
+	reply  []byte
+	out    Outcome
+}
+
+// streamMark is how far a server's stream of requests has been applied.
+type streamMark struct {
+	birth uint32 // given by Apply when the stream was opened; 0: none
+	nonce int64  // of the open request that gave it, to recognise its repetition
+	last  uint64 // seq of the last request applied
+}
+
+// Sink takes what Apply produces, in order. What its methods are given is valid
+// only during the call.
+type Sink interface {
+	// Events are the changes made under one zxid, before the outcome of the
+	// request that made them.
+	Events(zxid int64, events []tree.Event)
+	// Ended is told of a session that is gone, with its ephemerals.
+	Ended(id int64, cause EndCause, zxid int64)
+	// Attached is told of a session that was created, or attached to a new
+	// connection.
+	Attached(s *session.Session, created bool)
+	// Opened is told which birth the stream of server id has now; 0: none, the
+	// server was removed. The nonce is that of the request, 0 where it was
+	// removed.
+	Opened(id uint32, nonce int64, birth uint32)
+	// Replaced is told that a backup has taken the place of the tree and the
+	// sessions. Those who are connected, and what they watch, belong to a state
+	// that is gone; nothing of it is told.
+	Replaced()
+	// Outcome is what came of the request that was number seq of a stream.
+	Outcome(origin, birth uint32, seq uint64, o *Outcome)
+}
+
+// New returns the state of a new cluster.
+func New(clusterID string) *State {
+	return &State{
+		clusterID: clusterID,
+		tree:      tree.New(),
+		sessions:  session.NewTable(clusterPrefix(clusterID)),
+		streams:   map[uint32]streamMark{},
+		members:   map[uint32]Member{},
+	}
+}
+
+// Tree returns the znodes. They must not be changed.
+func (s *State) Tree() *tree.Tree { return s.tree }
+
+// Sessions returns the sessions. They must not be changed.
+func (s *State) Sessions() *session.Table { return s.sessions }
+
+// Zxid returns the zxid of the last change.
+func (s *State) Zxid() int64 { return s.zxid }
+
+// ClusterID names the cluster this state belongs to.
+func (s *State) ClusterID() string { return s.clusterID }
+
+// Members returns the servers that have opened a stream, by id. One without an
+// incarnation was removed.
+func (s *State) Members() []Member {
+	return slices.SortedFunc(maps.Values(s.members), func(a, b Member) int { return int(a.ID) - int(b.ID) })
+}
+
+// Member returns what server id said of itself. It has no incarnation if it
+// has not opened a stream, or was removed.
+func (s *State) Member(id uint32) (m Member, known bool) {
+	m, known = s.members[id]
+	return m, known
+}
+
+// Stream returns the birth of a server's stream, 0 if it has none, the nonce of
+// the request that opened it, and the number of the last request of it that was
+// applied.
+func (s *State) Stream(id uint32) (birth uint32, nonce int64, last uint64) {
+	mark := s.streams[id]
+	return mark.birth, mark.nonce, mark.last
+}
+
+// ConfigData are the data of ConfigPath.
+func (s *State) ConfigData() string {
+	info, _ := s.tree.Get(ConfigPath)
+	return string(info.Data)
+}
+
+// Words are what an operator last wrote of the members, as lines of ConfigPath:
+// of some who are none, and not of all who are.
+func (s *State) Words() string { return s.words }
+
+// Configured tells that the members have been published in /zookeeper/config.
+func (s *State) Configured() bool { return s.configured }
+
+// Digest is a rolling checksum over every change ever applied.
+func (s *State) Digest() uint64 { return mix(s.tree.Digest(), s.ended) }
+
+// Apply runs one entry. An error means that this server cannot go on: the
+// entry is damaged, comes from a newer version, or shows that servers differ.
+func (s *State) Apply(entry []byte, to Sink) error {
+	if err := CheckEntry(entry); err != nil {
+		return err
+	}
+	s.change = tree.Change{
+		Time:    int64(binary.BigEndian.Uint64(entry[6:])),
+		NoQuota: entry[1]&NoQuota != 0,
+		NoTTL:   entry[1]&NoTTL != 0,
+		Full:    entry[1]&Full != 0,
+		Events:  s.change.Events[:0],
+	}
+	sets, rest, err := decodeSets(entry)
+	if err != nil {
+		return err
+	}
+	for len(rest) > 0 {
+		bl, next, err := NextBlock(rest)
+		if err != nil {
+			return err
+		}
+		if err := s.applyBlock(&bl, sets, to); err != nil {
+			return err
+		}
+		rest = next
+	}
+	return nil
+}
+
+// applyBlock runs the requests of one stream that have not been seen. A resent
+// block may begin with requests already applied; one that begins behind a gap,
+// or belongs to an older birth of its server, is void as a whole, because its
+// origin sends it again.
+func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
+	mark := s.streams[bl.Origin]
+	numbered := bl.Origin != 0 && bl.Birth != 0
+	if numbered && bl.Birth != mark.birth {
+		return nil
+	}
+	if numbered {
+		defer func() { s.streams[bl.Origin] = mark }()
+	}
+	var r Request
+	rest := bl.Requests
+	for i := range uint64(bl.Count) {
+		var err error
+		if rest, s.ids, err = decodeRequest(rest, sets, &r, s.ids[:0]); err != nil {
+			return err
+		}
+		seq := bl.First + i
+		if numbered {
+			if seq <= mark.last {
+				continue
+			}
+			if seq != mark.last+1 {
+				return nil
+			}
+			mark.last = seq
+		} else if bl.Origin != 0 && r.Op != OpOpenStream {
+			return fmt.Errorf("%w: %v outside any stream", ErrCorrupt, r.Op)
+		}
+		s.out = Outcome{}
+		if err := s.applyRequest(&r, to); err != nil {
+			return err
+		}
+		if s.out.Zxid == 0 {
+			s.out.Zxid = s.zxid
+		}
+		to.Outcome(bl.Origin, bl.Birth, seq, &s.out)
+	}
+	return nil
+}
+
+func (s *State) applyRequest(r *Request, to Sink) error {
+	switch r.Op {
+	case OpCreateSession, OpAttach:
+		return s.applySession(r, to)
+	case jute.OpCloseSession:
+		s.endSession(r.Session, EndClosed, to)
+	case OpExpire:
+		if sess, ok := s.sessions.Get(r.Session); ok && sess.Gen == r.Gen {
+			cause := EndExpired
+			if len(r.Body) > 0 { // older releases take no notice: what it does is the same
+				cause = EndOperator
+			}
+			s.endSession(r.Session, cause, to)
+		}
+	case jute.OpSync:
+		s.applySync(r)
+	case OpReap:
+		if s.begin(); s.tree.Reap(&s.change, string(r.Body), s.change.Time) {
+			s.commit(to)
+		}
+	case OpConfig:
+		s.setConfig(r.Body, to)
+	case OpFound:
+		if s.zxid == 0 {
+			s.zxid = firstZxid - 1
+			s.setConfig(r.Body, to)
+			// Otherwise it is said again as soon as they have told where clients reach them.
+			s.configured = tellsClients(r.Body)
+		}
+	case OpWords:
+		s.words = string(r.Body)
+	case OpOpenStream:
+		return s.openStream(r.Body, to)
+	case OpForget:
+		if len(r.Body) == 4 {
+			id := binary.BigEndian.Uint32(r.Body)
+			delete(s.streams, id) // as the releases that wrote this did: see Forget
+			s.unstage(id)
+			s.members[id] = Member{ID: id}
+			to.Opened(id, 0, 0)
+		}
+	case OpDigest:
+		return s.checkDigest(r.Body)
+	case OpBarrier: // its place in the log is all it is for
+	case OpStage, OpPiece, OpRestore, OpUnstage:
+		s.applyStaging(r, to)
+	case OpRefuse:
+		s.applyRefusal(r)
+	default:
+		s.applyWrite(r, to)
+	}
+	return nil
+}
+
+func (s *State) setConfig(text []byte, to Sink) {
+	s.begin()
+	s.tree.SetConfig(&s.change, withVersion(text, s.change.Zxid))
+	s.commit(to)
+	s.configured = true
+}
+
+// begin prepares the change of one request, which gets the next zxid if it
+// changes anything.
+func (s *State) begin() {
+	s.change.Zxid = s.zxid + 1
+	s.change.Events = s.change.Events[:0]
+}
+
+// commit makes the change part of history.
+func (s *State) commit(to Sink) {
+	s.zxid = s.change.Zxid
+	s.out.Zxid = s.zxid
+	s.digests.note(s.zxid, s)
+	if len(s.change.Events) > 0 {
+		to.Events(s.zxid, s.change.Events)
+	}
+}
+
+// applyWrite runs a client's write, if its session still stands where it stood
+// when the request was sent.
+func (s *State) applyWrite(r *Request, to Sink) {
+	sess, ok := s.sessions.Get(r.Session)
+	if !ok || sess.Gen != r.Gen {
+		s.out.Refused = true
+		return
+	}
+	s.begin()
+	s.change.Session = r.Session
+	s.change.IDs = r.IDs
+	if len(r.IDs) == 0 {
+		s.ownID[0] = jute.ID{Scheme: "ip", ID: sess.Addr}
+		s.change.IDs = s.ownID[:]
+	}
+	var changed bool
+	s.reply, s.out.Code, changed = s.tree.Apply(&s.change, r.Op, r.Body, s.reply[:0])
+	s.out.Reply = s.reply
+	if changed {
+		s.commit(to)
+	}
+}
+
+// applySync changes nothing. Its place in the log is what makes it a barrier.
+func (s *State) applySync(r *Request) {
+	sess, ok := s.sessions.Get(r.Session)
+	if !ok || sess.Gen != r.Gen {
+		s.out.Refused = true
+		return
+	}
+	d := jute.NewDecoder(r.Body)
+	path := d.Buffer()
+	if d.Err() != nil {
+		s.out.Code = jute.MarshallingError
+		return
+	}
+	s.reply = jute.AppendBuffer(s.reply[:0], path)
+	s.out.Reply = s.reply
+}
+
+// applySession creates a session or attaches one to a new connection.
+func (s *State) applySession(r *Request, to Sink) error {
+	d := jute.NewDecoder(r.Body)
+	timeout := d.Int()
+	var password [jute.PasswordSize]byte
+	for i := range password {
+		password[i] = d.Byte()
+	}
+	owner := uint32(d.Int())
+	addr, _ := d.String()
+	if d.Err() != nil {
+		return fmt.Errorf("%w: session request: %v", ErrCorrupt, d.Err())
+	}
+	addr = string([]byte(addr))
+	if r.Op == OpCreateSession {
+		s.begin()
+		s.out.Session = s.sessions.Create(timeout, password, owner, addr, s.change.Time)
+		s.noteSession(&s.out.Session, 1)
+		s.commit(to)
+		to.Attached(&s.out.Session, true)
+		return nil
+	}
+	sess, ok := s.sessions.Attach(r.Session, password, timeout, owner, addr)
+	if !ok {
+		// Unknown, ended, or the wrong password: the client is told that its
+		// session is over, which is true as far as it is concerned.
+		s.out.Code = jute.SessionExpired
+		return nil
+	}
+	s.out.Session = sess
+	s.noteSession(&sess, 2)
+	to.Attached(&sess, false)
+	return nil
+}
+
+// endSession removes a session and everything it owned, under one zxid.
+func (s *State) endSession(id int64, cause EndCause, to Sink) {
+	sess, ok := s.sessions.Get(id)
+	if !ok {
+		s.out.Refused = true
+		return
+	}
+	s.begin()
+	s.sessions.Remove(id)
+	s.tree.CloseSession(&s.change, id)
+	s.noteSession(&sess, 3)
+	s.commit(to)
+	to.Ended(id, cause, s.zxid)
+}
+
+// noteSession mixes a session's change into the digest.
+func (s *State) noteSession(sess *session.Session, what uint64) {
+	s.ended = mix(s.ended, uint64(sess.ID)+what)
+	s.ended = mix(s.ended, uint64(sess.Gen)<<32|uint64(uint32(sess.Timeout)))
+	for i := 0; i < len(sess.Password); i += 8 {
+		s.ended = mix(s.ended, binary.BigEndian.Uint64(sess.Password[i:]))
+	}
+}
+
+// Forget is the request that takes away the stream of a server that was removed,
+// and makes whoever comes under its id next a new one. It opens a stream that
+// nobody has, for a member without an incarnation: so the births of a server's
+// streams go on counting, and no request sent before its removal can be taken
+// for one of a later stream. A server that was removed and added again while it
+// ran learns from it that its stream is gone, and opens another. The nonce must
+// be random.
+func Forget(id uint32, nonce int64) Request {
+	m := Member{ID: id}
+	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
+}
+
+// openStream gives a server's new stream its birth. Births come from here and
+// nowhere else: a wiped disk or two quick restarts would make a server reuse
+// a number of its own. A repeated open is recognised by its nonce.
+func (s *State) openStream(body []byte, to Sink) error {
+	d := jute.NewDecoder(body)
+	m := decodeMember(&d)
+	nonce := d.Long()
+	if d.Err() != nil || m.ID == 0 {
+		return fmt.Errorf("%w: open stream: %v", ErrCorrupt, d.Err())
+	}
+	mark := s.streams[m.ID]
+	if mark.birth == 0 || mark.nonce != nonce {
+		mark = streamMark{birth: mark.birth + 1, nonce: nonce}
+		s.streams[m.ID] = mark
+		s.members[m.ID] = m
+		s.unstage(m.ID)
+	}
+	to.Opened(m.ID, nonce, mark.birth)
+	return nil
+}

@@ -1,0 +1,343 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// collector is a Sink that keeps what Apply produces.
+type collector struct {
+	outcomes []Outcome
+	zxids    []int64 // of events
+	endings  []int64
+	births   map[uint32]uint32
+	replaced int
+}
+
+func (c *collector) Events(zxid int64, _ []tree.Event)       { c.zxids = append(c.zxids, zxid) }
+func (c *collector) Ended(id int64, _ EndCause, _ int64)     { c.endings = append(c.endings, id) }
+func (c *collector) Attached(*session.Session, bool)         {}
+func (c *collector) Opened(id uint32, _ int64, birth uint32) { c.births[id] = birth }
+func (c *collector) Replaced()                               { c.replaced++ }
+func (c *collector) Outcome(_, _ uint32, _ uint64, o *Outcome) {
+	out := *o
+	out.Reply = bytes.Clone(o.Reply)
+	c.outcomes = append(c.outcomes, out)
+}
+
+// bench is a state with a stream of server 1 open.
+type bench struct {
+	t     testing.TB
+	s     *State
+	got   collector
+	birth uint32
+	next  uint64
+}
+
+func newBench(t testing.TB) *bench {
+	b := &bench{t: t, s: New("test"), next: 1}
+	b.got.births = map[uint32]uint32{}
+	b.open(1, 77)
+	b.birth = b.got.births[1]
+	return b
+}
+
+func (b *bench) apply(entry []byte) error {
+	b.got.outcomes, b.got.zxids, b.got.endings = nil, nil, nil
+	SealEntry(entry, 1000)
+	return b.s.Apply(entry, &b.got)
+}
+
+func (b *bench) must(entry []byte) {
+	b.t.Helper()
+	if err := b.apply(entry); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) open(id uint32, nonce int64) {
+	m := Member{ID: id, Incarnation: "b"}
+	r := Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
+	b.must(one(Block{Origin: id, Count: 1, Requests: r.Append(nil)}))
+}
+
+// one is an entry that holds one block.
+func one(bl Block) []byte { return bl.Append(BeginEntry(nil, 0)) }
+
+// entry makes a batch of requests numbered from first on.
+func (b *bench) entry(first uint64, list ...Request) []byte {
+	bl := Block{Origin: 1, Birth: b.birth, First: first, Count: uint32(len(list))}
+	for i := range list {
+		bl.Requests = list[i].Append(bl.Requests)
+	}
+	return one(bl)
+}
+
+// do applies requests as the stream's next.
+func (b *bench) do(list ...Request) []Outcome {
+	b.t.Helper()
+	b.must(b.entry(b.next, list...))
+	b.next += uint64(len(list))
+	return b.got.outcomes
+}
+
+func (b *bench) session() session.Session {
+	body := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
+	return b.do(Request{Op: OpCreateSession, Body: body.Append(nil)})[0].Session
+}
+
+func create(s session.Session, path string, flags int32) Request {
+	return Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(path, flags)}
+}
+
+func createBody(path string, flags int32) []byte {
+	b := jute.AppendString(nil, path)
+	b = jute.AppendBuffer(b, []byte("data"))
+	b = jute.AppendACL(b, jute.WorldAnyone)
+	return jute.AppendInt(b, flags)
+}
+
+func TestG3RequestsOfAStreamAreAppliedOnce(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	first := b.next
+	list := []Request{create(s, "/a-", 2), create(s, "/a-", 2), create(s, "/a-", 2)}
+	b.do(list...)
+	b.must(b.entry(first, list...))
+	if len(b.got.outcomes) != 0 {
+		t.Errorf("a repeated batch had %d outcomes", len(b.got.outcomes))
+	}
+	b.must(b.entry(first+2, list...)) // one seen, two new
+	if len(b.got.outcomes) != 2 {
+		t.Errorf("a batch of which one was seen had %d outcomes", len(b.got.outcomes))
+	}
+	b.must(b.entry(first+9, list...))
+	if len(b.got.outcomes) != 0 {
+		t.Error("a batch behind a gap was applied")
+	}
+	if n := len(b.s.Tree().Children("/")); n != 1+5 {
+		t.Errorf("%d children of the root, want 6", n)
+	}
+}
+
+func TestStreamOfAnEarlierLifeIsVoid(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.open(1, 77)
+	if b.got.births[1] != b.birth {
+		t.Error("a repeated open took the stream away")
+	}
+	late := b.entry(b.next, create(s, "/late", 0))
+	b.open(1, 78)
+	if b.got.births[1] != b.birth+1 {
+		t.Error("a new life got no birth of its own")
+	}
+	b.must(late)
+	if len(b.got.outcomes) != 0 {
+		t.Error("a request of the earlier life was applied")
+	}
+}
+
+// A server that was removed and added again must not be taken for its earlier
+// self: what that had sent may still be on its way.
+func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/before", 0))
+	first := b.birth
+	late := b.entry(b.next, create(s, "/late", 0))
+	again := b.entry(1, create(s, "/again", 0))
+	forget := Forget(1, 999)
+	b.must(one(Block{Count: 1, Requests: forget.Append(nil)}))
+	gone := b.got.births[1]
+	if gone == first {
+		t.Error("its stream is still there")
+	}
+	if m, known := b.s.Member(1); !known || m.Incarnation != "" {
+		t.Errorf("the server is still known as %+v", m)
+	}
+	b.open(1, 77) // even with the nonce of its first life
+	if birth := b.got.births[1]; birth <= gone {
+		t.Errorf("births %d, %d, %d", first, gone, birth)
+	}
+	for _, entry := range [][]byte{late, again} {
+		if b.must(entry); len(b.got.outcomes) != 0 {
+			t.Error("a request of the removed server was applied")
+		}
+	}
+}
+
+func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/e1", 1), create(s, "/e2", 1), create(s, "/kept", 0))
+	before := b.s.Zxid()
+	out := b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession}, create(s, "/e3", 1), Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession})
+	if b.s.Zxid() != before+1 {
+		t.Errorf("the end took %d zxids", b.s.Zxid()-before)
+	}
+	if out[0].Refused || !out[1].Refused || !out[2].Refused {
+		t.Errorf("outcomes %+v", out)
+	}
+	for path, want := range map[string]bool{"/e1": false, "/e2": false, "/e3": false, "/kept": true} {
+		if _, ok := b.s.Tree().Get(path); ok != want {
+			t.Errorf("%s exists: %v", path, ok)
+		}
+	}
+	if next := b.session(); next.ID == s.ID {
+		t.Error("a session id was given twice")
+	}
+}
+
+func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	body := SessionBody{Timeout: 2000, Password: s.Password, Owner: 2, Addr: "10.0.0.2"}
+	moved := b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0].Session
+	out := b.do(create(s, "/old", 0), create(moved, "/new", 0))
+	if !out[0].Refused || out[1].Refused {
+		t.Errorf("outcomes %+v", out)
+	}
+	body.Password[0]++
+	if o := b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0]; o.Code != jute.SessionExpired {
+		t.Errorf("attach with a wrong password: %+v", o)
+	}
+	if o := b.do(create(moved, "/still", 0))[0]; o.Refused {
+		t.Error("a wrong password threw the rightful connection out")
+	}
+	if b.do(Request{Session: s.ID, Gen: 1, Op: OpExpire}); len(b.got.endings) != 0 {
+		t.Error("an expiry decided before the session moved was carried out")
+	}
+}
+
+func TestG26EntriesThatCannotBeTrustedStop(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	good := b.entry(b.next, create(s, "/x", 0))
+	SealEntry(good, 1000)
+	for at := range good {
+		bad := bytes.Clone(good)
+		bad[at] ^= 4
+		if err := b.s.Apply(bad, &b.got); err == nil {
+			t.Errorf("an entry damaged at byte %d was applied", at)
+		}
+	}
+	for name, tune := range map[string]func([]byte){
+		"newer version": func(e []byte) { e[0]++ },
+		"unknown kind":  func(e []byte) { e[1] = 9 },
+	} {
+		bad := bytes.Clone(good)
+		tune(bad)
+		if err := b.apply(bad); err == nil {
+			t.Errorf("%s was applied", name)
+		}
+	}
+}
+
+func TestG9G26ServersThatDifferStop(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	for len(b.s.Digests()) == 0 {
+		b.do(create(s, "/n-", 2))
+	}
+	d := b.s.Digests()[0]
+	act := func(sum uint64) []byte {
+		body := binary.BigEndian.AppendUint64(nil, uint64(d.Zxid))
+		r := Request{Op: OpDigest, Body: binary.BigEndian.AppendUint64(body, sum)}
+		return one(Block{Count: 1, Requests: r.Append(nil)})
+	}
+	if err := b.apply(act(d.Sum)); err != nil {
+		t.Errorf("equal digests: %v", err)
+	}
+	if err := b.apply(act(d.Sum + 1)); err == nil || !strings.Contains(err.Error(), "differs") {
+		t.Errorf("different digests: %v", err)
+	}
+}
+
+// TestG4G19SnapshotRestoresTheWholeState compares a state with its own
+// snapshot, and then applies the same to both.
+func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
+	b := newBench(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var sessions []session.Session
+	for range 5 {
+		sessions = append(sessions, b.session())
+	}
+	random := func() Request {
+		s := sessions[rng.IntN(len(sessions))]
+		return create(s, "/n-", int32(rng.IntN(4)))
+	}
+	for range 300 {
+		b.do(random())
+	}
+	var file bytes.Buffer
+	snap := b.s.StartSnapshot(Position{Index: 7, Term: 3})
+	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	snap.Close()
+	restored, at, err := ReadSnapshot(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at != (Position{Index: 7, Term: 3}) {
+		t.Errorf("restored at %+v", at)
+	}
+	if restored.Zxid() != b.s.Zxid() || restored.Digest() != b.s.Digest() {
+		t.Fatalf("restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())
+	}
+	other := &collector{births: map[uint32]uint32{}}
+	for range 300 {
+		e := b.entry(b.next, random())
+		b.next++
+		b.must(e)
+		other.outcomes = nil
+		if err := restored.Apply(e, other); err != nil {
+			t.Fatal(err)
+		}
+		mine, theirs := b.got.outcomes[0], other.outcomes[0]
+		if mine.Zxid != theirs.Zxid || mine.Code != theirs.Code || !bytes.Equal(mine.Reply, theirs.Reply) {
+			t.Fatalf("outcomes differ: %+v and %+v", mine, theirs)
+		}
+	}
+	if restored.Digest() != b.s.Digest() {
+		t.Error("digests differ after the same entries")
+	}
+}
+
+// FuzzEntry feeds arbitrary bytes to Apply as a sealed entry: an error, never
+// a panic.
+func FuzzEntry(f *testing.F) {
+	b := newBench(f)
+	s := b.session()
+	f.Add(b.entry(b.next, create(s, "/x", 0), Request{Session: s.ID, Gen: 1, Op: jute.OpSync, Body: jute.AppendString(nil, "/")}))
+	named := create(s, "/x", 0)
+	named.IDs = idsOf("a", 50)
+	short, _ := NameOnce(b.entry(b.next, named, named))
+	f.Add(short)
+	f.Fuzz(func(t *testing.T, e []byte) {
+		if len(e) < EntryHeaderSize {
+			return
+		}
+		b := newBench(t)
+		b.session()
+		e = bytes.Clone(e)
+		e[0], e[1] = entryVersion+(e[0]+2)%3, kindBatch
+		b.apply(e)
+	})
+}
+
+// FuzzSnapshot feeds arbitrary bytes to the reader of snapshots.
+func FuzzSnapshot(f *testing.F) {
+	f.Add([]byte(snapshotMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ReadSnapshot(bytes.NewReader(b))
+	})
+}

@@ -1,0 +1,52 @@
+package raftfsm
+
+import "slices"
+
+// What stays of the log behind a snapshot is for servers that were away for a
+// moment: without it they would have to be sent the snapshot. It is bounded in
+// entries and in bytes, for an entry can be as long as a request may be.
+
+// trailingLeast is how many entries stay however long they are. It must be well
+// above what a leader has under way: a server that holds an entry that was never
+// committed, and is sent a snapshot, needs the entries around that place.
+const trailingLeast = 64
+
+// trailingMost is how many times TrailingBytes servers may need that follow and
+// are behind; one further behind is better served by a snapshot.
+const trailingMost = 4
+
+// trailingSmall is how many bytes of entries stay behind a snapshot that is no
+// larger. Behind a larger one as many stay as it has: to send a server more of
+// the log than the snapshot takes would be no help to it.
+const trailingSmall = 16 << 20
+
+// trailing is how many entries are to stay behind the next snapshot.
+func (n *Node) trailing() uint64 {
+	most := n.o.TrailingLogs
+	last := n.raft.LastIndex()
+	kept := func(bytes int64) uint64 {
+		from := n.disk.LogWithin(bytes)
+		if from == 0 {
+			return most // the store does not know
+		}
+		return last + 1 - min(from, last+1)
+	}
+	keep := kept(min(n.o.TrailingBytes, max(n.disk.SnapshotSize(), trailingSmall)))
+	if t := n.term.Load(); t != nil {
+		var behind []uint64
+		for _, at := range t.links.progress() {
+			behind = append(behind, last-min(at, last))
+		}
+		if len(behind) > 0 {
+			keep = max(keep, min(slices.Max(behind)+trailingLeast, kept(trailingMost*n.o.TrailingBytes)))
+		}
+	}
+	return min(max(keep, trailingLeast), most)
+}
+
+// boundTrailing tells raft how much of the log may stay.
+func (n *Node) boundTrailing() error {
+	conf := n.raft.ReloadableConfig()
+	conf.TrailingLogs = n.trailing()
+	return n.raft.ReloadConfig(conf)
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package vfs
+
+// Datasync is the whole sync where there is no cheaper one that holds: macOS's
+// fdatasync leaves the bytes in the drive's cache, and os.File.Sync does not.
+func (f osFile) Datasync() error { return f.Sync() }
+
+// Forget does nothing here: there is no portable way to drop what is cached of
+// a file. After a sync that failed, what is read back may be the cache's.
+func (f osFile) Forget() error { return nil }

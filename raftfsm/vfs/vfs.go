@@ -1,0 +1,185 @@
+// Package vfs is what the stores need of a file system, and no more: so little
+// that a simulated disk can stand in its place and lose, tear, refuse or delay
+// whatever a real one may.
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// FS is a file system. Names are paths.
+//
+// What is written is readable at once, but durable only after a sync: contents
+// by File.Sync or File.Datasync, names (of files made, renamed and removed) by
+// SyncDir of their directory. Until then a loss of power may undo any part of
+// it, in any order, sector by sector.
+type FS interface {
+	// Create makes a file that must not exist.
+	Create(name string) (File, error)
+	// Open opens a file that exists, for reading and writing.
+	Open(name string) (File, error)
+	// Rename moves a file, over another if there is one, at one stroke.
+	Rename(from, to string) error
+	Remove(name string) error
+	// List returns the names in a directory, sorted.
+	List(dir string) ([]string, error)
+	MkdirAll(dir string) error
+	SyncDir(dir string) error
+}
+
+// File is an open file.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Name() string
+	Size() (int64, error)
+	// Sync makes contents and size durable.
+	Sync() error
+	// Datasync makes contents durable. It is cheaper where the size has not
+	// changed since the last Sync.
+	Datasync() error
+	// Forget drops what is cached of the file and is not waiting to be written,
+	// so that reading tells what the disk holds. After a sync that failed the
+	// cache may say more than that.
+	Forget() error
+}
+
+// OS is the operating system's file system.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+// ReadOnly is the operating system's file system for who changes nothing in it,
+// and may not be allowed to.
+var ReadOnly FS = readOnlyFS{}
+
+type readOnlyFS struct{ osFS }
+
+func (readOnlyFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
+
+// ModTime is when a file was written last. A simulated disk does not know.
+func (osFS) ModTime(name string) (time.Time, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+func (osFS) Create(name string) (File, error) {
+	return open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+func (osFS) Open(name string) (File, error) { return open(name, os.O_RDWR) }
+
+func open(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Remove(name string) error     { return os.Remove(name) }
+func (osFS) MkdirAll(dir string) error    { return os.MkdirAll(dir, 0o700) }
+
+func (osFS) List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func wrap(f osFile, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
+}
+
+// ReadFile returns the contents of a file.
+func ReadFile(fs FS, name string) ([]byte, error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := ReadAll(f)
+	return b, errors.Join(err, f.Close())
+}
+
+// WriteFile writes a file durably, whole or not at all, over another if there is
+// one.
+func WriteFile(fs FS, name string, b []byte) error {
+	tmp := name + ".tmp"
+	if err := fs.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := fs.Create(tmp)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := fs.Rename(tmp, name); err != nil {
+		return err
+	}
+	return fs.SyncDir(filepath.Dir(name))
+}
+
+// Exists reports whether there is a file or a directory of this name.
+func Exists(fs FS, name string) (bool, error) {
+	list, err := fs.List(filepath.Dir(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return slices.Contains(list, filepath.Base(name)), err
+}
+
+// ReadAll returns the contents of an open file.
+func ReadAll(f File) ([]byte, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b, nil
+}

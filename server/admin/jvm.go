@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// jvmCollector shows this process under the names that ZooKeeper's exporter
+// gives to its virtual machine: boards and alerts ask for them. Threads are
+// goroutines, collections those of Go's collector.
+type jvmCollector struct{}
+
+// jvmPools are the parts of memory, as runtime/metrics names them, by the name
+// under which they are shown as a pool and whether they are heap.
+var jvmPools = []struct {
+	name, metric string
+	heap         bool
+}{
+	{"Heap objects", "/memory/classes/heap/objects:bytes", true},
+	{"Heap unused", "/memory/classes/heap/unused:bytes", true},
+	{"Heap free", "/memory/classes/heap/free:bytes", true},
+	{"Stacks", "/memory/classes/heap/stacks:bytes", false},
+	{"Metadata", "/memory/classes/metadata/other:bytes", false},
+	{"Other", "/memory/classes/other:bytes", false},
+}
+
+// jvmStates are the states of goroutines, as runtime/metrics names them, by
+// the state of a thread that comes nearest.
+var jvmStates = []struct{ state, metric string }{
+	{"RUNNABLE", "/sched/goroutines/runnable:goroutines"},
+	{"RUNNING", "/sched/goroutines/running:goroutines"},
+	{"WAITING", "/sched/goroutines/waiting:goroutines"},
+	{"IN_SYSTEM_CALL", "/sched/goroutines/not-in-go:goroutines"},
+}
+
+// Describe declares nothing: the names are those below.
+func (jvmCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
+	o := output{ch}
+	gauge := func(name, help string, v float64, labels ...Pair) {
+		o.put(name, help, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(name, help string, v float64, labels ...Pair) {
+		o.put(name, help, prometheus.CounterValue, v, labels...)
+	}
+
+	goroutines := float64(runtime.NumGoroutine())
+	gauge("jvm_threads_current", "Goroutines.", goroutines)
+	gauge("jvm_threads_daemon", "Goroutines: none of them keeps the process alive.", goroutines)
+	// A Go program has neither classes nor a count of its deadlocks, but boards
+	// and alerts ask for them.
+	gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
+	gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
+	gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
+	states := make([]metrics.Sample, len(jvmStates), len(jvmStates)+1)
+	for i, s := range jvmStates {
+		states[i].Name = s.metric
+	}
+	states = append(states, metrics.Sample{Name: "/sched/goroutines-created:goroutines"})
+	metrics.Read(states)
+	for i, s := range jvmStates {
+		gauge("jvm_threads_state", "Goroutines in this state.", float64(states[i].Value.Uint64()), Pair{"state", s.state})
+	}
+	counter("jvm_threads_started_total", "Goroutines begun since the start.", float64(states[len(jvmStates)].Value.Uint64()))
+	gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"}, Pair{"runtime", "Go runtime"})
+
+	samples := make([]metrics.Sample, len(jvmPools))
+	for i, p := range jvmPools {
+		samples[i].Name = p.metric
+	}
+	metrics.Read(samples)
+	limit := float64(UsableMemory())
+	if limit == 0 {
+		limit = -1 // as Java says that there is none
+	}
+	used, committed := map[bool]float64{}, map[bool]float64{}
+	for i, p := range jvmPools {
+		size := float64(samples[i].Value.Uint64())
+		committed[p.heap] += size
+		if p.name != "Heap unused" && p.name != "Heap free" {
+			used[p.heap] += size
+		}
+		pool := Pair{"pool", p.name}
+		gauge("jvm_memory_pool_bytes_used", "Bytes of a part of the process's memory.", size, pool)
+		gauge("jvm_memory_pool_bytes_committed", "Bytes of a part of the process's memory.", size, pool)
+		gauge("jvm_memory_pool_bytes_max", "Bytes it may grow to: all that the process may use.", limit, pool)
+	}
+	for heap, name := range map[bool]string{true: "heap", false: "nonheap"} {
+		area := Pair{"area", name}
+		gauge("jvm_memory_bytes_used", "Bytes in use.", used[heap], area)
+		gauge("jvm_memory_bytes_committed", "Bytes held.", committed[heap], area)
+		gauge("jvm_memory_bytes_max", "Bytes that the process may use.", limit, area)
+	}
+
+	var gc debug.GCStats
+	debug.ReadGCStats(&gc)
+	kind := Pair{"gc", "Go"}
+	counter("jvm_gc_collection_seconds_count", "Collections.", float64(gc.NumGC), kind)
+	counter("jvm_gc_collection_seconds_sum", "Seconds for which collections stopped the process.", gc.PauseTotal.Seconds(), kind)
+}

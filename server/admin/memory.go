@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// memory returns the bytes that the runtime holds unused, may hold at most,
+// and holds.
+func memory() (free, limit, total uint64) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+	}
+	metrics.Read(samples)
+	free = samples[0].Value.Uint64()
+	total = samples[2].Value.Uint64() - samples[1].Value.Uint64()
+	return free, UsableMemory(), total
+}
+
+// UsableMemory returns how many bytes of memory this process may use: what
+// GOMEMLIMIT, its control groups and the machine leave it. It is 0 where that
+// is not known.
+var UsableMemory = sync.OnceValue(func() uint64 {
+	most := machineMemory()
+	for _, l := range []uint64{uint64(debug.SetMemoryLimit(-1)), groupMemory("/")} {
+		if l < math.MaxInt64 && (most == 0 || l < most) {
+			most = l
+		}
+	}
+	return most
+})
+
+// groupMemory returns the least limit of the control groups this process is
+// in, MaxUint64 if there is none. Files are looked for below root.
+func groupMemory(root string) uint64 {
+	least := uint64(math.MaxUint64)
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number:controllers:path
+		if len(fields) < 3 {
+			continue
+		}
+		base, file := filepath.Join(root, "sys/fs/cgroup"), "memory.max"
+		if slices.Contains(strings.Split(fields[1], ","), "memory") {
+			base, file = filepath.Join(base, "memory"), "memory.limit_in_bytes"
+		} else if fields[1] != "" {
+			continue
+		}
+		for dir := filepath.Clean("/" + fields[2]); ; dir = filepath.Dir(dir) {
+			limit, err := os.ReadFile(filepath.Join(base, dir, file))
+			if n, bad := strconv.ParseUint(strings.TrimSpace(string(limit)), 10, 64); err == nil && bad == nil {
+				least = min(least, n)
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// machineMemory reads what Linux says it has; 0 elsewhere.
+func machineMemory() uint64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line) // MemTotal: 1234 kB
+	if len(fields) < 2 {
+		return 0
+	}
+	kb, _ := strconv.ParseUint(fields[1], 10, 64)
+	return kb << 10
+}

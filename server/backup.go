@@ -1,0 +1,92 @@
+package server
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/backup"
+)
+
+// backupSource is the node, once there is one.
+func (i *Instance) backupSource() backup.Source {
+	if node := i.node.Load(); node != nil {
+		return node
+	}
+	return nil
+}
+
+// restoreTarget is the node, once there is one.
+func (i *Instance) restoreTarget() backup.Target {
+	if node := i.node.Load(); node != nil {
+		return node
+	}
+	return nil
+}
+
+// addBackupPages serves backups at the admin port.
+func (i *Instance) addBackupPages() {
+	h := &backup.Handler{Source: i.backupSource, Authorize: i.o.Admin.Authorize, Log: i.o.Logger}
+	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.Raft.DataDir, Authorize: i.o.Admin.Authorize, Log: i.o.Logger}
+	i.addPages(map[string]http.Handler{"/commands/snapshot": h, "/commands/snap": h, "/commands/restore": r, "/commands/rest": r})
+}
+
+// addPages adds to the admin port's pages; those of whoever embeds the server come
+// first. It is called before the port is opened.
+func (i *Instance) addPages(pages map[string]http.Handler) {
+	maps.Copy(pages, i.o.Admin.Pages)
+	i.o.Admin.Pages = pages
+}
+
+// backupTick is how often it is looked whether a backup is due.
+const backupTick = 5 * time.Second
+
+// takeBackups takes backups at intervals, if that is wanted.
+func (i *Instance) takeBackups() {
+	s := i.o.Backup
+	if s.Dir == "" {
+		return
+	}
+	s.Interval, s.Keep = cmp.Or(s.Interval, time.Hour), cmp.Or(s.Keep, 24)
+	tick := time.NewTicker(min(backupTick, s.Interval/10+1))
+	i.taker = &backup.Taker{Schedule: s, ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
+	i.wg.Go(func() {
+		defer tick.Stop()
+		i.taker.Run(i.ctx)
+	})
+}
+
+// turn is this server's place among the members, in the order of ids.
+func (i *Instance) turn() (rank, of int) {
+	node := i.node.Load()
+	if node == nil {
+		return 0, 1
+	}
+	var ids []uint32
+	for _, m := range node.Status().Members {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return max(slices.Index(ids, i.o.ID), 0), len(ids)
+}
+
+// backupStatus tells how the backups stand.
+func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
+	if i.taker == nil {
+		return
+	}
+	if n := i.taker.Notice(); n != "" {
+		s.Notices = append(s.Notices, n)
+	}
+	if !metrics {
+		return
+	}
+	st := i.taker.State()
+	s.Extra = append(s.Extra,
+		admin.Sample{Name: "backup_age_seconds", Help: "Age of the newest backup in --backup-dir, or how long there should have been one.", Value: i.taker.Age().Seconds()},
+		admin.Sample{Name: "backups_total", Help: "Backups taken.", Counter: true, Value: float64(st.Taken)},
+		admin.Sample{Name: "backups_failed_total", Help: "Backups that failed.", Counter: true, Value: float64(st.Failed)})
+}

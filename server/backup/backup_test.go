@@ -1,0 +1,246 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/raftfsm/offline"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// serve runs a server in memory with n nodes.
+func serve(t *testing.T, n int) *server.Instance {
+	t.Helper()
+	i, err := server.Start(t.Context(), server.Options{ClientAddr: "127.0.0.1:0", Logger: quiet})
+	must(t, err)
+	t.Cleanup(func() { i.Close(context.Background()) })
+	must(t, i.Ready(t.Context()))
+	c, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
+	must(t, err)
+	t.Cleanup(func() { c.Close(context.Background()) })
+	for k := range n {
+		mode := zk.Persistent
+		if k%10 == 0 {
+			mode = zk.Ephemeral
+		}
+		_, err := c.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", k), Data: []byte("x"), Mode: mode})
+		must(t, err)
+	}
+	return i
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func handler(i *server.Instance) *backup.Handler {
+	return &backup.Handler{Source: func() backup.Source { return i.Node() }, Log: quiet,
+		Authorize: func(user, password string) bool { return user == "super" && password == "secret" }}
+}
+
+func ask(h http.Handler, method, query, auth string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "/commands/snapshot"+query, nil)
+	if auth != "" {
+		r.Header.Set("Authorization", auth)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestStateIsGivenOut(t *testing.T) {
+	i := serve(t, 50)
+	h := handler(i)
+	ours := ask(h, "GET", "?format=zlockd", "digest super:secret")
+	b, err := state.CheckBackup(bytes.NewReader(ours.Body.Bytes()))
+	must(t, err)
+	zxid := b.Zxid
+	if b.Nodes != 54 || b.Sessions != 1 || ours.Header().Get("last_zxid") != fmt.Sprintf("0x%x", zxid) || zxid != i.Node().Zxid() {
+		t.Errorf("%d nodes, zxid 0x%x, header %v", b.Nodes, zxid, ours.Header())
+	}
+	theirs := ask(h, "GET", "", "Digest super:secret")
+	r, err := zkfiles.NewSnapshotReader(theirs.Body)
+	must(t, err)
+	tree, err := zkfiles.Load(r, zxid)
+	must(t, err)
+	if len(tree.Nodes) != 54 || len(tree.Sessions) != 1 || !tree.Whole() || r.Digest.Zxid != zxid {
+		t.Errorf("%d nodes, %d sessions", len(tree.Nodes), len(tree.Sessions))
+	}
+}
+
+func TestStateIsGivenToNobodyElse(t *testing.T) {
+	i := serve(t, 1)
+	h := handler(i)
+	for _, c := range []struct {
+		method, query, auth string
+		code                int
+	}{
+		{"POST", "", "digest super:secret", 405}, {"HEAD", "", "digest super:secret", 405},
+		{"GET", "", "", 401}, {"GET", "", "Basic c3VwZXI6c2VjcmV0", 401}, {"GET", "", "digest super", 403},
+		{"GET", "", "digest super:wrong", 403}, {"GET", "?streaming=false", "digest super:secret", 400}, {"GET", "?format=x", "digest super:secret", 400},
+	} {
+		if w := ask(h, c.method, c.query, c.auth); w.Code != c.code || w.Body.Len() > 200 {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+	h.Authorize = nil
+	if w := ask(h, "GET", "", "digest super:secret"); w.Code != 403 {
+		t.Errorf("without a super user: %d", w.Code)
+	}
+	h.Source = func() backup.Source { return nil }
+	h.Authorize = func(string, string) bool { return true }
+	if w := ask(h, "GET", "", "digest super:secret"); w.Code != 503 {
+		t.Errorf("before the server has joined: %d", w.Code)
+	}
+}
+
+// broken is a connection that breaks after some bytes.
+type broken struct {
+	http.ResponseWriter
+	left int
+}
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+// TestBrokenConnectionFreesTheState: whoever comes next is served, and the
+// request that failed is not taken for a whole one.
+func TestBrokenConnectionFreesTheState(t *testing.T) {
+	i := serve(t, 50)
+	h := handler(i)
+	for _, query := range []string{"", "?format=zlockd"} {
+		func() {
+			defer func() {
+				if recover() != http.ErrAbortHandler {
+					t.Error("it looks as if everything was sent")
+				}
+			}()
+			r := httptest.NewRequest("GET", "/commands/snapshot"+query, nil)
+			r.Header.Set("Authorization", "digest super:secret")
+			h.ServeHTTP(&broken{httptest.NewRecorder(), 100}, r)
+		}()
+		if w := ask(h, "GET", query, "digest super:secret"); w.Code != 200 {
+			t.Errorf("the next one: %d %s", w.Code, w.Body)
+		}
+	}
+	must(t, i.Node().Snapshot())
+}
+
+// clock is a time that the test moves.
+type clock struct {
+	at   atomic.Int64 // ns
+	tick chan time.Time
+}
+
+func newClock() *clock {
+	c := &clock{tick: make(chan time.Time)}
+	c.at.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
+
+func (c *clock) now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
+
+func (c *clock) move(d time.Duration) { c.at.Add(int64(d)) }
+
+func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *backup.Taker {
+	return &backup.Taker{Schedule: backup.Schedule{Dir: dir, Interval: time.Hour, Keep: 3}, ID: id, Log: quiet, Tick: c.tick,
+		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
+}
+
+func backups(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.backup"))
+	must(t, err)
+	return names
+}
+
+func TestBackupsAreTakenInTurn(t *testing.T) {
+	i := serve(t, 5)
+	dir := filepath.Join(t.TempDir(), "backups")
+	must(t, os.Mkdir(dir, 0o700))
+	left := filepath.Join(dir, "zlockd-2-20200101T000000Z-0.backup.tmp")
+	must(t, os.WriteFile(left, nil, 0o600))
+	c := newClock()
+	k := taker(i, c, dir, 2, 1, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	at := map[int]int{}
+	for minute := range 5 * 60 {
+		before := k.State().Taken
+		if minute > 0 {
+			c.move(time.Minute)
+		}
+		c.tick <- c.now()
+		c.tick <- c.now() // the first was dealt with
+		if k.State().Taken > before {
+			at[minute%60]++
+		}
+	}
+	cancel()
+	<-done
+	if at[15] != 5 || k.State().Failed != 0 { // the second of four: a quarter of an hour later
+		t.Errorf("taken at the minutes %v, %+v", at, k.State())
+	}
+	names := backups(t, dir)
+	if len(names) != 3 {
+		t.Errorf("kept %v", names)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("an unfinished backup was not removed")
+	}
+	for _, n := range names {
+		s, err := offline.ReadBackup(n)
+		must(t, err)
+		if s.Tree().Count() != 9 {
+			t.Errorf("%s: %d nodes", n, s.Tree().Count())
+		}
+	}
+}
+
+func TestMissingBackupsAreTold(t *testing.T) {
+	i := serve(t, 0)
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	c := newClock()
+	k := taker(i, c, filepath.Join(file, "no-directory"), 1, 0, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	for hour := range 4 {
+		c.tick <- c.now()
+		c.tick <- c.now()
+		if n := k.Notice(); (n != "") != (hour > 2) || n != "" && !strings.Contains(n, "not a directory") {
+			t.Errorf("after %d hours: %q", hour, n)
+		}
+		c.move(time.Hour)
+	}
+	if k.State().Failed < 3 {
+		t.Errorf("%+v", k.State())
+	}
+}

@@ -1,0 +1,139 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// written is what a writer was told: the version that a node had from a zxid on.
+type written struct {
+	path    string
+	zxid    int64
+	version int32
+}
+
+// expect returns the version of every node at a zxid, by what writers were told.
+func expect(history []written, zxid int64) map[string]int32 {
+	versions := map[string]int32{}
+	for _, w := range history {
+		if v, ok := versions[w.path]; w.zxid <= zxid && (!ok || w.version > v) {
+			versions[w.path] = w.version
+		}
+	}
+	return versions
+}
+
+// wrong compares a backup with what is expected of its zxid.
+func wrong(history []written, zxid int64, version func(path string) (int32, bool)) error {
+	want := expect(history, zxid)
+	for _, w := range history {
+		v, there := version(w.path)
+		if expected, ok := want[w.path]; there != ok || v != expected {
+			return fmt.Errorf("zxid 0x%x: %s has version %d (%v), %d (%v) is expected", zxid, w.path, v, there, expected, ok)
+		}
+	}
+	return nil
+}
+
+// TestBackupsUnderLoadHoldTheirZxid takes backups of both kinds while several
+// sessions write, and compares each with what the writers were told.
+func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
+	i := serve(t, 500)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	var history []written
+	var wg sync.WaitGroup
+	for k := range 8 {
+		c, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
+		must(t, err)
+		t.Cleanup(func() { c.Close(context.Background()) })
+		wg.Go(func() { write(ctx, c, k, &mu, &history) })
+	}
+	type taken struct {
+		zxid         int64
+		ours, theirs []byte
+	}
+	var all []taken
+	for range 20 {
+		var b taken
+		b.ours, b.zxid = take(t, i, "?format=zlockd")
+		all = append(all, b)
+		b = taken{}
+		b.theirs, b.zxid = take(t, i, "")
+		all = append(all, b)
+	}
+	stop()
+	wg.Wait()
+	if len(history) < 100 {
+		t.Fatalf("only %d writes", len(history))
+	}
+	for _, b := range all {
+		var version func(string) (int32, bool)
+		if b.ours != nil {
+			s, _, err := state.ReadSnapshot(bytes.NewReader(b.ours))
+			must(t, err)
+			version = func(path string) (int32, bool) { n, ok := s.Tree().Get(path); return n.Version, ok }
+		} else {
+			r, err := zkfiles.NewSnapshotReader(bytes.NewReader(b.theirs))
+			must(t, err)
+			tree, err := zkfiles.Load(r, b.zxid)
+			must(t, err)
+			version = func(path string) (int32, bool) {
+				n, ok := tree.Nodes[path]
+				if !ok {
+					return 0, false
+				}
+				return n.Version, true
+			}
+		}
+		must(t, wrong(history, b.zxid, version))
+		// The checker must notice a backup that is off by one change.
+		for _, w := range history {
+			if w.zxid == b.zxid && wrong(history, b.zxid-1, version) == nil {
+				t.Errorf("zxid 0x%x: a backup of the change before would do as well", b.zxid)
+			}
+		}
+	}
+}
+
+func take(t *testing.T, i *server.Instance, query string) ([]byte, int64) {
+	t.Helper()
+	w := ask(handler(i), "GET", query, "digest super:secret")
+	var zxid int64
+	_, err := fmt.Sscanf(w.Header().Get("last_zxid"), "0x%x", &zxid)
+	must(t, err)
+	return w.Body.Bytes(), zxid
+}
+
+// write makes nodes and changes them, and notes what it was told. Each session
+// has its own nodes, so that a write whose answer was lost is one of the last.
+func write(ctx context.Context, c *zk.Conn, k int, mu *sync.Mutex, history *[]written) {
+	for n := 0; ctx.Err() == nil; n++ {
+		path := fmt.Sprintf("/w%d-%d", k, n/20)
+		var st zk.Stat
+		if n%20 == 0 {
+			made, err := c.Create(context.Background(), zk.Create{Path: path})
+			if err != nil {
+				return
+			}
+			st = made.Stat
+		} else {
+			var err error
+			if st, err = c.Set(context.Background(), path, []byte("x"), -1); err != nil {
+				return
+			}
+		}
+		mu.Lock()
+		*history = append(*history, written{path, st.Mzxid, st.Version})
+		mu.Unlock()
+	}
+}

@@ -1,0 +1,180 @@
+package backup
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// Target is what a backup is restored to.
+type Target interface {
+	Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (raftfsm.Restored, error)
+	Fits(nodes int, bytes int64) error
+	Room(bytes int64) error
+}
+
+// Restorer answers POST /commands/restore, whose body is a backup: it takes the
+// place of the whole cluster's state.
+type Restorer struct {
+	Target func() Target // nil while there is no state
+	// Dir is where the backup is kept until it has been checked.
+	Dir string
+	// Authorize decides who may replace everything that is stored. Nil: nobody.
+	Authorize func(user, password string) bool
+	Log       *slog.Logger
+
+	busy sync.Mutex // held by the one under way
+}
+
+// restoreAnswer is what is said of a restore. Releases only add to it.
+type restoreAnswer struct {
+	V        int     `json:"v"`
+	Command  string  `json:"command"`
+	Error    *string `json:"error"`
+	Zxid     string  `json:"last_zxid,omitempty"`
+	Nodes    int     `json:"nodes"`
+	Sessions int     `json:"sessions"` // kept
+	Ended    int     `json:"ended"`    // sessions of the state before
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code, made, err := h.restore(w, r)
+	a := restoreAnswer{V: 1, Command: "restore"}
+	if err != nil {
+		text := err.Error()
+		a.Error = &text
+	} else {
+		a.Zxid, a.Nodes, a.Sessions, a.Ended = fmt.Sprintf("0x%x", made.Zxid), made.Nodes, made.Sessions, made.Ended
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	// Whoever is not there any more needs no answer.
+	_ = json.NewEncoder(w).Encode(a)
+}
+
+func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made raftfsm.Restored, err error) {
+	switch {
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		return http.StatusMethodNotAllowed, made, errors.New("this command changes state: use POST")
+	case h.Authorize == nil:
+		return http.StatusForbidden, made, errors.New("a restore replaces everything: start zlockd with --super-digest")
+	}
+	if _, code, problem := admin.Login(r, h.Authorize); problem != "" {
+		return code, made, errors.New(problem)
+	}
+	target := h.Target()
+	if target == nil {
+		return http.StatusServiceUnavailable, made, errors.New("this server has not joined its cluster yet")
+	}
+	if !h.busy.TryLock() {
+		return http.StatusConflict, made, raftfsm.ErrRestoring
+	}
+	defer h.busy.Unlock()
+	c := http.NewResponseController(w)
+	_ = c.SetWriteDeadline(time.Time{}) // recorders and the like take no deadlines
+	f, size, code, err := h.receive(target, &steadyReader{r: r.Body, c: c, end: time.Now().Add(leastTime)})
+	if err != nil {
+		return code, made, err
+	}
+	defer f.Close()
+	if err := check(f, target); err != nil {
+		return http.StatusBadRequest, made, err
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	h.Log.Warn("a backup is being restored", "bytes", size, "from", r.RemoteAddr)
+	made, err = target.Restore(r.Context(), bufio.NewReaderSize(f, 256<<10), size, r.URL.Query().Get("keep-sessions") == "true")
+	switch {
+	case errors.Is(err, raftfsm.ErrNotKnown):
+		return http.StatusServiceUnavailable, made, fmt.Errorf("%w: there is no leader, or it does not answer. Once there is one, compare by zlockd verify", err)
+	case err != nil && strings.Contains(err.Error(), raftfsm.ErrRestoring.Error()):
+		return http.StatusConflict, made, err
+	case err != nil:
+		h.Log.Warn("the backup was not restored", "err", err)
+		return http.StatusServiceUnavailable, made, err
+	}
+	return http.StatusOK, made, nil
+}
+
+// spoolStep is how much is written before it is looked whether there is room.
+const spoolStep = 4 << 20
+
+// receive keeps a backup in a file that has no name any more: whatever happens,
+// nothing of it is left.
+func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int64, code int, err error) {
+	if err := target.Room(spoolStep); err != nil {
+		return nil, 0, http.StatusInsufficientStorage, err
+	}
+	f, err = os.CreateTemp(h.Dir, "restore-*.tmp")
+	if err != nil {
+		return nil, 0, http.StatusInsufficientStorage, err
+	}
+	if err = os.Remove(f.Name()); err != nil {
+		return nil, 0, http.StatusInternalServerError, errors.Join(err, f.Close())
+	}
+	for {
+		n, err := io.CopyN(f, body, spoolStep)
+		size += n
+		if err == nil {
+			err = target.Room(spoolStep)
+		}
+		var failed *os.PathError
+		switch {
+		case errors.Is(err, io.EOF):
+			_, err = f.Seek(0, io.SeekStart)
+			return f, size, http.StatusOK, err
+		case errors.As(err, &failed), errors.Is(err, raftfsm.ErrNoRoom):
+			return nil, 0, http.StatusInsufficientStorage, errors.Join(err, f.Close())
+		case err != nil:
+			return nil, 0, http.StatusBadRequest, errors.Join(fmt.Errorf("the backup did not arrive as a whole: %w", err), f.Close())
+		}
+	}
+}
+
+// check reads the whole backup.
+func check(f *os.File, target Target) error {
+	head := make([]byte, 16)
+	n, _ := f.ReadAt(head, 0)
+	for _, magic := range []string{"ZKSN", "\x1f\x8b", "\x82SNAPPY"} {
+		if strings.HasPrefix(string(head[:n]), magic) {
+			return errors.New("this is a snapshot of a ZooKeeper. Make a server of it, by zlockd restore FILE --data-dir NEW, and a backup of that one, by zlock backup")
+		}
+	}
+	b, err := state.CheckBackup(f)
+	if err != nil {
+		return fmt.Errorf("this is no whole backup: %w; use another one", err)
+	}
+	if err := target.Fits(b.Nodes, b.Bytes); err != nil {
+		return err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err
+}
+
+// steadyReader gives up on a sender that is too slow.
+type steadyReader struct {
+	r   io.Reader
+	c   *http.ResponseController
+	end time.Time
+}
+
+func (s *steadyReader) Read(b []byte) (int, error) {
+	_ = s.c.SetReadDeadline(s.end) // recorders and the like take no deadlines
+	n, err := s.r.Read(b)
+	s.end = s.end.Add(time.Duration(n) * time.Second / leastRate)
+	return n, err
+}

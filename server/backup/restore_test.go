@@ -1,0 +1,175 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/backup"
+)
+
+func restorer(t *testing.T, i *server.Instance) *backup.Restorer {
+	return &backup.Restorer{Target: func() backup.Target { return i.Node() }, Dir: t.TempDir(), Log: quiet,
+		Authorize: func(user, password string) bool { return user == "super" && password == "secret" }}
+}
+
+type said struct {
+	V        int     `json:"v"`
+	Command  string  `json:"command"`
+	Error    *string `json:"error"`
+	Zxid     string  `json:"last_zxid"`
+	Nodes    int     `json:"nodes"`
+	Sessions int     `json:"sessions"`
+	Ended    int     `json:"ended"`
+}
+
+func put(t *testing.T, h http.Handler, method, query, auth string, body io.Reader) (int, said) {
+	t.Helper()
+	r := httptest.NewRequest(method, "/commands/restore"+query, body)
+	if auth != "" {
+		r.Header.Set("Authorization", auth)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var s said
+	must(t, json.Unmarshal(w.Body.Bytes(), &s))
+	if s.V != 1 || s.Command != "restore" || (s.Error == nil) != (w.Code == 200) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	return w.Code, s
+}
+
+func TestStateIsPutBack(t *testing.T) {
+	i := serve(t, 50)
+	saved := ask(handler(i), "GET", "?format=zlockd", "digest super:secret").Body.Bytes()
+	c, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
+	must(t, err)
+	defer c.Close(context.Background())
+	_, err = c.Create(t.Context(), zk.Create{Path: "/new"})
+	must(t, err)
+	h, before := restorer(t, i), i.Node().Zxid()
+	code, s := put(t, h, "POST", "", "digest super:secret", bytes.NewReader(saved))
+	if code != 200 || s.Nodes != 49 || s.Sessions != 0 || s.Ended != 2 || s.Zxid != fmt.Sprintf("0x%x", i.Node().Zxid()) || i.Node().Zxid() <= before {
+		t.Fatalf("%d %+v", code, s)
+	}
+	if _, err := c.Get(t.Context(), "/n1"); !errors.Is(err, zk.ErrSessionExpired) {
+		t.Errorf("a client from before: %v", err)
+	}
+	again, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
+	must(t, err)
+	defer again.Close(context.Background())
+	for path, want := range map[string]bool{"/n1": true, "/n10": false, "/new": false} {
+		if _, err := again.Get(t.Context(), path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if code, s := put(t, h, "POST", "?keep-sessions=true", "digest super:secret", bytes.NewReader(saved)); code != 200 || s.Nodes != 54 || s.Sessions != 1 {
+		t.Errorf("%d %+v", code, s)
+	}
+	left(t, h)
+}
+
+// left checks that nothing is left of what was received.
+func left(t *testing.T, h *backup.Restorer) {
+	t.Helper()
+	if names, err := os.ReadDir(h.Dir); err != nil || len(names) != 0 {
+		t.Errorf("left behind: %v %v", names, err)
+	}
+}
+
+func TestWhatIsNotPutBack(t *testing.T) {
+	i := serve(t, 50)
+	saved := ask(handler(i), "GET", "?format=zlockd", "digest super:secret").Body.Bytes()
+	zoo := ask(handler(i), "GET", "", "digest super:secret").Body.Bytes()
+	flipped := bytes.Clone(saved)
+	flipped[len(flipped)/2] ^= 4
+	h, zxid := restorer(t, i), i.Node().Zxid()
+	const auth = "digest super:secret"
+	for _, c := range []struct {
+		what, method, auth string
+		body               io.Reader
+		code               int
+		want               string
+	}{
+		{"GET", "GET", auth, bytes.NewReader(saved), 405, "POST"},
+		{"nobody", "POST", "", bytes.NewReader(saved), 401, "Auth info is missing"},
+		{"a wrong password", "POST", "digest super:wrong", bytes.NewReader(saved), 403, "Not authorized"},
+		{"a torn file", "POST", auth, bytes.NewReader(saved[:len(saved)-30]), 400, "use another"},
+		{"a flipped byte", "POST", auth, bytes.NewReader(flipped), 400, "use another"},
+		{"nothing", "POST", auth, strings.NewReader(""), 400, "use another"},
+		{"something else", "POST", auth, strings.NewReader(strings.Repeat("no backup ", 1000)), 400, "use another"},
+		{"a ZooKeeper's snapshot", "POST", auth, bytes.NewReader(zoo), 400, "zlockd restore FILE"},
+		{"a connection that breaks", "POST", auth, io.MultiReader(bytes.NewReader(saved[:500]), iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "did not arrive"},
+	} {
+		code, s := put(t, h, c.method, "", c.auth, c.body)
+		if code != c.code || s.Error == nil || !strings.Contains(*s.Error, c.want) {
+			t.Errorf("%s: %d %+v", c.what, code, s)
+		}
+	}
+	full := &fullDisk{Target: i.Node(), room: 1}
+	for _, room := range []int{0, 1} {
+		full.room = room
+		h.Target = func() backup.Target { return full }
+		if code, s := put(t, h, "POST", "", auth, io.MultiReader(bytes.NewReader(make([]byte, 5<<20)))); code != 507 || !strings.Contains(*s.Error, "no room") {
+			t.Errorf("a full disk: %d %+v", code, s)
+		}
+	}
+	h.Target = func() backup.Target { return nil }
+	if code, _ := put(t, h, "POST", "", auth, bytes.NewReader(saved)); code != 503 {
+		t.Errorf("before the server has joined: %d", code)
+	}
+	h.Authorize = nil
+	if code, _ := put(t, h, "POST", "", auth, bytes.NewReader(saved)); code != 403 {
+		t.Errorf("without a super user: %d", code)
+	}
+	left(t, h)
+	if i.Node().Zxid() != zxid {
+		t.Errorf("something has changed: zxid 0x%x, was 0x%x", i.Node().Zxid(), zxid)
+	}
+}
+
+// fullDisk has room for some steps.
+type fullDisk struct {
+	backup.Target
+	room int
+}
+
+func (f *fullDisk) Room(int64) error {
+	if f.room--; f.room < 0 {
+		return raftfsm.ErrNoRoom
+	}
+	return nil
+}
+
+// One restore is received at a time, and the second is told so at once.
+func TestOneIsPutBackAtATime(t *testing.T) {
+	i := serve(t, 5)
+	h := restorer(t, i)
+	r, w := io.Pipe()
+	first := make(chan int)
+	go func() {
+		code, _ := put(t, h, "POST", "", "digest super:secret", r)
+		first <- code
+	}()
+	_, err := w.Write([]byte("x")) // it is being read
+	must(t, err)
+	if code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader("")); code != 409 || !strings.Contains(*s.Error, "under way") {
+		t.Errorf("%d %+v", code, s)
+	}
+	w.Close()
+	if code := <-first; code != 400 {
+		t.Errorf("the first: %d", code)
+	}
+}

@@ -1,0 +1,250 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+)
+
+// Schedule says when backups are taken, and where they are kept.
+type Schedule struct {
+	Dir      string        // empty: none are taken
+	Interval time.Duration // between two; default an hour
+	Keep     int           // the newest so many; default 24
+}
+
+// Taker takes a server's backups. The servers of a cluster take theirs one
+// after another: the interval is divided among them.
+type Taker struct {
+	Schedule
+	ID     uint32
+	Source func() Source         // nil while there is no state
+	Place  func() (rank, of int) // of this server among those that take turns
+	Now    func() time.Time      // the clock
+	Tick   <-chan time.Time      // how often it is looked at
+	Log    *slog.Logger
+
+	mu    sync.Mutex // of what follows
+	begun time.Time
+	news  State
+}
+
+// State is how the backups stand.
+type State struct {
+	Last          time.Time // of the newest one; zero: none
+	Taken, Failed int64
+	Err           string // why the newest try failed, empty if it did not
+}
+
+// State returns how the backups stand.
+func (t *Taker) State() State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.news
+}
+
+// Age is how old the newest backup is, or how long there should have been one.
+func (t *Taker) Age() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := t.news.Last
+	if from.IsZero() {
+		from = t.begun
+	}
+	return t.Now().Sub(from)
+}
+
+// Notice says that backups are missing, once two of them are.
+func (t *Taker) Notice() string {
+	age := t.Age()
+	if age <= 2*t.Interval {
+		return ""
+	}
+	why := t.State().Err
+	if why == "" {
+		why = "the server was not up, or not able to"
+	}
+	return fmt.Sprintf("the newest backup in %s is %v old: %s", t.Dir, age.Round(time.Second), why)
+}
+
+// prefix begins the names of this server's backups. Names sort by time.
+func (t *Taker) prefix() string { return fmt.Sprintf("zlockd-%d-", t.ID) }
+
+const suffix = ".backup"
+
+// Run takes backups until ctx ends.
+func (t *Taker) Run(ctx context.Context) {
+	t.begin()
+	done := t.slot(t.State().Last)
+	for {
+		now := t.Now()
+		if slot := t.slot(now); slot != done && t.Source() != nil {
+			done = slot
+			t.take(ctx, now)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.Tick:
+		}
+	}
+}
+
+// begin looks at what earlier lives of the server left.
+func (t *Taker) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun = t.Now()
+	left, _ := filepath.Glob(filepath.Join(t.Dir, t.prefix()+"*.tmp"))
+	for _, f := range left {
+		if err := os.Remove(f); err != nil {
+			t.Log.Warn("unfinished backup not removed", "err", err)
+		}
+	}
+	if names := t.list(); len(names) > 0 {
+		if info, err := os.Stat(filepath.Join(t.Dir, names[len(names)-1])); err == nil {
+			t.news.Last = info.ModTime()
+		}
+	}
+}
+
+// slot numbers the intervals; each server's begin at another moment.
+func (t *Taker) slot(at time.Time) int64 {
+	if at.IsZero() {
+		return -1
+	}
+	rank, of := t.Place()
+	return at.Add(-t.Interval/time.Duration(max(of, 1))*time.Duration(rank)).UnixNano() / int64(t.Interval)
+}
+
+// take takes one backup and notes what came of it.
+func (t *Taker) take(ctx context.Context, now time.Time) {
+	begun := time.Now()
+	file, err := t.backup(ctx, now)
+	if ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	if err != nil {
+		t.news.Failed++
+		t.news.Err = err.Error()
+	} else {
+		t.news.Taken++
+		t.news.Err, t.news.Last = "", now
+	}
+	t.mu.Unlock()
+	if err != nil {
+		t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
+		return
+	}
+	t.Log.Info("backup taken", "file", file, "took", time.Since(begun).Round(time.Millisecond))
+	if err := t.prune(); err != nil {
+		t.Log.Warn("old backup not removed", "err", err)
+	}
+}
+
+// backup writes a file that is whole or not there.
+func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
+	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
+		return "", err
+	}
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	b, err := t.Source().Backup(wait)
+	if err != nil {
+		return "", err
+	}
+	defer b.Close()
+	file := filepath.Join(t.Dir, fmt.Sprintf("%s%s-%016x%s", t.prefix(), now.UTC().Format("20060102T150405Z"), b.Zxid, suffix))
+	f, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	err = b.Write(&paced{ctx: ctx, f: f})
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return "", errors.Join(err, ignoreMissing(os.Remove(f.Name())))
+	}
+	return file, vfs.OS.SyncDir(t.Dir)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// paced writes in steps, each synced and followed by a rest: one sync of
+// everything at the end would hold up those of the log.
+type paced struct {
+	ctx      context.Context
+	f        *os.File
+	unsynced int
+}
+
+const (
+	paceStep = 1 << 20
+	paceRest = 50 * time.Millisecond // at most
+)
+
+func (p *paced) Write(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := p.f.Write(b)
+	if p.unsynced += n; err != nil || p.unsynced < paceStep {
+		return n, err
+	}
+	p.unsynced = 0
+	begun := time.Now()
+	if err := p.f.Sync(); err != nil {
+		return n, err
+	}
+	rest := time.NewTimer(min(time.Since(begun), paceRest))
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-p.ctx.Done():
+	}
+	return n, nil
+}
+
+// list returns this server's backups, oldest first.
+func (t *Taker) list() []string {
+	entries, err := os.ReadDir(t.Dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), t.prefix()) && strings.HasSuffix(e.Name(), suffix) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (t *Taker) prune() error {
+	var errs []error
+	names := t.list()
+	for _, name := range names[:max(0, len(names)-t.Keep)] {
+		errs = append(errs, os.Remove(filepath.Join(t.Dir, name)))
+	}
+	return errors.Join(errs...)
+}

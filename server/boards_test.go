@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/boards"
+)
+
+// Every metric that our board, the public boards and the public alert rules
+// name exists on a cluster whose servers have done a little.
+func TestEveryMetricOfTheBoardsExists(t *testing.T) {
+	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {
+		o.AdminAddr = "127.0.0.1:0"
+		o.Backup = backup.Schedule{Dir: t.TempDir()}
+		o.LogLost = func() int64 { return 0 }
+	})
+	_, led := e.leader()
+	handOff(t, led)
+	holds(t, led)
+	e.write(led, "/board", 3)
+
+	exist := map[string]bool{"up": true} // made by Prometheus
+	line := regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)[{ ]`)
+	for _, i := range e.servers {
+		code, text := get(t, "http://"+i.AdminAddr()+"/metrics")
+		if code != http.StatusOK {
+			t.Fatalf("%d: %s", code, text)
+		}
+		for _, m := range line.FindAllStringSubmatch(text, -1) {
+			exist[m[1]] = true
+		}
+	}
+	ours, err := boards.Ours()
+	must(t, err)
+	for _, q := range append(ours, boards.Public()...) {
+		names := boards.Names(boards.Expand(q.Expr))
+		for _, name := range names {
+			if !exist[name] {
+				t.Errorf("%s, %s: no server has %s", q.Board, q.Panel, name)
+			}
+		}
+		if len(names) == 0 {
+			t.Errorf("%s, %s asks for nothing", q.Board, q.Panel)
+		}
+	}
+}
+
+// handOff takes a lock, lets another client wait for it, and gives it to that.
+func handOff(t *testing.T, i *Instance) {
+	t.Helper()
+	lock := func() (*client.Mutex, func()) {
+		c, err := client.Dial(t.Context(), i.ClientAddr())
+		must(t, err)
+		return c.Mutex("/app/lock"), func() { must(t, c.Close(t.Context())) }
+	}
+	first, closeFirst := lock()
+	second, closeSecond := lock()
+	before := i.Clients.Handoffs()["/app"].Count
+	held, err := first.Lock(t.Context())
+	must(t, err)
+	got := make(chan error, 1)
+	go func() {
+		l, err := second.Lock(t.Context())
+		if err == nil {
+			err = l.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		i.Clients.WatchScan(func(path string, _ int64) { waits = waits || strings.HasPrefix(path, "/app/lock/") })
+	}
+	must(t, held.Unlock(t.Context()))
+	must(t, <-got)
+	if n := i.Clients.Handoffs()["/app"].Count - before; n != 1 {
+		t.Errorf("%d hand-offs", n)
+	}
+	closeFirst()
+	closeSecond()
+}
+
+// holds takes a lock and keeps it until the test ends.
+func holds(t *testing.T, i *Instance) {
+	t.Helper()
+	c, err := client.Dial(t.Context(), i.ClientAddr())
+	must(t, err)
+	t.Cleanup(func() { c.Close(context.Background()) })
+	_, err = c.Mutex("/held/lock").Lock(t.Context())
+	must(t, err)
+}

@@ -1,0 +1,152 @@
+package clients
+
+import (
+	"crypto/subtle"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Limits of authentication on one connection.
+const (
+	maxAuths   = 100
+	maxIDs     = state.MaxIDs
+	maxIDBytes = state.MaxIDBytes // of all identities together: they travel with every write
+)
+
+// superID passes every check.
+var superID = jute.ID{Scheme: "super"}
+
+// setIDs makes ids the client's identities.
+func (c *conn) setIDs(ids []jute.ID) { c.ids.Store(inOrder(ids)) }
+
+// addressIDs are the identities of a client of whom nothing is known but where
+// it is.
+func (s *Server) addressIDs(host string) *[]jute.ID {
+	ids := []jute.ID{{Scheme: "ip", ID: host}}
+	if s.o.SkipACL {
+		ids = append(ids, superID)
+	}
+	return inOrder(ids)
+}
+
+// inOrder brings identities into the order in which the reference keeps them:
+// whoAmI shows it, and so does an ACL made of "auth".
+func inOrder(ids []jute.ID) *[]jute.ID {
+	buckets := jute.GrownTable(len(ids) + 1) // this kind of table grows one earlier
+	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {
+		return 37*(37*17+jute.JavaHash(id.Scheme)) + jute.JavaHash(id.ID)
+	})
+	return &ids
+}
+
+// auth adds to who the client is. A failure is answered, and the connection
+// closed after a moment, which makes guessing slow; the session lives on.
+func (c *conn) auth(xid int32, body []byte) bool {
+	d := jute.NewDecoder(body)
+	d.Int() // a type nobody uses
+	scheme, _ := d.String()
+	credentials := d.Buffer()
+	c.auths++
+	if d.Err() != nil || credentials == nil {
+		c.finishReplies(endMalformed)
+		return false
+	}
+	ids, ok := c.prove(scheme, string(credentials))
+	if !ok || c.auths > maxAuths || tooMany(ids) {
+		return c.authFailed(xid, scheme)
+	}
+	c.setIDs(ids)
+	return c.reply(xid, jute.OpAuth, 0, jute.OK, nil)
+}
+
+// tooMany reports whether a client may not have all of these identities.
+func tooMany(ids []jute.ID) bool {
+	size := 0
+	for i := range ids {
+		size += len(ids[i].Scheme) + len(ids[i].ID)
+	}
+	return len(ids) > maxIDs || size > maxIDBytes
+}
+
+// prove returns who the client is if the credentials hold.
+func (c *conn) prove(scheme, credentials string) ([]jute.ID, bool) {
+	ids := slices.Clone(*c.ids.Load())
+	add := func(id jute.ID) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	switch scheme {
+	case "ip": // the address is known without being told
+	case "digest":
+		add(tree.DigestID(credentials))
+		if IsSuper(c.srv.o.SuperDigest, credentials) {
+			add(superID)
+		}
+	default:
+		return nil, false
+	}
+	return ids, true
+}
+
+// IsSuper reports whether credentials, user:password, are those of the super
+// user with this digest. Without a digest there is none.
+func IsSuper(digest, credentials string) bool {
+	_, password, _ := strings.Cut(credentials, ":")
+	return digest != "" && password != "" &&
+		subtle.ConstantTimeCompare([]byte(tree.DigestID(credentials).ID), []byte(digest)) == 1
+}
+
+func (c *conn) authFailed(xid int32, scheme string) bool {
+	c.srv.log.info("authentication failed", "addr", c.host, "scheme", scheme)
+	c.srv.metrics.AuthFailed.Add(1)
+	if !c.reply(xid, jute.OpAuth, 0, jute.AuthFailed, nil) {
+		return false
+	}
+	c.flush()
+	c.penalty()
+	c.last(nil, endAuth)
+	return false
+}
+
+// penalty makes guessing slow.
+func (c *conn) penalty() {
+	select {
+	case <-time.After(authPenalty):
+	case <-c.srv.ctx.Done():
+	}
+}
+
+// replyWhole appends a reply whose record is there although it failed.
+func (c *conn) replyWhole(xid int32, op jute.OpCode, code jute.ErrCode, record []byte) bool {
+	o := &c.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.accepts(&c.srv.o) {
+		return false
+	}
+	b, at := o.beginReply(xid, 0)
+	o.endWhole(append(b, record...), at, code)
+	c.answered(pending{xid: xid, op: op, at: c.arrived}, 0, c.srv.now())
+	return true
+}
+
+// appendWhoAmI appends the client's identities without their secrets.
+func (c *conn) appendWhoAmI(b []byte) []byte {
+	ids := *c.ids.Load()
+	b = jute.AppendInt(b, int32(len(ids)))
+	for _, id := range ids {
+		user := id.ID
+		if id.Scheme == "digest" {
+			user, _, _ = strings.Cut(user, ":")
+		}
+		b = jute.AppendString(b, id.Scheme)
+		b = jute.AppendString(b, user)
+	}
+	return b
+}

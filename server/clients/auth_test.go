@@ -1,0 +1,147 @@
+package clients
+
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// who asks whoAmI.
+func who(t *testing.T, c *wire.Conn) map[jute.ID]bool {
+	t.Helper()
+	ids, err := c.WhoAmI()
+	must(t, err)
+	set := map[jute.ID]bool{}
+	for _, id := range ids {
+		set[id] = true
+	}
+	if len(set) != len(ids) {
+		t.Errorf("an identity is there twice: %v", ids)
+	}
+	return set
+}
+
+func TestAuthAddsIdentities(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	ip := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
+	if ids := who(t, c); len(ids) != 1 || !ids[ip] {
+		t.Errorf("at first %v", ids)
+	}
+	f := call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
+	if f.Zxid != 0 || len(f.Body) != 0 {
+		t.Errorf("auth reply %+v", f)
+	}
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("ip", ""))
+	if ids := who(t, c); len(ids) != 2 || !ids[jute.ID{Scheme: "digest", ID: "u1"}] {
+		t.Errorf("then %v", ids)
+	}
+	b := r.attach(c.Session)
+	if ids := who(t, b); len(ids) != 1 {
+		t.Errorf("identities outlive the connection: %v", ids)
+	}
+}
+
+func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	call(t, a, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
+	mine := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "auth"}}}
+	call(t, a, jute.OK, jute.OpCreate, wire.Create("/mine", nil, mine, 0))
+	var p batch
+	p.add(jute.OpSetData, wire.SetData("/mine", nil, -1)).add(jute.OpGetData, wire.PathWatch("/mine", false)).
+		add(jute.OpAuth, wire.Auth("digest", "u:p")).
+		add(jute.OpSetData, wire.SetData("/mine", nil, -1)).add(jute.OpGetData, wire.PathWatch("/mine", false))
+	must(t, b.WriteRaw(p.b))
+	for i, want := range []jute.ErrCode{jute.NoAuth, jute.NoAuth, jute.OK, jute.OK, jute.OK} {
+		f, err := b.Next()
+		must(t, err)
+		if f.Code != want {
+			t.Errorf("request %d: %v, want %v", i+1, f.Code, want)
+		}
+	}
+}
+
+func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	for _, scheme := range []string{"world", "auth", "super", "sasl", "x509", "", "unknown"} {
+		c := r.attach(a.Session)
+		f := call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth(scheme, "x:y"))
+		if f.Zxid != 0 {
+			t.Errorf("%q: zxid %d", scheme, f.Zxid)
+		}
+		must(t, c.Closed())
+	}
+	for name, body := range map[string]wire.Body{
+		"empty": {}, "no credentials": wire.Body{}.Int(0).Str("digest"), "null credentials": wire.Body{}.Int(0).Str("digest").Null(),
+	} {
+		c := r.attach(a.Session)
+		must(t, c.SendXid(-4, jute.OpAuth, body))
+		if err := c.Closed(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r.attach(a.Session)
+	if n := r.srv.metrics.AuthFailed.Load(); n != 7 {
+		t.Errorf("%d failures counted", n)
+	}
+}
+
+func TestSuperUserMayDoEverything(t *testing.T) {
+	nobody := []jute.ACL{{Perms: 0, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
+	r := newRig(t, Options{SuperDigest: tree.DigestID("root:secret").ID})
+	c := r.client()
+	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "other:secret"))
+	call(t, c, jute.NoAuth, jute.OpGetData, wire.PathWatch("/n", false))
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "root:secret"))
+	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", false))
+	call(t, c, jute.OK, jute.OpSetData, wire.SetData("/n", nil, -1))
+	if !who(t, c)[superID] {
+		t.Error("whoAmI does not tell")
+	}
+}
+
+func TestEmptyPasswordIsNeverTheSuperUsers(t *testing.T) {
+	if IsSuper(tree.DigestID("root:").ID, "root:") {
+		t.Error("an empty password is accepted")
+	}
+	if IsSuper("", "a:b") {
+		t.Error("there is a super user without one being configured")
+	}
+}
+
+func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
+	nobody := []jute.ACL{{Perms: 0, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
+	r := newRig(t, Options{SkipACL: true})
+	c := r.client()
+	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
+	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", true))
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
+	must(t, c.SendXid(9, jute.OpSetData, wire.SetData("/n", nil, -1)))
+	wantKinds(t, c, "NodeDataChanged /n", 9)
+}
+
+// The watch is used up without a word: the client may not know.
+func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	call(t, a, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
+	mine := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "auth"}}}
+	call(t, a, jute.OK, jute.OpCreate, wire.Create("/mine", nil, mine, 0))
+	call(t, b, jute.OK, jute.OpExists, wire.PathWatch("/mine", true))
+	call(t, b, jute.OK, jute.OpAddWatch, wire.PathInt("/", 1))
+	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/mine", nil, -1))
+	call(t, b, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
+	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/mine", nil, -1))
+	wantKinds(t, b, "NodeDataChanged /mine") // the second, by the standing watch
+	call(t, a, jute.OK, jute.OpDelete, wire.PathVersion("/mine", -1))
+	wantKinds(t, b, "NodeDeleted /mine")
+	if len(b.Events) != 0 {
+		t.Errorf("events before: %v", b.Events)
+	}
+}

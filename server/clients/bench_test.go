@@ -1,0 +1,137 @@
+package clients
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// loose makes a connection of the server that no goroutine serves.
+func (r *rig) loose() *conn {
+	a, b := net.Pipe()
+	r.t.Cleanup(func() { a.Close() })
+	c := newConn(r.srv, b, nil)
+	c.replica = r.srv.replica
+	c.ids.Store(r.srv.addressIDs(c.host))
+	c.session = 1
+	return c
+}
+
+func TestReadsDoNotAllocate(t *testing.T) {
+	r := newRig(t, Options{})
+	w := r.client()
+	create(t, w, "/a", strings.Repeat("x", 100), 0)
+	c := r.loose()
+	for _, req := range []struct {
+		op   jute.OpCode
+		body wire.Body
+	}{
+		{jute.OpGetData, wire.PathWatch("/a", false)},
+		{jute.OpExists, wire.PathWatch("/a", false)},
+		{jute.OpGetChildren2, wire.PathWatch("/", false)},
+		{jute.OpGetData, wire.PathWatch("/a", true)}, // the same watch again
+		{jute.OpGetData, wire.PathWatch("/missing", true)},
+	} {
+		frame := wire.AppendRequest(nil, 1, req.op, req.body)[4:]
+		n := testing.AllocsPerRun(100, func() {
+			if !c.handle(frame) {
+				t.Fatal("ended")
+			}
+			c.out.mu.Lock()
+			c.out.buf, c.out.frames = c.out.buf[:0], 0
+			c.out.mu.Unlock()
+		})
+		if n != 0 {
+			t.Errorf("%v allocates %v times", req.op, n)
+		}
+	}
+}
+
+// pump keeps depth requests under way on each of several connections.
+func pump(b *testing.B, r *rig, conns, depth int, op jute.OpCode, body wire.Body) {
+	b.Helper()
+	list := make([]*wire.Conn, conns)
+	for i := range list {
+		list[i] = r.client()
+	}
+	one := wire.AppendRequest(nil, 1, op, body)
+	many := slices.Repeat(one, depth)
+	reply := func(c *wire.Conn) int {
+		must(b, c.WriteRaw(one))
+		f, err := c.ReadFrame()
+		must(b, err)
+		return len(f) + 4
+	}(list[0])
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i, c := range list {
+		n := b.N/conns + min(1, b.N%conns/(i+1))
+		wg.Go(func() {
+			buf := make([]byte, reply*depth)
+			for n > 0 {
+				k := min(n, depth)
+				if _, err := c.Conn.Write(many[:k*len(one)]); err != nil {
+					b.Error(err)
+					return
+				}
+				if _, err := io.ReadFull(c.Conn, buf[:k*reply]); err != nil {
+					b.Error(err)
+					return
+				}
+				n -= k
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkGetData(b *testing.B) {
+	for _, s := range []struct{ conns, depth int }{{1, 1}, {16, 1}, {16, 16}} {
+		b.Run(fmt.Sprintf("conns=%d/depth=%d", s.conns, s.depth), func(b *testing.B) {
+			r := newRig(b, Options{})
+			create(b, r.client(), "/a", strings.Repeat("x", 100), 0)
+			pump(b, r, s.conns, s.depth, jute.OpGetData, wire.PathWatch("/a", false))
+		})
+	}
+}
+
+func BenchmarkSetData(b *testing.B) {
+	for _, s := range []struct{ conns, depth int }{{1, 1}, {16, 16}} {
+		b.Run(fmt.Sprintf("conns=%d/depth=%d", s.conns, s.depth), func(b *testing.B) {
+			r := newRig(b, Options{})
+			create(b, r.client(), "/a", "", 0)
+			pump(b, r, s.conns, s.depth, jute.OpSetData, wire.SetData("/a", make([]byte, 100), -1))
+		})
+	}
+}
+
+// BenchmarkHandle is the server's part of a read: no network, no client.
+func BenchmarkHandle(b *testing.B) {
+	r := newRig(b, Options{})
+	create(b, r.client(), "/a", strings.Repeat("x", 100), 0)
+	c := r.loose()
+	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
+	input := slices.Repeat(one, 16)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += 16 {
+		c.in.buf, c.in.r, c.in.w = input, 0, len(input)
+		for {
+			frame, _, _ := c.in.peek(1 << 20)
+			if frame == nil {
+				break
+			}
+			c.in.take(frame)
+			c.handle(frame)
+		}
+		c.out.buf, c.out.frames = c.out.buf[:0], 0
+	}
+}

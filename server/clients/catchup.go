@@ -1,0 +1,208 @@
+package clients
+
+import (
+	"encoding/binary"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// catchUpChunk is how many paths of a setWatches are compared under one hold
+// of the state lock, and catchUpBytes how long they may be together. A path that
+// changes between two chunks is found changed by the second.
+const (
+	catchUpChunk = 500
+	catchUpBytes = 256 << 10
+)
+
+// catchUp carries out one setWatches: it tells the client what it missed while
+// it had no connection, and arms the watches that missed nothing.
+type catchUp struct {
+	c    *conn
+	step jute.SetWatches // the paths of this chunk
+	n    int             // of them
+	size int
+	zxid int64 // of the reply
+	open bool  // the connection has not ended
+}
+
+func newCatchUp(c *conn, since int64) *catchUp {
+	return &catchUp{c: c, step: jute.SetWatches{RelativeZxid: since}, zxid: c.replica.Zxid(), open: true}
+}
+
+// lists are the lists of a setWatches in the order in which they are sent; the
+// last two are those of setWatches2 alone.
+func lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
+	all := []*[]string{&r.Data, &r.Exist, &r.Child, &r.Persistent, &r.Recursive}
+	if op == jute.OpSetWatches {
+		return all[:3]
+	}
+	return all
+}
+
+// add compares one path, at once or with those behind it. It reports false when
+// the connection has ended.
+func (u *catchUp) add(list *[]string, path string) bool {
+	*list = append(*list, path)
+	u.n++
+	u.size += len(path)
+	if u.n == catchUpChunk || u.size >= catchUpBytes {
+		u.compare()
+	}
+	return u.open
+}
+
+// compare compares the paths of this chunk.
+func (u *catchUp) compare() {
+	if u.n == 0 {
+		return
+	}
+	u.c.replica.View(u.view)
+	u.c.flushLarge()
+	for _, l := range lists(&u.step, jute.OpSetWatches2) {
+		clear(*l)
+		*l = (*l)[:0]
+	}
+	u.n, u.size = 0, 0
+}
+
+// view is compare under the state lock.
+func (u *catchUp) view(st *state.State) {
+	u.zxid = st.Zxid()
+	st.Tree().CatchUp(*u.c.ids.Load(), &u.step, u.arm, u.tell)
+}
+
+func (u *catchUp) arm(k tree.Kind, path string) {
+	u.open = u.open && u.c.srv.watches.add(u.c, path, k)
+}
+
+func (u *catchUp) tell(e jute.EventType, path string) {
+	c := u.c
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if u.open = u.open && c.out.accepts(&c.srv.o); u.open {
+		c.out.buf = jute.AppendEventFrame(c.out.buf, -1, e, path)
+		c.out.frames++
+		if len(c.out.buf) > flushSize {
+			c.hold(false)
+		}
+	}
+}
+
+// setWatches carries out a setWatches that came in one piece.
+func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
+	d := jute.NewDecoder(body)
+	r := d.SetWatches(op == jute.OpSetWatches2)
+	if d.Err() != nil || r.NullList {
+		return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
+	}
+	u := newCatchUp(c, r.RelativeZxid)
+	to := lists(&u.step, op)
+	for i, from := range lists(&r, op) {
+		for _, path := range *from {
+			if !u.add(to[i], path) {
+				return false
+			}
+		}
+	}
+	u.compare()
+	return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
+}
+
+// longSetWatches carries out the setWatches that begins in the input and is
+// longer than other frames may be, while it arrives: no more of it is kept than
+// one chunk.
+func (c *conn) longSetWatches() endReason {
+	b := c.in.bytes()
+	xid, op, _ := header(b[4:])
+	c.srv.metrics.PacketsReceived.Add(1)
+	c.noteReceived(1)
+	if !c.awaitReplies(0, 0) {
+		return endElse
+	}
+	c.within = true
+	p := pieces{c: c, left: int(binary.BigEndian.Uint32(b)) - headerSize}
+	c.in.r += 4 + headerSize
+	u := newCatchUp(c, p.long())
+	for _, list := range lists(&u.step, op) {
+		n := p.int()
+		if n < 0 {
+			p.fail() // a list that is null
+		}
+		for ; n > 0 && u.open && p.why == endNone; n-- {
+			u.add(list, p.string())
+		}
+	}
+	if p.why == endNone && u.open {
+		u.compare()
+	}
+	for p.left > 0 && p.why == endNone && u.open {
+		p.take(min(p.left, inputFirst))
+	}
+	c.within, c.frameStart = false, 0
+	switch {
+	case p.why != endNone:
+		return p.why
+	case !u.open || !c.reply(xid, op, u.zxid, jute.OK, nil):
+		return endElse
+	}
+	return endNone
+}
+
+// pieces reads a frame while it arrives.
+type pieces struct {
+	c    *conn
+	left int       // bytes of the frame
+	why  endReason // nothing more can be read
+}
+
+// take returns the next n bytes, which are valid until the next call, or nil.
+func (p *pieces) take(n int) []byte {
+	c := p.c
+	if n < 0 || n > p.left || n > c.srv.o.MaxFrame {
+		p.fail()
+	}
+	for p.why == endNone && c.in.len() < n {
+		c.in.want = n
+		c.flush()
+		p.why = c.fill()
+	}
+	if p.why != endNone {
+		return nil
+	}
+	b := c.in.bytes()[:n]
+	c.in.r += n
+	p.left -= n
+	return b
+}
+
+// fail says that the frame is none.
+func (p *pieces) fail() {
+	if p.why == endNone {
+		p.why = endMalformed
+	}
+}
+
+func (p *pieces) int() int {
+	if b := p.take(4); b != nil {
+		return int(int32(binary.BigEndian.Uint32(b)))
+	}
+	return 0
+}
+
+func (p *pieces) long() int64 {
+	if b := p.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// string returns the next string, which is empty if it is null.
+func (p *pieces) string() string {
+	n := p.int()
+	if n == -1 {
+		return ""
+	}
+	return string(p.take(n))
+}

@@ -1,0 +1,431 @@
+package clients
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/sasl"
+)
+
+// Waits that belong to the end of a connection.
+const (
+	lingerTime  = time.Second            // for a client to read the last frame
+	authPenalty = 100 * time.Millisecond // after a failed authentication
+	headerGrace = time.Second            // for the header behind an oversized prefix
+)
+
+// phase is how far a connection has come.
+type phase int32
+
+const (
+	phaseFirst   phase = iota // its first four bytes are awaited
+	phaseWord                 // a four-letter word is answered
+	phaseConnect              // it asks for a session
+	phaseOpen                 // it has one
+)
+
+// conn is one client's connection. Its goroutine reads and, most of the time,
+// writes it; outcomes and events come from the goroutine that applies the log.
+type conn struct {
+	srv    *Server
+	nc     net.Conn
+	host   string // the client's address without its port
+	born   time.Duration
+	secure bool
+
+	removed bool // under srv.mu
+	phase   atomic.Int32
+
+	// Owned by the connection's goroutine. What is small stands together: there
+	// may be a hundred thousand of these.
+	opened     bool  // the handshake is over
+	idle       bool  // the newest request, if there was one, was a ping
+	unfinished bool  // the deadline is that of an unfinished frame
+	within     bool  // a long setWatches is being read
+	readOnly   bool  // the session is one of a server without a leader
+	mayRead    bool  // the connect request said whether it takes such a session
+	stop       bool  // run met the end of the connection
+	turn       uint8 // counts requests for busyPaths
+	auths      int32 // auth packets so far
+	woken      woken
+	limit      *time.Timer // of the handshake
+	in         input
+	inHeld     int            // what of in is told to srv.memory
+	arrived    time.Duration  // when the newest bytes came
+	deadline   time.Duration  // the read deadline as it is set
+	frameStart time.Duration  // when the wait for the rest of a frame began; 0: not yet
+	exchange   *sasl.Exchange // the SASL negotiation under way, if any
+	frame      []byte         // the frame that run begins with
+	replica    Replica        // what is read and written here, from the connect request on
+	need       int            // bytes of memory that run must have before it goes on
+	runView    func(*state.State)
+
+	// Written once, before phaseOpen, by the outcome of the handshake; the
+	// session under srv.mu.
+	session int64
+	gen     uint32
+	timeout time.Duration
+
+	// Who the client is now: its address, then what it has proved. Replaced,
+	// never changed.
+	ids atomic.Pointer[[]jute.ID]
+
+	lastHeard atomic.Int64 // on the server's clock, ns
+	bytesIn   atomic.Int64 // received
+	listed    atomic.Bool  // in srv.heard
+	retired   atomic.Bool  // the session has moved or ended: hearing from it means nothing
+
+	out outbox
+
+	// Owned by the flush under way.
+	sent, unsent []byte // what is being written, and the rest of it
+	raw          syscall.RawConn
+	rawWrite     func(fd uintptr) bool
+	rawBuf       []byte
+	rawN         int
+	rawErr       error
+}
+
+func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
+	c := &conn{srv: s, nc: nc, host: hostOf(nc), born: s.now()}
+	if config != nil {
+		c.secure = true
+		c.nc = tls.Server(nc, config)
+	} else if tc, ok := nc.(*net.TCPConn); ok {
+		if raw, err := tc.SyscallConn(); err == nil {
+			c.raw, c.rawWrite = raw, c.tryWrite
+		}
+	}
+	c.runView = c.run
+	c.out.stat.init()
+	return c
+}
+
+// hostOf returns the address a connection comes from, in the form that ip
+// identities have: IPv4 in its own notation, however it arrived.
+func hostOf(nc net.Conn) string {
+	switch a := nc.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("").String()
+	case nil:
+		return ""
+	default:
+		host, _, err := net.SplitHostPort(a.String())
+		if err != nil {
+			return a.String()
+		}
+		return host
+	}
+}
+
+// serve is the connection's goroutine, unless the connection rests.
+func (c *conn) serve() {
+	why, rests := endPanic, false
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(p)
+		} else if rests {
+			go c.rest()
+			return
+		}
+		c.finish(why)
+		c.srv.wg.Done()
+	}()
+	if !c.opened {
+		why = c.begin()
+	} else if why, rests = c.wakeUp(); rests {
+		return
+	}
+	if why == endNone {
+		if why = c.loop(); why == endNone {
+			rests = true
+			return
+		}
+	}
+	if why == endLength || why == endMalformed {
+		c.finishReplies(why) // to what came before
+	}
+	c.discard()
+}
+
+// begin opens the connection, in time.
+func (c *conn) begin() endReason {
+	c.limit = time.AfterFunc(c.srv.o.HandshakeTimeout, func() { c.close(endHandshake) })
+	why := c.open()
+	c.limit.Stop()
+	c.limit = nil
+	if why == endNone {
+		c.opened, c.idle = true, true
+		c.lastHeard.Store(int64(c.arrived))
+	}
+	return why
+}
+
+// panicked tells of a panic that ends this connection, and nothing else.
+func (c *conn) panicked(p any) {
+	c.srv.metrics.UnrecoverableErrors.Add(1)
+	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
+}
+
+// finishReplies lets what has been answered be written before the connection
+// is closed.
+func (c *conn) finishReplies(why endReason) {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	c.out.end(why)
+}
+
+// finish releases what the connection held.
+func (c *conn) finish(why endReason) {
+	c.close(why)
+	c.srv.remove(c)
+	c.srv.watches.drop(c)
+	c.srv.memory.drop(c)
+	c.out.mu.Lock()
+	why = c.out.why
+	c.out.mu.Unlock()
+	c.srv.connEnded(c, why)
+}
+
+// close ends the connection now. The first reason given is the one remembered.
+func (c *conn) close(why endReason) {
+	c.out.mu.Lock()
+	c.out.die(why)
+	c.out.mu.Unlock()
+	c.hangUp()
+}
+
+// kill is close for the goroutine that applies the log, which must not touch a
+// socket.
+func (c *conn) kill(why endReason) {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	c.out.die(why)
+	c.touch()
+}
+
+// loop serves an open connection until it ends, or, endNone, rests.
+func (c *conn) loop() endReason {
+	for {
+		why := c.frames()
+		if why == endNone {
+			c.flush()
+			if c.mayRest() {
+				c.armDeadline()
+				c.settle()
+				return endNone
+			}
+			why = c.fill()
+		}
+		if why != endNone {
+			return why
+		}
+	}
+}
+
+// frames handles what has been received.
+func (c *conn) frames() endReason {
+	for {
+		frame, _, err := c.in.peek(c.srv.o.MaxFrame)
+		if errors.Is(err, errLong) {
+			if why := c.longSetWatches(); why != endNone {
+				return why
+			}
+			continue
+		}
+		if err != nil {
+			c.srv.metrics.LargeRejected.Add(1)
+			return endLength
+		}
+		if frame == nil {
+			return endNone
+		}
+		if len(frame) < headerSize {
+			return endMalformed
+		}
+		if c.inHeld > 0 {
+			c.srv.memory.partial(c, false)
+		}
+		c.in.take(frame)
+		c.frameStart = 0
+		if !c.handle(frame) {
+			return endElse
+		}
+	}
+}
+
+// fill reads once.
+func (c *conn) fill() endReason {
+	if !c.grow() {
+		return endElse
+	}
+	if c.in.full && len(c.in.buf) >= inputBusy {
+		runtime.Gosched() // there is more than can be read at once: others first
+	}
+	c.armDeadline()
+	n, err := c.in.fill(c.nc)
+	if err != nil {
+		return c.readFailed(err)
+	}
+	c.received(n)
+	return endNone
+}
+
+// received notes that n bytes have just come: the client is alive.
+func (c *conn) received(n int) {
+	c.arrived = c.srv.now()
+	c.srv.metrics.BytesReceived.Add(int64(n))
+	c.bytesIn.Add(int64(n))
+	c.lastHeard.Store(int64(c.arrived))
+	if !c.listed.Load() {
+		c.srv.heard.add(c)
+	}
+}
+
+// grow waits for the memory that the next fill takes.
+func (c *conn) grow() bool {
+	size := c.in.size()
+	switch {
+	case size > inputKeep:
+		size = max(size, c.in.want)
+	case c.inHeld == 0:
+		return true
+	default:
+		size = 0
+	}
+	if size != c.inHeld {
+		if !c.srv.memory.wait(c, inputPart, size) {
+			return false
+		}
+		c.inHeld = size
+	}
+	c.srv.memory.partial(c, c.in.len() > 0)
+	return true
+}
+
+// armDeadline sets how long the next bytes may take, from now on: what passed
+// since the last ones may have been our own doing. While no frame is begun that
+// is the session's timeout and a margin: whoever is silent for longer has lost
+// the session or is about to. The deadline of an idle connection is renewed
+// only when half of the margin is used up.
+func (c *conn) armDeadline() {
+	now := c.srv.now()
+	if c.in.len() == 0 && !c.within {
+		if c.unfinished || c.deadline < now+c.timeout+c.margin()/2 {
+			c.unfinished = false
+			c.setDeadline(now + c.timeout + c.margin())
+		}
+		return
+	}
+	c.unfinished = true
+	if c.frameStart == 0 {
+		c.frameStart = now
+	}
+	stall := min(now+c.srv.o.StallTimeout, c.frameStart+c.srv.o.FrameTimeout)
+	if c.headerMissing() {
+		stall = min(stall, now+headerGrace)
+	}
+	c.setDeadline(stall)
+}
+
+// headerMissing tells that an oversized frame has begun whose operation is not
+// known yet.
+func (c *conn) headerMissing() bool {
+	if c.within {
+		return false
+	}
+	_, wait, _ := c.in.peek(c.srv.o.MaxFrame)
+	return wait
+}
+
+// margin is how much longer than its session's timeout an idle connection is
+// kept.
+func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
+
+// setDeadline sets the read deadline, unless the end has begun, which has a
+// deadline of its own.
+func (c *conn) setDeadline(at time.Duration) {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state == outboxOpen {
+		c.deadline = at
+		c.nc.SetReadDeadline(c.srv.start.Add(at))
+	}
+}
+
+// readFailed names what a failed read means.
+func (c *conn) readFailed(err error) endReason {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.in.len() > 0:
+		return endStalled
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return endIdle
+	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe):
+		return endElse
+	}
+	return endClient
+}
+
+// awaitReplies waits, if more than limit of the connection's own requests are
+// pending, until at most left are. It reports false when the connection has
+// ended.
+func (c *conn) awaitReplies(limit, left int) bool {
+	o := &c.out
+	o.mu.Lock()
+	if o.pendingLen() > limit && o.state == outboxOpen {
+		if limit > 0 {
+			c.srv.metrics.Throttled.Add(1)
+		}
+		o.mu.Unlock()
+		c.flush()
+		o.mu.Lock()
+		for o.pendingLen() > left && o.state == outboxOpen {
+			c.sleep(left)
+		}
+	}
+	open := o.state == outboxOpen
+	o.mu.Unlock()
+	return open
+}
+
+// discard sees a connection that is ending to its end: what is in the outbox is
+// written, what still arrives is thrown away, for a moment.
+func (c *conn) discard() {
+	o := &c.out
+	o.mu.Lock()
+	for o.state == outboxEnding && !o.shut {
+		if o.flushing {
+			c.sleep(-1)
+			continue
+		}
+		o.flushing = true
+		o.mu.Unlock()
+		c.write(true)
+		o.mu.Lock()
+	}
+	ending := o.state == outboxEnding
+	o.mu.Unlock()
+	if !ending {
+		return
+	}
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	for total := 0; total < maxWatchFrame; {
+		c.in.r, c.in.w = 0, 0
+		n, err := c.in.fill(c.nc)
+		if err != nil {
+			return
+		}
+		total += n
+	}
+}

@@ -1,0 +1,24 @@
+// Package clients is the client side of a lock server: connections, from bytes
+// to a call on the replicated state and back.
+//
+// Every connection has one goroutine. It decodes all complete frames it has
+// received, answers reads from the local state, hands writes to the [Replica]
+// and writes what is to be written once no complete frame is left. What comes
+// from elsewhere (outcomes of writes, watch events) is appended to the
+// connection's outbox by the goroutine that applies the log, which never
+// touches a socket: a small pool of flushers does, once per batch.
+//
+// Three rules hold throughout:
+//
+//   - Outbox order is state order. Replies and events are appended while the
+//     state lock is held, so a client never sees a change before its event,
+//     and a watch never fires before the reply of the read that set it.
+//   - Replies keep the order of requests. Whatever is answered here waits until
+//     the connection's own writes have been answered.
+//   - Nothing is dropped in part. A connection that cannot take an event, or
+//     whose request has no certain outcome, is closed; the client's reconnect
+//     is the retry.
+//
+// The package knows nothing of raft. It asks for what it needs through
+// [Replica], and is told of changes as a raftfsm.Observer.
+package clients

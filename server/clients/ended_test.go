@@ -1,0 +1,115 @@
+package clients
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// end ends a session as the leader or an operator does.
+func (r *rig) end(id int64, gen uint32, body []byte) {
+	r.t.Helper()
+	done := make(chan struct{})
+	must(r.t, r.node.Propose(state.Request{Op: state.OpExpire, Session: id, Gen: gen, Body: body}, waiter(func(*state.Outcome) { close(done) })))
+	<-done
+}
+
+// TestWhatIsKnownOfAnEndedSession: its nodes, and why its connection had ended
+// before.
+func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	for i := range endedPath + 3 {
+		create(t, a, fmt.Sprintf("/e%02d", i), "", jute.FlagEphemeral)
+	}
+	must(t, a.Close())
+	eventually(t, "connection gone", func() bool { return r.srv.Snapshot().Conns == 0 })
+	r.end(a.Session.ID, 1, nil)
+	e := r.srv.Ended()[0]
+	if e.PathCount != endedPath+3 || len(e.Paths) != endedPath || e.Paths[0] != "/e00" {
+		t.Errorf("%d nodes: %v", e.PathCount, e.Paths)
+	}
+	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") || !strings.HasSuffix(e.Reason(), "closed by the client") {
+		t.Errorf("%+v: %s", e, e.Reason())
+	}
+	select {
+	case <-r.srv.EndedNews():
+	default:
+		t.Error("nobody was told")
+	}
+}
+
+// TestSessionThatCameBackHasNotLostItsConnection: what is told is of the newest
+// connection.
+func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	must(t, a.Close())
+	eventually(t, "connection gone", func() bool { return r.srv.Snapshot().Conns == 0 })
+	b := r.attach(a.Session)
+	r.end(a.Session.ID, 2, []byte{1})
+	must(t, b.Closed())
+	if e := r.srv.Ended()[0]; e.Lost != "" || e.Reason() != "ended by an operator" || e.Cause != state.EndOperator || e.PathCount != 0 {
+		t.Errorf("%+v: %s", e, e.Reason())
+	}
+}
+
+// TestTroublesAreRemembered: times without service, and refused connections.
+func TestTroublesAreRemembered(t *testing.T) {
+	r := newRig(t, Options{MaxConnsPerAddr: 1})
+	first := r.client()
+	second := r.dial()
+	must(t, second.Closed())
+	eventually(t, "refusal", func() bool {
+		f, ok := r.srv.Refused("127.0.0.1")
+		return ok && strings.Contains(f.Why, "too many connections")
+	})
+	if _, ok := r.srv.Refused("10.0.0.1"); ok {
+		t.Error("another address was refused, too")
+	}
+	before := len(r.srv.Downs())
+	r.srv.Serving(false)
+	must(t, first.Closed())
+	r.srv.Serving(false)
+	r.srv.Serving(true)
+	downs := r.srv.Downs()
+	if len(downs) != before+1 || downs[before].Until.Before(downs[before].Since) {
+		t.Errorf("%v", downs)
+	}
+	for range 2 * keptDowns {
+		r.srv.Serving(false)
+		r.srv.Serving(true)
+	}
+	if n := len(r.srv.Downs()); n != keptDowns {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// TestBusyPathsAreBounded: clients choose paths, and must not choose how much
+// is kept of them.
+func TestBusyPathsAreBounded(t *testing.T) {
+	var b busyPaths
+	body := func(path string) []byte { return []byte(wire.PathWatch(path, false)) }
+	for i := range 3 * busyKept {
+		b.note(jute.OpGetData, body(fmt.Sprintf("/%d", i)), time.Second)
+	}
+	b.note(jute.OpGetData, body("/"+strings.Repeat("x", busyPath)), time.Second)
+	if len(b.now) != busyKept {
+		t.Errorf("%d paths", len(b.now))
+	}
+	b.note(jute.OpPing, nil, time.Second)
+	b.note(jute.OpGetData, []byte{0, 0, 1}, time.Second)
+	b.turn(time.Second + busyWindow)
+	if len(b.before) != busyKept || len(b.now) != 0 {
+		t.Errorf("%d and %d after a window", len(b.before), len(b.now))
+	}
+	b.turn(time.Second + 4*busyWindow)
+	if b.before != nil {
+		t.Error("a window without a request counts")
+	}
+}

@@ -1,0 +1,360 @@
+package clients
+
+import (
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// flushers write the outboxes that an applied batch has touched. touch collects
+// them under the state lock, kick sets the pool to work once the lock is free.
+type flushers struct {
+	mu     sync.Mutex
+	cond   sync.Cond
+	batch  []*conn // touched, not yet released
+	queue  []*conn // to be written
+	idle   int
+	closed bool
+}
+
+// quickSize is how many bytes are written without handing them to a flusher.
+const quickSize = 4 << 10
+
+func (f *flushers) start(wg *sync.WaitGroup) {
+	f.cond.L = &f.mu
+	for range max(2, runtime.GOMAXPROCS(0)) {
+		wg.Go(f.run)
+	}
+}
+
+func (f *flushers) stop() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.cond.Broadcast()
+}
+
+// touch puts c into the batch. The caller has seen to it that c is in it once.
+func (f *flushers) touch(c *conn) {
+	f.mu.Lock()
+	f.batch = append(f.batch, c)
+	f.mu.Unlock()
+}
+
+// quick reports whether a visit to c takes no longer than one short system call:
+// whoever applies the log may then do it.
+func (c *conn) quick() bool {
+	if c.raw == nil {
+		return false
+	}
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.state == outboxOpen && len(c.out.buf) <= quickSize
+}
+
+// kick releases the batch. No lock is held.
+func (f *flushers) kick() {
+	f.mu.Lock()
+	n := len(f.batch)
+	if n == 0 {
+		f.mu.Unlock()
+		return
+	}
+	if c := f.batch[0]; n == 1 && len(f.queue) == 0 && c.quick() {
+		// A single reply, the usual case on an idle server: to wake a flusher would
+		// take longer than to write it.
+		f.batch[0] = nil
+		f.batch = f.batch[:0]
+		f.mu.Unlock()
+		c.flushTouched()
+		return
+	}
+	if len(f.queue) == 0 {
+		f.queue, f.batch = f.batch, f.queue[:0]
+	} else {
+		f.queue = append(f.queue, f.batch...)
+		clear(f.batch)
+		f.batch = f.batch[:0]
+	}
+	wake := min(n, f.idle)
+	f.mu.Unlock()
+	for range wake {
+		f.cond.Signal()
+	}
+}
+
+func (f *flushers) run() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		for len(f.queue) == 0 {
+			if f.closed {
+				return
+			}
+			f.idle++
+			f.cond.Wait()
+			f.idle--
+		}
+		last := len(f.queue) - 1
+		c := f.queue[last]
+		f.queue[last] = nil
+		f.queue = f.queue[:last]
+		f.mu.Unlock()
+		c.flushTouched()
+		f.mu.Lock()
+	}
+}
+
+// touch marks the outbox as changed from outside the connection's goroutine.
+// The outbox is locked.
+func (c *conn) touch() {
+	if !c.out.touched {
+		c.out.touched = true
+		c.srv.flush.touch(c)
+	}
+}
+
+// flushTouched is a flusher's visit: it closes, wakes or writes, and never
+// waits for the client.
+func (c *conn) flushTouched() {
+	o := &c.out
+	o.mu.Lock()
+	o.touched = false
+	switch {
+	case o.state == outboxDead:
+		o.mu.Unlock()
+		c.hangUp()
+		return
+	case o.waiting && o.pendingLen() <= o.waitFor && o.state == outboxOpen:
+		o.mu.Unlock()
+		c.rouse() // it goes on with the next requests, and flushes then
+		return
+	case o.flushing:
+		o.mu.Unlock()
+		return
+	}
+	o.flushing = true
+	o.mu.Unlock()
+	if !c.write(false) {
+		c.srv.wg.Go(func() { c.write(true) })
+	}
+}
+
+// flush writes the outbox from the connection's own goroutine. If another
+// flush is under way, it waits only while that one has a lot left to do.
+func (c *conn) flush() {
+	o := &c.out
+	o.mu.Lock()
+	for o.flushing && len(o.buf) >= flushSize && o.state == outboxOpen {
+		c.sleep(-1)
+	}
+	if o.flushing || len(o.buf) == 0 && o.state == outboxOpen || o.state == outboxDead {
+		o.mu.Unlock()
+		return
+	}
+	o.flushing = true
+	o.mu.Unlock()
+	c.write(true)
+}
+
+// WhenSent calls f when what is in the outbox by now was written. It is for
+// those who follow a request, and f is called with the outbox locked.
+func (c *conn) WhenSent(f func()) {
+	o := &c.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.flushing && len(o.buf) == 0 {
+		f()
+		return
+	}
+	o.whenSent = f
+}
+
+// Arrived is when the last byte of the request came that the connection's own
+// goroutine, which alone may call this, is at.
+func (c *conn) Arrived() time.Time { return time.Now().Add(c.arrived - c.srv.now()) }
+
+// sleep waits to be roused, with the outbox unlocked meanwhile.
+func (c *conn) sleep(waitFor int) {
+	o := &c.out
+	o.waiting, o.waitFor = true, waitFor
+	if o.wake == nil {
+		o.wake = make(chan struct{}, 1)
+	}
+	wake := o.wake
+	o.mu.Unlock()
+	<-wake
+	o.mu.Lock()
+	o.waiting = false
+}
+
+// rouse wakes the connection's goroutine if it sleeps, or spares it the next
+// sleep: it looks again anyway.
+func (c *conn) rouse() {
+	c.out.mu.Lock()
+	wake := c.out.wake
+	c.out.mu.Unlock()
+	select {
+	case wake <- struct{}{}: // never, if there is none: nobody has slept yet
+	default:
+	}
+}
+
+// write empties the outbox into the connection and ends the flush. If it may
+// not block and would have to, it returns false, leaves the flush under way and
+// must be called again.
+func (c *conn) write(mayBlock bool) bool {
+	o := &c.out
+	for {
+		o.mu.Lock()
+		b := c.unsent
+		if len(b) == 0 {
+			o.give(c.sent)
+			c.sent, o.writing = nil, 0
+			c.hold(false)
+			if len(o.buf) == 0 || o.state == outboxDead {
+				c.flushed()
+				return true
+			}
+			var frames int
+			b, frames = o.take()
+			c.sent, o.writing = b, len(b)
+			o.stat.sent += int64(frames)
+			o.stat.bytes += int64(len(b))
+			c.srv.metrics.PacketsSent.Add(int64(frames))
+			c.srv.metrics.ResponseBytes.Add(int64(len(b)))
+			o.stat.report(&c.srv.metrics)
+		}
+		o.mu.Unlock()
+		n, err := c.writeNow(b)
+		if err == nil && n < len(b) && mayBlock {
+			var m int
+			m, err = c.writeAll(b[n:])
+			n += m
+		}
+		c.unsent = b[n:]
+		if err != nil {
+			c.unsent = nil
+			c.close(endReasonOf(err))
+		} else if n < len(b) {
+			return false
+		}
+	}
+}
+
+// flushed ends a flush. The outbox is locked, and unlocked on return.
+func (c *conn) flushed() {
+	o := &c.out
+	o.flushing = false
+	ending := o.state == outboxEnding
+	shut := o.shut // a late outcome may have touched it again
+	o.shut = ending
+	waiting := o.waiting
+	if o.whenSent != nil {
+		o.whenSent()
+		o.whenSent = nil
+	}
+	o.mu.Unlock()
+	if ending && !shut {
+		c.linger()
+	}
+	if waiting || ending {
+		c.rouse()
+	}
+}
+
+// writeNow writes what the connection takes without waiting: nothing, unless
+// it is plain TCP.
+func (c *conn) writeNow(b []byte) (n int, err error) {
+	if c.raw == nil {
+		return 0, nil
+	}
+	// The closure would be the one allocation of a flush.
+	c.rawBuf, c.rawN, c.rawErr = b, 0, nil
+	err = c.raw.Write(c.rawWrite)
+	n = c.rawN
+	c.rawBuf = nil
+	if err == nil {
+		err = c.rawErr
+	}
+	return n, err
+}
+
+// tryWrite is one attempt on the descriptor; it never asks to wait.
+func (c *conn) tryWrite(fd uintptr) bool {
+	for {
+		n, err := syscall.Write(int(fd), c.rawBuf)
+		switch {
+		case n > 0:
+			c.rawN = n
+		case err == syscall.EINTR:
+			continue
+		case err != nil && err != syscall.EAGAIN:
+			c.rawErr = os.NewSyscallError("write", err)
+		}
+		return true
+	}
+}
+
+// Pieces in which a client is written to that has to be waited for. A TLS
+// connection cannot go on behind a deadline that passed in the middle of a
+// piece, so there the client must take the whole of one in time.
+const (
+	writePiece    = 64 << 10
+	writePieceTLS = 16 << 10
+)
+
+// writeAll writes b, waiting for the client as long as it takes something.
+func (c *conn) writeAll(b []byte) (n int, err error) {
+	defer c.nc.SetWriteDeadline(time.Time{})
+	piece := writePiece
+	if c.secure {
+		piece = writePieceTLS
+	}
+	for n < len(b) {
+		c.nc.SetWriteDeadline(time.Now().Add(c.srv.o.StallTimeout))
+		m, err := c.nc.Write(b[n:min(len(b), n+piece)])
+		n += m
+		if m > 0 && len(b) > flushSize {
+			c.srv.memory.written(c)
+		}
+		if err == nil || m > 0 && !c.secure && errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		return n, err
+	}
+	return n, nil
+}
+
+// hangUp closes the socket. The connection's goroutine notices and ends.
+func (c *conn) hangUp() {
+	c.nc.Close()
+	c.rouse()
+}
+
+// linger ends the writing side after the last frame and gives the client a
+// moment to read it. Closing at once could reset the connection, because
+// requests may be waiting unread, and take the frame with it.
+func (c *conn) linger() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		c.close(endElse)
+		return
+	}
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+}
+
+// endReasonOf names what a failed write means.
+func endReasonOf(err error) endReason {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return endSlow
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return endElse
+	}
+	return endClient
+}

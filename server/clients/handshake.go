@@ -1,0 +1,294 @@
+package clients
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/session"
+)
+
+// maxHello bounds a connect request, which is 45 bytes long in practice.
+const maxHello = 1 << 10
+
+// wordTime bounds every read and write that belongs to a four-letter word, until
+// the one who answers it sets deadlines of its own.
+const wordTime = 5 * time.Second
+
+// open brings a connection to its session. It returns endNone once there is
+// one, or why there is none.
+func (c *conn) open() endReason {
+	if why := c.startTLS(); why != endNone {
+		return why
+	}
+	for c.in.len() < 4 {
+		if n, err := c.in.fill(c.nc); err != nil {
+			return c.readFailed(err)
+		} else {
+			c.srv.metrics.BytesReceived.Add(int64(n))
+		}
+	}
+	first := [4]byte(c.in.bytes())
+	if admin.IsWord(first) && c.srv.words != nil {
+		return c.answerWord(first)
+	}
+	if c.foreign(first) {
+		return endPlain
+	}
+	// The phase before the question: Serving(false) looks at them in the other
+	// order, so one of the two closes the connection.
+	c.phase.Store(int32(phaseConnect))
+	switch s := c.srv; {
+	case s.serves():
+		c.replica = s.replica
+	case s.readOnly.Load():
+		c.replica, c.readOnly = s.readsFrom(), true
+	}
+	if c.replica == nil {
+		c.srv.metrics.ClosedNotServing.Add(1)
+		return endServing
+	}
+	frame, why := c.helloFrame(first)
+	if why != endNone {
+		return why
+	}
+	return c.connect(frame)
+}
+
+// startTLS completes the TLS handshake, if there is to be one.
+func (c *conn) startTLS() endReason {
+	t, ok := c.nc.(*tls.Conn)
+	if !ok {
+		return endNone
+	}
+	if err := t.HandshakeContext(c.srv.ctx); err != nil {
+		c.srv.metrics.TLSHandshakeFailed.Add(1)
+		c.srv.log.info("TLS handshake failed", "addr", c.host, "err", err)
+		return endPlain
+	}
+	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
+		ids := append(slices.Clip(*c.ids.Load()), jute.ID{Scheme: "x509", ID: certs[0].Subject.String()})
+		if tooMany(ids) {
+			return endAuth
+		}
+		c.setIDs(ids)
+	}
+	return endNone
+}
+
+// helloFrame returns the first frame.
+func (c *conn) helloFrame(first [4]byte) ([]byte, endReason) {
+	if binary.BigEndian.Uint32(first[:]) > maxHello { // or negative
+		c.srv.metrics.HandshakeFailed.Add(1)
+		return nil, endLength
+	}
+	for {
+		if frame, _, _ := c.in.peek(maxHello); frame != nil {
+			c.in.take(frame)
+			return frame, endNone
+		}
+		n, err := c.in.fill(c.nc)
+		if err != nil {
+			return nil, c.readFailed(err)
+		}
+		c.srv.metrics.BytesReceived.Add(int64(n))
+	}
+}
+
+// foreign answers those who speak HTTP where ZooKeeper's protocol is spoken,
+// and recognises those who speak TLS where it is not.
+func (c *conn) foreign(first [4]byte) bool {
+	switch string(first[:]) {
+	case "GET ", "POST", "HEAD", "PUT ":
+		text := "This port speaks the ZooKeeper protocol.\n"
+		if at := c.srv.adminAddr; at != "" {
+			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at http://%s/\n", at)
+		}
+		c.last([]byte(fmt.Sprintf("HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)), endPlain)
+	default:
+		if first[0] != 0x16 || first[1] != 3 {
+			return false
+		}
+	}
+	c.srv.counts.foreign.Add(1)
+	c.srv.log.info("not the ZooKeeper protocol", "addr", c.host, "bytes", fmt.Sprintf("%q", first[:]))
+	return true
+}
+
+// last makes b the last that is written.
+func (c *conn) last(b []byte, why endReason) {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state != outboxOpen {
+		return
+	}
+	if len(b) > 0 {
+		c.out.append(b)
+	}
+	c.out.end(why)
+}
+
+// answerWord answers a four-letter word. A client may have closed its side
+// already: nothing more is read but what belongs to the word. How many costly
+// answers are given at a time is up to the one who gives them; cheap ones must
+// not wait for those, or health checks would.
+func (c *conn) answerWord(first [4]byte) endReason {
+	c.phase.Store(int32(phaseWord))
+	c.srv.metrics.PacketsReceived.Add(1)
+	c.noteReceived(1)
+	c.limit.Stop()
+	c.in.r += 4
+	c.nc.SetDeadline(time.Now().Add(wordTime))
+	if err := c.srv.words.Answer(wordConn{c}, first); err != nil {
+		c.srv.log.info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
+	}
+	c.last(nil, endWord)
+	return endWord
+}
+
+// wordConn is what the answer to a word sees of its connection.
+type wordConn struct{ c *conn }
+
+func (w wordConn) Read(b []byte) (int, error) {
+	if in := &w.c.in; in.len() > 0 {
+		n := copy(b, in.bytes())
+		in.r += n
+		return n, nil
+	}
+	return w.c.nc.Read(b)
+}
+
+func (w wordConn) Write(b []byte) (int, error) { return w.c.nc.Write(b) }
+
+// SetWriteDeadline lets the answer take longer than wordTime if it is long.
+func (w wordConn) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
+
+// connect answers the connect request: with a session, with its refusal, or
+// not at all. A client takes a refusal as the end of its session, so it is
+// given only when that end is beyond doubt; in doubt the connection is closed.
+func (c *conn) connect(frame []byte) endReason {
+	s := c.srv
+	r, err := jute.DecodeConnectRequest(frame)
+	if err != nil {
+		s.metrics.HandshakeFailed.Add(1)
+		return endMalformed
+	}
+	s.metrics.ConnectionRequests.Add(1)
+	s.metrics.PacketsReceived.Add(1)
+	c.noteReceived(1)
+	c.arrived = s.now()
+	c.mayRead = r.HasReadOnly
+	timeout := s.o.negotiate(r.Timeout)
+	if c.readOnly {
+		return c.connectReadOnly(r, timeout)
+	}
+	if !c.caughtUp(r.LastZxidSeen, time.Duration(timeout)*time.Millisecond) {
+		return endBehind // before the password: a server that is behind must not refuse
+	}
+	body := state.SessionBody{Timeout: timeout, Owner: s.o.ID, Addr: c.host}
+	req := state.Request{Op: state.OpCreateSession}
+	if r.SessionID != 0 {
+		s.metrics.Revalidated.Add(1)
+		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
+		if len(r.Password) != len(body.Password) {
+			return c.refuse() // it is nobody's
+		}
+		body.Password = [jute.PasswordSize]byte(r.Password)
+		if c.wrongPassword(r.SessionID, body.Password) {
+			return c.refuse()
+		}
+	}
+	if r.SessionID == 0 {
+		if _, err := io.ReadFull(s.o.Rand, body.Password[:]); err != nil {
+			s.log.error("no random bytes for a session password", "err", err)
+			return endUnknown
+		}
+		if !s.newcomers.wait(c, s.now) {
+			return endHandshake
+		}
+	}
+	req.Body = body.Append(nil)
+	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived}, req) || !c.awaitReplies(0, 0) {
+		return endElse
+	}
+	return endNone
+}
+
+// wrongPassword reports whether the session is known here and has another
+// password. Passwords never change, so no other server would disagree.
+func (c *conn) wrongPassword(id int64, password [jute.PasswordSize]byte) bool {
+	var found session.Session
+	var known bool
+	c.replica.View(func(st *state.State) { found, known = st.Sessions().Get(id) })
+	return known && subtle.ConstantTimeCompare(found.Password[:], password[:]) != 1
+}
+
+// caughtUp waits, for a part of what the client would bear, until this server
+// has applied what the client has seen elsewhere.
+func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
+	if zxid <= c.replica.Zxid() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(c.srv.ctx, timeout/3)
+	defer cancel()
+	return c.replica.WaitZxid(ctx, zxid)
+}
+
+// refuse tells the client that its session is over, and ends the connection.
+func (c *conn) refuse() endReason {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	c.refusal()
+	return endGone
+}
+
+// refusal appends the answer that ends a session for its client. The outbox is
+// locked.
+func (c *conn) refusal() {
+	if c.out.state != outboxOpen {
+		return
+	}
+	c.srv.counts.refused.Add(1)
+	c.out.buf = jute.AppendConnectResponse(c.out.buf, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false)
+	c.out.frames++
+	c.out.end(endGone)
+}
+
+// attached makes the connection that of a session, by the outcome of its
+// connect request. The state lock is held, so no event and no later move of
+// the session can fall between.
+func (c *conn) attached(o *state.Outcome) {
+	s := &o.Session
+	older, ok := c.srv.claim(c, s.ID)
+	if !ok {
+		return
+	}
+	if older != nil && older != c {
+		older.retire(endMoved)
+	}
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state != outboxOpen {
+		return
+	}
+	c.gen = s.Gen
+	c.timeout = time.Duration(s.Timeout) * time.Millisecond
+	c.out.buf = jute.AppendConnectResponse(c.out.buf, s.Timeout, s.ID, s.Password, c.mayRead, false)
+	c.out.frames++
+	c.answered(c.out.front(), o.Zxid, c.srv.batchTime(o))
+	c.phase.Store(int32(phaseOpen))
+}
+
+// retire ends a connection whose session has another, or none any more.
+func (c *conn) retire(why endReason) {
+	c.retired.Store(true)
+	c.kill(why)
+}

@@ -1,0 +1,286 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+func TestConnectResponseHasReadOnlyByteIffRequestHadIt(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, has := range []bool{false, true} {
+		c := r.dial()
+		hello := wire.NewSession(10000)
+		hello.HasReadOnly = has
+		must(t, c.Connect(hello))
+		if c.Session.HasReadOnly != has || c.Session.ReadOnly {
+			t.Errorf("request with byte %v: response %+v", has, c.Session)
+		}
+		if c.Session.Timeout != 10000 || c.Session.ID <= 0 || bytes.Equal(c.Session.Password, make([]byte, 16)) {
+			t.Errorf("session %+v", c.Session)
+		}
+	}
+}
+
+func TestTimeoutIsClamped(t *testing.T) {
+	r := newRig(t, Options{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: 9 * time.Second})
+	for asked, want := range map[int32]int32{-5: 2000, 0: 2000, 1999: 2000, 2000: 2000, 5000: 5000, 9000: 9000, 9001: 9000, 1<<31 - 1: 9000} {
+		c := r.dial()
+		must(t, c.Connect(wire.NewSession(asked)))
+		if c.Session.Timeout != want {
+			t.Errorf("asked %d, got %d, want %d", asked, c.Session.Timeout, want)
+		}
+	}
+}
+
+func TestPasswordOfNewSessionDoesNotMatter(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, pw := range [][]byte{nil, {}, make([]byte, 15), make([]byte, 17), make([]byte, 300)} {
+		c := r.dial()
+		hello := wire.NewSession(10000)
+		hello.Password = pw
+		if err := c.Connect(hello); err != nil {
+			t.Errorf("password of %d bytes: %v", len(pw), err)
+		}
+	}
+}
+
+func TestReattachKeepsSessionAndClosesOlderConnection(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	create(t, a, "/e", "", jute.FlagEphemeral)
+	hello := wire.Attach(a.Session, a.Zxid)
+	hello.Timeout = 7000
+	b := r.dial()
+	must(t, b.Connect(hello))
+	if b.Session.ID != a.Session.ID || !bytes.Equal(b.Session.Password, a.Session.Password) || b.Session.Timeout != 7000 {
+		t.Fatalf("attached %+v to %+v", b.Session, a.Session)
+	}
+	must(t, a.Closed())
+	call(t, b, jute.OK, jute.OpExists, wire.PathWatch("/e", false))
+}
+
+func TestWrongPasswordIsRefusedAndHarmsNobody(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	flipped := bytes.Clone(a.Session.Password)
+	flipped[15] ^= 1
+	for name, pw := range map[string][]byte{
+		"flipped": flipped, "null": nil, "empty": {}, "15 bytes": a.Session.Password[:15],
+		"17 bytes": append(bytes.Clone(a.Session.Password), 0), "zeros": make([]byte, 16),
+	} {
+		c := r.dial()
+		hello := wire.Attach(a.Session, 0)
+		hello.Password = pw
+		if err := c.Connect(hello); err != wire.ErrRefused {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+		must(t, c.Closed())
+	}
+	call(t, a, jute.OK, jute.OpPing, nil)
+	if n := r.srv.Snapshot().SessionsRefused; n != 6 {
+		t.Errorf("%d refusals counted", n)
+	}
+}
+
+func TestUnknownSessionIsRefused(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	call(t, a, jute.OK, jute.OpCloseSession, nil)
+	must(t, a.Closed())
+	for _, id := range []int64{a.Session.ID, 1, -1, 1 << 62} {
+		for _, has := range []bool{false, true} {
+			c := r.dial()
+			hello := wire.Attach(a.Session, 0)
+			hello.SessionID, hello.HasReadOnly = id, has
+			must(t, c.WriteRaw(wire.AppendConnectRequest(nil, hello)))
+			b, err := c.ReadFrame()
+			must(t, err)
+			want := make([]byte, 36)
+			want[19] = 16
+			if has {
+				want = append(want, 0)
+			}
+			if !bytes.Equal(b, want) {
+				t.Errorf("session %d: %x", id, b)
+			}
+			must(t, c.Closed())
+		}
+	}
+}
+
+func TestClientAheadIsClosedWithoutAnswer(t *testing.T) {
+	r := newRig(t, Options{MinSessionTimeout: 30 * time.Millisecond})
+	a := r.client()
+	for _, id := range []int64{0, a.Session.ID} {
+		c := r.dial()
+		hello := wire.Attach(a.Session, 1<<40)
+		hello.SessionID, hello.Timeout = id, 30
+		if err := c.Connect(hello); err != io.EOF {
+			t.Errorf("session %d: %v, want a close", id, err)
+		}
+	}
+	call(t, a, jute.OK, jute.OpPing, nil)
+}
+
+func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	f := create(t, a, "/a", "", 0)
+	c := r.dial()
+	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.Attach(wire.Session{Timeout: 30000, Password: make([]byte, 16)}, f.Zxid+1))))
+	must(t, c.Silent(50*time.Millisecond))
+	create(t, a, "/b", "", 0)
+	b, err := c.ReadFrame()
+	must(t, err)
+	if s, err := wire.DecodeSession(b); err != nil || s.ID == 0 {
+		t.Fatalf("session %+v, %v", s, err)
+	}
+}
+
+func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
+	r := newRig(t, Options{})
+	r.valve.close()
+	c := r.dial()
+	b := wire.AppendConnectRequest(nil, wire.NewSession(10000))
+	b = wire.AppendRequest(b, 1, jute.OpGetData, wire.PathWatch("/", false))
+	b = wire.AppendRequest(b, 2, jute.OpCreate, wire.Create("/x", nil, jute.WorldAnyone, 0))
+	b = wire.AppendRequest(b, 3, jute.OpGetData, wire.PathWatch("/x", false))
+	must(t, c.WriteRaw(b))
+	eventually(t, "proposed", func() bool { return r.valve.waiting() == 1 })
+	must(t, c.Silent(30*time.Millisecond))
+	if n := r.valve.waiting(); n != 1 {
+		t.Fatalf("%d requests proposed before there is a session", n)
+	}
+	r.valve.open()
+	f, err := c.ReadFrame()
+	must(t, err)
+	if s, err := wire.DecodeSession(f); err != nil || s.ID == 0 {
+		t.Fatalf("session %+v, %v", s, err)
+	}
+	wantKinds(t, c, 1, 2, 3)
+}
+
+func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
+	r := newRig(t, Options{})
+	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
+	frame := func(body []byte) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+	}
+	badPassword := bytes.Clone(whole[4:])
+	binary.BigEndian.PutUint32(badPassword[24:], 0xfffffffe)
+	for name, b := range map[string][]byte{
+		"empty frame":         frame(nil),
+		"negative length":     {0xff, 0xff, 0xff, 0xff},
+		"length above 1 KiB":  {0, 0, 4, 1},
+		"one MiB":             append([]byte{0, 0x10, 0, 0}, make([]byte, 2000)...),
+		"password length -2":  frame(badPassword),
+		"password cut short":  frame(whole[4:40]),
+		"a request":           wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/", false)),
+		"telnet interrupt":    {0xff, 0xf4, 0xff, 0xfd},
+		"TLS hello":           {0x16, 3, 1, 0, 200, 1, 0, 0},
+		"unknown word":        []byte("help"),
+		"raft's first byte":   {0, 'r', 'a', 'f', 't', 0, 0, 0},
+		"password of a MiB":   frame(append(bytes.Clone(whole[4:28]), 0, 0x10, 0, 0)),
+		"HTTP of other verbs": []byte("OPTIONS / HTTP/1.1\r\n\r\n"),
+	} {
+		c := r.dial()
+		must(t, c.WriteRaw(b))
+		if err := c.Closed(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	eventually(t, "all closed", func() bool { return r.srv.Snapshot().Conns == 0 })
+}
+
+func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
+	r := newRig(t, Options{})
+	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
+	for n := range len(whole) {
+		c := r.dial()
+		must(t, c.WriteRaw(whole[:n]))
+		if _, err := c.Drop(); err != nil {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	eventually(t, "all closed", func() bool { return r.srv.Snapshot().Conns == 0 })
+	if n := len(r.sessions()); n != 0 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func TestConnectBytesMayTrickle(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.dial()
+	for _, b := range append(wire.AppendConnectRequest(nil, wire.NewSession(10000)), 0xee) {
+		must(t, c.WriteRaw([]byte{b}))
+	}
+	f, err := c.ReadFrame()
+	must(t, err)
+	if len(f) != 37 {
+		t.Errorf("response %x", f)
+	}
+}
+
+func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	idle := r.dial()
+	eventually(t, "accepted", func() bool { return r.srv.Snapshot().Conns == 2 })
+	r.srv.Serving(false)
+	must(t, a.Closed())
+	must(t, idle.Silent(20*time.Millisecond))
+	must(t, idle.WriteRaw([]byte{0, 0, 0, 45}))
+	must(t, idle.Closed())
+	word := r.dial()
+	must(t, word.WriteRaw([]byte("ruok")))
+	if b, err := io.ReadAll(word); err != nil || string(b) != "word ruok" {
+		t.Errorf("ruok: %q, %v", b, err)
+	}
+	r.srv.Serving(true)
+	r.attach(a.Session)
+}
+
+func TestNewSessionsAreSpreadOverTime(t *testing.T) {
+	r := newRig(t, Options{MaxNewSessions: 20})
+	start := time.Now()
+	for range 5 {
+		r.client()
+	}
+	if d := time.Since(start); d < 190*time.Millisecond {
+		t.Errorf("5 sessions at 20 a second took %v", d)
+	}
+}
+
+func TestSessionThatCannotBeMadeIsNotAnswered(t *testing.T) {
+	r := newRig(t, Options{Rand: errReader{}})
+	c := r.dial()
+	if err := c.Connect(wire.NewSession(10000)); err != io.EOF {
+		t.Errorf("connect: %v, want a close", err)
+	}
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("no randomness") }
+
+func TestWaitServingEndsWithItsContext(t *testing.T) {
+	s, err := New(Options{})
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := s.WaitServing(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err %v", err)
+	}
+	must(t, s.Shutdown(t.Context()))
+	if err := s.WaitServing(t.Context()); err == nil {
+		t.Error("a stopped server is said to serve")
+	}
+}

@@ -1,0 +1,285 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// rig is a server over a cluster of one that keeps everything in memory.
+type rig struct {
+	t     testing.TB
+	srv   *Server
+	node  *raftfsm.Node
+	valve *valve
+	ln    net.Listener
+	log   *syncBuffer
+}
+
+// newRig starts a server on loopback, and stops it when the test ends. A panic
+// in a connection fails the test.
+func newRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRigOn(t, o, ln)
+}
+
+func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
+	t.Helper()
+	r := &rig{t: t, ln: ln, log: new(syncBuffer)}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	}
+	var err error
+	if r.srv, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet, MinSessionTimeout: o.MinSessionTimeout, Fatal: func(err error) { t.Error(err) }}); err != nil {
+		t.Fatal(err)
+	}
+	r.valve = &valve{Node: r.node}
+	r.srv.Answer(echoWords{}, "127.0.0.1:8181")
+	r.srv.Use(r.valve)
+	served := make(chan error, 1)
+	go func() { served <- r.srv.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		r.valve.open()
+		if err := r.node.Close(ctx); err != nil {
+			t.Error("close node:", err)
+		}
+		if err := r.srv.Shutdown(ctx); err != nil {
+			t.Error("shutdown:", err)
+		}
+		<-served
+		if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
+			t.Errorf("%d panics in connections:\n%s", n, r.log)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	must(t, r.srv.WaitServing(ctx))
+	return r
+}
+
+// valve is a replica that can be told to hold requests back.
+type valve struct {
+	*raftfsm.Node
+
+	mu   sync.Mutex
+	shut bool
+	held []held
+	cut  bool // pings are not to be answered
+}
+
+type held struct {
+	r state.Request
+	w state.Waiter
+}
+
+func (v *valve) Propose(r state.Request, w state.Waiter) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.shut {
+		r.Body = bytes.Clone(r.Body)
+		v.held = append(v.held, held{r, w})
+		return nil
+	}
+	return v.Node.Propose(r, w)
+}
+
+func (v *valve) PingOK(d time.Duration) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.cut && v.Node.PingOK(d)
+}
+
+// WaitZxid waits as a follower does; a leader knows that it is never behind.
+func (v *valve) WaitZxid(ctx context.Context, zxid int64) bool {
+	for v.Zxid() < zxid {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return true
+}
+
+func (v *valve) setCut(cut bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.cut = cut
+}
+
+func (v *valve) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.shut = true
+}
+
+// open lets everything through that was held back.
+func (v *valve) open() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.shut = false
+	for _, h := range v.held {
+		if err := v.Node.Propose(h.r, h.w); err != nil {
+			h.w.Done(&state.Outcome{Unknown: true})
+		}
+	}
+	v.held = nil
+}
+
+// waiting is how many requests are held back.
+func (v *valve) waiting() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.held)
+}
+
+// echoWords answers every word with itself.
+type echoWords struct{}
+
+func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
+	_, err := conn.Write(append([]byte("word "), first[:]...))
+	return err
+}
+
+// syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// dial opens a connection without a session.
+func (r *rig) dial() *wire.Conn {
+	r.t.Helper()
+	c, err := wire.Dial(r.ln.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// client opens a connection with a new session.
+func (r *rig) client() *wire.Conn {
+	r.t.Helper()
+	c := r.dial()
+	if err := c.Connect(wire.NewSession(30000)); err != nil {
+		r.t.Fatal("connect:", err)
+	}
+	return c
+}
+
+// attach opens a connection for a session that is there already.
+func (r *rig) attach(s wire.Session) *wire.Conn {
+	r.t.Helper()
+	c := r.dial()
+	if err := c.Connect(wire.Attach(s, 0)); err != nil {
+		r.t.Fatal("attach:", err)
+	}
+	return c
+}
+
+// sessions returns the ids of all sessions.
+func (r *rig) sessions() (ids []int64) {
+	r.node.View(func(st *state.State) {
+		st.Sessions().All(func(s session.Session) { ids = append(ids, s.ID) })
+	})
+	return ids
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call sends a request and wants this code.
+func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wire.Body) wire.Frame {
+	t.Helper()
+	f, err := c.Call(op, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Code != want {
+		t.Fatalf("%v: code %v, want %v", op, f.Code, want)
+	}
+	if f.Code != jute.OK && len(f.Body) > 0 {
+		t.Fatalf("%v: error reply has a body %x", op, f.Body)
+	}
+	return f
+}
+
+// create makes a node that everybody may use.
+func create(t testing.TB, c *wire.Conn, path, data string, flags int32) wire.Frame {
+	t.Helper()
+	return call(t, c, jute.OK, jute.OpCreate, wire.Create(path, []byte(data), jute.WorldAnyone, flags))
+}
+
+// kinds reads n frames and says of each whether it is an event, as its path,
+// or a reply, as its xid.
+func kinds(t testing.TB, c *wire.Conn, n int) []any {
+	t.Helper()
+	var list []any
+	for range n {
+		f, err := c.Next()
+		must(t, err)
+		if f.Event != nil {
+			list = append(list, f.Event.Type.String()+" "+f.Event.Path)
+		} else {
+			list = append(list, int(f.Xid))
+		}
+	}
+	return list
+}
+
+func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
+	t.Helper()
+	if got := kinds(t, c, len(want)); !slices.Equal(got, want) {
+		t.Fatalf("frames %v, want %v", got, want)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package clients
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+func TestConnectionsPerAddressAreBounded(t *testing.T) {
+	r := newRig(t, Options{MaxConnsPerAddr: 3})
+	var held []*wire.Conn
+	for range 3 {
+		held = append(held, r.client())
+	}
+	surplus := r.dial()
+	must(t, surplus.Closed())
+	for _, c := range held {
+		alive(t, c)
+	}
+	if n := r.srv.metrics.ConnectionRejected.Load(); n != 1 {
+		t.Errorf("%d rejections counted", n)
+	}
+	held[0].Close()
+	eventually(t, "room again", func() bool {
+		c := r.dial()
+		return c.Connect(wire.NewSession(10000)) == nil
+	})
+}
+
+func TestConnectionsInAllAreBounded(t *testing.T) {
+	r := newRig(t, Options{MaxConns: 2, MaxConnsPerAddr: -1})
+	a, b := r.client(), r.client()
+	must(t, r.dial().Closed())
+	alive(t, a)
+	alive(t, b)
+}
+
+func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
+	for _, c := range []struct {
+		descriptors int
+		memory      uint64
+		want        int
+	}{{0, 0, 1 << 30}, {1024, 0, 816}, {1 << 20, 1 << 30, 8192}, {100, 1 << 40, 80}} {
+		if got := roomForConns(c.descriptors, c.memory); got != c.want {
+			t.Errorf("%d descriptors, %d bytes: %d, want %d", c.descriptors, c.memory, got, c.want)
+		}
+	}
+	o, err := Options{}.withDefaults()
+	must(t, err)
+	if most := roomForConns(descriptors(), admin.UsableMemory()); o.MaxConns != most {
+		t.Errorf("%d by default, there is room for %d", o.MaxConns, most)
+	}
+}
+
+func TestPendingRequestsAreBounded(t *testing.T) {
+	const limit = 10
+	r := newRig(t, Options{MaxPending: limit})
+	c := r.client()
+	r.valve.close()
+	var p batch
+	for range 3 * limit {
+		p.add(jute.OpSync, wire.Path("/"))
+	}
+	must(t, c.WriteRaw(p.b))
+	eventually(t, "filled up", func() bool { return r.valve.waiting() == limit })
+	time.Sleep(10 * time.Millisecond)
+	if n := r.valve.waiting(); n != limit {
+		t.Errorf("%d requests pending, limit %d", n, limit)
+	}
+	if n := r.srv.Snapshot().Outstanding; n != limit {
+		t.Errorf("%d outstanding", n)
+	}
+	r.valve.open()
+	for i := range 3 * limit {
+		wantKinds(t, c, i+1)
+	}
+}
+
+func TestWatchesAreBounded(t *testing.T) {
+	for _, o := range []Options{{MaxWatchesPerConn: 5}, {MaxWatches: 5}} {
+		r := newRig(t, o)
+		c := r.client()
+		for i := range 5 {
+			call(t, c, jute.NoNode, jute.OpExists, wire.PathWatch(fmt.Sprint("/", i), true))
+		}
+		must(t, c.SendXid(9, jute.OpExists, wire.PathWatch("/5", true)))
+		_, err := c.Next()
+		if err == nil {
+			_, err = c.Next()
+		}
+		if err != io.EOF {
+			t.Errorf("after too many watches: %v", err)
+		}
+		eventually(t, "its watches gone", func() bool { return r.srv.Snapshot().Watches == 0 })
+		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
+	}
+}
+
+// The bound is on what waits, not on what one reply may hold; and a client
+// that does not read loses the connection, never a single event.
+func TestMemoryOfWatchesIsBounded(t *testing.T) {
+	const kilo = 1 << 10
+	long := func(i int) wire.Body {
+		return wire.PathWatch(fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 10*kilo)), true)
+	}
+	// watch sets watches of 10 KiB until it is closed, or has n.
+	watch := func(t *testing.T, c *wire.Conn, from, n int) (set int, err error) {
+		for i := range n {
+			if _, err := c.Call(jute.OpExists, long(from+i)); err != nil {
+				return i, err
+			}
+		}
+		return n, nil
+	}
+	t.Run("of one connection", func(t *testing.T) {
+		r := newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo})
+		c := r.client()
+		if n, err := watch(t, c, 0, 100); err == nil || n < 25 || n > 30 {
+			t.Errorf("%d watches, then %v", n, err)
+		}
+		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
+	})
+	t.Run("of one address", func(t *testing.T) {
+		r := newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo})
+		closed := 0
+		for i := range 10 {
+			if _, err := watch(t, r.client(), 100*i, 25); err != nil {
+				closed++
+			}
+			if b := r.srv.Snapshot().WatchBytes; b > (2*300+64)*kilo {
+				t.Errorf("%d KiB", b/kilo)
+			}
+		}
+		if closed < 7 {
+			t.Errorf("%d of 10 closed", closed)
+		}
+		r = newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo, MaxConnsPerAddr: -1})
+		for i := range 4 {
+			if n, err := watch(t, r.client(), 100*i, 25); err != nil {
+				t.Errorf("%d watches, then %v", n, err)
+			}
+		}
+	})
+	t.Run("in all", func(t *testing.T) {
+		r := newRig(t, Options{MaxWatchBytes: 300 * kilo})
+		greedy := r.client()
+		if n, err := watch(t, greedy, 0, 28); err != nil {
+			t.Errorf("%d watches, then %v", n, err)
+		}
+		modest := r.client()
+		if n, err := watch(t, modest, 1000, 5); err != nil {
+			t.Errorf("who has little is closed: %d watches, then %v", n, err)
+		}
+		if n, err := watch(t, greedy, 2000, 5); err == nil {
+			t.Errorf("who has much may have %d more", n)
+		}
+		eventually(t, "given back", func() bool { return r.srv.Snapshot().WatchBytes < 100*kilo })
+	})
+}
+
+func TestClientThatDoesNotReadIsClosed(t *testing.T) {
+	for name, o := range map[string]Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {MaxOutboxBytes: 500_000}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, o)
+			a, slow := r.client(), r.client()
+			path := "/" + strings.Repeat("x", 4000)
+			create(t, a, path, "", 0)
+			call(t, slow, jute.OK, jute.OpAddWatch, wire.PathInt(path, 0))
+			var p batch
+			for range 50 {
+				p.add(jute.OpSetData, wire.SetData(path, nil, -1))
+			}
+			for n := 0; r.srv.counts.ends[endSlow].Load() == 0; n++ {
+				if n > 1000 {
+					t.Fatal("many events, and the client is still there")
+				}
+				must(t, a.WriteRaw(p.b))
+				for range 50 {
+					_, err := a.Next()
+					must(t, err)
+				}
+			}
+			last := int64(0)
+			for {
+				f, err := slow.Next()
+				if err != nil {
+					break
+				}
+				if last != 0 && f.Zxid != last+1 {
+					t.Fatalf("event of %d behind that of %d", f.Zxid, last)
+				}
+				last = f.Zxid
+			}
+			alive(t, a)
+		})
+	}
+}
+
+func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
+	r := newRig(t, Options{MaxOutboxBytes: 1000})
+	c := r.client()
+	create(t, c, "/big", strings.Repeat("x", 1_000_000), 0)
+	for range 3 {
+		f := call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/big", false))
+		if len(f.Body) < 1_000_000 {
+			t.Errorf("%d bytes", len(f.Body))
+		}
+	}
+}
+
+// A client that pipelines and does not read is made to wait.
+func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
+	r := newRig(t, Options{MaxOutboxBytes: 1 << 20})
+	c := r.client()
+	create(t, c, "/big", strings.Repeat("x", 100_000), 0)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var p batch
+		for range 300 {
+			p.add(jute.OpGetData, wire.PathWatch("/big", false))
+		}
+		if err := c.WriteRaw(p.b); err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(100 * time.Millisecond)
+	for i := range 300 {
+		wantKinds(t, c, i+1)
+	}
+	wg.Wait()
+}
+
+func TestAuthPacketsAreBounded(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	for range maxAuths {
+		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
+	}
+	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", "u:p"))
+	must(t, c.Closed())
+	c = r.client()
+	for i := range maxIDs - 1 {
+		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", fmt.Sprint("u:", i)))
+	}
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:1")) // known already
+	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", "one:more"))
+	must(t, c.Closed())
+}
+
+// Identities travel with every write.
+func TestBytesOfIdentitiesAreBounded(t *testing.T) {
+	r := newRig(t, Options{})
+	long := strings.Repeat("x", maxIDBytes/4)
+	c := r.client()
+	for i := range 3 {
+		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", fmt.Sprint(long, i, ":p")))
+	}
+	create(t, c, "/a", "", 0)
+	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", long+"3:p"))
+	must(t, c.Closed())
+	c = r.client()
+	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", strings.Repeat("x", maxIDBytes)+":p"))
+	must(t, c.Closed())
+}
+
+func TestLogLinesCausedByInputAreBounded(t *testing.T) {
+	var log syncBuffer
+	now := time.Duration(0)
+	var l inputLog
+	l.init(slog.New(slog.NewTextHandler(&log, nil)), func() time.Duration { return now })
+	for range 100 {
+		l.info("kind one", "value", strings.Repeat("v", 1000)+"\n")
+	}
+	l.warn("kind two", "err", errors.New(strings.Repeat("e", 1000)))
+	now = time.Second
+	l.info("kind one")
+	text := log.String()
+	if n := strings.Count(text, "\n"); n != linesPerSecond+2 {
+		t.Errorf("%d lines", n)
+	}
+	if len(text) > 600*(linesPerSecond+2) {
+		t.Errorf("%d bytes", len(text))
+	}
+	if n := l.dropped.Load(); n != 100-linesPerSecond {
+		t.Errorf("%d dropped", n)
+	}
+}
+
+// flakyListener fails a few times before it accepts.
+type flakyListener struct {
+	net.Listener
+	mu    sync.Mutex
+	fails int
+}
+
+func (l *flakyListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fails > 0 {
+		l.fails--
+		return nil, errors.New("too many open files")
+	}
+	return l.Listener.Accept()
+}
+
+func TestAcceptBacksOffAndGoesOn(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	start := time.Now()
+	r := newRigOn(t, Options{}, &flakyListener{Listener: ln, fails: 4})
+	r.client()
+	if d := time.Since(start); d < (5+10+20+40)*time.Millisecond {
+		t.Errorf("accepted after %v", d)
+	}
+	if n := r.srv.Snapshot().AcceptErrors; n != 4 {
+		t.Errorf("%d errors counted", n)
+	}
+}
+
+func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
+	s, err := New(Options{TLSConfig: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	go s.ServeTLS(ln)
+	defer s.Shutdown(t.Context())
+	c, err := wire.Dial(ln.Addr().String())
+	must(t, err)
+	defer c.Close()
+	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
+	io.Copy(io.Discard, c) // an alert, perhaps; then the end
+	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
+}

@@ -1,0 +1,72 @@
+package clients
+
+import (
+	"sync"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// readRounds make reads linearizable, for servers started so. A read waits for
+// a round: an empty request that went through the log after the read had
+// arrived, so that the state it then sees holds everything acknowledged to
+// anybody before. Reads that arrive while a round is under way share the next.
+type readRounds struct {
+	s *Server
+
+	mu   sync.Mutex
+	next *readRound // being joined; nil: nobody waits
+	busy bool       // a round is under way
+}
+
+// readRound is one trip through the log.
+type readRound struct {
+	r    *readRounds
+	done chan struct{}
+	ok   bool // written before done is closed
+}
+
+// wait waits for a round that begins after now. It reports false when this
+// server does not serve any more.
+func (r *readRounds) wait() bool {
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = &readRound{r: r, done: make(chan struct{})}
+	}
+	round := r.next
+	start := !r.busy
+	if start {
+		r.busy, r.next = true, nil
+	}
+	r.mu.Unlock()
+	if start {
+		round.begin()
+	}
+	<-round.done
+	return round.ok
+}
+
+// begin sends the round on its way.
+func (d *readRound) begin() {
+	if d.r.s.replica.Propose(state.Request{Op: state.OpBarrier}, d) != nil {
+		d.finish(false)
+	}
+}
+
+// Done implements state.Waiter.
+func (d *readRound) Done(o *state.Outcome) { d.finish(!o.Unknown) }
+
+// finish lets the readers of this round go on and begins the next, if anybody
+// waits for it. The caller may hold the state lock, so that is left to another
+// goroutine.
+func (d *readRound) finish(ok bool) {
+	d.ok = ok
+	close(d.done)
+	r := d.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.next
+	r.next, r.busy = nil, next != nil
+	if next != nil {
+		r.s.wg.Go(next.begin)
+	}
+}

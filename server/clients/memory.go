@@ -1,0 +1,233 @@
+package clients
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// memory is what connections hold beyond a little each: frames that are being
+// received, and what waits to be written. All of it together has a bound. Who
+// needs more waits in line until others have given something back; and while
+// somebody waits, the connection that has got on least is closed: bytes that its
+// client does not send, or does not take, must not stop anybody else. A frame's
+// memory is asked for as a whole, so that who has some can always finish.
+type memory struct {
+	srv   *Server
+	limit int
+
+	mu   sync.Mutex
+	used int
+	held map[*conn]*holding
+	line []*memoryWait
+}
+
+// holding is what one connection has.
+type holding struct {
+	part    [2]int        // input and output
+	since   time.Duration // when it last got on
+	partial bool          // the frame in input is not complete
+}
+
+const (
+	inputPart = iota
+	outputPart
+)
+
+// memoryWait is a connection that waits for a part to become n bytes.
+type memoryWait struct {
+	c       *conn
+	part, n int
+	granted chan struct{} // closed when it has
+}
+
+// Times of waiting for memory.
+const (
+	memoryPoll  = 50 * time.Millisecond  // between two looks at who gets on
+	memoryGrace = 500 * time.Millisecond // in which a client may let others wait
+)
+
+func (m *memory) init(s *Server) {
+	m.srv, m.limit, m.held = s, s.o.MaxBuffers, make(map[*conn]*holding)
+}
+
+// wait makes a part of what c holds n bytes, as soon as there is room. It
+// reports false when the connection has ended.
+func (m *memory) wait(c *conn, part, n int) bool {
+	m.mu.Lock()
+	if len(m.line) == 0 && m.set(c, part, n, false) || n <= m.partOf(c, part) && m.set(c, part, n, true) {
+		m.mu.Unlock()
+		return true
+	}
+	w := &memoryWait{c, part, n, make(chan struct{})}
+	m.line = append(m.line, w)
+	m.mu.Unlock()
+	m.srv.metrics.Throttled.Add(1)
+	poll := time.NewTicker(memoryPoll)
+	defer poll.Stop()
+	for {
+		if slow, why := m.slowest(c); slow != nil {
+			slow.close(why)
+		}
+		select {
+		case <-w.granted:
+			return true
+		case <-poll.C:
+		case <-m.srv.ctx.Done():
+		}
+		if !c.isOpen() || m.srv.ctx.Err() != nil {
+			m.leave(w)
+			return false
+		}
+	}
+}
+
+// leave takes w out of the line, if it is still there. What it may have been
+// granted goes with its connection.
+func (m *memory) leave(w *memoryWait) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.Index(m.line, w); i >= 0 {
+		m.line = slices.Delete(m.line, i, i+1)
+		m.advance() // it may have been in the way
+	}
+}
+
+// try is wait for those who cannot wait. It reports false when there is no room;
+// force takes it all the same.
+func (m *memory) try(c *conn, part, n int, force bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.set(c, part, n, force)
+}
+
+func (m *memory) partOf(c *conn, part int) int {
+	if h := m.held[c]; h != nil {
+		return h.part[part]
+	}
+	return 0
+}
+
+// set makes a part of what c holds n bytes, if there is room: always for less
+// than before, and for who is alone. m is locked.
+func (m *memory) set(c *conn, part, n int, force bool) bool {
+	h := m.held[c]
+	if h == nil {
+		h = &holding{since: m.srv.now()}
+	}
+	more := n - h.part[part]
+	if more > 0 && m.used+more > m.limit && m.used > h.part[inputPart]+h.part[outputPart] && !force {
+		return false
+	}
+	h.part[part] = n
+	m.used += more
+	if h.part == [2]int{} {
+		delete(m.held, c)
+	} else {
+		m.held[c] = h
+	}
+	if more < 0 {
+		m.advance()
+	}
+	return true
+}
+
+// advance gives those first in line what they wait for. m is locked.
+func (m *memory) advance() {
+	for len(m.line) > 0 {
+		w := m.line[0]
+		m.line = m.line[1:]
+		if !m.set(w.c, w.part, w.n, false) {
+			m.line = slices.Insert(m.line, 0, w)
+			return
+		}
+		close(w.granted)
+	}
+}
+
+// slowest returns the connection that has got on least and could, if it has had
+// its time; nil if that is c itself, whom others will close.
+func (m *memory) slowest(c *conn) (slow *conn, why endReason) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	longest := m.srv.now() - memoryGrace
+	for other, h := range m.held {
+		if h.since <= longest && (h.partial || h.part[outputPart] > 0) {
+			slow, longest, why = other, h.since, endSlow
+			if h.partial {
+				why = endStalled
+			}
+		}
+	}
+	if slow == c {
+		return nil, endNone
+	}
+	return slow, why
+}
+
+// partial notes whether the frame that c is receiving is complete.
+func (m *memory) partial(c *conn, partial bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.held[c]; h != nil && h.partial != partial {
+		h.since, h.partial = m.srv.now(), partial
+	}
+}
+
+// written notes that c's client has taken something.
+func (m *memory) written(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.held[c]; h != nil {
+		h.since = m.srv.now()
+	}
+}
+
+// drop gives back everything that c held.
+func (m *memory) drop(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.held[c]; h != nil {
+		m.used -= h.part[inputPart] + h.part[outputPart]
+		delete(m.held, c)
+		m.advance()
+	}
+}
+
+// hold tells srv.memory how much the outbox holds, after it grew or shrank. An
+// outbox that is already large dies when there is no room for more, if others
+// fill it. It is locked.
+func (c *conn) hold(others bool) {
+	o := &c.out
+	n := len(o.buf) + o.writing + o.reserved
+	if n <= flushSize {
+		n = 0
+	}
+	if n == o.held {
+		return
+	}
+	if n > o.held && others && n > 4*flushSize && !c.srv.memory.try(c, outputPart, n, false) {
+		o.die(endSlow)
+		return
+	}
+	c.srv.memory.try(c, outputPart, n, true)
+	o.held = n
+}
+
+// reserve waits for the memory of a reply.
+func (c *conn) reserve(size int) bool {
+	c.flush()
+	o := &c.out
+	o.mu.Lock()
+	n := len(o.buf) + o.writing + size
+	o.mu.Unlock()
+	if !c.srv.memory.wait(c, outputPart, n) {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reserved = size
+	o.held = n
+	c.hold(false)
+	return o.state == outboxOpen
+}

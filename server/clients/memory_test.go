@@ -1,0 +1,199 @@
+package clients
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// buffered is what the server's buffers hold.
+func (r *rig) buffered() (used, conns int) {
+	r.srv.memory.mu.Lock()
+	defer r.srv.memory.mu.Unlock()
+	return r.srv.memory.used, len(r.srv.memory.held)
+}
+
+func TestUnfinishedFramesLetOthersPass(t *testing.T) {
+	const bound = 2 << 20
+	virtual(t, Options{MaxBuffers: bound}, func(t *testing.T, r *rig, ln *pipeListener) {
+		big := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000), jute.WorldAnyone, 0))
+		hello := wire.NewSession(40000)
+		var stalled []*wire.Conn
+		for range 6 {
+			c := ln.dial(t)
+			must(t, c.Connect(hello))
+			stalled = append(stalled, c)
+			go c.WriteRaw(big[:len(big)-1])
+		}
+		synctest.Wait()
+		time.Sleep(300 * time.Millisecond)
+		if used, _ := r.buffered(); used > bound || used < bound/2 {
+			t.Errorf("%d bytes for unfinished frames", used)
+		}
+		if n := r.srv.counts.ends[endStalled].Load(); n != 0 {
+			t.Errorf("%d closed before their time", n)
+		}
+		c := ln.dial(t)
+		must(t, c.Connect(hello))
+		start := time.Now()
+		must(t, c.WriteRaw(big))
+		wantKinds(t, c, 7)
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("a whole frame waited %v for unfinished ones", d)
+		}
+		if n := r.srv.counts.ends[endStalled].Load(); n == 0 {
+			t.Error("nobody was closed")
+		}
+		for _, c := range stalled {
+			c.Close()
+		}
+		synctest.Wait()
+		alive(t, c)
+		if used, conns := r.buffered(); used != 0 || conns != 0 {
+			t.Errorf("%d bytes of %d connections left", used, conns)
+		}
+	})
+}
+
+// A small request needs no memory of those that large ones wait for.
+func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
+	virtual(t, Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
+		a, b := ln.dial(t), ln.dial(t)
+		must(t, a.Connect(wire.NewSession(40000)))
+		must(t, b.Connect(wire.NewSession(40000)))
+		go a.WriteRaw(wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000), jute.WorldAnyone, 0))[:999_000])
+		synctest.Wait()
+		start := time.Now()
+		create(t, b, "/small", "", 0)
+		if d := time.Since(start); d > 100*time.Millisecond {
+			t.Errorf("a small create took %v", d)
+		}
+	})
+}
+
+func TestLongAnswersWaitForEachOther(t *testing.T) {
+	const bound = 1 << 20
+	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+		owner := ln.dial(t)
+		must(t, owner.Connect(wire.NewSession(40000)))
+		create(t, owner, "/dir", "", 0)
+		name := strings.Repeat("x", 1000)
+		for i := range 300 {
+			create(t, owner, fmt.Sprintf("/dir/%s%d", name, i), "", 0)
+		}
+		for _, ask := range []struct {
+			op   jute.OpCode
+			body wire.Body
+		}{
+			{jute.OpGetChildren, wire.PathWatch("/dir", false)},
+			{jute.OpGetChildren2, wire.PathWatch("/dir", false)},
+		} {
+			for range 5 {
+				c := ln.dial(t)
+				must(t, c.Connect(wire.NewSession(40000)))
+				go c.SendXid(1, ask.op, ask.body) // and reads nothing
+			}
+			synctest.Wait()
+			if used, _ := r.buffered(); used > bound {
+				t.Errorf("%d bytes for answers nobody reads", used)
+			}
+			start := time.Now()
+			f := call(t, owner, jute.OK, ask.op, ask.body)
+			if d := time.Since(start); d > 2*time.Second || len(f.Body) < 300_000 {
+				t.Errorf("an answer of %d bytes that is read took %v", len(f.Body), d)
+			}
+		}
+		if n := r.srv.counts.ends[endSlow].Load(); n == 0 {
+			t.Error("nobody was closed")
+		}
+	})
+}
+
+func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
+	const bound = 1 << 20
+	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+		owner := ln.dial(t)
+		must(t, owner.Connect(wire.NewSession(40000)))
+		var deaf []*wire.Conn
+		for range 10 {
+			c := ln.dial(t)
+			must(t, c.Connect(wire.NewSession(40000)))
+			call(t, c, jute.OK, jute.OpAddWatch, wire.Body{}.Str("/").Int(jute.AddWatchRecursive))
+			deaf = append(deaf, c)
+		}
+		name := strings.Repeat("x", 1000)
+		for i := range 1500 {
+			create(t, owner, fmt.Sprintf("/%s%d", name, i), "", 0)
+		}
+		synctest.Wait()
+		if used, _ := r.buffered(); used > bound+len(deaf)*4*flushSize {
+			t.Errorf("%d bytes of events", used)
+		}
+		if n := r.srv.counts.ends[endSlow].Load(); n == 0 {
+			t.Error("nobody was closed")
+		}
+	})
+}
+
+// A setWatches of any length takes no more memory than a piece of it.
+func TestLongSetWatchesIsReadInPieces(t *testing.T) {
+	virtual(t, Options{MaxFrame: 4 << 10, MaxBuffers: 64 << 10}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(40000)))
+		create(t, c, "/there", "", 0)
+		var data, exist []string
+		for i := range 20_000 {
+			data = append(data, fmt.Sprint("/gone", i))
+			exist = append(exist, fmt.Sprintf("/missing%010d", i))
+		}
+		data = append(data, "/there", "", "/"+strings.Repeat("y", 4000))
+		body := wire.SetWatches(1<<40, data, exist, nil)
+		must(t, c.SendXid(5, jute.OpPing, nil))
+		go c.SendXid(9, jute.OpSetWatches, body)
+		deleted := 0
+		for {
+			f, err := c.Next()
+			must(t, err)
+			if f.Event == nil && f.Xid == 9 {
+				if f.Code != jute.OK {
+					t.Errorf("code %v", f.Code)
+				}
+				break
+			}
+			if f.Event != nil {
+				deleted++
+			}
+			if used, _ := r.buffered(); used > 64<<10 {
+				t.Fatalf("%d bytes", used)
+			}
+		}
+		if n := r.srv.Snapshot().Watches; deleted != 20_001 || n != 20_002 {
+			t.Errorf("%d told of, %d watches", deleted, n)
+		}
+		must(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
+		wantKinds(t, c, "NodeDataChanged /there", 10)
+
+		// Cut short, too long, null: the connection ends.
+		for name, spoil := range map[string]func([]byte) []byte{
+			"path beyond the frame limit": func(b []byte) []byte { return wire.SetWatches(0, []string{strings.Repeat("z", 5000)}, nil, nil) },
+			"path beyond the frame":       func(b []byte) []byte { return append(b[:len(b)-4:len(b)-4], 0, 0, 0, 9) },
+			"null list":                   func(b []byte) []byte { return append([]byte{0, 0, 0, 0, 0, 0, 0, 1, 255, 255, 255, 255}, b...) },
+		} {
+			b := ln.dial(t)
+			must(t, b.Connect(wire.NewSession(40000)))
+			go b.SendXid(1, jute.OpSetWatches, spoil(wire.SetWatches(1<<40, nil, exist, nil)))
+			if f, err := b.Next(); err == nil {
+				t.Errorf("%s: answered %+v", name, f)
+			}
+			synctest.Wait()
+		}
+		if n := r.srv.counts.ends[endMalformed].Load(); n != 3 {
+			t.Errorf("%d found malformed", n)
+		}
+	})
+}

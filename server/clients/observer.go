@@ -1,0 +1,150 @@
+package clients
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Events implements raftfsm.Observer.
+func (s *Server) Events(zxid int64, events []tree.Event) {
+	s.events, s.eventsZxid = events, zxid
+	for i := range events {
+		s.watches.fire(zxid, &events[i])
+	}
+}
+
+// SessionEnded implements raftfsm.Observer. The connection of the session is
+// closed once it has been sent the events of its end; the one that asked for
+// the end gets its reply first.
+func (s *Server) SessionEnded(id int64, cause state.EndCause, zxid int64) {
+	c := s.connOf(id)
+	s.noteEnd(c, id, cause, zxid)
+	if c == nil {
+		return
+	}
+	c.retired.Store(true)
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.closing && cause == state.EndClosed {
+		return // its outcome comes next
+	}
+	c.out.end(endGone)
+	c.touch()
+}
+
+// SessionMoved implements raftfsm.Observer.
+func (s *Server) SessionMoved(id int64, gen uint32) {
+	if c := s.connOf(id); c != nil && c.gen < gen {
+		c.retire(endMoved)
+	}
+}
+
+// Reset implements raftfsm.Observer. Changes were skipped, and whoever watched
+// would miss them: only a new connection starts from the new state.
+func (s *Server) Reset() {
+	for _, c := range s.all() {
+		if phase(c.phase.Load()) >= phaseConnect {
+			c.kill(endServing)
+		}
+	}
+	s.watches.reset()
+	s.flush.kick()
+}
+
+// Applied implements raftfsm.Observer.
+func (s *Server) Applied() {
+	s.batch = 0
+	s.flush.kick()
+}
+
+// Serving implements raftfsm.Observer.
+func (s *Server) Serving(serve bool) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.serving.Store(serve)
+	s.troubles.serving(serve, s.o.Now())
+	s.news()
+	if !serve {
+		s.sendAway()
+	}
+}
+
+// ReadOnly implements raftfsm.Observer. When it ends, its sessions do: their
+// clients find a server that serves, perhaps this one.
+func (s *Server) ReadOnly(on bool) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.readOnly.Store(on)
+	if !on {
+		s.sendAway()
+	}
+}
+
+// sendAway closes every connection with a session, or about to have one.
+func (s *Server) sendAway() {
+	for _, c := range s.all() {
+		if phase(c.phase.Load()) >= phaseConnect {
+			c.kill(endServing)
+		}
+	}
+	s.flush.kick()
+}
+
+// Heard implements raftfsm.Observer. A client whose request has no answer yet
+// is not silent, however long ago its last byte came: its further bytes wait
+// until the answer is out, and how long that takes is our own doing.
+func (s *Server) Heard(touches []state.Touch) []state.Touch {
+	list := s.heard.swap()
+	now := s.now()
+	for i, c := range list {
+		list[i] = nil
+		c.listed.Store(false) // before the age is read: bytes arriving now list it again
+		if c.retired.Load() {
+			continue
+		}
+		age := now - time.Duration(c.lastHeard.Load())
+		if c.owed() {
+			age = 0
+			s.heard.add(c)
+		}
+		touches = append(touches, state.Touch{Session: c.session, Age: uint32(max(age, 0).Milliseconds())})
+	}
+	return touches
+}
+
+// owed reports whether the client waits for the outcome of a request.
+func (c *conn) owed() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.state == outboxOpen && c.out.pendingLen() > 0
+}
+
+// batchTime is the time at which the batch being applied is answered. It is
+// asked for by the goroutine that applies the log, once per batch.
+func (s *Server) batchTime(o *state.Outcome) time.Duration {
+	if s.batch == 0 && !o.Unknown {
+		s.batch = s.now()
+	}
+	return s.batch
+}
+
+// noteFired counts the watches that one event fired.
+func (s *Server) noteFired(t jute.EventType, told, size int) {
+	m := &s.metrics
+	m.WatchBytes.Add(int64(told * size))
+	switch t {
+	case jute.EventCreated:
+		m.NodeCreatedWatch.Observe(int64(told))
+	case jute.EventDeleted:
+		m.NodeDeletedWatch.Observe(int64(told))
+	case jute.EventDataChanged:
+		m.NodeChangedWatch.Observe(int64(told))
+	case jute.EventChildrenChanged:
+		m.NodeChildrenWatch.Observe(int64(told))
+	}
+}

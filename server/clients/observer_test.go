@@ -1,0 +1,221 @@
+package clients
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	r.srv.SessionMoved(a.Session.ID, 1) // its own
+	r.srv.SessionMoved(b.Session.ID, 2)
+	r.srv.SessionMoved(4711, 9)
+	r.srv.Applied()
+	must(t, b.Closed())
+	alive(t, a)
+	// What the old connection had under way is refused, not answered.
+	r.valve.close()
+	must(t, a.SendXid(1, jute.OpCreate, wire.Create("/late", nil, jute.WorldAnyone, 0)))
+	eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
+	c := r.dial()
+	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.Attach(a.Session, 0))))
+	eventually(t, "both held", func() bool { return r.valve.waiting() == 2 })
+	r.valve.mu.Lock()
+	slices.Reverse(r.valve.held) // as if the write had come by another server
+	r.valve.mu.Unlock()
+	r.valve.open()
+	_, err := c.ReadFrame()
+	must(t, err)
+	must(t, a.Closed())
+	call(t, c, jute.NoNode, jute.OpExists, wire.PathWatch("/late", false))
+}
+
+func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	create(t, a, "/e", "", jute.FlagEphemeral)
+	call(t, a, jute.OK, jute.OpExists, wire.PathWatch("/e", true))
+	end := make(chan struct{})
+	must(t, r.node.Propose(state.Request{Op: state.OpExpire, Session: a.Session.ID, Gen: 1}, waiter(func(*state.Outcome) { close(end) })))
+	<-end
+	wantKinds(t, a, "NodeDeleted /e")
+	must(t, a.Closed())
+	ended := r.srv.Ended()
+	if len(ended) != 1 || ended[0].Session != a.Session.ID || ended[0].Cause != state.EndExpired ||
+		ended[0].Addr != "127.0.0.1" || !strings.HasPrefix(ended[0].Reason(), "client silent for ") {
+		t.Errorf("ended %+v", ended)
+	}
+	if err := r.dial().Connect(wire.Attach(a.Session, 0)); err != wire.ErrRefused {
+		t.Errorf("attach: %v", err)
+	}
+}
+
+type waiter func(*state.Outcome)
+
+func (w waiter) Done(o *state.Outcome) { w(o) }
+
+// A second handle may end the session of the first: tests of clients do so.
+func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	end := make(chan struct{})
+	must(t, r.node.Propose(state.Request{Op: jute.OpCloseSession, Session: a.Session.ID}, waiter(func(*state.Outcome) { close(end) })))
+	<-end
+	must(t, a.Closed())
+	if e := r.srv.Ended(); len(e) != 1 || e[0].Reason() != "closed by its client" {
+		t.Errorf("ended %+v", e)
+	}
+}
+
+func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
+	s, err := New(Options{})
+	must(t, err)
+	defer s.Shutdown(t.Context())
+	for id := range int64(endedKept + 10) {
+		s.SessionEnded(id, state.EndClosed, id)
+	}
+	e := s.Ended()
+	if len(e) != endedKept || e[0].Session != endedKept+9 || e[endedKept-1].Session != 10 {
+		t.Errorf("%d remembered, %d to %d", len(e), e[0].Session, e[len(e)-1].Session)
+	}
+}
+
+func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	call(t, a, jute.OK, jute.OpAddWatch, wire.PathInt("/", 1))
+	first := r.dial()
+	eventually(t, "accepted", func() bool { return r.srv.Snapshot().Conns == 3 })
+	r.srv.Reset()
+	must(t, a.Closed())
+	must(t, b.Closed())
+	if n := r.srv.Snapshot().Watches; n != 0 {
+		t.Errorf("%d watches", n)
+	}
+	must(t, first.Connect(wire.NewSession(10000))) // had seen nothing yet
+}
+
+func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, o := range []state.Outcome{{Unknown: true}, {Refused: true}} {
+		c := r.client()
+		r.valve.close()
+		var p batch
+		p.add(jute.OpSync, wire.Path("/")).add(jute.OpGetData, wire.PathWatch("/", false))
+		must(t, c.WriteRaw(p.b))
+		eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
+		r.valve.mu.Lock()
+		h := r.valve.held[0]
+		r.valve.held = nil
+		r.valve.mu.Unlock()
+		h.w.Done(&o)
+		r.srv.Applied()
+		must(t, c.Closed())
+		r.valve.open()
+	}
+	// The same for a connect request: no word of a refusal.
+	r.valve.close()
+	c := r.dial()
+	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
+	eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
+	r.valve.held[0].w.Done(&state.Outcome{Unknown: true})
+	r.valve.held = nil
+	must(t, c.Closed())
+}
+
+func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
+	r := newRig(t, Options{MinSessionTimeout: 900 * time.Millisecond})
+	c := r.dial()
+	must(t, c.Connect(wire.NewSession(900)))
+	alive(t, c)
+	r.valve.setCut(true)
+	_, err := c.Send(jute.OpPing, nil)
+	must(t, err)
+	must(t, c.Silent(100*time.Millisecond)) // it may be over soon
+	r.valve.setCut(false)
+	wantKinds(t, c, -2)
+	r.valve.setCut(true)
+	_, err = c.Send(jute.OpPing, nil)
+	must(t, err)
+	must(t, c.Closed())
+}
+
+func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	gone := r.client()
+	var first []state.Touch
+	alive(t, a)
+	alive(t, b)
+	alive(t, gone)
+	r.srv.SessionMoved(gone.Session.ID, 9)
+	time.Sleep(20 * time.Millisecond)
+	first = r.srv.Heard(nil)
+	// The node under the server asks as well; what it took is not told twice.
+	for _, touch := range first {
+		if touch.Session == gone.Session.ID {
+			t.Error("a connection whose session has moved is reported")
+		}
+		if touch.Age < 20 || touch.Age > 10_000 {
+			t.Errorf("age %d ms", touch.Age)
+		}
+	}
+	if again := r.srv.Heard(nil); len(again) != 0 {
+		t.Errorf("told twice: %v", again)
+	}
+	alive(t, a)
+	if only := r.srv.Heard(first[:0]); len(only) > 1 || len(only) == 1 && only[0].Session != a.Session.ID {
+		t.Errorf("heard %v, want %d alone", only, a.Session.ID)
+	}
+}
+
+func TestConnectionsAreDescribed(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	create(t, c, "/a", "", 0)
+	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
+	r.dial()
+	eventually(t, "both there", func() bool { return len(r.srv.Conns()) == 2 })
+	for _, d := range r.srv.Conns() {
+		if d.Session == 0 {
+			if d.Received != 0 || d.Interest != 1 {
+				t.Errorf("connection without a session: %+v", d)
+			}
+			continue
+		}
+		if d.Session != c.Session.ID || d.LastOp != "GETD" || d.Received != 3 || d.Sent != 3 || d.LastCxid != 2 ||
+			d.LastZxid != c.Zxid || d.Timeout != 30*time.Second || d.Queued != 0 || d.Interest != 1 || d.Addr != c.LocalAddr().String() {
+			t.Errorf("%+v", d)
+		}
+	}
+	s := r.srv.Snapshot()
+	if s.Conns != 2 || s.Watches != 1 || s.WatchConns != 1 || s.WatchPaths != 1 || !s.Serving {
+		t.Errorf("snapshot %+v", s)
+	}
+	var watched []string
+	r.srv.WatchScan(func(path string, session int64) {
+		if session == c.Session.ID {
+			watched = append(watched, path)
+		}
+	})
+	if !slices.Equal(watched, []string{"/a"}) {
+		t.Errorf("watches %v", watched)
+	}
+	m := r.srv.Metrics()
+	if m.PacketsReceived.Load() != 3 || m.PacketsSent.Load() != 3 || m.ConnectionRequests.Load() != 1 {
+		t.Errorf("received %d, sent %d", m.PacketsReceived.Load(), m.PacketsSent.Load())
+	}
+	r.srv.ResetConns()
+	for _, d := range r.srv.Conns() {
+		if d.Received != 0 || d.Sent != 0 {
+			t.Errorf("after the reset %+v", d)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package clients
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/sasl"
+)
+
+// Options say how a Server treats its clients. The zero value of each field
+// means its default.
+type Options struct {
+	// ID is this server's id in the cluster; default 1.
+	ID uint32
+
+	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
+	// default 4 s and 40 s, two and twenty ticks.
+	MinSessionTimeout time.Duration
+	MaxSessionTimeout time.Duration
+
+	// MaxFrame is the longest frame accepted, its prefix not counted; default
+	// 1,048,575. setWatches may be longer, up to 64 MiB: there are clients
+	// that do not split it.
+	MaxFrame int
+	// MaxConnsPerAddr bounds the connections from one address; default 60,
+	// negative is no limit.
+	MaxConnsPerAddr int
+	// MaxConns bounds all connections. By default, and at most, there may be as
+	// many as 80 % of the descriptors this process may have, and 64 KiB for each
+	// in half of the memory that it may use. Negative is no limit.
+	MaxConns int
+	// MaxNewSessions bounds new sessions per second; default none.
+	MaxNewSessions int
+	// MaxPending bounds the unanswered requests of a connection; default 1000.
+	// At the bound its socket is not read.
+	MaxPending int
+	// MaxOutboxBytes and MaxOutboxFrames bound what waits to be written to one
+	// client; defaults 16 MiB and 50,000. At the bound it is closed.
+	MaxOutboxBytes  int
+	MaxOutboxFrames int
+	// MaxWatchesPerConn and MaxWatches bound watches; defaults 500,000 and
+	// 10 million. At the bound the connection that wants more is closed.
+	MaxWatchesPerConn int
+	MaxWatches        int
+	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches;
+	// defaults 48 MiB, and a quarter of what the process may use, at least
+	// 128 MiB. While MaxConnsPerAddr is a limit, the connections from one
+	// address may have twice as much together as one of them. At a bound the
+	// connection that wants more is closed, in all one that has much already.
+	MaxWatchBytesPerConn int
+	MaxWatchBytes        int
+
+	// MaxBuffers bounds the memory of large frames being received and of all
+	// that waits to be written, of all connections together; default a quarter
+	// of what the process may use, at most 72 MiB and at least twice MaxFrame.
+	// At the bound they wait for each other, and who does not get on is closed.
+	MaxBuffers int
+
+	// HandshakeTimeout is how long a connection may take to get a session;
+	// default 10 s.
+	HandshakeTimeout time.Duration
+	// StallTimeout is how long a frame may stand unfinished, or a client take
+	// no byte of what it is sent; default 30 s.
+	StallTimeout time.Duration
+	// FrameTimeout is how long a frame may take in all; default 120 s.
+	FrameTimeout time.Duration
+
+	// SuperDigest is the digest identity "user:base64(sha1(user:password))"
+	// that may do everything. Empty: nobody may.
+	SuperDigest string
+	// SASL is how clients may authenticate by SASL; nil: it is answered as a
+	// server without SASL answers. SASLSuper is the one of its users that may do
+	// everything, if any.
+	SASL      *sasl.Mechanisms
+	SASLSuper string
+	// RequireAuth are the schemes (digest, sasl, x509) of which a client must
+	// have proved an identity before it asks for anything. Empty: none.
+	RequireAuth []string
+	// SkipACL lets everybody do everything.
+	SkipACL bool
+	// LinearizableReads lets every read wait for a round through the log, so
+	// that no read is ever stale.
+	LinearizableReads bool
+	// TLSConfig is for ServeTLS.
+	TLSConfig *tls.Config
+
+	// Reconfigure is what carries reconfig out; nil: it is answered RECONFIGDISABLED.
+	Reconfigure Reconfigure
+
+	// Logger gets what an operator would want to know; default slog.Default.
+	Logger *slog.Logger
+	// Rand is the source of session passwords; default crypto/rand.
+	Rand io.Reader
+	// Now is the wall clock, for what people are shown and for the times in
+	// Kerberos' tickets; default time.Now.
+	Now func() time.Time
+}
+
+// withDefaults returns o with every default filled in, or says what is wrong.
+func (o Options) withDefaults() (Options, error) {
+	setDefault(&o.ID, 1)
+	setDefault(&o.MinSessionTimeout, 4*time.Second)
+	setDefault(&o.MaxSessionTimeout, 40*time.Second)
+	setDefault(&o.MaxFrame, 0xfffff)
+	setDefault(&o.MaxConnsPerAddr, 60)
+	setDefault(&o.MaxPending, 1000)
+	setDefault(&o.MaxOutboxBytes, 16<<20)
+	setDefault(&o.MaxOutboxFrames, 50_000)
+	setDefault(&o.MaxWatchesPerConn, 500_000)
+	setDefault(&o.MaxWatches, 10_000_000)
+	setDefault(&o.MaxWatchBytesPerConn, 48<<20)
+	quarter := int(admin.UsableMemory() / 4)
+	setDefault(&quarter, 1<<30)
+	setDefault(&o.MaxWatchBytes, max(128<<20, quarter))
+	setDefault(&o.MaxBuffers, max(2*o.MaxFrame, 16<<20, min(72<<20, quarter)))
+	setDefault(&o.HandshakeTimeout, 10*time.Second)
+	setDefault(&o.StallTimeout, 30*time.Second)
+	setDefault(&o.FrameTimeout, 120*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Rand == nil {
+		o.Rand = &buffered{r: bufio.NewReaderSize(rand.Reader, 1<<10)}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxConns >= 0 {
+		setDefault(&o.MaxConns, 1<<30)
+		o.MaxConns = min(o.MaxConns, roomForConns(descriptors(), admin.UsableMemory()))
+	}
+	return o, o.validate()
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.MinSessionTimeout < time.Millisecond:
+		return fmt.Errorf("minimum session timeout %v is too short", o.MinSessionTimeout)
+	case o.MaxSessionTimeout < o.MinSessionTimeout:
+		return fmt.Errorf("maximum session timeout %v is shorter than the minimum %v", o.MaxSessionTimeout, o.MinSessionTimeout)
+	case o.MaxSessionTimeout.Milliseconds() > 1<<31-1:
+		return fmt.Errorf("maximum session timeout %v does not fit the protocol", o.MaxSessionTimeout)
+	case o.MaxFrame < 128 || o.MaxFrame > maxWatchFrame:
+		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, maxWatchFrame)
+	case o.MaxPending < 0 || o.MaxOutboxBytes < 0 || o.MaxOutboxFrames < 0 || o.MaxWatches < 0 || o.MaxWatchesPerConn < 0 ||
+		o.MaxBuffers < 0 || o.MaxWatchBytes < 0 || o.MaxWatchBytesPerConn < 0:
+		return errors.New("a limit is negative")
+	}
+	return nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// roomForConns returns how many connections these descriptors and this memory
+// are enough for; 0 is not known.
+func roomForConns(descriptors int, memory uint64) int {
+	n := 1 << 30
+	if descriptors > 0 {
+		n = descriptors / 10 * 8
+	}
+	if memory > 0 {
+		n = min(n, int(memory/2>>16))
+	}
+	return n
+}
+
+// descriptors returns how many files this process may have open, 0 if that is
+// unknown.
+func descriptors() int {
+	var r syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {
+		return 0
+	}
+	return int(min(r.Cur, 1<<30))
+}
+
+// buffered spares a system call for every few random bytes.
+type buffered struct {
+	mu sync.Mutex
+	r  *bufio.Reader
+}
+
+func (b *buffered) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return io.ReadFull(b.r, p)
+}
+
+// negotiate clamps the session timeout a client asked for, in ms.
+func (o *Options) negotiate(asked int32) int32 {
+	return int32(min(max(int64(asked), o.MinSessionTimeout.Milliseconds()), o.MaxSessionTimeout.Milliseconds()))
+}

@@ -1,0 +1,288 @@
+package clients
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// batch appends requests with the xids 1, 2, 3… as one piece of input.
+type batch struct {
+	b   []byte
+	xid int32
+}
+
+func (p *batch) add(op jute.OpCode, body wire.Body) *batch {
+	p.xid++
+	p.b = wire.AppendRequest(p.b, p.xid, op, body)
+	return p
+}
+
+func TestRepliesKeepTheOrderOfPipelinedRequests(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	var p batch
+	var want []any
+	for i := range 200 {
+		path := fmt.Sprintf("/n%d", i)
+		p.add(jute.OpCreate, wire.Create(path, []byte(path), jute.WorldAnyone, 0))
+		p.add(jute.OpGetData, wire.PathWatch(path, false))
+		p.add(jute.OpGetChildren, wire.PathWatch("/", false))
+		p.add(jute.OpSync, wire.Path(path))
+		p.add(jute.OpSetData, wire.SetData(path, nil, 0))
+	}
+	for x := range int(p.xid) {
+		want = append(want, x+1)
+	}
+	must(t, c.WriteRaw(p.b))
+	wantKinds(t, c, want...)
+}
+
+func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	create(t, c, "/a", "0", 0)
+	for i := range 100 {
+		text := fmt.Sprint(i)
+		var p batch
+		p.add(jute.OpSetData, wire.SetData("/a", []byte(text), -1)).add(jute.OpGetData, wire.PathWatch("/a", false))
+		must(t, c.WriteRaw(p.b))
+		w, err := c.Reply()
+		must(t, err)
+		f, err := c.Reply()
+		must(t, err)
+		d := jute.NewDecoder(f.Body)
+		if got := string(d.Buffer()); got != text {
+			t.Fatalf("read %q after writing %q", got, text)
+		}
+		if f.Zxid < w.Zxid {
+			t.Fatalf("read at zxid %d after write at %d", f.Zxid, w.Zxid)
+		}
+	}
+}
+
+// A read, a ping or an auth behind a write that is stuck waits for it; the
+// replies before the write do not.
+func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, later := range []struct {
+		op   jute.OpCode
+		body wire.Body
+	}{
+		{jute.OpGetData, wire.PathWatch("/", false)},
+		{jute.OpPing, nil},
+		{jute.OpAuth, wire.Auth("digest", "u:p")},
+		{jute.OpWhoAmI, nil},
+		{jute.OpSASL, wire.Body{}.Buf(nil)},
+		{jute.OpSetWatches, wire.SetWatches(0, nil, nil, nil)},
+		{jute.OpAddWatch, wire.PathInt("/", 0)},
+		{jute.OpCheck, wire.PathVersion("/", -1)},
+		{jute.OpReconfig, nil},
+		{jute.OpCode(4711), nil},
+		{jute.OpGetData, nil}, // malformed
+	} {
+		c := r.client()
+		r.valve.close()
+		var p batch
+		p.add(jute.OpGetData, wire.PathWatch("/", false)).add(jute.OpSync, wire.Path("/")).add(later.op, later.body)
+		must(t, c.WriteRaw(p.b))
+		wantKinds(t, c, 1)
+		must(t, c.Silent(5*time.Millisecond))
+		r.valve.open()
+		want := []any{2, 3}
+		if later.op == jute.OpPing {
+			want[1] = -2
+		}
+		wantKinds(t, c, want...)
+	}
+}
+
+func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	create(t, c, "/a", "", 0)
+	var p batch
+	p.add(jute.OpGetData, wire.PathWatch("/a", true)).
+		add(jute.OpGetChildren, wire.PathWatch("/a", true)).
+		add(jute.OpSetData, wire.SetData("/a", nil, -1)).
+		add(jute.OpCreate, wire.Create("/a/b", nil, jute.WorldAnyone, 0)).
+		add(jute.OpGetData, wire.PathWatch("/a", false))
+	must(t, c.WriteRaw(p.b))
+	wantKinds(t, c, 1, 2, "NodeDataChanged /a", 3, "NodeChildrenChanged /a", 4, 5)
+}
+
+// Another connection changes the node all the time. Whoever sees the new data
+// has seen the event before, and a watch fires only behind the reply that set
+// it.
+func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	create(t, a, "/a", "0", 0)
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			if _, err := a.SetData("/a", []byte(fmt.Sprint(n)), -1); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for xid := int32(0); xid < 600; xid++ {
+		must(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", true)))
+		f, err := b.Next()
+		must(t, err)
+		if f.Event != nil {
+			t.Fatal("an event without a watch")
+		}
+		armed := mzxidOf(t, f)
+		for fired := false; !fired; {
+			xid++
+			must(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", false)))
+			for f = (wire.Frame{}); f.Xid != xid; {
+				f, err = b.Next()
+				must(t, err)
+				if f.Event == nil {
+					if at := mzxidOf(t, f); !fired && at != armed {
+						t.Fatalf("the change at %d shows before the event of the watch set at %d", at, armed)
+					}
+				} else if fired = true; f.Zxid <= armed {
+					t.Fatalf("event of zxid %d for a watch set at %d", f.Zxid, armed)
+				}
+			}
+		}
+	}
+	close(stop)
+	must(t, <-done)
+}
+
+// mzxidOf returns when the data in a reply to getData was written.
+func mzxidOf(t *testing.T, f wire.Frame) int64 {
+	t.Helper()
+	d := jute.NewDecoder(f.Body)
+	d.Buffer()
+	st := d.Stat()
+	if d.Err() != nil || st.Mzxid > f.Zxid {
+		t.Fatalf("reply %+v: header zxid older than the data", f)
+	}
+	return st.Mzxid
+}
+
+func TestRequestsBehindCloseSessionAreDropped(t *testing.T) {
+	r := newRig(t, Options{})
+	for range 20 {
+		c := r.client()
+		var p batch
+		p.add(jute.OpCreate, wire.Create("/e", nil, jute.WorldAnyone, jute.FlagEphemeral)).
+			add(jute.OpGetData, wire.PathWatch("/e", true)).
+			add(jute.OpCloseSession, nil)
+		for range 500 {
+			p.add(jute.OpGetData, wire.PathWatch("/", false))
+		}
+		must(t, c.WriteRaw(p.b))
+		wantKinds(t, c, 1, 2, "NodeDeleted /e", 3)
+		must(t, c.Closed())
+	}
+	if ids := r.sessions(); len(ids) != 0 {
+		t.Errorf("sessions left: %v", ids)
+	}
+}
+
+// A read waits for the writes before it, and a close for all; that is order, and
+// not a server that has too much to do.
+func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	var p batch
+	p.add(jute.OpCreate, wire.Create("/a", nil, jute.WorldAnyone, 0)).
+		add(jute.OpGetData, wire.PathWatch("/a", false)).
+		add(jute.OpSetData, wire.SetData("/a", nil, -1)).
+		add(jute.OpCloseSession, nil)
+	must(t, c.WriteRaw(p.b))
+	wantKinds(t, c, 1, 2, 3, 4)
+	if n := r.srv.metrics.Throttled.Load(); n != 0 {
+		t.Errorf("throttled %d times", n)
+	}
+}
+
+func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	for _, xid := range []int32{0, 1, -1, -2, -4, -8, -100, 1<<31 - 1, -1 << 31} {
+		for _, op := range []jute.OpCode{jute.OpGetData, jute.OpSync, jute.OpAddWatch, jute.OpSetWatches} {
+			body := wire.PathWatch("/", false)
+			switch op {
+			case jute.OpAddWatch:
+				body = wire.PathInt("/", 0)
+			case jute.OpSetWatches:
+				body = wire.SetWatches(0, nil, nil, nil)
+			}
+			must(t, c.SendXid(xid, op, body))
+			b, err := c.ReadFrame()
+			must(t, err)
+			if d := jute.NewDecoder(b); d.Int() != xid {
+				t.Errorf("%v with xid %d: reply %x", op, xid, b)
+			}
+		}
+	}
+	must(t, c.SendXid(77, jute.OpPing, nil))
+	wantKinds(t, c, -2) // whatever the request said
+	must(t, c.SendXid(78, jute.OpAuth, wire.Auth("ip", "")))
+	wantKinds(t, c, 78)
+}
+
+func TestCatchUpEventsComeBeforeTheReply(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	create(t, a, "/same", "", 0)
+	create(t, a, "/gone", "", 0)
+	seen := create(t, a, "/changed", "", 0).Zxid
+	call(t, a, jute.OK, jute.OpDelete, wire.PathVersion("/gone", -1))
+	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/changed", nil, -1))
+	create(t, a, "/new", "", 0)
+	create(t, a, "/same/child", "", 0)
+	b := r.client()
+	all := []string{"/same", "/gone", "/changed"}
+	must(t, b.SendXid(-8, jute.OpSetWatches2, wire.SetWatches2(seen, all, []string{"/new", "/never"}, []string{"/same", "/changed"}, []string{"/p"}, []string{"/r"})))
+	wantKinds(t, b, "NodeDeleted /gone", "NodeDataChanged /changed", "NodeCreated /new", "NodeChildrenChanged /same", -8)
+	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/same", nil, -1))
+	create(t, a, "/never", "", 0)
+	create(t, a, "/changed/x", "", 0)
+	create(t, a, "/p", "", 0)
+	create(t, a, "/r", "", 0)
+	create(t, a, "/r/s", "", 0)
+	wantKinds(t, b, "NodeDataChanged /same", "NodeCreated /never", "NodeChildrenChanged /changed", "NodeCreated /p", "NodeCreated /r", "NodeCreated /r/s")
+}
+
+func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	var data, exist []string
+	for i := range 1200 {
+		exist = append(exist, fmt.Sprintf("/x%d", i))
+		data = append(data, "/")
+	}
+	data = append(data, slices.Repeat([]string{"/missing"}, 1200)...)
+	must(t, b.SendXid(9, jute.OpSetWatches, wire.SetWatches(1<<40, data, exist, nil)))
+	for range 1200 {
+		wantKinds(t, b, "NodeDeleted /missing")
+	}
+	wantKinds(t, b, 9)
+	if n := r.srv.Snapshot().Watches; n != 1201 {
+		t.Errorf("%d watches armed", n)
+	}
+	for _, i := range []int{0, 499, 500, 1199} {
+		create(t, a, exist[i], "", 0)
+		wantKinds(t, b, "NodeCreated "+exist[i])
+	}
+}

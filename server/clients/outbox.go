@@ -1,0 +1,166 @@
+package clients
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// flushSize is how much a connection's own goroutine lets its outbox grow
+// before it writes, although more requests are at hand.
+const flushSize = 64 << 10
+
+// keepSize is the largest buffer an outbox keeps for the next time.
+const keepSize = 16 << 10
+
+// pending is a request that was proposed and is not yet answered.
+type pending struct {
+	xid int32
+	op  jute.OpCode
+	at  time.Duration // when its last byte arrived
+}
+
+// outbox is what is to be written to one client, and the requests whose
+// replies are still to come. It is filled by the connection's goroutine (under
+// View) and by the one that applies the log, and emptied by whoever flushes;
+// one flush runs at a time, and who finds one under way only appends.
+type outbox struct {
+	mu     sync.Mutex
+	buf    []byte // whole frames
+	spare  []byte // the buffer of the flush before
+	frames int    // in buf
+
+	writing  int // bytes that the flush under way has taken
+	held     int // what of all this is told to srv.memory
+	reserved int // and what was waited for beyond it, for a long reply
+
+	state outboxState
+	why   endReason // once state is not open
+
+	flushing bool // a flush is under way; it goes on until buf is empty
+	shut     bool // everything is written, and the writing side closed
+	closing  bool // the client asked for the end of its session
+	touched  bool // waits for a flusher
+
+	pend     []pending // pend[pendHead:], in order of proposal
+	pendHead int
+
+	// waiting: the connection's goroutine sleeps until the outbox is written or
+	// at most waitFor requests are pending.
+	waiting bool
+	waitFor int
+	wake    chan struct{} // made when it first sleeps
+
+	whenSent func() // called, and forgotten, when the next flush ends; nil: nobody asked
+
+	stat connStat
+}
+
+type outboxState uint8
+
+const (
+	outboxOpen   outboxState = iota
+	outboxEnding             // nothing is accepted any more; closed once written
+	outboxDead               // closed; what is in it is lost
+)
+
+// pendingLen returns how many requests wait for their outcome.
+func (o *outbox) pendingLen() int { return len(o.pend) - o.pendHead }
+
+func (o *outbox) push(p pending) { o.pend = append(o.pend, p) }
+
+// front returns the oldest pending request.
+func (o *outbox) front() pending { return o.pend[o.pendHead] }
+
+// pop removes the oldest pending request.
+func (o *outbox) pop() {
+	o.pendHead++
+	switch {
+	case o.pendHead == len(o.pend):
+		o.pend, o.pendHead = o.pend[:0], 0
+	case o.pendHead >= 64 && o.pendHead >= len(o.pend)/2:
+		n := copy(o.pend, o.pend[o.pendHead:])
+		o.pend, o.pendHead = o.pend[:n], 0
+	}
+}
+
+// accepts reports whether a frame may be appended. A client that does not take
+// what it is sent loses its connection, never a part of what it is sent.
+func (o *outbox) accepts(opt *Options) bool {
+	if o.state != outboxOpen {
+		return false
+	}
+	if len(o.buf) >= opt.MaxOutboxBytes || o.frames >= opt.MaxOutboxFrames {
+		o.die(endSlow)
+		return false
+	}
+	return true
+}
+
+// beginReply starts a reply frame. Its record is appended to the result and
+// the whole given to endReply.
+func (o *outbox) beginReply(xid int32, zxid int64) (b []byte, at int) {
+	b, at = jute.BeginFrame(o.buf)
+	return jute.AppendReplyHeader(b, xid, zxid, jute.OK), at
+}
+
+// endReply finishes the reply begun at at. An error reply is a bare header.
+func (o *outbox) endReply(b []byte, at int, code jute.ErrCode) {
+	if code != jute.OK {
+		b = b[:at+4+jute.ReplyHeaderSize]
+	}
+	o.endWhole(b, at, code)
+}
+
+// endWhole finishes a reply that has its record whatever its code.
+func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
+	binary.BigEndian.PutUint32(b[at+jute.ReplyHeaderSize:], uint32(code))
+	jute.EndFrame(b, at)
+	o.buf = b
+	o.frames++
+	o.stat.size(len(b) - at - 4)
+}
+
+// append appends a whole frame.
+func (o *outbox) append(frame []byte) {
+	o.buf = append(o.buf, frame...)
+	o.frames++
+}
+
+// end lets the outbox be written and then closed.
+func (o *outbox) end(why endReason) {
+	if o.state == outboxOpen {
+		o.state, o.why = outboxEnding, why
+	}
+}
+
+// die closes the outbox at once.
+func (o *outbox) die(why endReason) {
+	if o.state == outboxOpen {
+		o.why = why
+	}
+	o.state = outboxDead
+	o.buf, o.spare = nil, nil
+}
+
+// take returns what is to be written next.
+func (o *outbox) take() (b []byte, frames int) {
+	b, frames = o.buf, o.frames
+	o.buf, o.frames, o.spare = o.spare, 0, nil
+	return b, frames
+}
+
+// give returns the buffer of a finished write.
+func (o *outbox) give(b []byte) {
+	if cap(b) > keepSize || o.state == outboxDead {
+		return
+	}
+	b = b[:0]
+	if o.buf == nil {
+		o.buf = b
+	} else {
+		o.spare = b
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package clients
+
+// raceDetector makes stacks larger.
+const raceDetector = true

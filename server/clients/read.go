@@ -1,0 +1,186 @@
+package clients
+
+import (
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// maxRun bounds how many reads are answered under one hold of the state lock.
+const maxRun = 64
+
+// read answers the read in frame and those right behind it. It reports false
+// when the connection has ended.
+func (c *conn) read(frame []byte) bool {
+	c.frame, c.stop = frame, false
+	for c.replica.View(c.runView); c.need > 0; c.replica.View(c.runView) {
+		need := c.need
+		c.need = 0
+		if !c.reserve(need) {
+			return false
+		}
+	}
+	c.frame = nil
+	if c.stop {
+		return false
+	}
+	c.flushLarge()
+	return true
+}
+
+// flushLarge flushes an outbox that has grown large although more requests are
+// at hand.
+func (c *conn) flushLarge() {
+	c.out.mu.Lock()
+	large := len(c.out.buf) >= flushSize
+	c.out.mu.Unlock()
+	if large {
+		c.flush()
+	}
+}
+
+// run is read under the state lock.
+func (c *conn) run(st *state.State) {
+	frame, n := c.frame, 0
+	for {
+		size, ok := c.readOne(st, frame)
+		if c.need > 0 {
+			c.frame = frame
+			break
+		}
+		n++
+		if !ok {
+			c.stop = true
+			break
+		}
+		if n == maxRun || size >= flushSize {
+			break
+		}
+		next, _, err := c.in.peek(c.srv.o.MaxFrame)
+		if err != nil || len(next) < headerSize {
+			break
+		}
+		if _, op, _ := header(next); classOf(op) != readOp {
+			break
+		}
+		c.in.take(next)
+		frame = next
+	}
+	if n > 0 {
+		c.noteReads(n)
+	}
+}
+
+// longAnswer reports whether the reply to a read is so long that its memory
+// must be waited for first, which cannot be done under the state lock.
+func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
+	switch op {
+	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead:
+	default:
+		return false
+	}
+	size := st.Tree().AnswerSize(op, c.session, body)
+	if size <= flushSize || size <= c.out.reserved {
+		return false
+	}
+	c.need = size + size/16 + 4<<10 // the list may grow meanwhile
+	return true
+}
+
+// readOne answers one read: its reply is in the outbox, and its watch is set,
+// before the next change can be applied. It returns how much waits in the
+// outbox.
+func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
+	xid, op, body := header(frame)
+	switch op {
+	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
+		return 0, c.watchOp(st, xid, op, body)
+	}
+	w, size, ok := c.appendRead(st, xid, op, body)
+	if ok && w.set {
+		ok = c.srv.watches.add(c, w.path, w.kind)
+	}
+	return size, ok
+}
+
+// watch is one that a read asks for.
+type watch struct {
+	set  bool
+	path string
+	kind tree.Kind
+}
+
+// appendRead appends the reply to one read.
+func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, size int, ok bool) {
+	o := &c.out
+	o.mu.Lock()
+	defer o.mu.Unlock() // also when the tree panics
+	if !o.accepts(&c.srv.o) {
+		return w, 0, false
+	}
+	if c.longAnswer(st, op, body) {
+		return w, 0, true
+	}
+	c.cameBack(op, body)
+	if o.reserved > 0 {
+		o.buf = slices.Grow(o.buf, o.reserved) // or it would double, again and again
+	}
+	b, at := o.beginReply(xid, st.Zxid())
+	b, w, code := c.record(st.Tree(), b, op, body)
+	o.endReply(b, at, code)
+	o.stat.last(xid, op, st.Zxid())
+	if len(o.buf) > flushSize || o.reserved > 0 {
+		o.reserved = 0
+		c.hold(false)
+	}
+	if code == jute.OK && w.path != "" {
+		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
+	}
+	return w, len(o.buf), true
+}
+
+// record appends the response record of a read, and says which watch it sets.
+func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []byte, w watch, code jute.ErrCode) {
+	ids := *c.ids.Load()
+	if op == jute.OpMultiRead {
+		b, code = t.AppendMultiRead(b, ids, body)
+		return b, w, code
+	}
+	d := jute.NewDecoder(body)
+	path, named := d.String()
+	w.path = path
+	switch op {
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
+		w.set = d.Bool()
+	case jute.OpGetEphemerals:
+		if d.Err() == nil {
+			return t.AppendEphemerals(b, c.session, path), w, jute.OK
+		}
+	}
+	if d.Err() != nil || !named {
+		return b, watch{}, jute.MarshallingError
+	}
+	switch op {
+	case jute.OpGetData:
+		b, code = t.AppendData(b, ids, path)
+	case jute.OpExists:
+		b, code = t.AppendExists(b, ids, path)
+		if w.set && code == jute.NoNode {
+			return b, w, code // the one read whose failure sets its watch
+		}
+	case jute.OpGetChildren:
+		w.kind = tree.Child
+		b, code = t.AppendChildren(b, ids, path)
+	case jute.OpGetChildren2:
+		w.kind = tree.Child
+		b, code = t.AppendChildrenStat(b, ids, path)
+	case jute.OpGetACL:
+		b, code = t.AppendACL(b, ids, path)
+	case jute.OpGetAllChildrenNumber:
+		b, code = t.AppendChildrenNumber(b, ids, path)
+	}
+	w.set = w.set && code == jute.OK
+	return b, w, code
+}

@@ -1,0 +1,103 @@
+package clients
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// connectReadOnly answers a connect request while this server knows no leader.
+// Only who asked for it is let in. A session that this server knows goes on, as
+// far as reads go; nobody hears that it was seen here. A new one is known
+// nowhere and lasts as long as its connection.
+func (c *conn) connectReadOnly(r jute.ConnectRequest, timeout int32) endReason {
+	s := c.srv
+	if !r.ReadOnly {
+		s.metrics.ClosedNotServing.Add(1)
+		return endServing
+	}
+	if r.LastZxidSeen > c.replica.Zxid() {
+		return endBehind // and nobody is there to catch up with
+	}
+	id := r.SessionID
+	var password [jute.PasswordSize]byte
+	if id != 0 {
+		if len(r.Password) != len(password) {
+			return c.refuse()
+		}
+		password = [jute.PasswordSize]byte(r.Password)
+		known := false
+		c.replica.View(func(st *state.State) { _, known = st.Sessions().Get(id) })
+		if !known || c.wrongPassword(id, password) {
+			// Whether it is over only a leader can say.
+			return endServing
+		}
+	} else {
+		var random [8]byte
+		if _, err := io.ReadFull(s.o.Rand, random[:]); err != nil {
+			return endUnknown
+		}
+		if _, err := io.ReadFull(s.o.Rand, password[:]); err != nil {
+			return endUnknown
+		}
+		// Sessions of the log are positive.
+		id = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64
+	}
+	older, ok := s.claim(c, id)
+	if !ok {
+		return endElse
+	}
+	if older != nil && older != c {
+		older.retire(endMoved)
+	}
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state != outboxOpen {
+		return endElse
+	}
+	if !s.readOnly.Load() { // it ended meanwhile
+		c.out.die(endServing)
+		return endServing
+	}
+	c.timeout = time.Duration(timeout) * time.Millisecond
+	c.out.buf = jute.AppendConnectResponse(c.out.buf, timeout, id, password, c.mayRead, true)
+	c.out.frames++
+	c.phase.Store(int32(phaseOpen))
+	return endNone
+}
+
+// local reports whether the session is known to this server alone.
+func (c *conn) local() bool { return c.session < 0 }
+
+// handleReadOnly is handle for a session that may only read.
+func (c *conn) handleReadOnly(class class, xid int32, op jute.OpCode, body []byte) bool {
+	zxid := c.replica.Zxid()
+	switch class {
+	case pingOp:
+		return c.reply(jute.XidPing, jute.OpPing, zxid, jute.OK, nil)
+	case catchUpOp:
+		return c.setWatches(xid, op, body)
+	case authOp:
+		return c.auth(xid, body)
+	case saslOp:
+		return c.sasl(xid, body)
+	case localOp:
+		return c.reply(xid, op, zxid, jute.OK, c.appendWhoAmI(nil))
+	case closeOp:
+		if !c.local() { // it lives on where there is a leader
+			return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
+		}
+		if c.reply(xid, op, zxid, jute.OK, nil) {
+			c.last(nil, endSession)
+		}
+		return false
+	case writeOp, refusedOp, reconfigOp:
+		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
+	}
+	c.replyLast(xid, -1, jute.Unimplemented, endUnknownOp)
+	return false
+}

@@ -1,0 +1,72 @@
+package clients
+
+import (
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// ReconfigRequest is a client's wish to change the membership.
+type ReconfigRequest struct {
+	Joining, Leaving, Members string
+	Version                   int64 // of the configuration it starts from; -1: any
+
+	// May tells whether the client may write /zookeeper/config. ZooKeeper finds
+	// fault with the request before it looks at the client, so this is no
+	// reason not to ask.
+	May bool
+	// Patience is how long the client can bear to wait for servers that join.
+	Patience time.Duration
+}
+
+// Reconfigure carries out a change of membership and answers the client's code.
+// It may block. When it reports false, what has come of the request is not known
+// or cannot be told here, and the connection is closed.
+type Reconfigure func(ReconfigRequest) (code jute.ErrCode, known bool)
+
+// reconfig changes the membership, where that is allowed, for those who may
+// write the node that shows it.
+func (c *conn) reconfig(xid int32, body []byte) bool {
+	d := jute.NewDecoder(body)
+	var r ReconfigRequest
+	for _, field := range []*string{&r.Joining, &r.Leaving, &r.Members} {
+		s, _ := d.String()
+		*field = strings.Clone(s)
+	}
+	r.Version = d.Long()
+	code, known := jute.OK, true
+	switch {
+	case c.srv.o.Reconfigure == nil:
+		code = jute.ReconfigDisabled
+	case d.Err() != nil:
+		code = jute.MarshallingError
+	default:
+		r.May, r.Patience = c.mayReconfigure(), c.timeout/3
+		c.flush()
+		code, known = c.srv.o.Reconfigure(r)
+	}
+	if !known {
+		c.close(endUnknown)
+		return false
+	}
+	var record []byte
+	zxid := c.replica.Zxid()
+	if code == jute.OK {
+		c.replica.View(func(st *state.State) {
+			zxid = st.Zxid()
+			record, code = st.Tree().AppendData(nil, []jute.ID{superID}, state.ConfigPath)
+		})
+	}
+	return c.reply(xid, jute.OpReconfig, zxid, code, record)
+}
+
+func (c *conn) mayReconfigure() (may bool) {
+	c.replica.View(func(st *state.State) {
+		info, ok := st.Tree().Get(state.ConfigPath)
+		may = ok && tree.Allowed(info.ACL, *c.ids.Load(), jute.PermWrite)
+	})
+	return may
+}

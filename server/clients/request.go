@@ -1,0 +1,174 @@
+package clients
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// class is how an operation is carried out.
+type class uint8
+
+const (
+	unknownOp class = iota
+	readOp          // from the local state, under View
+	writeOp         // through the log
+	closeOp         // through the log, and the end of the connection
+	pingOp
+	catchUpOp  // setWatches
+	authOp     // changes who the client is
+	saslOp     // the same, in several rounds
+	localOp    // answered from the connection alone
+	refusedOp  // known, and never carried out
+	reconfigOp // changes the membership
+)
+
+func classOf(op jute.OpCode) class {
+	switch op {
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetACL,
+		jute.OpMultiRead, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber,
+		jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
+		return readOp
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
+		jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpSync:
+		return writeOp
+	case jute.OpCloseSession:
+		return closeOp
+	case jute.OpPing:
+		return pingOp
+	case jute.OpSetWatches, jute.OpSetWatches2:
+		return catchUpOp
+	case jute.OpAuth:
+		return authOp
+	case jute.OpSASL:
+		return saslOp
+	case jute.OpWhoAmI:
+		return localOp
+	case jute.OpCheck, jute.OpDeleteContainer:
+		return refusedOp
+	case jute.OpReconfig:
+		return reconfigOp
+	}
+	return unknownOp
+}
+
+// header splits a frame, which is at least headerSize long.
+func header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
+	return int32(binary.BigEndian.Uint32(frame)), jute.OpCode(binary.BigEndian.Uint32(frame[4:])), frame[headerSize:]
+}
+
+// handle carries out one request. It reports false when the connection is to
+// be read no more. Everything that is answered here waits for the replies to
+// the connection's own writes; the writes themselves do not wait.
+func (c *conn) handle(frame []byte) bool {
+	xid, op, body := header(frame)
+	class := classOf(op)
+	c.idle = class == pingOp
+	if c.turn++; c.turn%busyEvery == 0 {
+		c.srv.busy.note(op, body, c.srv.now())
+	}
+	if class != readOp { // run counts its own
+		c.srv.metrics.PacketsReceived.Add(1)
+		c.noteRequest(op, body)
+	}
+	if class != authOp && class != saslOp && !c.admitted() {
+		return c.turnAway(xid)
+	}
+	if c.readOnly && class != readOp {
+		return c.handleReadOnly(class, xid, op, body)
+	}
+	switch class {
+	case writeOp:
+		return c.writeOp(xid, op, body)
+	case closeOp:
+		if c.writeOp(xid, op, body) {
+			c.awaitReplies(0, 0)
+		}
+		return false
+	}
+	if !c.awaitReplies(0, 0) {
+		return false
+	}
+	switch class {
+	case readOp:
+		if c.srv.o.LinearizableReads && !c.readOnly {
+			c.flush() // what is answered need not wait for the round
+			if !c.srv.rounds.wait() {
+				c.close(endServing)
+				return false
+			}
+		}
+		return c.read(frame)
+	case pingOp:
+		return c.ping()
+	case catchUpOp:
+		return c.setWatches(xid, op, body)
+	case authOp:
+		return c.auth(xid, body)
+	case saslOp:
+		return c.sasl(xid, body)
+	case localOp:
+		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.appendWhoAmI(nil))
+	case refusedOp:
+		return c.refuseOp(xid, op)
+	case reconfigOp:
+		return c.reconfig(xid, body)
+	}
+	c.replyLast(xid, -1, jute.Unimplemented, endUnknownOp)
+	return false
+}
+
+// pingPoll is how often a ping that waits looks again.
+const pingPoll = 20 * time.Millisecond
+
+// ping is answered only while the leader hears of this server's clients: else
+// the client must look for a better server while its session lasts. Between
+// two leaders the answer waits, as long as the client can bear.
+func (c *conn) ping() bool {
+	for began := c.srv.now(); !c.replica.PingOK(c.timeout); {
+		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
+			c.close(endCutOff)
+			return false
+		}
+		time.Sleep(pingPoll)
+	}
+	return c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil)
+}
+
+// isOpen reports whether the connection has not begun to end.
+func (c *conn) isOpen() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.state == outboxOpen
+}
+
+// reply appends a reply that needs nothing of the state.
+func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
+	o := &c.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.accepts(&c.srv.o) {
+		return false
+	}
+	b, at := o.beginReply(xid, zxid)
+	o.endReply(append(b, record...), at, code)
+	c.answered(pending{xid: xid, op: op, at: c.arrived}, zxid, c.srv.now())
+	return true
+}
+
+// replyLast appends an error reply behind which nothing comes.
+func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why endReason) {
+	if c.reply(xid, jute.OpError, zxid, code, nil) {
+		c.last(nil, why)
+	}
+}
+
+// refuseOp answers operations that exist, but not for clients.
+func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
+	code := jute.Unimplemented // check makes sense inside a multi only
+	if op == jute.OpDeleteContainer {
+		code = jute.BadArguments
+	}
+	return c.reply(xid, op, c.replica.Zxid(), code, nil)
+}

@@ -1,0 +1,97 @@
+package clients
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// A connection whose client does nothing but ping rests: most of many thousands
+// do, most of the time. What it then needs is a goroutine of the smallest stack
+// there is, which reads a few bytes at a time and answers pings. A goroutine that has once handled
+// anything else has a larger stack for the rest of its life, so the first request
+// wakes the connection: it is served by a new goroutine. Only one of the two exists at a
+// time; what the connection's goroutine owns goes over with the go statement.
+
+// woken is what a resting connection has read last: a ping, or what ended its
+// rest.
+type woken struct {
+	buf [pingSize + 1]byte
+	n   uint8
+	err error
+}
+
+// pingSize is the length of a ping with its prefix.
+const pingSize = 4 + headerSize
+
+// mayRest reports whether the connection has nothing to do. TLS needs a large
+// stack for a ping as well.
+func (c *conn) mayRest() bool {
+	return c.idle && c.in.len() == 0 && !c.within && c.inHeld == 0 && !c.secure
+}
+
+// settle gives back what a resting connection does not need.
+func (c *conn) settle() {
+	c.in = input{}
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if o := &c.out; o.state == outboxOpen && !o.flushing && len(o.buf) == 0 && o.pendingLen() == 0 {
+		o.buf, o.spare, o.pend, o.pendHead, o.wake = nil, nil, nil, 0, nil
+	}
+}
+
+// rest is the goroutine of a connection that rests. It keeps its stack small:
+// whatever is not a ping, and every end, is for serve.
+func (c *conn) rest() {
+	defer c.restPanicked()
+	for {
+		n, err := c.nc.Read(c.woken.buf[:])
+		if n > 0 {
+			c.received(n)
+		}
+		if err != nil || n != pingSize || !c.isPing() || !c.handle(c.woken.buf[4:pingSize]) {
+			c.woken.n, c.woken.err = uint8(n), err
+			break
+		}
+		c.flush()
+	}
+	go c.serve()
+}
+
+// isPing reports whether what was read begins with a ping.
+func (c *conn) isPing() bool {
+	return [4]byte(c.woken.buf[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(c.woken.buf[8:12]) == [4]byte{0, 0, 0, byte(jute.OpPing)}
+}
+
+// restPanicked sees to it that a panic ends no more than the connection.
+func (c *conn) restPanicked() {
+	if p := recover(); p != nil {
+		c.panicked(p)
+		c.finish(endPanic)
+		c.srv.wg.Done()
+	}
+}
+
+// wakeUp takes over what a resting connection has received. It reports true when
+// there is nothing to do after all.
+func (c *conn) wakeUp() (why endReason, again bool) {
+	n, err := int(c.woken.n), c.woken.err
+	c.woken.n, c.woken.err = 0, nil
+	if n > 0 {
+		c.in.room()
+		c.in.w = copy(c.in.buf, c.woken.buf[:n])
+	}
+	if err == nil {
+		return endNone, false
+	}
+	// Pings do not move the deadline, which is a system call's work: it is looked
+	// at when it has passed.
+	silent := time.Duration(c.lastHeard.Load()) + c.timeout + c.margin()
+	if errors.Is(err, os.ErrDeadlineExceeded) && silent > c.srv.now() && c.isOpen() {
+		c.setDeadline(silent)
+		return endNone, true
+	}
+	return c.readFailed(err), false
+}

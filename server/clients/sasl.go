@@ -1,0 +1,105 @@
+package clients
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// schemeSASL is the scheme of identities proved by SASL.
+const schemeSASL = "sasl"
+
+var errTooManyIDs = errors.New("too many identities on one connection")
+
+// saslEmpty is how often a client is told, in the reference's way, that there is
+// no SASL here. There are clients that take it for progress and ask for ever.
+const saslEmpty = 3
+
+// sasl carries on a negotiation by one token. When it succeeds the client is who
+// it has proved to be, besides what it was. A second negotiation may follow.
+func (c *conn) sasl(xid int32, body []byte) bool {
+	d := jute.NewDecoder(body)
+	token := d.Buffer()
+	if d.Err() != nil {
+		c.finishReplies(endMalformed)
+		return false
+	}
+	if c.auths++; c.auths > maxAuths {
+		return c.saslFailed(xid)
+	}
+	if c.srv.o.SASL == nil {
+		if c.auths > saslEmpty {
+			return c.saslFailed(xid)
+		}
+		return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
+	}
+	answer, err := c.negotiate(token)
+	if err != nil {
+		c.srv.log.info("SASL authentication failed", "addr", c.host, "err", err)
+		return c.saslFailed(xid)
+	}
+	return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, answer))
+}
+
+// negotiate takes the client's token to the negotiation under way, or to a new
+// one, and lets the client be whom it has proved to be.
+func (c *conn) negotiate(token []byte) (answer []byte, err error) {
+	if c.exchange == nil {
+		c.exchange = c.srv.o.SASL.Begin(c.srv.o.Rand)
+	}
+	if answer, err = c.exchange.Answer(token, c.srv.o.Now()); err != nil {
+		return nil, err
+	}
+	user, principal, done := c.exchange.User()
+	if !done {
+		return answer, nil
+	}
+	c.exchange = nil
+	if principal != "" {
+		c.srv.log.debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
+	}
+	ids := slices.Clone(*c.ids.Load())
+	for _, id := range []jute.ID{{Scheme: schemeSASL, ID: user}, superID} {
+		if (id != superID || user == c.srv.o.SASLSuper) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > maxIDs {
+		return nil, errTooManyIDs
+	}
+	c.setIDs(ids)
+	return answer, nil
+}
+
+// saslFailed answers that the negotiation has failed, and ends the connection.
+func (c *conn) saslFailed(xid int32) bool {
+	code := jute.AuthFailed
+	if slices.Contains(c.srv.o.RequireAuth, schemeSASL) {
+		code = jute.SessionClosedRequireAuth
+	}
+	c.srv.metrics.AuthFailed.Add(1)
+	// The answer is what waits: a client that fails in the moment in which it
+	// connects takes its own start for a time-out.
+	c.penalty()
+	if c.replyWhole(xid, jute.OpSASL, code, jute.AppendBuffer(nil, nil)) {
+		c.last(nil, endAuth)
+	}
+	return false
+}
+
+// admitted reports whether the client may ask for anything but authentication.
+func (c *conn) admitted() bool {
+	if len(c.srv.o.RequireAuth) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(*c.ids.Load(), func(id jute.ID) bool { return slices.Contains(c.srv.o.RequireAuth, id.Scheme) })
+}
+
+// turnAway answers a request of somebody who should have authenticated.
+func (c *conn) turnAway(xid int32) bool {
+	c.srv.metrics.AuthFailed.Add(1)
+	c.srv.log.info("closed: the client asks for something before it has authenticated", "addr", c.host, "required", c.srv.o.RequireAuth)
+	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, endAuth)
+	return false
+}

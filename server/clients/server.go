@@ -1,0 +1,319 @@
+package clients
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Replica is the replicated state as a Server needs it; a raftfsm.Node is one.
+type Replica interface {
+	// Propose hands on a request, whose body it copies, and tells the waiter
+	// its outcome. It blocks while too much is under way. An error means that
+	// there will be no outcome; the connection is closed.
+	Propose(state.Request, state.Waiter) error
+	// View runs f under the read side of the state lock. f must not block.
+	View(f func(*state.State))
+	// WaitZxid waits until zxid has been applied here.
+	WaitZxid(ctx context.Context, zxid int64) bool
+	// Zxid is the last zxid applied here.
+	Zxid() int64
+	// PingOK tells whether the leader knows recently enough of this server's
+	// clients to answer the ping of a session with this timeout.
+	PingOK(timeout time.Duration) bool
+}
+
+// Words answers four-letter words. An admin.Admin does.
+type Words interface {
+	// Answer answers the word that a connection began with. It may read what
+	// belongs to the word from conn; the caller closes it.
+	Answer(conn io.ReadWriter, first [4]byte) error
+}
+
+// Server serves clients from a Replica. It is told of changes as the replica's
+// raftfsm.Observer.
+type Server struct {
+	o       Options
+	replica Replica // set once, before used
+	words   Words   // set before Serve
+
+	start   time.Time // of the clock that now reads
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // every goroutine
+	used    atomic.Bool    // there is a replica
+	serving atomic.Bool    // as the replica says
+	// readOnly: as the replica says; never together with serving.
+	readOnly  atomic.Bool
+	meanwhile atomic.Pointer[Replica] // see UseMeanwhile
+
+	metrics   admin.Metrics
+	counts    counts
+	log       inputLog
+	newcomers rate
+	adminAddr string // shown to those who speak HTTP here; set before Serve
+
+	mu        sync.Mutex // held for operations on these maps only
+	listeners map[net.Listener]bool
+	conns     map[*conn]struct{}
+	perAddr   map[string]*address
+	sessions  map[int64]*conn // the newest connection of each session here
+	closed    bool
+	changed   chan struct{} // closed and replaced when serves may have changed
+
+	watches  watchTable
+	memory   memory
+	heard    heardList
+	flush    flushers
+	rounds   readRounds
+	ended    endedRing
+	lost     lostConns
+	busy     busyPaths
+	troubles troubles
+	handoffs handoffs
+
+	// events are those of the change being told, told by the goroutine that
+	// applies the log: the end of a session comes behind them.
+	events     []tree.Event
+	eventsZxid int64
+
+	// batch is when the first reply of the batch being applied was appended;
+	// 0: none yet. Owned by the goroutine that applies the log.
+	batch time.Duration
+}
+
+// New returns a Server that serves nobody yet: it can observe a replica, which
+// is then given to Use.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o:         o,
+		start:     time.Now(),
+		listeners: make(map[net.Listener]bool),
+		conns:     make(map[*conn]struct{}),
+		perAddr:   make(map[string]*address),
+		sessions:  make(map[int64]*conn),
+		changed:   make(chan struct{}),
+	}
+	s.ended.news = make(chan struct{}, 1)
+	s.log.init(o.Logger, s.now)
+	s.newcomers.perSecond = o.MaxNewSessions
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.watches.init(s)
+	s.memory.init(s)
+	s.rounds.s = s
+	s.flush.start(&s.wg)
+	return s, nil
+}
+
+// Options are the options in force, every default filled in.
+func (s *Server) Options() Options { return s.o }
+
+// Answer gives the server what answers four-letter words, and the address to
+// name to those who speak HTTP to the client port. It is called before Serve.
+func (s *Server) Answer(w Words, adminAddr string) { s.words, s.adminAddr = w, adminAddr }
+
+// Use gives the server the state it serves. It is called once; until then
+// clients are closed as long as the replica does not serve.
+func (s *Server) Use(r Replica) {
+	s.replica = r
+	s.used.Store(true)
+	s.news()
+}
+
+// serves reports whether clients are served.
+func (s *Server) serves() bool { return s.serving.Load() && s.used.Load() }
+
+// UseMeanwhile gives the server a state that clients who ask for it may read
+// before there is one to serve.
+func (s *Server) UseMeanwhile(r Replica) { s.meanwhile.Store(&r) }
+
+// readsFrom is what clients who ask for it may read though none are served; nil
+// if there is nothing.
+func (s *Server) readsFrom() Replica {
+	if s.used.Load() {
+		return s.replica
+	}
+	if r := s.meanwhile.Load(); r != nil {
+		return *r
+	}
+	return nil
+}
+
+// news tells WaitServing that serves may have changed.
+func (s *Server) news() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// WaitServing waits until clients are served.
+func (s *Server) WaitServing(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if s.serves() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ctx.Done():
+			return net.ErrClosed
+		}
+	}
+}
+
+// now is the time since the server started. Only differences mean anything.
+func (s *Server) now() time.Duration { return time.Since(s.start) }
+
+// address is where connections come from. What they have of it they share.
+type address struct {
+	host  string
+	ids   *[]jute.ID // of who has not proved anything
+	conns map[*conn]struct{}
+}
+
+// add registers a connection, unless there are too many.
+func (s *Server) add(c *conn) bool {
+	problem := s.tryAdd(c)
+	if problem != "" { // said without the lock: the log may be slow
+		s.metrics.ConnectionRejected.Add(1)
+		s.troubles.refuse(c.host, problem, s.o.Now())
+		s.log.warn("connection refused", "addr", c.host, "reason", problem)
+	}
+	return problem == ""
+}
+
+func (s *Server) tryAdd(c *conn) (problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.perAddr[c.host]
+	switch {
+	case s.closed:
+		return "server stopping"
+	case s.o.MaxConns > 0 && len(s.conns) >= s.o.MaxConns:
+		return "too many connections"
+	case s.o.MaxConnsPerAddr > 0 && from != nil && len(from.conns) >= s.o.MaxConnsPerAddr:
+		return "too many connections from this address"
+	}
+	s.conns[c] = struct{}{}
+	if from == nil {
+		from = &address{host: c.host, ids: s.addressIDs(c.host), conns: make(map[*conn]struct{})}
+		s.perAddr[c.host] = from
+	}
+	from.conns[c] = struct{}{}
+	c.host = from.host
+	c.ids.Store(from.ids)
+	s.wg.Add(1)
+	return ""
+}
+
+// remove forgets a connection that has ended.
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.removed = true
+	delete(s.conns, c)
+	from := s.perAddr[c.host]
+	if delete(from.conns, c); len(from.conns) == 0 {
+		delete(s.perAddr, c.host)
+	}
+	if s.sessions[c.session] == c {
+		delete(s.sessions, c.session)
+	}
+}
+
+// claim makes c the connection of a session and returns the one it replaces.
+// It reports false when c has ended meanwhile.
+func (s *Server) claim(c *conn, id int64) (older *conn, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.removed {
+		return nil, false
+	}
+	older = s.sessions[id]
+	s.sessions[id] = c
+	c.session = id
+	s.lost.forget(id)
+	return older, true
+}
+
+// connOf returns the connection of a session here, nil if there is none.
+func (s *Server) connOf(session int64) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[session]
+}
+
+// all returns the connections there are now.
+func (s *Server) all() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+// from returns the connections from one address.
+func (s *Server) from(host string) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if from := s.perAddr[host]; from != nil {
+		return slices.Collect(maps.Keys(from.conns))
+	}
+	return nil
+}
+
+// Shutdown stops accepting, closes every connection and waits for all
+// goroutines, or until ctx ends. Sessions are not touched: their clients will
+// find another server, or this one again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.CutOff()
+	done := make(chan struct{})
+	go func() {
+		s.flush.stop()
+		s.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// CutOff closes every listener and every connection, and waits for nothing.
+func (s *Server) CutOff() {
+	s.serving.Store(false)
+	s.readOnly.Store(false)
+	s.cancel() // before the listeners: it tells why they are closed
+	s.mu.Lock()
+	s.closed = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	s.mu.Unlock()
+	for _, c := range s.all() {
+		c.close(endStopped)
+	}
+}

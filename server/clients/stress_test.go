@@ -1,0 +1,103 @@
+package clients
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// Many clients come, work on the same nodes, watch each other's and leave in
+// every way there is. Each wants its replies in order; at the end nothing of
+// them is left.
+func TestManyClientsComeAndGo(t *testing.T) {
+	r := newRig(t, Options{MaxConnsPerAddr: -1, MaxPending: 20})
+	create(t, r.client(), "/d", "", 0)
+	stop := time.Now().Add(time.Second)
+	var wg sync.WaitGroup
+	for i := range 24 {
+		rng := rand.New(rand.NewPCG(uint64(i), 7))
+		wg.Go(func() {
+			var last *wire.Session
+			for time.Now().Before(stop) {
+				if s := visit(t, r, rng, last); rng.IntN(3) == 0 {
+					last = s
+				} else {
+					last = nil
+				}
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, "nothing left", func() bool {
+		s := r.srv.Snapshot()
+		return s.Conns == 1 && s.Watches == 0 && s.Outstanding == 0
+	})
+}
+
+// visit is one connection's life. It returns the session if it may still live.
+func visit(t *testing.T, r *rig, rng *rand.Rand, again *wire.Session) *wire.Session {
+	c, err := wire.Dial(r.ln.Addr().String())
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer c.Close()
+	hello := wire.NewSession(30000)
+	if again != nil {
+		hello = wire.Attach(*again, 0)
+	}
+	if err := c.Connect(hello); err != nil {
+		t.Error("connect:", err)
+		return nil
+	}
+	for range rng.IntN(5) {
+		var p batch
+		n := 1 + rng.IntN(60)
+		for range n {
+			path := fmt.Sprintf("/d/%d", rng.IntN(10))
+			switch rng.IntN(9) {
+			case 0:
+				p.add(jute.OpCreate, wire.Create(path, []byte(path), jute.WorldAnyone, int32(rng.IntN(2))))
+			case 1:
+				p.add(jute.OpDelete, wire.PathVersion(path, -1))
+			case 2:
+				p.add(jute.OpSetData, wire.SetData(path, []byte(path), -1))
+			case 3:
+				p.add(jute.OpGetChildren, wire.PathWatch("/d", true))
+			case 4:
+				p.add(jute.OpAddWatch, wire.PathInt(path, int32(rng.IntN(2))))
+			case 5:
+				p.add(jute.OpRemoveWatches, wire.PathInt(path, 3))
+			case 6:
+				p.add(jute.OpSetWatches2, wire.SetWatches2(0, []string{path}, []string{path}, []string{"/d"}, nil, nil))
+			default:
+				p.add(jute.OpExists, wire.PathWatch(path, true))
+			}
+		}
+		if err := c.WriteRaw(p.b); err != nil {
+			t.Error(err)
+		}
+		if rng.IntN(8) == 0 {
+			return &c.Session // without waiting for anything
+		}
+		for xid := int32(1); xid <= int32(n); xid++ {
+			f, err := c.Reply()
+			if err != nil || f.Xid != xid {
+				t.Errorf("reply %d to request %d: %v", f.Xid, xid, err)
+				return nil
+			}
+		}
+	}
+	if rng.IntN(2) == 0 {
+		if _, err := c.Call(jute.OpCloseSession, nil); err != nil {
+			t.Error("close:", err)
+		}
+		return nil
+	}
+	return &c.Session
+}

@@ -1,0 +1,114 @@
+package clients
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rate spreads events evenly over each second.
+type rate struct {
+	perSecond int // 0: no limit
+
+	mu   sync.Mutex
+	next time.Duration // when the next event may happen
+}
+
+// wait waits for its turn. It reports false when that would take longer than a
+// handshake may, or the server stops.
+func (r *rate) wait(c *conn, now func() time.Duration) bool {
+	if r.perSecond <= 0 {
+		return true
+	}
+	r.mu.Lock()
+	at := now()
+	turn := max(r.next, at)
+	if turn-at > c.srv.o.HandshakeTimeout {
+		r.mu.Unlock()
+		return false
+	}
+	r.next = turn + time.Second/time.Duration(r.perSecond)
+	r.mu.Unlock()
+	if turn == at {
+		return true
+	}
+	c.srv.metrics.Throttled.Add(1)
+	select {
+	case <-time.After(turn - at):
+		return true
+	case <-c.srv.ctx.Done():
+		return false
+	}
+}
+
+// linesPerSecond bounds the log lines with one message that clients can cause.
+const linesPerSecond = 10
+
+// inputLog logs what clients cause. A message that comes too often is
+// dropped and counted; values are cut short.
+type inputLog struct {
+	log     *slog.Logger
+	now     func() time.Duration
+	dropped atomic.Int64
+
+	mu    sync.Mutex
+	lines map[string]*lineCount // by message, which is always a constant
+}
+
+type lineCount struct {
+	second  time.Duration
+	written int
+}
+
+func (l *inputLog) init(log *slog.Logger, now func() time.Duration) {
+	l.log, l.now, l.lines = log, now, make(map[string]*lineCount)
+}
+
+func (l *inputLog) debug(msg string, args ...any) { l.line(slog.LevelDebug, msg, args) }
+func (l *inputLog) info(msg string, args ...any)  { l.line(slog.LevelInfo, msg, args) }
+func (l *inputLog) warn(msg string, args ...any)  { l.line(slog.LevelWarn, msg, args) }
+func (l *inputLog) error(msg string, args ...any) { l.line(slog.LevelError, msg, args) }
+
+func (l *inputLog) line(level slog.Level, msg string, args []any) {
+	if !l.admit(msg) {
+		l.dropped.Add(1)
+		return
+	}
+	for i, a := range args {
+		switch v := a.(type) {
+		case string:
+			args[i] = cut(v)
+		case error:
+			args[i] = cut(v.Error())
+		}
+	}
+	l.log.Log(context.Background(), level, msg, args...)
+}
+
+func (l *inputLog) admit(msg string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.lines[msg]
+	if k == nil {
+		k = new(lineCount)
+		l.lines[msg] = k
+	}
+	if second := l.now().Truncate(time.Second); second != k.second {
+		*k = lineCount{second: second}
+	}
+	k.written++
+	return k.written <= linesPerSecond
+}
+
+// maxLogged bounds what of one value goes into the log. What is ours and may be
+// longer is passed as a slog.Attr.
+const maxLogged = 256
+
+func cut(v string) string {
+	if len(v) <= maxLogged {
+		return v
+	}
+	return v[:maxLogged] + "…"
+}

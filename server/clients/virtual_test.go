@@ -1,0 +1,249 @@
+package clients
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// pipeListener is a listener without a network, for virtual time.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{make(chan net.Conn), make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+	}
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (l *pipeListener) dial(t *testing.T) *wire.Conn {
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close() })
+	l.conns <- b
+	c := wire.New(a)
+	c.Timeout = time.Hour
+	return c
+}
+
+// virtual runs a server in virtual time, without a network.
+func virtual(t *testing.T, o Options, f func(t *testing.T, r *rig, ln *pipeListener)) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipeListener()
+		f(t, newRigOn(t, o, ln), ln)
+	})
+}
+
+// closedAfter waits for the end of a connection and tells how long it took.
+func closedAfter(t *testing.T, c *wire.Conn) time.Duration {
+	t.Helper()
+	start := time.Now()
+	c.SetReadDeadline(start.Add(time.Hour))
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		t.Error(err)
+	}
+	return time.Since(start)
+}
+
+func TestHandshakeHasADeadline(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		hello := wire.AppendConnectRequest(nil, wire.NewSession(10000))
+		for _, n := range []int{0, 1, 3, 4, len(hello) - 2} {
+			c := ln.dial(t)
+			if n > 0 {
+				must(t, c.WriteRaw(hello[:n]))
+			}
+			if d := closedAfter(t, c); d != 10*time.Second {
+				t.Errorf("%d bytes: closed after %v", n, d)
+			}
+		}
+		synctest.Wait()
+		if n := r.srv.metrics.SessionlessExpired.Load(); n != 5 {
+			t.Errorf("%d counted", n)
+		}
+	})
+}
+
+func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		start := time.Now()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			for _, b := range wire.AppendConnectRequest(nil, wire.NewSession(10000)) {
+				if c.WriteRaw([]byte{b}) != nil {
+					return
+				}
+				time.Sleep(3 * time.Second)
+			}
+		})
+		closedAfter(t, c)
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("closed after %v", d)
+		}
+	})
+}
+
+// Sessions live as long as anything arrives, for exactly their timeout after
+// that, and their connections not much longer.
+func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(6000)))
+		for range 20 {
+			time.Sleep(2 * time.Second)
+			alive(t, c)
+		}
+		d := closedAfter(t, c)
+		if d < 6*time.Second || d > 10*time.Second {
+			t.Errorf("closed after %v", d)
+		}
+		ended := r.srv.Ended()
+		if len(ended) != 1 || ended[0].Silent < 6*time.Second {
+			t.Errorf("ended %+v", ended)
+		}
+	})
+}
+
+func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(40000)))
+		must(t, c.WriteRaw([]byte{0, 0, 1, 0, 0}))
+		if d := closedAfter(t, c); d != 30*time.Second {
+			t.Errorf("stuck frame: closed after %v", d)
+		}
+		again := func() *wire.Conn {
+			b := ln.dial(t)
+			must(t, b.Connect(wire.Attach(c.Session, 0)))
+			return b
+		}
+		b := again()
+		start := time.Now()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			for err := b.WriteRaw([]byte{0, 0, 1, 0}); err == nil; err = b.WriteRaw([]byte{0}) {
+				time.Sleep(10 * time.Second)
+			}
+		})
+		closedAfter(t, b)
+		if d := time.Since(start); d != 120*time.Second {
+			t.Errorf("trickling frame: closed after %v", d)
+		}
+		// An oversized length whose operation does not follow.
+		last := again()
+		must(t, last.WriteRaw([]byte{0, 0x10, 0, 0}))
+		if d := closedAfter(t, last); d != time.Second {
+			t.Errorf("oversized length: closed after %v", d)
+		}
+	})
+}
+
+// Bytes keep the session, and the deadline of the connection moves on.
+func TestFrameDeadlineEndsWithTheFrame(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(40000)))
+		ping := wire.AppendRequest(nil, -2, jute.OpPing, nil)
+		for range 6 {
+			must(t, c.WriteRaw(ping[:5]))
+			time.Sleep(25 * time.Second)
+			must(t, c.WriteRaw(ping[5:]))
+			wantKinds(t, c, -2)
+			time.Sleep(35 * time.Second)
+		}
+		alive(t, c)
+	})
+}
+
+func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		a, slow := ln.dial(t), ln.dial(t)
+		must(t, a.Connect(wire.NewSession(40000)))
+		must(t, slow.Connect(wire.NewSession(40000)))
+		create(t, a, "/a", "", 0)
+		call(t, slow, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
+		start := time.Now()
+		call(t, a, jute.OK, jute.OpSetData, wire.SetData("/a", nil, -1))
+		for r.srv.counts.ends[endSlow].Load() == 0 {
+			time.Sleep(time.Second)
+			alive(t, a)
+		}
+		if d := time.Since(start); d < 30*time.Second || d > 32*time.Second {
+			t.Errorf("closed after %v", d)
+		}
+	})
+}
+
+func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(40000)))
+		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
+		must(t, c.SendXid(1, jute.OpGetData, wire.PathWatch("/a", false)))
+		var p [1000]byte
+		for n := 0; n < 20_000; {
+			time.Sleep(20 * time.Second)
+			m, err := c.Read(p[:])
+			must(t, err)
+			n += m
+		}
+	})
+}
+
+// While a write is stuck nothing more is read of its client. That is no reason
+// to take the client for dead, neither then nor afterwards.
+func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must(t, c.Connect(wire.NewSession(4000)))
+		create(t, c, "/e", "", jute.FlagEphemeral)
+		r.valve.close()
+		var p batch
+		p.add(jute.OpSync, wire.Path("/"))
+		for range 3 {
+			p.add(jute.OpPing, nil)
+		}
+		must(t, c.WriteRaw(p.b))
+		time.Sleep(time.Minute)
+		r.valve.open()
+		wantKinds(t, c, 1, -2, -2, -2)
+		time.Sleep(3 * time.Second)
+		alive(t, c)
+		if _, err := c.Exists("/e", false); err != nil {
+			t.Error(err)
+		}
+		closedAfter(t, c)
+		if n := len(r.srv.Ended()); n != 1 {
+			t.Errorf("%d sessions ended", n)
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package clients
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// watchTable is the watches of this server's connections. Its lock is taken
+// inside the state lock, and outbox locks are taken inside it.
+type watchTable struct {
+	srv *Server
+
+	mu    sync.Mutex
+	table *tree.Watches[*conn]
+
+	// The event being told, by the goroutine that applies the log.
+	zxid  int64
+	event *tree.Event
+	frame []byte // serialised once, when the first connection is told
+	told  int
+	tell  func(*conn)
+}
+
+func (t *watchTable) init(s *Server) {
+	t.srv = s
+	t.table = tree.NewWatches[*conn]()
+	t.tell = t.tellOne
+}
+
+// add registers a watch. It reports false when there are too many, and ends
+// the connection.
+func (t *watchTable) add(c *conn, path string, kind tree.Kind) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.room(c, len(path)) {
+		c.kill(endWatches)
+		t.srv.flush.kick()
+		return false
+	}
+	t.table.Add(c, path, kind)
+	return true
+}
+
+const (
+	// smallWatches is what a connection may have however much others have: who
+	// takes everything must not keep those out who want little.
+	smallWatches = 64 << 10
+	// watchStep is how much a connection's watches grow until those from its
+	// address are added up again.
+	watchStep = 64 << 10
+)
+
+// room reports whether c may have one more watch, on a path of this length.
+func (t *watchTable) room(c *conn, path int) bool {
+	o := &t.srv.o
+	count, before := t.table.Of(c)
+	bytes := before + path
+	switch {
+	case count >= o.MaxWatchesPerConn || t.table.Count() >= o.MaxWatches || bytes > o.MaxWatchBytesPerConn:
+		return false
+	case bytes <= smallWatches:
+		return true
+	case t.table.Bytes()+int64(path) > int64(o.MaxWatchBytes):
+		return false
+	case o.MaxConnsPerAddr > 0 && before/watchStep != bytes/watchStep:
+		return t.bytesOf(c.host)+path <= 2*o.MaxWatchBytesPerConn
+	}
+	return true
+}
+
+// bytesOf adds up what the connections from one address have.
+func (t *watchTable) bytesOf(host string) (sum int) {
+	for _, c := range t.srv.from(host) {
+		_, bytes := t.table.Of(c)
+		sum += bytes
+	}
+	return sum
+}
+
+// fire tells everybody who watches of one event.
+func (t *watchTable) fire(zxid int64, e *tree.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.zxid, t.event, t.frame, t.told = zxid, e, t.frame[:0], 0
+	t.table.Fire(e, t.tell)
+	t.event = nil
+	if t.told > 0 {
+		t.srv.noteFired(e.Type, t.told, len(t.frame))
+	}
+}
+
+// tellOne appends the event to one connection's outbox, if the client may
+// read the node.
+func (t *watchTable) tellOne(c *conn) {
+	if !tree.Allowed(t.event.ACL, *c.ids.Load(), jute.PermRead) {
+		return
+	}
+	if len(t.frame) == 0 {
+		t.frame = jute.AppendEventFrame(t.frame, t.zxid, t.event.Type, t.event.Path)
+	}
+	t.told++
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.accepts(&t.srv.o) {
+		if t.event.Type == jute.EventDeleted {
+			c.out.stat.tell(t.srv.now(), t.event.Path)
+		}
+		c.out.append(t.frame)
+		if len(c.out.buf) > flushSize {
+			c.hold(true)
+		}
+	}
+	c.touch()
+}
+
+// drop forgets a connection's watches, a few at a time: the goroutine that
+// applies the log may be waiting for the lock.
+func (t *watchTable) drop(c *conn) {
+	t.mu.Lock()
+	more := t.table.Drop(c)
+	t.mu.Unlock()
+	for more {
+		t.mu.Lock()
+		more = t.table.Sweep(sweepStep)
+		t.mu.Unlock()
+	}
+}
+
+// sweepStep is how many watches are forgotten under one hold of the lock.
+const sweepStep = 4096
+
+// reset forgets every watch.
+func (t *watchTable) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.table = tree.NewWatches[*conn]()
+}
+
+// watchOp answers addWatch, removeWatches and checkWatches. The table is asked
+// before the outbox is locked: that is the order of these locks.
+func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
+	c.out.mu.Lock()
+	c.cameBack(op, body)
+	c.out.mu.Unlock()
+	d := jute.NewDecoder(body)
+	path, named := d.String()
+	n := d.Int()
+	var code jute.ErrCode
+	var record []byte
+	open = true
+	switch {
+	case d.Err() != nil || !named:
+		code = jute.MarshallingError
+	case op != jute.OpAddWatch && !tree.KnownWatcherType(n):
+		code = jute.MarshallingError
+	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
+		code = jute.MarshallingError // the reference stumbles on its way up to the root
+	case op != jute.OpAddWatch:
+		if !c.srv.watches.find(c, op, path, n) {
+			code = jute.NoWatcher
+		}
+	case n != jute.AddWatchPersistent && n != jute.AddWatchRecursive:
+		code = jute.MarshallingError
+	case !strings.HasPrefix(path, "/"):
+		code = jute.BadArguments
+	default:
+		kind := tree.Persistent
+		if n == jute.AddWatchRecursive {
+			kind = tree.Recursive
+		}
+		open = c.srv.watches.add(c, path, kind)
+		record = []byte{0, 0, 0, 0}
+	}
+	return open && c.reply(xid, op, st.Zxid(), code, record)
+}
+
+// find reports whether c has such a watch, and removes it if op says so.
+func (t *watchTable) find(c *conn, op jute.OpCode, path string, watcherType int32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if op == jute.OpRemoveWatches {
+		return t.table.Remove(c, path, watcherType)
+	}
+	return t.table.Has(c, path, watcherType)
+}

@@ -1,0 +1,153 @@
+package clients
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// tell sends text and returns everything that comes back.
+func tell(t *testing.T, c *wire.Conn, text string, half bool) string {
+	t.Helper()
+	must(t, c.WriteRaw([]byte(text)))
+	if half {
+		must(t, c.Conn.(*net.TCPConn).CloseWrite())
+	}
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	b, err := io.ReadAll(c)
+	must(t, err)
+	return string(b)
+}
+
+func TestFourLetterWordIsAnsweredAndTheConnectionClosed(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, text := range []string{"ruok", "srvr\n", "stmk12345678", "mntr and much more that nobody reads"} {
+		for _, half := range []bool{false, true} {
+			if got := tell(t, r.dial(), text, half); got != "word "+text[:4] {
+				t.Errorf("%q: %q", text, got)
+			}
+		}
+	}
+	for _, text := range []string{"help", "RUOK", "lsnp"} {
+		if got := tell(t, r.dial(), text, false); got != "" {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+func TestFourLetterWordMayTrickle(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.dial()
+	for _, b := range []byte("ruo") {
+		must(t, c.WriteRaw([]byte{b}))
+		time.Sleep(time.Millisecond)
+	}
+	if got := tell(t, c, "k", true); got != "word ruok" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestHTTPIsTurnedAway(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, text := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /x HTTP/1.1\r\n\r\nbody", "HEAD / HTTP/1.0\r\n\r\n", "PUT /x HTTP/1.1\r\n\r\n"} {
+		got := tell(t, r.dial(), text, false)
+		if !strings.HasPrefix(got, "HTTP/1.0 400 ") || !strings.Contains(got, "http://127.0.0.1:8181/") {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	if n := r.srv.Snapshot().Foreign; n != 4 {
+		t.Errorf("%d counted", n)
+	}
+}
+
+// certificate returns a certificate for name, signed by itself.
+func certificate(t *testing.T, name string) (tls.Certificate, *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	must(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, leaf
+}
+
+func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
+	serverCert, serverLeaf := certificate(t, "server")
+	clientCert, clientLeaf := certificate(t, "client")
+	pool := func(c *x509.Certificate) *x509.CertPool {
+		p := x509.NewCertPool()
+		p.AddCert(c)
+		return p
+	}
+	r := newRig(t, Options{
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clientLeaf)},
+	})
+	secure, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := r.srv.ServeTLS(secure); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(served.Wait)
+	t.Cleanup(r.srv.CutOff)
+	dial := func() *wire.Conn {
+		nc, err := tls.Dial("tcp", secure.Addr().String(), &tls.Config{RootCAs: pool(serverLeaf), Certificates: []tls.Certificate{clientCert}})
+		must(t, err)
+		return wire.New(nc)
+	}
+	if got, err := io.ReadAll(func() io.Reader { c := dial(); c.WriteRaw([]byte("ruok")); return c }()); string(got) != "word ruok" {
+		t.Errorf("ruok: %q, %v", got, err)
+	}
+	a := r.client()
+	c := dial()
+	defer c.Close()
+	must(t, c.Connect(wire.NewSession(10000)))
+	if ids := who(t, c); !ids[jute.ID{Scheme: "x509", ID: "CN=client"}] {
+		t.Errorf("identities %v", ids)
+	}
+	// Events and outcomes reach a connection that cannot be written without
+	// blocking.
+	create(t, c, "/a", strings.Repeat("x", 300_000), 0)
+	for range 20 {
+		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
+		call(t, a, jute.OK, jute.OpSetData, wire.SetData("/a", make([]byte, 300_000), -1))
+		wantKinds(t, c, "NodeDataChanged /a")
+	}
+	call(t, c, jute.OK, jute.OpCloseSession, nil)
+	must(t, c.Closed())
+}
+
+func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
+	r := newRig(t, Options{})
+	nc, err := net.Dial("tcp", r.ln.Addr().String())
+	must(t, err)
+	defer nc.Close()
+	if err := tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(); err == nil {
+		t.Error("a TLS handshake succeeded")
+	}
+	if n := r.srv.Snapshot().Foreign; n != 1 {
+		t.Errorf("%d counted", n)
+	}
+}

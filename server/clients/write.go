@@ -1,0 +1,102 @@
+package clients
+
+import (
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// propose hands on a request and remembers that its reply is due. It reports
+// false when the connection has ended, or ends because this server does not
+// serve any more.
+func (c *conn) propose(p pending, r state.Request) bool {
+	o := &c.out
+	o.mu.Lock()
+	if o.state != outboxOpen {
+		o.mu.Unlock()
+		return false
+	}
+	o.push(p)
+	o.closing = o.closing || p.op == jute.OpCloseSession
+	o.mu.Unlock()
+	if c.replica.Propose(r, c) != nil {
+		c.close(endServing)
+		return false
+	}
+	return true
+}
+
+// writeOp proposes a client's request.
+func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
+	if !c.awaitReplies(c.srv.o.MaxPending-1, c.srv.o.MaxPending/2) {
+		return false
+	}
+	r := state.Request{Session: c.session, Gen: c.gen, Op: op, Body: body}
+	if ids := *c.ids.Load(); len(ids) > 1 {
+		r.IDs = ids
+	}
+	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived}, r)
+	if op != jute.OpMulti {
+		d := jute.NewDecoder(body)
+		if path, _ := d.String(); path != "" {
+			c.srv.metrics.Writes.Observe(path, int64(len(body)))
+		}
+	}
+	return proposed
+}
+
+// Done is told the outcome of the oldest pending request. It implements
+// state.Waiter.
+func (c *conn) Done(out *state.Outcome) {
+	o := &c.out
+	o.mu.Lock()
+	p := o.front()
+	if p.op == state.OpAttach || p.op == state.OpCreateSession {
+		o.mu.Unlock()
+		c.helloDone(out)
+		o.mu.Lock()
+	} else {
+		c.done(p, out)
+	}
+	o.pop()
+	c.touch()
+	o.mu.Unlock()
+	if out.Unknown {
+		c.srv.flush.kick() // there may be no batch that ends
+	}
+}
+
+// done appends the reply to p. The outbox is locked.
+func (c *conn) done(p pending, out *state.Outcome) {
+	o := &c.out
+	switch {
+	case out.Unknown:
+		o.die(endUnknown)
+	case out.Refused:
+		o.die(endGone)
+	case o.accepts(&c.srv.o):
+		b, at := o.beginReply(p.xid, out.Zxid)
+		if out.Code == jute.OK {
+			b = append(b, out.Reply...)
+		}
+		o.endReply(b, at, out.Code)
+		c.answered(p, out.Zxid, c.srv.batchTime(out))
+		if p.op == jute.OpCloseSession {
+			o.end(endSession)
+		}
+	}
+}
+
+// helloDone is done for a connect request.
+func (c *conn) helloDone(out *state.Outcome) {
+	if !out.Unknown && !out.Refused && out.Code == jute.OK {
+		c.attached(out)
+		return
+	}
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if out.Unknown {
+		c.out.die(endUnknown)
+	} else {
+		c.refusal()
+	}
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// module makes a module of its own of one program or test of the
+// documentation, as a reader would in an empty directory.
+func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	must(t, err)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil { // what is in the cache need not be asked for
+		must(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
+	}
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+		return cmd
+	}
+	for _, args := range [][]string{
+		{"go", "mod", "init", "example.org/job"},
+		{"go", "mod", "edit", "-replace", "github.com/zlockd/zlockd=" + root},
+		{"go", "mod", "tidy"},
+	} {
+		if out, err := command(args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	return command
+}
+
+// goBlocks returns the programs of a page, of one section if it is named.
+func goBlocks(t *testing.T, page, section string) (list []string) {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	must(t, err)
+	text := string(b)
+	if section != "" {
+		_, text, _ = strings.Cut(text, "\n## "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+	}
+	for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+// The programs and tests that show how to embed a server are followed as a
+// reader would follow them.
+func TestEmbeddingExamplesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds modules of its own: make test-all")
+	}
+	readme := goBlocks(t, "../README.md", "Embed a server")
+	embedding, tests := goBlocks(t, "../docs/embedding.md", ""), goBlocks(t, "../docs/testing.md", "")
+	if len(readme) != 2 || len(embedding) != 1 || len(tests) != 1 {
+		t.Fatalf("%d, %d and %d programs", len(readme), len(embedding), len(tests))
+	}
+	for _, text := range []string{readme[1], tests[0]} {
+		out, err := module(t, "job_test.go", text)("go", "test", ".").CombinedOutput()
+		if err != nil || !bytes.HasPrefix(out, []byte("ok")) {
+			t.Errorf("go test: %v\n%s\n%s", err, out, text)
+		}
+	}
+
+	out, err := module(t, "main.go", readme[0])("go", "run", ".").CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("any ZooKeeper client may connect to 127.0.0.1:")) {
+		t.Errorf("the README's program: %v\n%s", err, out)
+	}
+
+	// This one serves until it is told to stop, and keeps what it has.
+	run := module(t, "main.go", embedding[0])
+	if out, err := run("go", "build", "-o", "server", ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for range 2 {
+		cmd := run("./server")
+		var said lockedBuffer
+		cmd.Stdout, cmd.Stderr = &said, &said
+		must(t, cmd.Start())
+		said.wait(t, "holding, token ")
+		must(t, cmd.Process.Signal(syscall.SIGTERM))
+		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "level=ERROR") {
+			t.Errorf("%v\n%s", err, said.String())
+		}
+		if _, err := os.Stat(filepath.Join(cmd.Dir, "locks", "identity")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// lockedBuffer is what a program that still runs has said.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// wait waits until the program has said something.
+func (b *lockedBuffer) wait(t *testing.T, what string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !strings.Contains(b.String(), what); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it says %q, not %q", b.String(), what)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A session that falls silent leaves one line: who, for how long, and what it
+// had.
+func TestExpiredSessionIsLogged(t *testing.T) {
+	var log lines
+	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}})
+	c, err := wire.Dial(i.ClientAddr())
+	must(t, err)
+	defer c.Close()
+	must(t, c.Connect(wire.NewSession(200)))
+	create(t, c, "/lock", 0)
+	create(t, c, "/lock/lock-", jute.FlagEphemeralSequential)
+	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "session expired"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no line:\n%s", log.String())
+		}
+	}
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, "session expired") {
+			continue
+		}
+		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "timeout=200ms", "nodes=1", "silent="} {
+			if !strings.Contains(line, want) {
+				t.Errorf("%s is missing: %s", want, line)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "session expired"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}

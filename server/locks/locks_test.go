@@ -1,0 +1,376 @@
+package locks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// forest is a tree that a test writes into, and who watches what in it.
+type forest struct {
+	tb      testing.TB
+	t       *tree.Tree
+	now     int64
+	zxid    int64
+	watches map[int64][]string
+	lenient bool // the tree may refuse
+}
+
+func newForest(tb testing.TB) *forest {
+	return &forest{tb: tb, t: tree.New(), watches: map[int64][]string{}}
+}
+
+func (f *forest) apply(session int64, op jute.OpCode, body []byte) {
+	f.tb.Helper()
+	f.zxid++
+	f.now += 1000
+	c := tree.Change{Zxid: f.zxid, Time: f.now, Session: session, IDs: []jute.ID{{Scheme: "super"}}}
+	if _, code, _ := f.t.Apply(&c, op, body, nil); code != jute.OK && code != jute.NodeExists && !f.lenient {
+		f.tb.Fatalf("%v: %v", op, code)
+	}
+}
+
+func (f *forest) node(session int64, path, data string, flags int32, acl []jute.ACL) {
+	f.tb.Helper()
+	b := jute.AppendString(nil, path)
+	b = jute.AppendString(b, data)
+	f.apply(session, jute.OpCreate, jute.AppendInt(jute.AppendACL(b, acl), flags))
+}
+
+// dirs makes persistent nodes.
+func (f *forest) dirs(paths ...string) {
+	f.tb.Helper()
+	for _, p := range paths {
+		for i := 1; i < len(p); i++ {
+			if p[i] == '/' {
+				f.node(1, p[:i], "", 0, jute.WorldAnyone)
+			}
+		}
+		f.node(1, p, "", 0, jute.WorldAnyone)
+	}
+}
+
+// eph makes an ephemeral node exactly as named, with its directories.
+func (f *forest) eph(session int64, path string, data ...string) {
+	f.tb.Helper()
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		f.dirs(path[:i])
+	}
+	f.node(session, path, strings.Join(data, ""), 1, jute.WorldAnyone)
+}
+
+func (f *forest) set(path, data string) {
+	f.tb.Helper()
+	f.apply(1, jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, path), data), -1))
+}
+
+func (f *forest) remove(path string) {
+	f.tb.Helper()
+	f.apply(1, jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
+}
+
+func (f *forest) Watching(session int64, path string) (watching, known bool) {
+	list, known := f.watches[session]
+	return slices.Contains(list, path), known
+}
+
+func (f *forest) Watchers(path string, most int) (list []int64) {
+	for s, paths := range f.watches {
+		if slices.Contains(paths, path) && len(list) < most {
+			list = append(list, s)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (f *forest) scan() []locks.Queue {
+	s := locks.NewScan()
+	for s.Step(f.t) {
+		s.Rest()
+	}
+	return s.Locks(f)
+}
+
+func (f *forest) at(path string) locks.Queue {
+	f.tb.Helper()
+	a := locks.NewAt(path)
+	for a.Step(f.t) {
+		a.Rest()
+	}
+	q, ok := a.Lock(f)
+	if !ok {
+		f.tb.Fatalf("%s is not there", path)
+	}
+	return q
+}
+
+// short says what was found in one line: kind, layouts, holders, waiters in
+// order with whom they wait for, members; sessions stand for nodes.
+func short(q locks.Queue) string {
+	by := map[string]int64{}
+	for _, l := range [][]locks.Contender{q.Waiters, q.Holders} {
+		for _, c := range l {
+			by[c.Node] = c.Session
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v", q.Kind, q.Layouts)
+	if q.Mixed {
+		b.WriteString(" mixed")
+	}
+	for _, c := range q.Holders {
+		fmt.Fprintf(&b, " *%d", c.Session)
+	}
+	for _, c := range q.Waiters {
+		fmt.Fprintf(&b, " %d", c.Session)
+		for i, n := range c.BlockedBy {
+			fmt.Fprintf(&b, "%s%d", map[bool]string{true: "<", false: ","}[i == 0], by[n])
+		}
+	}
+	for _, c := range q.Members {
+		fmt.Fprintf(&b, " +%d", c.Session)
+	}
+	return b.String()
+}
+
+const (
+	u1, u2, u3 = "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d02", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d03"
+	h1, h2, h3 = "f65a711639a74cab9e5222dd97208501", "f65a711639a74cab9e5222dd97208502", "f65a711639a74cab9e5222dd97208503"
+	z1, z2     = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // ours: version 8
+)
+
+// recipes are the nodes that each recipe makes. A line "SESSION NAME" is an
+// ephemeral node, "dir NAME" a directory, "data NAME TEXT" its data, and
+// "watch SESSION NAME" a watch.
+var recipes = []struct{ name, nodes, want, recipe string }{
+	{"Curator mutex", `
+		2 L/_c_` + u2 + `-lock-0000000002
+		1 L/_c_` + u1 + `-lock-0000000001
+		3 L/_c_` + u3 + `-lock-0000000003`, "lock [curator] *1 2<1 3<2", "Curator mutex or leader selector"},
+	{"Curator mutex without protection", `
+		1 L/lock-0000000001
+		2 L/lock-0000000002`, "lock [curator] *1 2<1", "sequential nodes"},
+	{"Curator mutex behind the wrap", `
+		1 L/lock-2147483647
+		2 L/lock--2147483647`, "lock [curator] *1 2<1", ""},
+	{"Curator read-write lock", `
+		1 L/_c_` + u1 + `-__READ__0000000001
+		2 L/_c_` + u2 + `-__READ__0000000002
+		3 L/_c_` + u3 + `-__WRIT__0000000003
+		4 L/_c_` + u1 + `-__READ__0000000004
+		5 L/_c_` + u2 + `-__WRIT__0000000005`, "rwlock [curator] *1 *2 3<1,2 4<3 5<4", "Curator read-write lock"},
+	{"Curator downgrade", `
+		1 L/_c_` + u1 + `-__WRIT__0000000001
+		1 L/_c_` + u2 + `-__READ__0000000002
+		watch 1 /elsewhere`, "rwlock [curator] *1 *1", ""},
+	{"Curator reader behind a writer of its own session", `
+		1 L/_c_` + u1 + `-__WRIT__0000000001
+		1 L/_c_` + u2 + `-__READ__0000000002
+		watch 1 L/_c_` + u1 + `-__WRIT__0000000001`, "rwlock [curator] *1 1<1", ""},
+	{"Curator semaphore", `
+		dir L/locks
+		1 L/leases/_c_` + u1 + `-lease-0000000001
+		2 L/leases/_c_` + u2 + `-lease-0000000002`, "semaphore [curator] *1 *2", "Curator semaphore"},
+	{"Curator semaphore with waiters", `
+		3 L/locks/_c_` + u3 + `-lock-0000000004
+		1 L/leases/_c_` + u1 + `-lease-0000000001
+		2 L/leases/_c_` + u2 + `-lease-0000000002
+		3 L/leases/_c_` + u3 + `-lease-0000000003
+		4 L/locks/_c_` + u1 + `-lock-0000000005`, "semaphore [curator] *1 *2 3<1,2 4<3", "Curator semaphore"},
+	{"Curator leader latch", `
+		1 L/_c_` + u1 + `-latch-0000000001
+		2 L/_c_` + u2 + `-latch-0000000002`, "latch [curator] *1 2<1", "Curator leader latch"},
+	{"kazoo lock", `
+		1 L/` + h1 + `__lock__0000000001
+		2 L/` + h2 + `__lock__0000000002`, "lock [kazoo] *1 2<1", "kazoo lock or election"},
+	{"kazoo read-write lock", `
+		1 L/` + h1 + `__rlock__0000000001
+		2 L/` + h2 + `__rlock__0000000002
+		3 L/` + h3 + `__lock__0000000003`, "rwlock [kazoo] *1 *2 3<1,2", "kazoo read-write lock"},
+	{"kazoo semaphore", `
+		1 L/` + h1 + `
+		2 L/` + h2 + `
+		data L 2
+		3 L-__lock__/` + h3 + `__lock__0000000000
+		4 L-__lock__/` + h1 + `__lock__0000000001`, "semaphore [kazoo] *1 *2 3<1,2 4<3", "kazoo semaphore"},
+	{"kazoo party", `
+		1 L/` + h1 + `__party__
+		2 L/` + h2 + `__party__`, "party [kazoo] +1 +2", "kazoo party"},
+	{"go-zookeeper lock", `
+		1 L/_c_` + h1 + `-lock-0000000000
+		2 L/_c_` + h2 + `-lock-0000000001`, "lock [curator] *1 2<1", "go-zookeeper lock"},
+	{"the C recipe", `
+		1 L/x-0100000ae0210023-0000000004
+		2 L/x-0100000ae0210024-0000000005`, "lock [x] *1 2<1", "ZooKeeper's lock recipe"},
+	{"the Java recipe", `
+		1 L/x-72057640919597091-0000000004
+		2 L/x-72057640919597092-0000000003`, "lock [x] *2 1<2", "ZooKeeper's lock recipe"},
+	{"host-R-n and host-W-n", `
+		1 L/alpha-R-0000000001
+		2 L/beta-W-0000000002
+		3 L/gamma-R-0000000003`, "rwlock [host] *1 2<1 3<2", ""},
+	{"a tutorial's lock", `
+		1 L/lock0000000017
+		2 L/lock0000000018`, "lock [plain] *1 2<1", "sequential nodes"},
+	{"the manual's election", `
+		1 L/guid-n_0000000001
+		2 L/guid-n_0000000002`, "lock [plain] *1 2<1", ""},
+	{"the manual's shared lock", `
+		1 L/guid-read-0000000001
+		2 L/guid-write-0000000002
+		3 L/guid-read-0000000003`, "rwlock [plain] *1 2<1 3<2", ""},
+	{"numbers nobody watches", `
+		1 L/worker-0000000001
+		2 L/worker-0000000002`, "unknown [plain] +1 +2", "not known"},
+	{"numbers that the next one watches", `
+		1 L/worker-0000000001
+		2 L/worker-0000000002
+		watch 2 L/worker-0000000001`, "lock [plain] *1 2<1", ""},
+	{"a lone node that losers watch", `
+		1 L
+		watch 2 L
+		watch 3 L`, "simple [lone] *1 2<1 3<1", "one ephemeral node"},
+	{"zlock mutex", `
+		1 L/_c_` + z1 + `-lock-0000000000
+		2 L/_c_` + z2 + `-lock-0000000001`, "lock [curator] *1 2<1", "zlock lock"},
+	{"zlock in kazoo's layout", `
+		1 L/` + strings.ReplaceAll(z1, "-", "") + `__lock__0000000000
+		2 L/` + h1 + `__lock__0000000001`, "lock [kazoo] *1 2<1", "zlock lock, kazoo lock or election"},
+	{"zlock in the host layout", `
+		1 L/web~` + strings.ReplaceAll(z1, "-", "") + `-W-0000000000
+		2 L/db-R-0000000001`, "rwlock [host] *1 2<1", "zlock read-write lock"},
+	{"zlock lock with a policy", `
+		1 L/h-` + z1 + `-R
+		2 L/q-` + z2 + `-W-0000000001
+		data L {"zl":1,"layout":"rw1","policy":"writer"}`, "rwlock [rw1] *1 2<1", "zlock read-write lock"},
+	{"zlock writer with a policy", `
+		1 L/h-` + z1 + `-W
+		1 L/q-` + z1 + `-W-0000000001
+		2 L/q-` + z2 + `-R-0000000002
+		data L {"zl":1,"layout":"rw1","policy":"writer"}`, "rwlock [rw1] *1 2<1", ""},
+	{"zlock semaphore", `
+		dir L/locks
+		1 L/leases/_c_` + z1 + `-lease-0000000000
+		data L {"zl":1,"limit":3}`, "semaphore [curator] *1", "zlock semaphore"},
+	{"zlock simple lock", `
+		1 L/lock {"v":1,"host":"web"}
+		watch 2 L`, "simple [lone] *1 2<1", "one ephemeral node"},
+	{"two recipes in one directory", `
+		1 L/_c_` + u1 + `-lock-0000000000
+		2 L/` + h1 + `__lock__0000000001
+		3 L/` + h2 + `__lock__0000000002`, "lock [curator kazoo] mixed *1 *2 3<2", ""},
+	{"kazoo that looks at zlock's", `
+		1 L/_c_` + z1 + `-lock-0000000000
+		2 L/` + h1 + `__lock__0000000001`, "lock [curator] *1 2<1", ""},
+}
+
+func (f *forest) build(lines string) {
+	f.tb.Helper()
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		w := strings.Fields(line)
+		path := func(s string) string { return strings.Replace(s, "L", "/app/it", 1) }
+		var session int64
+		switch w[0] {
+		case "dir":
+			f.dirs(path(w[1]))
+		case "data":
+			f.set(path(w[1]), w[2])
+		case "watch":
+			fmt.Sscan(w[1], &session)
+			f.watches[session] = append(f.watches[session], path(w[2]))
+		default:
+			fmt.Sscan(w[0], &session)
+			f.eph(session, path(w[1]), w[2:]...)
+		}
+	}
+}
+
+// TestEveryRecipeIsRecognised: holder, order, and who waits for whom; the same
+// whether all locks are gathered or one is looked at.
+func TestEveryRecipeIsRecognised(t *testing.T) {
+	for _, r := range recipes {
+		t.Run(r.name, func(t *testing.T) {
+			f := newForest(t)
+			f.build(r.nodes)
+			found := f.scan()
+			if len(found) != 1 || found[0].Path != "/app/it" {
+				t.Fatalf("found %+v", found)
+			}
+			if got := short(found[0]); got != r.want {
+				t.Errorf("got  %s\nwant %s", got, r.want)
+			}
+			if got := found[0].Recipe(); r.recipe != "" && got != r.recipe {
+				t.Errorf("recipe %q", got)
+			}
+			if got := short(f.at("/app/it")); got != r.want {
+				t.Errorf("looked at alone: %s\nwant %s", got, r.want)
+			}
+		})
+	}
+}
+
+// TestWhatIsNoLock: directories without ephemeral contenders, and members of
+// groups.
+func TestWhatIsNoLock(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/k/lock", "/seq/lock-0000000000", "/sem/locks", "/sem/leases")
+	f.eph(1, "/brokers/ids/1")
+	f.eph(2, "/brokers/ids/2")
+	f.watches[3] = []string{"/brokers/ids/1", "/brokers/ids/2"} // the controller's
+	f.eph(4, "/services/web/"+u1)
+	if found := f.scan(); len(found) != 0 {
+		t.Errorf("found %+v", found)
+	}
+	if q := f.at("/k"); q.Kind != locks.Unknown || len(q.Holders)+len(q.Waiters)+len(q.Members) > 0 {
+		t.Errorf("a directory above a directory named lock is %+v", q)
+	}
+}
+
+// TestDataIsNotShownToStrangers: an owner record in a node that world:anyone
+// may not read stays hidden.
+func TestDataIsNotShownToStrangers(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/l")
+	f.node(1, "/l/lock-0000000001", `{"v":1,"host":"secret"}`, 1, []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: "a:b"}}})
+	q := f.scan()[0]
+	c := &q.Holders[0]
+	if _, ok := c.Owner(); ok || !c.Hidden || c.Data(100) != "" {
+		t.Errorf("shown: %+v", c)
+	}
+}
+
+func TestTooMany(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/big")
+	const n = 5000
+	for i := range n {
+		f.node(int64(1+i%7), fmt.Sprintf("/big/lock-%010d", n-1-i), "", 1, jute.WorldAnyone)
+	}
+	for _, q := range []locks.Queue{f.scan()[0], f.at("/big")} {
+		shown := len(q.Holders) + len(q.Waiters)
+		if q.Total != n || shown < locks.ShownPerLock || shown >= 2*locks.ShownPerLock {
+			t.Fatalf("%d in all, %d shown", q.Total, shown)
+		}
+		if q.Holders[0].Node != "lock-0000000000" || q.Waiters[0].Node != "lock-0000000001" {
+			t.Errorf("the first are %s, %s", q.Holders[0].Node, q.Waiters[0].Node)
+		}
+	}
+}
+
+// TestLocksAnywhere: below the root and far down.
+func TestLocksAnywhere(t *testing.T) {
+	f := newForest(t)
+	f.eph(1, "/lock-0000000000")
+	deep := strings.Repeat("/d", 120)
+	f.eph(2, deep+"/lock-0000000000")
+	found := f.scan()
+	if len(found) != 2 || found[0].Path != "/" || found[1].Path != deep {
+		t.Errorf("%+v", found)
+	}
+}

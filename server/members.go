@@ -1,0 +1,169 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+// members are the servers of a configuration by id.
+type members map[uint32]state.Server
+
+// parseConfig reads the text of state.ConfigPath.
+func parseConfig(text string) (members, int64) {
+	m := members{}
+	list, version := state.ParseConfig(text)
+	for _, s := range list {
+		m[s.ID] = s
+	}
+	return m, version
+}
+
+// next returns the configuration that r makes of m: of the whole list of new
+// members, or else of those who leave and then those who join.
+func (m members) next(r *clients.ReconfigRequest) (members, error) {
+	if r.Members != "" {
+		return wholeList(r.Members)
+	}
+	to := maps.Clone(m)
+	for _, s := range splitList(r.Leaving) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
+		}
+		delete(to, state.ServerID(n)) // who is no member has left already
+	}
+	for _, s := range splitList(r.Joining) {
+		j, err := state.ParseServer(s)
+		if err != nil {
+			return nil, err
+		}
+		if j.Client == "" {
+			return nil, fmt.Errorf("%q: the client port is missing", s)
+		}
+		for _, is := range to {
+			if err := collide(&j, &is); err != nil {
+				return nil, err
+			}
+		}
+		to[j.ID] = j
+	}
+	return to, nil
+}
+
+// wholeList reads a list of all members, such as the text that was read.
+func wholeList(text string) (members, error) {
+	to := members{}
+	for _, s := range splitList(strings.ReplaceAll(text, "\n", ",")) {
+		key, _, _ := strings.Cut(s, "=")
+		switch key = strings.TrimSpace(key); {
+		case key == "version":
+			continue
+		case !strings.HasPrefix(key, "server."):
+			return nil, fmt.Errorf("%q is neither a server nor a version", s)
+		}
+		j, err := state.ParseServer(s)
+		if err != nil {
+			return nil, err
+		}
+		to[j.ID] = j
+	}
+	return to, nil
+}
+
+// collide says that two servers claim one address, which is none that every
+// machine has for itself.
+func collide(a, b *state.Server) error {
+	if a.ID == b.ID {
+		return nil
+	}
+	for _, x := range addresses(a) {
+		if slices.Contains(addresses(b), x) {
+			return fmt.Errorf("servers %d and %d have the same address %s", a.ID, b.ID, x)
+		}
+	}
+	return nil
+}
+
+// addresses are those of a server's three that others reach it at.
+func addresses(s *state.Server) (list []string) {
+	host, _, _ := net.SplitHostPort(s.Peer)
+	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {
+		host, _, _ := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host); host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+			continue
+		}
+		list = append(list, addr)
+	}
+	return list
+}
+
+func (m members) voters() (n int) {
+	for _, s := range m {
+		if s.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// ids are the ids in order, last put at the end: who carries out a change
+// leaves last.
+func (m members) ids(last uint32) []uint32 {
+	ids := slices.Sorted(maps.Keys(m))
+	if i := slices.Index(ids, last); i >= 0 {
+		ids = append(slices.Delete(ids, i, i+1), last)
+	}
+	return ids
+}
+
+// same reports whether two configurations have the same servers in the same
+// roles.
+func (m members) same(o members) bool {
+	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
+}
+
+// text is the configuration as it is published, without its version.
+func (m members) text() string {
+	var list []state.Server
+	for _, id := range m.ids(0) {
+		list = append(list, m[id])
+	}
+	return state.ConfigText(list)
+}
+
+func splitList(s string) (list []string) {
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// plan decides about a request as far as it can be done without asking others,
+// in ZooKeeper's order. The new configuration has at least so many voters.
+func plan(text string, r *clients.ReconfigRequest, least int) (from, to members, version int64, code jute.ErrCode, why error) {
+	from, version = parseConfig(text)
+	if r.Version != -1 && r.Version != version {
+		return nil, nil, 0, jute.BadVersion, fmt.Errorf("the configuration is version %x", version)
+	}
+	to, why = from.next(r)
+	switch {
+	case errors.Is(why, state.ErrNumber):
+		return nil, nil, 0, jute.MarshallingError, why
+	case why != nil:
+		return nil, nil, 0, jute.BadArguments, why
+	case to.voters() < least:
+		return nil, nil, 0, jute.BadArguments, fmt.Errorf("the new configuration has %d voters, fewer than %d", to.voters(), least)
+	}
+	return from, to, version, jute.OK, nil
+}

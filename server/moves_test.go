@@ -1,0 +1,153 @@
+package server
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// values reads a page of metrics.
+func values(t *testing.T, i *Instance) map[string]float64 {
+	t.Helper()
+	_, text := get(t, "http://"+i.MetricsAddr()+"/metrics")
+	m := map[string]float64{}
+	for line := range strings.Lines(text) {
+		name, number, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if v, err := strconv.ParseFloat(number, 64); ok && err == nil && name != "#" {
+			m[name] = v
+		}
+	}
+	return m
+}
+
+// write is what every write moves.
+const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_latency_count 1, proposal_latency_count 1, quorum_ack_latency_count 1, " +
+	"sync_processor_batch_size_count 1, updatelatency_count 1, readlatency_count 0, zlockd_zxid 1, zlockd_raft_applied_index 1, zlockd_raft_commit_index 1, " +
+	"zlockd_raft_last_index 1, zlockd_log_requests 1"
+
+// read is what every read moves.
+const read = "proposal_count 0, zlockd_zxid 0, zlockd_log_requests 0, updatelatency_count 0"
+
+// TestMetricsMove does one thing after the other and compares what each moves
+// with what it must, and by how much. Who watches a cluster believes them.
+func TestMetricsMove(t *testing.T) {
+	i, c := start(t, Options{MetricsAddr: "127.0.0.1:0"})
+	var other *wire.Conn
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"connect", func() {
+			var err error
+			other, err = wire.Open(i.ClientAddr())
+			must(t, err)
+		}, "connection_request_count 1, num_alive_connections 1, global_sessions 1, packets_received 1, packets_sent 1, bytes_received_count 49, " +
+			"response_bytes 41, proposal_count 1, zlockd_zxid 1, znode_count 0"},
+		{"create", func() { create(t, c, "/a", 0) }, write + `, znode_count 1, ephemerals_count 0, approximate_data_size 2, packets_received 1, packets_sent 1,
+			bytes_received_count 53, response_bytes 26, write_per_namespace_count{key="a"} 1`},
+		{"create with data", func() { _, err := c.Create("/a/b", make([]byte, 100), 0); must(t, err) },
+			write + `, znode_count 1, approximate_data_size 104, bytes_received_count 155, response_bytes 28, write_per_namespace_count{key="a"} 1`},
+		{"create an ephemeral node", func() { create(t, other, "/e", jute.FlagEphemeral) },
+			write + `, znode_count 1, ephemerals_count 1, write_per_namespace_count{key="e"} 1`},
+		{"read", func() { _, _, err := c.GetData("/a/b", false); must(t, err) },
+			read + `, readlatency_count 1, packets_received 1, packets_sent 1, response_bytes 192, watch_count 0, read_per_namespace_count{key="a"} 1`},
+		{"watch", func() {
+			_, _, err := c.GetData("/a", true)
+			must(t, err)
+			_, _, err = c.Children("/a", true)
+			must(t, err)
+			if _, err = c.Exists("/new", true); err != jute.NoNode {
+				t.Fatal(err)
+			}
+			_, err = c.Exists("/a/b", true)
+			must(t, err)
+		}, read + `, readlatency_count 4, watch_count 4, zlockd_watches 4, read_per_namespace_count{key="a"} 3`},
+		{"change what is watched", func() {
+			_, err := other.SetData("/a", []byte("x"), -1)
+			must(t, err)
+			create(t, other, "/a/c", 0)
+			create(t, other, "/new", 0)
+			must(t, other.Delete("/a/b", -1))
+			for range 4 {
+				_, err := c.Next()
+				must(t, err)
+			}
+		}, `node_changed_watch_count_count 1, node_children_watch_count_count 1, node_created_watch_count_count 1, node_deleted_watch_count_count 1,
+			watch_count -4, zlockd_watches -4, packets_received 4, packets_sent 8, znode_count 1, approximate_data_size -95, watch_bytes 140, updatelatency_count 4,
+			write_per_namespace_count{key="a"} 3, write_per_namespace_count{key="new"} 1, zlockd_zxid 4`},
+		{"fail to authenticate", func() {
+			d, err := wire.Open(i.ClientAddr())
+			must(t, err)
+			if err := d.Auth("nonsense", "x"); err == nil {
+				t.Fatal("authenticated")
+			}
+			must(t, d.Closed())
+		}, "auth_failed_count 1, connection_request_count 1, global_sessions 1, packets_received 2, packets_sent 2"},
+		{"come back to a session", func() {
+			must(t, other.Close())
+			back, err := wire.Dial(i.ClientAddr())
+			must(t, err)
+			must(t, back.Connect(wire.Attach(other.Session, 0)))
+			other = back
+		}, "connection_revalidate_count 1, revalidate_count 1, connection_request_count 1, global_sessions 0, ephemerals_count 0"},
+		{"ask for a session that is over", func() {
+			d, err := wire.Dial(i.ClientAddr())
+			must(t, err)
+			gone := other.Session
+			gone.ID++
+			_ = d.Connect(wire.Attach(gone, 0)) // is told that it has expired
+			must(t, d.Closed())
+		}, "zlockd_sessions_refused_total 1, global_sessions 0"},
+		{"send a connect request that is none", func() {
+			d, err := wire.Dial(i.ClientAddr())
+			must(t, err)
+			must(t, d.WriteRaw([]byte{0, 0, 0, 4, 1, 2, 3, 4}))
+			must(t, d.Closed())
+		}, "unsuccessful_handshake 1, global_sessions 0"},
+		{"send a frame that is too large", func() {
+			d, err := wire.Open(i.ClientAddr())
+			must(t, err)
+			must(t, d.WriteRaw([]byte{0x10, 0, 0, 0}))
+			must(t, d.Closed())
+		}, "large_requests_rejected 1, global_sessions 1"},
+		{"close a session", func() { must(t, other.CloseSession()) },
+			write + ", global_sessions -1, ephemerals_count -1, znode_count -1, approximate_data_size -2, packets_received 1, packets_sent 1, auth_failed_count 0"},
+	} {
+		before := values(t, i)
+		step.do()
+		// The leader measures an entry when it is done with it: the client may have
+		// its answer by then.
+		var wrong []string
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			if wrong = differ(before, values(t, i), step.want); wrong == nil || time.Now().After(end) {
+				break
+			}
+		}
+		for _, w := range wrong {
+			t.Errorf("%s: %s", step.name, w)
+		}
+	}
+}
+
+// differ says which metrics did not move as wanted, a list of names and numbers.
+func differ(before, after map[string]float64, want string) (wrong []string) {
+	for item := range strings.SplitSeq(want, ",") {
+		name, number, _ := strings.Cut(strings.TrimSpace(item), " ")
+		want, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return append(wrong, err.Error())
+		}
+		if _, there := after[name]; !there {
+			wrong = append(wrong, "there is no "+name)
+		} else if moved := after[name] - before[name]; moved != want {
+			wrong = append(wrong, fmt.Sprintf("%s moves by %v, want %v", name, moved, want))
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// A server without a majority lets those read who ask for it, and nobody else;
+// with one it sends them away and serves.
+func TestReadOnlyMode(t *testing.T) {
+	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) { o.Raft.ReadOnly = true })
+	id, _ := e.leader()
+	var others []uint32
+	for other := range e.servers {
+		if other != id {
+			others = append(others, other)
+		}
+	}
+	i := e.servers[id]
+	e.write(i, "/a", 3)
+	before, err := wire.Open(i.ClientAddr())
+	must(t, err)
+	defer before.Close()
+	for _, other := range others {
+		must(t, e.servers[other].Close(context.Background()))
+	}
+	for end := time.Now().Add(time.Minute); i.Status(0).Mode != admin.ReadOnly; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in read-only mode")
+		}
+	}
+	if s := i.Status(0); s.Serving {
+		t.Error("read-only, and serving everybody")
+	}
+
+	open := func(hello jute.ConnectRequest) *wire.Conn {
+		c, err := wire.Dial(i.ClientAddr())
+		must(t, err)
+		t.Cleanup(func() { c.Close() })
+		if err := c.Connect(hello); err != nil {
+			return nil
+		}
+		return c
+	}
+	readOnly := func(h jute.ConnectRequest) jute.ConnectRequest { h.ReadOnly = true; return h }
+	if open(wire.NewSession(30000)) != nil {
+		t.Error("a client that wants to write was let in")
+	}
+	if open(readOnly(wire.Attach(before.Session, 1<<40))) != nil {
+		t.Error("a client that has seen more was let in")
+	}
+	wrong := before.Session
+	wrong.Password = append([]byte{wrong.Password[0] + 1}, wrong.Password[1:]...)
+	if open(readOnly(wire.Attach(wrong, 0))) != nil {
+		t.Error("a client with a wrong password was let in")
+	}
+	for name, hello := range map[string]jute.ConnectRequest{"new": readOnly(wire.NewSession(30000)), "attached": readOnly(wire.Attach(before.Session, 0))} {
+		c := open(hello)
+		if c == nil {
+			t.Fatalf("%s: not let in", name)
+		}
+		call := func(want jute.ErrCode, op jute.OpCode, body wire.Body) {
+			t.Helper()
+			f, err := c.Call(op, body)
+			must(t, err)
+			if f.Code != want {
+				t.Errorf("%s: %v answers %v, want %v", name, op, f.Code, want)
+			}
+		}
+		call(jute.OK, jute.OpGetData, wire.PathWatch("/a2", true))
+		call(jute.OK, jute.OpPing, nil)
+		call(jute.NotReadOnly, jute.OpCreate, wire.Create("/b", nil, jute.WorldAnyone, 0))
+		call(jute.NotReadOnly, jute.OpSync, wire.Body{}.Str("/a2"))
+		call(jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
+		if name == "attached" {
+			call(jute.NotReadOnly, jute.OpCloseSession, nil) // it goes on elsewhere
+		}
+	}
+
+	// With a majority again the readers are sent away, and everybody is served.
+	reader := open(readOnly(wire.NewSession(30000)))
+	e.restart(others[0])
+	must(t, reader.Closed())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, i.Ready(ctx))
+	again, err := wire.Dial(i.ClientAddr())
+	must(t, err)
+	defer again.Close()
+	must(t, again.Connect(readOnly(wire.Attach(before.Session, 0))))
+	create(t, again, "/b", 0)
+}
+
+// Without the option there is no service without a leader.
+func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
+	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
+	id, i := e.leader()
+	for other, s := range e.servers {
+		if other != id {
+			must(t, s.Close(context.Background()))
+		}
+	}
+	for end := time.Now().Add(time.Minute); i.Status(0).Serving; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("serves without a majority")
+		}
+	}
+	for range 100 {
+		if i.Status(0).Mode == admin.ReadOnly {
+			t.Fatal("read-only mode although not wanted")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,320 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+const (
+	joinTime      = 10 * time.Second       // the longest a server that joins is waited for
+	joinPoll      = 50 * time.Millisecond  // how often it is asked whether it has caught up
+	publishedTime = 5 * time.Second        // the longest wait for a change to show here
+	publishedPoll = 5 * time.Millisecond   //
+	leastPatience = 500 * time.Millisecond // with servers that join
+)
+
+// reconfigure is the operation reconfig. Raft changes one server at a time, so
+// that a request for several becomes several of its configurations; clients are
+// told of the last.
+func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, known bool) {
+	node := i.node.Load()
+	switch {
+	case node == nil:
+		return 0, false
+	case node.PeerAddr() == "":
+		return jute.Unimplemented, true // alone, there is nothing to change
+	case r.May && !i.reconfiguring.TryLock(): // who may not must not keep others out
+		return jute.ReconfigInProgress, true
+	case r.May:
+		defer i.reconfiguring.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(i.ctx, joinTime)
+	defer cancel()
+	for {
+		code, known, why := i.reconfigureOnce(ctx, node, &r)
+		stale := known && why != nil && why.Error() == raftfsm.ErrStale.Error()
+		switch {
+		case !stale && why != nil:
+			i.o.Logger.Info("reconfig refused", "code", code, "err", why)
+			return code, known
+		case !stale:
+			return code, known
+		case r.Version != -1:
+			return jute.BadVersion, true
+		}
+		select { // this server will soon know what the leader knows
+		case <-ctx.Done():
+			return jute.ReconfigInProgress, true
+		case <-time.After(publishedPoll):
+		}
+	}
+}
+
+// reconfigureOnce judges in ZooKeeper's order: the rights of the client come
+// last of what it judges, and before what is impossible here alone.
+func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node, r *clients.ReconfigRequest) (jute.ErrCode, bool, error) {
+	c := change{i: i, node: node}
+	var code jute.ErrCode
+	var err error
+	least := 2
+	if i.o.LoneVoter {
+		least = 1
+	}
+	if c.from, c.to, c.since, code, err = plan(i.configText(), r, least); err != nil {
+		return code, true, err
+	}
+	c.ask(ctx, r.May)
+	if !c.majority() {
+		return jute.NewConfigNoQuorum, true, fmt.Errorf("only %d of the %d voters follow the leader, or could", len(c.ready), c.to.voters())
+	}
+	if !r.May {
+		return jute.NoAuth, true, errors.New("the client may not write " + state.ConfigPath)
+	}
+	if err := c.possible(); err != nil {
+		return jute.BadArguments, true, err
+	}
+	return c.carryOut(ctx, max(r.Patience, leastPatience))
+}
+
+// change is a new configuration on its way.
+type change struct {
+	i        *Instance
+	node     *raftfsm.Node
+	from, to members
+	since    int64           // version of from
+	ready    map[uint32]bool // voters of to that follow, or that would if they were told to
+	runs     map[uint32]bool // members of from that follow where they were
+	begun    bool            // something was changed
+}
+
+// ask finds out who of both configurations is there. Like ZooKeeper's, a new
+// configuration needs a majority of its voters; who else is in it need not run.
+// Nobody is called for a client without rights but those who are members.
+func (c *change) ask(ctx context.Context, may bool) {
+	c.ready, c.runs = map[uint32]bool{}, map[uint32]bool{}
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	look := func(s state.Server, told func(there, follows bool)) {
+		wg.Go(func() {
+			there, follows := c.node.Standing(ctx, s.ID, s.Peer)
+			mu.Lock()
+			defer mu.Unlock()
+			told(there, follows)
+		})
+	}
+	for id, s := range c.from {
+		look(s, func(_, follows bool) {
+			if c.runs[id] = follows; follows && c.to[id].Voter {
+				c.ready[id] = true
+			}
+		})
+	}
+	for id, s := range c.to {
+		is, was := c.from[id]
+		if is.Peer == s.Peer || !may {
+			continue
+		}
+		look(s, func(there, follows bool) {
+			if s.Voter && (follows || !was && there) {
+				c.ready[id] = true
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (c *change) majority() bool { return len(c.ready) > c.to.voters()/2 }
+
+// possible says what ZooKeeper could do, and this server cannot.
+func (c *change) possible() error {
+	at := map[string]uint32{}
+	for _, id := range c.to.ids(0) {
+		s := c.to[id]
+		is, was := c.from[id]
+		switch other, taken := at[s.Peer]; {
+		case !state.IsServerID(id):
+			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, state.MaxServerID)
+		case s.Peer[len(s.Peer)-2:] == ":0":
+			return fmt.Errorf("server %d: nobody is reached at port 0", id)
+		case taken:
+			return fmt.Errorf("servers %d and %d have the same address %s", other, id, s.Peer)
+		case was && is.Peer != s.Peer && c.runs[id]:
+			return fmt.Errorf("server %d runs at %s: start it at %s instead, and the cluster takes the new address", id, is.Peer, s.Peer)
+		}
+		at[s.Peer] = id
+	}
+	return nil
+}
+
+// carryOut makes the change. It is not known what came of it when it fails half
+// way: then clients read what there is now.
+func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.ErrCode, bool, error) {
+	if err := c.join(ctx, patience); err != nil {
+		switch {
+		case err.Error() == raftfsm.ErrChanging.Error() && !c.begun:
+			return jute.ReconfigInProgress, true, err
+		case err.Error() == raftfsm.ErrStale.Error() && !c.begun:
+			return jute.BadVersion, true, err
+		}
+		return jute.NewConfigNoQuorum, c.rollBack(), err
+	}
+	rest := c.rest()
+	if len(rest) == 0 {
+		rest = []state.MemberChange{{Op: "describe", ID: c.i.o.ID}}
+	}
+	for n, m := range rest {
+		m.More = n < len(rest)-1
+		switch err := c.step(c.i.ctx, m); {
+		case err == nil:
+		case err.Error() == raftfsm.ErrChanging.Error() && !c.begun:
+			return jute.ReconfigInProgress, true, err
+		case err.Error() == raftfsm.ErrStale.Error() && !c.begun:
+			return jute.BadVersion, true, err
+		default:
+			return 0, false, fmt.Errorf("%s server %d, and what has come of it is not known: %w", m.Op, m.ID, err)
+		}
+	}
+	return jute.OK, c.published(), nil
+}
+
+// step makes one change of raft's.
+func (c *change) step(ctx context.Context, m state.MemberChange) error {
+	m.By, m.Since, m.Words = c.i.o.ID, c.since, c.to.text()
+	err := c.node.ChangeMember(ctx, m)
+	if err == nil {
+		c.begun = true
+		c.i.o.Logger.Info("members changed", "op", m.Op, "peer", m.ID)
+	}
+	return err
+}
+
+// join makes the changes that take nothing away. One that is to vote and takes
+// too long is treated as one that does not run, if a majority does without it.
+func (c *change) join(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, m := range c.joins() {
+		m.More = true
+		if m.Op != "promote" {
+			if err := c.step(ctx, m); err != nil {
+				return err
+			}
+		} else if err := c.promote(ctx, m); err != nil {
+			if delete(c.ready, m.ID); !c.majority() {
+				return fmt.Errorf("promote server %d: %w", m.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// joins are the changes that come first: who is there and gets a vote is first
+// told everything.
+func (c *change) joins() (list []state.MemberChange) {
+	for _, id := range c.to.ids(c.i.o.ID) {
+		s := c.to[id]
+		is, was := c.from[id]
+		switch {
+		case !was && (c.ready[id] || !s.Voter):
+			list = append(list, state.MemberChange{Op: "add", ID: id, Addr: s.Peer})
+		case was && is.Peer != s.Peer:
+			list = append(list, state.MemberChange{Op: "move", ID: id, Addr: s.Peer})
+		}
+		if s.Voter && !is.Voter && c.ready[id] {
+			list = append(list, state.MemberChange{Op: "promote", ID: id})
+		}
+	}
+	return list
+}
+
+// promote gives a server its vote once it has caught up.
+func (c *change) promote(ctx context.Context, m state.MemberChange) error {
+	for {
+		err := c.step(ctx, m)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(joinPoll):
+		}
+	}
+}
+
+// rest are the other changes, in an order that leaves a majority of followers
+// after each: those go who do not follow, those come who do not run, and then
+// the others go, last the one that this server is.
+func (c *change) rest() (list []state.MemberChange) {
+	leave := func(follows bool) {
+		for _, id := range c.from.ids(c.i.o.ID) {
+			s, stays := c.to[id]
+			switch is := c.from[id]; {
+			case c.runs[id] != follows:
+			case !stays:
+				list = append(list, state.MemberChange{Op: "remove", ID: id})
+			case is.Voter && !s.Voter:
+				list = append(list, state.MemberChange{Op: "demote", ID: id})
+			}
+		}
+	}
+	leave(false)
+	for _, id := range c.to.ids(c.i.o.ID) {
+		if is := c.from[id]; c.to[id].Voter && !is.Voter && !c.ready[id] {
+			list = append(list, state.MemberChange{Op: "vote", ID: id, Addr: c.to[id].Peer})
+		}
+	}
+	leave(true)
+	return list
+}
+
+// rollBack removes those who were to join, and reports whether all is as before.
+func (c *change) rollBack() bool {
+	for id := range c.to {
+		if _, was := c.from[id]; !was {
+			// An error may mean that it was never added.
+			_ = c.node.ChangeMember(c.i.ctx, state.MemberChange{Op: "remove", ID: id})
+		}
+	}
+	now := members{}
+	for _, m := range c.node.Status().Members {
+		now[m.ID] = state.Server{ID: m.ID, Peer: m.PeerAddr, Voter: m.Voter}
+	}
+	if !now.same(c.from) {
+		c.i.o.Logger.Warn("reconfig: what was begun cannot be taken back")
+		return false
+	}
+	return true
+}
+
+// published waits until the configuration shows here, as it must before the
+// client is told. It shows to a server that leaves before it does.
+func (c *change) published() bool {
+	end := time.NewTimer(publishedTime)
+	defer end.Stop()
+	for {
+		if now, version := parseConfig(c.i.configText()); version != c.since && now.same(c.to) {
+			return true
+		}
+		if _, stays := c.to[c.i.o.ID]; !stays {
+			return false
+		}
+		select {
+		case <-c.i.ctx.Done():
+			return false
+		case <-end.C:
+			return false
+		case <-time.After(publishedPoll):
+		}
+	}
+}

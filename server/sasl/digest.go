@@ -1,0 +1,160 @@
+package sasl
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// What ZooKeeper's servers call themselves. Clients hash both, so they are part
+// of the protocol: the realm is not a host name, whatever host this is.
+const (
+	Realm   = "zk-sasl-md5"
+	Service = "zookeeper"
+)
+
+// MaxToken bounds a client's token: RFC 2831 allows no longer response.
+const MaxToken = 4096
+
+// nonceBytes are random bytes in a nonce. It is made for one exchange and
+// accepted once, so an answer that was overheard is of no use later.
+const nonceBytes = 24
+
+// Errors of an exchange. A client is told neither: it learns that it failed.
+var (
+	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
+	errRefused  = errors.New("unknown user or wrong password")
+)
+
+// digest is one negotiation of DIGEST-MD5; see Users.begin.
+type digest struct {
+	users Users
+	nonce string
+	step  int
+	user  string
+}
+
+// steps of an exchange.
+const (
+	stepHello     = iota // the client's first token, empty, is awaited
+	stepChallenge        // the challenge was sent, its answer is awaited
+	stepDone             // the client has proved who it is
+	stepFailed           // and can try no more in this exchange
+)
+
+// begin begins a negotiation; random is where its nonce comes from.
+func (u Users) begin(random io.Reader) (*digest, error) {
+	var raw [nonceBytes]byte
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return nil, fmt.Errorf("make a nonce: %w", err)
+	}
+	return &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}, nil
+}
+
+// answer takes the client's next token and returns the server's. An error ends
+// the exchange: nobody has proved anything.
+func (e *digest) answer(token []byte) ([]byte, error) {
+	step := e.step
+	e.step = stepFailed
+	switch step {
+	case stepHello:
+		if len(token) > 0 {
+			return nil, fmt.Errorf("%w: it begins with a token of %d bytes", errProtocol, len(token))
+		}
+		e.step = stepChallenge
+		return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess,qop="auth"`, Realm, e.nonce), nil
+	case stepChallenge:
+		proof, err := e.check(token)
+		if err != nil {
+			return nil, err
+		}
+		e.step = stepDone
+		return proof, nil
+	}
+	return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
+}
+
+// done tells who the client has proved to be, once it has.
+func (e *digest) done() (string, bool) { return e.user, e.step == stepDone }
+
+// check verifies the answer to the challenge and returns the proof that this
+// server knows the password too.
+func (e *digest) check(token []byte) ([]byte, error) {
+	d, err := parseDirectives(token)
+	if err != nil {
+		return nil, err
+	}
+	service, _, _ := strings.Cut(d["digest-uri"], "/")
+	switch {
+	case d["nonce"] != e.nonce:
+		return nil, fmt.Errorf("%w: it answers another challenge", errProtocol)
+	case d["nc"] != "00000001":
+		return nil, fmt.Errorf("%w: the nonce was used before", errProtocol)
+	case d["cnonce"] == "" || d["username"] == "":
+		return nil, fmt.Errorf("%w: no user or no nonce of the client's", errProtocol)
+	case d["realm"] != Realm:
+		return nil, fmt.Errorf("%w: realm %.64q is not %q", errProtocol, d["realm"], Realm)
+	case !strings.EqualFold(service, Service):
+		return nil, fmt.Errorf("%w: service %.64q is not %q", errProtocol, service, Service)
+	case d["qop"] != "" && d["qop"] != "auth":
+		return nil, fmt.Errorf("%w: protection %.64q was not offered", errProtocol, d["qop"])
+	}
+	user := d["username"]
+	if authzid := d["authzid"]; authzid != "" && authzid != user {
+		return nil, fmt.Errorf("%w: %.64q may not act as %.64q", errRefused, user, authzid)
+	}
+	password, known := e.users[user]
+	// An unknown user costs as much time as a wrong password.
+	for _, latin1 := range []bool{false, true} {
+		key := sessionKey(user, password, d, latin1)
+		want := proof(key, "AUTHENTICATE:"+d["digest-uri"], d)
+		if hmac.Equal([]byte(want), []byte(d["response"])) && known {
+			e.user = user
+			return []byte("rspauth=" + proof(key, ":"+d["digest-uri"], d)), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: user %.64q", errRefused, user)
+}
+
+// sessionKey is H(A1) of RFC 2831. Names and passwords that fit into ISO 8859-1
+// are hashed in it by clients that follow the letter of the RFC, and in UTF-8
+// by those that do not.
+func sessionKey(user, password string, d map[string]string, latin1 bool) string {
+	secret := user + ":" + d["realm"] + ":" + password
+	if latin1 {
+		secret = toLatin1(secret)
+	}
+	sum := md5.Sum([]byte(secret))
+	a1 := string(sum[:]) + ":" + d["nonce"] + ":" + d["cnonce"]
+	if d["authzid"] != "" {
+		a1 += ":" + d["authzid"]
+	}
+	return hexSum(a1)
+}
+
+// proof is the response value of RFC 2831 for a given A2.
+func proof(key, a2 string, d map[string]string) string {
+	return hexSum(key + ":" + d["nonce"] + ":" + d["nc"] + ":" + d["cnonce"] + ":auth:" + hexSum(a2))
+}
+
+func hexSum(s string) string {
+	sum := md5.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// toLatin1 converts s to ISO 8859-1 if all of it fits, else leaves it alone.
+func toLatin1(s string) string {
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r > 0xff {
+			return s
+		}
+		b = append(b, byte(r))
+	}
+	return string(b)
+}

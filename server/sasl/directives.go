@@ -1,0 +1,65 @@
+package sasl
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxDirectives is far above the twelve that the RFC knows.
+const maxDirectives = 32
+
+// parseDirectives reads `name=value, name="quoted value", …`. A name that comes
+// twice is refused: two readers could take different values for the true one.
+func parseDirectives(token []byte) (map[string]string, error) {
+	if len(token) > MaxToken {
+		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
+	}
+	d := map[string]string{}
+	rest := string(token)
+	for {
+		rest = strings.TrimLeft(rest, " \t\r\n,")
+		if rest == "" {
+			return d, nil
+		}
+		name, after, ok := strings.Cut(rest, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !ok || name == "" || strings.ContainsAny(name, "\",") {
+			return nil, fmt.Errorf("%w: a directive without a value", errProtocol)
+		}
+		value, next, err := cutValue(strings.TrimLeft(after, " \t\r\n"))
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := d[name]; twice || len(d) == maxDirectives {
+			return nil, fmt.Errorf("%w: directive %.32q too often", errProtocol, name)
+		}
+		d[name], rest = value, next
+	}
+}
+
+// cutValue cuts a value, quoted or not, and the comma behind it off s.
+func cutValue(s string) (value, rest string, err error) {
+	if !strings.HasPrefix(s, `"`) {
+		value, rest, _ = strings.Cut(s, ",")
+		return strings.TrimSpace(value), rest, nil
+	}
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i++; i == len(s) {
+				return "", "", fmt.Errorf("%w: it ends in a quoted value", errProtocol)
+			}
+			b.WriteByte(s[i])
+		case '"':
+			rest = strings.TrimLeft(s[i+1:], " \t\r\n")
+			if rest != "" && rest[0] != ',' {
+				return "", "", fmt.Errorf("%w: something follows a quoted value", errProtocol)
+			}
+			return b.String(), strings.TrimPrefix(rest, ","), nil
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return "", "", fmt.Errorf("%w: it ends in a quoted value", errProtocol)
+}

@@ -1,0 +1,71 @@
+package sasl
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/zlockd/zlockd/server/sasl/kerberos"
+)
+
+// Mechanisms are the ways in which clients can prove who they are. A server may
+// have one of them or both, where a ZooKeeper has one.
+type Mechanisms struct {
+	Users    Users             // DIGEST-MD5, if not nil
+	Kerberos *kerberos.Service // GSSAPI, if not nil
+}
+
+// Exchange is one negotiation of either mechanism.
+type Exchange struct {
+	mechanisms *Mechanisms
+	random     io.Reader
+	digest     *digest
+	kerberos   *kerberos.Exchange
+}
+
+// Begin begins a negotiation; random is where nonces and keys come from.
+func (m *Mechanisms) Begin(random io.Reader) *Exchange {
+	return &Exchange{mechanisms: m, random: random}
+}
+
+// Answer takes the client's next token and returns the server's. An error ends
+// the exchange: nobody has proved anything.
+func (e *Exchange) Answer(token []byte, now time.Time) ([]byte, error) {
+	if e.digest == nil && e.kerberos == nil {
+		if err := e.choose(len(token) == 0); err != nil {
+			return nil, err
+		}
+	}
+	if e.kerberos != nil {
+		return e.kerberos.Answer(token, now)
+	}
+	return e.digest.answer(token)
+}
+
+// choose takes the mechanism that the client speaks. It does not say which, but
+// in DIGEST-MD5 the server has the first word and in GSSAPI the client.
+func (e *Exchange) choose(empty bool) (err error) {
+	m := e.mechanisms
+	switch {
+	case m.Kerberos != nil && !empty:
+		e.kerberos = m.Kerberos.Begin(e.random)
+	case m.Users != nil:
+		e.digest, err = m.Users.begin(e.random)
+	default:
+		err = errors.New("the client speaks DIGEST-MD5, and this server only GSSAPI with Kerberos")
+	}
+	return err
+}
+
+// User returns who the client has proved to be, once it has, and with Kerberos
+// the principal that it is.
+func (e *Exchange) User() (user, principal string, done bool) {
+	switch {
+	case e.kerberos != nil:
+		user, done = e.kerberos.User()
+		return user, e.kerberos.Principal(), done
+	case e.digest != nil:
+		user, done = e.digest.done()
+	}
+	return user, "", done
+}

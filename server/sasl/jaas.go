@@ -1,0 +1,141 @@
+package sasl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A JAAS file, as far as it concerns us:
+//
+//	Server {
+//	    com.sun.security.auth.module.Krb5LoginModule required
+//	    useKeyTab=true keyTab="/etc/zookeeper.keytab" storeKey=true
+//	    principal="zookeeper/host.example.org@EXAMPLE.ORG";
+//
+//	    org.apache.zookeeper.server.auth.DigestLoginModule required
+//	    user_super="admin secret"
+//	    user_bob="bob's";
+//	};
+//
+// Each of the modules may be missing. ZooKeeper has no use for a second one;
+// here both mechanisms are spoken.
+
+// The login modules, by the ends of their names: Kerberos' package is another in
+// each of Java's makes.
+const (
+	moduleDigest   = ".DigestLoginModule"
+	moduleKerberos = ".Krb5LoginModule"
+)
+
+// looksLikeJAAS tells a JAAS file from one of ours: its first word is followed
+// by a brace.
+func looksLikeJAAS(text string) bool {
+	words := jaasWords(text)
+	return len(words) > 1 && words[1] == "{"
+}
+
+// ParseJAAS returns what a section's login modules are told.
+func ParseJAAS(text, section string) (File, error) {
+	words := jaasWords(text)
+	for i := 0; i+1 < len(words); i++ {
+		if words[i] != section || words[i+1] != "{" {
+			continue
+		}
+		var f File
+		module := ""
+		for _, w := range words[i+2:] {
+			if w == "}" {
+				return f, f.check()
+			}
+			if err := f.addOption(w, &module); err != nil {
+				return File{}, err
+			}
+		}
+		return File{}, fmt.Errorf("section %s has no end", section)
+	}
+	return File{}, fmt.Errorf("there is no section %s", section)
+}
+
+// addOption takes one word of a section; module is the one it belongs to.
+func (f *File) addOption(word string, module *string) error {
+	name, value, isOption := strings.Cut(word, "=")
+	user, isUser := strings.CutPrefix(name, "user_")
+	switch {
+	case !isOption && strings.HasSuffix(word, "LoginModule"):
+		if !strings.HasSuffix(word, moduleDigest) && !strings.HasSuffix(word, moduleKerberos) {
+			return fmt.Errorf("login module %s is not there; org.apache.zookeeper.server.auth.DigestLoginModule and com.sun.security.auth.module.Krb5LoginModule are", word)
+		}
+		*module = word
+	case isOption && isUser:
+		if f.Users == nil {
+			f.Users = Users{}
+		}
+		return f.Users.add(user, value)
+	case strings.HasSuffix(*module, moduleKerberos) && strings.EqualFold(name, "keyTab"):
+		f.Keytab = strings.TrimPrefix(value, "FILE:")
+	case strings.HasSuffix(*module, moduleKerberos) && name == "principal" && value != "*":
+		f.Principal = value
+	}
+	return nil
+}
+
+// check refuses a section that would let nobody in.
+func (f File) check() error {
+	if f.Keytab == "" && f.Principal != "" {
+		return errors.New("the Krb5LoginModule has no keyTab")
+	}
+	if f.Keytab == "" {
+		return f.Users.notEmpty()
+	}
+	return nil
+}
+
+// jaasWords splits a JAAS file into words, braces among them; quotes and
+// comments are taken off, and a semicolon separates like a space.
+func jaasWords(text string) []string {
+	var words []string
+	var word strings.Builder
+	inWord := false
+	end := func() {
+		if inWord {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		inWord = false
+	}
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inWord = true
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' && i+1 < len(text) {
+					i++
+				}
+				word.WriteByte(text[i])
+			}
+		case strings.HasPrefix(text[i:], "//") || c == '#' && !inWord:
+			end()
+			for i < len(text) && text[i] != '\n' {
+				i++
+			}
+		case strings.HasPrefix(text[i:], "/*"):
+			end()
+			n := strings.Index(text[i+2:], "*/")
+			if n < 0 {
+				return words
+			}
+			i += n + 3
+		case c == '{' || c == '}':
+			end()
+			words = append(words, string(c))
+		case c == ';' || c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			end()
+		default:
+			inWord = true
+			word.WriteByte(c)
+		}
+	}
+	end()
+	return words
+}

@@ -1,0 +1,212 @@
+package kerberos
+
+import (
+	"crypto/sha256"
+	"encoding/asn1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Skew is how far a client's clock may be from this server's.
+const Skew = 5 * time.Minute
+
+// checksumGSS is the type of the "checksum" that carries what the client of a
+// GSS-API asks for (RFC 4121, 4.1.1), and mutual the one flag that counts here.
+const (
+	checksumGSS = 0x8003
+	flagMutual  = 1 << 1
+)
+
+// Errors of a client. It is told that it failed, the log why.
+var (
+	errProtocol = errors.New("the client's token does not follow GSSAPI with Kerberos")
+	errRefused  = errors.New("Kerberos refuses the client")
+)
+
+// context is what both sides share once a ticket was accepted.
+type context struct {
+	client     Principal
+	key        sessionKey
+	subkeyFlag byte  // wrapAcceptorSubkey when the key is this server's
+	sequence   int64 // of the next token of this server's
+}
+
+// accept verifies the first token of a client and makes the answer, which is
+// nil when the client has not asked that the server prove who it is.
+func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*context, []byte, error) {
+	message, err := unframe(token)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	var req apReq
+	if err := decode(message, &req, tagAPReq); err != nil {
+		return nil, nil, fmt.Errorf("%w: AP-REQ: %w", errProtocol, err)
+	}
+	var t ticket
+	if err := decode(req.Ticket.Bytes, &t, tagTicket); err != nil {
+		return nil, nil, fmt.Errorf("%w: ticket: %w", errProtocol, err)
+	}
+	switch {
+	case req.Version != protocolVersion || req.Type != typeAPReq || t.Version != protocolVersion:
+		return nil, nil, fmt.Errorf("%w: version %d, type %d, ticket of version %d", errProtocol, req.Version, req.Type, t.Version)
+	case req.Options.At(optionUseSessionKey) != 0:
+		return nil, nil, fmt.Errorf("%w: user to user is not there", errProtocol)
+	}
+	secret, err := s.openTicket(&t, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := secret.check(now)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, mutual, err := openAuthenticator(&req, secret.Key, client, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	// What is encrypted differs each time, by its confounder.
+	if err := s.replays.add(sha256.Sum256(req.Authenticator.Cipher), now); err != nil {
+		return nil, nil, fmt.Errorf("%w: %s: %w", errRefused, client, err)
+	}
+	// Who is not answered takes its own number for this server's. Some write it with a sign.
+	c := &context{client: client, key: secret.Key, sequence: a.Sequence & 0xffffffff}
+	if len(a.Key.Value) > 0 {
+		c.key = a.Key
+	}
+	if !mutual {
+		return c, nil, nil
+	}
+	answer, err := c.prove(a, secret.Key, random)
+	return c, answer, err
+}
+
+// openTicket finds the key that the KDC encrypted the ticket with.
+func (s *Service) openTicket(t *ticket, now time.Time) (*ticketSecret, error) {
+	server, err := principal(t.Server, t.Realm)
+	if err != nil {
+		return nil, fmt.Errorf("%w: ticket: %w", errProtocol, err)
+	}
+	if !server.equal(s.principal) {
+		return nil, fmt.Errorf("%w: its ticket is for %s, and this server is %s", errRefused, server, s.principal)
+	}
+	secret, err := s.keys(now, false).open(t)
+	if err != nil { // the keytab may have been replaced this very second
+		secret, err = s.keys(now, true).open(t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: a ticket for %s: %w", errRefused, server, err)
+	}
+	return secret, nil
+}
+
+// open reads a ticket with one of the keys.
+func (k keytab) open(t *ticket) (*ticketSecret, error) {
+	keys, err := k.find(t.Secret)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		plain, err := key.open(t.Secret, usageTicket)
+		if err != nil {
+			continue
+		}
+		secret := &ticketSecret{}
+		return secret, decode(plain, secret, tagTicketSecret)
+	}
+	return nil, fmt.Errorf("the keytab's key of version %d does not open it; the KDC has another: export it again", t.Secret.KVNO)
+}
+
+// check tells whose ticket it is, and that it is good now. The addresses that a
+// ticket may be bound to are not looked at, nor are they by ZooKeeper: behind
+// address translation they are wrong.
+func (t *ticketSecret) check(now time.Time) (Principal, error) {
+	client, err := principal(t.Client, t.Realm)
+	if err != nil {
+		return client, fmt.Errorf("%w: ticket: %w", errProtocol, err)
+	}
+	if _, err := t.Key.suite(); err != nil {
+		return client, fmt.Errorf("%w: %s: the ticket's key: %w", errRefused, client, err)
+	}
+	start := t.Start
+	if start.IsZero() {
+		start = t.SignedInAt
+	}
+	switch {
+	case t.Flags.At(flagInvalid) != 0:
+		return client, fmt.Errorf("%w: %s: the ticket is not valid yet", errRefused, client)
+	case start.Sub(now) > Skew:
+		return client, fmt.Errorf("%w: %s: the ticket begins at %s, and it is %s here: compare the clocks", errRefused, client, utc(start), utc(now))
+	case now.Sub(t.End) > Skew:
+		return client, fmt.Errorf("%w: %s: the ticket has expired at %s, and it is %s here", errRefused, client, utc(t.End), utc(now))
+	case len(t.Transited.Realms) > 0 && t.Flags.At(flagTransitChecked) == 0:
+		return client, fmt.Errorf("%w: %s: no KDC has checked the realms that the ticket came through", errRefused, client)
+	}
+	return client, nil
+}
+
+func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// openAuthenticator verifies that the client holds the ticket's key, now.
+func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Time) (a *authenticator, mutual bool, err error) {
+	plain, err := key.open(req.Authenticator, usageAuthenticator)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %s: authenticator: %w", errRefused, client, err)
+	}
+	a = &authenticator{}
+	if err := decode(plain, a, tagAuthenticator); err != nil {
+		return nil, false, fmt.Errorf("%w: authenticator: %w", errProtocol, err)
+	}
+	who, err := principal(a.Client, a.Realm)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: authenticator: %w", errProtocol, err)
+	}
+	if len(a.Key.Value) > 0 {
+		if _, err := a.Key.suite(); err != nil {
+			return nil, false, fmt.Errorf("%w: %s: the client's key: %w", errRefused, client, err)
+		}
+	}
+	at := a.Time.Add(time.Duration(a.Micros) * time.Microsecond)
+	sum := a.Checksum.Value
+	switch {
+	case a.Version != protocolVersion || a.Micros < 0 || a.Micros > 999_999:
+		return nil, false, fmt.Errorf("%w: authenticator of version %d with %d µs", errProtocol, a.Version, a.Micros)
+	case !who.equal(client):
+		return nil, false, fmt.Errorf("%w: %s shows a ticket of %s", errRefused, who, client)
+	case at.Sub(now).Abs() > Skew:
+		return nil, false, fmt.Errorf("%w: %s: its clock is %s from this server's, more than %s", errRefused, client, at.Sub(now).Abs().Round(time.Second), Skew)
+	case a.Checksum.Type != checksumGSS || len(sum) < 24 || binary.LittleEndian.Uint32(sum) != 16:
+		return nil, false, fmt.Errorf("%w: authenticator without what RFC 4121 wants in it", errProtocol)
+	}
+	return a, binary.LittleEndian.Uint32(sum[20:])&flagMutual != 0, nil
+}
+
+// prove makes the answer that only who can read the ticket can make. It brings
+// a key of this server's for what follows: a recorded client that is played
+// again, here or to another server, cannot go on without knowing it.
+func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader) (answer []byte, err error) {
+	if c.key, err = c.key.fresh(random); err != nil {
+		return nil, err
+	}
+	var number [4]byte
+	if _, err = io.ReadFull(random, number[:]); err != nil {
+		return nil, err
+	}
+	// Without the top bits: there are clients that read it with a sign.
+	c.subkeyFlag, c.sequence = wrapAcceptorSubkey, int64(binary.BigEndian.Uint32(number[:])&0x3fffffff)
+	plain, err := asn1.MarshalWithParams(apRepSecret{a.Time.UTC(), a.Micros, c.key, c.sequence}, application(tagAPRepSecret))
+	if err != nil {
+		return nil, err
+	}
+	secret, err := ticketKey.seal(plain, usageAPRep)
+	if err != nil {
+		return nil, err
+	}
+	message, err := asn1.MarshalWithParams(apRep{protocolVersion, typeAPRep, secret}, application(tagAPRep))
+	if err != nil {
+		return nil, err
+	}
+	return frame(message)
+}

@@ -1,0 +1,246 @@
+package kerberos
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/asn1"
+	"encoding/binary"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var (
+	now    = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	server = Principal{[]string{"zookeeper", "host"}, "ZK.TEST"}
+	alice  = Principal{[]string{"alice"}, "ZK.TEST"}
+)
+
+// newKey makes a key of a type.
+func newKey(etype int32) sessionKey {
+	k := sessionKey{EType: etype, Value: make([]byte, suites[etype].keyBytes)}
+	rand.Read(k.Value)
+	return k
+}
+
+// marshalKeytab writes entries as kadmin does.
+func marshalKeytab(k keytab) []byte {
+	counted := func(b []byte, s string) []byte {
+		return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
+	}
+	file := []byte{5, 2}
+	for _, e := range k {
+		b := binary.BigEndian.AppendUint16(nil, uint16(len(e.principal.Parts)))
+		b = counted(b, e.principal.Realm)
+		for _, p := range e.principal.Parts {
+			b = counted(b, p)
+		}
+		b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, byte(e.version))
+		b = binary.BigEndian.AppendUint16(b, uint16(e.key.EType))
+		b = counted(b, string(e.key.Value))
+		b = binary.BigEndian.AppendUint32(b, e.version)
+		file = append(binary.BigEndian.AppendUint32(file, uint32(len(b))), b...)
+	}
+	return file
+}
+
+// newService starts a service with a keytab of its own; file is where it is.
+func newService(t testing.TB, names Names, k keytab) (s *Service, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "keytab")
+	if err := os.WriteFile(file, marshalKeytab(k), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Keytab: file, Names: names, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, file
+}
+
+// testClient is a client together with its KDC: everything that it says can be
+// changed before it is encrypted.
+type testClient struct {
+	serverKey, key sessionKey // of the server, of the ticket
+	req            apReq
+	ticket         ticket
+	secret         ticketSecret
+	auth           authenticator
+	mutual         bool
+
+	context context // as the client sees it
+}
+
+func rawString(s string) asn1.RawValue {
+	return asn1.RawValue{Tag: asn1.TagGeneralString, Bytes: []byte(s)}
+}
+
+func rawRealm(s string) asn1.RawValue {
+	b, err := asn1.Marshal(rawString(s))
+	if err != nil {
+		panic(err)
+	}
+	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 1, IsCompound: true, Bytes: b}
+}
+
+func rawName(p Principal) name {
+	n := name{Type: 1}
+	for _, part := range p.Parts {
+		n.Parts = append(n.Parts, rawString(part))
+	}
+	return n
+}
+
+// realm2 is a realm where its tag is 2.
+func realm2(s string) asn1.RawValue {
+	raw := rawRealm(s)
+	raw.Tag = 2
+	return raw
+}
+
+func newClient(serverKey sessionKey, version int64, mutual bool) *testClient {
+	key := newKey(serverKey.EType)
+	sum := binary.LittleEndian.AppendUint32(nil, 16)
+	sum = append(sum, make([]byte, 16)...)
+	flags := uint32(0)
+	if mutual {
+		flags = flagMutual
+	}
+	sum = binary.LittleEndian.AppendUint32(sum, flags)
+	return &testClient{
+		serverKey: serverKey, key: key, mutual: mutual,
+		req:    apReq{Version: 5, Type: typeAPReq, Options: bits()},
+		ticket: ticket{Version: 5, Realm: rawRealm(server.Realm), Server: rawName(server), Secret: encrypted{KVNO: version}},
+		secret: ticketSecret{Flags: bits(), Key: key, Realm: realm2(alice.Realm), Client: rawName(alice),
+			Transited: transited{Type: 1, Realms: []byte{}}, SignedInAt: now.Add(-time.Hour), Start: now.Add(-time.Minute), End: now.Add(time.Hour)},
+		auth: authenticator{Version: 5, Realm: rawRealm(alice.Realm), Client: rawName(alice), Checksum: checksum{checksumGSS, sum},
+			Micros: 7, Time: now, Key: newKey(serverKey.EType), Sequence: 77},
+	}
+}
+
+func bits(set ...int) asn1.BitString {
+	b := asn1.BitString{Bytes: make([]byte, 4), BitLength: 32}
+	for _, i := range set {
+		b.Bytes[i/8] |= 0x80 >> (i % 8)
+	}
+	return b
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// hello is the client's first token.
+func (c *testClient) hello() []byte {
+	version := c.ticket.Secret.KVNO
+	c.ticket.Secret = must(c.serverKey.seal(must(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))), usageTicket))
+	c.ticket.Secret.KVNO = version
+	t := must(asn1.MarshalWithParams(c.ticket, application(tagTicket)))
+	c.req.Ticket = asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 3, IsCompound: true, Bytes: t}
+	c.req.Authenticator = must(c.key.seal(must(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))), usageAuthenticator))
+	token := must(frame(must(asn1.MarshalWithParams(c.req, application(tagAPReq)))))
+	// The frame is an answer's.
+	at := bytes.Index(token, append(bytes.Clone(oid), tokenAPRep...)) + len(oid)
+	copy(token[at:], tokenAPReq)
+	c.context = context{key: c.key, sequence: c.auth.Sequence}
+	if len(c.auth.Key.Value) > 0 {
+		c.context.key = c.auth.Key
+	}
+	return token
+}
+
+// readAnswer checks the server's proof and takes its key.
+func (c *testClient) readAnswer(t *testing.T, answer []byte) {
+	t.Helper()
+	var outer asn1.RawValue
+	if _, err := asn1.Unmarshal(answer, &outer); err != nil {
+		t.Fatal(err)
+	}
+	message, ok := bytes.CutPrefix(outer.Bytes, append(bytes.Clone(oid), tokenAPRep...))
+	if !ok {
+		t.Fatalf("no AP-REP: %x", answer)
+	}
+	var rep apRep
+	if err := decode(message, &rep, tagAPRep); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := c.key.open(rep.Secret, usageAPRep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secret apRepSecret
+	if err := decode(plain, &secret, tagAPRepSecret); err != nil {
+		t.Fatal(err)
+	}
+	if !secret.Time.Equal(c.auth.Time) || secret.Micros != c.auth.Micros {
+		t.Errorf("it answers %v, %d", secret.Time, secret.Micros)
+	}
+	c.context.key, c.context.subkeyFlag = secret.Key, wrapAcceptorSubkey
+}
+
+// choice is the client's last token.
+func (c *testClient) choice(text string) []byte {
+	return mirror(c.context.key, c.context.subkeyFlag, text)
+}
+
+// mirror wraps a text as a client does.
+func mirror(key sessionKey, flags byte, text string) []byte {
+	head := make([]byte, wrapHeader)
+	head[0], head[1], head[2], head[3] = 5, 4, flags, 0xff
+	sum := must(key.sum(append([]byte(text), head...), usageInitiatorSeal))
+	binary.BigEndian.PutUint16(head[4:], uint16(len(sum)))
+	return append(append(head, text...), sum...)
+}
+
+// readOffer checks what the server offers.
+func (c *testClient) readOffer(t *testing.T, token []byte) {
+	t.Helper()
+	if len(token) < wrapHeader+4 || token[2] != wrapFromAcceptor|c.context.subkeyFlag {
+		t.Fatalf("offer %x", token)
+	}
+	head, text, sum := bytes.Clone(token[:wrapHeader]), token[wrapHeader:wrapHeader+4], token[wrapHeader+4:]
+	clear(head[4:8])
+	if want := must(c.context.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)); !bytes.Equal(sum, want) {
+		t.Errorf("checksum of the offer %x, want %x", sum, want)
+	}
+	if !c.mutual && binary.BigEndian.Uint64(head[8:]) != uint64(c.auth.Sequence) {
+		t.Errorf("number %x of the offer is not the client's", head[8:])
+	}
+	if !bytes.Equal(text, []byte{1, 0, 0, 0}) {
+		t.Errorf("it offers %x", text)
+	}
+}
+
+// signIn runs a whole exchange, and returns who the client is.
+func (c *testClient) signIn(t *testing.T, s *Service) (string, error) {
+	t.Helper()
+	e := s.Begin(rand.Reader)
+	answer, err := e.Answer(c.hello(), now)
+	if err != nil {
+		return "", err
+	}
+	if c.mutual {
+		c.readAnswer(t, answer)
+		if answer, err = e.Answer([]byte{}, now); err != nil {
+			return "", err
+		}
+	}
+	c.readOffer(t, answer)
+	if _, done := e.User(); done {
+		t.Error("done before the client has chosen")
+	}
+	last, err := e.Answer(c.choice("\x01\x00\x00\x00somebody else"), now)
+	if err != nil {
+		return "", err
+	}
+	user, done := e.User()
+	if last != nil || !done {
+		t.Errorf("the end: %x, %v", last, done)
+	}
+	return user, nil
+}

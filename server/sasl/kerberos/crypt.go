@@ -1,0 +1,89 @@
+package kerberos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jcmturner/gokrb5/v8/crypto"
+	"github.com/jcmturner/gokrb5/v8/crypto/etype"
+)
+
+// Key usages of RFC 4120 (7.5.1) and RFC 4121 (2).
+const (
+	usageTicket        = 2
+	usageAuthenticator = 11
+	usageAPRep         = 12
+	usageAcceptorSeal  = 22
+	usageInitiatorSeal = 24
+)
+
+// suite is an encryption type that this server takes. The older ones, DES and
+// RC4, are broken; no KDC of today gives them out by itself.
+type suite struct {
+	name     string
+	keyBytes int
+	etype    etype.EType
+}
+
+var suites = map[int32]suite{
+	17: {"aes128-cts-hmac-sha1-96", 16, crypto.Aes128CtsHmacSha96{}},
+	18: {"aes256-cts-hmac-sha1-96", 32, crypto.Aes256CtsHmacSha96{}},
+	19: {"aes128-cts-hmac-sha256-128", 16, crypto.Aes128CtsHmacSha256128{}},
+	20: {"aes256-cts-hmac-sha384-192", 32, crypto.Aes256CtsHmacSha384192{}},
+}
+
+var errIntegrity = errors.New("it was made with another key, or changed")
+
+func (k sessionKey) suite() (suite, error) {
+	s, ok := suites[k.EType]
+	switch {
+	case !ok:
+		return s, fmt.Errorf("encryption type %d is not taken: only AES is (17 to 20)", k.EType)
+	case len(k.Value) != s.keyBytes:
+		return s, fmt.Errorf("a key of %s has %d bytes, not %d", s.name, s.keyBytes, len(k.Value))
+	}
+	return s, nil
+}
+
+// open decrypts what was encrypted with k for a purpose, and checks that it was.
+func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
+	s, err := k.suite()
+	if err != nil {
+		return nil, err
+	}
+	// The library relies on there being a confounder and a checksum.
+	if e.EType != k.EType || len(e.Cipher) <= s.etype.GetConfounderByteSize()+s.etype.GetHMACBitLength()/8 {
+		return nil, errIntegrity
+	}
+	plain, err := s.etype.DecryptMessage(k.Value, e.Cipher, usage)
+	if err != nil {
+		return nil, errIntegrity
+	}
+	return plain, nil
+}
+
+func (k sessionKey) seal(plain []byte, usage uint32) (encrypted, error) {
+	s, err := k.suite()
+	if err != nil {
+		return encrypted{}, err
+	}
+	_, cipher, err := s.etype.EncryptMessage(k.Value, plain, usage)
+	return encrypted{EType: k.EType, Cipher: cipher}, err
+}
+
+// sum is the keyed checksum of b; k is known to have a suite.
+func (k sessionKey) sum(b []byte, usage uint32) ([]byte, error) {
+	s, err := k.suite()
+	if err != nil {
+		return nil, err
+	}
+	return s.etype.GetChecksumHash(k.Value, b, usage)
+}
+
+// fresh makes another key of the same type.
+func (k sessionKey) fresh(random io.Reader) (sessionKey, error) {
+	fresh := sessionKey{EType: k.EType, Value: make([]byte, len(k.Value))}
+	_, err := io.ReadFull(random, fresh.Value)
+	return fresh, err
+}

@@ -1,0 +1,295 @@
+package kerberos
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWhoHasATicketIsLetIn(t *testing.T) {
+	for etype := range suites {
+		key := newKey(etype)
+		s, _ := newService(t, Names{}, keytab{{server, 3, newKey(etype)}, {server, 4, key}})
+		for _, mutual := range []bool{false, true} {
+			for name, change := range map[string]func(*testClient){
+				"as usual":           func(*testClient) {},
+				"no key of its own":  func(c *testClient) { c.auth.Key = sessionKey{} },
+				"no number":          func(c *testClient) { c.auth.Sequence = 0 },
+				"no start":           func(c *testClient) { c.secret.Start = time.Time{} },
+				"clock ahead":        func(c *testClient) { c.auth.Time = now.Add(Skew - time.Second) },
+				"clock behind":       func(c *testClient) { c.auth.Time = now.Add(-Skew + time.Second) },
+				"version not told":   func(c *testClient) { c.ticket.Secret.KVNO = 0 },
+				"checked realms":     func(c *testClient) { c.secret.Transited.Realms, c.secret.Flags = []byte("B"), bits(flagTransitChecked) },
+				"a key of its type":  func(c *testClient) { c.auth.Key = newKey(17) },
+				"just begins to be":  func(c *testClient) { c.secret.Start = now.Add(Skew) },
+				"has just ended":     func(c *testClient) { c.secret.End = now.Add(-Skew) },
+				"bindings and more":  func(c *testClient) { c.auth.Checksum.Value = append(c.auth.Checksum.Value, 1, 2, 3) },
+				"signed in long ago": func(c *testClient) { c.secret.SignedInAt = now.Add(-20 * time.Hour) },
+			} {
+				c := newClient(key, 4, mutual)
+				change(c)
+				if who, err := c.signIn(t, s); err != nil || who != "alice@ZK.TEST" {
+					t.Errorf("%s, %s, mutual %v: %q, %v", suites[etype].name, name, mutual, who, err)
+				}
+			}
+		}
+	}
+}
+
+func TestEverybodyElseIsRefused(t *testing.T) {
+	key := newKey(18)
+	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
+	mallory := Principal{[]string{"mallory"}, "ZK.TEST"}
+	for name, c := range map[string]struct {
+		change func(*testClient)
+		kind   error
+		want   string
+	}{
+		"another key":             {func(c *testClient) { c.serverKey = newKey(18) }, errRefused, "export it again"},
+		"a key of another type":   {func(c *testClient) { c.serverKey = newKey(17) }, errRefused, "no key of encryption type 17"},
+		"another server":          {func(c *testClient) { c.ticket.Server = rawName(alice) }, errRefused, "for alice@ZK.TEST, and this server is zookeeper/host@ZK.TEST"},
+		"another realm":           {func(c *testClient) { c.ticket.Realm = rawRealm("OTHER") }, errRefused, "zookeeper/host@OTHER"},
+		"expired":                 {func(c *testClient) { c.secret.End = now.Add(-Skew - time.Second) }, errRefused, "has expired at 2026-11-01T11:54:59Z"},
+		"later":                   {func(c *testClient) { c.secret.Start = now.Add(Skew + time.Second) }, errRefused, "compare the clocks"},
+		"postdated":               {func(c *testClient) { c.secret.Flags = bits(flagInvalid) }, errRefused, "not valid yet"},
+		"clock behind":            {func(c *testClient) { c.auth.Time = now.Add(-Skew - time.Second) }, errRefused, "its clock is 5m1s from"},
+		"clock ahead":             {func(c *testClient) { c.auth.Time = now.Add(Skew + time.Second) }, errRefused, "its clock is 5m1s from"},
+		"a stolen ticket":         {func(c *testClient) { c.key = newKey(18) }, errRefused, "authenticator"},
+		"another's ticket":        {func(c *testClient) { c.auth.Client = rawName(mallory) }, errRefused, "mallory@ZK.TEST shows a ticket of alice@ZK.TEST"},
+		"another's realm":         {func(c *testClient) { c.auth.Realm = rawRealm("OTHER") }, errRefused, "alice@OTHER shows a ticket"},
+		"realms come through":     {func(c *testClient) { c.secret.Transited.Realms = []byte("B") }, errRefused, "no KDC has checked"},
+		"user to user":            {func(c *testClient) { c.req.Options = bits(optionUseSessionKey) }, errProtocol, "user to user"},
+		"version of the request":  {func(c *testClient) { c.req.Version = 4 }, errProtocol, "version 4"},
+		"type of the request":     {func(c *testClient) { c.req.Type = 15 }, errProtocol, "type 15"},
+		"version of the ticket":   {func(c *testClient) { c.ticket.Version = 4 }, errProtocol, "ticket of version 4"},
+		"version of the proof":    {func(c *testClient) { c.auth.Version = 4 }, errProtocol, "authenticator of version 4"},
+		"microseconds":            {func(c *testClient) { c.auth.Micros = 1_000_000 }, errProtocol, "1000000 µs"},
+		"checksum of another use": {func(c *testClient) { c.auth.Checksum.Type = 7 }, errProtocol, "RFC 4121"},
+		"a short checksum":        {func(c *testClient) { c.auth.Checksum.Value = c.auth.Checksum.Value[:23] }, errProtocol, "RFC 4121"},
+		"no checksum":             {func(c *testClient) { c.auth.Checksum = checksum{} }, errProtocol, "RFC 4121"},
+		"a weak key":              {func(c *testClient) { c.auth.Key = sessionKey{23, make([]byte, 16)} }, errRefused, "encryption type 23 is not taken"},
+		"a short key":             {func(c *testClient) { c.auth.Key.Value = c.auth.Key.Value[:16] }, errRefused, "has 32 bytes"},
+		"a name like two":         {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a/b"}, ""}) }, errProtocol, "cannot be told"},
+		"a name with a realm":     {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a@B"}, ""}) }, errProtocol, "cannot be told"},
+		"no name":                 {func(c *testClient) { c.secret.Client.Parts = c.secret.Client.Parts[:0] }, errProtocol, "cannot be told"},
+		"an endless name": {func(c *testClient) {
+			long := Principal{[]string{strings.Repeat("x", maxPrincipal)}, alice.Realm}
+			c.secret.Client, c.auth.Client = rawName(long), rawName(long)
+		}, errProtocol, "cannot be told"},
+	} {
+		for _, mutual := range []bool{false, true} {
+			client := newClient(key, 4, mutual)
+			c.change(client)
+			who, err := client.signIn(t, s)
+			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %q, %v; want %q", name, who, err, c.want)
+			}
+		}
+	}
+	three := Principal{[]string{"a", "b", "c"}, "ZK.TEST"}
+	client := newClient(key, 4, false)
+	client.secret.Client, client.auth.Client = rawName(three), rawName(three)
+	if who, err := client.signIn(t, s); !errors.Is(err, errRefused) {
+		t.Errorf("a name of three parts: %q, %v", who, err)
+	}
+}
+
+// What comes behind the ticket is checked too, and a failed exchange is over.
+func TestTheRestOfAnExchange(t *testing.T) {
+	key := newKey(20)
+	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
+	sealed := func(c *testClient) []byte {
+		return mirror(c.context.key, c.context.subkeyFlag|wrapSealed, "\x01\x00\x00\x00")
+	}
+	turned := func(c *testClient) []byte {
+		token := c.choice("\x01\x00\x00\x00")
+		body := token[wrapHeader:]
+		copy(body, append(append([]byte{}, body[len(body)-5:]...), body[:len(body)-5]...))
+		token[7] = 5
+		return token
+	}
+	for name, c := range map[string]struct {
+		last func(*testClient) []byte
+		ok   bool
+	}{
+		"auth":               {func(c *testClient) []byte { return c.choice("\x01\x00\x00\x00") }, true},
+		"auth, with a size":  {func(c *testClient) []byte { return c.choice("\x01\x00\xff\xff") }, true},
+		"turned":             {turned, true},
+		"integrity":          {func(c *testClient) []byte { return c.choice("\x02\x00\x00\x00") }, false},
+		"auth and integrity": {func(c *testClient) []byte { return c.choice("\x03\x00\x00\x00") }, false},
+		"nothing":            {func(c *testClient) []byte { return c.choice("\x01") }, false},
+		"no token":           {func(*testClient) []byte { return nil }, false},
+		"sealed":             {sealed, false},
+		"from a server":      {func(c *testClient) []byte { return mirror(c.context.key, c.context.subkeyFlag|1, "\x01\x00\x00\x00") }, false},
+		"the other key":      {func(c *testClient) []byte { return mirror(c.auth.Key, 0, "\x01\x00\x00\x00") }, false},
+		"the other flag":     {func(c *testClient) []byte { return mirror(c.context.key, 0, "\x01\x00\x00\x00") }, false},
+		"the wrong key":      {func(c *testClient) []byte { return mirror(newKey(20), wrapAcceptorSubkey, "\x01\x00\x00\x00") }, false},
+		"changed": {func(c *testClient) []byte {
+			token := c.choice("\x01\x00\x00\x00bob")
+			token[wrapHeader+4]++
+			return token
+		}, false},
+		"a sum too long": {func(c *testClient) []byte {
+			token := c.choice("\x01\x00\x00\x00")
+			token[4] = 0xff
+			return token
+		}, false},
+		"an endless token": {func(*testClient) []byte { return make([]byte, MaxToken+1) }, false},
+	} {
+		client := newClient(key, 4, true)
+		e := s.Begin(rand.Reader)
+		client.readAnswer(t, must(e.Answer(client.hello(), now)))
+		client.readOffer(t, must(e.Answer(nil, now)))
+		_, err := e.Answer(c.last(client), now)
+		if _, done := e.User(); done != c.ok || (err == nil) != c.ok {
+			t.Errorf("%s: %v, %v", name, done, err)
+		}
+		if _, err := e.Answer(client.choice("\x01\x00\x00\x00"), now); err == nil {
+			t.Errorf("%s: it goes on behind its end", name)
+		}
+	}
+	client := newClient(key, 4, true)
+	e := s.Begin(rand.Reader)
+	must(e.Answer(client.hello(), now))
+	if _, err := e.Answer([]byte("x"), now); !errors.Is(err, errProtocol) {
+		t.Errorf("a token where the client has nothing to say: %v", err)
+	}
+}
+
+func TestReplay(t *testing.T) {
+	key := newKey(18)
+	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
+	client := newClient(key, 4, false)
+	first := client.hello()
+	must(s.Begin(rand.Reader).Answer(first, now))
+	for _, at := range []time.Duration{0, Skew} {
+		if _, err := s.Begin(rand.Reader).Answer(first, now.Add(at)); !errors.Is(err, errReplay) {
+			t.Errorf("the same token after %s: %v", at, err)
+		}
+	}
+	// The same moment of the same client is another authenticator.
+	if _, err := s.Begin(rand.Reader).Answer(client.hello(), now); err != nil {
+		t.Error(err)
+	}
+
+	// To another server, or to this one with its memory lost, a recorded client
+	// gets no further than to the server's key.
+	other, _ := newService(t, Names{}, keytab{{server, 4, key}})
+	client = newClient(key, 4, true)
+	hello := client.hello()
+	e := s.Begin(rand.Reader)
+	client.readAnswer(t, must(e.Answer(hello, now)))
+	must(e.Answer(nil, now))
+	choice := client.choice("\x01\x00\x00\x00")
+	must(e.Answer(choice, now))
+	replayed := other.Begin(rand.Reader)
+	must(replayed.Answer(hello, now))
+	must(replayed.Answer(nil, now))
+	if _, err := replayed.Answer(choice, now); err == nil {
+		t.Error("a recorded client was let in elsewhere")
+	}
+}
+
+func TestReplaysAreForgottenLateAndBounded(t *testing.T) {
+	sum := func(i int) [32]byte { return [32]byte{byte(i), byte(i >> 8)} }
+	r := replays{limit: 1000}
+	at := now
+	for i := range 200 { // 200 minutes, some of them without anybody
+		if i%50 < 30 {
+			if err := r.add(sum(i), at); err != nil {
+				t.Fatal(i, err)
+			}
+		}
+		for old := i; old >= 0 && i-old <= int(2*Skew/time.Minute); old-- {
+			if old%50 < 30 && r.add(sum(old), at) != errReplay {
+				t.Fatalf("minute %d: that of minute %d is forgotten", i, old)
+			}
+		}
+		at = at.Add(time.Minute)
+	}
+	r = replays{limit: 10}
+	for i := range 20 {
+		if err := r.add(sum(i), now); (err == nil) != (i < 10) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if err := r.add(sum(30), now.Add(remembered+time.Second)); err != nil {
+		t.Errorf("after a while: %v", err)
+	}
+}
+
+// recorded reads what real clients have sent.
+func recorded(t testing.TB) (keytabBytes []byte, clients [][]string) {
+	t.Helper()
+	f, err := os.Open("testdata/recorded.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		switch {
+		case words[0] == "keytab":
+			keytabBytes = must(hex.DecodeString(words[1]))
+		case words[0] != "#":
+			clients = append(clients, words)
+		}
+	}
+	return keytabBytes, clients
+}
+
+func TestRecordedClients(t *testing.T) {
+	b, clients := recorded(t)
+	if len(clients) != 5 {
+		t.Fatalf("%d clients", len(clients))
+	}
+	for _, c := range clients {
+		file := filepath.Join(t.TempDir(), "keytab")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(Options{Keytab: file, Principal: c[1], Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(must(strconv.ParseInt(c[2], 10, 64)), 0)
+		e := s.Begin(rand.Reader)
+		for i, token := range c[3:] {
+			answer, err := e.Answer(must(hex.DecodeString(token)), at)
+			if err != nil || i == 0 && len(answer) == 0 {
+				t.Errorf("%s %s: token %d: %x, %v", c[0], c[1], i, answer, err)
+			}
+		}
+		who, done := e.User()
+		if c[0] == "java" && (!done || who != "alice@ZK.TEST" || e.Principal() != who) {
+			t.Errorf("Java's client is %q, %v", who, done)
+		}
+		if _, err := s.Begin(rand.Reader).Answer(must(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err, errRefused) {
+			t.Errorf("ten minutes later: %v", err)
+		}
+	}
+}
+
+// Each of the answers a client gets is another: keys and numbers are not reused.
+func TestAnswersDiffer(t *testing.T) {
+	key := newKey(17)
+	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
+	seen := map[string]bool{}
+	for range 10 {
+		c := newClient(key, 4, true)
+		c.readAnswer(t, must(s.Begin(rand.Reader).Answer(c.hello(), now)))
+		seen[fmt.Sprintf("%x", c.context.key.Value)] = true
+	}
+	if len(seen) != 10 {
+		t.Errorf("%d keys in 10 exchanges", len(seen))
+	}
+}

@@ -1,0 +1,229 @@
+package kerberos
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of a keytab.
+const (
+	maxKeytab = 1 << 20
+	maxTried  = 8 // keys tried for one ticket
+)
+
+// keytab is what a keytab file holds: keys of one or several principals.
+type keytab []keytabEntry
+
+type keytabEntry struct {
+	principal Principal
+	version   uint32
+	key       sessionKey
+}
+
+// readKeytab reads a file that others must not be able to read.
+func readKeytab(path string) (keytab, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file", path)
+	case info.Size() > maxKeytab:
+		return nil, fmt.Errorf("%s has %d bytes; a keytab has at most %d", path, info.Size(), maxKeytab)
+	case info.Mode().Perm()&0o007 != 0:
+		return nil, fmt.Errorf("%s holds keys and is open to everybody (mode %04o): chmod o-rwx %s", path, info.Mode().Perm(), path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxKeytab))
+	if err != nil {
+		return nil, err
+	}
+	k, err := parseKeytab(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return k, nil
+}
+
+var errKeytab = errors.New("it is no whole keytab of version 2, as ktutil and kadmin write it")
+
+// parseKeytab reads the form that MIT's Kerberos describes, version 2: entries
+// behind their size, which is negative for a hole.
+func parseKeytab(b []byte) (keytab, error) {
+	r := &fields{b: b}
+	if r.uint16() != 0x0502 {
+		return nil, errKeytab
+	}
+	var k keytab
+	for len(r.b) > 0 {
+		size := int64(int32(r.uint32()))
+		if size == 0 && r.err == nil {
+			break // the rest is filled up with zeros
+		}
+		body := r.take(int(max(size, -size)))
+		if r.err != nil {
+			return nil, errKeytab
+		}
+		if size < 0 {
+			continue
+		}
+		e, err := parseEntry(body)
+		if err != nil {
+			return nil, err
+		}
+		k = append(k, e)
+	}
+	if len(k) == 0 {
+		return nil, errors.New("it holds no key")
+	}
+	return k, nil
+}
+
+func parseEntry(b []byte) (keytabEntry, error) {
+	r := &fields{b: b}
+	var e keytabEntry
+	parts := int(r.uint16())
+	e.principal.Realm = string(r.counted())
+	for i := 0; i < parts && r.err == nil; i++ {
+		e.principal.Parts = append(e.principal.Parts, string(r.counted()))
+	}
+	r.take(8) // the name's type, and when it was written
+	if v := r.take(1); r.err == nil {
+		e.version = uint32(v[0])
+	}
+	e.key.EType = int32(int16(r.uint16()))
+	e.key.Value = r.counted()
+	if r.err != nil {
+		return e, errKeytab
+	}
+	if len(r.b) >= 4 { // versions beyond 255 stand at the end
+		if v := r.uint32(); v != 0 {
+			e.version = v
+		}
+	}
+	return e, nil
+}
+
+// fields reads numbers and strings until something is missing.
+type fields struct {
+	b   []byte
+	err error
+}
+
+func (r *fields) take(n int) []byte {
+	if r.err != nil || n > len(r.b) {
+		r.err = errKeytab
+		return nil
+	}
+	taken := r.b[:n:n]
+	r.b = r.b[n:]
+	return taken
+}
+
+func (r *fields) uint16() uint16 {
+	if b := r.take(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (r *fields) uint32() uint32 {
+	if b := r.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *fields) counted() []byte { return r.take(int(r.uint16())) }
+
+// principals lists whose keys there are.
+func (k keytab) principals() []string {
+	var names []string
+	for _, e := range k {
+		names = append(names, e.principal.String())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// choose returns the principal that is meant by text, the only one for "", and
+// its keys.
+func (k keytab) choose(text string) (Principal, keytab, error) {
+	var want Principal
+	if text != "" {
+		var err error
+		if want, err = ParsePrincipal(text); err != nil {
+			return want, nil, err
+		}
+	}
+	var mine keytab
+	var found []string
+	for _, e := range k {
+		name := e.principal
+		if want.Realm == "" {
+			name.Realm = ""
+		}
+		if text != "" && !name.equal(want) {
+			continue
+		}
+		if _, err := e.key.suite(); err != nil {
+			continue
+		}
+		mine, found = append(mine, e), append(found, e.principal.String())
+	}
+	slices.Sort(found)
+	switch found = slices.Compact(found); {
+	case len(found) == 0 && text == "":
+		return want, nil, errors.New("it holds no key of an encryption type that is taken (AES)")
+	case len(found) == 0:
+		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text, strings.Join(k.principals(), ", "))
+	case len(found) > 1:
+		return want, nil, fmt.Errorf("it holds keys of %s: say which is this server by --kerberos-principal", strings.Join(found, ", "))
+	}
+	return mine[0].principal, mine, mine[0].principal.check()
+}
+
+// find returns the keys that may open what a KDC has encrypted, the most
+// likely first.
+func (k keytab) find(e encrypted) ([]sessionKey, error) {
+	var right, other []sessionKey
+	for _, entry := range k {
+		switch {
+		case entry.key.EType != e.EType:
+		case int64(entry.version) == e.KVNO:
+			right = append(right, entry.key)
+		default:
+			other = append(other, entry.key)
+		}
+	}
+	keys := append(right, other...)
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("the keytab has no key of encryption type %d", e.EType)
+	}
+	return keys[:min(len(keys), maxTried)], nil
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size()}
+}

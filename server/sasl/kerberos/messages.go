@@ -1,0 +1,190 @@
+package kerberos
+
+import (
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Messages of RFC 4120, as far as a service reads or writes them. Elements that
+// may follow those named here are skipped: encoding/asn1 lets a sequence go on.
+
+const (
+	protocolVersion = 5
+	typeAPReq       = 14
+	typeAPRep       = 15
+)
+
+// Bits of flags, counted from the left.
+const (
+	optionUseSessionKey = 1  // of an AP-REQ
+	flagInvalid         = 7  // of a ticket
+	flagTransitChecked  = 12 // of a ticket
+)
+
+type (
+	apReq struct {
+		Version       int            `asn1:"explicit,tag:0"`
+		Type          int            `asn1:"explicit,tag:1"`
+		Options       asn1.BitString `asn1:"explicit,tag:2"`
+		Ticket        asn1.RawValue  `asn1:"explicit,tag:3"`
+		Authenticator encrypted      `asn1:"explicit,tag:4"`
+	}
+	ticket struct {
+		Version int           `asn1:"explicit,tag:0"`
+		Realm   asn1.RawValue `asn1:"explicit,tag:1"`
+		Server  name          `asn1:"explicit,tag:2"`
+		Secret  encrypted     `asn1:"explicit,tag:3"`
+	}
+	ticketSecret struct {
+		Flags      asn1.BitString `asn1:"explicit,tag:0"`
+		Key        sessionKey     `asn1:"explicit,tag:1"`
+		Realm      asn1.RawValue  `asn1:"explicit,tag:2"`
+		Client     name           `asn1:"explicit,tag:3"`
+		Transited  transited      `asn1:"explicit,tag:4"`
+		SignedInAt time.Time      `asn1:"generalized,explicit,tag:5"`
+		Start      time.Time      `asn1:"generalized,optional,explicit,tag:6"`
+		End        time.Time      `asn1:"generalized,explicit,tag:7"`
+	}
+	authenticator struct {
+		Version  int           `asn1:"explicit,tag:0"`
+		Realm    asn1.RawValue `asn1:"explicit,tag:1"`
+		Client   name          `asn1:"explicit,tag:2"`
+		Checksum checksum      `asn1:"optional,explicit,tag:3"`
+		Micros   int           `asn1:"explicit,tag:4"`
+		Time     time.Time     `asn1:"generalized,explicit,tag:5"`
+		Key      sessionKey    `asn1:"optional,explicit,tag:6"`
+		Sequence int64         `asn1:"optional,explicit,tag:7"`
+	}
+	apRep struct {
+		Version int       `asn1:"explicit,tag:0"`
+		Type    int       `asn1:"explicit,tag:1"`
+		Secret  encrypted `asn1:"explicit,tag:2"`
+	}
+	apRepSecret struct {
+		Time     time.Time  `asn1:"generalized,explicit,tag:0"`
+		Micros   int        `asn1:"explicit,tag:1"`
+		Key      sessionKey `asn1:"explicit,tag:2"`
+		Sequence int64      `asn1:"explicit,tag:3"`
+	}
+	encrypted struct {
+		EType  int32  `asn1:"explicit,tag:0"`
+		KVNO   int64  `asn1:"optional,explicit,tag:1"`
+		Cipher []byte `asn1:"explicit,tag:2"`
+	}
+	sessionKey struct {
+		EType int32  `asn1:"explicit,tag:0"`
+		Value []byte `asn1:"explicit,tag:1"`
+	}
+	transited struct {
+		Type   int32  `asn1:"explicit,tag:0"`
+		Realms []byte `asn1:"explicit,tag:1"`
+	}
+	checksum struct {
+		Type  int32  `asn1:"explicit,tag:0"`
+		Value []byte `asn1:"explicit,tag:1"`
+	}
+	// Parts are raw: encoding/asn1 would take their bytes for ISO 8859-1.
+	name struct {
+		Type  int32           `asn1:"explicit,tag:0"`
+		Parts []asn1.RawValue `asn1:"explicit,tag:1"`
+	}
+)
+
+// Tags of the application class.
+const (
+	tagTicket        = 1
+	tagAuthenticator = 2
+	tagTicketSecret  = 3
+	tagAPReq         = 14
+	tagAPRep         = 15
+	tagAPRepSecret   = 27
+)
+
+func application(tag int) string { return fmt.Sprintf("application,explicit,tag:%d", tag) }
+
+// decode reads one message of the application class, and nothing behind it.
+func decode(b []byte, message any, tag int) error {
+	rest, err := asn1.UnmarshalWithParams(b, message, application(tag))
+	if err == nil && len(rest) > 0 {
+		err = errors.New("bytes follow its end")
+	}
+	return err
+}
+
+// Principal is a name of Kerberos: parts/of/it@REALM.
+type Principal struct {
+	Parts []string
+	Realm string
+}
+
+func (p Principal) String() string {
+	s := strings.Join(p.Parts, "/")
+	if p.Realm != "" {
+		s += "@" + p.Realm
+	}
+	return s
+}
+
+func (p Principal) equal(q Principal) bool { return p.String() == q.String() }
+
+// maxPrincipal bounds a principal's text: it becomes an identity of a connection.
+const maxPrincipal = 1024
+
+var errName = errors.New("a name that cannot be told from another: empty, too long, or with one of / @ \\ or a control character in a part")
+
+// check refuses names whose text could be taken for another's.
+func (p Principal) check() error {
+	ok := len(p.Parts) > 0 && len(p.String()) <= maxPrincipal
+	for _, part := range append([]string{p.Realm}, p.Parts...) {
+		ok = ok && part != "" && !strings.ContainsFunc(part, func(r rune) bool { return strings.ContainsRune(`/@\`, r) || r < ' ' || r == 0x7f })
+	}
+	if !ok {
+		return errName
+	}
+	return nil
+}
+
+// ParsePrincipal reads service/host@REALM. The realm may be missing.
+func ParsePrincipal(text string) (Principal, error) {
+	names, realm, hasRealm := strings.Cut(text, "@")
+	p := Principal{Parts: strings.Split(names, "/"), Realm: realm}
+	if !hasRealm {
+		p.Realm = "any"
+	}
+	if err := p.check(); err != nil {
+		return Principal{}, fmt.Errorf("%.64q is no principal: want service/host@REALM", text)
+	}
+	p.Realm = realm
+	return p, nil
+}
+
+// principal makes a Principal of a message's name and realm.
+func principal(n name, realm asn1.RawValue) (Principal, error) {
+	var p Principal
+	for _, raw := range n.Parts {
+		s, err := generalString(raw)
+		if err != nil {
+			return p, err
+		}
+		p.Parts = append(p.Parts, s)
+	}
+	var inner asn1.RawValue
+	rest, err := asn1.Unmarshal(realm.Bytes, &inner)
+	if err != nil || len(rest) > 0 {
+		return p, errName
+	}
+	if p.Realm, err = generalString(inner); err != nil {
+		return p, err
+	}
+	return p, p.check()
+}
+
+func generalString(raw asn1.RawValue) (string, error) {
+	if raw.Class != asn1.ClassUniversal || raw.Tag != asn1.TagGeneralString || raw.IsCompound {
+		return "", errName
+	}
+	return string(raw.Bytes), nil
+}

@@ -1,0 +1,179 @@
+package kerberos
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Names make an identity of a principal as ZooKeeper does: what the rules make
+// of it, then its host, then its realm, unless they are to be left out.
+type Names struct {
+	// Rules are tried in their order; none: DEFAULT alone.
+	Rules []Rule
+	// RemoveHost and RemoveRealm are kerberos.removeHostFromPrincipal and
+	// kerberos.removeRealmFromPrincipal.
+	RemoveHost, RemoveRealm bool
+
+	realm string // what DEFAULT takes for this server's own
+}
+
+// Rule is one rule of auth_to_local: DEFAULT, or
+// RULE:[parts:format](match)s/from/to/g.
+type Rule struct {
+	isDefault   bool
+	parts       int
+	format      []piece
+	match, from *regexp.Regexp
+	to          string
+	all         bool
+}
+
+// piece of a format: some text, then, unless it is -1, a part of the name; the
+// realm is part 0.
+type piece struct {
+	text string
+	part int
+}
+
+// ruleForm is one rule at the beginning of what is left.
+var ruleForm = regexp.MustCompile(`^\s*(?:(DEFAULT)|RULE:\[(\d+):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?)`)
+
+var formatPiece = regexp.MustCompile(`([^$]*)(?:\$(\d+))?`)
+
+// ParseRules reads rules as security.auth_to_local has them, one behind another.
+func ParseRules(text string) ([]Rule, error) {
+	var rules []Rule
+	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {
+		m := ruleForm.FindStringSubmatch(rest)
+		if m == nil {
+			return nil, fmt.Errorf("%.64q is no rule: want DEFAULT, or RULE:[parts:format](match)s/from/to/g", rest)
+		}
+		rest = rest[len(m[0]):]
+		r, err := parseRule(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", strings.TrimSpace(m[0]), err)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+func parseRule(m []string) (r Rule, err error) {
+	if m[1] != "" {
+		return Rule{isDefault: true}, nil
+	}
+	if r.parts, err = strconv.Atoi(m[2]); err != nil || r.parts < 1 || r.parts > 2 {
+		return r, errors.New("a name has 1 or 2 parts")
+	}
+	for _, p := range formatPiece.FindAllStringSubmatch(m[3], -1) {
+		part := -1
+		if p[2] != "" {
+			if part, err = strconv.Atoi(p[2]); err != nil || part > r.parts {
+				return r, fmt.Errorf("there is no part $%s in a name of %d", p[2], r.parts)
+			}
+		}
+		r.format = append(r.format, piece{p[1], part})
+	}
+	if m[4] != "" {
+		if r.match, err = regexp.Compile(`^(?:` + m[4] + `)$`); err != nil {
+			return r, err
+		}
+	}
+	if strings.HasSuffix(m[0], "/") || strings.HasSuffix(m[0], "/g") {
+		if r.from, err = regexp.Compile(m[5]); err != nil {
+			return r, err
+		}
+		r.to, r.all = javaReplacement(m[6]), m[7] != ""
+	}
+	return r, nil
+}
+
+// javaReplacement turns Java's way of naming groups, $1, into Go's, ${1}.
+func javaReplacement(to string) string {
+	var b strings.Builder
+	for i := 0; i < len(to); i++ {
+		switch c := to[i]; {
+		case c == '\\' && i+1 < len(to):
+			i++
+			b.WriteString(strings.ReplaceAll(to[i:i+1], "$", "$$"))
+		case c == '$' && i+1 < len(to) && to[i+1] >= '0' && to[i+1] <= '9':
+			i++
+			b.WriteString("${" + to[i:i+1] + "}")
+		case c == '$':
+			b.WriteString("$$")
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// apply returns what the rule makes of a principal, if it is meant.
+func (r *Rule) apply(p Principal, realm string) (string, bool) {
+	if r.isDefault {
+		return p.Parts[0], p.Realm == realm
+	}
+	if len(p.Parts) != r.parts {
+		return "", false
+	}
+	var b strings.Builder
+	for _, f := range r.format {
+		b.WriteString(f.text)
+		switch {
+		case f.part == 0:
+			b.WriteString(p.Realm)
+		case f.part > 0:
+			b.WriteString(p.Parts[f.part-1])
+		}
+	}
+	s := b.String()
+	switch {
+	case r.match != nil && !r.match.MatchString(s):
+		return "", false
+	case r.from == nil:
+		return s, true
+	case r.all:
+		return r.from.ReplaceAllString(s, r.to), true
+	}
+	at := r.from.FindStringSubmatchIndex(s)
+	if at == nil {
+		return s, true
+	}
+	return s[:at[0]] + string(r.from.ExpandString(nil, r.to, s, at)) + s[at[1]:], true
+}
+
+// identity is who a principal is in ACLs.
+func (n Names) identity(p Principal) (string, error) {
+	if len(p.Parts) > 2 {
+		return "", errors.New("a name of more than two parts cannot stand in an ACL")
+	}
+	rules := n.Rules
+	if len(rules) == 0 {
+		rules = []Rule{{isDefault: true}}
+	}
+	for i := range rules {
+		short, ok := rules[i].apply(p, n.realm)
+		if !ok {
+			continue
+		}
+		if strings.ContainsAny(short, "/@") {
+			break
+		}
+		if len(p.Parts) == 2 && !n.RemoveHost {
+			short += "/" + p.Parts[1]
+		}
+		if !n.RemoveRealm {
+			short += "@" + p.Realm
+		}
+		if short == "" {
+			return "", errors.New("the rules leave nothing of its name")
+		}
+		return short, nil
+	}
+	// Whom no rule means keeps the whole name. ZooKeeper lets such a client be
+	// whom it says it is: honest ones say the same, others could say anything.
+	return p.String(), nil
+}

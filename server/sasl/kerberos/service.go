@@ -1,0 +1,89 @@
+package kerberos
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// lookAgain is how often the keytab is looked at, at most, while the keys fit.
+const lookAgain = time.Second
+
+// Options say who this server is, and who its clients are to it.
+type Options struct {
+	Keytab    string // the file with this server's keys, read again when it changes
+	Principal string // service/host@REALM; "": the only one of the keytab
+	Names     Names
+	Logger    *slog.Logger
+}
+
+// Service accepts clients' tickets. It is safe for use by several goroutines.
+type Service struct {
+	principal Principal
+	names     Names
+	file      string
+	log       *slog.Logger
+	replays   replays
+
+	mu     sync.Mutex // guards what follows
+	keytab keytab     // of principal alone
+	looked time.Time
+	stamp  stamp
+}
+
+// New reads the keytab.
+func New(o Options) (*Service, error) {
+	s := &Service{names: o.Names, file: o.Keytab, log: o.Logger, stamp: stampOf(o.Keytab)}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	all, err := readKeytab(o.Keytab)
+	if err != nil {
+		return nil, err
+	}
+	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
+		return nil, &keytabError{o.Keytab, err}
+	}
+	// As where the server's realm is its machine's default.
+	s.names.realm = s.principal.Realm
+	return s, nil
+}
+
+type keytabError struct {
+	file string
+	err  error
+}
+
+func (e *keytabError) Error() string { return e.file + ": " + e.err.Error() }
+func (e *keytabError) Unwrap() error { return e.err }
+
+// Principal is who this server is.
+func (s *Service) Principal() string { return s.principal.String() }
+
+// keys returns the keys of the file as it is, or, unless look says otherwise, as
+// it was a moment ago; while it cannot be used, the last good ones stay.
+func (s *Service) keys(now time.Time, look bool) keytab {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since := now.Sub(s.looked); !look && since >= 0 && since < lookAgain {
+		return s.keytab
+	}
+	s.looked = now
+	stamp := stampOf(s.file)
+	if stamp == s.stamp {
+		return s.keytab
+	}
+	s.stamp = stamp
+	all, err := readKeytab(s.file)
+	var mine keytab
+	if err == nil {
+		_, mine, err = all.choose(s.principal.String())
+	}
+	if err != nil {
+		s.log.Error("the keytab has changed and cannot be used; the old keys stay", "file", s.file, "err", err)
+		return s.keytab
+	}
+	s.log.Info("keytab read again", "file", s.file, "principal", s.principal.String())
+	s.keytab = mine
+	return mine
+}

@@ -1,0 +1,110 @@
+package kerberos
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"encoding/asn1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// MaxToken bounds a client's token. Tickets of domains with many groups are
+// large; Windows sends at most this.
+const MaxToken = 64 << 10
+
+// oid is that of Kerberos among the mechanisms of GSS-API, 1.2.840.113554.1.2.2.
+var oid = []byte{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02}
+
+// What a token of the beginning holds.
+var (
+	tokenAPReq = []byte{1, 0}
+	tokenAPRep = []byte{2, 0}
+)
+
+var errFrame = errors.New("it is no token of Kerberos")
+
+// unframe takes the frame of RFC 2743 (3.1) off the client's first token.
+func unframe(token []byte) (message []byte, err error) {
+	var outer asn1.RawValue
+	rest, err := asn1.Unmarshal(token, &outer)
+	if err != nil || len(rest) > 0 || outer.Class != asn1.ClassApplication || outer.Tag != 0 {
+		return nil, errFrame
+	}
+	message, ok := bytes.CutPrefix(outer.Bytes, oid)
+	if !ok {
+		return nil, fmt.Errorf("%w: it is of another mechanism of GSS-API", errFrame)
+	}
+	if message, ok = bytes.CutPrefix(message, tokenAPReq); !ok {
+		return nil, fmt.Errorf("%w: it holds no AP-REQ", errFrame)
+	}
+	return message, nil
+}
+
+// frame puts the frame around the answer.
+func frame(message []byte) ([]byte, error) {
+	inner := append(append(bytes.Clone(oid), tokenAPRep...), message...)
+	return asn1.Marshal(asn1.RawValue{Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: inner})
+}
+
+// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a
+// number, then the text and its checksum. Sealed ones there are none: SASL's
+// have no secrets, and RFC 4752 wants them in the clear.
+const (
+	wrapHeader = 16
+
+	wrapFromAcceptor   = 1 << 0
+	wrapSealed         = 1 << 1
+	wrapAcceptorSubkey = 1 << 2
+)
+
+var errWrap = errors.New("it is no wrapped token of this exchange")
+
+// wrap protects what the server says by a checksum.
+func (c *context) wrap(text []byte) ([]byte, error) {
+	head := make([]byte, wrapHeader, wrapHeader+len(text)+24)
+	head[0], head[1], head[2], head[3] = 5, 4, wrapFromAcceptor|c.subkeyFlag, 0xff
+	binary.BigEndian.PutUint64(head[8:], uint64(c.sequence))
+	c.sequence++
+	// The lengths count as zero in the checksum.
+	sum, err := c.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)
+	if err != nil {
+		return nil, err
+	}
+	binary.BigEndian.PutUint16(head[4:], uint16(len(sum)))
+	return append(append(head, text...), sum...), nil
+}
+
+// unwrap returns what the client said. Its number is not looked at: the key is
+// this exchange's, and there is only one token to it.
+func (c *context) unwrap(token []byte) ([]byte, error) {
+	if len(token) < wrapHeader || token[0] != 5 || token[1] != 4 || token[3] != 0xff {
+		return nil, errWrap
+	}
+	switch flags := token[2]; {
+	case flags&wrapFromAcceptor != 0:
+		return nil, fmt.Errorf("%w: it comes from a server", errWrap)
+	case flags&wrapSealed != 0:
+		return nil, fmt.Errorf("%w: it is sealed", errWrap)
+	case flags&wrapAcceptorSubkey != c.subkeyFlag:
+		return nil, fmt.Errorf("%w: it is protected by another key", errWrap)
+	}
+	head, body := bytes.Clone(token[:wrapHeader]), token[wrapHeader:]
+	size, turned := int(binary.BigEndian.Uint16(head[4:])), int(binary.BigEndian.Uint16(head[6:]))
+	if size > len(body) {
+		return nil, errWrap
+	}
+	if turned %= max(len(body), 1); turned > 0 {
+		body = append(bytes.Clone(body[turned:]), body[:turned]...)
+	}
+	text, sum := body[:len(body)-size], body[len(body)-size:]
+	clear(head[4:8])
+	want, err := c.key.sum(append(bytes.Clone(text), head...), usageInitiatorSeal)
+	if err != nil {
+		return nil, err
+	}
+	if !hmac.Equal(sum, want) {
+		return nil, fmt.Errorf("%w: %w", errWrap, errIntegrity)
+	}
+	return text, nil
+}

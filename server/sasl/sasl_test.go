@@ -1,0 +1,234 @@
+package sasl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"}
+
+// answer is what a client that knows the password answers to a challenge;
+// change may spoil it.
+func answer(t *testing.T, challenge []byte, user, password string, latin1 bool, change func(map[string]string)) []byte {
+	t.Helper()
+	c, err := parseDirectives(challenge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := map[string]string{"username": user, "realm": c["realm"], "nonce": c["nonce"], "cnonce": "abc", "nc": "00000001",
+		"qop": "auth", "digest-uri": "zookeeper/zk-sasl-md5"}
+	if change != nil {
+		change(d)
+	}
+	if d["response"] == "" {
+		d["response"] = proof(sessionKey(user, password, d, latin1), "AUTHENTICATE:"+d["digest-uri"], d)
+	}
+	var b bytes.Buffer
+	for k, v := range d {
+		fmt.Fprintf(&b, `%s="%s",`, k, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v))
+	}
+	return b.Bytes()
+}
+
+func begin(t *testing.T) (*Exchange, []byte) {
+	t.Helper()
+	e := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("random", 10)))
+	challenge, err := e.Answer(nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, challenge
+}
+
+// The example of RFC 2831, section 4.
+func TestExampleOfTheRFC(t *testing.T) {
+	d := map[string]string{"realm": "elwood.innosoft.com", "nonce": "OA6MG9tEQGm2hh", "cnonce": "OA6MHXh6VqTrRk", "nc": "00000001"}
+	key := sessionKey("chris", "secret", d, false)
+	if got := proof(key, "AUTHENTICATE:imap/elwood.innosoft.com", d); got != "d388dad90d4bbd760a152321f2143af7" {
+		t.Errorf("response = %s", got)
+	}
+	if got := proof(key, ":imap/elwood.innosoft.com", d); got != "ea40f60335c427b5527b84dbabcdfffd" {
+		t.Errorf("rspauth = %s", got)
+	}
+}
+
+func TestWhoKnowsThePasswordIsLetIn(t *testing.T) {
+	for _, latin1 := range []bool{false, true} {
+		for user, password := range users {
+			e, challenge := begin(t)
+			reply, err := e.Answer(answer(t, challenge, user, password, latin1, func(d map[string]string) { d["authzid"] = user }), now)
+			if err != nil {
+				t.Fatal(user, err)
+			}
+			if !bytes.HasPrefix(reply, []byte("rspauth=")) {
+				t.Errorf("%s: reply %q", user, reply)
+			}
+			if got, _, ok := e.User(); !ok || got != user {
+				t.Errorf("User() = %q, %v, want %q", got, ok, user)
+			}
+		}
+	}
+}
+
+func TestEverybodyElseIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		user, password string
+		change         func(map[string]string)
+		want           error
+	}{
+		"wrong password":        {"bob", "other", nil, errRefused},
+		"unknown user":          {"eve", "", nil, errRefused},
+		"another's rights":      {"bob", users["bob"], func(d map[string]string) { d["authzid"] = "super" }, errRefused},
+		"another nonce":         {"bob", users["bob"], func(d map[string]string) { d["nonce"] = "old" }, errProtocol},
+		"a nonce twice":         {"bob", users["bob"], func(d map[string]string) { d["nc"] = "00000002" }, errProtocol},
+		"another realm":         {"bob", users["bob"], func(d map[string]string) { d["realm"] = "elsewhere" }, errProtocol},
+		"another service":       {"bob", users["bob"], func(d map[string]string) { d["digest-uri"] = "imap/host" }, errProtocol},
+		"protection":            {"bob", users["bob"], func(d map[string]string) { d["qop"] = "auth-conf" }, errProtocol},
+		"no nonce of its own":   {"bob", users["bob"], func(d map[string]string) { d["cnonce"] = "" }, errProtocol},
+		"no answer":             {"bob", users["bob"], func(d map[string]string) { d["response"] = "0" }, errRefused},
+		"an endless token":      {"bob", users["bob"], func(d map[string]string) { d["x"] = strings.Repeat("y", MaxToken) }, errProtocol},
+		"a user without a name": {"", "", nil, errProtocol},
+	} {
+		e, challenge := begin(t)
+		token := answer(t, challenge, c.user, c.password, false, c.change)
+		if _, err := e.Answer(token, now); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if user, _, ok := e.User(); ok {
+			t.Errorf("%s: let in as %q", name, user)
+		}
+		if _, err := e.Answer(answer(t, challenge, "bob", users["bob"], false, nil), now); err == nil {
+			t.Errorf("%s: a second try in the same exchange", name)
+		}
+	}
+}
+
+// An answer overheard in one exchange is worth nothing in the next.
+func TestReplay(t *testing.T) {
+	first, challenge := begin(t)
+	token := answer(t, challenge, "bob", users["bob"], false, nil)
+	if _, err := first.Answer(token, now); err != nil {
+		t.Fatal(err)
+	}
+	second := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("another", 10)))
+	if _, err := second.Answer(nil, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Answer(token, now); !errors.Is(err, errProtocol) {
+		t.Errorf("a replayed answer: %v", err)
+	}
+}
+
+func TestDirectives(t *testing.T) {
+	d, err := parseDirectives([]byte(`a=1, b="x\"y\\z" ,,c = d`))
+	if err != nil || d["a"] != "1" || d["b"] != `x"y\z` || d["c"] != "d" || len(d) != 3 {
+		t.Errorf("%q, %v", d, err)
+	}
+	for _, bad := range []string{`a`, `a="`, `a="\`, `a="x"y`, `=x`, `a=1,a=2`, `"a"=1`} {
+		if d, err := parseDirectives([]byte(bad)); err == nil {
+			t.Errorf("%s: %q", bad, d)
+		}
+	}
+}
+
+func FuzzDirectives(f *testing.F) {
+	f.Add([]byte(`username="bob",realm="zk-sasl-md5",nonce="x",nc=00000001`))
+	f.Fuzz(func(t *testing.T, token []byte) {
+		d, err := parseDirectives(token)
+		for k, v := range d {
+			if err == nil && len(k)+len(v) > len(token) {
+				t.Errorf("%q out of %d bytes", k, len(token))
+			}
+		}
+	})
+}
+
+const jaas = `// a comment
+Client { x.DigestLoginModule required username="bob"; };
+Server {
+   /* another */ org.apache.zookeeper.server.auth.DigestLoginModule required
+   user_super="admin \"secret\""
+   user_bob=plain;
+};`
+
+func TestUsersFiles(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		mode       os.FileMode
+		want       Users
+		err        string
+	}{
+		{"ours", "# who\n\nbob:a:b\nsuper: top\r\n", 0o600, Users{"bob": "a:b", "super": " top"}, ""},
+		{"jaas", jaas, 0o640, Users{"super": `admin "secret"`, "bob": "plain"}, ""},
+		{"open", "bob:x\n", 0o644, nil, "open to everybody"},
+		{"empty", "\n", 0o600, nil, "no user"},
+		{"no password", "bob:\n", 0o600, nil, "line 1: user \"bob\" has no password"},
+		{"no colon", "bob\n", 0o600, nil, "line 1: want name:password"},
+		{"twice", "bob:x\nbob:y\n", 0o600, nil, "line 2: user \"bob\" is there twice"},
+		{"no section", "Client {\n};", 0o600, nil, "no section Server"},
+		{"no end", "Server {\n user_a=b", 0o600, nil, "no end"},
+		{"ldap", "Server { com.sun.security.auth.module.LdapLoginModule required; };", 0o600, nil, "LdapLoginModule is not there"},
+		{"kerberos without keys", "Server { com.sun.security.auth.module.Krb5LoginModule required principal=\"a/b\"; };", 0o600, nil, "has no keyTab"},
+		{"not text", "bob:\xff\n", 0o600, nil, "UTF-8"},
+	} {
+		path := filepath.Join(t.TempDir(), "users")
+		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadFile(path)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.err)
+			}
+			continue
+		}
+		if err != nil || len(got.Users) != len(c.want) {
+			t.Errorf("%s: %q, %v", c.name, got, err)
+		}
+		for name, password := range c.want {
+			if got.Users[name] != password {
+				t.Errorf("%s: %s has %q, want %q", c.name, name, got.Users[name], password)
+			}
+		}
+	}
+}
+
+func TestKerberosInAJAASFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jaas")
+	const module = `Client { x.Krb5LoginModule required keyTab="/client" principal="bob"; };
+Server {
+   com.sun.security.auth.module.Krb5LoginModule required
+   useKeyTab=true keyTab="/etc/zk.keytab" storeKey=true useTicketCache=false
+   principal="zookeeper/host@REALM";
+`
+	for text, users := range map[string]int{
+		module + "};": 0,
+		module + `org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=x principal="ignored"; };`: 1,
+	} {
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := ReadFile(path)
+		if err != nil || f.Keytab != "/etc/zk.keytab" || f.Principal != "zookeeper/host@REALM" || len(f.Users) != users {
+			t.Errorf("%s: %+v, %v", text, f, err)
+		}
+		// Only passwords make a secret of it.
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFile(path); (err != nil) != (users > 0) {
+			t.Errorf("open to everybody, with %d users: %v", users, err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package sasl
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// Users are the names and passwords of those who may authenticate.
+type Users map[string]string
+
+// Bounds of a file of users.
+const (
+	maxUsersFile = 8 << 20
+	maxUserName  = 255
+)
+
+// File is what a file of users says: of both mechanisms, where it is a JAAS file.
+type File struct {
+	Users             Users
+	Keytab, Principal string // of a Krb5LoginModule
+}
+
+// ReadFile reads a file of users: ours, a line `name:password` for each, or a
+// JAAS file, of which the section Server counts.
+func ReadFile(path string) (File, error) {
+	text, open, err := readText(path)
+	if err != nil {
+		return File{}, err
+	}
+	var f File
+	if looksLikeJAAS(text) {
+		f, err = ParseJAAS(text, "Server")
+	} else {
+		f.Users, err = ParseUsers(text)
+	}
+	if err == nil && len(f.Users) > 0 && open != 0 {
+		err = fmt.Errorf("it holds passwords and is open to everybody (mode %04o): chmod o-rwx %s", open, path)
+	}
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// readText reads a file, and tells its mode if everybody may read or write it.
+func readText(path string) (text string, open os.FileMode, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", 0, err
+	}
+	switch {
+	case info.IsDir():
+		return "", 0, fmt.Errorf("%s is a directory, not a file of users", path)
+	case info.Size() > maxUsersFile:
+		return "", 0, fmt.Errorf("%s has %d bytes; a file of users has at most %d", path, info.Size(), maxUsersFile)
+	case info.Mode().Perm()&0o007 != 0:
+		open = info.Mode().Perm()
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", 0, err
+	}
+	if !utf8.Valid(b) {
+		return "", 0, fmt.Errorf("%s is not text in UTF-8", path)
+	}
+	return string(b), open, nil
+}
+
+// ParseUsers reads a line `name:password` for each user. Blank lines and lines
+// that begin with # do not count. A password may hold colons.
+func ParseUsers(text string) (Users, error) {
+	users := Users{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, maxUsersFile)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimRight(lines.Text(), "\r")
+		if t := strings.TrimSpace(line); t == "" || t[0] == '#' {
+			continue
+		}
+		name, password, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, fmt.Errorf("line %d: want name:password", n)
+		}
+		if err := users.add(strings.TrimSpace(name), password); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	return users, users.notEmpty()
+}
+
+func (u Users) add(name, password string) error {
+	switch _, twice := u[name]; {
+	case name == "" || len(name) > maxUserName:
+		return fmt.Errorf("the name of a user has 1 to %d bytes", maxUserName)
+	case password == "":
+		return fmt.Errorf("user %q has no password", name)
+	case twice:
+		return fmt.Errorf("user %q is there twice", name)
+	}
+	u[name] = password
+	return nil
+}
+
+func (u Users) notEmpty() error {
+	if len(u) == 0 {
+		return errors.New("it names no user")
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/view"
+)
+
+// openView adds the lock view to the admin pages. It is called before the admin
+// port is opened; what has no admin port has no view.
+func (i *Instance) openView() {
+	if i.http == nil && i.metrics == nil {
+		return
+	}
+	i.view = view.New(view.Options{
+		Source: viewSource{i, i.Clients}, Authorize: i.o.Admin.Authorize, Hosts: i.o.AdminHosts, Now: i.o.Now, Log: i.o.Logger,
+	})
+	i.addPages(i.view.Pages())
+}
+
+// viewSource shows the instance to the lock view.
+type viewSource struct {
+	*Instance
+	*clients.Server
+}
+
+var _ view.Source = viewSource{}
+
+// View implements view.Source.
+func (s viewSource) View(f func(*state.State)) bool {
+	node := s.node.Load()
+	if node == nil {
+		return false
+	}
+	node.View(f)
+	return true
+}
+
+// done passes an outcome on, as far as it can be kept.
+type done chan state.Outcome
+
+func (d done) Done(o *state.Outcome) {
+	kept := *o
+	kept.Reply = nil
+	d <- kept
+}
+
+// Do implements view.Source.
+func (s viewSource) Do(ctx context.Context, r state.Request) (state.Outcome, error) {
+	node := s.node.Load()
+	if node == nil {
+		return state.Outcome{}, errNotJoined
+	}
+	d := make(done, 1)
+	proposed := make(chan error, 1)
+	go func() { proposed <- node.Propose(r, d) }() // it may block while too much is under way
+	for {
+		select {
+		case err := <-proposed:
+			if err != nil {
+				return state.Outcome{}, err
+			}
+			proposed = nil
+		case out := <-d:
+			if out.Unknown {
+				return out, errors.New("it is not known whether it took effect; look again")
+			}
+			return out, nil
+		case <-ctx.Done():
+			return state.Outcome{}, errors.New("no answer from the cluster in time; it may still take effect")
+		}
+	}
+}
+
+// HandOver implements view.Source.
+func (s viewSource) HandOver(ctx context.Context) error {
+	node := s.node.Load()
+	if node == nil {
+		return errNotJoined
+	}
+	return node.HandOver(ctx)
+}
+
+// TakeSnapshot implements view.Source.
+func (s viewSource) TakeSnapshot() error {
+	node := s.node.Load()
+	if node == nil {
+		return errNotJoined
+	}
+	return node.Snapshot()
+}
+
+// Certificates implements view.Source.
+func (s viewSource) Certificates() (list []view.Certificate) {
+	cfg := s.o.Clients.TLSConfig
+	if cfg == nil {
+		return nil
+	}
+	pairs := cfg.Certificates
+	if cfg.GetCertificate != nil {
+		if c, err := cfg.GetCertificate(&tls.ClientHelloInfo{}); err == nil && c != nil {
+			pairs = append(pairs[:len(pairs):len(pairs)], *c)
+		}
+	}
+	for _, p := range pairs {
+		leaf := p.Leaf
+		if leaf == nil && len(p.Certificate) > 0 {
+			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // one that cannot be read is not shown
+		}
+		if leaf != nil {
+			list = append(list, view.Certificate{Name: "clients", Expires: leaf.NotAfter})
+		}
+	}
+	return list
+}

@@ -1,0 +1,340 @@
+package view
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/session"
+)
+
+// TokenHeader carries the page's token. Pages of other sites can neither read
+// it nor send it.
+const TokenHeader = "X-Zlockd-Token"
+
+// action is what an operator wants done.
+type action struct {
+	Path    string `json:"path,omitempty"`    // of a lock
+	Node    string `json:"node,omitempty"`    // of a contender, relative to it
+	Token   string `json:"token,omitempty"`   // of the contender
+	Session string `json:"session,omitempty"` // to end
+	Reason  string `json:"reason,omitempty"`  // told to who is asked
+	DryRun  bool   `json:"dryRun,omitempty"`
+}
+
+// hit is somebody whom an action concerns.
+type hit struct {
+	Session string `json:"session"`
+	Addr    string `json:"addr,omitempty"`
+	Host    string `json:"host,omitempty"`
+	What    string `json:"what"`
+}
+
+type actAnswer struct {
+	V      int    `json:"v"`
+	Action string `json:"action"`
+	DryRun bool   `json:"dryRun,omitempty"`
+	Does   string `json:"does"` // what was done, or would be
+	Hits   []hit  `json:"hits"`
+}
+
+// step is an action that has been looked at: what it would do, and how.
+type step struct {
+	does string
+	hits []hit
+	do   func(context.Context) error
+}
+
+const (
+	actTime = 15 * time.Second
+	maxAct  = 16 << 10
+)
+
+// act answers /actions/NAME.
+func (v *View) act(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	plans := map[string]func(context.Context, *action) (*step, error){
+		"ask": v.planAsk, "break": v.planBreak, "end-session": v.planEnd, "hand-over": v.planHandOver, "snapshot": v.planSnapshot,
+	}
+	plan, known := plans[name]
+	if !known {
+		v.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot", clip(name)))
+		return
+	}
+	user, err := v.mayAct(w, r)
+	if err != nil {
+		v.fail(w, err)
+		return
+	}
+	var a action
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAct))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		v.fail(w, badRequest("the body is not what an action wants: %v", err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), actTime)
+	defer cancel()
+	s, err := plan(ctx, &a)
+	if err == nil && !a.DryRun {
+		err = s.do(ctx)
+		v.o.Log.Info("operator's action", "action", name, "user", user, "from", r.RemoteAddr, "does", s.does, "err", err)
+	}
+	if err != nil {
+		v.fail(w, err)
+		return
+	}
+	if s.hits == nil {
+		s.hits = []hit{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(actAnswer{Version, name, a.DryRun, s.does, s.hits})
+}
+
+// mayAct decides whether a request may change anything: a POST of JSON from the
+// page, or from somebody who has read its token, with the super user's password.
+func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return "", &problem{http.StatusMethodNotAllowed, "an action is asked for by POST"}
+	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return "", &problem{http.StatusUnsupportedMediaType, "the body of an action is application/json"}
+	}
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get(TokenHeader)), []byte(v.token)) != 1 {
+		return "", &problem{http.StatusForbidden, "the token of the page is missing or old: load the page again"}
+	}
+	if v.o.Authorize == nil {
+		return "", &problem{http.StatusForbidden, "actions are off: start zlockd with --super-digest"}
+	}
+	user, code, _ := admin.Login(r, v.o.Authorize)
+	switch code {
+	case http.StatusOK:
+		return user, nil
+	case http.StatusUnauthorized:
+		return "", &problem{code, "actions need the super user's password: Authorization: digest USER:PASSWORD"}
+	}
+	return "", &problem{code, "this is not the super user's password"}
+}
+
+// target finds the contender an action is about. The token guards against
+// hitting another hold than the one that was looked at.
+func (v *View) target(ctx context.Context, a *action) (*locks.Queue, *locks.Contender, error) {
+	if !strings.HasPrefix(a.Path, "/") {
+		return nil, nil, badRequest("path wants the path of a lock")
+	}
+	token, err := strconv.ParseInt(a.Token, 10, 64)
+	if err != nil {
+		return nil, nil, badRequest("token wants the token of the contender, a number")
+	}
+	q, _, err := v.lockAt(ctx, a.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := q.Find(a.Node)
+	switch {
+	case c == nil || c.Token == 0:
+		return nil, nil, notFound("%s has no contender %q any more", clip(a.Path), clip(a.Node))
+	case c.Token != token:
+		return nil, nil, &problem{http.StatusConflict, fmt.Sprintf("the token is old: %q has %d, not %d", clip(a.Node), c.Token, token)}
+	}
+	return &q, c, nil
+}
+
+func (v *View) hitOf(c *locks.Contender, what string) hit {
+	h := hit{Session: sessionID(c.Session), What: what, Addr: v.sessionsOf(map[int64]bool{c.Session: true})[c.Session].Addr}
+	if o, ok := c.Owner(); ok && o.Host != "" {
+		h.Host = fmt.Sprintf("%s[%d]", clip(o.Host), o.PID)
+	}
+	return h
+}
+
+// planBreak removes a contender's node.
+func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
+	q, c, err := v.target(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	target := q.Target(c.Node)
+	s := &step{does: "remove " + clip(target)}
+	holds := len(c.BlockedBy) == 0
+	if holds {
+		s.hits = append(s.hits, v.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
+	} else {
+		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
+	}
+	for i := range q.Waiters {
+		if w := &q.Waiters[i]; holds && len(w.BlockedBy) == 1 && w.BlockedBy[0] == c.Node && len(s.hits) < 10 {
+			s.hits = append(s.hits, v.hitOf(w, "gets the lock"))
+		}
+	}
+	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
+	s.do = func(ctx context.Context) error { return v.write(ctx, jute.OpDelete, body) }
+	return s, nil
+}
+
+// planAsk writes into a contender's node that it is wanted back.
+func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
+	q, c, err := v.target(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if c.Asked() {
+		return nil, &problem{http.StatusConflict, "it has been asked already"}
+	}
+	record, err := askRecord(c, a.Reason)
+	if err != nil {
+		return nil, err
+	}
+	target := q.Target(c.Node)
+	body := jute.AppendString(jute.AppendString(nil, target), record)
+	body = jute.AppendInt(body, c.Version)
+	return &step{
+		does: "ask for " + clip(q.Path) + " back from " + clip(c.Node),
+		hits: []hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
+		do:   func(ctx context.Context) error { return v.write(ctx, jute.OpSetData, body) },
+	}, nil
+}
+
+// askRecord is the contender's data with the wish added.
+func askRecord(c *locks.Contender, reason string) (string, error) {
+	if c.Maker == "curator" {
+		return locks.CuratorRevoke, nil
+	}
+	if _, ok := c.Owner(); !ok {
+		return "", &problem{http.StatusConflict, "the program that made this node (" + c.Maker + ") knows no way to be asked"}
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(c.Data(1<<20)), &fields); err != nil {
+		return "", err
+	}
+	wish, err := json.Marshal(locks.Revoke{By: "operator", Reason: reason[:min(len(reason), 200)]})
+	if err != nil {
+		return "", err
+	}
+	fields["revoke"] = wish
+	b, err := json.Marshal(fields)
+	return string(b), err
+}
+
+// planEnd ends a session.
+func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
+	id, ok := parseSession(a.Session)
+	if !ok {
+		return nil, badRequest("session wants an id such as 0x100000ae0210023")
+	}
+	var s session.Session
+	nodes := 0
+	if !v.source.View(func(st *state.State) {
+		s, ok = st.Sessions().Get(id)
+		nodes = st.Tree().EphemeralsIn(id)
+	}) {
+		return nil, errNotServing
+	}
+	if !ok {
+		return nil, notFound("there is no session %s", sessionID(id))
+	}
+	step := &step{does: "end session " + sessionID(id)}
+	step.hits = append(step.hits, hit{Session: sessionID(id), Addr: s.Addr, What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
+	scan, err := v.locks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range scan.locks {
+		q := &scan.locks[i]
+		for j := range q.Holders {
+			if c := &q.Holders[j]; c.Session == id && len(step.hits) < 50 {
+				step.hits = append(step.hits, v.hitOf(c, "loses "+clip(q.Path)))
+			}
+		}
+	}
+	step.do = func(ctx context.Context) error {
+		out, err := v.source.Do(ctx, state.Request{Op: state.OpExpire, Session: id, Gen: s.Gen, Body: []byte{1}})
+		if err != nil {
+			return err
+		}
+		if out.Refused {
+			return notFound("session %s has ended meanwhile", sessionID(id))
+		}
+		still := false
+		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })
+		if still {
+			return &problem{http.StatusConflict, "its client has connected anew meanwhile; look again"}
+		}
+		return nil
+	}
+	return step, nil
+}
+
+func (v *View) planHandOver(context.Context, *action) (*step, error) {
+	s := v.source.Status(0)
+	switch {
+	case len(s.Members) < 2:
+		return nil, &problem{http.StatusConflict, "this server runs alone: there is nobody to lead instead"}
+	case s.LeaderID != s.ID:
+		return nil, &problem{http.StatusConflict, fmt.Sprintf("this server does not lead; ask server %d", s.LeaderID)}
+	}
+	return &step{
+		does: "hand over leadership to the follower that is furthest",
+		hits: []hit{{What: "everybody's writes wait a moment; no session ends and no connection but those to a new leader's links"}},
+		do: func(ctx context.Context) error {
+			if err := v.source.HandOver(ctx); err != nil {
+				return &problem{http.StatusConflict, "leadership was not handed over: " + err.Error()}
+			}
+			return nil
+		},
+	}, nil
+}
+
+func (v *View) planSnapshot(context.Context, *action) (*step, error) {
+	if v.source.Status(0).Config.DataDir == "" {
+		return nil, &problem{http.StatusConflict, "this server keeps everything in memory (--dev)"}
+	}
+	return &step{
+		does: "write a snapshot of this server's state to its disk",
+		do: func(context.Context) error {
+			if err := v.source.TakeSnapshot(); err != nil {
+				return &problem{http.StatusConflict, "no snapshot was written: " + err.Error()}
+			}
+			return nil
+		},
+	}, nil
+}
+
+// write changes a node as the super user, in a session of its own that lasts as
+// long as it takes.
+func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
+	hello := state.SessionBody{Timeout: 10_000, Owner: uint32(v.source.Status(0).ID), Addr: "operator"}
+	rand.Read(hello.Password[:]) // never fails
+	out, err := v.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
+	if err != nil {
+		return err
+	}
+	s := out.Session
+	done, err := v.source.Do(ctx, state.Request{Op: op, Session: s.ID, Gen: s.Gen, IDs: []jute.ID{{Scheme: "super"}}, Body: body})
+	if _, end := v.source.Do(ctx, state.Request{Op: jute.OpCloseSession, Session: s.ID}); err == nil {
+		err = end
+	}
+	switch {
+	case err != nil:
+		return err
+	case done.Refused || done.Code == jute.BadVersion:
+		return &problem{http.StatusConflict, "the node has changed meanwhile; look again"}
+	case done.Code == jute.NoNode:
+		return notFound("the node has gone meanwhile")
+	case done.Code != jute.OK:
+		return fmt.Errorf("refused with code %d", done.Code)
+	}
+	return nil
+}

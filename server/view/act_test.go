@@ -1,0 +1,157 @@
+package view_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// do asks for an action as the page does.
+func (r *rig) do(code int, name, body string, change ...string) object {
+	r.Helper()
+	header := map[string]string{
+		"Content-Type": "application/json", "Authorization": "digest super:test", "X-Zlockd-Token": r.get(200, "/overview")["token"].(string),
+	}
+	for i := 0; i < len(change); i += 2 {
+		header[change[i]] = change[i+1]
+	}
+	a, b := r.request("POST", "/actions/"+name, header, body)
+	var o object
+	if err := json.Unmarshal(b, &o); err != nil || a.StatusCode != code {
+		r.Fatalf("%s %s: %s %s", name, body, a.Status, b)
+	}
+	return o
+}
+
+func quoted(pairs ...string) string {
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+		if pairs[i] == "dryRun" {
+			m[pairs[i]] = true
+		}
+	}
+	b, _ := json.Marshal(m)
+	return string(b)
+}
+
+func TestBreak(t *testing.T) {
+	r := newRig(t)
+	a, b := r.session(), r.session()
+	mine := r.lock(a, "/l")
+	r.lock(b, "/l")
+	h := r.get(200, "/locks/l").list("holders")[0]
+	node, token := h["node"].(string), h["token"].(string)
+	dry := r.do(200, "break", quoted("path", "/l", "node", node, "token", token, "dryRun", ""))
+	hits := dry.list("hits")
+	if len(hits) != 2 || hits[0]["session"] != sid(a) || hits[1]["session"] != sid(b) || hits[1]["what"] != "gets the lock" {
+		t.Errorf("%v", dry)
+	}
+	if there, _, err := a.Exists(mine); err != nil || !there {
+		t.Fatalf("the dry run did it: %v", err)
+	}
+	if e := r.do(409, "break", quoted("path", "/l", "node", node, "token", "12345"))["error"].(string); !strings.Contains(e, "the token is old") {
+		t.Error(e)
+	}
+	r.do(200, "break", quoted("path", "/l", "node", node, "token", token))
+	if there, _, err := a.Exists(mine); err != nil || there {
+		t.Errorf("still there: %v", err)
+	}
+	if h := r.get(200, "/locks/l").list("holders"); len(h) != 1 || h[0]["session"] != sid(b) {
+		t.Errorf("%v", h)
+	}
+	r.do(404, "break", quoted("path", "/l", "node", node, "token", token))
+	r.do(400, "break", quoted("path", "l", "node", node, "token", token))
+	r.do(400, "break", quoted("path", "/l", "node", node, "token", "x"))
+	r.do(400, "break", `{"pth":"/l"}`)
+	r.do(404, "brake", "{}")
+}
+
+// TestActionsAreForTheSuperUser: without the password, or from a page of
+// another site, nothing is done.
+func TestActionsAreForTheSuperUser(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	r.lock(c, "/l")
+	h := r.get(200, "/locks/l").list("holders")[0]
+	body := quoted("path", "/l", "node", h["node"].(string), "token", h["token"].(string))
+	r.do(403, "break", body, "Authorization", "digest super:wrong")
+	r.do(403, "break", body, "Authorization", "digest bob:test")
+	r.do(401, "break", body, "Authorization", "")
+	r.do(401, "break", body, "Authorization", "Basic c3VwZXI6dGVzdA==")
+	r.do(403, "break", body, "X-Zlockd-Token", "")
+	r.do(403, "break", body, "X-Zlockd-Token", "0123456789abcdef0123456789abcdef")
+	r.do(415, "break", body, "Content-Type", "text/plain")
+	r.do(421, "break", body, "Host", "evil.example")
+	if a, _ := r.request("GET", "/actions/break", nil, ""); a.StatusCode != 405 {
+		t.Errorf("GET: %s", a.Status)
+	}
+	if n := len(r.get(200, "/locks/l").list("holders")); n != 1 {
+		t.Error("it was done all the same")
+	}
+}
+
+func TestAsk(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	ours := r.node(c, "/l/lock-", `{"v":1,"host":"web","future":[1,2]}`, zk.FlagEphemeral|zk.FlagSequence)
+	h := r.get(200, "/locks/l").list("holders")[0]
+	body := quoted("path", "/l", "node", h["node"].(string), "token", h["token"].(string), "reason", "deploy")
+	r.do(200, "ask", body)
+	data, _, err := c.Get(ours)
+	if err != nil || string(data) != `{"future":[1,2],"host":"web","revoke":{"by":"operator","reason":"deploy"},"v":1}` {
+		t.Errorf("%s %v", data, err)
+	}
+	if h := r.get(200, "/locks/l").list("holders")[0]; h["asked"] != true {
+		t.Errorf("%v", h)
+	}
+	r.do(409, "ask", body) // twice
+	curators := r.node(c, "/c/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", "10.0.0.1", zk.FlagEphemeral|zk.FlagSequence)
+	h = r.get(200, "/locks/c").list("holders")[0]
+	r.do(200, "ask", quoted("path", "/c", "node", h["node"].(string), "token", h["token"].(string)))
+	if data, _, err := c.Get(curators); err != nil || string(data) != "__REVOKE__" {
+		t.Errorf("%s %v", data, err)
+	}
+	r.node(c, "/k/f65a711639a74cab9e5222dd97208501__lock__", "me", zk.FlagEphemeral|zk.FlagSequence)
+	h = r.get(200, "/locks/k").list("holders")[0]
+	if e := r.do(409, "ask", quoted("path", "/k", "node", h["node"].(string), "token", h["token"].(string)))["error"].(string); !strings.Contains(e, "kazoo") {
+		t.Error(e)
+	}
+}
+
+func TestEndSession(t *testing.T) {
+	r := newRig(t)
+	a, b := r.session(), r.session()
+	r.lock(a, "/l")
+	r.lock(b, "/l")
+	id := sid(a)
+	r.eventually("/sessions/"+id, func(o object) bool { return len(o.list("holds")) == 1 })
+	dry := r.do(200, "end-session", quoted("session", id, "dryRun", ""))
+	if h := dry.list("hits"); len(h) != 2 || !strings.Contains(h[0]["what"].(string), "1 ephemeral node") || h[1]["what"] != "loses /l" {
+		t.Errorf("%v", dry)
+	}
+	r.get(200, "/sessions/"+id)
+	r.do(200, "end-session", quoted("session", id))
+	r.get(404, "/sessions/"+id)
+	r.do(404, "end-session", quoted("session", id))
+	r.do(400, "end-session", quoted("session", "x"))
+	if h := r.get(200, "/locks/l").list("holders"); len(h) != 1 || h[0]["session"] != sid(b) {
+		t.Errorf("%v", h)
+	}
+	e := r.get(200, "/sessions/ended?cause=operator").list("sessions")
+	if len(e) != 1 || e[0]["id"] != id || e[0]["reason"] != "ended by an operator" {
+		t.Errorf("%v", e)
+	}
+	// The operator's own sessions leave nothing behind.
+	if o := r.get(200, "/sessions?addr=operator"); o["total"] != 0.0 {
+		t.Errorf("%v", o)
+	}
+}
+
+func TestWhatCannotBeDoneAlone(t *testing.T) {
+	r := newRig(t)
+	r.do(409, "hand-over", "{}")
+	r.do(409, "snapshot", "{}")
+}

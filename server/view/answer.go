@@ -1,0 +1,344 @@
+package view
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// problem is an answer that is an error.
+type problem struct {
+	code int
+	text string
+}
+
+func (p *problem) Error() string { return p.text }
+
+func badRequest(format string, args ...any) error {
+	return &problem{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+func notFound(format string, args ...any) error {
+	return &problem{http.StatusNotFound, fmt.Sprintf(format, args...)}
+}
+
+var (
+	errBusy       = &problem{http.StatusServiceUnavailable, "too many costly questions at once; ask again"}
+	errSlow       = &problem{http.StatusServiceUnavailable, "the answer took too long; ask for less"}
+	errNotServing = &problem{http.StatusServiceUnavailable, "this server has no state yet: it waits for the other servers"}
+	errLarge      = &problem{http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less"}
+)
+
+// maxAnswer bounds an answer in bytes.
+const maxAnswer = 50 << 20
+
+// answer makes a handler of a question: JSON, with an ETag, zipped for those
+// who take it so, four at a time.
+func (v *View) answer(f func(ctx context.Context, r *http.Request) (any, error)) http.Handler {
+	return v.guard(func(w http.ResponseWriter, r *http.Request) {
+		v.inTurn(w, r, "this", func(ctx context.Context) {
+			a, err := f(ctx, r)
+			if err != nil {
+				v.fail(w, err)
+				return
+			}
+			v.send(w, r, a)
+		})
+	})
+}
+
+// inTurn calls f for a GET, a few at a time, within costlyTime. what is asked for
+// is named to those who use another method.
+func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string, f func(context.Context)) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		v.fail(w, &problem{http.StatusMethodNotAllowed, what + " is asked for by GET"})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), costlyTime)
+	defer cancel()
+	select {
+	case v.costly <- struct{}{}:
+		defer func() { <-v.costly }()
+	case <-ctx.Done():
+		v.fail(w, errBusy)
+		return
+	}
+	f(ctx)
+}
+
+var zippers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is legal
+	return z
+}}
+
+// send writes an answer.
+func (v *View) send(w http.ResponseWriter, r *http.Request, a any) {
+	var b bytes.Buffer
+	if err := json.NewEncoder(&limitedBuffer{&b}).Encode(a); err != nil {
+		if errors.Is(err, errLarge) {
+			v.fail(w, errLarge)
+			return
+		}
+		v.fail(w, err)
+		return
+	}
+	v.sendBytes(w, r, "application/json", b.Bytes())
+}
+
+// sendBytes sends an answer, or tells that it is the one the asker has.
+func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
+	tag := etagOf(body)
+	h := w.Header()
+	h.Set("ETag", tag)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Vary", "Accept-Encoding")
+	if match := r.Header.Get("If-None-Match"); match == "*" || slices.ContainsFunc(strings.Split(match, ","), func(s string) bool { return strings.TrimSpace(s) == tag }) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Type", kind)
+	if len(body) > 1<<10 && takesGzip(r.Header.Get("Accept-Encoding")) {
+		var zipped bytes.Buffer
+		z := zippers.Get().(*gzip.Writer)
+		z.Reset(&zipped)
+		_, _ = z.Write(body) // a bytes.Buffer takes all
+		_ = z.Close()
+		zippers.Put(z)
+		h.Set("Content-Encoding", "gzip")
+		body = zipped.Bytes()
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // whoever asked may have gone
+	}
+}
+
+// limitedBuffer refuses what is too large.
+type limitedBuffer struct{ *bytes.Buffer }
+
+func (l *limitedBuffer) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > maxAnswer {
+		return 0, errLarge
+	}
+	return l.Buffer.Write(p)
+}
+
+func takesGzip(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		name, params, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" || name == "*" {
+			q := strings.ReplaceAll(params, " ", "")
+			return q != "q=0" && q != "q=0.0" && q != "q=0.00" && q != "q=0.000"
+		}
+	}
+	return false
+}
+
+// failed is an error as JSON.
+type failed struct {
+	V     int    `json:"v"`
+	Error string `json:"error"`
+}
+
+func (v *View) fail(w http.ResponseWriter, err error) {
+	p := &problem{http.StatusInternalServerError, err.Error()}
+	if errors.Is(err, context.DeadlineExceeded) {
+		p = errSlow
+	}
+	errors.As(err, &p)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(p.code)
+	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.text)})
+}
+
+// guard refuses requests for a host that this server is not: another site's
+// page, whose name was made to point here, must not read or change anything.
+func (v *View) guard(f http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !v.knownHost(r.Host) {
+			v.fail(w, &problem{http.StatusMisdirectedRequest, fmt.Sprintf(
+				"this server is not known as %q: ask for its address, or name it with --admin-hosts", clip(r.Host))})
+			return
+		}
+		f(w, r)
+	})
+}
+
+func (v *View) knownHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "" || host == "localhost" || net.ParseIP(host) != nil {
+		return true
+	}
+	for _, known := range v.o.Hosts {
+		if strings.EqualFold(host, known) || known == "*" {
+			return true
+		}
+	}
+	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
+		return true
+	}
+	for _, m := range v.source.Status(0).Members {
+		for _, addr := range []string{m.PeerAddr, m.ClientAddr} {
+			if h, _, err := net.SplitHostPort(addr); err == nil && strings.EqualFold(host, h) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// query reads the parameters of a question.
+type query struct {
+	values url.Values
+	err    error
+}
+
+// parseQuery refuses parameters that are not known: a filter with a slip in its
+// name would show everything.
+func parseQuery(r *http.Request, known ...string) *query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &query{values: values}
+	if err != nil {
+		q.err = badRequest("the parameters cannot be read: %v", err)
+		return q
+	}
+	for name := range values {
+		if !slices.Contains(known, name) {
+			q.err = badRequest("unknown parameter %q; known are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return q
+}
+
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+func (q *query) refuse(format string, args ...any) {
+	if q.err == nil {
+		q.err = badRequest(format, args...)
+	}
+}
+
+// number reads a whole number, or returns def.
+func (q *query) number(name string, def, least, most int) int {
+	s := q.text(name)
+	if s == "" {
+		return def
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > most {
+		q.refuse("%s=%s: want a number from %d to %d", name, s, least, most)
+		return def
+	}
+	return n
+}
+
+func (q *query) age(name string) time.Duration {
+	s := q.text(name)
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		q.refuse("%s=%s: want a time such as 30s or 5m", name, s)
+	}
+	return d
+}
+
+func (q *query) flag(name string) bool {
+	switch s := q.text(name); {
+	case !q.values.Has(name), s == "false", s == "0":
+		return false
+	case s == "", s == "true", s == "1":
+		return true
+	default:
+		q.refuse("%s=%s: want true or false", name, s)
+		return false
+	}
+}
+
+// prefix reads the path that answers are to be at or below.
+func (q *query) prefix() string {
+	p := q.text("prefix")
+	if p != "" && p[0] != '/' {
+		q.refuse("prefix=%s: want a path that begins with a slash, such as /app", p)
+	}
+	return p
+}
+
+// page is a part of a list.
+type page struct {
+	Total  int  `json:"total"` // that match
+	Offset int  `json:"offset"`
+	Next   *int `json:"next,omitempty"` // offset of the next part
+}
+
+// maxPage is how many entries a part has at most.
+const maxPage = 1000
+
+func (q *query) page(total int) (p page, from, to int) {
+	offset, limit := q.number("offset", 0, 0, 1<<30), q.number("limit", 100, 1, maxPage)
+	from = min(offset, total)
+	to = min(from+limit, total)
+	p = page{Total: total, Offset: from}
+	if to < total {
+		p.Next = &to
+	}
+	return p, from, to
+}
+
+// maxText is how much is shown of a name or path.
+const maxText = 1 << 10
+
+// clip makes text of bytes that others chose: of a bounded length, and UTF-8.
+func clip(s string) string {
+	if len(s) > maxText {
+		n := maxText
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// href is a path as it stands in a URL, whatever bytes it has.
+func href(dir, path string) string {
+	if len(path) > 4*maxText {
+		return ""
+	}
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return dir + strings.Join(parts, "/")
+}
+
+// sessionID is a session's id as everybody writes it.
+func sessionID(id int64) string { return "0x" + strconv.FormatUint(uint64(id), 16) }
+
+// parseSession reads an id, in hex or decimal.
+func parseSession(s string) (int64, bool) {
+	if h, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
+		n, err := strconv.ParseUint(h, 16, 64)
+		return int64(n), err == nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}

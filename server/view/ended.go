@@ -1,0 +1,226 @@
+package view
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/locks"
+)
+
+// Ended is what is known of ended sessions; clients.Server is one.
+type Ended interface {
+	EndedSince(zxid int64) []clients.EndedSession
+	EndedNews() <-chan struct{}
+	Downs() []clients.Down
+	Refused(addr string) (clients.Refusal, bool)
+}
+
+// endings is what became of the locks that ended sessions had.
+type endings struct {
+	mu    sync.Mutex
+	fates map[int64][]fate // by session
+	order []int64          // sessions, the oldest first
+	zxid  int64            // of the newest looked at
+}
+
+// fate is one lock that a session held or waited for when it ended.
+type fate struct {
+	Path string     `json:"path"`
+	Node string     `json:"node"`
+	Held bool       `json:"held"` // else it waited
+	Kind locks.Kind `json:"kind"`
+	// Next is who holds since: the lock has moved because of the end.
+	Next []successor `json:"next,omitempty"`
+}
+
+type successor struct {
+	Session string `json:"session"`
+	Node    string `json:"node"`
+}
+
+const keptFates = 10_000
+
+// watchEnded looks, soon after a session's end, what it means for the locks.
+func (v *View) watchEnded(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.source.EndedNews():
+		}
+		v.ended.mu.Lock()
+		since := v.ended.zxid
+		v.ended.mu.Unlock()
+		list := v.source.EndedSince(since)
+		for i := len(list) - 1; i >= 0; i-- {
+			if ctx.Err() != nil {
+				return
+			}
+			v.lookAfter(ctx, &list[i])
+		}
+	}
+}
+
+// lookAfter finds out which locks a session held or waited for.
+func (v *View) lookAfter(ctx context.Context, e *clients.EndedSession) {
+	var fates []fate
+	for _, path := range e.Paths {
+		if f, ok := v.fateOf(ctx, e.Session, path); ok {
+			fates = append(fates, f)
+		}
+	}
+	v.logExpired(e, fates)
+	d := &v.ended
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.zxid = max(d.zxid, e.Zxid)
+	if len(fates) == 0 {
+		return
+	}
+	if d.fates == nil {
+		d.fates = map[int64][]fate{}
+	}
+	d.fates[e.Session] = fates
+	d.order = append(d.order, e.Session)
+	if len(d.order) > keptFates {
+		delete(d.fates, d.order[0])
+		d.order = append(d.order[:0:0], d.order[1:]...)
+	}
+}
+
+// fateOf decides what the node at path was in its lock.
+func (v *View) fateOf(ctx context.Context, session int64, path string) (fate, bool) {
+	at := strings.LastIndexByte(path, '/')
+	if at < 0 || !v.source.View(func(*state.State) {}) {
+		return fate{}, false
+	}
+	dir, node := path[:max(at, 1)], path[at+1:]
+	for _, part := range []string{"/locks", "/leases"} { // of a semaphore
+		if d, ok := strings.CutSuffix(dir, part); ok && d != "" {
+			dir, node = d, part[1:]+"/"+node
+		}
+	}
+	look := locks.NewAt(dir)
+	look.Add(path, session)
+	for more := true; more; {
+		if !v.source.View(func(st *state.State) { more = look.Step(st.Tree()) }) || ctx.Err() != nil {
+			return fate{}, false
+		}
+		look.Rest()
+	}
+	q, _ := look.Lock(v.source)
+	c := q.Find(node)
+	if c == nil || c.Session != session || c.Mode == locks.Member {
+		return fate{}, false
+	}
+	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, Held: len(c.BlockedBy) == 0}
+	if !f.Held {
+		return f, true
+	}
+	for i := range q.Waiters {
+		w := &q.Waiters[i]
+		if len(w.BlockedBy) == 1 && w.BlockedBy[0] == node && len(f.Next) < someHolders {
+			f.Next = append(f.Next, successor{sessionID(w.Session), clip(w.Node)})
+		}
+	}
+	return f, true
+}
+
+// endedRow is an ended session.
+type endedRow struct {
+	ID        string   `json:"id"`
+	Time      int64    `json:"time"` // when this server learnt of it, ms since 1970
+	Reason    string   `json:"reason"`
+	Cause     string   `json:"cause"` // closed, expired or operator
+	Addr      string   `json:"addr,omitempty"`
+	TimeoutMS int64    `json:"timeoutMs,omitempty"`
+	Zxid      string   `json:"zxid"`
+	Nodes     int      `json:"nodes"`
+	Paths     []string `json:"paths"`
+	Locks     []fate   `json:"locks"`
+}
+
+type endedList struct {
+	V    int    `json:"v"`
+	Note string `json:"note"`
+	page
+	Sessions []endedRow `json:"sessions"`
+}
+
+var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpired: "expired", state.EndOperator: "operator"}
+
+// listEnded answers /sessions/ended.
+func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
+	q := parseQuery(r, "cause", "offset", "limit")
+	cause := q.text("cause")
+	if cause != "" && cause != "closed" && cause != "expired" && cause != "operator" {
+		q.refuse("cause=%s: want closed, expired or operator", cause)
+	}
+	if _, _, _ = q.page(0); q.err != nil {
+		return nil, q.err
+	}
+	all := v.source.EndedSince(-1)
+	if cause != "" {
+		kept := all[:0]
+		for _, e := range all {
+			if causes[e.Cause] == cause {
+				kept = append(kept, e)
+			}
+		}
+		all = kept
+	}
+	list := endedList{V: Version, Sessions: []endedRow{}, Note: "the last 10,000 since this server started; in memory only"}
+	var from, to int
+	list.page, from, to = q.page(len(all))
+	v.ended.mu.Lock()
+	defer v.ended.mu.Unlock()
+	for i := range all[from:to] {
+		e := &all[from+i]
+		row := endedRow{
+			ID: sessionID(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause], Addr: e.Addr,
+			TimeoutMS: e.Timeout.Milliseconds(), Zxid: "0x" + strconv.FormatInt(e.Zxid, 16), Nodes: e.PathCount, Paths: []string{}, Locks: v.ended.fates[e.Session],
+		}
+		if row.Locks == nil {
+			row.Locks = []fate{}
+		}
+		for _, p := range e.Paths {
+			row.Paths = append(row.Paths, clip(p))
+		}
+		list.Sessions = append(list.Sessions, row)
+	}
+	return list, nil
+}
+
+// reason completes why a session ended with what else happened before.
+func (v *View) reason(e *clients.EndedSession) string {
+	text := e.Reason()
+	if e.Cause != state.EndExpired {
+		return text
+	}
+	for _, d := range v.source.Downs() {
+		if before := e.Time.Sub(d.Until); before >= 0 && before <= max(e.Timeout, time.Minute) {
+			text += "; this server did not serve for " + d.Until.Sub(d.Since).Round(time.Millisecond).String() + " (election or stall), until " +
+				before.Round(100*time.Millisecond).String() + " before"
+		}
+	}
+	if r, ok := v.source.Refused(e.Addr); ok && e.Time.Sub(r.Time) >= 0 && e.Time.Sub(r.Time) <= max(e.Timeout, time.Minute) {
+		text += "; a connection from its address was refused " + e.Time.Sub(r.Time).Round(100*time.Millisecond).String() + " before: " + r.Why
+	}
+	return text
+}
+
+func (v *View) endedOf(session int64) *clients.EndedSession {
+	list := v.source.EndedSince(-1)
+	for i := range list {
+		if list[i].Session == session {
+			return &list[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/session"
+)
+
+// lockRow is a lock as the list has it.
+type lockRow struct {
+	Path    string         `json:"path"`
+	Href    string         `json:"href"`
+	Kind    locks.Kind     `json:"kind"`
+	Layouts []locks.Layout `json:"layouts"`
+	Recipe  string         `json:"recipe"`
+	Mixed   bool           `json:"mixed,omitempty"`
+	Policy  string         `json:"policy,omitempty"`
+	Limit   int            `json:"limit,omitempty"`
+	Next    int32          `json:"nextSeq"`
+
+	HolderCount int `json:"holderCount"`
+	WaiterCount int `json:"waiterCount"`
+	MemberCount int `json:"memberCount"`
+	Total       int `json:"total"`
+	// Times are milliseconds since 1970 by the leader's clock; 0: none.
+	OldestWait int64 `json:"oldestWait"`
+	HeldSince  int64 `json:"heldSince"`
+
+	Holders []contenderRow `json:"holders"` // some of them
+}
+
+// contenderRow is a contender.
+type contenderRow struct {
+	Node      string       `json:"node"`
+	Target    string       `json:"target"` // its whole path
+	Position  int          `json:"position"`
+	Mode      locks.Mode   `json:"mode"`
+	Layout    locks.Layout `json:"layout"`
+	Maker     string       `json:"maker"`
+	Session   string       `json:"session"`
+	Addr      string       `json:"addr,omitempty"`
+	Server    uint32       `json:"server,omitempty"` // that it is connected to
+	Token     string       `json:"token"`
+	Since     int64        `json:"since"`
+	HeldSince int64        `json:"heldSince,omitempty"` // if it is known
+	BlockedBy []string     `json:"blockedBy,omitempty"` // some of them
+	Blockers  int          `json:"blockers,omitempty"`
+	Any       bool         `json:"any,omitempty"`
+	Watch     bool         `json:"watch,omitempty"` // known by its watch only: it may merely look on
+	Owner     *locks.Owner `json:"owner,omitempty"`
+	Data      string       `json:"data,omitempty"`
+	Hidden    bool         `json:"hidden,omitempty"`
+	Asked     bool         `json:"asked,omitempty"`
+}
+
+type lockList struct {
+	V int `json:"v"`
+	page
+	Ephemerals int       `json:"ephemerals"`
+	Truncated  string    `json:"truncated,omitempty"`
+	Locks      []lockRow `json:"locks"`
+}
+
+const (
+	someHolders  = 5
+	someBlockers = 20
+	someData     = 200
+)
+
+// row describes a lock for the list.
+func row(q *locks.Queue, who map[int64]session.Session) lockRow {
+	r := lockRow{
+		Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Layouts: q.Layouts, Recipe: q.Recipe(), Mixed: q.Mixed,
+		Policy: clip(q.Policy), Limit: q.Limit, Next: q.Next,
+		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), MemberCount: len(q.Members), Total: q.Total,
+		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(), Holders: []contenderRow{},
+	}
+	if r.Layouts == nil {
+		r.Layouts = []locks.Layout{}
+	}
+	for i := range q.Holders[:min(len(q.Holders), someHolders)] {
+		r.Holders = append(r.Holders, contenderOf(q, &q.Holders[i], 0, who))
+	}
+	return r
+}
+
+func contenderOf(q *locks.Queue, c *locks.Contender, position int, who map[int64]session.Session) contenderRow {
+	s := who[c.Session]
+	r := contenderRow{
+		Node: clip(c.Node), Target: clip(q.Target(c.Node)), Position: position, Mode: c.Mode, Layout: c.Layout, Maker: c.Maker,
+		Session: sessionID(c.Session), Addr: s.Addr, Server: s.Owner, Token: strconv.FormatInt(c.Token, 10), Since: c.Since,
+		HeldSince: c.Held, Any: c.Any, Watch: c.Watch, Blockers: len(c.BlockedBy), Hidden: c.Hidden, Asked: c.Asked(),
+	}
+	for _, b := range c.BlockedBy[:min(len(c.BlockedBy), someBlockers)] {
+		r.BlockedBy = append(r.BlockedBy, clip(b))
+	}
+	if o, ok := c.Owner(); ok {
+		r.Owner = &o
+	} else {
+		r.Data = c.Data(someData)
+	}
+	return r
+}
+
+// filter is which locks are wanted.
+type filter struct {
+	prefix, kind, holder string
+	olderThan            int64 // ms since 1970; 0: any
+	waiting              bool
+}
+
+func (v *View) filterOf(q *query) filter {
+	f := filter{prefix: q.prefix(), kind: q.text("kind"), holder: strings.ToLower(q.text("holder")), waiting: q.flag("waiting")}
+	if f.kind != "" && !slices.Contains(locks.Kinds, locks.Kind(f.kind)) {
+		names := make([]string, len(locks.Kinds))
+		for i, k := range locks.Kinds {
+			names[i] = string(k)
+		}
+		q.refuse("kind=%s: want one of %s", f.kind, strings.Join(names, ", "))
+	}
+	if age := q.age("older"); age > 0 {
+		f.olderThan = v.o.Now().Add(-age).UnixMilli()
+	}
+	return f
+}
+
+// below tells whether a path is at or below a prefix.
+func below(path, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return prefix == "" || strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
+}
+
+func (f *filter) match(q *locks.Queue) bool {
+	switch {
+	case !below(q.Path, f.prefix), f.kind != "" && string(q.Kind) != f.kind, f.waiting && len(q.Waiters) == 0:
+		return false
+	case f.olderThan != 0:
+		wait, hold := q.OldestWait(), q.OldestHold()
+		if (wait == 0 || wait > f.olderThan) && (hold == 0 || hold > f.olderThan) {
+			return false
+		}
+	}
+	return f.holder == "" || slices.ContainsFunc(q.Holders, f.held)
+}
+
+// held tells whether a holder is the one asked for: by session, host, task or
+// what its data say.
+func (f *filter) held(c locks.Contender) bool {
+	if id, ok := parseSession(f.holder); ok {
+		return id == c.Session
+	}
+	if o, ok := c.Owner(); ok {
+		return slices.ContainsFunc([]string{o.Host, o.Task, o.Cmd, o.User, o.Reason}, func(s string) bool {
+			return strings.Contains(strings.ToLower(s), f.holder)
+		})
+	}
+	return strings.Contains(strings.ToLower(c.Data(someData)), f.holder)
+}
+
+var lockOrders = map[string]func(a, b *locks.Queue) int{
+	"path":    nil, // as they are
+	"waiters": func(a, b *locks.Queue) int { return cmp.Compare(len(b.Waiters), len(a.Waiters)) },
+	"wait":    func(a, b *locks.Queue) int { return compareSince(a.OldestWait(), b.OldestWait()) },
+	"hold":    func(a, b *locks.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },
+}
+
+// compareSince puts the oldest first and none last.
+func compareSince(a, b int64) int {
+	if (a == 0) != (b == 0) {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
+}
+
+// listLocks answers /locks.
+func (v *View) listLocks(ctx context.Context, r *http.Request) (any, error) {
+	q := parseQuery(r, "prefix", "kind", "holder", "older", "waiting", "sort", "offset", "limit")
+	f := v.filterOf(q)
+	order, known := lockOrders[cmp.Or(q.text("sort"), "path")]
+	if !known {
+		q.refuse("sort=%s: want path, waiters, wait or hold", q.text("sort"))
+	}
+	if _, _, _ = q.page(0); q.err != nil {
+		return nil, q.err
+	}
+	s, err := v.locks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*locks.Queue
+	for i := range s.locks {
+		if f.match(&s.locks[i]) {
+			found = append(found, &s.locks[i])
+		}
+	}
+	if order != nil {
+		slices.SortStableFunc(found, order)
+	}
+	list := lockList{V: Version, Ephemerals: s.total, Locks: []lockRow{}}
+	if s.truncated {
+		list.Truncated = "too many: " + strconv.Itoa(s.total) + " ephemeral nodes; some locks are not shown or not whole"
+	}
+	var from, to int
+	list.page, from, to = q.page(len(found))
+	ids := map[int64]bool{}
+	for _, l := range found[from:to] {
+		for i := range l.Holders[:min(len(l.Holders), someHolders)] {
+			ids[l.Holders[i].Session] = true
+		}
+	}
+	who := v.sessionsOf(ids)
+	for _, l := range found[from:to] {
+		list.Locks = append(list.Locks, row(l, who))
+	}
+	return list, nil
+}
+
+// lockAnswer is one lock.
+type lockAnswer struct {
+	V int `json:"v"`
+	lockRow
+	Waiters    []contenderRow `json:"waiters"`
+	Members    []contenderRow `json:"members"`
+	Others     []string       `json:"others,omitempty"` // some of the children that are no contenders
+	OtherCount int            `json:"otherCount,omitempty"`
+	Truncated  string         `json:"truncated,omitempty"`
+}
+
+// pathOf reads the path that ends a URL.
+func pathOf(r *http.Request) string {
+	return "/" + strings.Trim(r.PathValue("path"), "/")
+}
+
+// oneLock answers /locks/PATH.
+func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
+	if q := parseQuery(r); q.err != nil {
+		return nil, q.err
+	}
+	q, at, err := v.lockAt(ctx, pathOf(r))
+	if err != nil {
+		return nil, err
+	}
+	ids := map[int64]bool{}
+	lists := [][]locks.Contender{q.Holders, q.Waiters, q.Members}
+	shown := 0
+	for n, l := range lists {
+		if cut := max(0, min(len(l), locks.ShownPerLock-shown)); cut < len(l) {
+			lists[n] = l[:cut]
+		}
+		shown += len(lists[n])
+		for i := range lists[n] {
+			ids[l[i].Session] = true
+		}
+	}
+	who := v.sessionsOf(ids)
+	a := lockAnswer{V: Version, lockRow: row(&q, who), OtherCount: at.OtherCount, Waiters: []contenderRow{}, Members: []contenderRow{}}
+	a.Holders = []contenderRow{}
+	for n, into := range []*[]contenderRow{&a.Holders, &a.Waiters, &a.Members} {
+		for i := range lists[n] {
+			position := 0
+			if n == 1 {
+				position = i + 1
+			}
+			*into = append(*into, contenderOf(&q, &lists[n][i], position, who))
+		}
+	}
+	for _, o := range at.Others {
+		a.Others = append(a.Others, clip(o))
+	}
+	if shown < q.Total {
+		a.Truncated = "too many: " + thousands(q.Total) + " contenders, the first " + thousands(shown) + " shown"
+	}
+	return a, nil
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,146 @@
+package view
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/locks"
+)
+
+// meter makes metrics of the locks. Grants are what has changed between two
+// looks: a lock that came and went in between is not seen.
+type meter struct {
+	mu     sync.Mutex
+	before map[string]seen     // by path
+	sums   map[string]*lockSum // by prefix, at most 32 and "other"
+	looked bool
+}
+
+// seen is a lock at the last look.
+type seen struct {
+	next    int32 // contenders that have ever come
+	waiters int
+	holders []int64 // their tokens
+}
+
+// lockSum is what is told of the locks below one prefix.
+type lockSum struct {
+	held, waiters int
+	wait, hold    int64 // since when the oldest; 0: none
+	grants        int64
+}
+
+// maxSeen bounds the locks remembered between looks.
+const maxSeen = 100_000
+
+// look brings the meter up to date.
+func (m *meter) look(s *scan) {
+	if m.sums == nil {
+		m.sums = map[string]*lockSum{}
+	}
+	for _, sum := range m.sums {
+		*sum = lockSum{grants: sum.grants}
+	}
+	now := make(map[string]seen, min(len(s.locks), maxSeen))
+	for i := range s.locks {
+		q := &s.locks[i]
+		if q.Kind == locks.Unknown || q.Kind == locks.Party {
+			continue
+		}
+		label := clients.Label(m.sums, strings.ToValidUTF8(clients.Prefix(q.Path), "\uFFFD"))
+		sum := m.sums[label]
+		if sum == nil {
+			sum = new(lockSum)
+			m.sums[label] = sum
+		}
+		if len(q.Holders) > 0 {
+			sum.held++
+		}
+		sum.waiters += len(q.Waiters)
+		sum.wait = older(sum.wait, q.OldestWait())
+		sum.hold = older(sum.hold, q.OldestHold())
+		is := seen{next: q.Next, waiters: len(q.Waiters)}
+		for j := range q.Holders {
+			is.holders = append(is.holders, q.Holders[j].Token)
+		}
+		was, known := m.before[q.Path]
+		if m.looked {
+			sum.grants += granted(q, was, is, known)
+		}
+		if len(now) < maxSeen {
+			now[q.Path] = is
+		}
+	}
+	m.before, m.looked = now, true
+}
+
+// granted is how many grants there were between two looks, at least: holders
+// that are new, or contenders that came and do not wait any more.
+func granted(q *locks.Queue, was, is seen, known bool) int64 {
+	fresh := 0
+	for _, token := range is.holders {
+		if !slices.Contains(was.holders, token) {
+			fresh++
+		}
+	}
+	passed := 0
+	if known && q.Kind != locks.Simple && q.Kind != locks.Semaphore && q.Policy == "" {
+		passed = int(is.next-was.next) - (is.waiters - was.waiters)
+	}
+	return int64(max(fresh, passed))
+}
+
+func older(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Metrics returns the metrics of the locks.
+func (v *View) Metrics() []admin.Sample {
+	ctx, cancel := context.WithTimeout(context.Background(), costlyTime)
+	defer cancel()
+	s, err := v.locks(ctx)
+	if err != nil {
+		return nil // the scrape has what else there is
+	}
+	m := &v.meter
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.look(s)
+	now := v.o.Now().UnixMilli()
+	age := func(since int64) float64 {
+		if since == 0 {
+			return 0
+		}
+		return max(0, float64(now-since)/float64(time.Second/time.Millisecond))
+	}
+	list := []admin.Sample{
+		{Name: "lock_suspected_deadlocks", Help: "Sets of sessions or tasks that seem to wait for each other.", Value: float64(len(s.waitGraph(v).Cycles))},
+		{Name: "lock_scan_seconds", Help: "What the newest look at all locks took.", Value: s.took.Seconds()},
+	}
+	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
+		sum, label := m.sums[prefix], []admin.Pair{{Key: "prefix", Value: prefix}}
+		list = append(list,
+			admin.Sample{Name: "locks_held", Help: "Locks that somebody holds, by the first part of the path.", Labels: label, Value: float64(sum.held)},
+			admin.Sample{Name: "lock_waiters", Help: "Contenders that wait.", Labels: label, Value: float64(sum.waiters)},
+			admin.Sample{Name: "lock_oldest_wait_seconds", Help: "For how long the longest waiting one waits.", Labels: label, Value: age(sum.wait)},
+			admin.Sample{Name: "lock_longest_hold_seconds", Help: "For how long the lock held longest has been held, at most.", Labels: label, Value: age(sum.hold)},
+			admin.Sample{Name: "lock_grants_total", Help: "Grants, as far as they are seen between two looks.", Counter: true, Labels: label, Value: float64(sum.grants)})
+	}
+	handoffs := v.source.Handoffs()
+	for _, prefix := range slices.Sorted(maps.Keys(handoffs)) {
+		h, label := handoffs[prefix], []admin.Pair{{Key: "prefix", Value: strings.ToValidUTF8(prefix, "\uFFFD")}}
+		list = append(list,
+			admin.Sample{Name: "lock_handoffs_total", Help: "Waiters of this server that came back after they were told that the node they watched is gone.", Counter: true, Labels: label, Value: float64(h.Count)},
+			admin.Sample{Name: "lock_handoff_seconds_total", Help: "What that took them.", Counter: true, Labels: label, Value: h.Time.Seconds()})
+	}
+	return list
+}

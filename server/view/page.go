@@ -1,0 +1,251 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/server/locks"
+)
+
+//go:embed page.html
+var pageText string
+
+// tab is a view of the page.
+type tab struct {
+	ID, Name string
+	Current  bool
+}
+
+var tabs = []tab{
+	{ID: "overview", Name: "Overview"}, {ID: "locks", Name: "Locks"}, {ID: "lock", Name: "One lock"}, {ID: "graph", Name: "Wait-for graph"},
+	{ID: "sessions", Name: "Sessions"}, {ID: "ended", Name: "Ended sessions"}, {ID: "tree", Name: "Tree"},
+}
+
+// pageData is what the page shows: the parts of its tab.
+type pageData struct {
+	r       *http.Request
+	Tab     string
+	Title   string
+	Token   string
+	Tabs    []tab
+	Problem string
+	Kinds   []locks.Kind
+	Sorts   []string
+
+	O       overviewAnswer
+	Top     *topAnswer
+	L       *lockList
+	K       *lockAnswer
+	G       *graphAnswer
+	Picture *picture
+	S       *sessionList
+	One     *sessionAnswer
+	E       *endedList
+	T       *nodeAnswer
+	next    *int
+}
+
+// Query returns a parameter of the page.
+func (d *pageData) Query(name string) string { return clip(d.r.URL.Query().Get(name)) }
+
+// NextPage is the link to the next part of a list.
+func (d *pageData) NextPage() string {
+	q := d.r.URL.Query()
+	if d.next != nil {
+		q.Set("offset", strconv.Itoa(*d.next))
+	}
+	return "/?" + q.Encode()
+}
+
+// ask asks one of the questions behind the JSON answers with some of the page's
+// parameters.
+func ask[T any](ctx context.Context, d *pageData, f func(context.Context, *http.Request) (any, error), path string, params ...string) *T {
+	q := url.Values{}
+	for _, p := range params {
+		if v := d.r.URL.Query().Get(p); v != "" {
+			q.Set(p, v)
+		}
+	}
+	r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/", RawQuery: q.Encode()}}).WithContext(ctx)
+	r.SetPathValue("path", path)
+	r.SetPathValue("id", path)
+	a, err := f(ctx, r)
+	if err != nil {
+		var p *problem
+		if errors.As(err, &p) && p.code == http.StatusServiceUnavailable && d.Problem != "" {
+			return nil
+		}
+		d.Problem = err.Error()
+		return nil
+	}
+	t, _ := a.(T)
+	return &t
+}
+
+// fill gathers what the tab shows.
+func (v *View) fill(ctx context.Context, d *pageData) {
+	if o := ask[overviewAnswer](ctx, d, v.overview, ""); o != nil {
+		d.O = *o
+	}
+	switch d.Tab {
+	case "overview":
+		d.Top = ask[topAnswer](ctx, d, v.top, "", "by", "limit")
+	case "locks":
+		d.L = ask[lockList](ctx, d, v.listLocks, "", "prefix", "kind", "holder", "older", "waiting", "sort", "offset", "limit")
+		if d.L != nil {
+			d.next = d.L.Next
+		}
+	case "lock":
+		if path := d.r.URL.Query().Get("path"); path != "" {
+			d.K = ask[lockAnswer](ctx, d, v.oneLock, path)
+		}
+	case "graph":
+		if d.G = ask[graphAnswer](ctx, d, v.waitGraph, "", "prefix"); d.G != nil {
+			d.Picture = draw(d.G)
+		}
+	case "sessions":
+		if d.S = ask[sessionList](ctx, d, v.listSessions, "", "addr", "server", "here", "offset", "limit"); d.S != nil {
+			d.next = d.S.Next
+		}
+	case "session":
+		d.One = ask[sessionAnswer](ctx, d, v.oneSession, d.r.URL.Query().Get("id"))
+	case "ended":
+		if d.E = ask[endedList](ctx, d, v.listEnded, "", "cause", "offset", "limit"); d.E != nil {
+			d.next = d.E.Next
+		}
+	case "tree":
+		d.T = ask[nodeAnswer](ctx, d, v.oneNode, d.r.URL.Query().Get("path"), "data", "after", "limit")
+	}
+}
+
+// servePage serves the page. Without its script it is plain tables; the script
+// asks for the same page again and again and puts the tables in place.
+func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
+	v.inTurn(w, r, "the page", func(ctx context.Context) { v.writePage(ctx, w, r) })
+}
+
+func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	d := &pageData{r: r, Tab: "overview", Token: v.token, Kinds: locks.Kinds, Sorts: []string{"path", "waiters", "wait", "hold"}}
+	asked := r.URL.Query().Get("tab")
+	for _, t := range tabs {
+		if t.ID == asked {
+			d.Tab = asked
+		}
+	}
+	if asked == "session" {
+		d.Tab = asked
+	}
+	for _, t := range tabs {
+		if t.Current = t.ID == d.Tab || t.ID == "sessions" && d.Tab == "session"; t.Current {
+			d.Title = t.Name
+		}
+		d.Tabs = append(d.Tabs, t)
+	}
+	v.fill(ctx, d)
+	var b bytes.Buffer
+	if err := rendered().Execute(&b, d); err != nil {
+		v.fail(w, err)
+		return
+	}
+	h := w.Header()
+	policy := policies()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	v.sendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
+}
+
+// rendered is the page. It tells times, not ages: it stays the same, byte by byte, while nothing
+// changes. The script makes ages of them.
+var rendered = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(pageFuncs()).Parse(pageText))
+})
+
+// rowOf is a contender with what its buttons need.
+type rowOf struct {
+	Path string
+	Act  bool
+	C    contenderRow
+}
+
+type topOf struct {
+	Title, Name string
+	Rows        []topRow
+}
+
+func pageFuncs() template.FuncMap {
+	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
+	return template.FuncMap{
+		"time": func(ms int64) string {
+			if ms == 0 {
+				return ""
+			}
+			return at(ms)
+		},
+		"age": func(ms int64) template.HTML {
+			if ms == 0 {
+				return ""
+			}
+			return template.HTML(`<time data-age="` + strconv.FormatInt(ms, 10) + `" title="since ` + at(ms) + `">since ` + at(ms) + `</time>`)
+		},
+		"holder": holderOf,
+		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
+		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c} },
+		"top":    func(title, name string, rows []topRow) topOf { return topOf{title, name, rows[:min(len(rows), 10)]} },
+		"child":  func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
+	}
+}
+
+// holderOf is what people call a contender.
+func holderOf(c contenderRow) string {
+	o := c.Owner
+	switch {
+	case o != nil && o.Host != "" && o.PID != 0:
+		return clip(o.Host) + "[" + strconv.Itoa(o.PID) + "]"
+	case o != nil && o.Host != "":
+		return clip(o.Host)
+	case c.Data != "" && c.Data != locks.CuratorRevoke && len(c.Data) < 80:
+		return c.Data
+	case c.Addr != "":
+		return c.Addr + " " + c.Session
+	}
+	return c.Session
+}
+
+// policies is what the page may do: run its one script, use its one style, and
+// ask the server it came from.
+var policies = sync.OnceValue(func() string {
+	var b bytes.Buffer
+	if err := rendered().Execute(&b, &pageData{r: &http.Request{URL: &url.URL{}}}); err != nil {
+		panic(err) // the page is a part of this program
+	}
+	hash := func(tag string) string {
+		m := regexp.MustCompile(`(?s)<` + tag + `>(.*?)</` + tag + `>`).FindSubmatch(b.Bytes())
+		sum := sha256.Sum256(m[1])
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return "default-src 'none'; script-src " + hash("script") + "; style-src " + hash("style") +
+		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+})
+
+// etagOf makes a tag of an answer's bytes: whoever polls is told in a few of
+// them that nothing has changed.
+func etagOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return `W/"` + hex.EncodeToString(sum[:12]) + `"`
+}

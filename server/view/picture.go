@@ -1,0 +1,150 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// picture is the wait-for graph as lines and boxes.
+type picture struct {
+	W, H    int
+	Boxes   []box
+	Lines   []line
+	Summary string
+	Note    string
+}
+
+type box struct {
+	X, Y, TX, TY, SY         int
+	Label, Sub, Title, Class string
+}
+
+type line struct {
+	D, Head, Class, Text, Title string
+	X, Y                        int
+}
+
+// Sizes of the picture.
+const (
+	maxBoxes  = 60
+	boxWidth  = 190
+	boxHeight = 46
+	colWidth  = 330
+	rowHeight = 76
+)
+
+// draw lays the graph out in columns: whoever waits stands to the left of
+// those waited for.
+func draw(g *graphAnswer) *picture {
+	if len(g.Edges) == 0 {
+		return nil
+	}
+	n := min(len(g.Parties), maxBoxes)
+	level := make([]int, n)
+	shown := func(e *edgeRow) bool { return e.From < n && e.To < n }
+	for range n { // as often as the longest way has steps
+		changed := false
+		for i := range g.Edges {
+			e := &g.Edges[i]
+			if !shown(e) || g.Parties[e.From].Cycle != 0 && g.Parties[e.From].Cycle == g.Parties[e.To].Cycle {
+				continue
+			}
+			if level[e.From] <= level[e.To] {
+				level[e.From] = level[e.To] + 1
+				changed = true
+			}
+		}
+		if !changed {
+			break
+		}
+	}
+	p := &picture{Note: "Whoever waits stands to the left; dashed: one of several is enough, or it may only look on; a suspected deadlock is red."}
+	last := 0
+	for _, l := range level {
+		last = max(last, l)
+	}
+	rows := make([]int, last+1)
+	for i := range n {
+		party := &g.Parties[i]
+		x, y := 10+(last-level[i])*colWidth, 10+rows[level[i]]*rowHeight
+		rows[level[i]]++
+		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(party.Label, 24), Sub: short(subOf(party), 26)}
+		b.Title = party.Session + " " + party.Addr + " " + party.Reason
+		if party.Cycle != 0 {
+			b.Class = "cycle"
+		}
+		p.Boxes = append(p.Boxes, b)
+		p.W, p.H = max(p.W, x+boxWidth+150), max(p.H, y+boxHeight+10)
+	}
+	lines := map[[2]int]int{} // one for each pair, however many locks are between them
+	locks := map[[2]int]int{}
+	for i := range g.Edges {
+		e := &g.Edges[i]
+		if !shown(e) {
+			continue
+		}
+		pair := [2]int{e.From, e.To}
+		locks[pair]++
+		if at, ok := lines[pair]; ok {
+			l := &p.Lines[at]
+			l.Text = strconv.Itoa(locks[pair]) + " locks"
+			l.Title += "; " + e.Path
+			if l.Class == "any" && !e.Any && !e.Watch {
+				l.Class = "" // one of them is certain
+			}
+			continue
+		}
+		lines[pair] = len(p.Lines)
+		p.Lines = append(p.Lines, lineOf(e, &p.Boxes[e.From], &p.Boxes[e.To], e.From))
+	}
+	p.Summary = strconv.Itoa(len(g.Parties)) + " parties, " + strconv.Itoa(g.EdgeCount) + " waits, " + strconv.Itoa(len(g.Suspected)) + " suspected deadlocks; the table below has the same"
+	if n < len(g.Parties) {
+		p.Note = "The first " + strconv.Itoa(n) + " of " + thousands(len(g.Parties)) + " parties. " + p.Note
+	}
+	return p
+}
+
+// lineOf draws one wait: from the right of the waiter to the left of whom it
+// waits for, or in a bow to the right if that one stands in the same column.
+func lineOf(e *edgeRow, from, to *box, i int) line {
+	l := line{Text: short(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
+	switch {
+	case e.Cycle:
+		l.Class = "cycle"
+	case e.Any, e.Watch:
+		l.Class = "any"
+	}
+	x1, y1, y2 := from.X+boxWidth, from.Y+boxHeight/2, to.Y+boxHeight/2
+	if from.X < to.X {
+		x2 := to.X
+		l.D = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+60, y1, x2-60, y2, x2, y2)
+		l.Head = fmt.Sprintf("M%d %d L%d %d L%d %dZ", x2-8, y2-4, x2, y2, x2-8, y2+4)
+		l.X, l.Y = (x1+x2)/2, (y1+y2)/2-4
+		return l
+	}
+	y1, y2 = y1+6-12*(i%2), y2+6-12*(i%2)
+	bow := 40 + 30*(i%2)
+	x2 := to.X + boxWidth
+	l.D = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+bow, y1, x2+bow, y2, x2, y2)
+	l.Head = fmt.Sprintf("M%d %d L%d %d L%d %dZ", x2+8, y2-4, x2, y2, x2+8, y2+4)
+	l.X, l.Y = x1+60, (y1+y2)/2-12+32*(i%2)
+	return l
+}
+
+func subOf(p *partyRow) string {
+	switch {
+	case p.Reason != "":
+		return p.Reason
+	case p.Label != p.Session:
+		return p.Session
+	}
+	return p.Addr
+}
+
+func short(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}

@@ -1,0 +1,227 @@
+package view
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/session"
+)
+
+// sessionRow is a session as the list has it.
+type sessionRow struct {
+	ID        string `json:"id"`
+	Addr      string `json:"addr"`   // of its client
+	Server    uint32 `json:"server"` // that its newest connection came in on
+	TimeoutMS int32  `json:"timeoutMs"`
+	Created   int64  `json:"created"` // ms since 1970 by the leader's clock
+	Nodes     int    `json:"nodes"`   // ephemeral
+	Connected bool   `json:"connected"`
+	Conn      *conn  `json:"connection,omitempty"` // if it is here
+}
+
+// conn is what this server knows of a client's connection.
+type conn struct {
+	Addr        string  `json:"addr"`
+	Secure      bool    `json:"tls,omitempty"`
+	Since       int64   `json:"since"`
+	Queued      int64   `json:"queued"`
+	Received    int64   `json:"received"`
+	Sent        int64   `json:"sent"`
+	BytesIn     int64   `json:"bytesIn"`
+	BytesOut    int64   `json:"bytesOut"`
+	LastOp      string  `json:"lastOp,omitempty"`
+	AvgMS       float64 `json:"avgMs"`
+	MaxMS       int64   `json:"maxMs"`
+	ExpiresInMS int64   `json:"silenceLeftMs"` // until the connection is given up
+}
+
+type sessionList struct {
+	V int `json:"v"`
+	page
+	Sessions []sessionRow `json:"sessions"`
+}
+
+// conns returns this server's connections by session.
+func (v *View) conns() map[int64]*admin.Conn {
+	list := v.source.Conns()
+	by := make(map[int64]*admin.Conn, len(list))
+	for i := range list {
+		if c := &list[i]; c.Session != 0 {
+			if old := by[c.Session]; old == nil || c.Established.After(old.Established) {
+				by[c.Session] = c
+			}
+		}
+	}
+	return by
+}
+
+func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) sessionRow {
+	r := sessionRow{ID: sessionID(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created, Nodes: nodes}
+	if c == nil {
+		return r
+	}
+	r.Connected = true
+	r.Conn = &conn{
+		Addr: c.Addr, Secure: c.Secure, Since: c.Established.UnixMilli(), Queued: c.Queued, Received: c.Received, Sent: c.Sent,
+		BytesIn: c.BytesIn, BytesOut: c.BytesOut, LastOp: c.LastOp, AvgMS: c.Latency.Avg, MaxMS: c.Latency.Max,
+		ExpiresInMS: c.Expires.Sub(v.o.Now()).Milliseconds(),
+	}
+	return r
+}
+
+// sessionWalk lists the sessions in pieces: ids first, which are numbers.
+func (v *View) allSessions() ([]int64, error) {
+	var ids []int64
+	ok := v.source.View(func(st *state.State) {
+		ids = make([]int64, 0, st.Sessions().Len())
+	})
+	if !ok {
+		return nil, errNotServing
+	}
+	for after, more := int64(-1), true; more; {
+		v.source.View(func(st *state.State) {
+			before := len(ids)
+			st.Sessions().From(after, sessionsAtOnce, func(id int64) { ids = append(ids, id) })
+			if more = len(ids) > before; more {
+				after = ids[len(ids)-1]
+			}
+		})
+	}
+	return ids, nil
+}
+
+// listSessions answers /sessions.
+func (v *View) listSessions(ctx context.Context, r *http.Request) (any, error) {
+	q := parseQuery(r, "addr", "server", "here", "offset", "limit")
+	addr, server, here := q.text("addr"), q.number("server", 0, 1, 254), q.flag("here")
+	if _, _, _ = q.page(0); q.err != nil {
+		return nil, q.err
+	}
+	ids, err := v.allSessions()
+	if err != nil {
+		return nil, err
+	}
+	conns := v.conns()
+	if addr != "" || server != 0 || here {
+		var kept []int64
+		for part := range slices.Chunk(ids, sessionsAtOnce) {
+			v.source.View(func(st *state.State) {
+				for _, id := range part {
+					s, ok := st.Sessions().Get(id)
+					if ok && strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) && (!here || conns[id] != nil) {
+						kept = append(kept, id)
+					}
+				}
+			})
+			if ctx.Err() != nil {
+				return nil, errSlow
+			}
+		}
+		ids = kept
+	}
+	list := sessionList{V: Version, Sessions: []sessionRow{}}
+	var from, to int
+	list.page, from, to = q.page(len(ids))
+	for part := range slices.Chunk(ids[from:to], sessionsAtOnce) {
+		v.source.View(func(st *state.State) {
+			for _, id := range part {
+				if s, ok := st.Sessions().Get(id); ok {
+					list.Sessions = append(list.Sessions, v.sessionRow(&s, st.Tree().EphemeralsIn(id), conns[id]))
+				}
+			}
+		})
+	}
+	return list, nil
+}
+
+// role is a contender of the session's.
+type role struct {
+	Path  string     `json:"path"`
+	Href  string     `json:"href"`
+	Kind  locks.Kind `json:"kind"`
+	Node  string     `json:"node"`
+	Mode  locks.Mode `json:"mode"`
+	Token string     `json:"token"`
+	Since int64      `json:"since"`
+}
+
+type sessionAnswer struct {
+	V int `json:"v"`
+	sessionRow
+	Watches   int      `json:"watches"`
+	Holds     []role   `json:"holds"`
+	WaitsFor  []role   `json:"waitsFor"`
+	Paths     []string `json:"paths"` // some of its ephemeral nodes
+	Truncated string   `json:"truncated,omitempty"`
+}
+
+// somePaths is how many ephemeral nodes of a session are listed.
+const somePaths = 200
+
+// oneSession answers /sessions/ID.
+func (v *View) oneSession(ctx context.Context, r *http.Request) (any, error) {
+	if q := parseQuery(r); q.err != nil {
+		return nil, q.err
+	}
+	name := r.PathValue("id")
+	id, ok := parseSession(name)
+	if !ok {
+		return nil, notFound("there is no session %q; ids are like 0x100000ae0210023", clip(name))
+	}
+	a := sessionAnswer{V: Version, Holds: []role{}, WaitsFor: []role{}, Paths: []string{}}
+	var s session.Session
+	nodes := 0
+	if !v.source.View(func(st *state.State) {
+		if s, ok = st.Sessions().Get(id); ok {
+			nodes = st.Tree().EphemeralsIn(id)
+			for _, p := range st.Tree().SomeEphemeralsOf(id, somePaths) {
+				a.Paths = append(a.Paths, clip(p))
+			}
+		}
+	}) {
+		return nil, errNotServing
+	}
+	if !ok {
+		if e := v.endedOf(id); e != nil {
+			return nil, notFound("session %s has ended %s ago: %s", sessionID(id), v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
+		}
+		return nil, notFound("there is no session %s", sessionID(id))
+	}
+	a.sessionRow = v.sessionRow(&s, nodes, v.conns()[id])
+	a.Watches = v.source.WatchCount(id)
+	scan, err := v.locks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range scan.locks {
+		l := &scan.locks[i]
+		a.Holds = appendRoles(a.Holds, l, l.Holders, id)
+		a.WaitsFor = appendRoles(a.WaitsFor, l, l.Waiters, id)
+	}
+	if nodes > len(a.Paths) {
+		a.Truncated = "too many: " + thousands(nodes) + " ephemeral nodes, " + thousands(len(a.Paths)) + " shown"
+	}
+	return a, nil
+}
+
+// maxRoles is how many locks of a session are listed.
+const maxRoles = 1000
+
+func appendRoles(list []role, q *locks.Queue, from []locks.Contender, session int64) []role {
+	for i := range from {
+		if c := &from[i]; c.Session == session && len(list) < maxRoles {
+			list = append(list, role{
+				Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Node: clip(c.Node), Mode: c.Mode,
+				Token: strconv.FormatInt(c.Token, 10), Since: c.Since,
+			})
+		}
+	}
+	return list
+}

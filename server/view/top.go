@@ -1,0 +1,272 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// rates are what connections had done at some moments of the last minute.
+type rates struct {
+	mu      sync.Mutex
+	samples []sample // the oldest first
+}
+
+type sample struct {
+	at     time.Time
+	counts map[int64]count // by session
+}
+
+// count is what a connection had done.
+type count struct{ requests, bytes int64 }
+
+const (
+	sampleEvery = 20 * time.Second
+	sampleKept  = 4 // the oldest is a minute old
+)
+
+// sampleRates looks at every connection now and then.
+func (v *View) sampleRates(ctx context.Context) {
+	t := time.NewTicker(sampleEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		v.rates.mu.Lock()
+		v.rates.samples = append(v.rates.samples, v.sample())
+		if n := len(v.rates.samples) - sampleKept; n > 0 {
+			v.rates.samples = append(v.rates.samples[:0:0], v.rates.samples[n:]...)
+		}
+		v.rates.mu.Unlock()
+	}
+}
+
+func (v *View) sample() sample {
+	s := sample{at: time.Now(), counts: map[int64]count{}}
+	for _, c := range v.source.Conns() {
+		if c.Session != 0 {
+			s.counts[c.Session] = count{c.Received, c.BytesIn + c.BytesOut}
+		}
+	}
+	return s
+}
+
+// topRow is a client, session or path and what it has done.
+type topRow struct {
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+	Bytes    int64  `json:"bytes,omitempty"`
+	Watches  int    `json:"watches,omitempty"`
+}
+
+type topAnswer struct {
+	V int `json:"v"`
+	// Seconds is the time over which requests and bytes are counted, PathSeconds
+	// that of Paths.
+	Seconds     float64  `json:"seconds"`
+	PathSeconds float64  `json:"pathSeconds"`
+	Note        string   `json:"note"`
+	Clients     []topRow `json:"clients"` // by address
+	Sessions    []topRow `json:"sessions"`
+	Paths       []topRow `json:"paths"`
+	Watched     []topRow `json:"watched"` // paths by watches
+	Truncated   string   `json:"truncated,omitempty"`
+}
+
+// maxWatchScan is how many watches are counted by path.
+const maxWatchScan = 200_000
+
+// top answers /top.
+func (v *View) top(_ context.Context, r *http.Request) (any, error) {
+	q := parseQuery(r, "by", "limit")
+	by, limit := q.text("by"), q.number("limit", 20, 1, 200)
+	if by != "" && by != "requests" && by != "bytes" && by != "watches" {
+		q.refuse("by=%s: want requests, bytes or watches", by)
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	a := topAnswer{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
+	order := func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Name, y.Name)) }
+	switch by {
+	case "bytes":
+		order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Name, y.Name)) }
+	case "watches":
+		order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Watches, x.Watches), cmp.Compare(x.Name, y.Name)) }
+	}
+	first := func(rows []topRow) []topRow {
+		slices.SortFunc(rows, order)
+		if rows == nil {
+			rows = []topRow{}
+		}
+		return rows[:min(len(rows), limit)]
+	}
+	var sessions []topRow
+	addrs := map[string]*topRow{}
+	now, then := time.Now(), v.oldest()
+	for _, c := range v.source.Conns() {
+		if c.Session == 0 {
+			continue
+		}
+		was := then.counts[c.Session]
+		row := topRow{Name: sessionID(c.Session), Requests: c.Received - was.requests, Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
+		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun anew
+			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
+		}
+		sessions = append(sessions, row)
+		host := c.Addr[:max(strings.LastIndexByte(c.Addr, ':'), 0)]
+		if addrs[host] == nil {
+			addrs[host] = &topRow{Name: host}
+		}
+		addrs[host].Requests += row.Requests
+		addrs[host].Bytes += row.Bytes
+		addrs[host].Watches += row.Watches
+	}
+	var clients []topRow
+	for _, row := range addrs {
+		clients = append(clients, *row)
+	}
+	a.Seconds = round(now.Sub(then.at).Seconds())
+	a.Sessions, a.Clients = first(sessions), first(clients)
+	counts, over := v.source.BusyPaths()
+	var paths []topRow
+	for p, n := range counts {
+		paths = append(paths, topRow{Name: clip(p), Requests: int64(n)})
+	}
+	a.Paths, a.PathSeconds = first(paths), round(over.Seconds())
+	order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Watches, x.Watches), cmp.Compare(x.Name, y.Name)) }
+	watched, more := v.watched()
+	a.Watched = first(watched)
+	if more {
+		a.Truncated = "too many watches: the first " + thousands(maxWatchScan) + " were counted by path"
+	}
+	return a, nil
+}
+
+func round(s float64) float64 { return float64(int64(s*10)) / 10 }
+
+// oldest returns the oldest sample: that of a minute ago, once there is one.
+// Before, everything counts from the start of the connections.
+func (v *View) oldest() sample {
+	v.rates.mu.Lock()
+	defer v.rates.mu.Unlock()
+	if len(v.rates.samples) > 0 {
+		return v.rates.samples[0]
+	}
+	return sample{at: time.Now().Add(-v.o.Now().Sub(v.began))}
+}
+
+// watched counts the watches by path.
+func (v *View) watched() (rows []topRow, more bool) {
+	counts := map[string]int{}
+	seen := 0
+	v.source.WatchScan(func(path string, _ int64) {
+		if seen++; seen <= maxWatchScan {
+			counts[path]++
+		}
+	})
+	for p, n := range counts {
+		rows = append(rows, topRow{Name: clip(p), Watches: n})
+	}
+	return rows, seen > maxWatchScan
+}
+
+// overviewAnswer is the state of the server and its cluster.
+type overviewAnswer struct {
+	V        int         `json:"v"`
+	Version  string      `json:"version"`
+	ID       int64       `json:"id"`
+	Mode     string      `json:"mode"`
+	Serving  bool        `json:"serving"`
+	Reason   string      `json:"reason,omitempty"`
+	Faults   []string    `json:"faults"`
+	Notices  []string    `json:"notices"`
+	Leader   int64       `json:"leader"`
+	Term     uint64      `json:"term"`
+	Zxid     string      `json:"zxid"`
+	Started  int64       `json:"started"` // ms since 1970
+	Members  []memberRow `json:"members"`
+	Nodes    int         `json:"nodes"`
+	DataSize int64       `json:"dataBytes"`
+	Sessions int         `json:"sessions"`
+	Conns    int         `json:"connections"`
+	Watches  int         `json:"watches"`
+
+	Ephemerals   int           `json:"ephemerals"`
+	Received     int64         `json:"received"`
+	Sent         int64         `json:"sent"`
+	Outstanding  int           `json:"outstanding"`
+	LatencyMaxMS int64         `json:"latencyMaxMs"`
+	LatencyAvgMS float64       `json:"latencyAvgMs"`
+	DataDir      string        `json:"dataDir,omitempty"`
+	SnapshotZxid string        `json:"snapshotZxid,omitempty"`
+	Certificates []certificate `json:"certificates"`
+
+	Locks     int    `json:"locks"`
+	Held      int    `json:"locksHeld"`
+	Waiters   int    `json:"waiters"`
+	Suspected int    `json:"suspectedDeadlocks"`
+	CanAct    bool   `json:"canAct"` // there is a super user
+	Token     string `json:"token"`  // that actions need; see TokenHeader
+}
+
+type certificate struct {
+	Name    string `json:"name"`
+	Expires int64  `json:"expires"` // ms since 1970
+}
+
+type memberRow struct {
+	ID     int64  `json:"id"`
+	Peer   string `json:"peer"`
+	Client string `json:"client,omitempty"`
+	Voter  bool   `json:"voter"`
+	Leader bool   `json:"leader"`
+	Self   bool   `json:"self"`
+}
+
+// overview answers /overview.
+func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
+	if q := parseQuery(r); q.err != nil {
+		return nil, q.err
+	}
+	s := v.source.Status(0)
+	a := overviewAnswer{
+		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason, Faults: s.Faults, Notices: s.Notices,
+		Leader: s.LeaderID, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{}, Nodes: s.Nodes, DataSize: s.DataSize,
+		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount, Received: s.Received, Sent: s.Sent,
+		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg, DataDir: s.Config.DataDir,
+		SnapshotZxid: hexZxid(s.SnapshotZxid), CanAct: v.o.Authorize != nil, Token: v.token, Certificates: []certificate{},
+	}
+	for _, c := range v.source.Certificates() {
+		a.Certificates = append(a.Certificates, certificate{c.Name, c.Expires.UnixMilli()})
+	}
+	for _, list := range []*[]string{&a.Faults, &a.Notices} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	for _, m := range s.Members {
+		a.Members = append(a.Members, memberRow{m.ID, m.PeerAddr, m.ClientAddr, m.Voter, m.ID == s.LeaderID, m.ID == s.ID})
+	}
+	if scan, err := v.locks(ctx); err == nil {
+		for i := range scan.locks {
+			q := &scan.locks[i]
+			if len(q.Holders)+len(q.Waiters) > 0 {
+				a.Locks++
+			}
+			if len(q.Holders) > 0 {
+				a.Held++
+			}
+			a.Waiters += len(q.Waiters)
+		}
+		a.Suspected = len(scan.waitGraph(v).Cycles)
+	}
+	return a, nil
+}

@@ -1,0 +1,183 @@
+package view
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// statRow is what clients see of a node.
+type statRow struct {
+	Kind       string `json:"kind"` // plain, ephemeral, container or ttl
+	Czxid      string `json:"czxid"`
+	Mzxid      string `json:"mzxid"`
+	Pzxid      string `json:"pzxid"`
+	Created    int64  `json:"created"` // ms since 1970
+	Modified   int64  `json:"modified"`
+	Version    int32  `json:"version"`
+	Session    string `json:"session,omitempty"` // of an ephemeral node
+	DataLength int32  `json:"dataLength"`
+	Children   int32  `json:"children"`
+}
+
+var nodeKinds = map[tree.NodeKind]string{tree.PlainNode: "plain", tree.EphemeralNode: "ephemeral", tree.ContainerNode: "container", tree.TTLNode: "ttl"}
+
+func statOf(n tree.Ref) statRow {
+	s := n.Stat()
+	r := statRow{
+		Kind: nodeKinds[n.Kind()], Czxid: hexZxid(s.Czxid), Mzxid: hexZxid(s.Mzxid), Pzxid: hexZxid(s.Pzxid), Created: s.Ctime, Modified: s.Mtime,
+		Version: s.Version, DataLength: s.DataLength, Children: s.NumChildren,
+	}
+	if id := n.Session(); id != 0 {
+		r.Session = sessionID(id)
+	}
+	return r
+}
+
+func hexZxid(z int64) string { return "0x" + strconv.FormatInt(z, 16) }
+
+type childRow struct {
+	Name string `json:"name"`
+	Href string `json:"href"`
+	statRow
+}
+
+type nodeAnswer struct {
+	V    int     `json:"v"`
+	Path string  `json:"path"`
+	Stat statRow `json:"stat"`
+	// Children are the first in the order of names, behind After.
+	Children  []childRow `json:"children"`
+	More      bool       `json:"more,omitempty"`
+	Truncated string     `json:"truncated,omitempty"`
+	// Data is there if it was asked for and world:anyone may read it: as Text,
+	// or in base 64 if it is none.
+	Text     *string `json:"text,omitempty"`
+	Base64   string  `json:"base64,omitempty"`
+	DataNote string  `json:"dataNote,omitempty"`
+}
+
+// maxData is how much of a node's data is shown.
+const maxData = 1 << 20
+
+// childrenAtOnce is how many children are looked at under one hold of the state
+// lock.
+const childrenAtOnce = 1024
+
+// oneNode answers /tree/PATH.
+func (v *View) oneNode(ctx context.Context, r *http.Request) (any, error) {
+	q := parseQuery(r, "data", "after", "limit")
+	wantData, after, limit := q.flag("data"), q.text("after"), q.number("limit", 100, 1, maxPage)
+	if q.err != nil {
+		return nil, q.err
+	}
+	path := pathOf(r)
+	a := nodeAnswer{V: Version, Path: clip(path), Children: []childRow{}}
+	var data string
+	allowed, found := false, false
+	ok := v.source.View(func(st *state.State) {
+		n, ok := st.Tree().Find(path)
+		if found = ok; !ok {
+			return
+		}
+		a.Stat = statOf(n)
+		if wantData {
+			data, allowed = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
+		}
+	})
+	switch {
+	case !ok:
+		return nil, errNotServing
+	case !found:
+		return nil, notFound("there is no node %s", clip(path))
+	case wantData && !allowed:
+		a.DataNote = "world:anyone may not read it"
+	case wantData:
+		a.show(data)
+	}
+	return a, v.children(ctx, path, after, limit, &a)
+}
+
+// show adds data, as text if that is what they are.
+func (a *nodeAnswer) show(data string) {
+	if len(data) > maxData {
+		a.DataNote = "too long: " + thousands(len(data)) + " bytes, the first " + thousands(maxData) + " shown"
+		data = data[:maxData]
+		for len(data) > maxData-4 && !utf8.ValidString(data) {
+			data = data[:len(data)-1]
+		}
+	}
+	text := utf8.ValidString(data) && !strings.ContainsFunc(data, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' })
+	if text {
+		a.Text = &data
+		return
+	}
+	a.Base64 = base64.StdEncoding.EncodeToString([]byte(data))
+}
+
+// child is a child's name and how it was met.
+type child struct {
+	name string
+	row  statRow
+}
+
+// children lists the first children behind a name. It keeps no more of them
+// than it shows, however many there are.
+func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
+	var walk tree.ChildWalk
+	var kept []child
+	byName := func(x, y child) int { return strings.Compare(x.name, y.name) }
+	settle := func() {
+		slices.SortFunc(kept, byName)
+		kept = slices.CompactFunc(kept, func(x, y child) bool { return x.name == y.name })
+		if len(kept) > limit {
+			a.More = true
+			kept = kept[:limit]
+		}
+	}
+	last := "" // names at or behind it cannot be among the first any more
+	for more := true; more; {
+		ok := v.source.View(func(st *state.State) {
+			n, ok := st.Tree().Find(path)
+			if !ok {
+				more = false
+				return
+			}
+			more = walk.Next(n, childrenAtOnce, func(c tree.Ref) {
+				name := c.Name()
+				if name <= after || last != "" && name > last {
+					a.More = a.More || name > after
+					return
+				}
+				kept = append(kept, child{name, statOf(c)})
+			})
+		})
+		if !ok {
+			return errNotServing
+		}
+		if ctx.Err() != nil {
+			return errSlow
+		}
+		if len(kept) > 2*limit {
+			settle()
+			last = kept[len(kept)-1].name
+		}
+	}
+	settle()
+	for _, c := range kept {
+		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+c.name), c.row})
+	}
+	if a.More {
+		a.Truncated = "too many: " + thousands(int(a.Stat.Children)) + " children, " + thousands(len(kept)) + " shown"
+	}
+	return nil
+}

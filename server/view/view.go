@@ -1,0 +1,131 @@
+package view
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/locks"
+)
+
+// Source is the server as this package sees it.
+type Source interface {
+	locks.Watches
+	Ended
+	// View runs f under the read side of the state lock, if there is a state.
+	View(f func(*state.State)) bool
+	// Status, Conns and WatchCount tell of this server.
+	Status(admin.Need) *admin.Status
+	Conns() []admin.Conn
+	WatchCount(session int64) int
+	// WatchScan calls f for every pair of a path and a session that watches it.
+	WatchScan(f func(path string, session int64))
+	// Handoffs returns how long hand-offs took, by the first part of the path.
+	Handoffs() map[string]clients.Handoff
+	// BusyPaths returns what clients ask for most, in a sample.
+	BusyPaths() (counts map[string]int, over time.Duration)
+	// Do carries out a request through the log and returns its outcome, without
+	// the reply.
+	Do(context.Context, state.Request) (state.Outcome, error)
+	// HandOver gives leadership to another server.
+	HandOver(context.Context) error
+	// Certificates are those this server shows.
+	Certificates() []Certificate
+	// TakeSnapshot writes a snapshot to disk.
+	TakeSnapshot() error
+}
+
+// Certificate is one whose end an operator should know.
+type Certificate struct {
+	Name    string
+	Expires time.Time
+}
+
+// Options say what is shown to whom.
+type Options struct {
+	Source Source // required
+	// Authorize decides whether a user may act, and compares in constant time.
+	// Nil: nobody may.
+	Authorize func(user, password string) bool
+	// Hosts are names by which the admin port may be asked for, besides
+	// addresses, localhost, this machine's name and those of the members.
+	Hosts []string
+	// Now is the wall clock; nil is time.Now.
+	Now func() time.Time
+	// Log gets what operators do; nil discards it.
+	Log *slog.Logger
+}
+
+// View answers HTTP requests. Its methods may be called by several goroutines
+// at once.
+type View struct {
+	o      Options
+	source Source
+	token  string // of the page: a change needs it
+	costly chan struct{}
+	scans  scans
+	ended  endings
+	rates  rates
+	meter  meter
+	began  time.Time
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// Version is the version of the answers. It changes when a field changes its
+// meaning or goes; fields may be added.
+const Version = 1
+
+// Costly answers are given so many at a time, each within costlyTime.
+const (
+	costlyAtOnce = 4
+	costlyTime   = 10 * time.Second
+)
+
+// New returns a View, which Close ends.
+func New(o Options) *View {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var token [16]byte
+	rand.Read(token[:]) // never fails
+	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{}, costlyAtOnce), began: o.Now()}
+	ctx, stop := context.WithCancel(context.Background())
+	v.stop = stop
+	v.wg.Go(func() { v.watchEnded(ctx) })
+	v.wg.Go(func() { v.sampleRates(ctx) })
+	return v
+}
+
+// Close ends what goes on in the background.
+func (v *View) Close() {
+	v.stop()
+	v.wg.Wait()
+}
+
+// Pages returns the handlers by their patterns.
+func (v *View) Pages() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/{$}":             v.guard(v.servePage),
+		"/locks":           v.answer(v.listLocks),
+		"/locks/{path...}": v.answer(v.oneLock),
+		"/wait-graph":      v.answer(v.waitGraph),
+		"/sessions":        v.answer(v.listSessions),
+		"/sessions/ended":  v.answer(v.listEnded),
+		"/sessions/{id}":   v.answer(v.oneSession),
+		"/top":             v.answer(v.top),
+		"/overview":        v.answer(v.overview),
+		"/tree/{path...}":  v.answer(v.oneNode),
+		"/actions/{name}":  v.guard(v.act),
+	}
+}

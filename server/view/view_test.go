@@ -1,0 +1,543 @@
+package view_test
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
+
+// rig is a server alone in memory, and what asks it.
+type rig struct {
+	testing.TB
+	i    *server.Instance
+	base string
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	i, err := server.Start(t.Context(), server.Options{
+		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+		Clients: clients.Options{SuperDigest: superDigest, MaxFrame: 2 << 20, MaxConnsPerAddr: -1},
+		Admin:   admin.Options{Authorize: server.Authorizer(superDigest)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { i.Close(context.Background()) })
+	if err := i.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &rig{t, i, "http://" + i.AdminAddr()}
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func (r *rig) session() *zk.Conn {
+	r.Helper()
+	c, events, err := zk.Connect([]string{r.i.ClientAddr()}, 10*time.Second, zk.WithLogger(quiet{}), zk.WithMaxBufferSize(4<<20))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(c.Close)
+	for e := range events {
+		if e.State == zk.StateHasSession {
+			return c
+		}
+	}
+	r.Fatal("no session")
+	return nil
+}
+
+func (r *rig) node(c *zk.Conn, path, data string, flags int32) string {
+	r.Helper()
+	for i := 1; i < len(path); i++ {
+		if path[i] == '/' {
+			if _, err := c.Create(path[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
+				r.Fatal(err)
+			}
+		}
+	}
+	made, err := c.Create(path, []byte(data), flags, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		r.Fatalf("create %.80q: %v", path, err)
+	}
+	return made
+}
+
+// lock makes a contender of the plainest kind.
+func (r *rig) lock(c *zk.Conn, path string) string {
+	r.Helper()
+	return r.node(c, path+"/lock-", "", zk.FlagEphemeral|zk.FlagSequence)
+}
+
+// object is an answer.
+type object map[string]any
+
+func (o object) list(name string) (list []object) {
+	l, _ := o[name].([]any)
+	for _, x := range l {
+		m, _ := x.(map[string]any)
+		list = append(list, m)
+	}
+	return list
+}
+
+// unzipped leaves answers as they come.
+var unzipped = &http.Transport{DisableCompression: true}
+
+func (r *rig) request(method, path string, header map[string]string, body string) (*http.Response, []byte) {
+	r.Helper()
+	q, err := http.NewRequestWithContext(r.Context(), method, r.base+path, strings.NewReader(body))
+	if err != nil {
+		r.Fatal(err)
+	}
+	for k, v := range header {
+		if q.Header.Set(k, v); k == "Host" {
+			q.Host = v
+		}
+	}
+	a, err := unzipped.RoundTrip(q)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return a, b
+}
+
+// get asks and checks that the answer is JSON of this version.
+func (r *rig) get(code int, path string) object {
+	r.Helper()
+	a, b := r.request("GET", path, nil, "")
+	var o object
+	if err := json.Unmarshal(b, &o); err != nil || a.StatusCode != code || a.Header.Get("Content-Type") != "application/json" || o["v"] != 1.0 {
+		r.Fatalf("%.200s: %s %.300s (%v)", path, a.Status, b, err)
+	}
+	return o
+}
+
+// eventually asks until the answer is as wanted: what is shown may be a little
+// old, the more costly the older.
+func (r *rig) eventually(path string, ok func(object) bool) object {
+	r.Helper()
+	var o object
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if o = r.get(200, path); ok(o) {
+			return o
+		}
+	}
+	r.Fatalf("%s stays %v", path, o)
+	return nil
+}
+
+func sid(c *zk.Conn) string { return fmt.Sprintf("0x%x", c.SessionID()) }
+
+func TestLocks(t *testing.T) {
+	r := newRig(t)
+	a, b := r.session(), r.session()
+	r.lock(a, "/app/orders")
+	r.lock(b, "/app/orders")
+	r.lock(b, "/app/stock")
+	r.node(a, "/other/x-R-", `{"v":1,"host":"web-7","pid":12,"reason":"nightly"}`, zk.FlagEphemeral|zk.FlagSequence)
+	o := r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
+	l := o.list("locks")[0]
+	if l["path"] != "/app/orders" || l["kind"] != "lock" || l["holderCount"] != 1.0 || l["waiterCount"] != 1.0 || l["holders"].([]any)[0].(map[string]any)["session"] != sid(a) {
+		t.Errorf("%v", l)
+	}
+	for query, want := range map[string]string{
+		"prefix=/app":                        "/app/orders /app/stock",
+		"prefix=/app/":                       "/app/orders /app/stock",
+		"prefix=/ap":                         "",
+		"prefix=/app/orders":                 "/app/orders",
+		"kind=rwlock":                        "/other",
+		"waiting":                            "/app/orders",
+		"holder=" + sid(b):                   "/app/stock",
+		"holder=WEB-7":                       "/other",
+		"holder=night":                       "/other",
+		"older=1h":                           "",
+		"limit=1":                            "/app/orders",
+		"limit=1&offset=1":                   "/app/stock",
+		"offset=9":                           "",
+		"sort=waiters&limit=1":               "/app/orders",
+		"sort=wait&prefix=/app&offset=0":     "/app/orders /app/stock",
+		"sort=hold&limit=1&prefix=/app/orde": "",
+	} {
+		var got []string
+		for _, l := range r.get(200, "/locks?"+query).list("locks") {
+			got = append(got, l["path"].(string))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, not %s", query, got, want)
+		}
+	}
+	for query, want := range map[string]string{
+		"prefix=app": "begins with a slash", "kind=x": "want one of lock, rwlock", "older=soon": "such as 30s", "limit=0": "from 1 to 1000",
+		"limit=1001": "from 1 to 1000", "offset=-1": "want a number", "sort=up": "want path", "prefx=/a": "known are prefix", "waiting=maybe": "true or false",
+	} {
+		if got := r.get(400, "/locks?"+query)["error"].(string); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", query, got)
+		}
+	}
+	one := r.get(200, "/locks/app/orders")
+	if w := one.list("waiters"); len(w) != 1 || w[0]["session"] != sid(b) || w[0]["position"] != 1.0 || w[0]["blockedBy"].([]any)[0] != one.list("holders")[0]["node"] {
+		t.Errorf("%v", one)
+	}
+	if q := r.get(200, "/locks/app"); q["kind"] != "unknown" || q["total"] != 0.0 {
+		t.Errorf("%v", q)
+	}
+	r.get(404, "/locks/no/such")
+	r.get(404, "/tree/no/such")
+	r.get(404, "/sessions/0x1234")
+	r.get(404, "/sessions/nonsense")
+}
+
+func TestAnswersAreSmallForThosePolling(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	for i := range 40 {
+		r.lock(c, fmt.Sprintf("/l/%02d", i))
+	}
+	r.eventually("/locks", func(o object) bool { return o["total"] == 40.0 })
+	a, b := r.request("GET", "/locks", map[string]string{"Accept-Encoding": "gzip"}, "")
+	z, err := gzip.NewReader(strings.NewReader(string(b)))
+	if err != nil || a.Header.Get("Content-Encoding") != "gzip" {
+		t.Fatalf("%v %v", err, a.Header)
+	}
+	if plain, err := io.ReadAll(z); err != nil || len(plain) < 4*len(b) {
+		t.Errorf("%v: %d bytes became %d", err, len(plain), len(b))
+	}
+	a, b = r.request("GET", "/locks", map[string]string{"If-None-Match": a.Header.Get("ETag")}, "")
+	if a.StatusCode != 304 || len(b) != 0 {
+		t.Errorf("%s %s", a.Status, b)
+	}
+	a, b = r.request("HEAD", "/locks", nil, "")
+	if a.StatusCode != 200 || len(b) != 0 {
+		t.Errorf("HEAD: %s %s", a.Status, b)
+	}
+	if a, _ = r.request("POST", "/locks", nil, ""); a.StatusCode != 405 {
+		t.Errorf("POST: %s", a.Status)
+	}
+}
+
+func TestStrangeHostsAreRefused(t *testing.T) {
+	r := newRig(t)
+	for host, code := range map[string]int{"evil.example": 421, "evil.example:8080": 421, "localhost:1": 200, "127.0.0.1": 200, "[::1]:8080": 200} {
+		for _, path := range []string{"/locks", "/", "/overview"} {
+			if a, b := r.request("GET", path, map[string]string{"Host": host}, ""); a.StatusCode != code {
+				t.Errorf("%s %s: %s %.200s", host, path, a.Status, b)
+			}
+		}
+	}
+}
+
+func TestDeadlock(t *testing.T) {
+	r := newRig(t)
+	a, b := r.session(), r.session()
+	r.lock(a, "/app/x")
+	r.lock(b, "/app/y")
+	r.lock(b, "/app/x")
+	if o := r.eventually("/wait-graph", func(o object) bool { return o["edgeCount"] == 1.0 }); len(o.list("suspected")) != 0 {
+		t.Errorf("%v", o)
+	}
+	mine := r.lock(a, "/app/y")
+	o := r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 1 })
+	if s := o.list("suspected")[0]; len(s["parties"].([]any)) != 2 || len(s["paths"].([]any)) != 2 {
+		t.Errorf("%v", s)
+	}
+	if o := r.get(200, "/wait-graph?prefix=/app/x"); o["edgeCount"] != 1.0 || len(o.list("suspected")) != 0 {
+		t.Errorf("%v", o)
+	}
+	if o := r.get(200, "/overview"); o["suspectedDeadlocks"] != 1.0 {
+		t.Errorf("%v", o)
+	}
+	if err := a.Delete(mine, -1); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
+}
+
+func TestSessions(t *testing.T) {
+	r := newRig(t)
+	a, b := r.session(), r.session()
+	r.lock(a, "/l")
+	r.lock(b, "/l")
+	o := r.get(200, "/sessions")
+	if o["total"] != 2.0 || o.list("sessions")[0]["id"] != sid(a) || o.list("sessions")[0]["nodes"] != 1.0 || o.list("sessions")[0]["connected"] != true {
+		t.Errorf("%v", o)
+	}
+	for query, n := range map[string]int{"limit=1": 1, "addr=127.": 2, "addr=10.": 0, "server=1": 2, "server=2": 0, "here": 2} {
+		if got := len(r.get(200, "/sessions?"+query).list("sessions")); got != n {
+			t.Errorf("%s: %d", query, got)
+		}
+	}
+	r.get(400, "/sessions?server=x")
+	o = r.eventually("/sessions/"+sid(b), func(o object) bool { return len(o.list("waitsFor")) == 1 })
+	if o["addr"] != "127.0.0.1" || o.list("waitsFor")[0]["path"] != "/l" || len(o.list("holds")) != 0 {
+		t.Errorf("%v", o)
+	}
+	r.get(200, fmt.Sprintf("/sessions/%d", b.SessionID()))
+
+	id := sid(a)
+	a.Close()
+	o = r.eventually("/sessions/ended", func(o object) bool {
+		l := o.list("sessions")
+		return len(l) == 1 && len(l[0].list("locks")) == 1
+	})
+	e := o.list("sessions")[0]
+	lost := e.list("locks")[0]
+	if e["id"] != id || e["cause"] != "closed" || e["nodes"] != 1.0 || lost["held"] != true || lost["path"] != "/l" || lost.list("next")[0]["session"] != sid(b) {
+		t.Errorf("%v", o)
+	}
+	if got := r.get(404, "/sessions/"+id)["error"].(string); !strings.Contains(got, "has ended") {
+		t.Error(got)
+	}
+	r.get(400, "/sessions/ended?cause=x")
+	if o := r.get(200, "/sessions/ended?cause=expired"); o["total"] != 0.0 {
+		t.Errorf("%v", o)
+	}
+}
+
+func TestTop(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	r.node(c, "/busy", "", 0)
+	for range 200 {
+		if _, _, _, err := c.GetW("/busy"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := r.get(200, "/top")
+	if s := o.list("sessions"); len(s) != 1 || s[0]["requests"].(float64) < 200 || s[0]["bytes"].(float64) < 1000 || s[0]["watches"] != 1.0 {
+		t.Errorf("%v", o)
+	}
+	if p := o.list("paths"); len(p) == 0 || p[0]["name"] != "/busy" || p[0]["requests"].(float64) < 100 {
+		t.Errorf("%v", p)
+	}
+	if w := o.list("watched"); len(w) != 1 || w[0]["name"] != "/busy" {
+		t.Errorf("%v", w)
+	}
+	if cl := o.list("clients"); len(cl) != 1 || cl[0]["name"] != "127.0.0.1" {
+		t.Errorf("%v", cl)
+	}
+	r.get(400, "/top?by=size")
+}
+
+func TestTree(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	r.node(c, "/t/text", "héllo", 0)
+	r.node(c, "/t/bin", "\x00\xff", 0)
+	if _, err := c.Create("/t/secret", []byte("s3cret"), 0, zk.DigestACL(zk.PermAll, "a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	o := r.get(200, "/tree/t")
+	if l := o.list("children"); len(l) != 3 || l[0]["name"] != "bin" || l[2]["dataLength"] != 6.0 {
+		t.Errorf("%v", o)
+	}
+	if o := r.get(200, "/tree/t/text"); o["text"] != nil {
+		t.Errorf("data without being asked for: %v", o)
+	}
+	if o := r.get(200, "/tree/t/text?data"); o["text"] != "héllo" {
+		t.Errorf("%v", o)
+	}
+	if o := r.get(200, "/tree/t/bin?data"); o["base64"] != "AP8=" || o["text"] != nil {
+		t.Errorf("%v", o)
+	}
+	if o := r.get(200, "/tree/t/secret?data"); o["text"] != nil || o["base64"] != nil || o["dataNote"] != "world:anyone may not read it" {
+		t.Errorf("%v", o)
+	}
+	for i := range 30 {
+		r.node(c, fmt.Sprintf("/many/%02d", 29-i), "", 0)
+	}
+	o = r.get(200, "/tree/many?limit=7&after=05")
+	if l := o.list("children"); len(l) != 7 || l[0]["name"] != "06" || l[6]["name"] != "12" || o["more"] != true {
+		t.Errorf("%v", o)
+	}
+	if o = r.get(200, "/tree/many?limit=7&after=25"); len(o.list("children")) != 4 || o["more"] == true {
+		t.Errorf("%v", o)
+	}
+	r.get(200, "/tree/")
+	r.get(400, "/tree/t?limit=x")
+}
+
+// TestBadInput: whatever clients call their nodes and put into them, every
+// answer is JSON, not too long, and names the nodes so that they can be asked
+// for.
+func TestBadInput(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	names := []string{
+		"<script>alert(1)</script>", `"quoted" 'and' \more`, "right\u202eto\u2066left", "bro\xffken\xfe", "a?b#c%2f", "..%00", "line\u2028two", strings.Repeat("n", 100_000), " ",
+	}
+	for i, n := range names {
+		dir := "/bad/" + n
+		if strings.Contains(n, "/") {
+			dir = "/bad/" + strings.ReplaceAll(n, "/", "∕")
+		}
+		if _, err := c.Create("/bad", nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			dir = fmt.Sprintf("/bad/%d", i) // no name of a node: then its data
+			r.node(c, dir+"/lock-", n, zk.FlagEphemeral|zk.FlagSequence)
+			r.get(200, "/locks"+dir)
+			continue
+		}
+		if _, err := c.Create(dir+"/"+strings.ReplaceAll(n, "/", "∕")+"-lock-", []byte(n), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		one := r.get(200, "/locks/bad/"+url.PathEscape(dir[5:]))
+		if len(one.list("holders")) != 1 {
+			t.Errorf("%.60q: %v", dir, one)
+		}
+		r.get(200, "/tree/bad/"+url.PathEscape(dir[5:])+"?data")
+	}
+	deep := strings.Repeat("/d", 150)
+	r.lock(c, deep)
+	r.node(c, "/big/lock-", strings.Repeat("x", 1<<20-100), zk.FlagEphemeral|zk.FlagSequence)
+	r.lock(c, "/two")
+	r.node(c, "/two/f65a711639a74cab9e5222dd97208501__lock__", "", zk.FlagEphemeral|zk.FlagSequence)
+	if o := r.get(200, "/locks/two"); o["mixed"] != true || o["holderCount"] != 2.0 {
+		t.Errorf("%v", o)
+	}
+	if o := r.get(200, "/tree/big?data"); len(o.list("children")) != 1 {
+		t.Errorf("%v", o)
+	}
+	o := r.eventually("/locks", func(o object) bool { return o["total"].(float64) >= 9 })
+	found := map[string]bool{}
+	for _, l := range o.list("locks") {
+		found[l["path"].(string)] = true
+		if h := l["href"].(string); h != "" {
+			r.get(200, h)
+		}
+	}
+	if !found[deep] || !found["/big"] || !found["/bad/<script>alert(1)<∕script>"] {
+		t.Errorf("%.2000v", found)
+	}
+	a, b := r.request("GET", "/locks", nil, "")
+	if a.StatusCode != 200 || len(b) > 200_000 || strings.Contains(string(b), "<script") {
+		t.Errorf("%d bytes", len(b))
+	}
+}
+
+// TestManyContenders: a directory with more contenders than are shown.
+func TestManyContenders(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	r.node(c, "/crowd", "", 0)
+	const n = 3000
+	ops := make([]any, 0, 500)
+	for i := range n {
+		ops = append(ops, &zk.CreateRequest{Path: "/crowd/lock-", Flags: zk.FlagEphemeral | zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
+		if len(ops) == cap(ops) || i == n-1 {
+			if _, err := c.Multi(ops...); err != nil {
+				t.Fatal(err)
+			}
+			ops = ops[:0]
+		}
+	}
+	o := r.get(200, "/locks/crowd")
+	if o["total"] != float64(n) || o["truncated"] != "too many: 3,000 contenders, the first 1,000 shown" || len(o.list("waiters")) != 999 {
+		t.Errorf("%v %v %d", o["total"], o["truncated"], len(o.list("waiters")))
+	}
+	if o := r.get(200, "/tree/crowd?limit=1000&after=lock-0000001999"); len(o.list("children")) != 1000 || o.list("children")[0]["name"] != "lock-0000002000" {
+		t.Errorf("%v", o["truncated"])
+	}
+}
+
+// TestPage: it is whole without a script, its text is text, and its policy
+// lets nothing in.
+func TestPage(t *testing.T) {
+	r := newRig(t)
+	a, b := r.session(), r.session()
+	r.node(a, "/x/<img src=x onerror=alert(1)>lock-", `"><script>alert(2)</script>`, zk.FlagEphemeral|zk.FlagSequence)
+	r.lock(a, "/app/one")
+	r.lock(b, "/app/one")
+	r.lock(b, "/app/two")
+	r.lock(a, "/app/two")
+	r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
+	for path, want := range map[string][]string{
+		"/":                           {"Overview", "suspected deadlock", "standalone"},
+		"/?tab=locks":                 {"/app/one", "sequential nodes", "3 locks"},
+		"/?tab=locks&kind=rwlock":     {"no locks"},
+		"/?tab=locks&prefix=x":        {"begins with a slash"},
+		"/?tab=lock&path=/app/one":    {"1 hold, 1 wait", sid(a), "holds"},
+		"/?tab=lock&path=/x":          {"&lt;img src=x onerror=alert(1)&gt;lock-0000000000", "&lt;script&gt;alert(2)"},
+		"/?tab=lock&path=/none":       {"there is no node /none"},
+		"/?tab=graph":                 {"<svg", "in a cycle", "Suspected deadlock"},
+		"/?tab=sessions":              {sid(a), sid(b), "127.0.0.1"},
+		"/?tab=session&id=" + sid(a):  {"/app/one", "/app/two", "10000 ms"},
+		"/?tab=session&id=0x1":        {"there is no session 0x1"},
+		"/?tab=ended":                 {"in memory only"},
+		"/?tab=tree&path=/app&data=1": {"one", "two"},
+		"/?tab=nonsense":              {"Overview"},
+	} {
+		a, b := r.request("GET", path, nil, "")
+		if a.StatusCode != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %s", path, a.Status)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(b), w) {
+				t.Errorf("%s: %q is missing", path, w)
+			}
+		}
+		if n := strings.Count(string(b), "<script"); n != 1 || strings.Contains(string(b), "<img") || strings.Contains(string(b), " style=") || strings.Contains(string(b), " onclick=") {
+			t.Errorf("%s: %d scripts, or markup of clients", path, n)
+		}
+		p := a.Header.Get("Content-Security-Policy")
+		for _, w := range []string{"default-src 'none'; script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+			if !strings.Contains(p, w) {
+				t.Errorf("%s: the policy %q lacks %s", path, p, w)
+			}
+		}
+		if strings.Contains(p, "unsafe") {
+			t.Errorf("%s: %s", path, p)
+		}
+	}
+	// Whoever polls is told in a few bytes that nothing is new.
+	x, _ := r.request("GET", "/?tab=locks", nil, "")
+	y, body := r.request("GET", "/?tab=locks", map[string]string{"If-None-Match": x.Header.Get("ETag")}, "")
+	if y.StatusCode != 304 || len(body) != 0 {
+		t.Errorf("%s, %d bytes", y.Status, len(body))
+	}
+	if a, _ := r.request("POST", "/", nil, ""); a.StatusCode != 405 {
+		t.Errorf("POST: %s", a.Status)
+	}
+}
+
+// BenchmarkPage is one poll of a page.
+func BenchmarkPage(b *testing.B) {
+	r := newRig(b)
+	c := r.session()
+	for i := range 100 {
+		r.lock(c, fmt.Sprintf("/l/%03d", i))
+	}
+	for _, path := range []string{"/", "/?tab=locks", "/?tab=graph", "/locks", "/wait-graph"} {
+		b.Run(path, func(b *testing.B) {
+			for b.Loop() {
+				r.request("GET", path, map[string]string{"Accept-Encoding": "gzip"}, "")
+			}
+		})
+	}
+}

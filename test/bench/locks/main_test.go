@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+// measure runs the program against a server of its own.
+func measure(t *testing.T, args ...string) (report, error) {
+	t.Helper()
+	var out strings.Builder
+	err := run(t.Context(), append([]string{"-json", "-servers", zlocktest.Start(t).Addr}, args...), &out)
+	var r report
+	if jerr := json.Unmarshal([]byte(out.String()), &r); jerr != nil {
+		t.Fatalf("%v: %s", errors.Join(err, jerr), out.String())
+	}
+	return r, err
+}
+
+func TestEveryRecipeExcludes(t *testing.T) {
+	for _, recipe := range benchRecipes {
+		t.Run(recipe, func(t *testing.T) {
+			r, err := measure(t, "-recipe", recipe, "-clients", "3", "-read-ratio", "0.5", "-duration", "300ms")
+			if err != nil || r.Acquired == 0 || r.Lost+r.Errors+r.Violations > 0 || r.Acquire.N != r.Acquired || r.Acquire.P50 <= 0 {
+				t.Errorf("%v: %+v", err, r)
+			}
+		})
+	}
+}
+
+func TestFaultsAreSurvived(t *testing.T) {
+	r, err := measure(t, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines", "2", "-locks", "2", "-duration", "1s")
+	if err != nil || r.Acquired == 0 || r.Violations > 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// What is measured is a lock's price only if nothing else is counted: one
+// worker alone needs a create, a list with a read of its own node, a delete.
+func TestPriceIsThatOfTheLock(t *testing.T) {
+	r, err := measure(t, "-duration", "300ms")
+	if err != nil || r.Acquired == 0 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	// The directory is made once, and the last cycle may be half done.
+	if all := r.Requests * float64(r.Acquired); all > 4*float64(r.Acquired)+12 {
+		t.Errorf("%.0f requests for %d acquisitions", all, r.Acquired)
+	}
+}
+
+func TestViolationIsReported(t *testing.T) {
+	m := newMeter(&benchFlags{Clients: 2, Goroutines: 1, Locks: 1, Recipe: "mutex", Fault: "none"})
+	valid := func() bool { return true }
+	l := m.locks[0]
+	l.writers.Add(1) // somebody is inside
+	m.hold(t.Context(), l, grant{valid: valid})
+	l.writers.Add(-1)
+	m.hold(t.Context(), l, grant{token: 7, valid: valid})
+	m.hold(t.Context(), l, grant{token: 6, valid: valid})
+	var r report
+	if m.judge(&r); r.Violations != 2 || m.firstViolation == "" {
+		t.Errorf("%d violations, first %q", r.Violations, m.firstViolation)
+	}
+}
+
+func TestNonsenseIsRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"-recipe", "none"}, {"-policy", "none"}, {"-fault", "fire"}, {"-clients", "0"}, {"-read-ratio", "2"}, {"-duration", "0s"},
+		{"-fault", "kill-leader"}, {"-recipe", "go-zookeeper", "-fault", "cut"}, {"more"},
+	} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%q was taken", args)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// received is how many requests servers say they have received, heartbeats and
+// those of others included.
+type received struct {
+	sum   int64
+	asked int64 // of which this many were the question itself; 0: not told
+}
+
+// askReceived asks all servers.
+func askReceived(servers string) received {
+	var r received
+	for s := range strings.SplitSeq(servers, ",") {
+		_, text, _ := strings.Cut(launch.Word(s, "srvr"), "\nReceived: ")
+		number, _, _ := strings.Cut(text, "\n")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return received{}
+		}
+		r.sum, r.asked = r.sum+n, r.asked+1
+	}
+	return r
+}
+
+// since is the number of requests for each acquisition between two questions,
+// nil if it is not known.
+func (r received) since(before received, acquired int) *float64 {
+	if r.asked == 0 || before.asked == 0 || acquired == 0 || r.sum < before.sum {
+		return nil
+	}
+	each := float64(r.sum-before.sum-r.asked) / float64(acquired)
+	return &each
+}

@@ -1,0 +1,71 @@
+//go:build stock
+
+package golden_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/golden"
+	"github.com/zlockd/zlockd/test/zkreal"
+)
+
+// profiles are the configurations of the recorded server, for the real
+// ZooKeeper.
+var profiles = map[string]zkreal.Config{
+	"default":  {},
+	"extended": {TickTime: 500 * time.Millisecond, TTL: true, EnforceQuota: true, ContainerInterval: time.Second, Super: "super:secret"},
+	"ensemble": {TickTime: time.Second, Reconfig: true, Replicated: true},
+}
+
+// racing is a vector that the recorded server wins nearly always: the request
+// behind closeSession is read before the connection is closed, or not.
+const racing = "session/close_session_discards_pipelined"
+
+// The replayer is proven by the server that was recorded.
+func TestRealZooKeeperMatchesRecording(t *testing.T) {
+	t.Parallel()
+	for profile, config := range profiles {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			replayAll(t, profile, zkreal.Start(t, config).Addr, nil, racing)
+		})
+	}
+	t.Run("readonly", func(t *testing.T) {
+		t.Parallel()
+		s := zkreal.StartPart(t, 3, 1, zkreal.Config{ReadOnly: true})[0]
+		if err := s.WaitReadOnly(); err != nil {
+			t.Fatal(err)
+		}
+		replayAll(t, "readonly", s.Addr, nil)
+	})
+}
+
+// A deviation must not outlive its cause: where the recorded answer comes, the
+// entry fails.
+func TestDeviationThatIsNotNeededFails(t *testing.T) {
+	t.Parallel()
+	addr := zkreal.Start(t, profiles["default"]).Addr
+	vectors, err := golden.Load("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, v := range vectors {
+		for _, d := range golden.Deviations {
+			if d.Vector != v.ID() || len(d.Want) != 1 || d.Want[0].Do != "recv" || v.Steps[d.Step].Do != "recv" {
+				continue
+			}
+			tried++
+			err := golden.Replay(addr, &v, []golden.Deviation{d})
+			if err == nil || !strings.Contains(err.Error(), "not needed") {
+				t.Errorf("%s step %d: %v", d.Vector, d.Step, err)
+			}
+			break
+		}
+	}
+	if tried < 5 {
+		t.Errorf("only %d deviations were tried", tried)
+	}
+}

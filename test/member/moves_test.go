@@ -1,0 +1,378 @@
+package member
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// moveTo gives a server, which is stopped, another peer address: in its own
+// flags only, as an operator does who moves one machine.
+func (e *ensemble) moveTo(s *launch.Server) (was string) {
+	e.t.Helper()
+	ports, err := launch.FreePorts(1)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	was = s.Peer
+	for i := range s.Args {
+		s.Args[i] = strings.ReplaceAll(s.Args[i], was, ports[0])
+	}
+	s.Peer = ports[0]
+	return was
+}
+
+// addr is where a member is in the list of a server.
+func (e *ensemble) addr(at *launch.Server, id int) string {
+	e.t.Helper()
+	for line := range strings.Lines(e.must(at, "list", "-o", "plain")) {
+		if f := strings.Split(line, "\t"); f[0] == strconv.Itoa(id) {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// A server comes back at a new address, and then the leader does. The list and
+// clients are told, the logs have a line, and it counts.
+func TestServerComesBackAtANewAddress(t *testing.T) {
+	t.Parallel()
+	comesBackElsewhere(t, start(t, 0))
+}
+
+// The same through TLS.
+func TestServerComesBackAtANewAddressOverTLS(t *testing.T) {
+	t.Parallel()
+	comesBackElsewhere(t, start(t, 0, certificates(t, 3)...))
+}
+
+func comesBackElsewhere(t *testing.T, e *ensemble) {
+	for _, what := range []string{"follower", "leader"} {
+		var moved *launch.Server
+		await(t, "somebody leads", 20*time.Second, func() bool { moved = e.Leader(); return moved != nil })
+		if what == "follower" {
+			moved = e.others(moved)[0]
+		}
+		rest := e.others(moved)
+		moved.Stop()
+		await(t, "the others serve", 20*time.Second, func() bool { return rest[0].Mode() != "" && rest[1].Mode() != "" })
+		was := e.moveTo(moved)
+		if err := moved.Spawn(); err != nil {
+			t.Fatal(err)
+		}
+		if err := moved.WaitReady(); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range e.Servers {
+			await(t, "the list has the new address", 20*time.Second, func() bool { return e.addr(s, moved.ID) == moved.Peer })
+		}
+		b, _, err := dial(t, "", rest[0]).Get("/zookeeper/config")
+		if err != nil || !strings.Contains(string(b), moved.Peer) || strings.Contains(string(b), was) {
+			t.Errorf("clients are told %s, %v", b, err)
+		}
+		seen := false
+		for _, s := range e.Servers {
+			seen = seen || strings.Contains(s.LogTail(), "op=address") && strings.Contains(s.LogTail(), moved.Peer)
+		}
+		if !seen {
+			t.Error("no log has a line of it")
+		}
+		// It counts: with one other gone, the two write.
+		rest[1].Kill()
+		c := dial(t, "", moved)
+		await(t, "the two write", 20*time.Second, func() bool {
+			_, err := c.Create("/moved-"+what, nil, 0, zk.WorldACL(zk.PermAll))
+			return err == nil || err == zk.ErrNodeExists
+		})
+		if err := rest[1].Spawn(); err != nil {
+			t.Fatal(err)
+		}
+		if err := rest[1].WaitReady(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A lost machine: another one has the id and a new address.
+func TestMachineIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := start(t, 0)
+	lost := e.others(e.Leader())[0]
+	rest := e.others(lost)
+	if _, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID)); code != 1 || !strings.Contains(errs, "there is nothing to replace") {
+		t.Errorf("a server that runs is replaced: %d %s", code, errs)
+	}
+	lost.Kill()
+	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	e.moveTo(lost)
+	if err := lost.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	e.must(rest[0], "replace", strconv.Itoa(lost.ID), lost.Peer)
+	if err := lost.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.roles(lost); got != "1 voter, 2 voter, 3 voter" {
+		t.Error(got)
+	}
+	if got := e.addr(rest[0], lost.ID); got != lost.Peer {
+		t.Errorf("it is at %s in the list", got)
+	}
+}
+
+// started is zlock member under way.
+type started struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	errs bytes.Buffer
+}
+
+func (e *ensemble) begin(at *launch.Server, args ...string) *started {
+	e.t.Helper()
+	s := &started{t: e.t, cmd: exec.Command(zlock, append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
+	s.cmd.Stderr = &s.errs
+	if err := s.cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { s.cmd.Process.Kill() })
+	return s
+}
+
+// wait waits until it has succeeded.
+func (s *started) wait() {
+	s.t.Helper()
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Fatalf("zlock %v: %v\n%s", s.cmd.Args[1:], err, s.errs.String())
+	}
+}
+
+// The leader is killed while a server is added, replaced, promoted and removed,
+// and while another is to lead. Each command goes on to its end.
+func TestLeadersDieWhileMembersChange(t *testing.T) {
+	t.Parallel()
+	changesOverLeaderKills(t, start(t, 2), 200)
+}
+
+// The same through TLS.
+func TestLeadersDieWhileMembersChangeOverTLS(t *testing.T) {
+	t.Parallel()
+	changesOverLeaderKills(t, start(t, 2, certificates(t, 5)...), 200)
+}
+
+// The same with a million nodes, for which ZLOCKD_MEMBER_NODES=1000000 is given.
+func TestMembersOfALargeCluster(t *testing.T) {
+	n, _ := strconv.Atoi(os.Getenv("ZLOCKD_MEMBER_NODES"))
+	if n == 0 {
+		t.Skip("ZLOCKD_MEMBER_NODES says with how many nodes this runs")
+	}
+	changesOverLeaderKills(t, start(t, 2), n)
+}
+
+func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
+	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
+	fill(t, nodes, one, two, three)
+	// ask is a server that runs and does not lead, so that what is asked of it
+	// goes on when the leader is killed.
+	ask := func(not ...*launch.Server) *launch.Server {
+		t.Helper()
+		var found *launch.Server
+		await(t, "a follower", 30*time.Second, func() bool {
+			for _, s := range e.others(nil) {
+				if s.Mode() == "follower" && (len(not) == 0 || not[0] != s) {
+					found = s
+				}
+			}
+			return found != nil
+		})
+		return found
+	}
+	kill := func() (killed *launch.Server) {
+		t.Helper()
+		await(t, "somebody leads", 30*time.Second, func() bool { killed = e.Leader(); return killed != nil })
+		killed.Kill()
+		return killed
+	}
+	back := func(s *launch.Server) {
+		t.Helper()
+		if err := s.Spawn(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WaitReady(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	adding := e.begin(ask(), "add", "4", four.Peer)
+	killed := kill() // before it runs
+	if err := four.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the fourth is known", time.Minute, func() bool { return strings.Contains(e.roles(ask(four)), "4 ") })
+	back(killed)
+	killed = kill() // while it follows, or has just got its vote
+	back(killed)
+	adding.wait()
+	if err := four.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+
+	lost := four
+	lost.Kill()
+	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	replacing := e.begin(ask(), "replace", "4")
+	killed = kill()
+	back(killed)
+	replacing.wait()
+	if err := lost.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+
+	at := ask(four)
+	leading := e.begin(at, "lead", strconv.Itoa(at.ID))
+	killed = kill()
+	back(killed)
+	leading.wait()
+
+	gone := ask()
+	removing := e.begin(ask(gone), "remove", strconv.Itoa(gone.ID))
+	if l := e.Leader(); l != nil && l != gone {
+		l.Kill()
+		back(l)
+	}
+	removing.wait()
+	gone.Stop()
+	left := e.others(nil)
+	if len(left) != 3 {
+		t.Fatalf("%d servers are left", len(left))
+	}
+	for _, s := range left {
+		await(t, "all are level", time.Minute, func() bool {
+			b, _, err := dial(t, "", s).Get(fmt.Sprintf("/fill/n%d", nodes-1))
+			return err == nil && len(b) == 100 && strings.Count(e.roles(s), " voter") == 3
+		})
+	}
+}
+
+// fill makes nodes of 100 bytes.
+func fill(t *testing.T, nodes int, at ...*launch.Server) {
+	t.Helper()
+	c := dial(t, "", at...)
+	if _, err := c.Create("/fill", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("x"), 100)
+	for i := 0; i < nodes; {
+		var ops []any
+		for ; i < nodes && len(ops) < 1000; i++ {
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("/fill/n%d", i), Data: data, Acl: zk.WorldACL(zk.PermAll)})
+		}
+		if _, err := c.Multi(ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The order of a rolling restart is followed to its end, without a client
+// noticing more than a pause.
+func TestRollingRestartInTheOrderThatIsPrinted(t *testing.T) {
+	t.Parallel()
+	rollingRestart(t, start(t, 0))
+}
+
+// The same through TLS.
+func TestRollingRestartOverTLS(t *testing.T) {
+	t.Parallel()
+	rollingRestart(t, start(t, 0, certificates(t, 3)...))
+}
+
+func rollingRestart(t *testing.T, e *ensemble) {
+	c := dial(t, "", e.Servers...)
+	id := c.SessionID()
+	order := exec.Command(zlock, "restart-order", "--wait", "-o", "plain", "--admin-addr", e.Servers[0].Admin)
+	out, err := order.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := order.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { order.Process.Kill() })
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		b := make([]byte, 1000)
+		for {
+			n, err := out.Read(b)
+			if err != nil {
+				return
+			}
+			lines <- string(b[:n])
+		}
+	}()
+	first := e.Leader()
+	var named []*launch.Server
+	for line := range lines {
+		i, err := strconv.Atoi(strings.Split(line, "\t")[0])
+		if err != nil {
+			t.Fatal(line)
+		}
+		s := e.Servers[i-1]
+		named = append(named, s)
+		s.Stop()
+		if err := s.Spawn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := order.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if len(named) != 3 || named[2] != first {
+		t.Errorf("%d were named, and the leader not last", len(named))
+	}
+	if _, _, err := c.Get("/"); err != nil || c.SessionID() != id {
+		t.Errorf("the session did not outlive it: %v", err)
+	}
+}
+
+// What is wrong with a server is said before it is a member.
+func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
+	t.Parallel()
+	e := start(t, 1)
+	other := start(t, 0)
+	one := e.Servers[0]
+	fourth := e.Servers[3]
+	if err := fourth.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it waits", 20*time.Second, func() bool { return strings.Contains(fourth.LogTail(), "zlock member add 4") })
+	for _, test := range []struct{ what, id, addr, want string }{
+		{"another id", "5", fourth.Peer, "server 5 cannot be what answers at " + fourth.Peer + ": this is server 4, not 5"},
+		{"a member's address", "4", e.Servers[1].Peer, "server 2 is at " + e.Servers[1].Peer},
+		{"another cluster", "4", other.Servers[0].Peer, "server 4 cannot be what answers at " + other.Servers[0].Peer},
+		{"a client port", "4", one.Client, "server 4 "},
+	} {
+		if _, errs, code := e.member(one, "-w", "1", "add", test.id, test.addr); code != 1 || !strings.Contains(errs, test.want) {
+			t.Errorf("%s: %d %s", test.what, code, errs)
+		}
+	}
+	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter" {
+		t.Errorf("after refusals: %s", got)
+	}
+}

@@ -1,0 +1,58 @@
+package member
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A member that was removed and still runs does not keep others out: a server
+// that lost its disk asks it first, and is not stopped by what it says.
+func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	e := start(t, 1)
+	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
+	if err := four.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	e.must(three, "add", "4", four.Peer)
+	e.must(three, "remove", "2")
+	await(t, "the removed server serves no more", 10*time.Second, func() bool { return two.Mode() == "" })
+
+	one.Kill()
+	if err := os.RemoveAll(filepath.Join(one.Dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it can be removed", 20*time.Second, func() bool {
+		_, _, code := e.member(three, "remove", "1")
+		return code == 0
+	})
+	// Not there yet: promote says so, and does not only count.
+	e.post(three, `{"op":"add","id":1,"addr":"`+one.Peer+`"}`)
+	if _, errs, code := e.member(three, "-w", "1", "promote", "1"); code != 1 || !strings.Contains(errs, "connection refused") {
+		t.Errorf("promote a server that does not run: %d %s", code, errs)
+	}
+	if err := one.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	e.must(three, "promote", "1")
+	if err := one.WaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.roles(one); got != "1 voter, 3 voter, 4 voter" {
+		t.Error(got)
+	}
+
+	// Who comes back after it was removed in its absence hears of it.
+	one.Kill()
+	await(t, "it can be removed", 20*time.Second, func() bool {
+		_, _, code := e.member(three, "remove", "1")
+		return code == 0
+	})
+	if err := one.Spawn(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it says that it was removed", 20*time.Second, func() bool { return strings.Contains(ready(one), "this server was removed from the cluster") })
+}

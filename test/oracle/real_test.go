@@ -1,0 +1,72 @@
+//go:build stock
+
+package oracle_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/oracle"
+	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/zkreal"
+)
+
+// realConfig configures a ZooKeeper for comparisons: the features zlockd has
+// by default are on, and nothing happens by the passing of time.
+var realConfig = zkreal.Config{
+	TTL: true, EnforceQuota: true, Super: oracle.Super, NoFsync: true, ContainerInterval: 24 * time.Hour,
+	MinSessionTimeout: time.Minute, MaxSessionTimeout: 10 * time.Minute,
+}
+
+// Two real servers must never differ: what the comparison does not hold
+// against the real server itself, it may hold against another.
+func TestRealServersAgree(t *testing.T) {
+	a, b := zkreal.Start(t, realConfig), zkreal.Start(t, realConfig)
+	explore(t, oracle.NewRunner(a.Addr, b.Addr), seed(t), *opsFlag/4)
+}
+
+// zlockd must be indistinguishable from the real server, however requests are
+// pipelined, except as the table of known differences says.
+func TestZlockdAgreesWithRealServer(t *testing.T) {
+	a := zkreal.Start(t, realConfig)
+	r := oracle.NewRunner(a.Addr, startZlockd(t))
+	r.Pipeline, r.Exact = true, true
+	explore(t, r, seed(t), *opsFlag)
+}
+
+// A cluster is as one server: connections to different members see the same
+// history, once they have caught up.
+func TestClusterAgreesWithRealServer(t *testing.T) {
+	e := zlockd(t, launch.Options{Nodes: 3})
+	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, e.Addrs())
+	r.Pipeline, r.Exact = true, true
+	explore(t, r, seed(t), *opsFlag/10)
+}
+
+// Every script in testdata tells of something that once was different, or that
+// random programs meet too rarely.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, startZlockd(t))
+	r.Pipeline, r.Exact = true, true
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := oracle.Parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Run(p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

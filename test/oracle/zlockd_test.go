@@ -1,0 +1,126 @@
+package oracle_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/oracle"
+	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/zkreal"
+)
+
+var (
+	seedFlag = flag.Uint64("oracle.seed", 0, "seed of the random programs; 0 chooses one")
+	opsFlag  = flag.Int("oracle.ops", 20000, "how many requests are compared")
+)
+
+// episodeOps is the length of one program. Short programs shrink fast and
+// begin anew often, long ones reach more states.
+const episodeOps = 300
+
+func seed(t *testing.T) uint64 {
+	s := *seedFlag
+	if s == 0 {
+		s = rand.Uint64N(1e9)
+	}
+	t.Logf("seed %d (repeat with -oracle.seed=%d)", s, s)
+	return s
+}
+
+// A server that is killed the moment everything is answered comes back with
+// all of it: nodes with every counter, ACLs, quotas, sessions.
+func TestKilledServerComesBackAsItWas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("restarts a server many times")
+	}
+	// Snapshots are frequent, so that both ways of coming back are taken.
+	e := zlockd(t, launch.Options{}, "--snapshot-entries", "100")
+	r := oracle.NewRunner(startZlockd(t), e.Addrs())
+	r.Pipeline, r.Exact = true, true
+	restarts := 0
+	r.Restart = func() error {
+		restarts++
+		e.Servers[0].Kill()
+		return e.StartAll()
+	}
+	explore(t, r, seed(t), *opsFlag/10)
+	t.Logf("%d restarts", restarts)
+}
+
+// Requests sent in one piece do what they do one by one.
+func TestPipeliningChangesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs servers as processes: make test-all")
+	}
+	r := oracle.NewRunner(startZlockd(t), startZlockd(t))
+	r.Pipeline, r.Exact = true, true
+	explore(t, r, seed(t), *opsFlag/4)
+}
+
+// startZlockd runs a single zlockd in memory until the test ends.
+func startZlockd(t *testing.T) (addr string) {
+	t.Helper()
+	return zlockd(t, launch.Options{Dev: true}).Addrs()
+}
+
+// zlockd runs what corresponds to realConfig until the test ends.
+func zlockd(t *testing.T, o launch.Options, flags ...string) *launch.Ensemble {
+	t.Helper()
+	o.Kind = launch.Zlockd
+	o.Flags = append(flags,
+		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000", "enforceQuota=true"),
+		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", zkreal.Digest(oracle.Super))
+	e, err := launch.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func writeConfig(t *testing.T, lines ...string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "zoo.cfg")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// explore runs random programs until it has compared n requests.
+func explore(t *testing.T, r *oracle.Runner, seed uint64, n int) {
+	t.Helper()
+	begin := time.Now()
+	for episode := uint64(0); r.Ops < n; episode++ {
+		p, err := r.Episode(seed, episode, episodeOps)
+		if err != nil {
+			report(t, r, episode, p, err)
+		}
+	}
+	t.Logf("%d requests compared in %v; known differences met: %v\nanswers: %v",
+		r.Ops, time.Since(begin).Round(time.Millisecond), r.Uses, r.Answers)
+}
+
+// report shrinks a program that shows a difference and writes it as a script.
+func report(t *testing.T, r *oracle.Runner, episode uint64, p oracle.Program, err error) {
+	t.Helper()
+	var d *oracle.Difference
+	if !errors.As(err, &d) {
+		t.Fatalf("episode %d: %v", episode, err)
+	}
+	r.Patience = 3 * time.Second
+	short, err := r.Shrink(p, err, 40*time.Second)
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("oracle-%d.txt", time.Now().UnixNano()))
+	text := "# Found by random programs, shrunk.\n#\n# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n\n" + short.String()
+	if werr := os.WriteFile(file, []byte(text), 0o600); werr != nil {
+		t.Error(werr)
+	}
+	t.Fatalf("episode %d: %v\nprogram (written to %s; when the cause is mended, keep it in testdata):\n%s", episode, err, file, short)
+}

@@ -1,0 +1,139 @@
+// Command progress runs go test with the given arguments and prints one line
+// for each package when it ends, with how many are left. go test alone prints
+// the packages in their order, so that a slow one hides what the others do.
+// What a failed package has printed follows its line.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+func main() {
+	code, failed, crashed := run(os.Args[1:])
+	if code != 0 && len(crashed) > 0 && failed == len(crashed) {
+		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:", strings.Join(crashed, " "))
+		again := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return strings.HasPrefix(a, "./") })
+		code, _, _ = run(append(again, crashed...))
+	}
+	os.Exit(code)
+}
+
+// run runs go test, and returns its exit code, how many packages failed, and
+// those of them whose race detector crashed.
+func run(args []string) (code, failed int, crashed []string) {
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "progress:", err)
+		return 1, 0, nil
+	}
+	failed, crashed = report(os.Stdout, out, packages(args))
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitCode(), failed, crashed
+	case err != nil || failed > 0:
+		fmt.Fprintln(os.Stderr, "progress: failed:", failed, err)
+		return 1, failed, crashed
+	}
+	return 0, 0, nil
+}
+
+// packages counts the packages that the arguments name.
+func packages(args []string) int {
+	list := []string{"list"}
+	for _, a := range args {
+		if strings.HasPrefix(a, "./") || strings.HasPrefix(a, "github.com/") {
+			list = append(list, a)
+		}
+	}
+	out, err := exec.Command("go", list...).Output()
+	if err != nil {
+		return 0 // go test says what is wrong
+	}
+	return bytes.Count(out, []byte("\n"))
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // of a build that fails
+	Test       string
+	Elapsed    float64
+	Output     string
+}
+
+// detectorBroke is what the race detector says when it fails a check of its own.
+const detectorBroke = "ThreadSanitizer: CHECK failed"
+
+// report prints what in tells of total packages, and returns how many failed, and
+// where the race detector itself did.
+func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string) {
+	said := map[string][]string{} // what a package or a build has printed
+	ended := 0
+	for d := json.NewDecoder(in); ; {
+		var e event
+		if err := d.Decode(&e); err == io.EOF {
+			return failed, crashed
+		} else if err != nil {
+			fmt.Fprintln(w, "progress: cannot read what go test says:", err)
+			return failed + 1, crashed
+		}
+		of := e.Package
+		if of == "" {
+			of = e.ImportPath
+		}
+		switch {
+		case e.Output != "":
+			said[of] = append(said[of], e.Output)
+		case e.Action == "build-fail":
+			fmt.Fprint(w, strings.Join(said[of], ""))
+			delete(said, of)
+		case e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip"):
+			ended++
+			if e.Action == "skip" { // no tests
+				continue
+			}
+			verdict := "ok  "
+			if e.Action == "fail" {
+				failed++
+				verdict = "FAIL"
+			}
+			fmt.Fprintf(w, "%s %3d of %d  %6.1f s  %s\n", verdict, ended, total, e.Elapsed, of)
+			if e.Action == "fail" {
+				text := strings.Join(worthReading(said[of]), "")
+				if strings.Contains(text, detectorBroke) {
+					crashed = append(crashed, of)
+				}
+				fmt.Fprint(w, text)
+			}
+			delete(said, of)
+		}
+	}
+}
+
+// worthReading leaves out what a failed package says of tests that passed.
+func worthReading(lines []string) (list []string) {
+	for _, l := range lines {
+		head := strings.TrimSpace(l)
+		if strings.HasPrefix(head, "=== ") || strings.HasPrefix(head, "--- PASS") || strings.HasPrefix(head, "--- SKIP") {
+			continue
+		}
+		list = append(list, l)
+	}
+	return list
+}

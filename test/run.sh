@@ -1,0 +1,18 @@
+#!/bin/sh
+# Runs vet and the tests of all packages with the given flags of go test, and
+# says how far it is. The packages' names appear as they end. Run it by
+# `make test` or `make test-all`.
+set -u
+begin=$(date +%s)
+say() { printf '== %s (%d s)\n' "$1" $(($(date +%s) - begin)); }
+
+say "vet"
+go vet ./... || exit 1
+go vet -tags stock,interop ./... || exit 1
+
+say "tests: $*"
+# Anew each time: some tests build the programs themselves, which go's cache
+# does not see. Many at once, packages too, because most of them wait for a
+# server.
+go run ./test/progress -count=1 -p 4 -parallel 8 -timeout 10m "$@" ./... || { say "FAILED"; exit 1; }
+say "all tests passed"

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+type listener struct {
+	n       *Network
+	addr    string
+	backlog chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.backlog:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		l.n.mu.Lock()
+		delete(l.n.listeners, l.addr)
+		l.n.mu.Unlock()
+		close(l.closed)
+		for {
+			select {
+			case c := <-l.backlog:
+				c.Close()
+			default:
+				return
+			}
+		}
+	})
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return address(l.addr) }
+
+type address string
+
+func (a address) Network() string { return "tcp" }
+func (a address) String() string  { return string(a) }
+
+// pipeRoom is how much one direction holds before the writer waits.
+const pipeRoom = 256 << 10
+
+// pipe is one direction of a connection.
+type pipe struct {
+	n        *Network
+	from, to string
+
+	mu       sync.Mutex
+	cond     *sync.Cond
+	segments []segment
+	size     int
+	sealed   bool // the writer has closed: EOF behind the last segment
+	gone     bool // the reader has closed: writing fails
+	dead     bool // the process at either end is gone
+	read     deadline
+	write    deadline
+}
+
+type segment struct {
+	data []byte
+	at   time.Time // when it arrives, if the wire is whole
+}
+
+// deadline is a point in time at which waiting fails.
+type deadline struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+func (n *Network) pipe(from, to string) *pipe {
+	p := &pipe{n: n, from: from, to: to}
+	p.cond = sync.NewCond(&p.mu)
+	n.mu.Lock()
+	n.pipes[p] = struct{}{}
+	n.mu.Unlock()
+	return p
+}
+
+// finish ends the pipe at once, with what is on the wire lost.
+func (p *pipe) finish() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.cond.Broadcast()
+	p.forget()
+}
+
+func (p *pipe) forget() {
+	p.n.mu.Lock()
+	delete(p.n.pipes, p)
+	p.n.mu.Unlock()
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	delay := p.n.delay()
+	back := p.n.isCut(p.to, p.from)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		switch {
+		case p.sealed:
+			return 0, net.ErrClosed
+		case (p.gone || p.dead) && !back:
+			return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+		case p.write.passed():
+			return 0, os.ErrDeadlineExceeded
+		}
+		if p.size < pipeRoom {
+			break
+		}
+		p.cond.Wait()
+	}
+	at := p.n.carried(p.from, p.to, len(b)).Add(delay)
+	if k := len(p.segments); k > 0 && p.segments[k-1].at.After(at) {
+		at = p.segments[k-1].at
+	}
+	p.segments = append(p.segments, segment{append([]byte(nil), b...), at})
+	p.size += len(b)
+	time.AfterFunc(time.Until(at), p.cond.Broadcast)
+	return len(b), nil
+}
+
+func (p *pipe) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if p.gone {
+			return 0, net.ErrClosed
+		}
+		if p.read.passed() {
+			return 0, os.ErrDeadlineExceeded
+		}
+		p.mu.Unlock()
+		cut := p.n.isCut(p.from, p.to)
+		p.mu.Lock()
+		if !cut {
+			switch {
+			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
+				n := copy(b, p.segments[0].data)
+				p.segments[0].data = p.segments[0].data[n:]
+				if len(p.segments[0].data) == 0 {
+					p.segments = p.segments[1:]
+				}
+				p.size -= n
+				p.cond.Broadcast()
+				return n, nil
+			case p.dead:
+				return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+			case p.sealed && len(p.segments) == 0:
+				return 0, io.EOF
+			}
+		}
+		if p.gone || p.read.passed() {
+			continue
+		}
+		p.cond.Wait()
+	}
+}
+
+func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+
+func (p *pipe) setDeadline(d *deadline, at time.Time) {
+	p.mu.Lock()
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.at = at
+	if !at.IsZero() {
+		d.timer = time.AfterFunc(max(0, time.Until(at)), p.cond.Broadcast)
+	}
+	p.mu.Unlock()
+	p.cond.Broadcast()
+}
+
+// conn is one end of a connection.
+type conn struct {
+	in, out       *pipe
+	local, remote net.Addr
+}
+
+func (c *conn) Read(b []byte) (int, error)  { return c.in.Read(b) }
+func (c *conn) Write(b []byte) (int, error) { return c.out.Write(b) }
+func (c *conn) LocalAddr() net.Addr         { return c.local }
+func (c *conn) RemoteAddr() net.Addr        { return c.remote }
+
+func (c *conn) Close() error {
+	c.out.mu.Lock()
+	already := c.out.sealed
+	c.out.sealed = true
+	c.stop(c.out)
+	c.out.mu.Unlock()
+	c.out.cond.Broadcast()
+	c.in.mu.Lock()
+	c.in.gone = true
+	c.stop(c.in)
+	c.in.mu.Unlock()
+	c.in.cond.Broadcast()
+	if already {
+		return net.ErrClosed
+	}
+	c.in.n.mu.Lock()
+	delete(c.in.n.pipes, c.in)
+	c.in.n.mu.Unlock()
+	return nil
+}
+
+// stop ends the timers of this end; the caller holds the pipe's lock.
+func (c *conn) stop(p *pipe) {
+	for _, d := range []*deadline{&p.read, &p.write} {
+		if d.timer != nil && (d == &p.read) == (p == c.in) {
+			d.timer.Stop()
+		}
+	}
+}
+
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.in.setDeadline(&c.in.read, t)
+	return nil
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.out.setDeadline(&c.out.write, t)
+	return nil
+}

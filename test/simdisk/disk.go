@@ -1,0 +1,320 @@
+// Package simdisk is a disk that behaves as badly as a real one may. It keeps
+// what is cached apart from what is durable, sector by sector. When the power
+// goes, every sector written since the last sync holds its old content or any
+// that it was given since, and every name made, moved or removed since its
+// directory was synced is as before or as after; a directory that goes takes
+// along what is in it. A sync that fails drops what
+// it should have written, and a later one does not write it. Space can end at
+// any byte, and a hook can refuse, delay or hold up every operation.
+package simdisk
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"sync"
+)
+
+// Sector is what is written whole or not at all.
+const Sector = 512
+
+// versions is how many contents of a sector are remembered between two syncs.
+const versions = 4
+
+// Op is an operation about to be done.
+type Op struct {
+	Kind string // create, open, rename, remove, write, sync, syncdir
+	Name string
+	Len  int // of a write
+}
+
+// Short is the error of a hook that lets the first N bytes of a write pass,
+// rounded down to a sector where the file has that place already.
+type Short struct {
+	N   int
+	Err error
+}
+
+func (s *Short) Error() string { return s.Err.Error() }
+func (s *Short) Unwrap() error { return s.Err }
+
+// ErrOff is returned to a life that has ended, unless it goes on as a ghost.
+var ErrOff = errors.New("the disk has lost its power")
+
+// Disk is one disk.
+type Disk struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	now      *view
+	life     *Mount // nil: none has begun since the last one ended
+	ghosts   bool
+	capacity int64
+	hook     func(Op) error
+}
+
+// view is the disk as a life sees it.
+type view struct {
+	names   map[string]*inode // as cached
+	stable  map[string]*inode // as durable
+	changes []change          // of names, since their directories were synced
+}
+
+func newView() *view { return &view{names: map[string]*inode{}, stable: map[string]*inode{}} }
+
+// New returns an empty disk.
+func New(rng *rand.Rand) *Disk { return &Disk{rng: rng, now: newView(), capacity: 1 << 50} }
+
+// LeaveGhosts lets lives that have ended go on with copies of their own: what
+// they do then changes nothing for others.
+func (d *Disk) LeaveGhosts() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ghosts = true
+}
+
+// change is a name that was given to a file, or taken from one (nil).
+type change struct {
+	id   int // equal for the two halves of a rename
+	name string
+	to   *inode
+}
+
+// inode is a file. Its size is durable with its content.
+type inode struct {
+	dir         bool // a directory; it holds nothing itself
+	cache, disk []byte
+	dirty       map[int][][]byte // by sector, what it was given since it was synced
+}
+
+// OnOp installs a hook that is called before every operation that changes
+// something or opens a file, without locks held.
+func (d *Disk) OnOp(hook func(Op) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = hook
+}
+
+// Limit bounds the bytes that all files take together.
+func (d *Disk) Limit(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.capacity = bytes
+}
+
+// Used returns how many bytes all files take.
+func (d *Disk) Used() (n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now.used()
+}
+
+// Free returns how many bytes more they may take.
+func (d *Disk) Free() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(0, d.capacity-d.now.used())
+}
+
+func (v *view) used() (n int64) {
+	for _, f := range v.names {
+		n += int64(len(f.cache))
+	}
+	return n
+}
+
+// Mount begins a life of the disk. The one before it, if any, has ended as by
+// kill -9: what was cached stays.
+func (d *Disk) Mount() *Mount {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life != nil {
+		d.now = d.now.clone()
+	}
+	d.life = &Mount{d: d, v: d.now}
+	return d.life
+}
+
+// PowerLoss ends the life, and with it whatever was not durable, or any part
+// of that.
+func (d *Disk) PowerLoss() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.life = d.now.clone(), nil
+	d.now.lose(d.rng)
+}
+
+// Kill ends the life as kill -9 does.
+func (d *Disk) Kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.life = d.now.clone(), nil
+}
+
+// clone returns a view that shares nothing with this one.
+func (v *view) clone() *view {
+	was := map[*inode]*inode{nil: nil}
+	copied := func(f *inode) *inode {
+		c, ok := was[f]
+		if !ok {
+			c = &inode{f.dir, slices.Clone(f.cache), slices.Clone(f.disk), maps.Clone(f.dirty)}
+			for i, list := range c.dirty {
+				c.dirty[i] = slices.Clone(list)
+			}
+			was[f] = c
+		}
+		return c
+	}
+	c := newView()
+	for name, f := range v.names {
+		c.names[name] = copied(f)
+	}
+	for name, f := range v.stable {
+		c.stable[name] = copied(f)
+	}
+	for _, ch := range v.changes {
+		ch.to = copied(ch.to)
+		c.changes = append(c.changes, ch)
+	}
+	return c
+}
+
+// lose decides what was durable. Of the names, the first changes were, as with
+// a journal, or any.
+func (v *view) lose(rng *rand.Rand) {
+	made := map[string]bool{}
+	for name, f := range v.names {
+		made[name] = f.dir
+	}
+	inOrder := rng.IntN(2) == 0
+	kept, last := false, -1
+	for _, c := range v.changes {
+		if c.id != last {
+			keep := rng.IntN(2) == 0
+			kept = keep && (kept || last < 0 || !inOrder)
+			last = c.id
+		}
+		if kept {
+			v.settled(c)
+		}
+	}
+	v.changes = nil
+	// What is in a directory goes with it. Directories that nobody made were there
+	// from the beginning.
+	for name := range v.stable {
+		for dir := path.Dir(name); len(dir) > 1; dir = path.Dir(dir) {
+			if made[dir] && v.stable[dir] == nil {
+				delete(v.stable, name)
+			}
+		}
+	}
+	v.names = map[string]*inode{}
+	for _, name := range slices.Sorted(maps.Keys(v.stable)) {
+		f := v.stable[name]
+		f.settle(rng)
+		f.cache = slices.Clone(f.disk)
+		v.names[name] = f
+	}
+}
+
+// settled makes a change durable.
+func (v *view) settled(c change) {
+	if c.to == nil {
+		delete(v.stable, c.name)
+	} else {
+		v.stable[c.name] = c.to
+	}
+}
+
+// Save returns a copy of what is durable, to be put back with Restore.
+func (d *Disk) Save() *Image {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	img := &Image{files: map[string][]byte{}}
+	for name, f := range d.now.stable {
+		if f.dir {
+			img.dirs = append(img.dirs, name)
+		} else {
+			img.files[name] = slices.Clone(f.disk)
+		}
+	}
+	return img
+}
+
+// Image is a copy of a disk.
+type Image struct {
+	files map[string][]byte
+	dirs  []string
+}
+
+// Restore puts an old copy back; the life ends.
+func (d *Disk) Restore(img *Image) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.life = newView(), nil
+	for _, name := range img.dirs {
+		f := &inode{dir: true, dirty: map[int][][]byte{}}
+		d.now.names[name], d.now.stable[name] = f, f
+	}
+	for name, b := range img.files {
+		f := &inode{cache: slices.Clone(b), disk: slices.Clone(b), dirty: map[int][][]byte{}}
+		d.now.names[name], d.now.stable[name] = f, f
+	}
+}
+
+// settle decides which of the sectors not synced are on the disk.
+func (f *inode) settle(rng *rand.Rand) {
+	if len(f.cache) != len(f.disk) && rng.IntN(2) == 0 {
+		f.resize()
+	}
+	for _, i := range slices.Sorted(maps.Keys(f.dirty)) {
+		list := f.dirty[i]
+		if k := rng.IntN(len(list)+1) - 1; k >= 0 {
+			f.put(i, list[k])
+		}
+	}
+	clear(f.dirty)
+}
+
+// resize makes the size durable; what is new holds zeros.
+func (f *inode) resize() {
+	if n := len(f.cache); n <= len(f.disk) {
+		f.disk = f.disk[:n]
+	} else {
+		f.disk = append(f.disk, make([]byte, n-len(f.disk))...)
+	}
+}
+
+func (f *inode) put(sector int, b []byte) {
+	if at := sector * Sector; at < len(f.disk) {
+		copy(f.disk[at:], b)
+	}
+}
+
+// flush makes the file durable.
+func (f *inode) flush() {
+	f.resize()
+	for i, list := range f.dirty {
+		f.put(i, list[len(list)-1])
+	}
+	clear(f.dirty)
+}
+
+// write changes the cache.
+func (f *inode) write(rng *rand.Rand, b []byte, at int) {
+	if end := at + len(b); end > len(f.cache) {
+		f.cache = append(f.cache, make([]byte, end-len(f.cache))...)
+	}
+	copy(f.cache[at:], b)
+	if len(b) == 0 {
+		return
+	}
+	for i := at / Sector; i <= (at+len(b)-1)/Sector; i++ {
+		list := f.dirty[i]
+		if len(list) == versions {
+			list = slices.Delete(list, rng.IntN(versions), versions)
+		}
+		f.dirty[i] = append(list, slices.Clone(f.cache[i*Sector:min((i+1)*Sector, len(f.cache))]))
+	}
+}

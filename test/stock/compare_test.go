@@ -1,0 +1,381 @@
+//go:build stock
+
+package stock
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// What docs/coming-from.md says of other locks, shown: what becomes of each
+// when its holder dies, when it is paused, and when the server fails over.
+
+const shortTTL = 300 * time.Millisecond
+
+func mustTake(t *testing.T, l otherLock, owner string, ttl time.Duration, want bool) {
+	t.Helper()
+	if got, err := l.take("job", owner, ttl); err != nil || got != want {
+		t.Fatalf("%s takes the lock: %v, %v; want %v", owner, got, err, want)
+	}
+}
+
+func TestDatabaseRowAsLock(t *testing.T) {
+	dir := pgDir(t)
+	addr, primary := startPostgres(t, dir)
+	dial := func(addr string) *pgConn {
+		t.Helper()
+		c, err := dialPostgres(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.close)
+		return c
+	}
+	a, b := dial(addr), dial(addr)
+	if err := a.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, a, "a", 0, true)
+	mustTake(t, b, "b", 0, false)
+
+	// The holder dies: its row stays until somebody removes it by hand.
+	a.close()
+	eventually(t, "the server has noticed", func() bool {
+		_, n, err := b.query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
+		return err == nil && n == "1"
+	})
+	mustTake(t, b, "b", 0, false)
+	if ok, err := b.give("job", "a"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+
+	// The server fails over to a standby that is a little behind, as one without
+	// synchronous replication may be at any time: two hold the lock.
+	if _, _, err := b.query("SELECT pg_create_physical_replication_slot('s')"); err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	second := filepath.Join(pgDir(t), "data")
+	pgRun(t, pgBin+"pg_basebackup", "-D", second, "-h", host, "-p", port, "-U", "postgres", "-R", "-S", "s", "--no-sync", "-c", "fast")
+	other, _ := startPostgres(t, second)
+	standby := dial(other)
+	eventually(t, "the standby follows", func() bool {
+		_, n, err := b.query("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")
+		return err == nil && n == "1"
+	})
+	for _, q := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
+		if _, _, err := standby.query("%s", q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "it is behind", func() bool {
+		_, n, err := b.query("SELECT count(*) FROM pg_stat_replication")
+		return err == nil && n == "0"
+	})
+	mustTake(t, b, "b", 0, true)
+	primary.Process.Kill()
+	primary.Wait()
+	if _, _, err := standby.query("SELECT pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, standby, "c", 0, true)
+}
+
+func TestRedisKeyAsLock(t *testing.T) {
+	addr, primary := startRedis(t)
+	dial := func(addr string) *redisConn {
+		t.Helper()
+		c, err := dialRedis(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.close)
+		return c
+	}
+	a, b := dial(addr), dial(addr)
+	takes := func(l otherLock, owner string) {
+		t.Helper()
+		eventually(t, owner+" has the lock", func() bool {
+			ok, err := l.take("job", owner, time.Hour)
+			return ok && err == nil
+		})
+	}
+	// The holder dies: the lock is free when its time is over.
+	mustTake(t, a, "a", shortTTL, true)
+	mustTake(t, b, "b", shortTTL, false)
+	a.close()
+	takes(b, "b")
+	if ok, err := b.give("job", "b"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+
+	// The holder is paused for longer than the time to live: another one has
+	// the lock, and nothing has told the first, which learns it when it gives back.
+	a = dial(addr)
+	mustTake(t, a, "a", shortTTL, true)
+	takes(b, "b")
+	if ok, err := a.give("job", "a"); ok || err != nil {
+		t.Fatalf("the paused holder gives back what is another's: %v, %v", ok, err)
+	}
+	if ok, err := b.give("job", "b"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+
+	// The server fails over: replication does not wait, and the lock is taken
+	// again at the replica that becomes the primary.
+	way := startRelay(t, []string{addr})
+	host, port, _ := net.SplitHostPort(way.addr())
+	other, _ := startRedis(t, "--replicaof", host, port)
+	replica := dial(other)
+	eventually(t, "the replica follows", func() bool {
+		info, err := replica.do("INFO", "replication")
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+	way.refuse(time.Hour)
+	mustTake(t, b, "b", time.Hour, true)
+	primary.Process.Kill()
+	primary.Wait()
+	if _, err := replica.do("REPLICAOF", "NO", "ONE"); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, replica, "c", time.Hour, true)
+}
+
+// zlockBinary is the command zlock, built.
+var zlockBinary = sync.OnceValues(func() (string, error) {
+	bin := filepath.Join(scratch, "zlock")
+	out, err := exec.Command("go", "build", "-o", bin, "github.com/zlockd/zlockd/cmd/zlock").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+// holding is a program that holds the lock /job, and what it says.
+type holding struct {
+	*exec.Cmd
+	mu   sync.Mutex
+	said string
+}
+
+func (h *holding) says(what string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Contains(h.said, what)
+}
+
+func startHolding(t *testing.T, servers string, args ...string) *holding {
+	t.Helper()
+	h := &holding{Cmd: exec.Command(args[0], args[1:]...)}
+	h.Env = append(os.Environ(), "ZK="+servers, "ZLOCK_SERVERS="+servers)
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Stdout, h.Stderr = w, w
+	if _, err := h.StdinPipe(); err != nil { // zlock hold ends with its input
+		t.Fatal(err)
+	}
+	if err := h.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	go func() {
+		defer out.Close()
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			h.mu.Lock()
+			h.said += lines.Text() + "\n"
+			h.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		h.Process.Kill()
+		h.Wait()
+	})
+	return h
+}
+
+// TestLocksOfSessions shows the same of locks that live as long as a session:
+// Curator's and zlock's, on zlockd and on ZooKeeper, one server and three.
+func TestLocksOfSessions(t *testing.T) {
+	zlock, err := zlockBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, maker := range []struct {
+		name string
+		args []string
+		lost string // what it says when it is told
+	}{
+		{"zlock", []string{zlock, "hold", "--session-timeout", "6s", "/job"}, "lost"},
+		{"Curator", append(javaDriver(t, "CuratorHold"), "/job", "6000"), "state LOST"},
+	} {
+		t.Run(maker.name, func(t *testing.T) {
+			g := startTarget(t, launch.Options{Nodes: 3})
+			if g.ensemble == nil {
+				t.Skip("kills servers: unset ZLOCKD_STOCK_SERVERS")
+			}
+			c, err := client.Dial(t.Context(), g.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close(context.Background())
+			job := c.Mutex("/job")
+			hold := func() *holding {
+				t.Helper()
+				h := startHolding(t, g.String(), maker.args...)
+				eventually(t, maker.name+" holds the lock", func() bool {
+					q, err := c.Inspect(t.Context(), "/job")
+					return err == nil && len(q.Holders) > 0
+				})
+				return h
+			}
+			// The holder dies: the lock is free when its session is over.
+			h := hold()
+			h.Process.Kill()
+			next, err := job.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := next.Token()
+			if err := next.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			// The holder is paused: another one has the lock, with a larger token, and
+			// the first is told when it goes on.
+			h = hold()
+			if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			if next, err = job.Lock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if next.Token() <= first {
+				t.Errorf("token %v after %v", next.Token(), first)
+			}
+			h.Process.Signal(syscall.SIGCONT)
+			eventually(t, maker.name+" is told", func() bool { return h.says(maker.lost) })
+			h.Process.Kill()
+			if err := next.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			// The server fails over: the lock is where it was.
+			h = hold()
+			g.ensemble.Leader().Kill()
+			eventually(t, "another leads", func() bool { return g.ensemble.Leader() != nil })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if l, err := job.Lock(ctx); err == nil {
+				t.Errorf("a second holder, token %v", l.Token())
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if h.says(maker.lost) {
+				t.Errorf("%s lost the lock", maker.name)
+			}
+		})
+	}
+}
+
+var figures = flag.Bool("figures", false, "measure the locks of docs/coming-from.md that need no ZooKeeper client")
+
+// TestFiguresOfOtherLocks measures a database row and a Redis key as
+// `go run ./test/bench/clients -waiters 0,10` measures the others: one lock, one
+// contender, then eleven. Who does not get it asks again after a pause.
+func TestFiguresOfOtherLocks(t *testing.T) {
+	if !*figures {
+		t.Skip("measures on request: -figures")
+	}
+	const warm, duration, pause = time.Second, 5 * time.Second, time.Millisecond
+	pg, _ := startPostgres(t, pgDir(t))
+	redis, _ := startRedis(t)
+	synced, _ := startRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	if c, err := dialPostgres(pg); err != nil || c.prepare() != nil {
+		t.Fatal("no table", err)
+	}
+	atRedis := func(addr string) func() (otherLock, error) {
+		return func() (otherLock, error) { return dialRedis(addr) }
+	}
+	for _, s := range []struct {
+		name string
+		dial func() (otherLock, error)
+	}{
+		{"PostgreSQL, a row", func() (otherLock, error) { return dialPostgres(pg) }},
+		{"Redis as installed", atRedis(redis)},
+		{"Redis, appendfsync always", atRedis(synced)},
+	} {
+		for _, contenders := range []int{1, 11} {
+			var took []time.Duration
+			var mu sync.Mutex
+			var inside, both atomic.Int64
+			var wg sync.WaitGroup
+			begun := time.Now()
+			for i := range contenders {
+				wg.Go(func() {
+					l, err := s.dial()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer l.close()
+					owner := fmt.Sprint("owner", i)
+					for time.Since(begun) < warm+duration {
+						from := time.Now()
+						ok, err := l.take("figures", owner, time.Minute)
+						for ; !ok && err == nil && time.Since(begun) < warm+duration; ok, err = l.take("figures", owner, time.Minute) {
+							time.Sleep(pause)
+						}
+						if !ok {
+							if err != nil {
+								t.Error(err)
+							}
+							return
+						}
+						d := time.Since(from)
+						if inside.Add(1) != 1 {
+							both.Add(1)
+						}
+						inside.Add(-1)
+						if ok, err := l.give("figures", owner); !ok || err != nil {
+							t.Error(ok, err)
+							return
+						}
+						if from.Sub(begun) > warm {
+							mu.Lock()
+							took = append(took, d)
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if len(took) == 0 || both.Load() > 0 {
+				t.Fatalf("%s: %d cycles, %d with two inside", s.name, len(took), both.Load())
+			}
+			slices.Sort(took)
+			t.Logf("%-26s %2d contenders: %6.0f cycles/s, taken after %.2f ms (median), %.2f ms (p99)", s.name, contenders,
+				float64(len(took))/duration.Seconds(), ms(took[len(took)/2]), ms(took[len(took)*99/100]))
+		}
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

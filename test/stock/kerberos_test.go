@@ -1,0 +1,213 @@
+//go:build stock
+
+package stock
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+const kerberosServer = `Server {
+	com.sun.security.auth.module.Krb5LoginModule required
+	useKeyTab=true keyTab="%s" storeKey=true useTicketCache=false principal="zookeeper/localhost@ZK.TEST";
+};
+`
+
+const kerberosClient = `Client {
+	com.sun.security.auth.module.Krb5LoginModule required
+	useKeyTab=true keyTab="%s" storeKey=true useTicketCache=false principal="%s@ZK.TEST";
+};
+`
+
+// kerberosRules are for a second server, to be seen in every identity.
+var kerberosRules = []string{
+	"kerberos.removeHostFromPrincipal=true", "kerberos.removeRealmFromPrincipal=true",
+	"security.auth_to_local=RULE:[2:$1-of-$2](app-.*)s/o/0/ DEFAULT",
+	"sessionRequireClientSASLAuth=true",
+}
+
+// TestKerberos lets kazoo, the Java and the C client sign in with tickets of a
+// KDC, at a ZooKeeper and at zlockd from the same JAAS file: what they see, and
+// what is refused, is the same. At the end the server's key is replaced.
+func TestKerberos(t *testing.T) {
+	ownServers(t)
+	need(t, "java", "gcc", "apt-get", "/usr/bin/python3", "/usr/share/zookeeper/bin/zkCli.sh", "/usr/share/java/zookeeper.jar",
+		"/usr/lib/python3/dist-packages/puresasl/__init__.py", "/usr/lib/x86_64-linux-gnu/sasl2/libgssapiv2.so", "/usr/include/sasl/sasl.h")
+	cli := kerberosCli(t)
+	for name, config := range map[string][]string{"as they are": nil, "by rules": kerberosRules} {
+		t.Run(name, func(t *testing.T) {
+			seen := map[launch.Kind]string{}
+			for _, kind := range []launch.Kind{launch.ZooKeeper, launch.Zlockd} {
+				seen[kind] = kerberosSeen(t, kind, config, cli)
+			}
+			if a, b := seen[launch.ZooKeeper], seen[launch.Zlockd]; a != b {
+				t.Errorf("ZooKeeper:\n%s\nzlockd:\n%s", a, b)
+			}
+			who := []string{"alice@ZK.TEST", "app/host@ZK.TEST"}
+			if config != nil {
+				who = []string{"alice", "app-0f-host"}
+			}
+			want := []string{"c /alice: rc = 0", "c /alice-foreign: rc = -102", "c /app-host: rc = 0", "a replay [-", `identity ["Id(scheme='sasl', id='` + who[0] + `')"]`}
+			for _, w := range who {
+				want = append(want, "java sasl: "+w+"\n", "id='"+w+"')")
+			}
+			for _, w := range want {
+				if !strings.Contains(seen[launch.Zlockd], w) {
+					t.Errorf("%q is not there:\n%s", w, seen[launch.Zlockd])
+				}
+			}
+		})
+	}
+}
+
+// kerberosCli builds the C client's shell with SASL.
+func kerberosCli(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, dir := filepath.Join(cache, "zlockd-stock"), t.TempDir()
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{{"source.sh", source}, {"build-cli.sh", filepath.Join(source, "zookeeper")}} {
+		script, err := filepath.Abs(filepath.Join("suites", words[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sh", script, words[1])
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+	}
+	return filepath.Join(dir, "cli")
+}
+
+// kerberosSeen is what the clients see of a server, one fact a line.
+func kerberosSeen(t *testing.T, kind launch.Kind, config []string, cli string) string {
+	k := startKDC(t, "ZK.TEST", "zookeeper/localhost", "other/localhost", "alice", "app/host")
+	jaas := k.file("server.jaas")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(jaas, fmt.Sprintf(kerberosServer, k.keytab(t, "zookeeper/localhost", "server.keytab")))
+	e, err := launch.Start(launch.Options{
+		Kind: kind, Dev: true, Flags: []string{"--sasl-users", jaas, "--log-level", "debug"},
+		JVM:    []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" + k.file("krb5.conf")},
+		Config: append([]string{"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}, config...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", kind, e.Servers[0].LogTail())
+		}
+		e.Close()
+	})
+	_, port, err := net.SplitHostPort(e.Servers[0].Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := "localhost:" + port
+	var facts []string
+	kazoo := func(name string) {
+		out := runFor(t, k.env, "/usr/bin/python3", "-B", "-W", "ignore", "kazoo/tickets.py", addr, name)
+		facts = append(facts, strings.Split(strings.TrimSpace(out), "\n")...)
+	}
+	for _, p := range []string{"alice", "app/host"} {
+		k.signIn(t, p)
+		name := strings.ReplaceAll(p, "/", "-")
+		kazoo(name)
+
+		client := k.file("client.jaas")
+		write(client, fmt.Sprintf(kerberosClient, k.file("clients.keytab"), p))
+		env := append(slices.Clone(k.env), "CLIENT_JVMFLAGS=-Djava.security.auth.login.config="+client+
+			" -Djava.security.krb5.conf="+k.file("krb5.conf")+" -Dzookeeper.server.principal=zookeeper/localhost")
+		out := runFor(t, env, "/usr/share/zookeeper/bin/zkCli.sh", "-server", addr, "whoami")
+		for _, m := range regexp.MustCompile(`(?m)^(?:sasl|super): .*$`).FindAllString(out, -1) {
+			facts = append(facts, "java "+m)
+		}
+		for _, node := range []string{"/" + name, "/" + name + "-foreign"} {
+			facts = append(facts, "c "+runCli(t, k.env, "get "+node, cli, "-n", "GSSAPI", "-u", p, "-o", "localhost", "-h", addr))
+		}
+	}
+
+	// A new key, of another kind: tickets that are made with it are refused
+	// until the keytab has it.
+	k.admin(t, "cpw -randkey -e aes256-cts-hmac-sha384-192:normal zookeeper/localhost")
+	k.signIn(t, "alice")
+	kazoo("early")
+	k.keytab(t, "zookeeper/localhost", "server.keytab")
+	k.signIn(t, "alice")
+	kazoo("renewed")
+	return strings.Join(facts, "\n")
+}
+
+// runCli gives the C client's shell one line and returns what it says of it. The
+// shell ends with its input, so that is held open until then.
+func runCli(t *testing.T, env []string, line string, words ...string) (result string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Env = env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	var all strings.Builder
+	for lines := bufio.NewScanner(errs); lines.Scan(); {
+		fmt.Fprintln(&all, lines.Text())
+		// It takes the first lines of its input for granted only once it is there.
+		if strings.Contains(lines.Text(), "CONNECTED_STATE") {
+			fmt.Fprintln(in, line)
+		}
+		if strings.Contains(lines.Text(), "rc = ") {
+			return lines.Text()
+		}
+	}
+	t.Fatalf("%v says nothing of %q:\n%s", words, line, &all)
+	return ""
+}
+
+// runFor runs a client that must end well within two minutes.
+func runFor(t *testing.T, env []string, words ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Env, cmd.WaitDelay = env, time.Second
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s\n%s", words, err, &out, &errs)
+	}
+	return out.String()
+}

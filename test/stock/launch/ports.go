@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// FreePorts returns n loopback addresses that nobody listens on and that no
+// other test on this machine is given while this process runs. They lie below
+// the range from which the system takes ports for outgoing connections, so
+// that none is lost between the choice and its use.
+func FreePorts(n int) ([]string, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-ports-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	var list []string
+	for tries := 0; len(list) < n; tries++ {
+		if tries > 1000+10*n {
+			return nil, fmt.Errorf("no free ports found in %d tries", tries)
+		}
+		port := strconv.Itoa(10_000 + rand.IntN(22_000))
+		addr := net.JoinHostPort("127.0.0.1", port)
+		if !reserve(filepath.Join(dir, port)) {
+			continue
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		list = append(list, addr)
+	}
+	return list, nil
+}
+
+// reserved holds the locked files of the ports this process was given. They
+// are never let go: a server that was killed comes back to its port.
+var reserved struct {
+	sync.Mutex
+	files []*os.File
+}
+
+// reserve takes the lock of a port's file, which ends with the process.
+func reserve(file string) bool {
+	reserved.Lock()
+	defer reserved.Unlock()
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false
+	}
+	if !tryLock(f) {
+		f.Close()
+		return false
+	}
+	reserved.files = append(reserved.files, f)
+	return true
+}

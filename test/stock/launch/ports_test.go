@@ -1,0 +1,42 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Two processes that choose ports at the same time are never given the same.
+func TestPortsAreGivenOnce(t *testing.T) {
+	if os.Getenv("LAUNCH_TEST_PORTS") != "" {
+		list, err := FreePorts(200)
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("ports " + strings.Join(list, " ") + "\n")
+		return
+	}
+	list, err := FreePorts(200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	other.Env = append(os.Environ(), "LAUNCH_TEST_PORTS=1")
+	out, err := other.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, line, found := strings.Cut(string(out), "ports ")
+	line, _, _ = strings.Cut(line, "\n")
+	if theirs := strings.Fields(line); !found || len(theirs) != 200 {
+		t.Fatalf("the other process was given %d ports", len(theirs))
+	} else {
+		list = append(list, theirs...)
+	}
+	slices.Sort(list)
+	if n := len(slices.Compact(list)); n != 400 {
+		t.Errorf("%d ports of 400 are different", n)
+	}
+}

@@ -1,0 +1,23 @@
+package launch
+
+import (
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// PostgresUser is whom PostgreSQL runs as, which refuses to be root; nil: whoever
+// runs this, who is not root.
+func PostgresUser() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, err
+	}
+	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}

@@ -1,0 +1,421 @@
+//go:build stock
+
+package stock
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// holder is a program that holds locks by its session a and waits by b.
+func holder(t *testing.T, g target, args ...string) map[string]string {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "ZK="+g.String())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close() // that is how it is told to end
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	sessions := map[string]string{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		switch w := strings.Fields(lines.Text()); {
+		case len(w) == 3 && w[0] == "session":
+			sessions[w[1]] = "0x" + w[2]
+		case len(w) > 0 && w[0] == "ready":
+			return sessions
+		default:
+			t.Errorf("%s: %s", args[0], lines.Text())
+		}
+	}
+	t.Fatalf("%s ended early", args[0])
+	return nil
+}
+
+// viewed is one server with its lock view.
+type viewed struct {
+	t    *testing.T
+	g    target
+	base string
+}
+
+func startViewed(t *testing.T) *viewed {
+	t.Helper()
+	o := generous()
+	o.Kind, o.Nodes = launch.Zlockd, 1
+	e, err := launch.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: launch.Zlockd, ensemble: e}, "http://" + e.Servers[0].Admin}
+}
+
+// lock is a lock as the view tells of it.
+type lock struct {
+	Path    string
+	Kind    string
+	Layouts []string
+	Recipe  string
+	Holders []lockEntry
+	Waiters []lockEntry
+	Members []lockEntry
+}
+
+type lockEntry struct{ Node, Session, Token, Maker string }
+
+func (v *viewed) get(path string, into any) bool {
+	v.t.Helper()
+	r, err := http.Get(v.base + path)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	return json.NewDecoder(r.Body).Decode(into) == nil && r.StatusCode == http.StatusOK
+}
+
+// wants waits until a lock is as told: sessions in order, holders first.
+func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
+	v.t.Helper()
+	var l lock
+	sessions := func(list []lockEntry) (s []string) {
+		for _, e := range list {
+			s = append(s, e.Session)
+		}
+		return s
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		l = lock{}
+		if v.get("/locks"+path, &l) && l.Kind == kind && fmt.Sprint(l.Layouts) == "["+layout+"]" &&
+			fmt.Sprint(sessions(append(l.Holders, l.Members...))) == fmt.Sprint(holders) && fmt.Sprint(sessions(l.Waiters)) == fmt.Sprint(waiters) {
+			return
+		}
+	}
+	v.t.Errorf("%s is %+v; want %s %s, held by %v, waited for by %v", path, l, kind, layout, holders, waiters)
+}
+
+// TestLocksOfStockRecipes: each recipe of each library is recognised, with the
+// right holder and the right order.
+func TestLocksOfStockRecipes(t *testing.T) {
+	v := startViewed(t)
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py", "/usr/share/java/zookeeper-recipes-lock.jar")
+	script, err := filepath.Abs("kazoo/hold.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur := holder(t, v.g, javaDriver(t, "LockHolder")...)
+	kz := holder(t, v.g, "/usr/bin/python3", "-B", script)
+	for _, r := range []struct {
+		path, kind, layout string
+		by                 map[string]string
+		waiters            bool
+	}{
+		{"/cur/mutex", "lock", "curator", cur, true},
+		{"/cur/rw", "rwlock", "curator", cur, true},
+		{"/cur/sem", "semaphore", "curator", cur, true},
+		{"/cur/multi/1", "lock", "curator", cur, true},
+		{"/cur/multi/2", "lock", "curator", cur, false},
+		{"/cur/latch", "latch", "curator", cur, true},
+		{"/cur/selector", "lock", "curator", cur, true},
+		{"/cur/x", "lock", "x", cur, true},
+		{"/kz/lock", "lock", "kazoo", kz, true},
+		{"/kz/rw", "rwlock", "kazoo", kz, true},
+		{"/kz/sem", "semaphore", "kazoo", kz, true},
+		{"/kz/election", "lock", "kazoo", kz, true},
+		{"/kz-master", "simple", "lone", kz, true},
+	} {
+		t.Run(strings.TrimPrefix(r.path, "/"), func(t *testing.T) {
+			v := &viewed{t, v.g, v.base}
+			var waiters []string
+			if r.waiters {
+				waiters = []string{r.by["b"]}
+			}
+			v.wants(r.path, r.kind, r.layout, []string{r.by["a"]}, waiters)
+		})
+	}
+	t.Run("kz/party", func(t *testing.T) {
+		v := &viewed{t, v.g, v.base}
+		var l lock
+		await(t, "party", func() bool { return v.get("/locks/kz/party", &l) && l.Kind == "party" && len(l.Members) == 2 })
+	})
+	t.Run("go-zookeeper", func(t *testing.T) {
+		v := &viewed{t, v.g, v.base}
+		s := &goSuite{target: v.g}
+		a, b := s.connect(t), s.connect(t)
+		if err := zk.NewLock(a.Conn, "/golock", zk.WorldACL(zk.PermAll)).Lock(); err != nil {
+			t.Fatal(err)
+		}
+		go zk.NewLock(b.Conn, "/golock", zk.WorldACL(zk.PermAll)).Lock()
+		v.wants("/golock", "lock", "curator", []string{fmt.Sprintf("0x%x", a.SessionID())}, []string{fmt.Sprintf("0x%x", b.SessionID())})
+		if l := (lock{}); !v.get("/locks/golock", &l) || l.Recipe != "go-zookeeper lock" {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// TestLockPage uses the page as an operator would, while four libraries hold
+// and wait: it reads the table, follows a hand-over, sees a deadlock, breaks a
+// lock, and goes about with the keyboard alone.
+func TestLockPage(t *testing.T) {
+	v := startViewed(t)
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
+	script, err := filepath.Abs("kazoo/hold.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur := holder(t, v.g, javaDriver(t, "LockHolder")...)
+	holder(t, v.g, "/usr/bin/python3", "-B", script)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	dial := func() *client.Client {
+		c, err := client.Dial(ctx, v.g.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close(context.Background()) })
+		return c
+	}
+	one, two := dial(), dial()
+	orders, err := one.Mutex("/shop/orders").Lock(client.Task(ctx, "billing"), client.WithReason("billing run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.Mutex("/shop/stock").Lock(client.Task(ctx, "stocktaking"), client.WithReason("stocktaking")); err != nil {
+		t.Fatal(err)
+	}
+	go two.Mutex("/shop/orders").Lock(client.Task(ctx, "stocktaking"), client.WithReason("stocktaking"))
+
+	b := startBrowser(t)
+	b.log("performance")
+	b.open(v.base + "/?tab=locks")
+	shows := func(words ...string) func() bool {
+		return func() bool {
+			text := b.text()
+			for _, w := range words {
+				if !strings.Contains(text, w) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	await(t, "the locks of every library", shows("/cur/mutex", "/kz/lock", "/shop/orders", "Curator mutex", "kazoo lock", "zlock lock", "kz-master"))
+
+	// The table is live.
+	b.open(v.base + "/?tab=lock&path=/shop/orders")
+	await(t, "holder and waiter", shows("1 hold, 1 wait", "billing run", "stocktaking"))
+
+	// A deadlock that is planted while the page is open.
+	b.open(v.base + "/?tab=graph")
+	await(t, "no deadlock yet", shows("No suspected deadlock"))
+	waiting, give := context.WithCancel(client.Task(ctx, "billing"))
+	go one.Mutex("/shop/stock").Lock(waiting, client.WithReason("billing run"))
+	await(t, "the deadlock", shows("Suspected deadlock", "in a cycle", "/shop/orders", "/shop/stock"))
+	if n := b.js("return document.querySelectorAll('svg rect.cycle').length"); n != "2" {
+		t.Errorf("%s boxes of the picture are in a cycle", n)
+	}
+	pictures(t, b)
+	give()
+	await(t, "the deadlock to be over", shows("No suspected deadlock"))
+
+	// A hand-over.
+	b.open(v.base + "/?tab=lock&path=/shop/orders")
+	await(t, "holder", shows("1 hold, 1 wait"))
+	if err := orders.Unlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the hand-over", shows("1 hold, 0 wait", "stocktaking"))
+
+	breakIt(t, v, b, cur)
+	keyboard(t, v, b)
+	narrow(t, v, b)
+	foreign(t, v, b)
+}
+
+// breakIt breaks a lock of Curator's by its token, and is refused once the token
+// is old.
+func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
+	t.Helper()
+	b.open(v.base + "/?tab=lock&path=/cur/mutex")
+	await(t, "the mutex", func() bool { return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2" })
+	b.js("document.querySelector('button[data-act=break]').click()")
+	b.js("document.getElementById('act-password').value = 'wrong'; document.getElementById('act-dry').click()")
+	said := func(words string) {
+		t.Helper()
+		await(t, words, func() bool {
+			return strings.Contains(b.js("return document.getElementById('act-out').innerText"), words)
+		})
+	}
+	said("not the super user's password")
+	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
+	said(cur["b"] + " 127.0.0.1: gets the lock")
+	v.wants("/cur/mutex", "lock", "curator", []string{cur["a"]}, []string{cur["b"]}) // a dry run
+	b.js("document.getElementById('act-do').click()")
+	said("Done: remove /cur/mutex/")
+	v.wants("/cur/mutex", "lock", "curator", []string{cur["b"]}, nil)
+	// The same again: the node has gone.
+	b.js("document.getElementById('act-dry').click()")
+	said("has no contender")
+	b.js("document.getElementById('act-close').click()")
+
+	// Another hold than the one that was looked at.
+	var l lock
+	if !v.get("/locks/kz/lock", &l) || len(l.Holders) != 1 {
+		t.Fatalf("%+v", l)
+	}
+	b.open(v.base + "/?tab=lock&path=/kz/lock")
+	await(t, "kazoo's lock", func() bool { return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2" })
+	b.js("const x = document.querySelector('button[data-act=break]'); x.dataset.token = '1'; x.click()")
+	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
+	said("the token is old")
+	b.js("document.getElementById('act-close').click()")
+}
+
+// keyboard goes about by Tab and Enter.
+func keyboard(t *testing.T, v *viewed, b *browser) {
+	t.Helper()
+	b.open(v.base + "/")
+	await(t, "the overview", func() bool { return strings.Contains(b.text(), "Overview") })
+	b.keys(keyTab)
+	if got := b.js("return document.activeElement.innerText"); got != "Skip to the contents" {
+		t.Errorf("the first stop is %q", got)
+	}
+	stops := []string{}
+	for range 12 {
+		b.keys(keyTab)
+		stops = append(stops, strings.TrimSpace(b.js("return document.activeElement.innerText.split('\\n')[0]")))
+	}
+	for _, want := range []string{"Pause", "Overview", "Locks", "Wait-for graph", "Ended sessions", "Tree"} {
+		if !strings.Contains(strings.Join(stops, "|"), want) {
+			t.Errorf("%s is not reached by the keyboard: %q", want, stops)
+		}
+	}
+	b.js("document.querySelector('nav a[data-tab=locks]').focus()")
+	b.keys(keyEnter)
+	await(t, "locks by the keyboard", func() bool { return b.js("return document.querySelector('h2').innerText") == "Locks" })
+	// A table that is put in place anew keeps the focus.
+	b.js("document.querySelector('a[data-key=\"l-/cur/sem\"]').focus(); document.querySelector('#content').dataset.old = 1")
+	s := &goSuite{target: v.g}
+	s.connect(t).mustCreate(t, "/touched")
+	_, err := s.connect(t).Create("/touched/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a new table", func() bool {
+		return b.js("return String(document.querySelector('#content').dataset.old)") == "undefined"
+	})
+	if got := b.js("return document.activeElement.dataset.key"); got != "l-/cur/sem" {
+		t.Errorf("the focus went to %q", got)
+	}
+	// Pause by the keyboard, and what a reader is told of it.
+	b.js("document.getElementById('pause').focus()")
+	b.keys(keyEnter)
+	if b.js("return document.getElementById('live').innerText") != "paused" || b.js("return document.getElementById('pause').getAttribute('aria-pressed')") != "true" {
+		t.Error("it is not paused")
+	}
+	// A dialogue is left by Escape.
+	b.open(v.base + "/?tab=lock&path=/cur/rw")
+	b.js("document.querySelector('button[data-act=break]').click()")
+	b.keys(keyEscape)
+	if b.js("return document.getElementById('act').open") != "false" {
+		t.Error("Escape does not close the dialogue")
+	}
+	if n := b.js("return [...document.querySelectorAll('input,select')].filter(e => e.type !== 'hidden' && !e.labels.length).length"); n != "0" {
+		t.Errorf("%s fields have no label", n)
+	}
+	if n := b.js("return document.querySelectorAll('th:not([scope])').length"); n != "0" {
+		t.Errorf("%s headings of tables have no scope", n)
+	}
+}
+
+// narrow looks at every tab on a telephone.
+func narrow(t *testing.T, v *viewed, b *browser) {
+	t.Helper()
+	b.width(320)
+	for _, tab := range []string{"overview", "locks", "lock&path=/cur/mutex", "graph", "sessions", "ended", "tree&path=/cur"} {
+		b.open(v.base + "/?tab=" + tab)
+		if w, err := strconv.Atoi(b.js("return document.scrollingElement.scrollWidth")); err != nil || w > 320 {
+			t.Errorf("%s is %d pixels wide (%v)", tab, w, err)
+		}
+	}
+	b.width(1200)
+}
+
+// foreign looks at what the browser noted: nothing left the page's origin, and
+// nothing went wrong.
+func foreign(t *testing.T, v *viewed, b *browser) {
+	t.Helper()
+	for _, line := range b.log("browser") {
+		// Refused actions are answers, which the browser counts among errors.
+		if strings.HasPrefix(line, "SEVERE") && !strings.Contains(line, "/actions/break - Failed to load resource") {
+			t.Errorf("console: %s", line)
+		}
+	}
+	requests := 0
+	for _, line := range b.log("performance") {
+		_, body, _ := strings.Cut(line, " ")
+		var m struct {
+			Message struct {
+				Method string
+				Params struct{ Request struct{ URL string } }
+			}
+		}
+		if json.Unmarshal([]byte(body), &m) != nil || m.Message.Method != "Network.requestWillBeSent" {
+			continue
+		}
+		requests++
+		if url := m.Message.Params.Request.URL; !strings.HasPrefix(url, v.base+"/") && !strings.HasPrefix(url, "data:") {
+			t.Errorf("the page asked for %s", url)
+		}
+	}
+	if requests < 10 {
+		t.Errorf("only %d requests were noted", requests)
+	}
+}
+
+// pictures takes screenshots in both schemes, into ZLOCKD_SCREENSHOTS if that
+// is set.
+func pictures(t *testing.T, b *browser) {
+	t.Helper()
+	dir := os.Getenv("ZLOCKD_SCREENSHOTS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	seen := map[string]string{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		seen[b.js("return getComputedStyle(document.body).backgroundColor")] = scheme
+		b.shot(filepath.Join(dir, "lock-view-"+scheme+".png"))
+	}
+	if len(seen) != 2 {
+		t.Errorf("the schemes look alike: %v", seen)
+	}
+	b.scheme("light")
+}

@@ -1,0 +1,224 @@
+//go:build stock
+
+package stock
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/boards"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// prometheus is a running Prometheus that looks at servers each second.
+type prometheus struct {
+	t    *testing.T
+	base string
+}
+
+func startPrometheus(t *testing.T, e *launch.Ensemble) *prometheus {
+	t.Helper()
+	need(t, "/usr/bin/prometheus")
+	ports, err := launch.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var targets []string
+	for _, s := range e.Servers {
+		targets = append(targets, strconv.Quote(s.Admin))
+	}
+	config := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: zlockd\n  static_configs: [{targets: [%s]}]\n",
+		strings.Join(targets, ", "))
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/usr/bin/prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", ports[0], "--log.level", "warn")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &prometheus{t, "http://" + ports[0]}
+}
+
+// ask returns the values of an expression's series; an error of Prometheus, as
+// while it starts, is none.
+func (p *prometheus) ask(expr string) (values []float64) {
+	p.t.Helper()
+	r, err := http.Get(p.base + "/api/v1/query?query=" + url.QueryEscape(expr))
+	if err != nil {
+		return nil
+	}
+	defer r.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []struct{ Value [2]any }
+		}
+	}
+	if r.StatusCode == http.StatusServiceUnavailable {
+		return nil
+	}
+	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.Status != "success" {
+		p.t.Fatalf("%s: %v %s", expr, err, answer.Error)
+	}
+	for _, s := range answer.Data.Result {
+		text, _ := s.Value[1].(string)
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// await waits until an expression has a series that says yes.
+func (p *prometheus) await(what, expr string, yes func(float64) bool) {
+	p.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		for _, v := range p.ask(expr) {
+			if yes(v) {
+				return
+			}
+		}
+	}
+	p.t.Errorf("%s: %s has no such series: %v", what, expr, p.ask(expr))
+}
+
+// exists takes any value: a comparison that holds has a series.
+func exists(float64) bool  { return true }
+func moved(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
+
+// handOffs gives a lock from one client to another, n times, and reads.
+func handOffs(t *testing.T, e *launch.Ensemble, n int) {
+	t.Helper()
+	var mutexes []*client.Mutex
+	for range 2 {
+		c, err := client.Dial(t.Context(), e.Addrs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		mutexes = append(mutexes, c.Mutex("/app/lock"))
+	}
+	done := make(chan error, len(mutexes))
+	for _, m := range mutexes {
+		go func() {
+			for range n {
+				l, err := m.Lock(t.Context())
+				if err != nil {
+					done <- err
+					return
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range mutexes {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBoards asks a Prometheus that looks at three servers every query of our
+// board, of the public boards and of the public alert rules, after load, a
+// snapshot, an election and a restart. Each has a series; those that are to
+// move move; the public alerts are silent until their cause is there.
+func TestBoards(t *testing.T) {
+	o := launch.Options{Kind: launch.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40", "--backup-dir", t.TempDir()}}
+	e, err := launch.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	p := startPrometheus(t, e)
+	const up = `count(up{job="zlockd"} == 1)`
+	p.await("three servers", up, func(v float64) bool { return v == 3 })
+
+	hold, err := client.Dial(t.Context(), e.Addrs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close(t.Context())
+	held, err := hold.Mutex("/other/lock").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Unlock(t.Context())
+	handOffs(t, e, 30)
+	p.await("scraped since", `sum(zlockd_lock_handoffs_total) > 0`, exists)
+
+	// The forming of the cluster is an election too, and the window of the
+	// public rule is longer than this test: what counts is that it rises.
+	elections := p.ask(`sum(election_time_count)`)
+	for _, a := range boards.Alerts() {
+		if a.Panel == "a leader election happens" || a.Panel == "leader unavailable" {
+			continue
+		}
+		if got := p.ask(a.Expr + " " + a.When); len(got) > 0 {
+			t.Errorf("%s, %s fires without a cause: %v", a.Board, a.Panel, got)
+		}
+	}
+
+	p.await("a snapshot on each", `count(zlockd_snapshot_zxid > 0) == 3`, exists) // to be read when it starts again
+	led := e.Leader()
+	led.Kill()
+	for _, a := range boards.Alerts() {
+		switch a.Panel {
+		case "server is down", "missing quorum":
+			p.await(a.Panel, a.Expr+" "+a.When, exists)
+		}
+	}
+	p.await("another leader", `sum(zk_server_leader) == 1`, exists)
+	if len(elections) != 1 {
+		t.Fatalf("elections: %v", elections)
+	}
+	p.await("elections", fmt.Sprintf(`sum(election_time_count) > %v`, elections[0]-1), exists) // the dead one's are gone
+	for _, a := range boards.Alerts() {
+		if a.Panel == "a leader election happens" || a.Panel == "leader unavailable" {
+			p.await(a.Panel, a.Expr+" "+a.When, exists)
+		}
+	}
+	if err := e.StartAll(); err != nil {
+		t.Fatal(err)
+	}
+	p.await("three servers again", up, func(v float64) bool { return v == 3 })
+	handOffs(t, e, 30)
+
+	queries, err := boards.Ours()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range append(queries, boards.Public()...) {
+		p.await(q.Board+", "+q.Panel, boards.Expand(q.Expr), exists)
+	}
+	for _, name := range strings.Fields(`packets_received packets_sent commit_count proposal_count election_time_count looking_count snapshottime_count fsynctime_count
+		updatelatency_count readlatency_count propagation_latency_count proposal_latency_count quorum_ack_latency_count sync_processor_batch_size_sum
+		startup_txns_loaded_count startup_snap_load_time_count dbinittime_count connection_request_count bytes_received_count node_deleted_watch_count_sum
+		leader_unavailable_time_count process_cpu_seconds_total write_per_namespace_sum read_per_namespace_sum leader_uptime
+		zlockd_locks_held zlockd_lock_grants_total zlockd_lock_handoffs_total zlockd_connection_ends_total zlockd_snapshot_zxid`) {
+		p.await("it moves", name, moved)
+	}
+}

@@ -1,0 +1,226 @@
+//go:build stock
+
+package stock
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/boards"
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// alertSeries are, for each public rule, series with which it fires and with
+// which it does not, in promtool's notation.
+var alertSeries = map[string][2]string{
+	"server is down":              {`up{job="zlockd"} 0x30`, `up{job="zlockd"} 1x30`},
+	"too many znodes":             {`znode_count 1000001x30`, `znode_count 1000000x30`},
+	"too many connections":        {`num_alive_connections 51x30`, `num_alive_connections 50x30`},
+	"znodes too big":              {`approximate_data_size 1073741825x30`, `approximate_data_size 1073741824x30`},
+	"too many watches":            {`watch_count 10001x30`, `watch_count 10000x30`},
+	"a leader election happens":   {`election_time_count 0+1x30`, `election_time_count 3x30`},
+	"open too many files":         {`open_file_descriptor_count 301x30`, `open_file_descriptor_count 300x30`},
+	"fsync time is too long":      {`fsynctime_sum 0+3300x60`, `fsynctime_sum 0+2700x60`}, // each half minute
+	"snapshot time is too long":   {`snapshottime_sum 0+3300x60`, `snapshottime_sum 0+2700x60`},
+	"average latency is too high": {`avg_latency 101x30`, `avg_latency 100x30`},
+	"memory filling up": {"jvm_memory_bytes_used{area=\"heap\"} 81x30\njvm_memory_bytes_max{area=\"heap\"} 100x30",
+		"jvm_memory_bytes_used{area=\"heap\"} 80x30\njvm_memory_bytes_max{area=\"heap\"} 100x30"},
+	"missing quorum": {"quorum_size{job=\"zlockd\"} 3x30\nup{job=\"zlockd\",instance=\"a\"} 1x30\nup{job=\"zlockd\",instance=\"b\"} 0x30",
+		"quorum_size{job=\"zlockd\"} 2x30\nup{job=\"zlockd\",instance=\"a\"} 1x30\nup{job=\"zlockd\",instance=\"b\"} 1x30"},
+	"leader unavailable":      {`leader_unavailable_time_count{job="zlockd"} 0+1x30`, `leader_unavailable_time_count{job="zlockd"} 2x30`},
+	"ZookeeperDown":           {`zk_up 0x30`, `zk_up 1x30`},
+	"ZookeeperMissingLeader":  {`zk_server_leader 0x30`, `zk_server_leader 1x30`},
+	"ZookeeperTooManyLeaders": {"zk_server_leader{instance=\"a\"} 1x30\nzk_server_leader{instance=\"b\"} 1x30", "zk_server_leader{instance=\"a\"} 1x30\nzk_server_leader{instance=\"b\"} 0x30"},
+	"ZookeeperNotOk":          {`zk_ruok 0x30`, `zk_ruok 1x30`},
+	"JvmThreadsDeadlocked":    {`jvm_threads_deadlocked 1x30`, `jvm_threads_deadlocked 0x30`},
+}
+
+// TestPublicAlertsWithPromtool tries each public rule as it stands, at its
+// threshold: names and units are those that the servers have (TestBoards,
+// server.TestBoardsHaveTheirSeries).
+func TestPublicAlertsWithPromtool(t *testing.T) {
+	need(t, "/usr/bin/promtool")
+	var rules, tests strings.Builder
+	rules.WriteString("groups:\n- name: public\n  rules:\n")
+	tests.WriteString("rule_files: [rules.yml]\nevaluation_interval: 30s\ntests:\n")
+	for i, a := range boards.Alerts() {
+		series, known := alertSeries[a.Panel]
+		if !known {
+			t.Errorf("%s, %s has no series here", a.Board, a.Panel)
+			continue
+		}
+		name := fmt.Sprintf("A%d", i)
+		fmt.Fprintf(&rules, "  - alert: %s\n    expr: '%s %s'\n", name, a.Expr, a.When)
+		for fires, text := range series {
+			fmt.Fprintf(&tests, "- interval: 30s\n  name: %q\n  input_series:\n", a.Panel)
+			for line := range strings.Lines(text) {
+				line = strings.TrimSpace(line)
+				at := strings.LastIndexByte(line, ' ')
+				fmt.Fprintf(&tests, "  - {series: '%s', values: '%s'}\n", line[:at], line[at+1:])
+			}
+			// promql_expr_test counts what the rule finds, whatever its labels.
+			want := "[{labels: '{}', value: 1}]"
+			if fires == 1 {
+				want = "[]"
+			}
+			fmt.Fprintf(&tests, "  promql_expr_test:\n  - {expr: 'count(ALERTS{alertname=\"%s\",alertstate=\"firing\"})', eval_time: 12m, exp_samples: %s}\n", name, want)
+		}
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"rules.yml": rules.String(), "test.yml": tests.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("/usr/bin/promtool", "test", "rules", "test.yml")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestPublicAlertsByTheirCause brings about, on running servers, what the
+// public rules are about, but for what TestBoards does (a server that is down,
+// elections, a quorum that is missing), for memory that fills up, and for what
+// cannot be: two leaders, threads that are deadlocked, a server that answers
+// other than imok.
+// Where a rule wants gigabytes or minutes it is asked with a smaller number.
+func TestPublicAlertsByTheirCause(t *testing.T) {
+	o := launch.Options{Kind: launch.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0", "--snapshot-entries", "500"}}
+	e, err := launch.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	p := startPrometheus(t, e)
+	p.await("three servers", `count(up{job="zlockd"} == 1)`, func(v float64) bool { return v == 3 })
+	lead := e.Leader()
+	conn, err := zk.Dial(t.Context(), lead.Client, zk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+
+	// rule asks a public rule, or one with another number or window.
+	rule := func(name string, change ...string) string {
+		for _, a := range boards.Alerts() {
+			if a.Panel == name {
+				return strings.NewReplacer(change...).Replace(a.Expr + " " + a.When)
+			}
+		}
+		t.Fatalf("no rule %q", name)
+		return ""
+	}
+	fires := func(name, expr string, cause func()) {
+		t.Helper()
+		got := p.ask(expr)
+		for end := time.Now().Add(time.Minute); len(got) > 0 && time.Now().Before(end); got = p.ask(expr) {
+			time.Sleep(200 * time.Millisecond) // what was before is still in its window
+		}
+		if len(got) > 0 {
+			t.Errorf("%s fires without its cause: %v", name, got)
+		}
+		cause()
+		p.await(name, expr, exists)
+	}
+	put := func(n, size int) {
+		data := make([]byte, size)
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				if _, err := conn.Create(t.Context(), zk.Create{Path: "/n-", Data: data, Mode: zk.PersistentSequential}); err != nil {
+					t.Errorf("node %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	p.await("scraped", `fsynctime_count`, exists)
+
+	fires("snapshot time is too long", rule("snapshot time is too long", "[5m]", "[20s]", "> 100", "> 0"), func() {
+		fires("too many znodes", rule("too many znodes", "1000000", "1000"), func() { put(1001, 10) })
+	})
+	fires("znodes too big", rule("znodes too big", "> 1024", "> 1"), func() { put(3, 500<<10) })
+	fires("fsync time is too long", rule("fsync time is too long", "[1m]", "[5s]", "> 100", "> 1"), func() { // of 1000 ms in each second
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+			put(20, 10)
+		}
+	})
+	fires("too many watches", rule("too many watches"), func() {
+		for i := range 10_001 {
+			if _, _, err := conn.ExistsW(t.Context(), fmt.Sprintf("/none-%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	var open []net.Conn
+	fires("too many connections", rule("too many connections"), func() {
+		for range 310 {
+			c, err := net.Dial("tcp", lead.Client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, c)
+		}
+		p.await("open too many files", rule("open too many files"), exists)
+	})
+	for _, c := range open {
+		c.Close()
+	}
+
+	lead = e.Leader()
+	if lead == nil {
+		t.Fatal("no leader")
+	}
+	at, err := zk.Dial(t.Context(), lead.Client, zk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires("average latency is too high", rule("average latency is too high"), func() {
+		lead.Word("srst")
+		var followers []*launch.Server
+		for _, s := range e.Servers {
+			if s != lead {
+				followers = append(followers, s)
+				s.Signal(syscall.SIGSTOP)
+			}
+		}
+		const writes = 10
+		written := make(chan error, writes)
+		for range writes {
+			go func() {
+				_, err := at.Create(t.Context(), zk.Create{Path: "/late-", Mode: zk.PersistentSequential})
+				written <- err
+			}()
+		}
+		time.Sleep(400 * time.Millisecond) // what the writes are made to take; a leader bears a second of it
+		for _, s := range followers {
+			s.Signal(syscall.SIGCONT)
+		}
+		for range writes {
+			if err := <-written; err != nil {
+				t.Errorf("a write that had to wait: %v", err)
+			}
+		}
+	})
+	at.Close(t.Context())
+
+	for _, s := range e.Servers {
+		if s != lead {
+			s.Kill()
+		}
+	}
+	for _, name := range []string{"ZookeeperDown", "ZookeeperMissingLeader"} {
+		p.await(name, rule(name), exists)
+	}
+}

@@ -1,0 +1,19 @@
+#!/bin/sh
+# build-c.sh SOURCE SERVER builds, here, the C client with SASL and those of its
+# own tests that need no mocks; they start servers by the command SERVER.
+set -eu
+c=$1/zookeeper-client/zookeeper-client-c
+java -cp /usr/share/java/zookeeper-jute.jar org.apache.jute.compiler.generated.Rcc -l c "$1/zookeeper-jute/src/main/resources/zookeeper.jute"
+sed -n 's/#cmakedefine/#define/p' "$c/cmake_config.h.in" | grep -v 'SASL\|OPENSSL\|VERSION\|PACKAGE' >config.h
+echo '#define PACKAGE_STRING "Debian source"' >>config.h
+flags="-w -O1 -D_GNU_SOURCE -DHAVE_CONFIG_H -DTHREADED -DUSE_STATIC_LIB -DHAVE_CYRUS_SASL_H -DZOO_IPV6_ENABLED -DPOLL_NFDS_TYPE=nfds_t \
+-I. -I$c/include -I$c/src -I$c/src/hashtable -I$c/tests"
+src=$c/src
+# shellcheck disable=SC2086 # flags are words
+gcc $flags -c zookeeper.jute.c "$src/zookeeper.c" "$src/recordio.c" "$src/mt_adaptor.c" "$src/zk_log.c" "$src/zk_hashtable.c" "$src/addrvec.c" \
+	"$src/zk_sasl.c" "$src/hashtable/hashtable.c" "$src/hashtable/hashtable_itr.c"
+cd "$c/tests"
+# shellcheck disable=SC2086
+g++ $flags -I"$OLDPWD" -include time.h -include poll.h -DZKSERVER_CMD="\"$2\"" -o "$OLDPWD/tests" \
+	TestDriver.cc Util.cc ThreadingUtil.cc LibCSymTable.cc ZooKeeperQuorumServer.cc TestReconfigServer.cc TestReadOnlyClient.cc TestSASLAuth.cc \
+	"$OLDPWD"/*.o -lcppunit -lsasl2 -lpthread -ldl

@@ -1,0 +1,145 @@
+//go:build stock
+
+package stock
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// ownServers skips a suite that starts servers of its own, where others are to
+// be tested, and returns the zlockd to start.
+func ownServers(t *testing.T) (zlockd string) {
+	t.Helper()
+	if os.Getenv("ZLOCKD_STOCK_SERVERS") != "" || os.Getenv("ZLOCKD_STOCK_TARGET") == "zookeeper" {
+		t.Skip("these tests start servers of their own, which are zlockd")
+	}
+	zlockd, err := launch.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zlockd
+}
+
+// suite is a client's own tests as a program.
+type suite struct {
+	cmd    *exec.Cmd
+	ended  *regexp.Regexp // finds how a test ended: its name, and a word
+	passed string         // the word when it passed
+	least  int            // that must pass
+}
+
+// run turns the tests of the suite into subtests.
+func (s suite) run(t *testing.T) {
+	t.Helper()
+	out, err := s.cmd.CombinedOutput()
+	passed := 0
+	name, word := s.ended.SubexpIndex("name"), s.ended.SubexpIndex("word")
+	for _, m := range s.ended.FindAllStringSubmatch(string(out), -1) {
+		t.Run(m[name], func(t *testing.T) {
+			switch {
+			case m[word] == s.passed:
+				passed++
+			case strings.HasPrefix(m[word], "SKIP"):
+				t.Skip("skipped by the client")
+			default:
+				t.Error(m[word])
+			}
+		})
+	}
+	if err != nil || passed < s.least {
+		t.Errorf("%d passed, %d expected: %v\n%s", passed, s.least, err, out[max(0, len(out)-20_000):])
+	}
+}
+
+// TestCClientsOwnTests runs those tests of the C client that start servers: its
+// TestReconfigServer, on three whose ids begin at 0, Zookeeper_readOnly and
+// Zookeeper_SASLAuth.
+func TestCClientsOwnTests(t *testing.T) {
+	zlockd := ownServers(t)
+	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h", "/usr/include/sasl/sasl.h")
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, dir := filepath.Join(cache, "zlockd-stock"), t.TempDir()
+	for _, d := range []string{source, filepath.Join(dir, "bin")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := func(name string, args ...string) *exec.Cmd {
+		path, err := filepath.Abs(filepath.Join("suites", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(ctx, "sh", append([]string{path}, args...)...)
+		cmd.Dir, cmd.WaitDelay = dir, time.Second
+		return cmd
+	}
+	server := filepath.Join(dir, "bin", "zkServer.sh")
+	text, err := os.ReadFile("suites/zkServer.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(server, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range []*exec.Cmd{script("source.sh", source), script("build-c.sh", filepath.Join(source, "zookeeper"), server)} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+	}
+	ended := regexp.MustCompile(`(?m)^\w+::(?P<name>\w+)\s* : (?:elapsed \d+ : )?(?P<word>OK|assertion|error)`)
+	t.Cleanup(func() { // a test that ends by an assertion of C leaves its servers behind
+		if out, err := exec.Command("find", dir, "-name", "*.pid", "-exec", "pkill", "-F", "{}", ";").CombinedOutput(); err != nil {
+			t.Logf("end servers: %v %s", err, out)
+		}
+	})
+	for name, count := range map[string]int{"TestReconfigServer": 5, "Zookeeper_readOnly": 1, "Zookeeper_SASLAuth": 5} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests"), name)
+			cmd.Dir, cmd.WaitDelay = dir, time.Second
+			cmd.Env = append(os.Environ(), "ZLOCKD_BIN="+zlockd, "ZKROOT="+dir)
+			suite{cmd: cmd, ended: ended, passed: "OK", least: count}.run(t)
+		})
+	}
+}
+
+// TestKazoosOwnTests runs those tests of kazoo that need servers started in one
+// way or another: reconfiguration, read-only mode, SASL.
+func TestKazoosOwnTests(t *testing.T) {
+	zlockd := ownServers(t)
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/tests/test_client.py", "/usr/lib/python3/dist-packages/pytest/__init__.py",
+		"/usr/lib/python3/dist-packages/mock/__init__.py", "/usr/lib/python3/dist-packages/puresasl/__init__.py")
+	k := startKDC(t, "KAZOOTEST.ORG", "zookeeper/127.0.0.1", "client")
+	k.keytab(t, "zookeeper/127.0.0.1", "server.keytab")
+	k.keytab(t, "client", "client.keytab")
+	bin := t.TempDir()
+	text, err := os.ReadFile("suites/java")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "java"), text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/usr/bin/python3", "-B", "-W", "ignore", "-m", "pytest", "-v", "-p", "no:cacheprovider", "--pyargs",
+		"kazoo.tests.test_client", "kazoo.tests.test_connection", "kazoo.tests.test_sasl", "-k", "TestReconfig or TestReadOnlyMode or SASL")
+	cmd.Dir, cmd.WaitDelay = bin, time.Second
+	cmd.Env = append(k.env, "KRB5_TEST_ENV="+k.dir, "ZLOCKD_BIN="+zlockd, "PATH="+bin+":"+os.Getenv("PATH"), "ZOOKEEPER_VERSION=3.8.0", "ZOOKEEPER_CLASSPATH=none")
+	suite{cmd: cmd, ended: regexp.MustCompile(`(?m)^\S*::(?P<name>\w+::\w+) (?P<word>[A-Z]+)`), passed: "PASSED", least: 10}.run(t)
+}

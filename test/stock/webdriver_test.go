@@ -1,0 +1,189 @@
+//go:build stock
+
+package stock
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// browser is a Chromium without a window, driven over WebDriver's HTTP.
+type browser struct {
+	t    *testing.T
+	base string // of the session
+}
+
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	need(t, "/usr/bin/chromium", "/usr/bin/chromedriver")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	ln.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "/usr/bin/chromedriver", "--port="+port)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	b := &browser{t: t, base: "http://" + addr}
+	t.Cleanup(func() {
+		b.call("DELETE", "", nil) // chromedriver ends the browser with the session
+		cancel()
+		cmd.Wait()
+	})
+	await(t, "chromedriver", func() bool {
+		r, err := http.Get(b.base + "/status")
+		if err == nil {
+			r.Body.Close()
+		}
+		return err == nil
+	})
+	var s struct{ SessionID string }
+	b.decode(b.call("POST", "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
+		"browserName": "chrome",
+		"goog:chromeOptions": map[string]any{
+			"binary": "/usr/bin/chromium",
+			"args":   []string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900", "--no-first-run", "--disable-background-networking"},
+		},
+		"goog:loggingPrefs": map[string]string{"browser": "ALL", "performance": "ALL"},
+	}}}), &s)
+	b.base += "/session/" + s.SessionID
+	return b
+}
+
+// await waits until ok says so.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// call makes one WebDriver request and returns its value.
+func (b *browser) call(method, path string, body any) json.RawMessage {
+	b.t.Helper()
+	var in []byte
+	if method == "POST" {
+		if body == nil {
+			body = map[string]any{}
+		}
+		in, _ = json.Marshal(body)
+	}
+	q, err := http.NewRequest(method, b.base+path, bytes.NewReader(in))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		b.t.Errorf("%s %s: %v", method, path, err)
+		return nil
+	}
+	defer r.Body.Close()
+	var out struct{ Value json.RawMessage }
+	if err := json.NewDecoder(r.Body).Decode(&out); err != nil || r.StatusCode != http.StatusOK {
+		b.t.Fatalf("%s %s %.200s: %s %.500s", method, path, in, r.Status, out.Value)
+	}
+	return out.Value
+}
+
+func (b *browser) decode(raw json.RawMessage, into any) {
+	b.t.Helper()
+	if err := json.Unmarshal(raw, into); err != nil {
+		b.t.Fatalf("%v: %.300s", err, raw)
+	}
+}
+
+func (b *browser) open(url string) {
+	b.t.Helper()
+	b.call("POST", "/url", map[string]string{"url": url})
+}
+
+// js runs a script in the page and returns what it returns, as text.
+func (b *browser) js(script string, args ...any) string {
+	b.t.Helper()
+	if args == nil {
+		args = []any{}
+	}
+	var v any
+	b.decode(b.call("POST", "/execute/sync", map[string]any{"script": script, "args": args}), &v)
+	return fmt.Sprint(v)
+}
+
+// text is what the page shows.
+func (b *browser) text() string { b.t.Helper(); return b.js("return document.body.innerText") }
+
+// keys presses keys, wherever the focus is.
+func (b *browser) keys(keys ...string) {
+	b.t.Helper()
+	var acts []map[string]string
+	for _, k := range keys {
+		acts = append(acts, map[string]string{"type": "keyDown", "value": k}, map[string]string{"type": "keyUp", "value": k})
+	}
+	b.call("POST", "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keyboard", "actions": acts}}})
+}
+
+// Keys as WebDriver names them.
+const (
+	keyTab    = "\uE004"
+	keyEnter  = "\uE007"
+	keyEscape = "\uE00C"
+)
+
+// cdp speaks to the browser's own protocol.
+func (b *browser) cdp(cmd string, params any) {
+	b.t.Helper()
+	b.call("POST", "/goog/cdp/execute", map[string]any{"cmd": cmd, "params": params})
+}
+
+// scheme makes the page dark or light.
+func (b *browser) scheme(name string) {
+	b.t.Helper()
+	b.cdp("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": name}}})
+}
+
+// width makes the page so wide.
+func (b *browser) width(px int) {
+	b.t.Helper()
+	b.cdp("Emulation.setDeviceMetricsOverride", map[string]any{"width": px, "height": 800, "deviceScaleFactor": 1, "mobile": false})
+}
+
+// shot takes a picture of the page.
+func (b *browser) shot(file string) {
+	b.t.Helper()
+	var s string
+	b.decode(b.call("GET", "/screenshot", nil), &s)
+	png, err := base64.StdEncoding.DecodeString(s)
+	if err == nil {
+		err = os.WriteFile(file, png, 0o644)
+	}
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// log returns the messages of one of the browser's logs since it was asked last.
+func (b *browser) log(kind string) (lines []string) {
+	b.t.Helper()
+	var entries []struct{ Level, Message string }
+	b.decode(b.call("POST", "/se/log", map[string]string{"type": kind}), &entries)
+	for _, e := range entries {
+		lines = append(lines, e.Level+" "+e.Message)
+	}
+	return lines
+}

@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"net"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// serve answers the handshake and then sends the given bytes in pieces of n.
+func serve(t *testing.T, n int, frames []byte) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		c.Read(make([]byte, 4096))
+		c.Write(jute.AppendConnectResponse(nil, 4000, 7, [16]byte{1}, true, false))
+		for len(frames) > 0 {
+			k := min(n, len(frames))
+			c.Write(frames[:k])
+			frames = frames[k:]
+		}
+		c.Read(make([]byte, 4096))
+	}()
+	return l.Addr().String()
+}
+
+func reply(b []byte, xid int32, body string) []byte {
+	b, at := jute.BeginFrame(b)
+	b = jute.AppendReplyHeader(b, xid, int64(xid), jute.OK)
+	b = jute.AppendString(b, body)
+	jute.EndFrame(b, at)
+	return b
+}
+
+func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
+	big := string(make([]byte, 20_000))
+	var frames []byte
+	frames = reply(frames, 1, "/a")
+	frames = reply(frames, jute.XidPing, "")
+	frames = jute.AppendEventFrame(frames, 9, jute.EventDeleted, "/b")
+	frames = reply(frames, 2, big)
+	for _, n := range []int{1, 7, 1 << 20} {
+		c, err := OpenPipe(serve(t, n, frames), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Session != 7 || c.Timeout.Seconds() != 4 {
+			t.Errorf("session %d, timeout %v", c.Session, c.Timeout)
+		}
+		r, err := c.Next()
+		if err != nil || r.Xid != 1 || r.String() != "/a" {
+			t.Errorf("first reply: %v, %v", r, err)
+		}
+		r, err = c.Next()
+		if err != nil || r.Xid != jute.XidEvent || r.Event() != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {
+			t.Errorf("event: %v, %v", r, err)
+		}
+		if r, err = c.Next(); err != nil || r.String() != big {
+			t.Errorf("big reply: %d bytes, %v", len(r.Body), err)
+		}
+		c.Drop()
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !stock
+
+package zkreal
+
+const tagged = false

@@ -1,0 +1,118 @@
+package tree
+
+import "github.com/zlockd/zlockd/jute"
+
+// Ref is a node met on a walk in pieces. Its methods may be called only while
+// the tree stands still, as during the walk; kept longer, a Ref is good for
+// being compared with others, and keeps the node's memory.
+type Ref struct{ n *node }
+
+// Name returns the last part of the node's path, "" for the root.
+func (r Ref) Name() string { return r.n.name }
+
+// Path returns the node's path.
+func (r Ref) Path() string { return pathOf(r.n) }
+
+// Parent returns the node's parent; the root has none and must not be asked.
+func (r Ref) Parent() Ref { return Ref{r.n.parent} }
+
+// Session returns the session that an ephemeral node belongs to, else 0.
+func (r Ref) Session() int64 {
+	if r.n.kind != EphemeralNode {
+		return 0
+	}
+	return r.n.owner
+}
+
+// Stat returns the node's stat.
+func (r Ref) Stat() jute.Stat { return r.n.stat() }
+
+// Counter returns how many children were ever created under the node: the next
+// sequential suffix.
+func (r Ref) Counter() int32 { return r.n.cv }
+
+// Kind says what keeps the node alive.
+func (r Ref) Kind() NodeKind { return r.n.kind }
+
+// Data returns the node's data, for somebody with the identities ids. It never
+// changes: a write replaces it.
+func (r Ref) Data(ids []jute.ID) (data string, allowed bool) {
+	if !Allowed(r.n.acl.list, ids, jute.PermRead) {
+		return "", false
+	}
+	return r.n.data, true
+}
+
+// Find returns the node at path.
+func (t *Tree) Find(path string) (Ref, bool) {
+	n := t.find(path)
+	return Ref{n}, n != nil
+}
+
+// EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change
+// between them. A node that is there all the time is met at least once, and
+// may be met again; one that comes or goes meanwhile may be missed.
+//
+// Positions count down, because removing moves the last entry of a list into
+// the gap and adding appends: what is yet to be met is never moved behind.
+type EphemeralWalk struct {
+	begun bool
+	owner int      // position in Tree.owners
+	of    *holding // that was there, nil before the first
+	node  int      // position in it; it and those above were met
+}
+
+// Next calls fn for up to most nodes and reports whether there may be more.
+func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref)) (more bool) {
+	if !w.begun {
+		w.begun, w.owner = true, len(t.owners)
+	}
+	if w.of != nil && (w.owner >= len(t.owners) || t.owners[w.owner] != w.of) {
+		w.of = nil // it has lost its last node, or gave its place to one already met
+	}
+	for {
+		if w.of == nil {
+			w.owner = min(w.owner, len(t.owners)) - 1
+			if w.owner < 0 {
+				return false
+			}
+			w.of = t.owners[w.owner]
+			w.node = len(w.of.nodes)
+		}
+		for w.node = min(w.node, len(w.of.nodes)); w.node > 0; most-- {
+			if most == 0 {
+				return true
+			}
+			w.node--
+			fn(Ref{w.of.nodes[w.node]})
+		}
+		w.of = nil
+	}
+}
+
+// ChildWalk goes through the children of a node in pieces, as EphemeralWalk
+// does through ephemeral nodes.
+type ChildWalk struct {
+	begun bool
+	next  int // those at this position and above were met
+}
+
+// Next calls fn for up to most children of n and reports whether there may be
+// more.
+func (w *ChildWalk) Next(of Ref, most int, fn func(Ref)) (more bool) {
+	if of.n.dir == nil {
+		return false
+	}
+	nodes := of.n.dir.nodes
+	if !w.begun {
+		w.begun, w.next = true, len(nodes)
+	}
+	for w.next = min(w.next, len(nodes)); w.next > 0; most-- {
+		if most == 0 {
+			return true
+		}
+		w.next--
+		fn(Ref{nodes[w.next]})
+	}
+	return false
+}

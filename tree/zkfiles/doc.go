@@ -1,0 +1,22 @@
+// Package zkfiles reads and writes the files of a ZooKeeper: snapshots and
+// transaction logs of version 2, as ZooKeeper 3.4 to 3.9 keep them.
+//
+//	snapshot := "ZKSN" · version i32 · dbid i64
+//	            · sessions i32 · (id i64 · timeout i32)*
+//	            · ACLs i32 · (number i64 · list)*
+//	            · (path · data · ACL number · stat)* · "/"
+//	            · seal · [zxid i64 · digest version i32 · digest i64 · seal · [zxid i64 · seal]]
+//	seal     := Adler-32 of everything before it, i64 · "/"
+//	log      := "ZKLG" · version i32 · dbid i64 · entry* · zeros
+//	entry    := Adler-32 of the record i64 · length i32 · record · 'B'
+//	record   := session i64 · cxid i32 · zxid i64 · time i64 · type i32 · body · [digest version i32 · digest i64]
+//
+// in the encoding of package jute. A snapshot is written while changes go on,
+// so it may hold some of the changes behind its zxid and not others; the log
+// from there on makes it whole. [Tree] applies a log the way ZooKeeper does,
+// to whom a change that is there already is none.
+//
+// The package is pure: it works on readers and writers and knows neither files
+// nor directories. It believes nothing it reads: what is not a snapshot or a
+// log is a [FormatError] with its offset, never a panic.
+package zkfiles

@@ -1,0 +1,59 @@
+package zkfiles
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	snapshotMagic = "ZKSN"
+	logMagic      = "ZKLG"
+	fileVersion   = 2
+	headerSize    = 16
+
+	// maxField bounds what one length in a file can make us allocate. ZooKeeper
+	// takes requests of a few megabytes at most, whatever it is set to.
+	maxField = 256 << 20
+)
+
+// ErrTorn marks a file that ends in the middle of what it was to hold, as one
+// does that was being written when its server died.
+var ErrTorn = errors.New("it ends in the middle")
+
+// FormatError says where in a file something is not as it must be.
+type FormatError struct {
+	Offset int64
+	Err    error
+}
+
+func (e *FormatError) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, e.Err) }
+
+// Unwrap returns what is wrong there.
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// checkHeader reads the 16 bytes that both kinds of files begin with.
+func checkHeader(s *stream, magic string) (dbID int64, err error) {
+	var got [4]byte
+	s.full(got[:])
+	version := s.int()
+	dbID = s.long()
+	switch {
+	case s.err != nil:
+		return 0, s.err
+	case string(got[:]) != magic:
+		what := map[string]string{snapshotMagic: "snapshot", logMagic: "transaction log"}[magic]
+		return 0, &FormatError{0, fmt.Errorf("this is no %s of a ZooKeeper: it begins with %q instead of %q", what, got[:], magic)}
+	case version != fileVersion:
+		return 0, &FormatError{4, fmt.Errorf("version %d of the format is not known, only %d: start the ZooKeeper that wrote it once more, one of 3.4 or newer writes version 2", version, fileVersion)}
+	}
+	return dbID, nil
+}
+
+// torn turns an end that came too early into ErrTorn.
+func torn(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrTorn
+	}
+	return err
+}

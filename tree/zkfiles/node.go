@@ -1,0 +1,131 @@
+package zkfiles
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Node is a node as ZooKeeper stores it. The number and names of its children
+// are not stored: they follow from the paths.
+type Node struct {
+	Data []byte // nil: null, which is not empty
+	ACL  []jute.ACL
+	Stat
+}
+
+// Stat is the part of a node's stat that is stored. Cversion counts creations
+// of children alone: it is the next sequence number, not what clients see.
+type Stat struct {
+	Czxid, Mzxid, Pzxid         int64
+	Ctime, Mtime                int64
+	Version, Cversion, Aversion int32
+	Owner                       int64 // encoded, see Kind
+}
+
+// statSize is the length of an encoded Stat.
+const statSize = 60
+
+func (s *Stat) decode(b []byte) {
+	d := jute.NewDecoder(b)
+	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.Long(), d.Long(), d.Long(), d.Long()
+	s.Version, s.Cversion, s.Aversion = d.Int(), d.Int(), d.Int()
+	s.Owner, s.Pzxid = d.Long(), d.Long()
+}
+
+func (s *Stat) append(b []byte) []byte {
+	for _, v := range [...]int64{s.Czxid, s.Mzxid, s.Ctime, s.Mtime} {
+		b = jute.AppendLong(b, v)
+	}
+	for _, v := range [...]int32{s.Version, s.Cversion, s.Aversion} {
+		b = jute.AppendInt(b, v)
+	}
+	b = jute.AppendLong(b, s.Owner)
+	return jute.AppendLong(b, s.Pzxid)
+}
+
+// Kind says what keeps a node alive.
+type Kind uint8
+
+// The kinds of nodes.
+const (
+	Plain     Kind = iota
+	Ephemeral      // until the session Owner ends
+	Container      // until it lost its last child
+	TTL            // until it was unused for its time to live
+	Unknown        // a mark that no ZooKeeper up to 3.9 writes
+)
+
+// What Owner says of nodes that are not a session's. A ZooKeeper whose extended
+// types are off would take the mark of a TTL for the id of a session.
+const (
+	containerOwner = -1 << 63
+	extendedMask   = 0xff << 56
+	ttlFeature     = 0xffff << 40 // 0 in these bits: a time to live
+)
+
+// Kind tells what Owner stands for, and the time to live in ms.
+func (s *Stat) Kind() (Kind, int64) {
+	owner := uint64(s.Owner)
+	switch {
+	case owner == 0:
+		return Plain, 0
+	case s.Owner == containerOwner:
+		return Container, 0
+	case owner&extendedMask != extendedMask:
+		return Ephemeral, 0
+	case owner&ttlFeature == 0 && owner<<24 != 0:
+		return TTL, int64(owner &^ extendedMask)
+	}
+	return Unknown, 0
+}
+
+// OwnerOf encodes a kind that is not a session's.
+func OwnerOf(kind Kind, ttl int64) int64 {
+	switch kind {
+	case Container:
+		return containerOwner
+	case TTL:
+		mask := uint64(extendedMask)
+		return int64(mask | uint64(ttl))
+	}
+	return 0
+}
+
+// digestVersion is the only way of computing digests that ZooKeeper has had in
+// a release.
+const digestVersion = 2
+
+// digest is a node's part in the digest of the tree, which is the sum of all.
+// The nodes below /zookeeper have none, because quotas are counted in place.
+func digest(path string, n *Node) uint64 {
+	if strings.HasPrefix(path, "/zookeeper/") {
+		return 0
+	}
+	var b [statSize]byte
+	binary.BigEndian.PutUint64(b[0:], uint64(n.Czxid))
+	binary.BigEndian.PutUint64(b[8:], uint64(n.Mzxid))
+	binary.BigEndian.PutUint64(b[16:], uint64(n.Pzxid))
+	binary.BigEndian.PutUint64(b[24:], uint64(n.Ctime))
+	binary.BigEndian.PutUint64(b[32:], uint64(n.Mtime))
+	binary.BigEndian.PutUint32(b[40:], uint32(n.Version))
+	binary.BigEndian.PutUint32(b[44:], uint32(n.Cversion))
+	binary.BigEndian.PutUint32(b[48:], uint32(n.Aversion))
+	binary.BigEndian.PutUint64(b[52:], uint64(n.Owner))
+	sum := crc32.Update(0, crc32.IEEETable, []byte(path))
+	sum = crc32.Update(sum, crc32.IEEETable, n.Data)
+	return uint64(crc32.Update(sum, crc32.IEEETable, b[:]))
+}
+
+// ascii tells whether every byte of s is ASCII. ZooKeeper sums a path in the
+// character set of its Java, so the digest of any other path is anybody's guess.
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}

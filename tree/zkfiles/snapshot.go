@@ -1,0 +1,169 @@
+package zkfiles
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Digest is a checksum over a whole tree, as it was after one transaction.
+type Digest struct {
+	Zxid    int64
+	Version int32
+	Sum     uint64
+}
+
+// SnapshotReader reads a snapshot node by node.
+type SnapshotReader struct {
+	DBID     int64
+	Sessions map[int64]int32 // timeouts in ms, by id
+
+	// Known only after Next has returned io.EOF; nil or 0 if the snapshot does
+	// not say.
+	Digest   *Digest
+	LastZxid int64 // of the newest change in it; 3.9 and newer
+
+	s    *stream
+	acls map[int64][]jute.ACL
+	n    int64
+	stat [8 + statSize]byte
+}
+
+// NewSnapshotReader reads what comes before the nodes.
+func NewSnapshotReader(r io.Reader) (*SnapshotReader, error) {
+	s := newStream(r)
+	dbID, err := checkHeader(s, snapshotMagic)
+	if err != nil {
+		return nil, err
+	}
+	sr := &SnapshotReader{DBID: dbID, Sessions: map[int64]int32{}, s: s, acls: map[int64][]jute.ACL{}}
+	for n := sr.count(); n > 0 && s.err == nil; n-- {
+		id := s.long()
+		sr.Sessions[id] = s.int()
+	}
+	for n := sr.count(); n > 0 && s.err == nil; n-- {
+		id := s.long()
+		sr.acls[id] = sr.acl()
+	}
+	return sr, s.err
+}
+
+// count reads how many of something follow.
+func (r *SnapshotReader) count() int32 {
+	n := r.s.int()
+	if n < 0 && r.s.err == nil {
+		r.s.off -= 4
+		r.s.fail(errLength)
+	}
+	return n
+}
+
+// acl reads a list.
+func (r *SnapshotReader) acl() []jute.ACL {
+	var list []jute.ACL
+	for n := r.count(); n > 0 && r.s.err == nil; n-- {
+		perms := r.s.int()
+		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: string(r.s.bytes()), ID: string(r.s.bytes())}})
+	}
+	return list
+}
+
+// openACL is the number of the list that lets everybody do everything, which
+// is not among those in the file.
+const openACL = -1
+
+// Next returns the next node, parents before their children, the root with the
+// path "/". At the end, when every checksum was right, it returns io.EOF; the
+// nodes are to be believed only then.
+func (r *SnapshotReader) Next() (path string, n *Node, err error) {
+	at := r.s.off
+	b := r.s.bytes()
+	if r.s.err != nil {
+		return "", nil, r.s.err
+	}
+	path = string(b)
+	if path == "/" {
+		return "", nil, r.finish()
+	}
+	if path == "" {
+		path = "/"
+	}
+	if (r.n == 0) != (path == "/") {
+		return "", nil, &FormatError{at, fmt.Errorf("%q where the root must come, or a second root", path)}
+	}
+	r.n++
+	n = &Node{Data: r.s.bytes()}
+	r.s.full(r.stat[:])
+	if r.s.err != nil {
+		return "", nil, r.s.err
+	}
+	n.Stat.decode(r.stat[8:])
+	d := jute.NewDecoder(r.stat[:8])
+	n.ACL = jute.WorldAnyone
+	if id := d.Long(); id != openACL {
+		list, ok := r.acls[id]
+		if !ok {
+			return "", nil, &FormatError{at, fmt.Errorf("node %q has ACL %d, which is not in the file", path, id)}
+		}
+		if len(list) > 0 { // none at all has the same effect
+			n.ACL = list
+		}
+	}
+	return path, n, nil
+}
+
+// finish reads what comes behind the nodes.
+func (r *SnapshotReader) finish() error {
+	if r.n == 0 {
+		r.s.fail(errors.New("it has no root"))
+		return r.s.err
+	}
+	r.seal()
+	if !r.s.atEnd() {
+		r.Digest = &Digest{Zxid: r.s.long(), Version: r.s.int()}
+		if r.Digest.Version < 2 { // before any release; nothing says that it was right
+			r.s.bytes()
+			r.Digest = nil
+		} else {
+			r.Digest.Sum = uint64(r.s.long())
+		}
+		r.seal()
+	}
+	if !r.s.atEnd() {
+		r.LastZxid = r.s.long()
+		r.seal()
+	}
+	if !r.s.atEnd() {
+		r.s.fail(errors.New("something follows the end"))
+	}
+	if r.s.err != nil {
+		return r.s.err
+	}
+	return io.EOF
+}
+
+// seal compares the checksum of everything so far.
+func (r *SnapshotReader) seal() {
+	sum, at := r.s.sum.Sum32(), r.s.off
+	got := r.s.long()
+	end := r.s.bytes()
+	if r.s.err == nil && (got != int64(sum) || string(end) != "/") {
+		r.s.err = &FormatError{at, fmt.Errorf("the checksum is %#x, the file says %#x: a byte before it has changed", sum, got)}
+	}
+}
+
+// ACLs returns the lists in the file.
+func (r *SnapshotReader) ACLs() [][]jute.ACL {
+	var all [][]jute.ACL
+	for _, id := range slices.Sorted(maps.Keys(r.acls)) {
+		all = append(all, r.acls[id])
+	}
+	return all
+}
+
+// Offset returns how many bytes have been read.
+func (r *SnapshotReader) Offset() int64 { return r.s.off }

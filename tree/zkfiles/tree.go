@@ -1,0 +1,218 @@
+package zkfiles
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Tree is what a ZooKeeper holds: nodes and sessions. It begins as a snapshot
+// and is brought forward by Apply.
+type Tree struct {
+	Nodes    map[string]*Node // by path; the root is "/"
+	Sessions map[int64]int32  // timeouts in ms, by id
+	Zxid     int64            // of the newest transaction in it
+
+	acls       map[string][]jute.ACL
+	ephemerals map[int64]map[string]struct{}
+	quotas     map[string]struct{} // paths with limits
+	counted    map[string]struct{} // paths whose counts were begun in the log
+
+	sum      uint64 // digest
+	odd      int    // nodes whose path is not ASCII
+	expected *Digest
+	settled  bool // the tree is that of Zxid, no longer one caught while it changed
+}
+
+// NewTree returns a tree with the nodes that every ZooKeeper begins with.
+func NewTree() *Tree {
+	t := emptyTree()
+	t.settled = true
+	t.builtins()
+	return t
+}
+
+func emptyTree() *Tree {
+	return &Tree{Nodes: map[string]*Node{}, Sessions: map[int64]int32{}, acls: map[string][]jute.ACL{},
+		ephemerals: map[int64]map[string]struct{}{}, quotas: map[string]struct{}{}, counted: map[string]struct{}{}}
+}
+
+// builtins adds what is missing of the nodes that were never created.
+// Snapshots of releases before 3.5 have no /zookeeper/config.
+func (t *Tree) builtins() {
+	read := []jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}}
+	for _, n := range []struct {
+		path     string
+		acl      []jute.ACL
+		aversion int32
+	}{{"/", jute.WorldAnyone, 0}, {"/zookeeper", jute.WorldAnyone, 0}, {"/zookeeper/quota", jute.WorldAnyone, 0}, {"/zookeeper/config", read, -1}} {
+		if t.Nodes[n.path] == nil {
+			t.put(n.path, &Node{Data: []byte{}, ACL: t.intern(n.acl), Stat: Stat{Aversion: n.aversion}})
+		}
+	}
+}
+
+// Load reads a snapshot. zxid is what its name says.
+func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
+	t := emptyTree()
+	t.Zxid = zxid
+	for {
+		at := r.Offset()
+		path, n, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = t.loadNode(path, n, at)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	t.Sessions = r.Sessions
+	t.expected = r.Digest
+	if r.Digest == nil || r.Digest.Version != digestVersion {
+		t.expected = nil
+	}
+	// Without a digest nothing tells how far behind zxid the changes go that
+	// some of the nodes have.
+	t.settled = t.expected == nil || t.expected.Zxid <= zxid
+	t.builtins()
+	return t, t.compare()
+}
+
+func (t *Tree) loadNode(path string, n *Node, at int64) error {
+	switch {
+	case path != "/" && (path[0] != '/' || strings.HasSuffix(path, "/")):
+		return &FormatError{at, fmt.Errorf("impossible path %q", path)}
+	case t.Nodes[path] != nil:
+		return &FormatError{at, fmt.Errorf("node %q comes twice", path)}
+	case path != "/" && t.Nodes[Parent(path)] == nil:
+		return &FormatError{at, fmt.Errorf("node %q has no parent", path)}
+	}
+	if kind, _ := n.Kind(); kind == Unknown {
+		return &FormatError{at, fmt.Errorf("node %q has the unknown kind %#x", path, uint64(n.Owner))}
+	}
+	n.ACL = t.intern(n.ACL)
+	t.put(path, n)
+	return nil
+}
+
+// Whole tells whether the tree is known to be that of one moment: false for a
+// snapshot that was written while changes went on and lacks its log.
+func (t *Tree) Whole() bool {
+	if !t.settled {
+		return false
+	}
+	for _, n := range t.Nodes {
+		if n.Czxid > t.Zxid || n.Mzxid > t.Zxid || n.Pzxid > t.Zxid {
+			return false
+		}
+	}
+	return true
+}
+
+// Parent returns the path of a node's parent.
+func Parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
+
+// intern returns the one copy of a list, so that a million nodes share it.
+func (t *Tree) intern(acl []jute.ACL) []jute.ACL {
+	if len(acl) == 0 {
+		acl = jute.WorldAnyone
+	}
+	key := jute.AppendACL(nil, acl)
+	if known, ok := t.acls[string(key)]; ok {
+		return known
+	}
+	t.acls[string(key)] = acl
+	return acl
+}
+
+func (t *Tree) put(path string, n *Node) {
+	t.Nodes[path] = n
+	t.add(path, n)
+	if !ascii(path) {
+		t.odd++
+	}
+	if kind, _ := n.Kind(); kind == Ephemeral {
+		own := t.ephemerals[n.Owner]
+		if own == nil {
+			own = map[string]struct{}{}
+			t.ephemerals[n.Owner] = own
+		}
+		own[path] = struct{}{}
+	}
+	if p, ok := quotaOf(path, limitsName); ok {
+		t.quotas[p] = struct{}{}
+	}
+}
+
+func (t *Tree) drop(path string, n *Node) {
+	delete(t.Nodes, path)
+	t.sub(path, n)
+	if !ascii(path) {
+		t.odd--
+	}
+	if kind, _ := n.Kind(); kind == Ephemeral {
+		delete(t.ephemerals[n.Owner], path)
+		if len(t.ephemerals[n.Owner]) == 0 {
+			delete(t.ephemerals, n.Owner)
+		}
+	}
+	if p, ok := quotaOf(path, limitsName); ok {
+		delete(t.quotas, p)
+	}
+}
+
+// add and sub keep the digest; a node is taken out of it before it changes.
+func (t *Tree) add(path string, n *Node) { t.sum += digest(digestPath(path), n) }
+func (t *Tree) sub(path string, n *Node) { t.sum -= digest(digestPath(path), n) }
+
+func digestPath(path string) string {
+	if path == "/" {
+		return ""
+	}
+	return path
+}
+
+// compare holds the digest against the one that is expected for this zxid.
+func (t *Tree) compare() error {
+	e := t.expected
+	if e == nil || e.Zxid > t.Zxid {
+		return nil
+	}
+	t.expected, t.settled = nil, true
+	if e.Zxid == t.Zxid && e.Zxid != 0 && e.Sum != t.sum && t.odd == 0 {
+		return fmt.Errorf("the tree of zxid 0x%x has the digest %x, its ZooKeeper had %x: a file was changed or exchanged", t.Zxid, t.sum, e.Sum)
+	}
+	return nil
+}
+
+// Paths returns every path, sorted: parents before their children.
+func (t *Tree) Paths() []string { return slices.Sorted(maps.Keys(t.Nodes)) }
+
+// ACLs returns every list in use.
+func (t *Tree) ACLs() [][]jute.ACL {
+	used := map[*jute.ACL]bool{}
+	var all [][]jute.ACL
+	for _, n := range t.Nodes {
+		if first := &n.ACL[0]; !used[first] {
+			used[first] = true
+			all = append(all, n.ACL)
+		}
+	}
+	slices.SortFunc(all, func(a, b []jute.ACL) int {
+		return strings.Compare(string(jute.AppendACL(nil, a)), string(jute.AppendACL(nil, b)))
+	})
+	return all
+}

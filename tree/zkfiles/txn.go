@@ -1,0 +1,237 @@
+package zkfiles
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// OpCreateSession is the one operation in logs that clients never send as a
+// request.
+const OpCreateSession jute.OpCode = -10
+
+// Txn is a transaction: what its server had decided when it was logged.
+type Txn struct {
+	Session int64
+	Cxid    int32
+	Zxid    int64
+	Time    int64 // ms since 1970
+	Type    jute.OpCode
+	Ops     []Op    // one, or those of a multi
+	Digest  *Digest // of the tree after it; nil if it was not written
+}
+
+// Op is one change. Which fields count depends on Type.
+type Op struct {
+	Type      jute.OpCode
+	Path      string
+	Data      []byte
+	ACL       []jute.ACL
+	Ephemeral bool
+	Cversion  int32 // the parent's after a create; -1: one more than it was
+	TTL       int64
+	Version   int32    // what it becomes, or what a check asked for
+	Err       int32    // of an error
+	Timeout   int32    // of a session
+	Paths     []string // that a closeSession deletes, besides the session's own
+}
+
+// Create tells whether the operation makes a node.
+func (o *Op) Create() bool {
+	switch o.Type {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateTTL, jute.OpCreateContainer:
+		return true
+	}
+	return false
+}
+
+var (
+	errMulti = errors.New("a multi within a multi")
+	errMore  = errors.New("bytes behind the record")
+)
+
+// decodeTxn reads a record of a log.
+func decodeTxn(b []byte) (*Txn, error) {
+	d := jute.NewDecoder(b)
+	t := &Txn{Session: d.Long(), Cxid: d.Int(), Zxid: d.Long(), Time: d.Long(), Type: jute.OpCode(d.Int())}
+	if d.Err() != nil {
+		return nil, d.Err()
+	}
+	body := d
+	if t.Type == jute.OpMulti {
+		for range d.Count(8) {
+			kind := jute.OpCode(d.Int())
+			sub := jute.NewDecoder(d.Buffer())
+			if d.Err() != nil {
+				break
+			}
+			if kind == jute.OpMulti {
+				return nil, errMulti
+			}
+			op, err := decodeOp(&sub, kind)
+			if err != nil {
+				return nil, err
+			}
+			t.Ops = append(t.Ops, op)
+		}
+	} else {
+		op, err := decodeOp(&d, t.Type)
+		if err != nil && t.Type == jute.OpCreate {
+			// ZooKeeper before 3.4 did not write the parent's cversion.
+			d = body
+			op = decodeCreate(&d, t.Type)
+			op.Ephemeral, op.Cversion, err = d.Bool(), -1, d.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.Ops = append(t.Ops, op)
+	}
+	if d.Err() != nil {
+		return nil, d.Err()
+	}
+	switch len(d.Rest()) {
+	case 0:
+		return t, nil
+	case 12:
+		t.Digest = &Digest{Zxid: t.Zxid, Version: d.Int(), Sum: uint64(d.Long())}
+		return t, nil
+	}
+	return nil, errMore
+}
+
+// decodeCreate reads what all creates begin with.
+func decodeCreate(d *jute.Decoder, kind jute.OpCode) Op {
+	o := Op{Type: kind}
+	path, _ := d.String()
+	o.Path = strings.Clone(path)
+	o.Data = slices.Clone(d.Buffer())
+	acl, _ := d.ACL()
+	for i := range acl {
+		acl[i].Scheme, acl[i].ID.ID = strings.Clone(acl[i].Scheme), strings.Clone(acl[i].ID.ID)
+	}
+	o.ACL = acl
+	return o
+}
+
+func decodeOp(d *jute.Decoder, kind jute.OpCode) (o Op, err error) {
+	path := func() string {
+		s, _ := d.String()
+		return strings.Clone(s)
+	}
+	switch kind {
+	case jute.OpCreate, jute.OpCreate2:
+		o = decodeCreate(d, kind)
+		o.Ephemeral, o.Cversion = d.Bool(), d.Int()
+	case jute.OpCreateTTL:
+		o = decodeCreate(d, kind)
+		o.Cversion, o.TTL = d.Int(), d.Long()
+	case jute.OpCreateContainer:
+		o = decodeCreate(d, kind)
+		o.Cversion = d.Int()
+	case jute.OpDelete, jute.OpDeleteContainer:
+		o.Path = path()
+	case jute.OpSetData, jute.OpReconfig:
+		o.Path = path()
+		o.Data, o.Version = slices.Clone(d.Buffer()), d.Int()
+	case jute.OpSetACL:
+		o.Path = path()
+		acl, _ := d.ACL()
+		for i := range acl {
+			acl[i].Scheme, acl[i].ID.ID = strings.Clone(acl[i].Scheme), strings.Clone(acl[i].ID.ID)
+		}
+		o.ACL, o.Version = acl, d.Int()
+	case jute.OpCheck:
+		o.Path, o.Version = path(), d.Int()
+	case jute.OpError:
+		o.Err = d.Int()
+	case OpCreateSession:
+		o.Timeout = d.Int()
+	case jute.OpCloseSession:
+		o.Paths = closePaths(d)
+	default:
+		return o, fmt.Errorf("a transaction of type %d, which no ZooKeeper up to 3.9 writes", kind)
+	}
+	o.Type = kind
+	return o, d.Err()
+}
+
+// closePaths reads the paths of a closeSession. Before 3.6 it had no body, and
+// a digest may follow at once.
+func closePaths(d *jute.Decoder) []string {
+	switch len(d.Rest()) {
+	case 0, 12:
+		peek := *d
+		if len(d.Rest()) == 0 || peek.Int() == digestVersion {
+			return nil
+		}
+	}
+	list, _ := d.Strings()
+	for i := range list {
+		list[i] = strings.Clone(list[i])
+	}
+	return list
+}
+
+// append appends the record.
+func (t *Txn) append(b []byte) []byte {
+	b = jute.AppendLong(b, t.Session)
+	b = jute.AppendInt(b, t.Cxid)
+	b = jute.AppendLong(b, t.Zxid)
+	b = jute.AppendLong(b, t.Time)
+	b = jute.AppendInt(b, int32(t.Type))
+	if t.Type == jute.OpMulti {
+		b = jute.AppendInt(b, int32(len(t.Ops)))
+		for i := range t.Ops {
+			b = jute.AppendInt(b, int32(t.Ops[i].Type))
+			b = jute.AppendBuffer(b, t.Ops[i].append([]byte{}))
+		}
+	} else {
+		for i := range t.Ops {
+			b = t.Ops[i].append(b)
+		}
+	}
+	if t.Digest != nil {
+		b = jute.AppendInt(b, t.Digest.Version)
+		b = jute.AppendLong(b, int64(t.Digest.Sum))
+	}
+	return b
+}
+
+func (o *Op) append(b []byte) []byte {
+	switch {
+	case o.Create():
+		b = jute.AppendString(b, o.Path)
+		b = jute.AppendBuffer(b, o.Data)
+		b = jute.AppendACL(b, o.ACL)
+		switch o.Type {
+		case jute.OpCreateTTL:
+			b = jute.AppendLong(jute.AppendInt(b, o.Cversion), o.TTL)
+		case jute.OpCreateContainer:
+			b = jute.AppendInt(b, o.Cversion)
+		default:
+			b = jute.AppendInt(jute.AppendBool(b, o.Ephemeral), o.Cversion)
+		}
+		return b
+	}
+	switch o.Type {
+	case jute.OpDelete, jute.OpDeleteContainer:
+		return jute.AppendString(b, o.Path)
+	case jute.OpSetData, jute.OpReconfig:
+		return jute.AppendInt(jute.AppendBuffer(jute.AppendString(b, o.Path), o.Data), o.Version)
+	case jute.OpSetACL:
+		return jute.AppendInt(jute.AppendACL(jute.AppendString(b, o.Path), o.ACL), o.Version)
+	case jute.OpCheck:
+		return jute.AppendInt(jute.AppendString(b, o.Path), o.Version)
+	case jute.OpError:
+		return jute.AppendInt(b, o.Err)
+	case OpCreateSession:
+		return jute.AppendInt(b, o.Timeout)
+	case jute.OpCloseSession:
+		return jute.AppendStrings(b, o.Paths)
+	}
+	return b
+}
