@@ -12,9 +12,15 @@
 //	run: Histories            a test of test/sim, or "package test"; default Histories
 //	seeds: 1 4                the first seed and how many; default 1 6
 //	short: yes                run without -mutants.all as well
-//	== raftfsm/state.go
+//	== raftfsm/state/state.go
 //	-- old
 //	text that stands in the file once
 //	-- new
 //	text in its place
+//
+// Beside them, make mutants-random plants edits at random, from a seed: a
+// condition turned round, a comparison of the wrong kind, a statement dropped,
+// an error returned as nil. For each it says which test notices. Those that no
+// test can notice, because nothing changes, are judged in
+// testdata/equivalent.tsv.
 package mutants

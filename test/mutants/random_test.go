@@ -1,0 +1,259 @@
+package mutants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	randomFlag = flag.Int("mutants.random", 0, "how many random edits to plant in each package")
+	seedFlag   = flag.Uint64("mutants.seed", 1, "seed of the random edits")
+	pkgFlag    = flag.String("mutants.pkg", "", "plant random edits only in packages that match this regular expression")
+)
+
+// layers are the packages that are edited, each with those whose tests may
+// notice: its own and the ones above, the quickest first.
+var layers = [][]string{
+	{"./tree", "./server/clients", "./test/sim"},
+	{"./session", "./raftfsm/state", "./raftfsm", "./test/sim"},
+	{"./raftfsm/state", "./raftfsm", "./test/sim"},
+	{"./raftfsm/disk", "./raftfsm", "./test/sim"},
+	{"./raftfsm/peer", "./raftfsm", "./test/sim"},
+	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
+	{"./raftfsm", "./server", "./server/clients", "./test/sim"},
+	{"./server", "./server/admin", "./cmd/zlockd", "./test/sim"},
+	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},
+	{"./client/fence", "./client"},
+	{"./client/zk", "./client"},
+	{"./client", "./cmd/zlock"},
+	{"./cmd/zlock"},
+}
+
+// equivalents reads the edits that were judged to change nothing that anybody
+// could notice, with the reason.
+func equivalents(t *testing.T) map[string]string {
+	b, err := os.ReadFile("testdata/equivalent.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if what, why, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && !strings.HasPrefix(line, "#") {
+			judged[what] = why
+		}
+	}
+	return judged
+}
+
+// TestRandomEditsAreNoticed plants random edits, one at a time, and runs the
+// tests of the package and of those above until one fails. It reports; what
+// goes unnoticed is for somebody to read.
+func TestRandomEditsAreNoticed(t *testing.T) {
+	if *randomFlag == 0 {
+		t.Skip("takes hours: make mutants-random")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := equivalents(t)
+	wanted := regexp.MustCompile(*pkgFlag)
+	for _, layer := range layers {
+		if !wanted.MatchString(layer[0]) {
+			continue
+		}
+		t.Run(layer[0], func(t *testing.T) {
+			all, err := spots(root, layer[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(*seedFlag, uint64(len(layer[0]))))
+			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			own, above, equal := 0, 0, 0
+			var unnoticed []string
+			for _, s := range all {
+				if own+above+len(unnoticed) == *randomFlag {
+					break
+				}
+				if judged[s.String()] != "" {
+					equal++
+					continue
+				}
+				switch by, why, err := try(root, s, layer); {
+				case errors.Is(err, errDoesNotBuild):
+				case err != nil:
+					t.Fatal(err)
+				case by == "":
+					unnoticed = append(unnoticed, s.String())
+					t.Logf("UNNOTICED %s:%d %s → %s", s.file, s.line, s, oneLine(s.is))
+				case by == layer[0]:
+					own++
+					t.Logf("noticed %s:%d %s, by %s", s.file, s.line, s, why)
+				default:
+					above++
+					t.Logf("noticed above %s:%d %s, by %s %s", s.file, s.line, s, by, why)
+				}
+			}
+			t.Logf("| `%s` | %d | %d | %d | %d | seed %d; %d that change nothing left out", layer[0], own+above+len(unnoticed), own, above, len(unnoticed), *seedFlag, equal)
+		})
+	}
+}
+
+var errDoesNotBuild = errors.New("does not build")
+
+// try plants one edit and returns the package whose tests notice, and which
+// test it is.
+func try(root string, s spot, pkgs []string) (by, why string, err error) {
+	dir, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return "", "", err
+	}
+	defer os.RemoveAll(dir)
+	list, err := s.overlay(root, dir)
+	if err != nil {
+		return "", "", err
+	}
+	// Programs that the tests build are edited as well, and everything they
+	// leave behind goes with the folder.
+	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
+	run := func(limit time.Duration, args ...string) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Env = root, env
+		cmd.WaitDelay = 5 * time.Second
+		return cmd.CombinedOutput()
+	}
+	if out, err := run(5*time.Minute, "build", "./"+filepath.Dir(s.file)); err != nil {
+		return "", "", fmt.Errorf("%w: %s", errDoesNotBuild, out)
+	}
+	for _, pkg := range pkgs {
+		out, err := run(6*time.Minute, "test", "-short", "-failfast", "-count=1", "-vet=off", "-parallel=8", "-timeout=4m", pkg)
+		if err != nil {
+			return pkg, failing(out), nil
+		}
+	}
+	return "", "", nil
+}
+
+// failing names the first test that fails, or what else went wrong.
+func failing(out []byte) string {
+	if m := regexp.MustCompile(`--- FAIL: (\S+)`).FindSubmatch(out); m != nil {
+		return string(m[1])
+	}
+	for line := range bytes.Lines(out) {
+		if bytes.HasPrefix(line, []byte("panic:")) || bytes.HasPrefix(line, []byte("fatal error:")) {
+			return oneLine(string(line))
+		}
+	}
+	return oneLine(string(out))
+}
+
+// overlay writes the edited file into dir, and the list for the go command.
+func (s spot) overlay(root, dir string) (string, error) {
+	path := filepath.Join(root, s.file)
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if string(src[s.from:s.to]) != s.was {
+		return "", fmt.Errorf("%s has changed", s.file)
+	}
+	edited := filepath.Join(dir, "edited.go")
+	if err := os.WriteFile(edited, []byte(string(src[:s.from])+s.is+string(src[s.to:])), 0o600); err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: edited}})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, b, 0o600)
+}
+
+func TestSpotsAreFound(t *testing.T) {
+	const src = `package p
+
+func f(a, b int) (int, error) {
+	if a < b {
+		return 0, errSmall
+	}
+	for a > 0 && b > 0 {
+		a--
+		log.Info("less")
+		b = a
+		g(func() error { return h() })
+	}
+	c := a
+	return c, nil
+}
+`
+	list, err := spotsIn("p.go", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range list {
+		if src[s.from:s.to] != s.was {
+			t.Errorf("%v is not at %d", s, s.from)
+		}
+		got = append(got, fmt.Sprintf("%d %s: %s → %s", s.line, s.kind, oneLine(s.was), oneLine(s.is)))
+	}
+	want := []string{
+		"4 turned round: a < b → !(a < b)",
+		"4 compared otherwise: a < b → a <= b",
+		"5 error as nil: errSmall → nil",
+		"7 turned round: a > 0 && b > 0 → !(a > 0 && b > 0)",
+		"7 compared otherwise: a > 0 && b > 0 → a > 0 || b > 0",
+		"7 compared otherwise: a > 0 → a >= 0",
+		"7 compared otherwise: b > 0 → b >= 0",
+		"8 dropped: a-- → ",
+		"10 dropped: b = a → ",
+		"11 dropped: g(func() error { return h() }) → ",
+		"11 error as nil: h() → nil",
+	}
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("found:\n%s\nwant:\n%s", g, w)
+	}
+}
+
+// A judgement of an edit that cannot be made any more is out of date.
+func TestJudgedEditsExist(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whoever changes a judged line need not care at once: make test-all")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist := map[string]bool{}
+	for _, layer := range layers {
+		list, err := spots(root, layer[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 0 {
+			t.Errorf("no edit can be made in %s", layer[0])
+		}
+		for _, s := range list {
+			exist[s.String()] = true
+		}
+	}
+	for what := range equivalents(t) {
+		if !exist[what] {
+			t.Errorf("testdata/equivalent.tsv judges an edit that there is not: %s", what)
+		}
+	}
+}
