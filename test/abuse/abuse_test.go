@@ -1,0 +1,178 @@
+package abuse
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/proc"
+)
+
+var (
+	lasts  = flag.Duration("abuse.time", time.Second, "how long each attack lasts")
+	only   = flag.String("abuse.only", "", "run the attacks whose names match this expression")
+	cpu    = flag.String("abuse.cpu", "", "write a processor profile of the leader during the last attack to this file")
+	strict = flag.Bool("abuse.strict", false, "fail when an innocent client waits longer than a second for the lock")
+)
+
+// What docs/limits.md promises.
+const (
+	mostMemory  = 256 << 20 // that an attack may add
+	mostLog     = 64 << 20  // of log that it may add beyond what is stored
+	mostRoom    = 48 << 20  // that segments of the log take beyond their entries: three of 16 MiB
+	mostLeast   = 64 << 20  // that 64 entries take, which stay however long they are: of the longest requests
+	mostStored  = 32 << 20  // what there is, with snapshots and one under way
+	mostHandOff = time.Second
+	descriptors = 512
+)
+
+// limited makes servers run with few descriptors and 1 GiB of memory: whoever
+// asks for more ends.
+func limited(t *testing.T) {
+	bin := proc.Build(t)
+	path := filepath.Join(t.TempDir(), "zlockd")
+	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nulimit -d 1048576\nexec %s \"$@\"\n", descriptors, bin)
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ZLOCKD_BIN", path)
+}
+
+func TestAbuse(t *testing.T) {
+	limited(t)
+	c := proc.StartCluster(t, 3, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist", admin.DefaultWhitelist+",hash")
+	leader := c.Leader()
+	others := c.Others(leader)
+	if err := prepare(leader); err != nil {
+		t.Fatal(err)
+	}
+	to := targets{Leader: targetOf(leader), Follower: targetOf(others[0])}
+	for _, s := range c.Servers {
+		to.All = append(to.All, targetOf(s))
+	}
+	good, err := startInnocents([2]string{leader.Client, others[0].Client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer good.stop()
+	pattern := regexp.MustCompile(*only)
+	var table strings.Builder
+	table.WriteString("| attack | locks handed over | slowest | memory, before and peak | disk, before and peak | descriptors |\n|---|---|---|---|---|---|\n")
+	for _, x := range attacks {
+		if !pattern.MatchString(x.name) {
+			continue
+		}
+		good.calm(30 * time.Second)
+		list := measureAll(t, c, func() {
+			if *cpu != "" {
+				go profile(leader, *lasts)
+			}
+			if err := launch(x.name, to, *lasts); err != nil {
+				t.Errorf("%s: %v", x.name, err)
+			}
+		})
+		locks, slowest, trouble := good.take()
+		worst := measure{}
+		for i, m := range list {
+			if m.peak-m.before > worst.peak-worst.before {
+				worst.before, worst.peak = m.before, m.peak
+			}
+			if m.most-m.disk >= worst.most-worst.disk {
+				worst.disk, worst.most = m.disk, m.most
+			}
+			if m.most > mostLog+mostRoom+mostLeast+mostStored {
+				t.Errorf("%s: server %d takes %d MiB on its disk", x.name, i+1, m.most>>20)
+			}
+			worst.files = max(worst.files, m.files)
+			if grown := m.peak - m.before; grown > mostMemory {
+				t.Errorf("%s: server %d took %d MiB more", x.name, i+1, grown>>20)
+			}
+		}
+		fmt.Fprintf(&table, "| %s | %d | %v | %d, %d MiB | %d, %d MiB | %d |\n", x.name, locks, slowest.Round(time.Millisecond),
+			worst.before>>20, worst.peak>>20, worst.disk>>20, worst.most>>20, worst.files)
+		if *strict && (trouble != nil || slowest > mostHandOff || locks == 0) {
+			t.Errorf("%s: %d locks handed over, the slowest in %v; %v", x.name, locks, slowest, trouble)
+		} else if trouble != nil {
+			t.Logf("%s: an innocent client had trouble: %v", x.name, trouble)
+		}
+	}
+	t.Logf("%v each, three servers:\n%s", *lasts, &table)
+	for _, s := range c.Servers {
+		if s.Mode() == "" {
+			t.Errorf("server %d is gone", s.ID)
+		}
+	}
+	c.SameState()
+}
+
+// profile writes a processor profile of a server.
+func profile(s *proc.Server, lasts time.Duration) {
+	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin, max(1, int(lasts.Seconds())-1)))
+	if err != nil {
+		return // it is only for whoever looks
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err == nil {
+		_ = os.WriteFile(*cpu, b, 0o600)
+	}
+}
+
+func targetOf(s *proc.Server) target { return target{s.Client, s.Admin, s.Peer} }
+
+// TestAttacker is the process of one attack.
+func TestAttacker(t *testing.T) {
+	name := os.Getenv("ABUSE_ATTACK")
+	if name == "" {
+		t.Skip("is run by TestAbuse")
+	}
+	a := &attacker{}
+	if err := json.Unmarshal([]byte(os.Getenv("ABUSE_TARGETS")), &a.targets); err != nil {
+		t.Fatal(err)
+	}
+	d, err := time.ParseDuration(os.Getenv("ABUSE_TIME"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cancel context.CancelFunc
+	a.ctx, cancel = context.WithTimeout(context.Background(), d)
+	defer cancel()
+	for _, x := range attacks {
+		if x.name == name {
+			x.run(a)
+			return
+		}
+	}
+	t.Fatalf("no attack is called %q", name)
+}
+
+// measureAll measures every server while f runs.
+func measureAll(t *testing.T, c *proc.Cluster, f func()) []measure {
+	t.Helper()
+	list := make([]measure, len(c.Servers))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, s := range c.Servers {
+		wg.Go(func() {
+			m, err := watch(s, stop)
+			if err != nil {
+				t.Errorf("server %d: %v", s.ID, err)
+			}
+			list[i] = m
+		})
+	}
+	f()
+	close(stop)
+	wg.Wait()
+	return list
+}
