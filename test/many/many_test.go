@@ -1,0 +1,172 @@
+package many
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// client is a process with sessions.
+type client struct {
+	in  io.WriteCloser
+	out *bufio.Reader
+	cmd *exec.Cmd
+}
+
+func startClient(t *testing.T, name string, servers []string, n int) *client {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ZLOCKD_MANY_SERVERS="+strings.Join(servers, ","), "ZLOCKD_MANY_NAME="+name,
+		"ZLOCKD_MANY_SESSIONS="+strconv.Itoa(n))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return &client{in, bufio.NewReader(out), cmd}
+}
+
+// writes measures lone writes of a client of its own for a while.
+func writes(t *testing.T, addr string, long time.Duration) (median time.Duration) {
+	t.Helper()
+	c, err := wire.OpenPipe(addr, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Drop()
+	var took []time.Duration
+	for end := time.Now().Add(long); time.Now().Before(end); {
+		from := time.Now()
+		c.Set("/many", nil)
+		if _, err := c.Do(); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(from))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+func resident(s *launch.Server) (bytes int) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.Pid()))
+	if f := strings.Fields(string(b)); len(f) > 1 {
+		pages, _ := strconv.Atoi(f[1])
+		bytes = pages * os.Getpagesize()
+	}
+	return bytes
+}
+
+func TestManySessionsSurviveTheirLeader(t *testing.T) {
+	each := 200
+	if v := os.Getenv("ZLOCKD_MANY"); v != "" {
+		each, _ = strconv.Atoi(v)
+	} else if testing.Short() {
+		t.Skip("servers as processes")
+	}
+	e, err := launch.Start(launch.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close) // behind the clients
+	admin, err := wire.OpenPipe(e.Servers[0].Client, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin.Create("/many", nil, 0)
+	if _, err := admin.Do(); err != nil {
+		t.Fatal(err)
+	}
+	admin.Close()
+	var before []int
+	for _, s := range e.Servers {
+		before = append(before, resident(s))
+	}
+	// Each process begins with another server, so that all servers have equally many.
+	began := time.Now()
+	var list []*client
+	addrs := strings.Split(e.Addrs(), ",")
+	for i := range addrs {
+		list = append(list, startClient(t, fmt.Sprint("p", i), slices.Concat(addrs[i:], addrs[:i]), each))
+	}
+	for _, c := range list {
+		if line, err := c.out.ReadString('\n'); line != "open\n" {
+			t.Fatal(line, err)
+		}
+	}
+	t.Logf("%d sessions on each of three servers, opened in %v", each, time.Since(began).Round(time.Millisecond))
+	leader := e.Leader()
+	other := e.Servers[0]
+	if other == leader {
+		other = e.Servers[1]
+	}
+	alone := writes(t, other.Client, 3*time.Second)
+	for i, s := range e.Servers {
+		t.Logf("server %d: %d bytes of resident memory for each session", s.ID, (resident(s)-before[i])/each)
+	}
+	leader.Kill()
+	killed := time.Now()
+	for {
+		c, err := wire.OpenPipe(other.Client, timeout)
+		if err == nil {
+			c.Drop()
+			break
+		}
+		if time.Since(killed) > 30*time.Second {
+			t.Fatalf("nobody serves: %v\n%s", err, other.LogTail())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("the first session after %v", time.Since(killed).Round(time.Millisecond))
+	t.Logf("a lone write of somebody else: %v at the median, %v while %d sessions come back", alone, writes(t, other.Client, 5*time.Second), each)
+	for _, c := range list {
+		c.in.Close()
+	}
+	for i, c := range list {
+		var o outcome
+		if err := json.NewDecoder(c.out).Decode(&o); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("process %d: %+v", i, o)
+		if o.Expired > 0 || o.Unattached > 0 {
+			t.Errorf("process %d: %d sessions expired, %d not attached again", i, o.Expired, o.Unattached)
+		}
+		if o.Longest > 10*time.Second {
+			t.Errorf("process %d: a session was away for %v", i, o.Longest)
+		}
+	}
+	// The clients have ended without a word; their sessions last.
+	admin, err = wire.OpenPipe(other.Client, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Drop()
+	admin.Exists("/many", false)
+	r, err := admin.Do()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := jute.NewDecoder(r.Body)
+	if n := int(d.Stat().NumChildren); n != 3*each {
+		t.Errorf("%d locks, want %d", n, 3*each)
+	}
+}
