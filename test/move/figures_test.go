@@ -1,0 +1,287 @@
+package move
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/tree/zkfiles"
+)
+
+// TestFigures measures what docs/data.md says of a million nodes of 100 bytes.
+// It needs a quiet machine and runs only when asked for by ZLOCKD_FIGURES.
+func TestFigures(t *testing.T) {
+	if os.Getenv("ZLOCKD_FIGURES") == "" {
+		t.Skip("measures; set ZLOCKD_FIGURES=1")
+	}
+	const nodes = 1_000_000
+	bin, dir := proc.Build(t), t.TempDir()
+	zoo, ours := filepath.Join(dir, "zoo"), filepath.Join(dir, "ours")
+	fill(t, zoo, nodes)
+	measure := func(args ...string) { t.Log(measured(t, bin, args...)) }
+	measure("import", "--from", zoo, "--data-dir", ours)
+	measure("export", "--data-dir", ours, "--to", filepath.Join(dir, "back"))
+	measure("verify", zoo, ours)
+
+	s := serve(t, bin, ours)
+	t.Logf("%-8s %6.2f s to the first answer, %d MiB", "start", s.took.Seconds(), s.rss()>>20)
+	backup := filepath.Join(dir, "backup")
+	s.backup(t, filepath.Join(dir, "idle"))
+	s.underLoad(t, backup)
+	s.stop()
+	begun := time.Now()
+	measure("restore", backup, "--data-dir", filepath.Join(dir, "restored"))
+	s = serve(t, bin, filepath.Join(dir, "restored"))
+	s.stop()
+	t.Logf("restore and first answer: %.2f s", time.Since(begun).Seconds())
+}
+
+// measured runs a command and says what it took. Memory is asked of the process
+// itself: what the system accounts to a child begins with its parent's.
+func measured(t *testing.T, bin string, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(bin, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begun := time.Now()
+	must(t, "", cmd.Start())
+	most, stop := int64(0), make(chan struct{})
+	polled := make(chan struct{})
+	go func() {
+		defer close(polled)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				most = max(most, peakRSS(cmd.Process.Pid))
+			}
+		}
+	}()
+	err := cmd.Wait()
+	took := time.Since(begun)
+	close(stop)
+	<-polled
+	must(t, out.String(), err)
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return fmt.Sprintf("%-8s %6.2f s (%.2f s of processor), at most %d MiB", args[0], took.Seconds(), cpu.Seconds(), most>>10)
+}
+
+// peakRSS is the most memory a process has had, in KiB.
+func peakRSS(pid int) (kib int64) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(b), "VmHWM:")
+	fmt.Sscan(rest, &kib)
+	return kib
+}
+
+// fill writes a ZooKeeper's directory: nine tenths of the nodes in a snapshot,
+// the rest in the log.
+func fill(t *testing.T, dir string, nodes int) {
+	t.Helper()
+	sub := filepath.Join(dir, "version-2")
+	must(t, "", os.MkdirAll(sub, 0o700))
+	tree := zkfiles.NewTree()
+	var log []byte
+	snap := 0
+	for i := range nodes {
+		path := fmt.Sprintf("/d%04d/n%07d", i%1000, i)
+		if i < 1000 {
+			path = fmt.Sprintf("/d%04d", i)
+		}
+		x := &zkfiles.Txn{Zxid: int64(i + 1), Time: 1, Type: jute.OpCreate,
+			Ops: []zkfiles.Op{{Type: jute.OpCreate, Path: path, Data: []byte(fmt.Sprintf("%0100d", i)), ACL: jute.WorldAnyone, Cversion: -1}}}
+		if i >= nodes/10*9 {
+			if log == nil {
+				snap = i
+				writeSnapshot(t, filepath.Join(sub, fmt.Sprintf("snapshot.%x", i)), tree)
+				log = zkfiles.AppendLogHeader(nil, 0)
+			}
+			log = zkfiles.AppendLogEntry(log, x)
+			continue
+		}
+		must(t, "", tree.Apply(x))
+	}
+	must(t, "", os.WriteFile(filepath.Join(sub, fmt.Sprintf("log.%x", snap+1)), log, 0o600))
+}
+
+func must(t testing.TB, out string, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+func writeSnapshot(t *testing.T, path string, tree *zkfiles.Tree) {
+	t.Helper()
+	f, err := os.Create(path)
+	must(t, "", err)
+	b := bufio.NewWriter(f)
+	w, err := zkfiles.NewSnapshotWriter(b, -1, nil, tree.ACLs())
+	must(t, "", err)
+	for _, p := range tree.Paths() {
+		must(t, "", w.Node(p, tree.Nodes[p]))
+	}
+	must(t, "", w.Close(tree.Zxid))
+	must(t, "", b.Flush())
+	must(t, "", f.Close())
+}
+
+// running is a server as a process.
+type running struct {
+	cmd           *exec.Cmd
+	client, admin string
+	took          time.Duration
+}
+
+// superFlag is for the super user super:test.
+const superFlag = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+
+func serve(t *testing.T, bin, data string, args ...string) *running {
+	t.Helper()
+	cmd := exec.Command(bin, append([]string{"--data-dir", data, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--super-digest", superFlag}, args...)...)
+	out, err := cmd.StdoutPipe()
+	must(t, "", err)
+	begun := time.Now()
+	must(t, "", cmd.Start())
+	r := &running{cmd: cmd}
+	t.Cleanup(r.stop)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, line, err)
+	go io.Copy(io.Discard, out)
+	for _, f := range strings.Fields(line) {
+		if v, ok := strings.CutPrefix(f, "client="); ok {
+			r.client = v
+		}
+		if v, ok := strings.CutPrefix(f, "admin="); ok {
+			r.admin = v
+		}
+	}
+	c := dial(t, r.client)
+	defer c.Close(context.Background())
+	_, err = c.Exists(t.Context(), "/")
+	must(t, "", err)
+	r.took = time.Since(begun)
+	return r
+}
+
+func dial(t testing.TB, addr string) *zk.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c, err := zk.Dial(ctx, addr, zk.Options{Timeout: longSession, Auth: []zk.Auth{{Scheme: "digest", Secret: []byte(super)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const (
+	longSession = 10 * time.Minute // sessions are to be there when data move
+	super       = "super:test"
+)
+
+func (r *running) stop() {
+	if r.cmd.ProcessState == nil {
+		r.cmd.Process.Signal(syscall.SIGTERM)
+		r.cmd.Wait()
+	}
+}
+
+func (r *running) rss() int64 { return rss(r.cmd.Process.Pid) }
+
+func rss(pid int) int64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	var size, resident int64
+	fmt.Sscan(string(b), &size, &resident)
+	return resident * int64(os.Getpagesize())
+}
+
+// buildZlock builds zlock once for all tests.
+var buildZlock = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "zlock-bin")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "zlock")
+	out, err := exec.Command("go", "build", "-o", bin, "github.com/zlockd/zlockd/cmd/zlock").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return bin, nil
+})
+
+// zlock runs a command of zlock against the server's admin port.
+func (r *running) zlock(t *testing.T, args ...string) string {
+	t.Helper()
+	bin, err := buildZlock()
+	must(t, "", err)
+	auth := filepath.Join(t.TempDir(), "auth")
+	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	out, err := exec.Command(bin, append(args, "--admin-addr", r.admin, "--auth-file", auth)...).CombinedOutput()
+	return must(t, string(out), err)
+}
+
+func (r *running) backup(t *testing.T, file string) { t.Log(r.zlock(t, "backup", file)) }
+
+// underLoad takes a backup while writers write, and compares their slowest
+// second with the mean.
+func (r *running) underLoad(t *testing.T, file string) {
+	var done atomic.Bool
+	var writes atomic.Int64
+	for i := range 16 {
+		c := dial(t, r.client)
+		go func() {
+			defer c.Close(context.Background())
+			for !done.Load() {
+				if _, err := c.Set(context.Background(), fmt.Sprintf("/d%04d", i), []byte("x"), -1); err == nil {
+					writes.Add(1)
+				}
+			}
+		}()
+	}
+	var seconds []int64
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	count := func(n int) {
+		for range n {
+			<-tick.C
+			seconds = append(seconds, writes.Swap(0))
+		}
+	}
+	count(6)
+	before := slices.Clone(seconds[1:])
+	taken := make(chan struct{})
+	go func() { defer close(taken); r.backup(t, file) }()
+	seconds = nil
+	for waiting := true; waiting; {
+		count(1)
+		select {
+		case <-taken:
+			waiting = false
+		default:
+		}
+	}
+	done.Store(true)
+	mean := int64(0)
+	for _, n := range before {
+		mean += n
+	}
+	t.Logf("writes a second before the backup %v, while it was taken %v: slowest %d %% of the mean before", before, seconds, 100*slices.Min(seconds)*int64(len(before))/mean)
+}

@@ -1,0 +1,116 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/proc"
+)
+
+// older is a commit of an earlier release of ours.
+const older = "8a3b1d8"
+
+// buildOlder builds zlockd as it was, where the repository has its history.
+func buildOlder(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts servers as processes")
+	}
+	archive := exec.Command("git", "archive", older)
+	archive.Dir = "../.."
+	tar, err := archive.Output()
+	if err != nil {
+		t.Skipf("the repository has no commit %s here: git archive: %v", older, err)
+	}
+	dir := t.TempDir()
+	unpack := exec.Command("tar", "-x", "-C", dir)
+	unpack.Stdin = bytes.NewReader(tar)
+	out, err := unpack.CombinedOutput()
+	must(t, string(out), err)
+	bin := filepath.Join(dir, "zlockd-older")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/zlockd")
+	build.Dir = dir
+	out, err = build.CombinedOutput()
+	must(t, string(out), err)
+	return bin
+}
+
+// TestRollingUpgradeKeepsLocks starts three servers of an earlier release, puts
+// today's in their place one after the other, on their data, and sees a lock
+// held all the time by one session. A restore waits until all are of today.
+func TestRollingUpgradeKeepsLocks(t *testing.T) {
+	old := buildOlder(t)
+	bin := proc.Build(t)
+	c := startOlder(t, old)
+	var servers []string
+	for _, s := range c.Servers {
+		servers = append(servers, s.Client)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	holder, err := zk.Dial(ctx, strings.Join(servers, ","), zk.Options{Timeout: 30 * time.Second})
+	must(t, "", err)
+	defer holder.Close(context.Background())
+	lock, err := holder.Create(ctx, zk.Create{Path: "/lock-", Mode: zk.EphemeralSequential})
+	must(t, "", err)
+	for i := range 200 {
+		_, err := holder.Create(ctx, zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")})
+		must(t, "", err)
+	}
+	leader := c.Leader()
+	for i, s := range append(c.Others(leader), leader) {
+		s.Stop()
+		s.Args[0] = bin
+		s.Start()
+		s.WaitServing(time.Minute)
+		if i == 0 {
+			refusedByOlder(t, s)
+		}
+		if n, err := holder.Get(ctx, lock.Path); err != nil || n.Stat.EphemeralOwner != holder.Session().ID {
+			t.Fatalf("server %d upgraded: the lock is gone: %v", s.ID, err)
+		}
+		_, err := holder.Create(ctx, zk.Create{Path: fmt.Sprint("/upgraded", s.ID)})
+		must(t, "", err)
+	}
+	c.SameState()
+	for i := range 200 {
+		if _, err := holder.Get(ctx, fmt.Sprint("/n", i)); err != nil {
+			t.Errorf("/n%d: %v", i, err)
+		}
+	}
+}
+
+// refusedByOlder checks that a restore is refused while servers of the earlier
+// release would not take part in it.
+func refusedByOlder(t *testing.T, s *proc.Server) {
+	t.Helper()
+	r, dir := &running{admin: s.Admin}, t.TempDir()
+	file, auth := filepath.Join(dir, "backup"), filepath.Join(dir, "auth")
+	r.backup(t, file)
+	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	zlock, err := buildZlock()
+	must(t, "", err)
+	out, err := exec.Command(zlock, "restore", file, "--yes", clusterName(t, s), "--admin-addr", s.Admin, "--auth-file", auth).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "run a release that cannot restore") {
+		t.Errorf("restored beside an older release: %v %s", err, out)
+	}
+}
+
+// startOlder starts three servers of the earlier release.
+func startOlder(t *testing.T, bin string) *proc.Cluster {
+	t.Helper()
+	c := proc.Prepare(t, 3, "--super-digest", superFlag)
+	for _, s := range c.Servers {
+		s.Args[0] = bin
+	}
+	c.StartAll()
+	return c
+}

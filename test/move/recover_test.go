@@ -1,0 +1,113 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/proc"
+)
+
+// TestSurvivorBecomesACluster loses two servers of three for good, recovers the
+// third, and brings the others back empty by the commands that recover prints.
+func TestSurvivorBecomesACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers as processes")
+	}
+	c := proc.StartCluster(t, 3, "--super-digest", superFlag)
+	conn := dial(t, c.Servers[0].Client)
+	for i := range 50 {
+		_, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")})
+		must(t, "", err)
+	}
+	must(t, "", conn.Sync(t.Context(), "/"))
+	survivor := c.Servers[0]
+	lost := c.Others(survivor)
+	for _, s := range lost {
+		s.Kill()
+	}
+	conn.Close(cancelled())
+	saysWhatToDo(t, survivor)
+	survivor.Kill()
+	bin := proc.Build(t)
+	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Dir).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Lost at most") || !strings.Contains(string(out), "give --yes") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Dir, "--yes").CombinedOutput()
+	t.Log(must(t, string(out), err))
+
+	survivor.Start()
+	survivor.WaitServing(30 * time.Second)
+	conn = dial(t, survivor.Client)
+	defer conn.Close(cancelled())
+	for i := range 50 {
+		if _, err := conn.Get(t.Context(), fmt.Sprint("/n", i)); err != nil {
+			t.Fatalf("/n%d: %v", i, err)
+		}
+	}
+	for _, s := range lost {
+		must(t, "", os.RemoveAll(s.Dir))
+		s.Start()
+	}
+	r := &running{admin: survivor.Admin}
+	for _, line := range regexp.MustCompile(`(?m)^ +zlock (member add .*)$`).FindAllStringSubmatch(string(out), -1) {
+		t.Log(line[1], r.zlock(t, strings.Fields(line[1])...))
+	}
+	for _, s := range lost {
+		s.WaitServing(30 * time.Second)
+	}
+	_, err = conn.Set(t.Context(), "/n1", []byte("y"), -1)
+	must(t, "", err)
+	c.SameState()
+	if list := r.zlock(t, "member", "list", "-o", "plain"); strings.Count(list, "voter")+strings.Count(list, "leader") != 3 || strings.Contains(list, "non-voter") {
+		t.Errorf("not all have their votes back:\n%s", list)
+	}
+}
+
+// saysWhatToDo waits until a server without a majority names the way out, to
+// whoever asks whether it is ready and to whoever wants to change the members.
+func saysWhatToDo(t *testing.T, s *proc.Server) {
+	t.Helper()
+	way := "zlockd recover --data-dir " + s.Dir
+	said := ""
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(said, way); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("/ready says %s", said)
+		}
+		resp, err := http.Get("http://" + s.Admin + "/ready")
+		must(t, "", err)
+		b, err := io.ReadAll(resp.Body)
+		must(t, "", errors.Join(err, resp.Body.Close()))
+		said = string(b)
+	}
+	zlock, err := buildZlock()
+	must(t, "", err)
+	auth := filepath.Join(t.TempDir(), "auth")
+	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file", auth).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), way) {
+		t.Errorf("zlock member: %v, %s", err, out)
+	}
+	out, err = exec.Command(zlock, "doctor", "-S", s.Client, "--connect-timeout", "2s").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "zlockd recover") {
+		t.Errorf("zlock doctor: %v, %s", err, out)
+	}
+}
+
+// cancelled is for closing connections that nobody answers any more.
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

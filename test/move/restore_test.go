@@ -1,0 +1,197 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/proc"
+)
+
+// reader reads what is written and restored, as fast as it can, through one
+// server, and keeps what it saw, without repetitions.
+type reader struct {
+	s    *proc.Server
+	seen []string
+}
+
+func (r *reader) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		c, err := zk.Dial(ctx, r.s.Client, zk.Options{Timeout: 10 * time.Second})
+		if err != nil {
+			continue
+		}
+		for i := 0; ctx.Err() == nil && c.Err() == nil; i++ {
+			n, err := c.Get(ctx, [...]string{"/state/first", "/state/last"}[i%2])
+			if v := string(n.Data); err == nil && (len(r.seen) == 0 || r.seen[len(r.seen)-1] != v) {
+				r.seen = append(r.seen, v)
+			}
+		}
+		c.Close(cancelled())
+	}
+}
+
+// clusterName asks a server which cluster it belongs to.
+func clusterName(t *testing.T, s *proc.Server) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.Admin + "/members")
+	must(t, "", err)
+	defer resp.Body.Close()
+	var a struct {
+		Cluster string `json:"cluster"`
+	}
+	must(t, "", json.NewDecoder(resp.Body).Decode(&a))
+	return a.Cluster
+}
+
+// TestRunningClusterIsRestored restores three servers, while clients read and
+// write, and kills the leader, another time, in every round: before the backup
+// is sent, while it goes through the log, and about when it takes its place.
+func TestRunningClusterIsRestored(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers as processes")
+	}
+	c := proc.StartCluster(t, 3, "--super-digest", superFlag)
+	conn := dial(t, c.Servers[0].Client)
+	const nodes = 3000
+	_, err := conn.Create(t.Context(), zk.Create{Path: "/state"})
+	must(t, "", err)
+	for i := range nodes {
+		_, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/state/n%d", i), Data: make([]byte, 4<<10)})
+		must(t, "", err)
+	}
+	for _, path := range []string{"/state/first", "/state/last"} {
+		_, err := conn.Create(t.Context(), zk.Create{Path: path, Data: []byte("base")})
+		must(t, "", err)
+	}
+	conn.Close(context.Background())
+	file := filepath.Join(t.TempDir(), "backup")
+	(&running{admin: c.Servers[0].Admin}).backup(t, file)
+	name := clusterName(t, c.Servers[0])
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	var readers []*reader
+	for _, s := range c.Servers {
+		r := &reader{s: s}
+		readers = append(readers, r)
+		wg.Go(func() { r.run(ctx) })
+	}
+	for round, after := range []time.Duration{0, 150 * time.Millisecond, 400 * time.Millisecond, time.Hour} {
+		leader := c.Leader()
+		by := c.Others(leader)[round%2]
+		writeBoth(t, by, fmt.Sprint("w", round))
+		killed := make(chan struct{})
+		kill := time.AfterFunc(after, func() { defer close(killed); leader.Kill() })
+		text := (&running{admin: by.Admin}).zlock(t, "restore", file, "--yes", name[:8])
+		t.Logf("round %d: %s", round, text)
+		if kill.Stop() {
+			t.Log("nobody was killed in time")
+		} else {
+			<-killed
+			leader.Start()
+		}
+		for _, s := range c.Servers {
+			s.WaitServing(30 * time.Second)
+		}
+		c.SameState()
+		for _, s := range c.Servers {
+			out, err := exec.Command(proc.Build(t), "verify", file, s.Client).CombinedOutput()
+			must(t, string(out), err)
+		}
+	}
+	stop()
+	wg.Wait()
+	serversAreForgotten(t, file)
+	rounds := "w0 base w1 base w2 base w3 base "
+	for _, r := range readers {
+		rest := "base " + rounds
+		for _, v := range r.seen {
+			_, after, ok := strings.Cut(rest, v+" ")
+			if !ok {
+				t.Fatalf("server %d: a reader saw %v", r.s.ID, r.seen)
+			}
+			rest = after
+		}
+		if len(r.seen) < 4 {
+			t.Errorf("server %d: a reader saw %v only", r.s.ID, r.seen)
+		}
+	}
+}
+
+// serversAreForgotten restores a backup of a cluster for a server alone, and asks
+// it who the members are: its clients must not be sent to those of the cluster.
+func serversAreForgotten(t *testing.T, backup string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "alone")
+	out, err := exec.Command(proc.Build(t), "restore", backup, "--data-dir", dir).CombinedOutput()
+	must(t, string(out), err)
+	r := serve(t, proc.Build(t), dir)
+	conn := dial(t, r.client)
+	defer conn.Close(context.Background())
+	n, err := conn.Get(t.Context(), "/zookeeper/config")
+	must(t, "", err)
+	if len(n.Data) > 0 {
+		t.Errorf("a server alone tells of %q", n.Data)
+	}
+}
+
+// writeBoth changes both nodes at once.
+func writeBoth(t *testing.T, s *proc.Server, v string) {
+	t.Helper()
+	conn := dial(t, s.Client)
+	defer conn.Close(context.Background())
+	_, err := conn.Multi(t.Context(), zk.SetData{Path: "/state/first", Data: []byte(v), Version: -1}, zk.SetData{Path: "/state/last", Data: []byte(v), Version: -1})
+	must(t, "", err)
+}
+
+// TestRestoreIsRefused tries what zlock itself refuses, before anything is sent.
+func TestRestoreIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers as processes")
+	}
+	r := serve(t, proc.Build(t), filepath.Join(t.TempDir(), "data"))
+	dir := t.TempDir()
+	good, bad, torn, auth := filepath.Join(dir, "good"), filepath.Join(dir, "bad"), filepath.Join(dir, "torn"), filepath.Join(dir, "auth")
+	r.backup(t, good)
+	b, err := os.ReadFile(good)
+	must(t, "", err)
+	must(t, "", os.WriteFile(torn, b[:len(b)-5], 0o600))
+	b[len(b)/2] ^= 1
+	must(t, "", os.WriteFile(bad, b, 0o600))
+	must(t, "", os.WriteFile(auth, []byte("digest:super:wrong\n"), 0o600))
+	zlock, err := buildZlock()
+	must(t, "", err)
+	var members struct{ Cluster string }
+	resp, err := http.Get("http://" + r.admin + "/members")
+	must(t, "", err)
+	must(t, "", json.NewDecoder(resp.Body).Decode(&members))
+	resp.Body.Close()
+	for _, x := range []struct {
+		want string
+		args []string
+	}{
+		{"use another one", []string{bad, "--yes", members.Cluster}},
+		{"use another one", []string{torn, "--yes", members.Cluster}},
+		{"no such file", []string{filepath.Join(dir, "none"), "--yes", members.Cluster}},
+		{"the cluster at this address is " + members.Cluster, []string{good, "--yes", "ffffffffffffffff"}},
+		{"the cluster at this address is " + members.Cluster, []string{good, "--yes", members.Cluster[:7]}},
+		{"give the cluster's name, --yes " + members.Cluster[:8], []string{good}},
+		{"are not those of the servers' --super-digest", []string{good, "--yes", members.Cluster}},
+	} {
+		out, err := exec.Command(zlock, append([]string{"restore", "--admin-addr", r.admin, "--auth-file", auth}, x.args...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), x.want) {
+			t.Errorf("%v: %v %s", x.args, err, out)
+		}
+	}
+}

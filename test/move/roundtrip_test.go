@@ -1,0 +1,126 @@
+//go:build stock
+
+package move
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/zkreal"
+)
+
+// config is that of every ZooKeeper here: small snapshots and logs, so that
+// there are many, and no session ends by itself.
+func config() zkreal.Config {
+	return zkreal.Config{
+		TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true,
+		MaxSessionTimeout: longSession, Lines: []string{"preAllocSize=64", "snapCount=2000"},
+	}
+}
+
+// zlockd runs a command to its end.
+func zlockd(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.Command(proc.Build(t), args...).CombinedOutput()
+	return string(out), err
+}
+
+// start runs a ZooKeeper on a copy of a data directory.
+func start(t testing.TB, from string, c zkreal.Config) *zkreal.Server {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := zkreal.Launch(dir, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// TestThereAndBack lets a real ZooKeeper write, kills it in the middle, imports
+// what it left, exports that, and compares a ZooKeeper on the one with a
+// ZooKeeper on the other.
+func TestThereAndBack(t *testing.T) {
+	zkreal.Require(t)
+	seeds, changes := 3, 12_000
+	if os.Getenv("ZLOCKD_LONG") != "" {
+		seeds, changes = 10, 100_000
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { thereAndBack(t, uint64(seed), changes) })
+	}
+}
+
+func thereAndBack(t *testing.T, seed uint64, changes int) {
+	how := config()
+	how.Lines = append(how.Lines, "snapshot.compression.method="+[...]string{"", "gz", "snappy"}[seed%3])
+	src, err := zkreal.Launch(t.TempDir(), how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(src.Kill)
+	data, tmp := filepath.Join(src.Dir, "data"), t.TempDir()
+	ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	load(ctx, t, src.Addr, seed, changes/2)
+	if out, err := zlockd(t, "import", "--from", data, "--data-dir", ours); err == nil || !strings.Contains(out, "stop that ZooKeeper first") {
+		t.Errorf("a ZooKeeper that runs: %v\n%s", err, out)
+	}
+	src.Stop()
+	if err := src.Run(); err != nil { // goes on in a new log
+		t.Fatal(err)
+	}
+	if err := src.WaitServing(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		load(ctx, t, src.Addr, seed+1000, changes/2)
+	}()
+	wait := time.Duration(1+seed%4) * time.Duration(changes/12) * time.Millisecond
+	select {
+	case <-done:
+	case <-time.After(wait): // anywhere will do
+	}
+	src.Kill()
+	stop() // nobody answers the writers any more
+	<-done
+
+	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
+	t.Log(must(t, out, err))
+	out, err = zlockd(t, "verify", "--ephemerals", data, ours)
+	if err != nil && !strings.Contains(out, "of an entry") { // a torn end is compared below
+		t.Fatal(out)
+	}
+	out, err = zlockd(t, "export", "--data-dir", ours, "--to", back, "--keep-sessions")
+	t.Log(must(t, out, err))
+	out, err = zlockd(t, "verify", "--ephemerals", ours, back)
+	t.Log(must(t, out, err))
+
+	quiet := config()
+	quiet.ContainerInterval = time.Hour // nothing goes while the two are compared
+	a, b := start(t, data, quiet), start(t, back, quiet)
+	auth := filepath.Join(tmp, "auth")
+	if err := os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err = zlockd(t, "verify", "--ephemerals", "--auth-file", auth, a.Addr, b.Addr)
+	t.Log(must(t, out, err))
+	for _, s := range []*zkreal.Server{a, b} {
+		if log := s.Log(); strings.Contains(log, "igest") && strings.Contains(strings.ToLower(log), "mismatch") {
+			t.Errorf("ZooKeeper finds another digest:\n%s", log)
+		}
+	}
+}
