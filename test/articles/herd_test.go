@@ -1,0 +1,159 @@
+package articles
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+// contender stands in the queue of a shared lock: HOST-R-n for a reader, which
+// waits for the writers before it, HOST-W-n for a writer, which waits for all
+// before it.
+type contender struct {
+	*zk.Conn
+	node  string
+	seen  zk.Counters
+	watch *zk.Watch // nil: it holds the lock
+}
+
+func number(node string) string { return node[strings.LastIndexByte(node, '-')+1:] }
+func writes(node string) bool   { return strings.Contains(node, "-W-") }
+
+// before returns who keeps a contender waiting, in order.
+func before(children []string, node string) (list []string) {
+	for _, c := range children {
+		if number(c) < number(node) && (writes(node) || writes(c)) {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(number(a), number(b)) })
+	return list
+}
+
+// herd is the shared lock as it is told first: who must wait watches the
+// directory, and looks again at whatever happens there.
+func herd(t *testing.T, c *contender) {
+	children, _, err := c.Children(t.Context(), "/shared")
+	if err == nil && len(before(children, c.node)) > 0 {
+		children, _, c.watch, err = c.ChildrenW(t.Context(), "/shared")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(before(children, c.node)) == 0 {
+		c.watch = nil
+	}
+}
+
+// orderly is the shared lock as it is mended: who must wait watches the last of
+// those that keep it waiting.
+func orderly(t *testing.T, c *contender) {
+	for {
+		children, _, err := c.Children(t.Context(), "/shared")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahead := before(children, c.node)
+		if c.watch = nil; len(ahead) == 0 {
+			return
+		}
+		st, watch, err := c.ExistsW(t.Context(), "/shared/"+ahead[len(ahead)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st != nil { // else it has just gone: look again
+			c.watch = watch
+			return
+		}
+	}
+}
+
+// run lets contenders with these letters, R or W, stand in a queue at once and
+// hold the lock in their turns; it returns how many notifications they got.
+func run(t *testing.T, look func(*testing.T, *contender), modes string) (events uint64) {
+	s := zlocktest.Start(t)
+	var queue []*contender
+	for i, mode := range modes {
+		c := new(contender)
+		var err error
+		if c.Conn, err = zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen}); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		if i == 0 {
+			if _, err := c.Create(t.Context(), zk.Create{Path: "/shared"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		made, err := c.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/shared/host%d-%c-", i, mode), Mode: zk.EphemeralSequential})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.node = strings.TrimPrefix(made.Path, "/shared/")
+		queue = append(queue, c)
+	}
+	everybody := slices.Clone(queue)
+	for _, c := range queue {
+		look(t, c)
+	}
+	for len(queue) > 0 {
+		held := queue[0]
+		if held.watch != nil {
+			t.Fatalf("%s is the first and waits", held.node)
+		}
+		queue = queue[1:]
+		for _, c := range queue {
+			if c.watch == nil && (writes(held.node) || writes(c.node)) {
+				t.Fatalf("%s and %s hold the lock together", held.node, c.node)
+			}
+		}
+		if err := held.Delete(t.Context(), "/shared/"+held.node, -1); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range queue {
+			// Events come before the answer to what is asked later: who has not been
+			// told by then is not told of this release.
+			if err := c.Sync(t.Context(), "/shared"); err != nil {
+				t.Fatal(err)
+			}
+			if c.watch == nil {
+				continue
+			}
+			select {
+			case <-c.watch.Fired():
+				look(t, c)
+			default:
+			}
+		}
+	}
+	for _, c := range everybody {
+		events += c.seen.Events.Load()
+	}
+	return events
+}
+
+// The herd wakes everybody at every release, n²/2 notifications for n writers;
+// the mended lock wakes one, n in all. Readers between them change the factor,
+// not the shape.
+func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
+	for _, n := range []uint64{5, 10, 20} {
+		writers := strings.Repeat("W", int(n))
+		if got, want := run(t, herd, writers), n*(n-1)/2; got != want {
+			t.Errorf("herd of %d writers: %d notifications, not %d", n, got, want)
+		}
+		if got, want := run(t, orderly, writers), n-1; got != want {
+			t.Errorf("%d writers, each watching one node: %d notifications, not %d", n, got, want)
+		}
+	}
+	const mixed = "RRWRRWWRRRWRWR"
+	herded, one := run(t, herd, mixed), run(t, orderly, mixed)
+	if one > uint64(len(mixed)) || herded < 3*one {
+		t.Errorf("readers and writers: %d notifications in a herd, %d without", herded, one)
+	}
+	t.Logf("%s: %d notifications in a herd, %d without", mixed, herded, one)
+}
