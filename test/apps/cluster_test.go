@@ -1,0 +1,235 @@
+//go:build stock
+
+package apps
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// kills is how many leaders each application loses at least.
+const kills = 3
+
+// need skips the test when a program it is about is not installed, and says
+// which; ZLOCKD_REQUIRE_STOCK=1 fails it.
+func need(t *testing.T, files ...string) {
+	t.Helper()
+	for _, f := range files {
+		if _, err := os.Stat(f); err == nil {
+			continue
+		}
+		if os.Getenv("ZLOCKD_REQUIRE_STOCK") != "" {
+			t.Fatalf("%s is not installed: run test/apps/install.sh", f)
+		}
+		t.Skipf("NOT RUN: %s is not installed: run test/apps/install.sh", f)
+	}
+}
+
+// cluster is three servers: zlockd's, or with ZLOCKD_APPS_TARGET=zookeeper
+// Debian's ZooKeeper, which proves the tests themselves.
+type cluster struct {
+	*launch.Ensemble
+	t *testing.T
+}
+
+func start(t *testing.T) cluster {
+	t.Helper()
+	kind := launch.Kind(os.Getenv("ZLOCKD_APPS_TARGET"))
+	e, err := launch.Start(launch.Options{Kind: kind, Nodes: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range e.Servers {
+			if t.Failed() {
+				t.Logf("server %d:\n%s", s.ID, s.LogTail())
+			}
+		}
+		e.Close()
+	})
+	return cluster{e, t}
+}
+
+// killLeader kills the server that leads, waits until another does, and
+// returns the dead one, and how many sessions it served.
+func (c cluster) killLeader() (dead *launch.Server, cut int) {
+	c.t.Helper()
+	within(c.t, 30*time.Second, "a leader", func() error {
+		if dead = c.Leader(); dead == nil {
+			return fmt.Errorf("none leads")
+		}
+		return nil
+	})
+	cut = sessions(dead)
+	at := time.Now()
+	dead.Kill()
+	within(c.t, 30*time.Second, "another leader", func() error {
+		if c.Leader() == nil {
+			return fmt.Errorf("none leads")
+		}
+		return nil
+	})
+	c.t.Logf("server %d led, served %d sessions and was killed; another leads after %v", dead.ID, cut, time.Since(at).Round(time.Millisecond))
+	return dead, cut
+}
+
+// killLeaders kills one leader after another and, if none of them was the
+// server that the application was connected to, that one. After each death,
+// and again when the dead one is back, it waits until the application has got
+// further.
+func (c cluster) killLeaders(progress func() int64, by int64) {
+	c.t.Helper()
+	advance := func(when string) {
+		c.t.Helper()
+		from, at := progress(), time.Now()
+		within(c.t, time.Minute, "the application goes on "+when, func() error {
+			if now := progress(); now < from+by {
+				return fmt.Errorf("it stands at %d, was at %d", now, from)
+			}
+			return nil
+		})
+		c.t.Logf("goes on %s: %d more after %v", when, by, time.Since(at).Round(time.Millisecond))
+	}
+	goOn := func() {
+		c.t.Helper()
+		advance("without the dead server")
+		if err := c.StartAll(); err != nil {
+			c.t.Fatal(err)
+		}
+		advance("with all three")
+	}
+	advance("before the first death")
+	met := false
+	for range kills {
+		_, cut := c.killLeader()
+		met = met || cut > 0
+		goOn()
+	}
+	for _, s := range c.Servers {
+		if n := sessions(s); !met && n > 0 {
+			c.t.Logf("server %d served %d sessions and is killed", s.ID, n)
+			s.Kill()
+			met = true
+			goOn()
+		}
+	}
+	if !met {
+		c.t.Error("no server that died served the application")
+	}
+}
+
+func sessions(s *launch.Server) int { return strings.Count(s.Word("cons"), "sid=0x") }
+
+// within waits until ok says nil.
+func within(t *testing.T, limit time.Duration, what string, ok func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = ok(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: not within %v: %v", what, limit, err)
+}
+
+// process is a program of an application; what it says goes to a file that a
+// failed test shows.
+type process struct {
+	cmd    *exec.Cmd
+	log    string
+	exited chan struct{}
+	err    error // once exited is closed
+}
+
+// spawn starts a program. It ends with the test, and with the test's process.
+func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(args[0], args[1:]...), log: filepath.Join(t.TempDir(), name+".log"), exited: make(chan struct{})}
+	out, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: as}
+	if as != nil {
+		p.cmd.Dir = os.TempDir() // another user may not enter this directory
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, p.tail(6000))
+		}
+	})
+	return p
+}
+
+// kill ends the program and what it started.
+func (p *process) kill() {
+	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.exited
+}
+
+func (p *process) tail(n int) []byte {
+	b, _ := os.ReadFile(p.log)
+	return b[max(0, len(b)-n):]
+}
+
+// wait waits until the program has ended, which must be in good order.
+func (p *process) wait(t *testing.T, limit time.Duration) {
+	t.Helper()
+	select {
+	case <-p.exited:
+		if p.err != nil {
+			t.Errorf("%s: %v", filepath.Base(p.log), p.err)
+		}
+	case <-time.After(limit):
+		t.Fatalf("%s does not end", filepath.Base(p.log))
+	}
+}
+
+// lines returns the lines of a file, none while it does not exist.
+func lines(t *testing.T, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(bytes.TrimSpace(b)))
+}
+
+func ports(t *testing.T, n int) []string {
+	t.Helper()
+	list, err := launch.FreePorts(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func write(t *testing.T, file, text string) string {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

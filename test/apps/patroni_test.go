@@ -1,0 +1,199 @@
+//go:build stock
+
+package apps
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/stock/launch"
+)
+
+// member is one PostgreSQL under Patroni.
+type member struct {
+	name, rest, sql string
+	as              *syscall.Credential
+	*process
+}
+
+// role asks Patroni itself: primary, replica or nothing.
+func (m member) role() string {
+	h := http.Client{Timeout: 5 * time.Second}
+	for _, role := range []string{"primary", "replica"} {
+		if r, err := h.Get("http://" + m.rest + "/" + role); err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return role
+			}
+		}
+	}
+	return ""
+}
+
+// ask runs one statement.
+func (m member) ask(statement string) (string, error) {
+	cmd := exec.Command("/usr/bin/psql", "-XAtqc", statement, "host=127.0.0.1 port="+port(m.sql)+" user=postgres password=secret dbname=postgres connect_timeout=2")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+func postgresUser(t *testing.T) *syscall.Credential {
+	t.Helper()
+	as, err := launch.PostgresUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return as
+}
+
+func startMember(t *testing.T, c cluster, dir, bin string, i int) member {
+	t.Helper()
+	p := ports(t, 2)
+	m := member{name: fmt.Sprintf("pg%d", i), rest: p[0], sql: p[1], as: postgresUser(t)}
+	home := filepath.Join(dir, m.name)
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if m.as != nil {
+		if err := os.Chown(home, int(m.as.Uid), int(m.as.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var hosts []string
+	for _, s := range c.Servers {
+		hosts = append(hosts, "'"+s.Client+"'")
+	}
+	config := write(t, filepath.Join(dir, m.name+".yml"), fmt.Sprintf(`scope: apps
+name: %s
+restapi: {listen: '%s', connect_address: '%[2]s'}
+zookeeper: {hosts: [%[3]s]}
+bootstrap:
+  dcs: {ttl: 20, loop_wait: 1, retry_timeout: 3, maximum_lag_on_failover: 1048576, synchronous_mode: true, postgresql: {use_pg_rewind: false, parameters: {fsync: 'off'}}}
+  initdb: [{encoding: UTF8}, {auth: trust}]
+postgresql:
+  listen: '%[4]s'
+  connect_address: '%[4]s'
+  data_dir: '%[5]s/data'
+  bin_dir: '%[6]s'
+  pgpass: '%[5]s/pgpass'
+  pg_hba: ['host all all 127.0.0.1/32 trust', 'host replication all 127.0.0.1/32 trust', 'local all all trust']
+  authentication: {superuser: {username: postgres, password: secret}, replication: {username: replicator, password: secret}}
+  parameters: {unix_socket_directories: '%[5]s', shared_buffers: 16MB, max_connections: 20}
+`, m.name, m.rest, strings.Join(hosts, ", "), m.sql, home, bin))
+	m.process = spawn(t, m.name, m.as, "/usr/bin/patroni", config)
+	return m
+}
+
+// TestPatroni keeps two PostgreSQL servers, of which the application writes to
+// the primary. The death of a zlockd leader moves nothing: the same primary
+// serves all the while. When the primary itself dies, and the leader of zlockd
+// with it, the other takes over, and every row that was acknowledged is there.
+func TestPatroni(t *testing.T) {
+	t.Parallel()
+	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	need(t, "/usr/bin/patroni", "/usr/bin/psql")
+	if len(versions) == 0 {
+		need(t, "/usr/lib/postgresql")
+	}
+	c := start(t)
+	dir, err := os.MkdirTemp("", "zlockd-patroni-") // one that user postgres may enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	bin := versions[len(versions)-1]
+	first := startMember(t, c, dir, bin, 1)
+	within(t, time.Minute, "the first is primary", func() error {
+		if first.role() != "primary" {
+			return fmt.Errorf("it is %q", first.role())
+		}
+		_, err := first.ask("CREATE TABLE IF NOT EXISTS jobs (n bigint PRIMARY KEY)")
+		return err
+	})
+	second := startMember(t, c, dir, bin, 2)
+	within(t, time.Minute, "the second follows in step", func() error {
+		if second.role() != "replica" {
+			return fmt.Errorf("it is %q", second.role())
+		}
+		if s, err := first.ask("SELECT sync_state FROM pg_stat_replication"); err != nil || s != "sync" {
+			return fmt.Errorf("%q %w", s, err)
+		}
+		return nil
+	})
+
+	// The application writes all the while and looks whether two call
+	// themselves primary.
+	var rows, refused, looked atomic.Int64
+	stop := make(chan struct{})
+	done := make(chan struct{}, 2)
+	every := func(f func()) {
+		defer func() { done <- struct{}{} }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				f()
+			}
+		}
+	}
+	go every(func() {
+		n := rows.Load() + 1
+		if _, err := first.ask(fmt.Sprintf("INSERT INTO jobs VALUES (%d)", n)); err != nil {
+			refused.Add(1)
+			t.Log(err)
+			time.Sleep(50 * time.Millisecond)
+			return
+		}
+		rows.Store(n)
+	})
+	go every(func() {
+		a, _ := first.ask("SELECT pg_is_in_recovery()")
+		b, _ := second.ask("SELECT pg_is_in_recovery()")
+		if a != "f" || b != "t" {
+			t.Errorf("the first is in recovery: %q, the second: %q", a, b)
+		}
+		looked.Add(1)
+		time.Sleep(100 * time.Millisecond)
+	})
+	c.killLeaders(rows.Load, 20)
+	close(stop)
+	<-done
+	<-done
+	if n := refused.Load(); n > 0 {
+		t.Errorf("the primary refused %d of %d rows while leaders of zlockd died", n, rows.Load())
+	}
+	if line, err := first.ask("SELECT timeline_id FROM pg_control_checkpoint()"); err != nil || line != "1" {
+		t.Errorf("the primary changed: timeline %s %v", line, err)
+	}
+
+	at := time.Now()
+	first.kill()
+	c.killLeader()
+	within(t, time.Minute, "the second takes over", func() error {
+		if second.role() != "primary" {
+			return fmt.Errorf("it is %q", second.role())
+		}
+		_, err := second.ask(fmt.Sprintf("INSERT INTO jobs VALUES (%d)", rows.Load()+1))
+		return err
+	})
+	t.Logf("%d rows, the primary was looked at %d times; the second took over after %v", rows.Load(), looked.Load(), time.Since(at).Round(time.Millisecond))
+	want := fmt.Sprintf("%d|%[1]d", rows.Load()+1)
+	if got, err := second.ask("SELECT count(*), max(n) FROM jobs"); err != nil || got != want {
+		t.Errorf("%q rows after it, not %q: %v", got, want, err)
+	}
+}
