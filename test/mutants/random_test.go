@@ -91,19 +91,22 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 					equal++
 					continue
 				}
-				switch by, why, err := try(root, s, layer); {
+				began := time.Now()
+				by, why, err := try(root, s, layer)
+				took := time.Since(began).Round(time.Second)
+				switch {
 				case errors.Is(err, errDoesNotBuild):
 				case err != nil:
 					t.Fatal(err)
 				case by == "":
 					unnoticed = append(unnoticed, s.String())
-					t.Logf("UNNOTICED %s:%d %s → %s", s.file, s.line, s, oneLine(s.is))
+					t.Logf("UNNOTICED %s:%d %s → %s (%v)", s.file, s.line, s, oneLine(s.is), took)
 				case by == layer[0]:
 					own++
-					t.Logf("noticed %s:%d %s, by %s", s.file, s.line, s, why)
+					t.Logf("noticed %s:%d %s, by %s (%v)", s.file, s.line, s, why, took)
 				default:
 					above++
-					t.Logf("noticed above %s:%d %s, by %s %s", s.file, s.line, s, by, why)
+					t.Logf("noticed above %s:%d %s, by %s %s (%v)", s.file, s.line, s, by, why, took)
 				}
 			}
 			t.Logf("| `%s` | %d | %d | %d | %d | seed %d; %d that change nothing left out", layer[0], own+above+len(unnoticed), own, above, len(unnoticed), *seedFlag, equal)
@@ -128,24 +131,81 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	// Programs that the tests build are edited as well, and everything they
 	// leave behind goes with the folder.
 	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
-	run := func(limit time.Duration, args ...string) ([]byte, error) {
+	run := func(in string, limit time.Duration, name string, args ...string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir, cmd.Env = root, env
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env = in, env
 		cmd.WaitDelay = 5 * time.Second
 		return cmd.CombinedOutput()
 	}
-	if out, err := run(5*time.Minute, "build", "./"+filepath.Dir(s.file)); err != nil {
+	if out, err := run(root, 5*time.Minute, "go", "build", "./"+filepath.Dir(s.file)); err != nil {
 		return "", "", fmt.Errorf("%w: %s", errDoesNotBuild, out)
 	}
 	for _, pkg := range pkgs {
-		out, err := run(6*time.Minute, "test", "-short", "-failfast", "-count=1", "-vet=off", "-parallel=8", "-timeout=4m", pkg)
+		binary := filepath.Join(dir, filepath.Base(pkg)+".test")
+		if out, err := run(root, 5*time.Minute, "go", "test", "-c", "-vet=off", "-o", binary, pkg); err != nil {
+			return pkg, failing(out), nil
+		}
+		tests := func(only string) ([]byte, error) {
+			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast", "-test.parallel=8", "-test.timeout=4m", "-test.run="+only)
+		}
+		near, err := s.near(root, pkg)
 		if err != nil {
+			return "", "", err
+		}
+		if near != "" {
+			if out, err := tests(near); err != nil {
+				return pkg, failing(out), nil
+			}
+		}
+		if out, err := tests(""); err != nil {
 			return pkg, failing(out), nil
 		}
 	}
 	return "", "", nil
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// near is the pattern of those tests of a package that are the likeliest to
+// notice: those in the file that belongs to the edited one, and in the files
+// that call the edited function if they are few. They run first, as all
+// together take a minute in some packages. Empty: there is none.
+func (s spot) near(root, pkg string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		return "", err
+	}
+	own := strings.TrimSuffix(filepath.Base(s.file), ".go") + "_test.go"
+	calls := regexp.MustCompile(`\b` + s.fn + `\(`)
+	var beside, calling []string
+	callers := 0
+	for _, path := range files {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		var names []string
+		for _, m := range testFunc.FindAllSubmatch(src, -1) {
+			if name := string(m[1]); name != "TestMain" {
+				names = append(names, name)
+			}
+		}
+		if filepath.Base(path) == own {
+			beside = names
+		} else if calls.Match(src) {
+			calling = append(calling, names...)
+			callers++
+		}
+	}
+	if callers <= 3 {
+		beside = append(beside, calling...)
+	}
+	if len(beside) == 0 {
+		return "", nil
+	}
+	return "^(" + strings.Join(beside, "|") + ")$", nil
 }
 
 // failing names the first test that fails, or what else went wrong.
