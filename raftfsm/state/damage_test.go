@@ -163,6 +163,22 @@ func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 	return whole, chunks
 }
 
+func TestPositionOfASnapshot(t *testing.T) {
+	whole, chunks := snapshotOf(t)
+	begin := len(snapshotMagic)
+	if at, err := ReadPosition(bytes.NewReader(whole[:begin+len(chunks[0])])); err != nil || at != (Position{Index: 7, Term: 3}) {
+		t.Errorf("%+v, %v", at, err)
+	}
+	for n := range begin + len(chunks[0]) {
+		if at, err := ReadPosition(bytes.NewReader(whole[:n])); err == nil {
+			t.Errorf("%d bytes were taken for the beginning: %+v", n, at)
+		}
+	}
+	if _, err := ReadPosition(bytes.NewReader(append([]byte(snapshotMagic), chunks[1]...))); err == nil {
+		t.Error("sessions were taken for the header")
+	}
+}
+
 func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 	whole, chunks := snapshotOf(t)
 	if _, _, err := ReadSnapshot(bytes.NewReader(whole)); err != nil {
