@@ -147,7 +147,7 @@ func (s *succession) idle(d time.Duration, m moment, but uint32) bool {
 // the vote that another server has asked for, on its way to a slow disk: to stand
 // behind it would depose whom this server has just elected.
 func (s *succession) standAt(m moment, why string, but uint32) {
-	if !s.raft.settle(s.ctx, s.heartbeat) || !s.raft.isStill(m) || !s.raft.nobodyLeadsBut(but) {
+	if !s.raft.drained(s.ctx, s.heartbeat) || !s.raft.isStill(m) || !s.raft.nobodyLeadsBut(but) {
 		return
 	}
 	if s.raft.State() == raft.Candidate && !s.raft.withdraw(m) {

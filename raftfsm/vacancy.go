@@ -44,7 +44,7 @@ func (s *succession) fill(v *vacancy) {
 	if v.since.IsZero() || !s.raft.isStill(v.moment) {
 		// Votes go to the disk, here and there, before they count.
 		began := time.Now()
-		if s.raft.settle(s.ctx, s.heartbeat) {
+		if s.raft.drained(s.ctx, s.heartbeat) {
 			v.moment, v.since, v.took = s.raft.moment(), time.Now(), time.Since(began)
 		}
 		return
@@ -75,10 +75,10 @@ func (r *consensus) isStill(m moment) bool {
 	return r.CurrentTerm() == m.term && (m.contact.IsZero() || r.LastContact().Equal(m.contact))
 }
 
-// settle waits until raft's main loop has done what others have asked of it so
+// drained waits until raft's main loop has done what others have asked of it so
 // far, and reports whether it has in time. It is asked for a vote in a term that is
 // long over, which changes nothing, and comes behind the requests of others.
-func (r *consensus) settle(ctx context.Context, limit time.Duration) bool {
+func (r *consensus) drained(ctx context.Context, limit time.Duration) bool {
 	done := make(chan error, 1)
 	go func() { // for the transport's patience at most
 		var resp raft.RequestVoteResponse

@@ -223,7 +223,7 @@ func (c *conn) loop() endReason {
 			c.flush()
 			if c.mayRest() {
 				c.armDeadline()
-				c.settle()
+				c.giveBack()
 				return endNone
 			}
 			why = c.fill()

@@ -32,8 +32,8 @@ func (c *conn) mayRest() bool {
 	return c.idle && c.in.len() == 0 && !c.within && c.inHeld == 0 && !c.secure
 }
 
-// settle gives back what a resting connection does not need.
-func (c *conn) settle() {
+// giveBack frees what a resting connection does not need.
+func (c *conn) giveBack() {
 	c.in = input{}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()

@@ -159,7 +159,7 @@ func (g *group) crowded() bool { return len(g.entries) >= 2*ShownPerLock }
 // trim keeps the first contenders. It takes longer than the state lock may be
 // held.
 func (g *group) trim() {
-	g.settle()
+	g.sort()
 	if len(g.entries) > ShownPerLock {
 		clear(g.entries[ShownPerLock:])
 		g.entries = g.entries[:ShownPerLock]
@@ -169,8 +169,8 @@ func (g *group) trim() {
 	}
 }
 
-// settle sorts the contenders by their turn and drops those met twice.
-func (g *group) settle() {
+// sort sorts the contenders by their turn and drops those met twice.
+func (g *group) sort() {
 	if len(g.entries) < 2 {
 		return
 	}
@@ -242,7 +242,7 @@ func assemble(groups []*group, w Watches) []Queue {
 	var list []Queue
 	sems := map[string]*semaphore{}
 	for _, g := range groups {
-		g.settle()
+		g.sort()
 		switch {
 		case g.sem != "":
 			sem := semaphoreAt(sems, g.sem, g.semData)

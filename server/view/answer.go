@@ -48,7 +48,7 @@ const maxAnswer = 50 << 20
 // answer makes a handler of a question: JSON, with an ETag, zipped for those
 // who take it so, four at a time.
 func (v *View) answer(f func(ctx context.Context, r *http.Request) (any, error)) http.Handler {
-	return v.guard(func(w http.ResponseWriter, r *http.Request) {
+	return v.forThisHost(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context) {
 			a, err := f(ctx, r)
 			if err != nil {
@@ -165,9 +165,9 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.text)})
 }
 
-// guard refuses requests for a host that this server is not: another site's
+// forThisHost refuses requests for a host that this server is not: another site's
 // page, whose name was made to point here, must not read or change anything.
-func (v *View) guard(f http.HandlerFunc) http.Handler {
+func (v *View) forThisHost(f http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !v.knownHost(r.Host) {
 			v.fail(w, &problem{http.StatusMisdirectedRequest, fmt.Sprintf(

@@ -136,7 +136,7 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 	var walk tree.ChildWalk
 	var kept []child
 	byName := func(x, y child) int { return strings.Compare(x.name, y.name) }
-	settle := func() {
+	trim := func() {
 		slices.SortFunc(kept, byName)
 		kept = slices.CompactFunc(kept, func(x, y child) bool { return x.name == y.name })
 		if len(kept) > limit {
@@ -168,11 +168,11 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			return errSlow
 		}
 		if len(kept) > 2*limit {
-			settle()
+			trim()
 			last = kept[len(kept)-1].name
 		}
 	}
-	settle()
+	trim()
 	for _, c := range kept {
 		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+c.name), c.row})
 	}

@@ -116,7 +116,7 @@ func (v *View) Close() {
 // Pages returns the handlers by their patterns.
 func (v *View) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
-		"/{$}":             v.guard(v.servePage),
+		"/{$}":             v.forThisHost(v.servePage),
 		"/locks":           v.answer(v.listLocks),
 		"/locks/{path...}": v.answer(v.oneLock),
 		"/wait-graph":      v.answer(v.waitGraph),
@@ -126,6 +126,6 @@ func (v *View) Pages() map[string]http.Handler {
 		"/top":             v.answer(v.top),
 		"/overview":        v.answer(v.overview),
 		"/tree/{path...}":  v.answer(v.oneNode),
-		"/actions/{name}":  v.guard(v.act),
+		"/actions/{name}":  v.forThisHost(v.act),
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// settleTime is left to a server to come to rest before its memory is read.
-const settleTime = 3 * time.Second
+// restTime is left to a server to come to rest before its memory is read.
+const restTime = 3 * time.Second
 
 // residentOf returns the resident memory of all servers at rest.
 func residentOf(e *launch.Ensemble) float64 {
-	time.Sleep(settleTime)
+	time.Sleep(restTime)
 	var sum int64
 	for _, s := range e.Servers {
 		sum += rssOf(s.Pid())

@@ -35,7 +35,7 @@ func (r *Runner) open(st *Step) error {
 		return &Difference{*st, st.Conn, outA, outB}
 	}
 	if grantedA == nil {
-		return r.settle(st, nil, nil, nil)
+		return r.quiesce(st, nil, nil, nil)
 	}
 	seenA, seenB := map[string][]got{}, map[string][]got{}
 	if holder != "" {
@@ -49,7 +49,7 @@ func (r *Runner) open(st *Step) error {
 			return err
 		}
 	}
-	return r.settle(st, nil, nil, nil)
+	return r.quiesce(st, nil, nil, nil)
 }
 
 // holder returns the connection that the session of an attach step is attached

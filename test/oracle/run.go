@@ -136,7 +136,7 @@ func (r *Runner) Do(steps []Step) ([]got, error) {
 		fromA = append(fromA, r.a.ending(first, fromA)...)
 		fromB = append(fromB, r.b.ending(first, fromB)...)
 	}
-	err := r.settle(first, list, fromA, fromB)
+	err := r.quiesce(first, list, fromA, fromB)
 	return fromA, err
 }
 
@@ -161,9 +161,9 @@ func (s *side) ending(st *Step, list []got) []got {
 	return nil
 }
 
-// settle waits until every consequence of the steps just sent has arrived, and
+// quiesce waits until every consequence of the steps just sent has arrived, and
 // compares all of it.
-func (r *Runner) settle(first *Step, steps []*Step, fromA, fromB []got) error {
+func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	seenA, seenB := map[string][]got{first.Conn: fromA}, map[string][]got{first.Conn: fromB}
 	r.a.barrier(seenA)
 	r.b.barrier(seenB)

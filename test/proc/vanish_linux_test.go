@@ -8,8 +8,8 @@ import (
 
 var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, and is cut off one way")
 
-// settled is when answers to what was committed before a cut have come.
-const settled = 150 * time.Millisecond
+// arrived is when answers to what was committed before a cut have come.
+const arrived = 150 * time.Millisecond
 
 // TestG21LeadersHostVanishes takes the leader's host off the network without a
 // reset reaching anybody. The clients of the others keep their connections,
@@ -28,7 +28,7 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 		lost, ended := load.disturbances(survivors)
 		w.vanish(lead.ID)
 		at := time.Now()
-		resumed = append(resumed, settled+load.awaitWrite(at.Add(settled), lead, 20*time.Second))
+		resumed = append(resumed, arrived+load.awaitWrite(at.Add(arrived), lead, 20*time.Second))
 		for limit := at.Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			open := 0
 			for _, s := range survivors {
@@ -97,7 +97,7 @@ func TestG21LeaderIsCutOffOneWay(t *testing.T) {
 			}
 			cut(w.deafen)
 			at := time.Now()
-			resumed = append(resumed, settled+load.awaitWrite(at.Add(settled), lead, 20*time.Second))
+			resumed = append(resumed, arrived+load.awaitWrite(at.Add(arrived), lead, 20*time.Second))
 			time.Sleep(2 * time.Second)
 			cut(w.heal)
 			for _, s := range c.Servers {

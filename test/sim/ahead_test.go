@@ -48,7 +48,7 @@ func aheadOfTheDisk(t *testing.T, seed uint64, loss func(*aheadRun)) {
 		}
 	}
 	for range 5 {
-		r.settle()
+		r.awaitServing()
 		loss(r)
 		r.net.Heal()
 		for id := uint32(1); id <= 3; id++ {
@@ -57,7 +57,7 @@ func aheadOfTheDisk(t *testing.T, seed uint64, loss func(*aheadRun)) {
 			r.again(id)
 		}
 	}
-	r.settle()
+	r.awaitServing()
 	close(stop)
 	wg.Wait()
 	time.Sleep(15 * time.Second)
@@ -100,8 +100,8 @@ func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 	})
 }
 
-// settle waits until all servers serve.
-func (r *aheadRun) settle() {
+// awaitServing waits until all servers serve.
+func (r *aheadRun) awaitServing() {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		serving := 0
 		for id := uint32(1); id <= 3; id++ {

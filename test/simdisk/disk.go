@@ -196,7 +196,7 @@ func (v *view) lose(rng *rand.Rand) {
 			last = c.id
 		}
 		if kept {
-			v.settled(c)
+			v.publish(c)
 		}
 	}
 	v.changes = nil
@@ -212,14 +212,14 @@ func (v *view) lose(rng *rand.Rand) {
 	v.names = map[string]*inode{}
 	for _, name := range slices.Sorted(maps.Keys(v.stable)) {
 		f := v.stable[name]
-		f.settle(rng)
+		f.tear(rng)
 		f.cache = slices.Clone(f.disk)
 		v.names[name] = f
 	}
 }
 
-// settled makes a change durable.
-func (v *view) settled(c change) {
+// publish makes a change durable.
+func (v *view) publish(c change) {
 	if c.to == nil {
 		delete(v.stable, c.name)
 	} else {
@@ -263,8 +263,8 @@ func (d *Disk) Restore(img *Image) {
 	}
 }
 
-// settle decides which of the sectors not synced are on the disk.
-func (f *inode) settle(rng *rand.Rand) {
+// tear decides which of the sectors not synced are on the disk.
+func (f *inode) tear(rng *rand.Rand) {
 	if len(f.cache) != len(f.disk) && rng.IntN(2) == 0 {
 		f.resize()
 	}

@@ -161,7 +161,7 @@ func (m *Mount) SyncDir(dir string) error {
 		m.v.changes = slices.DeleteFunc(m.v.changes, func(c change) bool {
 			here := path.Dir(c.name) == dir
 			if here {
-				m.v.settled(c)
+				m.v.publish(c)
 			}
 			return here
 		})
@@ -261,7 +261,7 @@ func (h *handle) Sync() error {
 		case h.closed:
 			return fail("sync", h.name, fs.ErrClosed)
 		case refused != nil:
-			h.f.settle(h.m.d.rng)
+			h.f.tear(h.m.d.rng)
 			return refused
 		}
 		h.f.flush()

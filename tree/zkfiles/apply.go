@@ -46,7 +46,7 @@ func (t *Tree) Apply(x *Txn) error {
 	if err := t.compare(); err != nil {
 		return err
 	}
-	if d := x.Digest; d != nil && d.Version == digestVersion && t.settled && t.expected == nil && d.Sum != t.sum && t.odd == 0 {
+	if d := x.Digest; d != nil && d.Version == digestVersion && t.exact && t.expected == nil && d.Sum != t.sum && t.odd == 0 {
 		return fmt.Errorf("behind transaction 0x%x the tree has the digest %x, its ZooKeeper had %x: a file was changed or exchanged", x.Zxid, t.sum, d.Sum)
 	}
 	return nil

@@ -26,13 +26,13 @@ type Tree struct {
 	sum      uint64 // digest
 	odd      int    // nodes whose path is not ASCII
 	expected *Digest
-	settled  bool // the tree is that of Zxid, no longer one caught while it changed
+	exact    bool // the tree is that of Zxid, no longer one caught while it changed
 }
 
 // NewTree returns a tree with the nodes that every ZooKeeper begins with.
 func NewTree() *Tree {
 	t := emptyTree()
-	t.settled = true
+	t.exact = true
 	t.builtins()
 	return t
 }
@@ -81,7 +81,7 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	}
 	// Without a digest nothing tells how far behind zxid the changes go that
 	// some of the nodes have.
-	t.settled = t.expected == nil || t.expected.Zxid <= zxid
+	t.exact = t.expected == nil || t.expected.Zxid <= zxid
 	t.builtins()
 	return t, t.compare()
 }
@@ -106,7 +106,7 @@ func (t *Tree) loadNode(path string, n *Node, at int64) error {
 // Whole tells whether the tree is known to be that of one moment: false for a
 // snapshot that was written while changes went on and lacks its log.
 func (t *Tree) Whole() bool {
-	if !t.settled {
+	if !t.exact {
 		return false
 	}
 	for _, n := range t.Nodes {
@@ -191,7 +191,7 @@ func (t *Tree) compare() error {
 	if e == nil || e.Zxid > t.Zxid {
 		return nil
 	}
-	t.expected, t.settled = nil, true
+	t.expected, t.exact = nil, true
 	if e.Zxid == t.Zxid && e.Zxid != 0 && e.Sum != t.sum && t.odd == 0 {
 		return fmt.Errorf("the tree of zxid 0x%x has the digest %x, its ZooKeeper had %x: a file was changed or exchanged", t.Zxid, t.sum, e.Sum)
 	}

@@ -274,7 +274,7 @@ func TestFuzzySnapshot(t *testing.T) {
 		}
 		walk("/")
 		fuzzy.expected = &Digest{Zxid: tree.Zxid, Version: 2, Sum: tree.sum}
-		fuzzy.settled = tree.Zxid == fuzzy.Zxid
+		fuzzy.exact = tree.Zxid == fuzzy.Zxid
 		for range 20 {
 			step()
 			log[len(log)-1].Digest = &Digest{Zxid: tree.Zxid, Version: 2, Sum: tree.sum}
