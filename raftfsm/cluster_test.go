@@ -330,9 +330,13 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	if c.seen[away].resetCount() == 0 {
 		t.Error("it needed no snapshot: this tests nothing")
 	}
-	stop(t, c.nodes[away])
-	c.start(away)
-	eventually(t, "it serves from its own snapshot", c.seen[away].serving.Load)
+	// Stopped at once, it may hold an entry right behind the snapshot that the
+	// leader does not know of.
+	for range 5 {
+		stop(t, c.nodes[away])
+		c.start(away)
+		eventually(t, "it serves from its own snapshot", c.seen[away].serving.Load)
+	}
 	c.sameDigest()
 }
 

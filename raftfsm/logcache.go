@@ -25,11 +25,8 @@ const (
 	cacheBytes   = 64 * state.BatchBytes
 )
 
-// IsMonotonic passes on what the wrapped store needs raft to know.
-func (c *logCache) IsMonotonic() bool {
-	m, ok := c.LogStore.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
+// IsMonotonic says of the wrapped store what disk.Log says of it.
+func (c *logCache) IsMonotonic() bool { return true }
 
 func (c *logCache) GetLog(index uint64, l *raft.Log) error {
 	c.mu.RLock()

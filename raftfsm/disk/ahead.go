@@ -44,6 +44,12 @@ type lead struct {
 	alone bool
 }
 
+// leading reports whether this server leads.
+func (d *Disk) leading() bool {
+	lead := d.leads.Load()
+	return lead != nil && lead.now()
+}
+
 // Durable returns an index up to which every entry that was ever stored is on
 // the disk.
 func (d *Disk) Durable() uint64 {
@@ -69,8 +75,7 @@ func (d *Disk) settle() error { return d.WaitDurable(math.MaxUint64) }
 // disk: what clients asked for, on a leader. Everything else that raft stores
 // counts as soon as it is stored, so it waits.
 func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
-	lead := d.leads.Load()
-	if d.ahead == nil || lead == nil || !lead.now() {
+	if d.ahead == nil || !d.leading() {
 		return false
 	}
 	for _, l := range logs {

@@ -54,6 +54,7 @@ type Disk struct {
 	onStored atomic.Pointer[func(uint64, bool)] // see OnStored
 
 	configs configs
+	covered covered
 
 	saving   chan struct{} // holds a token while an identity is written
 	mu       sync.Mutex    // of what follows; never held while the disk is waited for
@@ -154,7 +155,7 @@ func (d *Disk) Stable() raft.StableStore { return watchedStable{d.stores.Stable,
 // verify has read it without complaint; damaged is told when one that is on this
 // disk turns out, while it is read, not to be what was written.
 func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft.SnapshotStore {
-	return watchedSnapshots{d.stores.Snapshots, d.dog, &d.configs, verify, damaged}
+	return watchedSnapshots{d.stores.Snapshots, d.dog, &d.configs, &d.covered, verify, damaged}
 }
 
 // Watch runs the watchdog until ctx ends.

@@ -17,11 +17,9 @@ type watchedLog struct {
 	d *Disk
 }
 
-// IsMonotonic passes on what the wrapped store needs raft to know.
-func (s watchedLog) IsMonotonic() bool {
-	m, ok := s.LogStore.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
+// IsMonotonic has raft empty the log when another server's snapshot takes its
+// place, whichever store it is: what was in it may conflict with the snapshot.
+func (s watchedLog) IsMonotonic() bool { return true }
 
 func (s watchedLog) FirstIndex() (i uint64, err error) {
 	err = s.d.dog.run("FirstIndex", func() (err error) { i, err = s.LogStore.FirstIndex(); return })
@@ -37,7 +35,11 @@ func (s watchedLog) LastIndex() (i uint64, err error) {
 // here or sent to others.
 func (s watchedLog) GetLog(index uint64, l *raft.Log) error {
 	return s.d.dog.run("GetLog", func() error {
-		if err := s.LogStore.GetLog(index, l); err != nil {
+		err := s.LogStore.GetLog(index, l)
+		if errors.Is(err, raft.ErrLogNotFound) && !s.d.leading() && s.d.covered.get(index, l) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		if l.Index != index {
@@ -56,6 +58,7 @@ func (s watchedLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log
 // StoreLogs makes entries durable, or only readable: see Disk.mayRunAhead.
 func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 	s.d.configs.addLogs(logs...)
+	s.d.covered.stored()
 	if s.d.mayRunAhead(logs) {
 		if b := s.d.dog.broken.Load(); b != nil {
 			return b.err
@@ -92,8 +95,22 @@ func (d *Disk) tellStored(logs []*raft.Log, durable bool) {
 }
 
 func (s watchedLog) DeleteRange(from, to uint64) error {
-	if last, err := s.LastIndex(); err == nil && to >= last {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if from > last {
+		return nil // stand-ins
+	}
+	if to >= last {
 		s.d.configs.cut(from) // else it is the beginning of the log that goes
+	}
+	if from <= first && to >= last {
+		s.d.covered.emptied(last)
 	}
 	return s.d.dog.run("DeleteRange", func() error { return s.LogStore.DeleteRange(from, to) })
 }
@@ -155,6 +172,7 @@ type watchedSnapshots struct {
 	s       raft.SnapshotStore
 	dog     *watchdog
 	configs *configs
+	covered *covered
 	verify  func(io.Reader) error // a snapshot from elsewhere
 	damaged func(error)           // is told of one found damaged on this disk
 }
@@ -170,6 +188,7 @@ func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadClo
 		return nil, nil, err
 	}
 	s.configs.add(meta.ConfigurationIndex)
+	s.covered.snapshot(meta.Index, meta.Term) // the one that raft starts from
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
 }
 
@@ -178,7 +197,10 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 	if err != nil || Forgets(sink) {
 		return sink, err
 	}
-	return &watchedSink{SnapshotSink: sink, dog: s.dog, check: startCheck(s.verify), published: func() { s.configs.add(ci) }}, nil
+	return &watchedSink{SnapshotSink: sink, dog: s.dog, check: startCheck(s.verify), published: func() {
+		s.configs.add(ci)
+		s.covered.snapshot(index, term)
+	}}, nil
 }
 
 // watchedSink is a snapshot being written. raft uses it from one goroutine.

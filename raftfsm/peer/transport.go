@@ -48,6 +48,12 @@ func (m mainLoop) to(id raft.ServerID, target raft.ServerAddress) raft.ServerAdd
 // start; a follower that applied an entry which its leader then loses in a
 // crash could see the next leader put another in its place.
 func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for _, l := range args.Entries {
+		if l.Type > raft.LogConfiguration {
+			// A stand-in (disk.StandIn), read after this server has ceased to lead.
+			return fmt.Errorf("entry %d is not in this server's log", l.Index)
+		}
+	}
 	size := cut(args, m.pace.limit(id)) // in raft's own message: see cut
 	// Asked for after raft has read its commit index: what was stored up to
 	// there and is not durable yet is known by now.

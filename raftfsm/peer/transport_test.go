@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,5 +68,10 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 	}
 	if _, ok := trans.(raft.WithPreVote); !ok {
 		t.Error("R23: the wrapper hides pre-vote")
+	}
+	// An entry of no kind that raft has is a stand-in: the log does not have it.
+	standIn := &raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
+	if err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse)); err == nil || !strings.Contains(err.Error(), "entry 8 is not in this server's log") {
+		t.Errorf("a stand-in is sent: %v", err)
 	}
 }

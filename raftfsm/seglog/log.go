@@ -178,9 +178,6 @@ func (l *Log) load(names []string) error {
 // error. It is called before the first Append.
 func (l *Log) Guard(f func(what string, write func() error) error) { l.guard = f }
 
-// IsMonotonic tells raft that there are no gaps.
-func (l *Log) IsMonotonic() bool { return true }
-
 // FirstIndex implements raft.LogStore.
 func (l *Log) FirstIndex() (uint64, error) {
 	l.mu.RLock()

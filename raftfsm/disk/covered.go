@@ -1,0 +1,67 @@
+package disk
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// StandIn is the type of an entry that a log answers for without having it. It
+// is there to be compared with what a leader sends, and for nothing else.
+const StandIn = raft.LogType(255)
+
+// covered is what snapshots have taken out of a follower's log. Before raft
+// stores entries it compares the one before them, and those it believes to have,
+// with what the leader sends. It does not consider that a snapshot stands in
+// their place: it would refuse the entries, and be sent the snapshot again, for
+// ever. So here is
+//
+//   - the term of the entry at which each of the last two snapshots was taken;
+//   - how far the log went when a snapshot took the place of all of it. raft goes
+//     on believing in those entries, and finds here that none is the leader's.
+type covered struct {
+	mu   sync.Mutex
+	ends [2]raft.Log // of the last snapshots, the newest first: index and term
+	gone uint64      // 0: since then entries were stored
+}
+
+// snapshot notes that a snapshot up to an entry is on the disk.
+func (c *covered) snapshot(index, term uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ends[0].Index != index {
+		c.ends[1] = c.ends[0]
+	}
+	c.ends[0] = raft.Log{Index: index, Term: term}
+}
+
+// emptied notes that the whole log went; its last entry was last.
+func (c *covered) emptied(last uint64) {
+	c.mu.Lock()
+	c.gone = last
+	c.mu.Unlock()
+}
+
+// stored notes that raft believes in what the log has, and no more.
+func (c *covered) stored() {
+	c.mu.Lock()
+	c.gone = 0
+	c.mu.Unlock()
+}
+
+// get makes l a stand-in for an entry that is not in the log, if there is one.
+func (c *covered) get(index uint64, l *raft.Log) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, end := range c.ends {
+		if end.Index == index && index > 0 {
+			*l = raft.Log{Index: index, Term: end.Term, Type: StandIn}
+			return true
+		}
+	}
+	if c.ends[0].Index < index && index <= c.gone {
+		*l = raft.Log{Index: index, Type: StandIn} // no entry is of term 0
+		return true
+	}
+	return false
+}

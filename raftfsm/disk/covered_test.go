@@ -1,0 +1,149 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// nothing is a state machine that takes everything.
+type nothing struct{}
+
+func (nothing) Apply(*raft.Log) any                 { return nil }
+func (nothing) Snapshot() (raft.FSMSnapshot, error) { return nil, nil }
+func (nothing) Restore(r io.ReadCloser) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+// A follower is sent a snapshot up to entry 10, and then entry 11. It stores
+// that, and its answer is lost; or it had twenty entries of its own, of an older
+// term. Whatever the leader repeats then, it must come to an end, whichever
+// store the log is in: raft alone would be sent the snapshot for ever.
+func TestSnapshotInTheMiddleOfTheLog(t *testing.T) {
+	var content bytes.Buffer
+	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"wal", "bolt", "memory"} {
+		t.Run(kind+"/answer lost", func(t *testing.T) {
+			f := startFollower(t, kind)
+			f.install(&content)
+			if !f.put(2, 10, 2, 11) {
+				t.Fatal("the entry behind the snapshot is refused")
+			}
+			if !f.put(2, 10, 2, 11, 12) {
+				t.Error("the same entry and one more are refused")
+			}
+			f.holds(2, 11, 12)
+
+			// A leader is not told of entries that it could not send.
+			f.d.Ahead(func() bool { return true }, false)
+			if err := f.d.Log().GetLog(10, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+				t.Errorf("a leader reads an entry that it does not have: %v", err)
+			}
+			f.d.Ahead(func() bool { return false }, false)
+		})
+		t.Run(kind+"/own entries", func(t *testing.T) {
+			f := startFollower(t, kind)
+			var own []uint64
+			for i := range uint64(20) {
+				own = append(own, i+1)
+			}
+			if !f.put(1, 0, 0, own...) || f.put(2, 20, 2, 21) || f.put(2, 10, 2, 11) {
+				t.Fatal("it does not compare terms")
+			}
+			f.install(&content)
+			if !f.put(2, 10, 2, 11) {
+				t.Error("the entry behind the snapshot is refused")
+			}
+			f.holds(2, 11)
+		})
+	}
+}
+
+// follower is raft on a Disk, and whoever leads it.
+type follower struct {
+	t     *testing.T
+	d     *Disk
+	here  raft.ServerAddress
+	trans *raft.InmemTransport // the leader's
+	head  raft.RPCHeader
+	conf  raft.Configuration
+}
+
+func startFollower(t *testing.T, kind string) *follower {
+	t.Helper()
+	o := Options{Server: 1, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(err error) { t.Error(err) }}
+	if kind != "memory" {
+		o.Dir = t.TempDir()
+	}
+	d, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, hereTrans := raft.NewInmemTransport("here")
+	leader, trans := raft.NewInmemTransport("leader")
+	trans.Connect(here, hereTrans)
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
+	r, err := raft.NewRaft(conf, nothing{}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}), hereTrans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(r.Shutdown().Error(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &follower{t, d, here, trans, raft.RPCHeader{ProtocolVersion: conf.ProtocolVersion, ID: []byte("2"), Addr: trans.EncodePeer("2", leader)},
+		raft.Configuration{Servers: []raft.Server{{ID: "1", Address: here}, {ID: "2", Address: leader}}}}
+}
+
+// install sends a snapshot up to entry 10 of term 2.
+func (f *follower) install(content *bytes.Buffer) {
+	f.t.Helper()
+	var resp raft.InstallSnapshotResponse
+	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{RPCHeader: f.head, SnapshotVersion: 1, Term: 2, LastLogIndex: 10, LastLogTerm: 2,
+		Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 1, Size: int64(content.Len())}, &resp, bytes.NewReader(content.Bytes()))
+	if err != nil || !resp.Success {
+		f.t.Fatal(err, resp)
+	}
+}
+
+// put sends entries of a term, and the place of the one before them.
+func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
+	f.t.Helper()
+	req := &raft.AppendEntriesRequest{RPCHeader: f.head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm}
+	for _, i := range entries {
+		data := state.BeginEntry(nil, 0)
+		state.SealEntry(data, int64(i))
+		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
+	}
+	var resp raft.AppendEntriesResponse
+	if err := f.trans.AppendEntries("1", f.here, req, &resp); err != nil {
+		f.t.Fatal(err)
+	}
+	return resp.Success
+}
+
+// holds fails the test unless these entries, of this term, end the log.
+func (f *follower) holds(term uint64, entries ...uint64) {
+	f.t.Helper()
+	if last, err := f.d.Log().LastIndex(); err != nil || last != entries[len(entries)-1] {
+		f.t.Errorf("the log ends at %d, %v", last, err)
+	}
+	for _, i := range entries {
+		var l raft.Log
+		if err := f.d.Log().GetLog(i, &l); err != nil || l.Index != i || l.Term != term || l.Type != raft.LogCommand {
+			f.t.Errorf("entry %d: %+v, %v", i, l, err)
+		}
+	}
+}
