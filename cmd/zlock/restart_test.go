@@ -31,3 +31,22 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 		}
 	}
 }
+
+func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
+	heard := int64(1)
+	for name, c := range map[string]struct {
+		far  memberFar
+		want bool
+	}{
+		"never heard":  {memberFar{}, false},
+		"there":        {memberFar{Heard: &heard}, true},
+		"a bit behind": {memberFar{Heard: &heard, Lag: memberCaught}, true},
+		"far behind":   {memberFar{Heard: &heard, Lag: memberCaught + 1}, false},
+		"waits":        {memberFar{Heard: &heard, Waits: "for the others"}, false},
+	} {
+		m := memberInfo{memberFar: c.far}
+		if got := m.well(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	mathrand "math/rand/v2"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/simdisk"
+)
+
+var errRefused = errors.New("refused by the disk")
+
+// Raft cuts its log on the word of a snapshot: one operation that fails, whichever
+// it is, and there must be an error.
+func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
+	for nth := 1; ; nth++ {
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
+		store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, store, 4) // makes room for the next one
+		before, done := store.size, 0
+		var what simdisk.Op
+		power.OnOp(func(op simdisk.Op) error {
+			if done++; done == nth {
+				what = op
+				return errRefused
+			}
+			return nil
+		})
+		err = func() error {
+			sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(sink, "longer content"); err != nil {
+				return errors.Join(err, sink.Cancel())
+			}
+			return sink.Close()
+		}()
+		power.OnOp(nil)
+		if done < nth {
+			if err != nil || nth < 5 {
+				t.Errorf("nothing failed in %d operations: %v", done, err)
+			}
+			return
+		}
+		if !errors.Is(err, errRefused) {
+			t.Errorf("%s of %s failed, and what is said is %v", what.Kind, what.Name, err)
+		}
+		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) { // behind it old ones go
+			t.Errorf("%s of %s failed: the snapshot counts: %v", what.Kind, what.Name, !published)
+		}
+	}
+}
+
+// deaf is a stable store that cannot be read, or written.
+type deaf struct {
+	*raft.InmemStore
+	get, set error
+}
+
+func (d deaf) Get(key []byte) ([]byte, error) {
+	if d.get != nil {
+		return nil, d.get
+	}
+	return d.InmemStore.Get(key)
+}
+
+func (d deaf) Set(key, val []byte) error {
+	if d.set != nil {
+		return d.set
+	}
+	return d.InmemStore.Set(key, val)
+}
+
+func TestLogKindIsRemembered(t *testing.T) {
+	kept := raft.NewInmemStore()
+	for _, c := range []struct {
+		get, set error
+		kind     string
+		ok       bool
+	}{
+		{errRefused, nil, "wal", false},
+		{nil, errRefused, "wal", false}, // yet to be remembered
+		{nil, nil, "wal", true},
+		{nil, errRefused, "wal", true},
+		{nil, nil, "bolt", false},
+		{errRefused, nil, "wal", false},
+	} {
+		err := checkLogKind(deaf{kept, c.get, c.set}, c.kind)
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if refused := c.get != nil || c.set != nil; !c.ok && refused != errors.Is(err, errRefused) {
+			t.Errorf("%+v: said is %v", c, err)
+		}
+	}
+}
