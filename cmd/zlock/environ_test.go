@@ -8,7 +8,7 @@ import (
 )
 
 func TestAncestorHolds(t *testing.T) {
-	good := fence.Sequencer{Path: "/a b", Mode: fence.Exclusive, Token: 7, Node: "/a b/_c_1-lock-0000000003"}
+	good := fence.Sequencer{Path: "/a b", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}
 	word := func(chroot string, s fence.Sequencer) string { return url.PathEscape(chroot) + "@" + s.String() }
 	for _, c := range []struct {
 		value, chroot, path string
