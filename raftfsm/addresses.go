@@ -12,18 +12,18 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// addresses know where the other servers are. There are three words on it: that
-// of the log, where membership is changed; that of this server's --peers, which
-// is as old as its command line; and that of the other server itself, which is
-// the newest. The log's holds until a server is found elsewhere: a leader then
-// puts the new address into the log, and it is everybody's.
+// addresses know where the other servers are. Three sources may disagree: the
+// log, where membership is changed; this server's --peers, as old as its command
+// line; and what the other server says of itself, which is the newest. The
+// address in the log holds until the server is found at another one: the leader
+// then puts that one into the log, and it is everybody's.
 //
-// Elsewhere is found who answers there and is known to be the member that the
-// log speaks of. An id can be given to another data directory; were a vote asked
-// of the one that had the id before, two could vote for one member. So the
-// server at the other address must have seen the very configuration that is the
-// newest here, or be known here, as of that configuration, by its incarnation;
-// and nobody is called there once the configuration has changed.
+// Whoever answers at another address must be the member that the log speaks of.
+// An id can be given to another data directory; if a vote were asked of the one
+// that had the id before, two servers could vote for one member. So the server
+// at the other address must have seen the very configuration that is the newest
+// here, or be known here, as of that configuration, by its incarnation; and once
+// the configuration has changed nobody is called there any more.
 type addresses struct {
 	n    *Node
 	news chan struct{} // holds a token when a server has told of another address
@@ -61,7 +61,7 @@ func (a *addresses) of(id uint32) string {
 	return a.n.o.Peers[id]
 }
 
-// instead returns where a server is that the log has at addr.
+// instead returns the address to call a server at, given the one in the log.
 func (a *addresses) instead(id uint32, addr string) string {
 	a.mu.Lock()
 	m, ok := a.moved[id]
@@ -112,8 +112,8 @@ func (a *addresses) watch() {
 	}
 }
 
-// look asks those of whose addresses there are several words. While there is no
-// leader it asks all: so a server that has moved tells the others.
+// look asks the servers on whose addresses the sources do not agree. While there
+// is no leader it asks all: so the others hear from a server that has moved.
 func (a *addresses) look() {
 	servers, config := a.n.raft.configuration()
 	leader, _ := a.n.raft.leader()
@@ -200,8 +200,8 @@ func (a *addresses) found(id uint32, m move) {
 	}
 }
 
-// publish puts addresses into the log that servers have said of themselves, and
-// at which they are reached. One at a time: the next look finds the others.
+// publish puts an address into the log that a server has said of itself, and at
+// which it is reached. One at a time: the next look finds the others.
 func (a *addresses) publish(t *term) {
 	n := a.n
 	servers, config := n.raft.configuration()
@@ -247,9 +247,9 @@ func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
 	return a.reachedBy(ctx, servers, peer.Place{ID: a.n.id, Addr: addr}, nil)
 }
 
-// reachedBy asks all other members whether they reach a server, and reports
-// whether all do that say so. Each that does not is told to fail, if there is
-// such a function.
+// reachedBy asks all other members whether they reach a server at an address. It
+// reports whether some answer, and all that answer reach it. fail, if not nil, is
+// called for each that does not.
 func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place peer.Place, fail func(id uint32, err error)) bool {
 	type answer struct {
 		id  uint32
@@ -272,7 +272,7 @@ func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place 
 	told, all := 0, true
 	for range asked {
 		switch w := <-answers; {
-		case w.st.Release == "": // not reached itself, or a release that does not know the question
+		case w.st.Release == "": // cannot be asked: it is down, or of a release that does not know the question
 		case w.err != nil:
 			all = false
 			if fail != nil {

@@ -54,8 +54,8 @@ func newCrowd(ctx context.Context) *crowd {
 	return c
 }
 
-// came notes how many requests came at a time. A crowd is forgotten by and by:
-// the entries of one that waits for its replies may be small meanwhile.
+// came notes how many requests came at a time. The number goes down by half at
+// the most: while a crowd waits for its replies, few requests come.
 func (c *crowd) came(requests int) { c.lately = max(requests, c.lately/2) }
 
 // gather returns when what was ready to run has run, or at once, if requests

@@ -40,8 +40,8 @@ func (q *actQueue) addOpen(bl state.Block) {
 	q.open = append(q.open, bl)
 }
 
-// take appends what waits to an entry, and of the acts half an entry at the most; more
-// tells that there are others.
+// take appends what waits to an entry: every wish to open a stream, and acts that
+// fill half the entry at the most. more tells that some acts are left.
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

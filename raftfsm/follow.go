@@ -81,9 +81,9 @@ func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 	return c, err
 }
 
-// leaderAddrs are where the leader may be, the likeliest first: where members
-// have it, and where it says of itself, as raft passes that on. Who is yet to
-// hear of the members has the latter alone.
+// leaderAddrs are where the leader may be, the likeliest first: its address as a
+// member, and the one it gives of itself, which raft passes on. A server that
+// does not know the members yet has only the second.
 func (n *Node) leaderAddrs(id uint32, says string) []string {
 	known := n.addresses.of(id)
 	if known == "" || known == says {

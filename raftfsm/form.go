@@ -168,7 +168,7 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 		return f.joinFormed(st, say)
 	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		return false, nil // who was not reached now may well be there: what was said before stands
+		return false, nil // a peer that did not answer in time may be up: say nothing new of it
 	}
 	if len(missing) > 0 {
 		say("waiting for " + strings.Join(missing, "; "))
@@ -207,10 +207,10 @@ func (f *forming) askAll(ctx context.Context) []answer {
 	return list
 }
 
-// newest returns the one whose word on its cluster counts most, or nil: one that
-// has a leader, or else the longest log. The word of those that were removed,
-// and are still running, does not count at all; they may not know it, for
-// nothing reaches them any more, but those do that have the newer membership.
+// newest returns the server whose word on its cluster counts most, or nil: one
+// that has a leader, or else the longest log. Servers that were removed and still
+// run are stale and do not count. They may not know of their removal, as nothing
+// reaches them any more; the membership of the others tells.
 func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 	for i := range formed {
 		st := &formed[i]

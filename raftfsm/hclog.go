@@ -9,16 +9,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// hcLogger lets the raft library log through ours. Nearly all it has to say is
-// debug: what an operator should know of leadership, members and servers that
-// are not reached we say ourselves, once for each thing that happens. What it
-// complains of once closed is set is that it is being stopped.
+// hcLogger lets the raft library log through ours, nearly all of it as debug:
+// what an operator should know of leadership, members and servers that are not
+// reached, this package logs itself, once for each thing that happens. Once
+// closed is set nothing of raft's is a warning: it is being stopped.
 func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed}, DisableTime: true})
 }
 
-// raftWarns begin the lines of raft's that nobody says in other words and that
-// do not come of somebody else being gone.
+// raftWarns are how those of raft's lines begin that stay warnings: this package
+// does not log the same itself, and the cause is not another server being gone.
 var raftWarns = []string{
 	"failed to take snapshot", "failed to get last log index", "failed to remove old logs", "failed to compact logs",
 	"got unexpected command", "expected heartbeat", "pre-vote is disabled",

@@ -185,8 +185,8 @@ func (n *Node) runTerm(ctx context.Context) error {
 		}
 	case <-ctx.Done():
 	}
-	// What raft was given last may never be answered. A batcher that waits for
-	// that is left behind, and does nothing more.
+	// The batcher may be waiting for raft, which may never answer. It is not
+	// waited for: without the baton it does nothing more when raft does answer.
 	t.working.take()
 	defer t.working.give()
 	return ctx.Err()
@@ -315,11 +315,10 @@ func (t *term) fill(entry []byte) []byte {
 type filling struct {
 	t        *term
 	entry    []byte
-	requests int // that there is room for
+	requests int // how many more fit
 }
 
-// left is how many bytes there is room for; 0 also when there are enough
-// requests.
+// left is how many more bytes fit; 0 also when no more requests do.
 func (e *filling) left() int {
 	if e.requests <= 0 {
 		return 0

@@ -86,11 +86,11 @@ func (w *leaderWatch) set(id uint32) {
 		}
 		return
 	case id != 0:
-		if before != 0 { // one followed the other without a word in between
+		if before != 0 { // else it was counted when the one before was lost
 			w.n.measure(Elections, 1)
 		}
 		w.n.measureTime(ElectionTime, now.Sub(w.lost))
-		if id != w.n.id { // who leads says so itself
+		if id != w.n.id { // this server logs elsewhere that it leads itself
 			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
 		}
 		if id == w.n.id {

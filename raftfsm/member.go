@@ -64,9 +64,9 @@ func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward b
 	return t.change(ctx, c, is, config)
 }
 
-// askLeader puts a question to the server that leads as far as raft knows here,
-// which is for whoever finds that this server does not. Errors lose their types
-// on the way, so that "does not lead" is known by its words.
+// askLeader passes a question on to the leader, as far as raft knows it here. It
+// is called when this server turned out not to lead. Errors travel as text, so
+// "does not lead" is recognised by its words.
 func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
 	id, at := n.raft.leader()
 	switch {
@@ -75,7 +75,7 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	case id == 0:
 		return peer.Status{}, n.serving.noLeader()
 	case id == n.id:
-		return peer.Status{}, errNotLeading // raft has it lead, and its term is yet to begin, or over
+		return peer.Status{}, errNotLeading // this server leads by raft's word, but its term has not begun yet, or is over
 	}
 	for _, addr := range n.leaderAddrs(id, at) {
 		st, err := n.port.Ask(ctx, id, addr, q)
@@ -83,7 +83,7 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 			return st, err
 		}
 	}
-	return peer.Status{}, n.serving.noLeader() // its process is gone, which raft is yet to notice; nothing was asked
+	return peer.Status{}, n.serving.noLeader() // the leader is gone, and raft has not noticed yet; nothing was asked
 }
 
 // change makes one step; prev makes it fail if somebody else was faster.
@@ -130,8 +130,8 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 	return t.changeFor(ctx, c, is, prev)
 }
 
-// changeFor are the changes that only the operation reconfig makes, which asks
-// others before.
+// changeFor makes the changes that only the operation reconfig asks for. It has
+// looked before that a majority will go on.
 func (t *term) changeFor(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
 	r := t.n.raft
 	switch {
@@ -200,8 +200,8 @@ func (t *term) done(ctx context.Context, c *state.MemberChange, f raft.Future) e
 	return nil
 }
 
-// handOn hands leadership over first, then lets the next leader do what cannot
-// be done to a leader.
+// handOn hands leadership over, then lets the next leader make a change of this
+// server that cannot be made of a leader.
 func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
 	n := t.n
 	c.Since = 0 // the next leader publishes what there is by now

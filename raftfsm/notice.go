@@ -48,8 +48,8 @@ func (n *Node) found(ctx context.Context) error {
 	return await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
 }
 
-// describe says who raft's servers are. It is complete where none is about to
-// say more of itself.
+// describe lists raft's servers as they are to be published. The list is not
+// complete while one of them has yet to say where clients reach it.
 func (n *Node) describe(s *state.State, servers []raft.Server, written string) (list []state.Server, complete bool) {
 	if written == "" {
 		written = s.Words()
@@ -72,8 +72,9 @@ func (n *Node) describe(s *state.State, servers []raft.Server, written string) (
 	return list, complete
 }
 
-// note takes the words that come with a change. Changes that belong together
-// start from what is published, and keep others out until they are done.
+// note takes the words that come with a change. Changes that belong together are
+// made by one server (By), and begin with what is published (Since); until they
+// are done, or moreWait after the last, changes by other servers are refused.
 func (t *term) note(c *state.MemberChange) error {
 	if c.By == 0 {
 		return nil
@@ -100,9 +101,10 @@ func (t *term) note(c *state.MemberChange) error {
 	return nil
 }
 
-// farewell lets a server that asked to leave see that it does, so that it can
-// answer the client who wanted it. What it sees comes true next; if it cannot,
-// the truth is published again.
+// farewell publishes the members without a server that asked to leave, and waits
+// until that server has seen it: it can answer the client who wanted it only while
+// it is still a member. It is removed next; if that fails, the members are
+// published as they are.
 func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false

@@ -85,7 +85,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]peer.Progress {
 	return all
 }
 
-// far is what the links tell.
+// far tells how far each linked server is.
 func (ls *linkSet) far() map[uint32]peer.Progress {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

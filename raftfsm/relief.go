@@ -16,8 +16,8 @@ import (
 // its process. raft would never do it: such a leader goes on telling everybody
 // that it leads, and nothing that it is asked for is ever done.
 //
-// A disk that is merely slow must not cost anybody their office, so what counts
-// as hanging depends on what this disk has done lately.
+// A disk that is merely slow must not cost a leader its leadership, so what
+// counts as hanging depends on how slow this disk was lately.
 type relief struct {
 	raft *consensus
 	disk *disk.Disk

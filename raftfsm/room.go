@@ -28,8 +28,8 @@ func (t *term) lookAtRoom() {
 	}
 }
 
-// lowest says which server's disk is low; empty: none. An entry that one server
-// cannot store is none.
+// lowest says which server's disk is low; empty: none. One is enough: a server
+// that cannot store an entry ends.
 func (t *term) lowest() string {
 	if why := *t.n.lowDisk.Load(); why != "" {
 		return why
@@ -53,8 +53,8 @@ func (n *Node) noRoom() string {
 
 const roomLook = 250 * time.Millisecond
 
-// watchDisk looks how much room is left on this server's disk. It does so by
-// itself: a disk that hangs must not keep those who ask.
+// watchDisk looks how much room is left on this server's disk, in a goroutine of
+// its own: a disk that hangs must not hold up those who ask.
 func (n *Node) watchDisk() {
 	tick := time.NewTicker(roomLook)
 	defer tick.Stop()
@@ -69,8 +69,8 @@ func (n *Node) watchDisk() {
 	}
 }
 
-// diskIsLow says why this server's disk wants nothing taken that needs more
-// room, or would so with as many bytes less; empty: it does not.
+// diskIsLow says why this server's disk would be low with so many bytes less
+// free than now; empty: it would not.
 func (n *Node) diskIsLow(less int64) string {
 	free, err := n.o.FreeBytes(n.o.DataDir)
 	if err != nil {

@@ -64,8 +64,8 @@ const (
 	adviceAfter = 30 * time.Second
 )
 
-// contact notes that this server leads, and holds its lease. What it last heard
-// of a majority may be as old as that.
+// contact notes that this server leads, and holds its lease: it has heard from a
+// majority, a heartbeat timeout ago or later.
 func (g *serving) contact() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,7 +118,7 @@ func (g *serving) look() {
 	defer g.mu.Unlock()
 	now := time.Now()
 	if leading {
-		g.lastGood = now.Add(-g.heartbeat) // the lease
+		g.lastGood = now.Add(-g.heartbeat) // as in contact
 	}
 	if contact.After(g.lastGood) {
 		g.lastGood = contact
@@ -155,7 +155,8 @@ func (g *serving) look() {
 	g.set(reason)
 }
 
-// noLeader says that there is no leader, and for how long that may be borne.
+// noLeader is the error while there is no leader: with advice, once that has
+// lasted so long that an operator has to do something.
 func (g *serving) noLeader() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,8 +169,9 @@ func (g *serving) noLeader() error {
 // errNoLeader is answered while there may soon be a leader.
 var errNoLeader = errors.New("there is no leader at the moment; try again")
 
-// setReadOnly lets those read who ask for it, or no longer. Before anybody is
-// served again it ends, so that their connections do.
+// setReadOnly says whether clients who ask for it may read without a leader. It
+// is turned off before clients are served again, which closes the connections
+// of those who read.
 func (g *serving) setReadOnly(on bool) {
 	if on == g.readOnly {
 		return

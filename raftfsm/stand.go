@@ -108,8 +108,9 @@ func (s *succession) succeed(dead uint32) {
 	s.standAt(m, "the leader's process is gone; standing for election", dead)
 }
 
-// turn waits until it is this server's turn to stand, if by what the others say
-// somebody may. It ends when something has happened since m.
+// turn waits until it is this server's turn to stand, after those that stand
+// first. It reports false when, by what the others answer, nobody may stand, or
+// when something has happened since m.
 func (s *succession) turn(m moment, but uint32, may func(*survey) bool) bool {
 	waited := false
 	for end := time.Now().Add(succeedDefer); ; {
@@ -132,7 +133,8 @@ func (s *succession) turn(m moment, but uint32, may func(*survey) bool) bool {
 	}
 }
 
-// idle waits while nothing happens: nobody leads but one, and it is still m.
+// idle waits for d, and reports whether nothing happened meanwhile: the moment is
+// still m, and no leader but one is known.
 func (s *succession) idle(d time.Duration, m moment, but uint32) bool {
 	const step = 5 * time.Millisecond
 	for ; d > 0; d -= step {
@@ -143,9 +145,9 @@ func (s *succession) idle(d time.Duration, m moment, but uint32) bool {
 	return true
 }
 
-// standAt stands if it is still m, once raft has done what it is at. That may be
-// the vote that another server has asked for, on its way to a slow disk: to stand
-// behind it would depose whom this server has just elected.
+// standAt stands if nothing has happened since m, once raft has done what it is
+// busy with. That may be a vote for another server, on its way to a slow disk: to
+// stand right behind it would depose the server that it has just elected.
 func (s *succession) standAt(m moment, why string, but uint32) {
 	if !s.raft.drained(s.ctx, s.heartbeat) || !s.raft.isStill(m) || !s.raft.nobodyLeadsBut(but) {
 		return
@@ -262,8 +264,8 @@ func (s *succession) survey(dead uint32, enough func(*survey) bool) (v survey) {
 	return v
 }
 
-// opinion is what a voter that was asked means for who asks. One that did not
-// answer may still vote.
+// opinion is what a survey learns from one voter's answer, or from its silence. A
+// voter that did not answer may still vote.
 type opinion struct {
 	before bool // it stands first
 	silent bool // it hears of no leader either

@@ -11,13 +11,13 @@ import "slices"
 // committed, and is sent a snapshot, needs the entries around that place.
 const trailingLeast = 64
 
-// trailingMost is how many times TrailingBytes servers may need that follow and
-// are behind; one further behind is better served by a snapshot.
+// trailingMost times TrailingBytes may stay for servers that follow and are
+// behind; one further behind is better served by a snapshot.
 const trailingMost = 4
 
-// trailingSmall is how many bytes of entries stay behind a snapshot that is no
-// larger. Behind a larger one as many stay as it has: to send a server more of
-// the log than the snapshot takes would be no help to it.
+// trailingSmall is how many bytes of entries stay behind a small snapshot. Behind
+// a larger one stay as many as the snapshot has itself: a server that needs more
+// of the log than that is sent the snapshot sooner.
 const trailingSmall = 16 << 20
 
 // trailing is how many entries are to stay behind the next snapshot.
@@ -27,7 +27,7 @@ func (n *Node) trailing() uint64 {
 	kept := func(bytes int64) uint64 {
 		from := n.disk.LogWithin(bytes)
 		if from == 0 {
-			return most // the store does not know
+			return most // the log store cannot tell
 		}
 		return last + 1 - min(from, last+1)
 	}

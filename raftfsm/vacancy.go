@@ -18,8 +18,8 @@ import (
 // vacancy is a time in which this server knows no leader.
 type vacancy struct {
 	moment moment
-	since  time.Time     // that it is this moment, and raft had nothing to do; zero: there is a leader
-	took   time.Duration // until raft had nothing to do
+	since  time.Time     // since when nothing has happened and raft has nothing to do; zero: there is a leader
+	took   time.Duration // how long raft was busy before that
 	last   time.Time     // when this server stood
 	tries  int           // without success, one soon after the other
 }
@@ -27,9 +27,9 @@ type vacancy struct {
 // over notes that there is a leader.
 func (v *vacancy) over() { v.since = time.Time{} }
 
-// patience is how long an election may take: the longer, the more of them have
-// failed. Who stands itself waits for votes, which go to the disks of others; its
-// own tells how long that may be.
+// patience is how long an election may take; longer, the more of them have
+// failed. A server that stands waits for votes, which go to the disks of others:
+// how long raft was busy here tells how slow disks may be.
 func (v *vacancy) patience(stands bool) time.Duration {
 	d := succeedResult
 	if stands {
@@ -94,10 +94,10 @@ func (r *consensus) drained(ctx context.Context, limit time.Duration) bool {
 }
 
 // withdraw ends a candidacy that came to nothing, which raft would only do when
-// its timer runs out. As any candidate must, this one follows who asks for votes
-// in a newer term; that is this server, with an empty log, so that it gets none.
-// It reports whether nothing else has happened since m. Whoever knows a leader by
-// then, or a newer term, takes no notice.
+// its timer runs out. A candidate that is asked for a vote in a newer term must
+// become a follower, so this server asks itself for one, with an empty log, which
+// gets no vote. It reports whether nothing else has happened since m: if raft
+// knows a leader by then, or a newer term, it takes no notice.
 func (r *consensus) withdraw(m moment) bool {
 	h := r.header()
 	h.Addr = nil // raft would take it for its own leader, if it leads by then

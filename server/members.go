@@ -79,8 +79,7 @@ func wholeList(text string) (members, error) {
 	return to, nil
 }
 
-// collide says that two servers claim one address, which is none that every
-// machine has for itself.
+// collide is the error if two servers claim the same address.
 func collide(a, b *state.Server) error {
 	if a.ID == b.ID {
 		return nil
@@ -93,7 +92,8 @@ func collide(a, b *state.Server) error {
 	return nil
 }
 
-// addresses are those of a server's three that others reach it at.
+// addresses are a server's, as far as other machines reach it there: not those,
+// like localhost, that every machine has for itself.
 func addresses(s *state.Server) (list []string) {
 	host, _, _ := net.SplitHostPort(s.Peer)
 	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {

@@ -97,7 +97,7 @@ type change struct {
 
 // ask finds out who of both configurations is there. Like ZooKeeper's, a new
 // configuration needs a majority of its voters; who else is in it need not run.
-// Nobody is called for a client without rights but those who are members.
+// For a client without rights only members are called, not addresses of its own.
 func (c *change) ask(ctx context.Context, may bool) {
 	c.ready, c.runs = map[uint32]bool{}, map[uint32]bool{}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
@@ -253,8 +253,8 @@ func (c *change) promote(ctx context.Context, m state.MemberChange) error {
 }
 
 // rest are the other changes, in an order that leaves a majority of followers
-// after each: those go who do not follow, those come who do not run, and then
-// the others go, last the one that this server is.
+// after each: first those leave that do not follow, then those join that do not
+// run, then the others leave, this server last.
 func (c *change) rest() (list []state.MemberChange) {
 	leave := func(follows bool) {
 		for _, id := range c.from.ids(c.i.o.ID) {
@@ -298,7 +298,8 @@ func (c *change) rollBack() bool {
 }
 
 // published waits until the configuration shows here, as it must before the
-// client is told. It shows to a server that leaves before it does.
+// client is told. A server that leaves does not wait: what it has not been shown
+// before it was removed it never sees.
 func (c *change) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()
