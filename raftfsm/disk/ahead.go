@@ -16,16 +16,16 @@ type ahead interface {
 	// Durable: whatever was appended up to this index is on the disk.
 	Durable() uint64
 	Wait(index uint64) error
-	// Guard has every write in the background run by f.
-	Guard(f func(what string, write func() error) error)
+	// Around has every write in the background run by f.
+	Around(f func(what string, write func() error) error)
 }
 
-// guard has the watchdog look after the log's own writes.
-func (d *Disk) guard() {
+// watchAhead has the watchdog look after the log's own writes.
+func (d *Disk) watchAhead() {
 	if d.ahead, _ = d.stores.Log.(ahead); d.ahead == nil {
 		return
 	}
-	d.ahead.Guard(func(what string, write func() error) error {
+	d.ahead.Around(func(what string, write func() error) error {
 		start := time.Now()
 		err := d.dog.run(what, write)
 		d.dog.syncs.Add(time.Since(start))
@@ -68,8 +68,8 @@ func (d *Disk) WaitDurable(index uint64) error {
 	return d.ahead.Wait(index)
 }
 
-// settle waits for everything that was stored.
-func (d *Disk) settle() error { return d.WaitDurable(math.MaxUint64) }
+// waitAllDurable waits for everything that was stored.
+func (d *Disk) waitAllDurable() error { return d.WaitDurable(math.MaxUint64) }
 
 // mayRunAhead reports whether entries may be stored without waiting for the
 // disk: what clients asked for, on a leader. Everything else that raft stores

@@ -73,7 +73,7 @@ func Open(o Options) (_ *Disk, err error) {
 		}
 		d.stores.Identity.begin(o.Rand)
 		d.identity = *d.stores.Identity
-		d.guard()
+		d.watchAhead()
 		return d, nil
 	}
 	if o.Files == nil {
@@ -85,7 +85,7 @@ func Open(o Options) (_ *Disk, err error) {
 	if err = d.openDir(o); err != nil {
 		return nil, errors.Join(err, d.dir.close())
 	}
-	d.guard()
+	d.watchAhead()
 	return d, nil
 }
 

@@ -134,7 +134,7 @@ func (s watchedStable) Set(k, v []byte) error {
 
 // after writes when the log is durable.
 func (s watchedStable) after(write func() error) error {
-	if err := s.d.settle(); err != nil {
+	if err := s.d.waitAllDurable(); err != nil {
 		return err
 	}
 	return write()

@@ -127,7 +127,7 @@ func (l *Log) drain() error {
 		if err != nil || len(batch) == 0 {
 			return err
 		}
-		err = l.guard("append", func() error { return l.write(batch) })
+		err = l.around("append", func() error { return l.write(batch) })
 		if l.fail(err) != nil {
 			return err
 		}

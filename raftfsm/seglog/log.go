@@ -63,7 +63,7 @@ type Log struct {
 	durable atomic.Uint64 // see Durable; changed under mu
 	kick    chan struct{} // holds a token while the queue may hold entries
 	started sync.Once     // the goroutine that writes the queue
-	guard   func(what string, write func() error) error
+	around  func(what string, write func() error) error
 	done    chan struct{} // closed by Close
 	stop    sync.Once     // closes it
 
@@ -88,7 +88,7 @@ var errClosed = errors.New("the log is closed")
 func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	l := &Log{o: o, fs: o.FS, dir: dir, seq: 1, writer: make(chan struct{}, 1), kick: make(chan struct{}, 1), done: make(chan struct{}),
-		guard: func(_ string, write func() error) error { return write() }, files: files{fs: o.FS}}
+		around: func(_ string, write func() error) error { return write() }, files: files{fs: o.FS}}
 	l.durable.Store(math.MaxUint64)
 	// A segment that was begun by a process which was killed there may have no
 	// durable name yet.
@@ -174,9 +174,9 @@ func (l *Log) load(names []string) error {
 	return tail.wipe(file)
 }
 
-// Guard has every write of the queue run by f, which may time it and see its
+// Around has every write of the queue run by f, which may time it and see its
 // error. It is called before the first Append.
-func (l *Log) Guard(f func(what string, write func() error) error) { l.guard = f }
+func (l *Log) Around(f func(what string, write func() error) error) { l.around = f }
 
 // FirstIndex implements raft.LogStore.
 func (l *Log) FirstIndex() (uint64, error) {

@@ -210,7 +210,7 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 	l, err := Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10})
 	must(t, err)
 	told := make(chan error, 1)
-	l.Guard(func(_ string, write func() error) error {
+	l.Around(func(_ string, write func() error) error {
 		err := write()
 		told <- err
 		return err
@@ -227,7 +227,7 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 		t.Errorf("Wait returned %v", err)
 	}
 	if err := <-told; !errors.Is(err, errInjected) {
-		t.Errorf("the guard was told %v", err)
+		t.Errorf("what is around the writes was told %v", err)
 	}
 	for _, err := range []error{l.Append(batch(rng, 3, 1, 10), false), l.StoreLogs(batch(rng, 3, 1, 10)), l.DeleteRange(1, 1)} {
 		if !errors.Is(err, errInjected) {
