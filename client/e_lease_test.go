@@ -57,7 +57,7 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	if _, err := c.Mutex(d).Lock(l.Context()); !errors.Is(err, ErrSelfDeadlock) {
 		t.Fatal(err)
 	}
-	if took := time.Since(at); took > time.Millisecond*slow*5 {
+	if took := time.Since(at); took > time.Second*slow {
 		t.Fatalf("told after %v", took)
 	}
 	if _, err := c.Mutex(d).TryLock(l.Context()); !errors.Is(err, ErrSelfDeadlock) || !errors.Is(err, ErrNotAcquired) {
@@ -321,7 +321,7 @@ func TestE61LockDelay(t *testing.T) {
 	o, d := observer(t), dir(t)
 	a, pa := proxied(t)
 	b := dial(t)
-	const delay = 500 * time.Millisecond
+	const delay = 2 * time.Second
 	opt := WithLockDelay(delay)
 	// After a clean unlock: at once.
 	unlock(t, lock(t, a.Mutex(d, opt).Lock))

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -259,18 +258,16 @@ func TestTenThousandSessionsAreCheap(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	start := time.Now()
 	d, tab := jute.NewDecoder(image), new(Table)
 	if err := tab.Load(&d); err != nil {
 		t.Fatal(err)
 	}
-	took := time.Since(start)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	each := (after.HeapAlloc - before.HeapAlloc) / n
-	t.Logf("%d bytes a session, loaded in %v", each, took)
-	if each > 1024 || took > time.Second {
-		t.Errorf("%d bytes a session, loaded in %v", each, took)
+	t.Logf("%d bytes a session", each)
+	if each > 1024 {
+		t.Errorf("%d bytes a session", each)
 	}
 	runtime.KeepAlive(tab)
 	runtime.KeepAlive(image)

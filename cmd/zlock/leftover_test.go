@@ -15,7 +15,7 @@ import (
 
 // soon is how long the end of something may take that takes an instant, on a
 // machine that has other things to do.
-const soon = 3 * time.Second
+const soon = 10 * time.Second
 
 func awaitEnd(t *testing.T, what string, pids ...int) {
 	t.Helper()
