@@ -108,12 +108,14 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 		}
 		// On a busy machine little may happen within the first duration.
 		var rounds [][]*sample
+		measured := false
 		for _, c.duration = range []time.Duration{50 * time.Millisecond, time.Second, 20 * time.Second} {
-			if rounds, err = c.measurePoint(p, sides); err != nil || len(rounds) == 1 && rounds[0][0] != nil && rounds[0][0].metrics[0].value > 0 {
+			rounds, err = c.measurePoint(p, sides)
+			if measured = err == nil && len(rounds) == 1 && rounds[0][0] != nil && rounds[0][0].metrics[0].value > 0; measured {
 				break
 			}
 		}
-		if err != nil || len(rounds) != 1 || rounds[0][0] == nil || !(rounds[0][0].metrics[0].value > 0) {
+		if !measured {
 			t.Errorf("%s: %v, %v", p.name, rounds, err)
 		}
 		rep.add(p, rounds, err)

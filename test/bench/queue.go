@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func runHandoff(cfg *config, s *side, waiters int) (out sample, err error) {
 		return out, err
 	}
 	if lat.n == 0 {
-		return out, fmt.Errorf("no hand-off in %v", cfg.duration)
+		return out, errors.Join(fmt.Errorf("no hand-off in %v", cfg.duration), removeTree(conns[0], root))
 	}
 	out.server, out.client = before.perOp(lat.n)
 	out.p50, out.p99 = lat.quantile(0.5), lat.quantile(0.99)
