@@ -60,3 +60,32 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// What was accepted while the port closes is not served.
+func TestClosedPortTracksNothing(t *testing.T) {
+	p := open(t, 1, &host{})
+	p.Close()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	if p.track(here) {
+		t.Error("a connection counts that came as the port was closed")
+	}
+}
+
+// Who has said whose they are no longer gives way to strangers.
+func TestStrangersDoNotPushOutServers(t *testing.T) {
+	h := &host{links: make(chan uint32, 1)}
+	one, two := open(t, 1, h), open(t, 2, &host{})
+	link, err := two.Call(t.Context(), Link, 1, one.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	<-h.links
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if len(one.new) != 0 || len(one.conns) != 1 {
+		t.Errorf("%d of %d connections are strangers'", len(one.new), len(one.conns))
+	}
+}

@@ -305,6 +305,9 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 			if got := short(found[0]); got != r.want {
 				t.Errorf("got  %s\nwant %s", got, r.want)
 			}
+			if q := found[0]; q.Total != len(q.Holders)+len(q.Waiters)+len(q.Members) {
+				t.Errorf("%d in all, of %s", q.Total, r.want)
+			}
 			if got := found[0].Recipe(); r.recipe != "" && got != r.recipe {
 				t.Errorf("recipe %q", got)
 			}

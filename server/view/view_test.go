@@ -526,6 +526,33 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// Lists that do not fit have a link to the next page, on which is the rest.
+func TestPagesOfALongList(t *testing.T) {
+	r := newRig(t)
+	for range 3 {
+		r.session().Close()
+	}
+	r.eventually("/sessions/ended", func(o object) bool { return len(o.list("sessions")) == 3 })
+	c := r.session()
+	for i := range 3 {
+		r.lock(c, fmt.Sprintf("/l/%d", i))
+		r.session()
+	}
+	r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
+	for _, tab := range []string{"locks", "sessions", "ended"} {
+		_, b := r.request("GET", "/?limit=2&tab="+tab, nil, "")
+		if want := fmt.Sprintf(`href="/?limit=2&amp;offset=2&amp;tab=%s">Next page`, tab); !strings.Contains(string(b), want) {
+			t.Errorf("%s: no link to the next page", tab)
+		}
+		if _, b = r.request("GET", "/?limit=2&offset=2&tab="+tab, nil, ""); tab != "sessions" && strings.Contains(string(b), "Next page") {
+			t.Errorf("%s: there is a third page", tab)
+		}
+		if _, b = r.request("GET", "/?limit=x&tab="+tab, nil, ""); !strings.Contains(string(b), "limit=x") {
+			t.Errorf("%s: a limit that is none is not told", tab)
+		}
+	}
+}
+
 // BenchmarkPage is one poll of a page.
 func BenchmarkPage(b *testing.B) {
 	r := newRig(b)
