@@ -151,19 +151,19 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		if out, err := run(root, 5*time.Minute, "go", "test", "-c", "-vet=off", "-o", binary, pkg); err != nil {
 			return pkg, failing(out), nil
 		}
-		tests := func(only string) ([]byte, error) {
-			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast", "-test.parallel=8", "-test.timeout=4m", "-test.run="+only)
+		tests := func(only, limit string) ([]byte, error) {
+			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast", "-test.parallel=8", "-test.timeout="+limit, "-test.run="+only)
 		}
 		near, err := s.near(root, pkg)
 		if err != nil {
 			return "", "", err
 		}
 		if near != "" {
-			if out, err := tests(near); err != nil {
+			if out, err := tests(near, "90s"); err != nil {
 				return pkg, failing(out), nil
 			}
 		}
-		if out, err := tests(""); err != nil {
+		if out, err := tests("", "4m"); err != nil {
 			return pkg, failing(out), nil
 		}
 	}
