@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Node is this process's part in the cluster. Its fields are set by Start,
@@ -199,6 +200,37 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 // View runs f on the state under the read lock. f must neither block nor keep
 // anything of the state.
 func (n *Node) View(f func(*state.State)) { n.fsm.view(f) }
+
+// Ephemerals calls fn for the ephemeral nodes until it returns false. They are
+// read in pieces: one that comes or goes meanwhile may be there or not, and one
+// that is there may be met twice.
+func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) {
+	const most = 256 // nodes under one hold of the lock, fewer if paths are long
+	type met struct {
+		session int64
+		end     int // of the path, in paths
+	}
+	piece, paths := make([]met, 0, most), make([]byte, 0, 8*most+tree.MaxPath)
+	var walk tree.EphemeralWalk
+	for more := true; more; {
+		piece, paths = piece[:0], paths[:0]
+		n.View(func(s *state.State) {
+			more = walk.Next(s.Tree(), most, func(r tree.Ref) (cost int) {
+				begin := len(paths)
+				paths = r.PathOnto(paths)
+				piece = append(piece, met{r.Session(), len(paths)})
+				return 1 + (len(paths)-begin)/8
+			})
+		})
+		begin := 0
+		for _, m := range piece {
+			if !fn(m.session, string(paths[begin:m.end])) {
+				return
+			}
+			begin = m.end
+		}
+	}
+}
 
 // WaitZxid waits until this server has applied zxid, or ctx ends. A leader does
 // not wait: nobody has seen anything newer than what it has applied.

@@ -13,7 +13,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
-	"github.com/zlockd/zlockd/session"
 )
 
 var _ admin.Source = (*Instance)(nil)
@@ -53,13 +52,10 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		s.Environment = admin.ProcessEnvironment()
 	}
 	if need&admin.NeedConns != 0 {
-		s.ConnList = i.Clients.Conns()
-		slices.SortFunc(s.ConnList, func(a, b admin.Conn) int {
-			return cmp.Or(a.Established.Compare(b.Established), cmp.Compare(a.Addr, b.Addr))
-		})
+		i.listConns(s)
 	}
 	if need&admin.NeedWatches != 0 {
-		s.WatchList = i.watchList()
+		i.listWatches(s)
 	}
 	i.diskStatus(s)
 	if i.o.Clients.SkipACL {
@@ -125,24 +121,6 @@ func port(ln net.Listener, none int) int {
 		return a.Port
 	}
 	return none
-}
-
-// watchList groups the watches by session.
-func (i *Instance) watchList() []admin.SessionPaths {
-	by := make(map[int64][]string)
-	i.Clients.WatchScan(func(path string, session int64) { by[session] = append(by[session], path) })
-	return sorted(by)
-}
-
-// sorted makes a list of paths by session, both in order.
-func sorted(by map[int64][]string) []admin.SessionPaths {
-	list := make([]admin.SessionPaths, 0, len(by))
-	for id, paths := range by {
-		slices.Sort(paths)
-		list = append(list, admin.SessionPaths{Session: id, Paths: paths})
-	}
-	slices.SortFunc(list, func(a, b admin.SessionPaths) int { return cmp.Compare(a.Session, b.Session) })
-	return list
 }
 
 // diskStatus tells of a disk that is full: the log must have room.
@@ -217,8 +195,11 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		config = st.ConfigData()
 	})
 	s.ConfigText, s.ConfigIndex = state.CutConfig(config)
-	if need&(admin.NeedSessions|admin.NeedEphemerals) != 0 {
-		i.sessionLists(s, node, need)
+	if need&admin.NeedSessions != 0 {
+		listSessions(s, node)
+	}
+	if need&admin.NeedEphemerals != 0 {
+		listEphemerals(s, node)
 	}
 	if need&admin.NeedMetrics != 0 {
 		clusterMetrics(s, &n)
@@ -235,39 +216,6 @@ func (i *Instance) mode(n *raftfsm.Status) admin.Mode {
 		}
 	}
 	return admin.Mode(n.Role)
-}
-
-// sessionsAtOnce is how many sessions are looked at under one hold of the
-// state lock.
-const sessionsAtOnce = 256
-
-// sessionLists lists the sessions and their ephemeral nodes.
-func (i *Instance) sessionLists(s *admin.Status, node *raftfsm.Node, need admin.Need) {
-	var all []session.Session
-	node.View(func(st *state.State) {
-		all = make([]session.Session, 0, st.Sessions().Len())
-		st.Sessions().All(func(x session.Session) { all = append(all, x) })
-	})
-	left := node.Deadlines()
-	for _, x := range all {
-		e := admin.Session{ID: x.ID, Timeout: time.Duration(x.Timeout) * time.Millisecond}
-		if d, ok := left[x.ID]; ok {
-			e.Expires = s.Now.Add(d)
-		}
-		s.SessionList = append(s.SessionList, e)
-	}
-	if need&admin.NeedEphemerals == 0 {
-		return
-	}
-	for part := range slices.Chunk(all, sessionsAtOnce) {
-		node.View(func(st *state.State) {
-			for _, x := range part {
-				if paths := st.Tree().EphemeralsOf(x.ID); len(paths) > 0 {
-					s.Ephemerals = append(s.Ephemerals, admin.SessionPaths{Session: x.ID, Paths: paths})
-				}
-			}
-		})
-	}
 }
 
 // clusterMetrics adds what the replicated log has measured.

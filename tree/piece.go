@@ -13,6 +13,9 @@ func (r Ref) Name() string { return r.n.name }
 // Path returns the node's path.
 func (r Ref) Path() string { return pathOf(r.n) }
 
+// PathOnto appends the path to b.
+func (r Ref) PathOnto(b []byte) []byte { return appendPath(b, r.n) }
+
 // Parent returns the node's parent; the root has none and must not be asked.
 func (r Ref) Parent() Ref { return Ref{r.n.parent} }
 
@@ -49,6 +52,12 @@ func (t *Tree) Find(path string) (Ref, bool) {
 	return Ref{n}, n != nil
 }
 
+// Child returns the child of a node that has this name.
+func (t *Tree) Child(of Ref, name string) (Ref, bool) {
+	n := t.child(of.n, name)
+	return Ref{n}, n != nil
+}
+
 // EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change
 // between them. A node that is there all the time is met at least once, and
 // may be met again; one that comes or goes meanwhile may be missed.
@@ -62,8 +71,10 @@ type EphemeralWalk struct {
 	node  int      // position in it; it and those above were met
 }
 
-// Next calls fn for up to most nodes and reports whether there may be more.
-func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref)) (more bool) {
+// Next calls fn for some nodes and reports whether there may be more. It stops
+// when what fn returned, a node counting one at least, adds up to most: so much
+// may be done before others have their turn.
+func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
 		w.begun, w.owner = true, len(t.owners)
 	}
@@ -79,12 +90,12 @@ func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref)) (more bool) {
 			w.of = t.owners[w.owner]
 			w.node = len(w.of.nodes)
 		}
-		for w.node = min(w.node, len(w.of.nodes)); w.node > 0; most-- {
-			if most == 0 {
+		for w.node = min(w.node, len(w.of.nodes)); w.node > 0; {
+			if most <= 0 {
 				return true
 			}
 			w.node--
-			fn(Ref{w.of.nodes[w.node]})
+			most -= max(fn(Ref{w.of.nodes[w.node]}), 1)
 		}
 		w.of = nil
 	}
@@ -97,9 +108,9 @@ type ChildWalk struct {
 	next  int // those at this position and above were met
 }
 
-// Next calls fn for up to most children of n and reports whether there may be
-// more.
-func (w *ChildWalk) Next(of Ref, most int, fn func(Ref)) (more bool) {
+// Next calls fn for some children of a node and reports whether there may be
+// more; most is as for EphemeralWalk.
+func (w *ChildWalk) Next(of Ref, most int, fn func(Ref) (cost int)) (more bool) {
 	if of.n.dir == nil {
 		return false
 	}
@@ -107,12 +118,12 @@ func (w *ChildWalk) Next(of Ref, most int, fn func(Ref)) (more bool) {
 	if !w.begun {
 		w.begun, w.next = true, len(nodes)
 	}
-	for w.next = min(w.next, len(nodes)); w.next > 0; most-- {
-		if most == 0 {
+	for w.next = min(w.next, len(nodes)); w.next > 0; {
+		if most <= 0 {
 			return true
 		}
 		w.next--
-		fn(Ref{nodes[w.next]})
+		most -= max(fn(Ref{nodes[w.next]}), 1)
 	}
 	return false
 }

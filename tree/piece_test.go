@@ -63,8 +63,8 @@ func TestWalksInPiecesMissNothing(t *testing.T) {
 		var c tree.ChildWalk
 		dir, _ := s.t.Find("/d")
 		for more, again := true, true; more || again; {
-			more = more && w.Next(s.t, 1+r.IntN(5), func(n tree.Ref) { metOwned[n.Path()] = true })
-			again = again && c.Next(dir, 1+r.IntN(5), func(n tree.Ref) { metChild[n.Path()] = true })
+			more = more && w.Next(s.t, 1+r.IntN(5), func(n tree.Ref) int { metOwned[n.Path()] = true; return 1 })
+			again = again && c.Next(dir, 1+r.IntN(5), func(n tree.Ref) int { metChild[n.Path()] = true; return 1 })
 			for range r.IntN(4) {
 				step()
 			}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -184,9 +185,7 @@ func appendPath(b []byte, n *node) []byte {
 		return append(b, '/')
 	}
 	at := len(b) + pathLen(n)
-	for len(b) < at {
-		b = append(b, make([]byte, at-len(b))...)
-	}
+	b = slices.Grow(b, at-len(b))[:at]
 	for ; n.parent != nil; n = n.parent {
 		at -= len(n.name)
 		copy(b[at:], n.name)

@@ -104,6 +104,9 @@ func (a *Admin) runCommand(j *jsonWriter, c *command, name string, args url.Valu
 	}
 	j.beginObject()
 	problem := c.write(j, s, args)
+	if s.Truncated != "" {
+		j.field("truncated", s.Truncated)
+	}
 	if problem != "" { // as ZooKeeper orders them when a command itself fails
 		j.field("error", problem)
 		j.field("command", c.name)

@@ -137,6 +137,9 @@ func (a *Admin) answer(out io.Writer, w word) {
 		w.do(a.source)
 	}
 	w.render(out, s)
+	if s != nil && s.Truncated != "" {
+		io.WriteString(out, s.Truncated+"\n")
+	}
 }
 
 func renderText(text string) func(io.Writer, *Status) {

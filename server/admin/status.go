@@ -114,6 +114,10 @@ type Status struct {
 	SessionList []Session
 	Ephemerals  []SessionPaths
 	WatchList   []SessionPaths // data and child watches by session
+	// Truncated says which list is not whole.
+	Truncated string
+	listed    int // bytes that the lists take in an answer
+
 	DataDirSize int64
 	LogDirSize  int64
 

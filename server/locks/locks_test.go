@@ -91,8 +91,8 @@ func (f *forest) Watchers(path string, most int) (list []int64) {
 
 func (f *forest) scan() []locks.Queue {
 	s := locks.NewScan()
-	for s.Step(f.t) {
-		s.Rest()
+	for more := true; more; s.Rest() {
+		more = s.Step(f.t)
 	}
 	return s.Locks(f)
 }
@@ -100,8 +100,8 @@ func (f *forest) scan() []locks.Queue {
 func (f *forest) at(path string) locks.Queue {
 	f.tb.Helper()
 	a := locks.NewAt(path)
-	for a.Step(f.t) {
-		a.Rest()
+	for more := true; more; a.Rest() {
+		more = a.Step(f.t)
 	}
 	q, ok := a.Lock(f)
 	if !ok {

@@ -2,47 +2,87 @@ package locks_test
 
 import (
 	"fmt"
-	"slices"
+	"runtime"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/locks"
 )
 
-// BenchmarkScan looks at up to 100,000 contenders and tells how long the pieces
-// took: for so long the state lock is held.
-func BenchmarkScan(b *testing.B) {
-	for _, size := range []struct{ locks, each int }{{10_000, 3}, {33_000, 3}, {1, 100_000}} {
-		b.Run(fmt.Sprintf("%dx%d", size.locks, size.each), func(b *testing.B) {
-			f := newForest(b)
-			f.dirs("/l")
-			for l := range size.locks {
-				dir := fmt.Sprintf("/l/%06d", l)
-				f.node(1, dir, "", 0, jute.WorldAnyone)
-				for i := range size.each {
-					f.node(int64(1+(l+i)%500), dir+"/lock-", `{"v":1,"host":"web","pid":7,"reason":"nightly"}`, 3, jute.WorldAnyone)
-				}
-			}
-			var assembled time.Duration
-			var held []time.Duration
-			for b.Loop() {
-				s := locks.NewScan()
-				for more := true; more; {
-					begun := time.Now()
-					more = s.Step(f.t)
-					held = append(held, time.Since(begun))
-					s.Rest()
-				}
-				begun := time.Now()
-				list := s.Locks(f)
-				locks.WaitGraph(list)
-				assembled += time.Since(begun)
-			}
-			slices.Sort(held)
-			b.ReportMetric(float64(held[len(held)/2].Microseconds()), "µs/median-piece")
-			b.ReportMetric(float64(held[len(held)*999/1000].Microseconds()), "µs/p99.9-piece")
-			b.ReportMetric(float64(assembled.Milliseconds())/float64(b.N), "ms/assembling")
-		})
+// crowd makes so many locks of so many contenders each, in directories below
+// root.
+func (f *forest) crowd(root string, nlocks, each int) {
+	f.tb.Helper()
+	f.dirs(root)
+	for l := range nlocks {
+		dir := fmt.Sprintf("%s/%06d", root, l)
+		f.node(1, dir, "", 0, jute.WorldAnyone)
+		for i := range each {
+			f.node(int64(1+(l+i)%500), dir+"/lock-", `{"v":1,"host":"web","pid":7,"reason":"nightly"}`, 3, jute.WorldAnyone)
+		}
 	}
+}
+
+// TestAHoldOfTheLockIsShort: how much is read under one hold of the state lock
+// does not depend on how much there is, and no memory is asked for, which could
+// mean to wait for the garbage collector. That is what makes a hold short; how
+// short, docs/lock-view.md tells.
+func TestAHoldOfTheLockIsShort(t *testing.T) {
+	long := "/" + strings.Repeat("d", 30_000) + "/" + strings.Repeat("e", 30_000)
+	deep := strings.Repeat("/d", 1000)
+	for _, size := range []struct {
+		root        string
+		locks, each int
+	}{{"/l", 1, 100_000}, {"/l", 33_000, 3}, {long, 300, 1}, {deep, 300, 2}} {
+		if testing.Short() {
+			size.locks, size.each = (size.locks+9)/10, (size.each+9)/10
+		}
+		f := newForest(t)
+		f.crowd(size.root, size.locks, size.each)
+		s := locks.NewScan()
+		path := len(size.root) + len("/000000")
+		holds, got := 0, uint64(0)
+		for more := true; more; holds++ {
+			nodes, bytes := s.Read()
+			got += allocations(func() { more = s.Step(f.t) })
+			s.Rest()
+			metNodes, metBytes := s.Read()
+			if n := metNodes - nodes; n > locks.NodesAtOnce {
+				t.Fatalf("%d nodes under one hold", n)
+			}
+			if n := metBytes - bytes; n > locks.PathBytes*locks.NodesAtOnce+path {
+				t.Fatalf("%d bytes of paths under one hold", n)
+			}
+		}
+		if n, _ := s.Read(); n != size.locks*size.each {
+			t.Errorf("%d nodes met of %d", n, size.locks*size.each)
+		}
+		t.Logf("%d locks of %d: %d holds", size.locks, size.each, holds)
+
+		at := locks.NewAt(size.root + "/000000")
+		for more := true; more; {
+			before := at.Read()
+			got += allocations(func() { more = at.Step(f.t) })
+			at.Rest()
+			if n := at.Read() - before; n > locks.ChildrenAtOnce {
+				t.Fatalf("%d children under one hold", n)
+			}
+		}
+		if got > 20 { // the runtime asks for some, now and then
+			t.Errorf("memory was asked for %d times while the lock was held", got)
+		}
+		if q, ok := at.Lock(f); !ok || q.Total != size.each {
+			t.Errorf("%d contenders of %d", q.Total, size.each)
+		}
+	}
+}
+
+// allocations counts how often f asks for memory.
+func allocations(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
 }

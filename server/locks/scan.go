@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -15,10 +14,6 @@ const (
 	ShownPerLock = 1000
 	maxKept      = 400_000 // contenders of one scan
 )
-
-// pieceSize is how many nodes are looked at under one hold of the state lock:
-// some hundred microseconds' worth.
-const pieceSize = 256
 
 // entry is a contender's node as it was met.
 type entry struct {
@@ -53,11 +48,11 @@ type group struct {
 // Locks, once, without it.
 type Scan struct {
 	walk   tree.EphemeralWalk
+	piece  *piece
 	groups map[tree.Ref]*group
 	order  []*group
-	crowds []*group // to be trimmed
 	kept   int
-	piece  int
+	sorter sorter
 
 	// Total counts the ephemeral nodes met. Truncated says that there were
 	// more than fit.
@@ -66,24 +61,45 @@ type Scan struct {
 }
 
 // NewScan returns a scan of everything.
-func NewScan() *Scan { return &Scan{groups: map[tree.Ref]*group{}, piece: pieceSize} }
+func NewScan() *Scan {
+	return &Scan{groups: map[tree.Ref]*group{}, piece: newPiece(pieceSize, pieceSize, pieceSize*pathBytes+tree.MaxPath)}
+}
 
 // Step looks at some nodes more.
 func (s *Scan) Step(t *tree.Tree) (more bool) {
-	return s.walk.Next(t, s.piece, func(n tree.Ref) { s.meet(t, n) })
+	return s.walk.Next(t, pieceSize, func(n tree.Ref) (cost int) {
+		in, at := s.groups[n.Parent()], 0
+		if in == nil {
+			at, cost = s.piece.dir(t, n.Parent())
+		}
+		s.piece.node(n, in, at)
+		return 1 + cost
+	})
 }
 
-var anyone = []jute.ID{jute.WorldAnyone[0].ID}
-
-func (s *Scan) meet(t *tree.Tree, n tree.Ref) {
-	s.Total++
-	dir := n.Parent()
-	g := s.groups[dir]
-	if g == nil {
-		g = newGroup(t, dir)
-		s.groups[dir] = g
+// Rest does what can be done without the lock. It is called after each Step.
+func (s *Scan) Rest() {
+	p := s.piece
+	fresh := len(s.order)
+	for at := range p.dirs {
+		g := p.group(at)
+		s.groups[p.dirs[at].of] = g
 		s.order = append(s.order, g)
 	}
+	for i := range p.nodes {
+		m := &p.nodes[i]
+		g := m.in
+		if g == nil {
+			g = s.order[fresh+m.at]
+		}
+		s.meet(g, &m.entry)
+	}
+	p.clear()
+}
+
+// meet puts a contender into its group.
+func (s *Scan) meet(g *group, e *entry) {
+	s.Total++
 	if s.kept >= maxKept {
 		s.Truncated = true
 		g.total++
@@ -91,75 +107,29 @@ func (s *Scan) meet(t *tree.Tree, n tree.Ref) {
 		return
 	}
 	had := len(g.entries)
-	g.add(n)
+	g.add(e, &s.sorter)
 	s.kept += len(g.entries) - had
-	if g.crowded() && !slices.Contains(s.crowds, g) {
-		s.crowds = append(s.crowds, g)
-	}
 }
 
-// Rest does what can be done without the lock. It is called after each Step.
-func (s *Scan) Rest() {
-	for i, g := range s.crowds {
-		s.kept -= len(g.entries)
-		g.trim()
-		s.kept += len(g.entries)
-		s.crowds[i] = nil
-	}
-	s.crowds = s.crowds[:0]
-}
-
-// newGroup reads what matters of the directory itself.
-func newGroup(t *tree.Tree, dir tree.Ref) *group {
-	g := &group{path: dir.Path(), next: dir.Counter()}
-	g.data, _ = dir.Data(anyone)
-	switch name := dir.Name(); {
-	case name == "locks" || name == "leases":
-		parent := dir.Parent()
-		path := strings.TrimSuffix(g.path, "/"+name)
-		_, queue := t.Find(path + "/locks")
-		_, leases := t.Find(path + "/leases")
-		if queue && leases {
-			g.sem, g.queue = path, name == "locks"
-			g.semData, _ = parent.Data(anyone)
-		}
-	case strings.HasSuffix(name, "-__lock__"):
-		if of, ok := t.Find(strings.TrimSuffix(g.path, "-__lock__")); ok {
-			if data, _ := of.Data(anyone); limitOf(data) > 0 {
-				g.sem, g.semData, g.queue = of.Path(), data, true
-			}
-		}
-	}
-	return g
-}
-
-// add keeps one contender.
-func (g *group) add(n tree.Ref) {
+// add keeps one contender, and only the first of very many.
+func (g *group) add(e *entry, by *sorter) {
 	g.total++
 	if g.bounded {
 		// Most of a crowd comes behind those that are shown.
-		if name := n.Name(); len(name) > 10 {
+		if name := e.name; len(name) > 10 {
 			if seq, ok := parseSeq(name[len(name)-10:]); ok && before(g.bound, seq) {
 				return
 			}
 		}
 	}
-	st := n.Stat()
-	data, allowed := n.Data(anyone)
-	g.entries = append(g.entries, entry{
-		name: n.Name(), data: data, hidden: !allowed, session: n.Session(),
-		czxid: st.Czxid, ctime: st.Ctime, mtime: st.Mtime, version: st.Version,
-	})
+	if g.entries = append(g.entries, *e); len(g.entries) >= 2*ShownPerLock {
+		g.trim(by)
+	}
 }
 
-// crowded tells whether there are so many contenders that it is time to keep
-// only the first.
-func (g *group) crowded() bool { return len(g.entries) >= 2*ShownPerLock }
-
-// trim keeps the first contenders. It takes longer than the state lock may be
-// held.
-func (g *group) trim() {
-	g.sort()
+// trim keeps the first contenders.
+func (g *group) trim(by *sorter) {
+	by.sort(g)
 	if len(g.entries) > ShownPerLock {
 		clear(g.entries[ShownPerLock:])
 		g.entries = g.entries[:ShownPerLock]
@@ -169,21 +139,27 @@ func (g *group) trim() {
 	}
 }
 
+// numbered is an entry with the number in its name.
+type numbered struct {
+	entry
+	seq    int32
+	numbed bool
+}
+
+// sorter has the memory for sorting: of a crowd it is needed for every thousand.
+type sorter struct{ list []numbered }
+
 // sort sorts the contenders by their turn and drops those met twice.
-func (g *group) sort() {
+func (s *sorter) sort(g *group) {
 	if len(g.entries) < 2 {
 		return
 	}
-	type numbered struct {
-		entry
-		seq    int32
-		numbed bool
-	}
-	list := make([]numbered, len(g.entries))
-	for i, e := range g.entries {
+	list := s.list[:0]
+	for _, e := range g.entries {
 		n := parseName(e.name)
-		list[i] = numbered{e, n.seq, n.numbed}
+		list = append(list, numbered{e, n.seq, n.numbed})
 	}
+	s.list = list
 	slices.SortFunc(list, func(a, b numbered) int {
 		switch {
 		case a.numbed != b.numbed:
@@ -199,14 +175,13 @@ func (g *group) sort() {
 		}
 		return cmp.Compare(a.name, b.name)
 	})
-	met := len(list)
-	list = slices.CompactFunc(list, func(a, b numbered) bool { return a.name == b.name })
+	once := slices.CompactFunc(list, func(a, b numbered) bool { return a.name == b.name })
 	if !g.cut {
-		g.total -= met - len(list)
+		g.total -= len(list) - len(once)
 	}
-	g.entries = g.entries[:len(list)]
-	for i := range list {
-		g.entries[i] = list[i].entry
+	g.entries = g.entries[:len(once)]
+	for i := range once {
+		g.entries[i] = once[i].entry
 	}
 }
 
@@ -240,9 +215,10 @@ func assemble(groups []*group, w Watches) []Queue {
 		w = nobody{}
 	}
 	var list []Queue
+	var by sorter
 	sems := map[string]*semaphore{}
 	for _, g := range groups {
-		g.sort()
+		by.sort(g)
 		switch {
 		case g.sem != "":
 			sem := semaphoreAt(sems, g.sem, g.semData)
@@ -267,9 +243,12 @@ func assemble(groups []*group, w Watches) []Queue {
 // At reads the lock at one path, in pieces like Scan.
 type At struct {
 	path   string
+	parts  []string // the directories that may belong to the lock
 	walks  []tree.ChildWalk
-	dirs   []tree.Ref
+	dirs   []tree.Ref // nil when there is nothing to be walked
 	groups []*group
+	piece  *piece
+	sorter sorter
 	begun  bool
 	at     int
 	gone   bool
@@ -282,8 +261,20 @@ type At struct {
 	OtherCount int
 }
 
+// someOthers is how many children that are no contenders are named.
+const someOthers = 20
+
 // NewAt returns a reader of the lock at path.
-func NewAt(path string) *At { return &At{path: path} }
+func NewAt(path string) *At {
+	a := &At{path: path, parts: []string{path}, Others: make([]string, 0, someOthers)}
+	if path != "/" && path != "" {
+		a.parts = append(a.parts, path+"/locks", path+"/leases", path+"-__lock__")
+	}
+	a.walks = make([]tree.ChildWalk, len(a.parts))
+	a.dirs = make([]tree.Ref, 0, len(a.parts))
+	a.piece = newPiece(childrenAtOnce, len(a.parts), 5*len(path)+len("/locks/leases-__lock__"))
+	return a
+}
 
 // Add makes the lock look as if an ephemeral node that has gone were still
 // there. It is called before the first Step.
@@ -305,32 +296,22 @@ func (a *At) haunt() {
 	}
 }
 
-// someOthers is how many children that are no contenders are named.
-const someOthers = 20
-
-// Step reads some nodes more; see Scan.Step. Small directories are read in one
-// piece, so that what is shown was true at one moment.
+// Step reads some nodes more; see Scan.Step.
 func (a *At) Step(t *tree.Tree) (more bool) {
 	if !a.begun {
 		a.begun = true
-		if !a.begin(t) {
-			a.gone = a.ghost == ""
-			a.groups = []*group{{path: a.path}}
-			a.haunt()
-			return false
-		}
-		a.haunt()
+		a.begin(t)
 	}
-	for left := 4 * pieceSize; a.at < len(a.dirs); a.at++ {
-		g := a.groups[a.at]
+	for left := childrenAtOnce; a.at < len(a.dirs); a.at++ {
 		met := 0
-		more := a.walks[a.at].Next(a.dirs[a.at], left, func(n tree.Ref) {
+		more := a.walks[a.at].Next(a.dirs[a.at], left, func(n tree.Ref) int {
 			met++
 			if n.Session() != 0 {
-				g.add(n)
+				a.piece.node(n, nil, a.at)
 			} else if a.at == 0 {
 				a.other(n)
 			}
+			return 1
 		})
 		if more {
 			return true
@@ -340,55 +321,54 @@ func (a *At) Step(t *tree.Tree) (more bool) {
 	return false
 }
 
-// Rest does what can be done without the lock. It is called after each Step.
-func (a *At) Rest() {
-	for _, g := range a.groups {
-		if g.crowded() {
-			g.trim()
+// begin finds the directories that belong to the lock.
+func (a *At) begin(t *tree.Tree) {
+	for i, path := range a.parts {
+		n, ok := t.Find(path)
+		switch {
+		case !ok && i == 0:
+			a.gone = a.ghost == ""
+			return
+		case !ok:
+		case i == 0 && n.Session() != 0:
+			// The lock may be this node itself.
+			at, _ := a.piece.dir(t, n.Parent())
+			a.piece.node(n, nil, at)
+			return
+		default:
+			a.piece.dir(t, n)
+			a.dirs = append(a.dirs, n)
 		}
 	}
+}
+
+// Rest does what can be done without the lock. It is called after each Step.
+func (a *At) Rest() {
+	if a.groups == nil {
+		for at := range a.piece.dirs {
+			a.groups = append(a.groups, a.piece.group(at))
+		}
+		if a.groups == nil {
+			a.groups = []*group{{path: a.path}}
+		}
+		a.haunt()
+	}
+	for i := range a.piece.nodes {
+		m := &a.piece.nodes[i]
+		a.groups[m.at].add(&m.entry, &a.sorter)
+	}
+	a.piece.clear()
 }
 
 func (a *At) other(n tree.Ref) {
 	a.OtherCount++
-	if len(a.Others) < someOthers {
+	if len(a.Others) < cap(a.Others) {
 		a.Others = append(a.Others, n.Name())
 	}
 }
 
-// begin finds the directories that belong to the lock.
-func (a *At) begin(t *tree.Tree) bool {
-	n, ok := t.Find(a.path)
-	if !ok {
-		return false
-	}
-	a.dir(t, n)
-	if n.Session() != 0 {
-		// The lock may be this node itself.
-		a.groups[0] = newGroup(t, n.Parent())
-		a.groups[0].add(n)
-		return true
-	}
-	for _, part := range []string{"/locks", "/leases", "-__lock__"} {
-		if c, ok := t.Find(a.path + part); ok && a.path != "/" && a.path != "" {
-			a.dir(t, c)
-		}
-	}
-	return true
-}
-
-func (a *At) dir(t *tree.Tree, n tree.Ref) {
-	a.dirs = append(a.dirs, n)
-	a.walks = append(a.walks, tree.ChildWalk{})
-	if n.Path() == "/" {
-		a.groups = append(a.groups, &group{path: "/", next: n.Counter()})
-		return
-	}
-	a.groups = append(a.groups, newGroup(t, n))
-}
-
-// Lock returns the lock, and whether there is a node at the path at all. A path
-// that is no lock is one of kind Unknown without anybody.
+// Lock returns the lock, and whether there is a node at the path at all. A
+// path that is no lock is one of kind Unknown without anybody.
 func (a *At) Lock(w Watches) (Queue, bool) {
 	none := Queue{Path: a.path, Kind: Unknown}
 	if a.gone {

@@ -76,23 +76,21 @@ func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) sessionR
 	return r
 }
 
-// sessionWalk lists the sessions in pieces: ids first, which are numbers.
+// allSessions lists the sessions in pieces: ids first, which are numbers.
 func (v *View) allSessions() ([]int64, error) {
 	var ids []int64
-	ok := v.source.View(func(st *state.State) {
-		ids = make([]int64, 0, st.Sessions().Len())
-	})
-	if !ok {
-		return nil, errNotServing
-	}
 	for after, more := int64(-1), true; more; {
-		v.source.View(func(st *state.State) {
+		ids = slices.Grow(ids, sessionsAtOnce) // not while the lock is held
+		ok := v.source.View(func(st *state.State) {
 			before := len(ids)
 			st.Sessions().From(after, sessionsAtOnce, func(id int64) { ids = append(ids, id) })
 			if more = len(ids) > before; more {
 				after = ids[len(ids)-1]
 			}
 		})
+		if !ok {
+			return nil, errNotServing
+		}
 	}
 	return ids, nil
 }
@@ -129,14 +127,23 @@ func (v *View) listSessions(ctx context.Context, r *http.Request) (any, error) {
 	list := sessionList{V: Version, Sessions: []sessionRow{}}
 	var from, to int
 	list.page, from, to = q.page(len(ids))
+	type seen struct {
+		s     session.Session
+		nodes int
+	}
+	shown := make([]seen, 0, to-from) // rows are made when the lock is not held
 	for part := range slices.Chunk(ids[from:to], sessionsAtOnce) {
 		v.source.View(func(st *state.State) {
 			for _, id := range part {
 				if s, ok := st.Sessions().Get(id); ok {
-					list.Sessions = append(list.Sessions, v.sessionRow(&s, st.Tree().EphemeralsIn(id), conns[id]))
+					shown = append(shown, seen{s, st.Tree().EphemeralsIn(id)})
 				}
 			}
 		})
+	}
+	for i := range shown {
+		s := &shown[i]
+		list.Sessions = append(list.Sessions, v.sessionRow(&s.s, s.nodes, conns[s.s.ID]))
 	}
 	return list, nil
 }

@@ -31,14 +31,13 @@ type statRow struct {
 
 var nodeKinds = map[tree.NodeKind]string{tree.PlainNode: "plain", tree.EphemeralNode: "ephemeral", tree.ContainerNode: "container", tree.TTLNode: "ttl"}
 
-func statOf(n tree.Ref) statRow {
-	s := n.Stat()
+func statOf(kind tree.NodeKind, s *jute.Stat) statRow {
 	r := statRow{
-		Kind: nodeKinds[n.Kind()], Czxid: hexZxid(s.Czxid), Mzxid: hexZxid(s.Mzxid), Pzxid: hexZxid(s.Pzxid), Created: s.Ctime, Modified: s.Mtime,
+		Kind: nodeKinds[kind], Czxid: hexZxid(s.Czxid), Mzxid: hexZxid(s.Mzxid), Pzxid: hexZxid(s.Pzxid), Created: s.Ctime, Modified: s.Mtime,
 		Version: s.Version, DataLength: s.DataLength, Children: s.NumChildren,
 	}
-	if id := n.Session(); id != 0 {
-		r.Session = sessionID(id)
+	if s.EphemeralOwner != 0 && kind == tree.EphemeralNode {
+		r.Session = sessionID(s.EphemeralOwner)
 	}
 	return r
 }
@@ -83,17 +82,20 @@ func (v *View) oneNode(ctx context.Context, r *http.Request) (any, error) {
 	path := pathOf(r)
 	a := nodeAnswer{V: Version, Path: clip(path), Children: []childRow{}}
 	var data string
+	var kind tree.NodeKind
+	var stat jute.Stat
 	allowed, found := false, false
 	ok := v.source.View(func(st *state.State) {
 		n, ok := st.Tree().Find(path)
 		if found = ok; !ok {
 			return
 		}
-		a.Stat = statOf(n)
+		kind, stat = n.Kind(), n.Stat()
 		if wantData {
 			data, allowed = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
 		}
 	})
+	a.Stat = statOf(kind, &stat)
 	switch {
 	case !ok:
 		return nil, errNotServing
@@ -127,7 +129,8 @@ func (a *nodeAnswer) show(data string) {
 // child is a child's name and how it was met.
 type child struct {
 	name string
-	row  statRow
+	kind tree.NodeKind
+	stat jute.Stat
 }
 
 // children lists the first children behind a name. It keeps no more of them
@@ -146,19 +149,21 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 	}
 	last := "" // names at or behind it cannot be among the first any more
 	for more := true; more; {
+		kept = slices.Grow(kept, childrenAtOnce) // not while the lock is held
 		ok := v.source.View(func(st *state.State) {
 			n, ok := st.Tree().Find(path)
 			if !ok {
 				more = false
 				return
 			}
-			more = walk.Next(n, childrenAtOnce, func(c tree.Ref) {
+			more = walk.Next(n, childrenAtOnce, func(c tree.Ref) int {
 				name := c.Name()
 				if name <= after || last != "" && name > last {
 					a.More = a.More || name > after
-					return
+					return 1
 				}
-				kept = append(kept, child{name, statOf(c)})
+				kept = append(kept, child{name, c.Kind(), c.Stat()})
+				return 1
 			})
 		})
 		if !ok {
@@ -174,7 +179,7 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 	}
 	trim()
 	for _, c := range kept {
-		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+c.name), c.row})
+		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+c.name), statOf(c.kind, &c.stat)})
 	}
 	if a.More {
 		a.Truncated = "too many: " + thousands(int(a.Stat.Children)) + " children, " + thousands(len(kept)) + " shown"

@@ -27,7 +27,7 @@ type prometheus struct {
 	base string
 }
 
-func startPrometheus(t *testing.T, e *launch.Ensemble) *prometheus {
+func startPrometheus(t *testing.T, e ...*launch.Ensemble) *prometheus {
 	t.Helper()
 	need(t, "/usr/bin/prometheus")
 	ports, err := launch.FreePorts(1)
@@ -36,8 +36,10 @@ func startPrometheus(t *testing.T, e *launch.Ensemble) *prometheus {
 	}
 	dir := t.TempDir()
 	var targets []string
-	for _, s := range e.Servers {
-		targets = append(targets, strconv.Quote(s.Admin))
+	for _, e := range e {
+		for _, s := range e.Servers {
+			targets = append(targets, strconv.Quote(s.Admin))
+		}
 	}
 	config := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: zlockd\n  static_configs: [{targets: [%s]}]\n",
 		strings.Join(targets, ", "))

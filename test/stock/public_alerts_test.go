@@ -92,8 +92,7 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 // TestPublicAlertsByTheirCause brings about, on running servers, what the
 // public rules are about, but for what TestBoards does (a server that is down,
 // elections, a quorum that is missing), for memory that fills up, and for what
-// cannot be: two leaders, threads that are deadlocked, a server that answers
-// other than imok.
+// cannot be: threads that are deadlocked, a server that answers other than imok.
 // Where a rule wants gigabytes or minutes it is asked with a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
 	o := launch.Options{Kind: launch.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0", "--snapshot-entries", "500"}}
@@ -222,5 +221,33 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	}
 	for _, name := range []string{"ZookeeperDown", "ZookeeperMissingLeader"} {
 		p.await(name, rule(name), exists)
+	}
+}
+
+// TestTwoClustersInOneJobAreTooManyLeaders: what the public rule can find here.
+// It is silent when one of them has gone.
+func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
+	var two []*launch.Ensemble
+	for range 2 {
+		e, err := launch.Start(launch.Options{Kind: launch.Zlockd, Nodes: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		two = append(two, e)
+	}
+	p := startPrometheus(t, two...)
+	for _, a := range boards.Alerts() {
+		if a.Panel != "ZookeeperTooManyLeaders" {
+			continue
+		}
+		p.await("two leaders", a.Expr+" "+a.When, exists)
+		for _, s := range two[1].Servers {
+			s.Kill()
+		}
+		p.await("one leader", a.Expr, func(v float64) bool { return v == 1 })
+		if got := p.ask(a.Expr + " " + a.When); len(got) > 0 {
+			t.Errorf("one leader is too many: %v", got)
+		}
 	}
 }

@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"strconv"
+)
+
+// maxListed is how many bytes the lists of a status may take in an answer,
+// which is never longer than 50 MB: what the tree and the clients are like
+// decides neither that nor how much memory an answer takes.
+const maxListed = 45_000_000
+
+// What an entry of a list takes in the longest form that it is shown in.
+const (
+	ListedConn    = 1000
+	ListedSession = 100
+	listedPath    = 30 // and the path
+)
+
+// Fits tells whether a list, one of so many in all, may have another entry of
+// so many bytes; if not, it is noted that the list is not whole.
+func (s *Status) Fits(what string, total, bytes int) bool {
+	if s.listed+bytes > maxListed {
+		if s.Truncated == "" {
+			s.Truncated = "too many: " + strconv.Itoa(total) + " " + what + ", of which only some are shown"
+		}
+		return false
+	}
+	s.listed += bytes
+	return true
+}
+
+// ListedPath returns what a path takes in a list.
+func ListedPath(path string) int {
+	n := listedPath
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c < ' ':
+			n += 6
+		case c == '"' || c == '\\':
+			n += 2
+		case c >= 0x80:
+			n += 3 // a byte that is no UTF-8 is shown as U+FFFD
+		default:
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+// TestNoAnswerOfTheAdminPortIsTooLong: whatever the tree holds, no answer is
+// longer than 50 MB, and one that is not whole says so.
+func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 60 MB of names")
+	}
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Clients: clients.Options{MaxFrame: 2 << 20}})
+	dir := "/" + strings.Repeat(`"`, 30_000)
+	_, err := c.Create(dir, []byte(strings.Repeat("\x00", 1<<20)), 0)
+	must(t, err)
+	for n := range 1000 { // of 60 kB each
+		_, err := c.Create(fmt.Sprintf("%s/%s%d", dir, strings.Repeat(`"`, 30_000), n), nil, jute.FlagEphemeral)
+		must(t, err)
+	}
+	base := "http://" + i.AdminAddr()
+	paths := []string{"/", "/metrics", "/health", "/ready", "/members", "/commands"}
+	for _, tab := range []string{"overview", "locks", "graph", "sessions", "ended", "tree", "top"} {
+		paths = append(paths, "/?tab="+tab)
+	}
+	paths = append(paths, "/locks", "/locks?limit=1000", "/wait-graph", "/sessions?limit=1000", "/sessions/ended?limit=1000", "/top?limit=1000", "/overview",
+		"/tree/", "/tree?data", "/locks/none")
+	_, list := get(t, base+"/commands")
+	for _, m := range regexp.MustCompile(`/commands/[a-z_]+`).FindAllString(list, -1) {
+		paths = append(paths, m)
+	}
+	for _, path := range paths {
+		code, text := get(t, base+path)
+		if len(text) > 50_000_000 {
+			t.Errorf("%s: %d bytes", path, len(text))
+		}
+		if code >= 500 {
+			t.Errorf("%s: %d %.200s", path, code, text)
+		}
+	}
+	code, text := get(t, base+"/commands/dump")
+	var dump struct {
+		Truncated string
+		Paths     map[string][]string `json:"session_id_to_ephemeral_paths"`
+	}
+	if err := json.Unmarshal([]byte(text), &dump); err != nil || code != http.StatusOK || dump.Truncated != "too many: 1000 ephemeral nodes, of which only some are shown" {
+		t.Errorf("dump: %d %v %q", code, err, dump.Truncated)
+	}
+	for _, paths := range dump.Paths {
+		if len(paths) < 300 || len(paths) > 800 {
+			t.Errorf("%d paths are shown", len(paths))
+		}
+	}
+}
+
+// TestNULInAName: the protocol allows it nowhere, and asking for it is answered.
+func TestNULInAName(t *testing.T) {
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
+	for _, path := range []string{"/a\x00b", "/\x00", "/a/\x00"} {
+		for _, flags := range []int32{jute.FlagPersistent, jute.FlagEphemeralSequential, jute.FlagContainer} {
+			if made, err := c.Create(path, nil, flags); err == nil {
+				t.Errorf("%q was made as %q", path, made)
+			}
+		}
+	}
+	if _, err := c.Exists("/\x00", true); err != jute.BadArguments {
+		t.Errorf("exists: %v", err)
+	}
+	_, _ = c.Exists("/w\x01<script>\u202e", true) // watched or refused
+	for _, path := range []string{"/locks/a%00b", "/tree/a%00b", "/locks/%00", "/tree/%00"} {
+		code, text := get(t, "http://"+i.AdminAddr()+path)
+		if code != http.StatusNotFound || !json.Valid([]byte(text)) {
+			t.Errorf("%s: %d %q", path, code, text)
+		}
+	}
+	for _, path := range []string{"/top?by=watches", "/commands/watches", "/commands/watches_by_path", "/locks?prefix=/%00", "/locks?holder=%00", "/wait-graph"} {
+		code, text := get(t, "http://"+i.AdminAddr()+path)
+		if code != http.StatusOK || !json.Valid([]byte(text)) {
+			t.Errorf("%s: %d %q", path, code, text)
+		}
+	}
+	if code, text := get(t, "http://"+i.AdminAddr()+"/?tab=tree&path=/%00"); code != http.StatusNotFound && code != http.StatusOK || strings.Contains(text, "<script>\u202e") {
+		t.Errorf("page: %d %q", code, text)
+	}
+}

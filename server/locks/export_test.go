@@ -1,0 +1,26 @@
+package locks
+
+// What a reader may do under one hold of the state lock.
+const (
+	NodesAtOnce    = pieceSize
+	ChildrenAtOnce = childrenAtOnce
+	PathBytes      = pathBytes
+)
+
+// Read returns how many nodes, and how many bytes of directories' paths, were
+// read up to now.
+func (s *Scan) Read() (nodes, bytes int) {
+	for _, g := range s.order {
+		bytes += len(g.path)
+	}
+	return s.Total, bytes
+}
+
+// Read returns how many children were read up to now.
+func (a *At) Read() int {
+	n := a.OtherCount
+	for _, g := range a.groups {
+		n += g.total
+	}
+	return n
+}

@@ -1,0 +1,132 @@
+package locks
+
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// pieceSize is how many nodes are looked at under one hold of the state lock:
+// some ten microseconds' worth. What reading a directory costs is counted in
+// nodes, too: long paths shorten the piece.
+const pieceSize = 256
+
+// childrenAtOnce is the same for one lock. Small directories are read at once,
+// so that what is shown was true at one moment.
+const childrenAtOnce = 4 * pieceSize
+
+// piece is what is read under one hold of the state lock. It is copied into
+// memory that is there already: whoever asks for memory may have to help
+// collecting garbage, or to wait for it, and every write would wait with him.
+type piece struct {
+	nodes []met
+	dirs  []dir
+	paths []byte
+}
+
+// met is a contender as it was met: in a group that is known, or in a directory
+// of the piece.
+type met struct {
+	in *group
+	at int // place in dirs, if in is nil
+	entry
+}
+
+// dir is what matters of a directory itself.
+type dir struct {
+	of       tree.Ref
+	from, to int // its path, in paths
+	data     string
+	next     int32
+	// part is what the directory may be of a semaphore, whose node says semData.
+	part    part
+	semData string
+}
+
+// part is what a directory is by its name.
+type part int
+
+const (
+	noPart     part = iota
+	locksPart       // Curator's locks: the queue
+	leasesPart      // Curator's leases: the permits
+	kazooQueue
+)
+
+func newPiece(nodes, dirs, paths int) *piece {
+	return &piece{nodes: make([]met, 0, nodes), dirs: make([]dir, 0, dirs), paths: make([]byte, 0, paths)}
+}
+
+// pathBytes is how many bytes of a directory's path cost as much as a node.
+const pathBytes = 8
+
+// clear forgets what was read, outside the lock: it keeps alive what the tree
+// may have dropped.
+func (p *piece) clear() {
+	clear(p.nodes)
+	clear(p.dirs)
+	p.nodes, p.dirs, p.paths = p.nodes[:0], p.dirs[:0], p.paths[:0]
+}
+
+var anyone = []jute.ID{jute.WorldAnyone[0].ID}
+
+// node takes a contender down, of the group in or of the directory at.
+func (p *piece) node(n tree.Ref, in *group, at int) {
+	st := n.Stat()
+	data, allowed := n.Data(anyone)
+	p.nodes = append(p.nodes, met{in, at, entry{
+		name: n.Name(), data: data, hidden: !allowed, session: n.Session(),
+		czxid: st.Czxid, ctime: st.Ctime, mtime: st.Mtime, version: st.Version,
+	}})
+}
+
+// dir takes a directory down, unless it has been, and returns its place and
+// what that cost.
+func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
+	for i := len(p.dirs) - 1; i >= 0; i-- {
+		if p.dirs[i].of == of {
+			return i, 0
+		}
+	}
+	d := dir{of: of, from: len(p.paths), next: of.Counter()}
+	p.paths = of.PathOnto(p.paths)
+	d.to = len(p.paths)
+	d.data, _ = of.Data(anyone)
+	switch name := of.Name(); {
+	case name == "locks" || name == "leases":
+		_, queue := t.Child(of.Parent(), "locks")
+		_, leases := t.Child(of.Parent(), "leases")
+		if queue && leases {
+			d.part = locksPart
+			if name == "leases" {
+				d.part = leasesPart
+			}
+			d.semData, _ = of.Parent().Data(anyone)
+		}
+	case strings.HasSuffix(name, "-__lock__"):
+		if sem, ok := t.Child(of.Parent(), strings.TrimSuffix(name, "-__lock__")); ok {
+			d.part = kazooQueue
+			d.semData, _ = sem.Data(anyone)
+		}
+	}
+	p.dirs = append(p.dirs, d)
+	return len(p.dirs) - 1, 1 + (d.to-d.from)/pathBytes
+}
+
+// group makes a group of a directory, outside the lock.
+func (p *piece) group(at int) *group {
+	d := &p.dirs[at]
+	g := &group{path: string(p.paths[d.from:d.to]), data: d.data, next: d.next}
+	switch d.part {
+	case locksPart, leasesPart:
+		g.sem = g.path[:strings.LastIndexByte(g.path, '/')]
+		g.semData, g.queue = d.semData, d.part == locksPart
+	case kazooQueue:
+		if limitOf(d.semData) > 0 {
+			g.sem, g.semData, g.queue = strings.TrimSuffix(g.path, "-__lock__"), d.semData, true
+		}
+	case noPart:
+	}
+	return g
+}
