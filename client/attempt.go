@@ -25,14 +25,14 @@ type attempt struct {
 }
 
 // data is the content of the attempt's node.
-func (a *attempt) data(id nodeID) []byte {
+func (a *attempt) data() []byte {
 	if a.cfg.rawData {
 		return a.cfg.data
 	}
-	return ownerData(a.owner(id))
+	return ownerData(a.owner())
 }
 
-func (a *attempt) owner(nodeID) Owner {
+func (a *attempt) owner() Owner {
 	b := &a.c.owner
 	o := Owner{
 		Host: b.host, PID: b.pid, Cmd: b.cmd, User: b.user, Client: b.client, Task: a.task,
@@ -42,6 +42,12 @@ func (a *attempt) owner(nodeID) Owner {
 		o.MaxHold, o.Grace, o.Breakable = a.cfg.maxHold.String(), a.cfg.maxHoldGrace.String(), a.cfg.breakable
 	}
 	return o
+}
+
+// enqueued notes that the attempt has its place.
+func (a *attempt) enqueued(n created) {
+	a.c.count.enqueued.Add(1)
+	a.c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
 }
 
 // requeued decides whether an attempt that lost its place goes on: nil, or the

@@ -65,31 +65,6 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	})
 }
 
-// errAgain asks steadily to repeat.
-var errAgain = errors.New("client: again")
-
-// steadily repeats f, which may be repeated, over lost replies and sessions.
-func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
-	if err := checkPath(path); err != nil {
-		return err
-	}
-	for {
-		e, err := c.epoch(ctx)
-		if err != nil {
-			return err
-		}
-		err = f(e)
-		switch {
-		case ctx.Err() != nil && err != nil:
-			return ctxErr(ctx)
-		case errors.Is(err, errAgain), errors.Is(err, ErrSessionExpired):
-		case err != nil && isAmbiguous(err) && !c.isClosed():
-		default:
-			return publicErr(err)
-		}
-	}
-}
-
 // DoubleBarrier lets n members begin together and end together. A member whose
 // session ends counts as having left.
 type DoubleBarrier struct {
@@ -134,12 +109,11 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 
 func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	c := b.c
-	made, err := c.protectedCreate(ctx, e, zk.WorldACL(zk.PermAll), newNode{
-		dir: b.path, name: nodeID.uuid, data: func(nodeID) []byte {
-			a := attempt{c: c, cfg: newLockConfig(nil), task: taskOf(ctx)}
-			return ownerData(a.owner(nodeID{}))
-		},
-	})
+	a := attempt{c: c, cfg: newLockConfig(nil), task: taskOf(ctx)}
+	id := newNodeID(e.sid)
+	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
+		Path: join(b.path, id.uuid()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +121,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	for {
 		done, err := b.gather(ctx, e, m)
 		if err != nil {
-			c.reap(e, m.node.path())
+			c.reap(e, m.node.path)
 			return nil, err
 		}
 		if done {
@@ -239,7 +213,7 @@ func (m *Member) Leave(ctx context.Context) error {
 			return nil // the node went with the session: it has left
 		}
 		if err != nil {
-			c.reap(e, m.node.path())
+			c.reap(e, m.node.path)
 			return publicErr(err)
 		}
 		if done {
@@ -258,7 +232,7 @@ func (m *Member) leave(ctx context.Context) (bool, error) {
 	}
 	own := slices.Contains(members, m.node.name)
 	if len(members) == 0 || own && len(members) == 1 {
-		for _, p := range []string{m.node.path(), join(b.path, readyName)} {
+		for _, p := range []string{m.node.path, join(b.path, readyName)} {
 			err := c.delete(ctx, e, p, -1)
 			if isAmbiguous(err) && ctx.Err() == nil {
 				return false, nil
@@ -274,7 +248,7 @@ func (m *Member) leave(ctx context.Context) (bool, error) {
 	case members[0] == m.node.name:
 		other = members[len(members)-1]
 	case own:
-		err := c.delete(ctx, e, m.node.path(), -1)
+		err := c.delete(ctx, e, m.node.path, -1)
 		if isAmbiguous(err) && ctx.Err() == nil {
 			return false, nil
 		}

@@ -71,7 +71,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, d nodeData) 
 
 // serverTime is the time of a write to the own node.
 func (w *waiter) serverTime(ctx context.Context) (int64, error) {
-	st, err := again(ctx, func() (*zk.Stat, error) { return w.c.set(ctx, w.e, w.own.path(), w.data, -1) })
+	st, err := again(ctx, func() (*zk.Stat, error) { return w.c.set(ctx, w.e, w.own.path, w.data, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, w.displaced()
 	}
@@ -86,39 +86,28 @@ func (w *waiter) serverTime(ctx context.Context) (int64, error) {
 // guards against breaking another hold than the one that was looked at: it is
 // the czxid of the node. The broken contender loses the lock with reason Removed.
 func (c *Client) Break(ctx context.Context, path, node string, token fence.Token) error {
-	target := join(path, node)
-	if err := checkPath(target); err != nil {
-		return err
-	}
-	e, err := c.epoch(ctx)
-	if err != nil {
-		return err
-	}
-	return c.breakNode(ctx, e, target, token, func(nodeData) error { return nil })
+	return c.breakNode(ctx, join(path, node), token, func(*epoch, nodeData) error { return nil })
 }
 
 // breakNode deletes a node of a given birth if allow agrees.
-func (c *Client) breakNode(ctx context.Context, e *epoch, target string, token fence.Token, allow func(nodeData) error) error {
-	for {
+func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, nodeData) error) error {
+	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		data, st, err := c.get(ctx, e, target)
 		if err != nil {
-			return nodeErr(err, target)
+			return err
 		}
 		if fence.Token(st.Czxid) != token {
 			return fmt.Errorf("%w: %s has token %d", fence.ErrStale, target, st.Czxid)
 		}
-		if err := allow(nodeData{data, st}); err != nil {
+		if err := allow(e, nodeData{data, st}); err != nil {
 			return err
 		}
 		err = c.delete(ctx, e, target, st.Version)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, zk.ErrBadVersion), isAmbiguous(err) && ctx.Err() == nil:
-			continue
+		if errors.Is(err, zk.ErrBadVersion) {
+			return errAgain
 		}
-		return nodeErr(err, target)
-	}
+		return err
+	}))
 }
 
 // breakSettle is how long a grant may take to be stamped.
@@ -129,17 +118,10 @@ const breakSettle = 2 * time.Second
 // ErrNotAcquired. It may wait two seconds to be sure.
 func (c *Client) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	target := join(path, node)
-	if err := checkPath(target); err != nil {
-		return err
-	}
-	e, err := c.epoch(ctx)
-	if err != nil {
-		return err
-	}
-	return c.breakNode(ctx, e, target, token, func(d nodeData) error {
+	return c.breakNode(ctx, target, token, func(e *epoch, d nodeData) error {
 		now, err := c.serverClock(ctx, e, path)
 		if err != nil {
-			return publicErr(err)
+			return err
 		}
 		o, _ := parseOwner(d.data)
 		limit, ok := o.limit()
@@ -162,19 +144,13 @@ func (c *Client) BreakExpired(ctx context.Context, path, node string, token fenc
 
 // serverClock asks the server for the time by a node of its own in the directory.
 func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
-	made, err := c.protectedCreate(ctx, e, zk.WorldACL(zk.PermAll), newNode{
-		dir: dir, name: func(id nodeID) string { return "_clock_" + id.hex() }, data: func(nodeID) []byte { return nil },
-	})
+	id := newNodeID(e.sid)
+	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
+		Path: join(dir, "_clock_"+id.hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
+	}})
 	if err != nil {
 		return 0, err
 	}
-	defer c.reap(e, made[0].path())
-	st, err := c.exists(ctx, e, made[0].path())
-	if err != nil {
-		return 0, err
-	}
-	if st == nil {
-		return 0, zk.ErrNoNode
-	}
-	return st.Ctime, nil
+	c.reap(e, made[0].path)
+	return made[0].stat.Ctime, nil
 }

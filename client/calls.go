@@ -73,6 +73,61 @@ func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
+// errAgain asks steadily to repeat.
+var errAgain = errors.New("client: again")
+
+// steadily runs f, which may be repeated, in a confirmed session, over lost replies and
+// lost sessions. It is about path.
+func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	for n := 1; ; {
+		e, err := c.epoch(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(e)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctxErr(ctx)
+		case errors.Is(err, errAgain), errors.Is(err, ErrSessionExpired):
+			continue
+		case !isAmbiguous(err) || c.isClosed():
+			return publicErr(err)
+		}
+		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
+			return err
+		}
+		n++
+	}
+}
+
+// update writes what f makes of a node's data, and begins again if somebody else has
+// changed them meanwhile, or if nobody knows what came of it. Where f returns nil the
+// data are left as they are.
+func (c *Client) update(ctx context.Context, e *epoch, path string, f func(data []byte) ([]byte, error)) error {
+	for n := 1; ; n++ {
+		data, st, err := c.get(ctx, e, path)
+		if err != nil {
+			return err
+		}
+		fresh, err := f(data)
+		if fresh == nil || err != nil {
+			return err
+		}
+		_, err = c.set(ctx, e, path, fresh, st.Version)
+		if !errors.Is(err, zk.ErrBadVersion) && (!isAmbiguous(err) || ctx.Err() != nil) {
+			return err
+		}
+		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
+			return err
+		}
+	}
+}
+
 // read is ask for requests that may be repeated. Lost connections are the
 // session's business; here it is about servers that answer that they do not know.
 func read[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {

@@ -19,7 +19,7 @@ import (
 type Client struct {
 	opt         options
 	address     string // of the servers, as given to Dial
-	reaper      *reaper
+	reaper      reaper
 	crowd       crowd
 	paces       paces
 	named       named
@@ -38,7 +38,7 @@ type Client struct {
 	endLife  context.CancelFunc
 	always   context.Context // never ends, so that what cleans up is not interrupted
 	loops    sync.WaitGroup  // heartbeat, event channel
-	work     *tasks          // calls and detached work under way
+	work     tasks           // calls and detached work under way
 
 	noContainers atomic.Bool             // the server refused one
 	refused      context.CancelCauseFunc // ends Dial when the identities are refused
@@ -66,7 +66,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, err
 	}
 	c := &Client{
-		opt: o, address: servers, work: newTasks(), notifier: newNotifier(),
+		opt: o, address: servers, notifier: newNotifier(),
 		drain: make(chan struct{}), closing: make(chan struct{}), beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
 	}
 	c.life, c.endLife = context.WithCancel(context.Background())
@@ -77,7 +77,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, publicErr(err)
 	}
 	c.troubles.c, c.troubles.servers = c, len(list)
-	c.reaper = newReaper(c)
+	c.reaper.slots = make(chan struct{}, reapParallel)
 	c.gates.init()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -106,14 +106,15 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 func (c *Client) greet(ctx context.Context) error {
 	// With a timeout too short for the margin no heartbeat would ever make the
 	// session usable: that is to be said at once.
-	first, err := c.anyEpoch(ctx)
-	if err != nil {
-		return err
+	err := c.untilSession(ctx, func(e *epoch) (bool, error) {
+		if e == nil {
+			return false, nil
+		}
+		return true, c.opt.checkTimeout(e.sessionTimeout())
+	})
+	if err == nil {
+		_, err = c.epoch(ctx)
 	}
-	if err := c.opt.checkTimeout(first.sessionTimeout()); err != nil {
-		return err
-	}
-	_, err = c.epoch(ctx)
 	return err
 }
 
@@ -142,7 +143,7 @@ func (c *Client) Close(ctx context.Context) error {
 	if e != nil {
 		e.loseAll(Closed)
 	}
-	err := c.reaper.drain(ctx)
+	err := c.reaper.left.wait(ctx)
 	c.shutdown()
 	return err
 }
@@ -162,13 +163,12 @@ func (c *Client) shutdown() {
 		if e != nil {
 			e.finish(Closed)
 		}
-		c.reaper.stop()
 		// A server that does not answer must not keep us.
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
 		_ = conn.Close(ctx)
 		c.setState(StateClosed)
-		c.work.wait()
+		_ = c.work.wait(c.always)
 		c.endLife()
 		c.loops.Wait()
 	})
@@ -220,9 +220,9 @@ func (c *Client) Chroot() string { return c.session().Chroot() }
 // detached runs f on its own: it is not bounded by a caller's context, and the
 // client waits for it when it is closed.
 func (c *Client) detached(f func(ctx context.Context)) {
-	c.work.begin()
+	c.work.add(1)
 	go func() {
-		defer c.work.end()
+		defer c.work.add(-1)
 		f(c.always)
 	}()
 }
@@ -233,37 +233,39 @@ func (c *Client) isDraining() bool { return isClosed(c.drain) }
 // tasks counts work under way. Unlike a sync.WaitGroup it may grow while somebody waits.
 type tasks struct {
 	mu   sync.Mutex
-	cond *sync.Cond
 	n    int
+	none chan struct{} // closed when there is none; nil while nobody waits
 }
 
-func newTasks() *tasks {
-	t := &tasks{}
-	t.cond = sync.NewCond(&t.mu)
-	return t
-}
-
-func (t *tasks) begin() {
+// add returns how many there are then.
+func (t *tasks) add(n int) int {
 	t.mu.Lock()
-	t.n++
-	t.mu.Unlock()
-}
-
-func (t *tasks) end() {
-	t.mu.Lock()
-	t.n--
-	if t.n == 0 {
-		t.cond.Broadcast()
+	defer t.mu.Unlock()
+	t.n += n
+	if t.n == 0 && t.none != nil {
+		close(t.none)
+		t.none = nil
 	}
-	t.mu.Unlock()
+	return t.n
 }
 
-func (t *tasks) wait() {
+// wait waits until there is no task, or ctx ends.
+func (t *tasks) wait(ctx context.Context) error {
 	t.mu.Lock()
-	for t.n > 0 {
-		t.cond.Wait()
+	if t.n > 0 && t.none == nil {
+		t.none = make(chan struct{})
 	}
+	none, idle := t.none, t.n == 0
 	t.mu.Unlock()
+	if idle {
+		return nil
+	}
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return ctxErr(ctx)
+	}
 }
 
 // ownerBase is the part of the owner record that all nodes of a client share.

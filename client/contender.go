@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
@@ -44,22 +44,18 @@ func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		}
 	}
 	asked := time.Now()
-	made, names, err := a.c.enqueue(ctx, e, a.cfg.acl, newNode{
-		dir: a.dir, sequential: true, data: a.data, lasting: a.cfg.lockDelay > 0,
-		name: func(id nodeID) string { return nodeName(q.layout, q.kind, id, a.c.owner.host) },
-	})
+	made, names, err := a.c.enqueue(ctx, e, q.node(e, a))
 	if err != nil {
 		return nil, err
 	}
 	w := newWaiter(e, a, q, made)
 	w.took = time.Since(asked)
-	a.c.count.enqueued.Add(1)
-	a.c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: w.own.path(), Mode: a.mode, Waited: time.Since(a.start)})
+	a.enqueued(w.own)
 	h, err := w.wait(ctx, names)
 	if err == nil {
 		return h, nil
 	}
-	gone := a.c.reap(e, w.own.path())
+	gone := a.c.reap(e, w.own.path)
 	if errors.Is(err, ErrNotAcquired) {
 		// A try should leave nothing behind that others would have to wait for.
 		select {
@@ -68,6 +64,14 @@ func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		}
 	}
 	return nil, err
+}
+
+// node is a new contender's.
+func (q queue) node(e *epoch, a *attempt) newNode {
+	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lockDelay > 0}
+	path := join(a.dir, nodeName(q.layout, q.kind, n.id, a.c.owner.host))
+	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
+	return n
 }
 
 // precheck is a try's look before it leaps: if somebody is ahead, nothing is written.
@@ -149,19 +153,19 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			}
 			holder := w.a.cfg.breakable && w.q.holds(*names, p.blocker)
 			final := w.q.endIsFinal(p.blocker) && !w.a.cfg.breakable && w.a.cfg.lockDelay == 0 && len(p.others) == 0
-			p.blocker.name = strings.Clone(p.blocker.name) // the list is not kept
 			if final && p.ahead > 1 && w.q.kind != kindRead && names.Len() <= shortList && w.c.paces.short(w.a.dir, w.took) {
 				if names, err = w.lookAhead(ctx, p); err != nil {
 					return nil, err
 				}
 				continue
 			}
-			names = nil
-			seen, err := w.await(ctx, p.blocker, p.ahead, holder)
+			names = nil // nor is the place kept, which has names of it
+			path, ahead := join(w.a.dir, p.blocker.name), p.ahead
+			seen, err := w.await(ctx, path, ahead, holder, wakers{})
 			if err != nil {
 				return nil, err
 			}
-			if final && p.ahead == 1 && seen && w.e.valid() && (w.ownW == nil || !isClosed(w.ownW.Fired())) {
+			if final && ahead == 1 && seen && w.e.valid() && (w.ownW == nil || !isClosed(w.ownW.Fired())) {
 				return w.first(ctx, place{}, nil)
 			}
 		case !w.e.valid():
@@ -185,7 +189,7 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 
 // lookAtOwn reads and watches the own node.
 func (w *waiter) lookAtOwn(ctx context.Context) error {
-	s, err := w.c.see(ctx, w.e, w.own.path(), true)
+	s, err := w.c.see(ctx, w.e, w.own.path, true)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return w.displaced()
@@ -200,7 +204,7 @@ func (w *waiter) lookAtOwn(ctx context.Context) error {
 	w.ownW, w.data, w.ver = s.w, s.data, s.stat.Version
 	if r, ok := revocationIn(s.data); ok {
 		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
-		return &LostError{Path: w.a.path, Node: w.own.path(), Reason: Revoked}
+		return &LostError{Path: w.a.path, Node: w.own.path, Reason: Revoked}
 	}
 	return nil
 }
@@ -243,11 +247,16 @@ func (e *epoch) ownWatchIn(ahead int) time.Duration {
 	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, heartbeat(e.sessionTimeout())))
 }
 
-// await waits until p, the last of so many ahead, may be gone. Only its deletion
-// ends the wait: a change of its data or of the connection arms the watch again. It
-// reports whether the deletion is certain.
-func (w *waiter) await(ctx context.Context, p contender, ahead int, holder bool) (gone bool, err error) {
-	path := join(w.a.dir, p.name)
+// wakers are what else may end a wait for a node; each may be nil.
+type wakers struct {
+	timer <-chan time.Time
+	fired <-chan struct{}
+}
+
+// await waits until the node at path, the last of so many ahead, may be gone. Only its
+// deletion ends the wait, of which it reports whether it is certain: a change of its
+// data or of the connection arms the watch again. A holder may be broken meanwhile.
+func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool, also wakers) (gone bool, err error) {
 	safety, stop := w.e.recheck()
 	defer stop()
 	defer w.brk.stop()
@@ -270,6 +279,10 @@ func (w *waiter) await(ctx context.Context, p contender, ahead int, holder bool)
 					return true, nil
 				}
 				again = true
+			case <-also.timer:
+				return false, nil
+			case <-also.fired:
+				return false, nil
 			case <-long.C:
 				if err := w.watchOwn(ctx); err != nil {
 					return false, err
@@ -318,16 +331,19 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.others); err != nil {
 		return nil, w.lostSession(err)
 	}
-	marked := false
 	if w.a.cfg.lockDelay > 0 {
 		if err := w.lockDelay(ctx, names.List()); err != nil {
 			return nil, w.lostSession(err)
 		}
-		marked = w.q.kind.exclusive()
 	}
-	h := newHold(w.a, w.e, queueOps{w.q, w.a.dir}, w.a.mode, fence.Token(w.own.stat.Czxid),
-		heldNode{path: w.own.path(), id: w.own.id, seq: w.self.seq, lock: w.a.path, w: w.ownW})
-	h.marked = marked
+	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.own.stat.Czxid),
+		heldNode{path: w.own.path, id: w.own.id, seq: w.self.seq, lock: w.a.path, w: w.ownW})
+	if w.q.rw {
+		h.modes = w.q
+	}
+	if w.a.cfg.lockDelay > 0 && w.q.kind.exclusive() {
+		h.unmark = []zk.Op{zk.SetData{Path: w.a.dir, Data: delayRecord(""), Version: -1}}
+	}
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
 		w.stamp(h)
@@ -349,14 +365,26 @@ func (w *waiter) stamp(h *hold) {
 	}
 	o.Held = true
 	write := func(ctx context.Context) error {
-		_, err := w.c.set(ctx, w.e, w.own.path(), ownerData(o), w.ver)
+		_, err := w.c.set(ctx, w.e, w.own.path, ownerData(o), w.ver)
 		return err
 	}
 	if o.Breakable {
 		if err := write(h.life); err != nil {
-			w.c.opt.log.Debug("grant not stamped", "node", w.own.path(), "err", err)
+			w.c.opt.log.Debug("grant not stamped", "node", w.own.path, "err", err)
 		}
 		return
 	}
 	w.c.detached(func(ctx context.Context) { _ = write(ctx) })
+}
+
+// readNode has the write node's number: no waiting writer is before it.
+func (q queue) readNode(h *hold, id nodeID) (heldNode, []byte) {
+	old := h.nodesNow()[0]
+	name := nodeName(q.layout, kindRead, id, h.c.owner.host) + fmt.Sprintf("%010d", old.seq)
+	a := attempt{c: h.c, cfg: h.cfg}
+	return heldNode{path: join(parentOf(old.path), name), id: id, seq: old.seq, lock: old.lock}, a.data()
+}
+
+func (q queue) upgrade(context.Context, *hold, bool) error {
+	return fmt.Errorf("%w: an upgrade needs a lock WithPolicy", ErrUnsupported)
 }

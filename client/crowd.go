@@ -26,53 +26,38 @@ type crowdDir struct {
 // full reports whether no node may be added.
 func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 
-// change applies f to a directory's counts and wakes who waits if there is room.
-func (c *crowd) change(dir string, f func(d *crowdDir)) {
+// change adds to a directory's counts and wakes who waits if there is room.
+func (c *crowd) change(dirs []string, calls, abandoned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.dirs[dir]
-	if d == nil {
-		if c.dirs == nil {
-			c.dirs = map[string]*crowdDir{}
+	if c.dirs == nil {
+		c.dirs = map[string]*crowdDir{}
+	}
+	for _, dir := range dirs {
+		d := c.dirs[dir]
+		if d == nil {
+			d = &crowdDir{}
+			c.dirs[dir] = d
 		}
-		d = &crowdDir{}
-		c.dirs[dir] = d
-	}
-	f(d)
-	if d.waiting != nil && !d.full() {
-		close(d.waiting)
-		d.waiting = nil
-	}
-	if d.calls == 0 && d.abandoned == 0 {
-		delete(c.dirs, dir)
+		d.calls += calls
+		d.abandoned += abandoned
+		if d.waiting != nil && !d.full() {
+			close(d.waiting)
+			d.waiting = nil
+		}
+		if d.calls == 0 && d.abandoned == 0 {
+			delete(c.dirs, dir)
+		}
 	}
 }
 
 // abandon notes nodes that will be removed; gone must follow.
-func (c *crowd) abandon(dirs ...string) {
-	for _, dir := range dirs {
-		c.change(dir, func(d *crowdDir) { d.abandoned++ })
-	}
-}
-
-func (c *crowd) gone(dirs ...string) {
-	for _, dir := range dirs {
-		c.change(dir, func(d *crowdDir) { d.abandoned-- })
-	}
-}
+func (c *crowd) abandon(dirs ...string) { c.change(dirs, 0, 1) }
+func (c *crowd) gone(dirs ...string)    { c.change(dirs, 0, -1) }
 
 // enter counts a call; leave must follow.
-func (c *crowd) enter(dirs ...string) {
-	for _, dir := range dirs {
-		c.change(dir, func(d *crowdDir) { d.calls++ })
-	}
-}
-
-func (c *crowd) leave(dirs ...string) {
-	for _, dir := range dirs {
-		c.change(dir, func(d *crowdDir) { d.calls-- })
-	}
-}
+func (c *crowd) enter(dirs ...string) { c.change(dirs, 1, 0) }
+func (c *crowd) leave(dirs ...string) { c.change(dirs, -1, 0) }
 
 // room returns a channel that is closed when there may be room in dir, nil if
 // there is.
@@ -93,30 +78,20 @@ func (c *crowd) room(dir string) <-chan struct{} {
 func (c *Client) room(ctx context.Context, e *epoch, dirs ...string) error {
 	for _, dir := range dirs {
 		for wait := c.crowd.room(dir); wait != nil; wait = c.crowd.room(dir) {
-			select {
-			case <-wait:
-			case <-e.gone:
-				return ErrSessionExpired
-			case <-c.drain:
-				return ErrClosed
-			case <-ctx.Done():
-				return ctxErr(ctx)
+			if err := e.rest(ctx, nil, wait); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// leaveBehind runs f, which removes nodes, on its own; until it is done they count
-// as abandoned.
-func (c *Client) leaveBehind(nodes []heldNode, f func(ctx context.Context)) {
-	for _, n := range nodes {
-		c.crowd.abandon(parentOf(n.path))
-	}
+// leaveBehind runs f, which removes a node in each of dirs, on its own; until it is
+// done they count as abandoned.
+func (c *Client) leaveBehind(dirs []string, f func(ctx context.Context)) {
+	c.crowd.abandon(dirs...)
 	c.detached(func(ctx context.Context) {
 		f(ctx)
-		for _, n := range nodes {
-			c.crowd.gone(parentOf(n.path))
-		}
+		c.crowd.gone(dirs...)
 	})
 }

@@ -35,9 +35,10 @@ func cancelRecipes() map[string]recipe {
 var endings = map[string]func(c *Client, cancel func()){
 	"cancelled": func(_ *Client, cancel func()) { cancel() },
 	"lost": func(c *Client, _ func()) {
-		if e, err := c.anyEpoch(context.Background()); err == nil {
-			e.loseAll(Deadline)
-		}
+		c.mu.Lock()
+		e := c.ep
+		c.mu.Unlock()
+		e.loseAll(Deadline)
 	},
 }
 

@@ -110,11 +110,13 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	e := must[*epoch](t)(c.epoch(testCtx(t)))
 	// A node with our id that belongs to another session.
 	id := newNodeID(e.sid)
-	p, err := o.Create(d+"/"+nodeName(LayoutCurator, kindLock, id, ""), nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	n := newNode{id: id}
+	n.Path = d + "/" + nodeName(LayoutCurator, kindLock, id, "")
+	p, err := o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made, err := c.recover(testCtx(t), e, []newNode{{dir: d}}, []nodeID{id}); made != nil || err != nil {
+	if made, err := c.recover(testCtx(t), e, []newNode{n}); made != nil || err != nil {
 		t.Fatalf("adopted %s: %v, %v", p, made, err)
 	}
 }

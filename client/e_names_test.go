@@ -166,11 +166,10 @@ func TestE20SequenceWraps(t *testing.T) {
 	for i, seq := range seqs {
 		c := dial(t)
 		e := must[*epoch](t)(c.epoch(testCtx(t)))
-		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, nil, newNode{
-			dir: d, data: func(nodeID) []byte { return nil },
-			name: func(id nodeID) string { return nodeName(LayoutCurator, kindLock, id, "") + fmt.Sprintf("%010d", seq) },
-		}))
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: newLockConfig(nil)}
+		n := queue{}.node(e, a)
+		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
+		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, n))
 		waiters[i] = newWaiter(e, a, queue{}, made[0])
 	}
 	grants := make([]chan *hold, len(seqs))

@@ -50,30 +50,16 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	if h.c != el.c || h.path != el.path {
 		return fmt.Errorf("%w: the lease is of %s", ErrInvalid, h.path)
 	}
-	node := h.nodesNow()[0].path
-	for n := 1; ; n++ {
-		if err := l.Err(); err != nil {
-			return err
+	err := h.c.update(ctx, h.e, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
+		if bytes.Equal(data, value) {
+			return nil, l.Err()
 		}
-		data, st, err := h.c.get(ctx, h.e, node)
-		if err != nil {
-			return l.checkErr(err)
-		}
-		if n > 1 && bytes.Equal(data, value) {
-			return nil // the write of before happened
-		}
-		_, err = h.c.set(ctx, h.e, node, value, st.Version)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, zk.ErrBadVersion), isAmbiguous(err) && ctx.Err() == nil:
-			if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
-				return err
-			}
-		default:
-			return l.checkErr(err)
-		}
+		return append([]byte{}, value...), l.Err()
+	})
+	if err != nil {
+		return l.checkErr(err)
 	}
+	return nil
 }
 
 // Leader describes who leads.
@@ -90,18 +76,15 @@ func (l Leader) None() bool { return l.Node == "" }
 
 // Leader returns who leads at this moment.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
-	if err := checkPath(el.path); err != nil {
-		return Leader{}, err
-	}
-	e, err := el.c.epoch(ctx)
-	if err != nil {
-		return Leader{}, err
-	}
-	if err := el.c.sync(ctx, e, el.path); err != nil {
-		return Leader{}, publicErr(err)
-	}
-	s, err := el.look(ctx, e)
-	return s.leader, publicErr(err)
+	var s sight
+	err := el.c.steadily(ctx, el.path, func(e *epoch) error {
+		err := el.c.sync(ctx, e, el.path)
+		if err == nil {
+			s, err = el.look(ctx, e)
+		}
+		return err
+	})
+	return s.leader, err
 }
 
 // sight is what a look at an election saw.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -192,39 +193,6 @@ func (e *epoch) finish(why LostReason) {
 	e.mu.Unlock()
 	if first {
 		e.loseAll(why)
-		e.c.reaper.hurry()
-	}
-}
-
-// awaitValid waits until the session is attached and confirmed.
-func (e *epoch) awaitValid(ctx context.Context) error { return e.await(ctx, e.valid) }
-
-func (e *epoch) await(ctx context.Context, good func() bool) error {
-	c := e.c
-	end := c.closing
-	if ctx.Done() != nil {
-		end = c.drain // only what cleans up goes on after that
-	}
-	for {
-		c.mu.Lock()
-		attached, changed := c.attached && c.ep == e, c.changed
-		c.mu.Unlock()
-		switch {
-		case isClosed(end):
-			return ErrClosed
-		case e.ended():
-			return ErrSessionExpired
-		case ctx.Err() != nil:
-			return ctxErr(ctx)
-		case attached && good():
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-e.gone:
-		case <-end:
-		case <-ctx.Done():
-		}
 	}
 }
 
@@ -254,6 +222,21 @@ func (e *epoch) restAwhile(ctx context.Context, signals ...<-chan struct{}) erro
 	safety, stop := e.recheck()
 	defer stop()
 	return e.rest(ctx, safety, signals...)
+}
+
+// recheck returns a ticker for looking at what is waited for in case the server
+// keeps the event to itself, and what stops it. The first tick comes early for
+// some, so that who began together does not look together.
+func (e *epoch) recheck() (<-chan time.Time, func()) {
+	d := e.c.opt.safety
+	if d < 0 {
+		d = heartbeat(e.sessionTimeout())
+	}
+	if d == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(d*3/4 + rand.N(d/2+1))
+	return t.C, t.Stop
 }
 
 // firedOf is the signal of a watch, if there is one.

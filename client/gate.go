@@ -111,7 +111,7 @@ func (s served) giveBack() {
 	h.over = true
 	h.stopTimers()
 	h.mu.Unlock()
-	h.c.leaveBehind(h.nodesNow(), func(ctx context.Context) { _ = h.release(ctx) })
+	h.c.leaveBehind(dirsOf(h.nodesNow()), func(ctx context.Context) { _ = h.release(ctx) })
 }
 
 // leave gives the turn to the next. It may be called more than once.

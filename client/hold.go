@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,17 +12,6 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 )
-
-// holdOps is what differs between recipes once a lock is held.
-type holdOps interface {
-	// release removes the nodes; ctx never ends. An ambiguous error is followed by
-	// the reaper; ErrNoNode says that somebody had removed them before.
-	release(ctx context.Context, h *hold) error
-	// downgrade turns an exclusive hold into a shared one and calls h.replace.
-	downgrade(ctx context.Context, h *hold) error
-	// upgrade turns a shared hold into an exclusive one and calls h.replace.
-	upgrade(ctx context.Context, h *hold, try bool) error
-}
 
 // heldNode is a node that stands for a hold.
 type heldNode struct {
@@ -34,6 +24,17 @@ type heldNode struct {
 	w     *zk.Watch  // set on it before the grant, if any
 }
 
+func (n heldNode) dir() string { return parentOf(n.path) }
+
+// dirsOf returns the directory of each node.
+func dirsOf[N interface{ dir() string }](nodes []N) []string {
+	dirs := make([]string, len(nodes))
+	for i, n := range nodes {
+		dirs[i] = n.dir()
+	}
+	return dirs
+}
+
 // errNotValid says that the session may be over, so that nothing can be granted.
 var errNotValid = errors.New("client: session not valid")
 
@@ -44,12 +45,11 @@ type hold struct {
 	e     *epoch
 	path  string // as the user names the lock
 	cfg   *lockConfig
-	ops   holdOps
 	turn  *turn // in the local queue, may be nil
 	since time.Time
 	wait  time.Duration
 
-	marked  bool     // lock delay: the directory names this hold
+	modes   modes    // nil if the lock cannot be downgraded or upgraded
 	parts   []*Lease // of a hold of several locks that are held one by one
 	ended   <-chan struct{}
 	life    context.Context // ends with the hold, as ended does
@@ -66,14 +66,15 @@ type hold struct {
 	passed   int  // hand-offs so far
 	revoked  *Revocation
 	timers   []*time.Timer
-	unlocked []*Lease // before others of the hold; their contexts last as long
-	change   modeChange
+	unlocked []*Lease      // before others of the hold; their contexts last as long
+	unmark   []zk.Op       // lock delay: the directory names this hold, and these take it back
+	changing chan struct{} // closed when the change of mode under way ends; nil while there is none
 }
 
 // newHold returns a hold that is not yet granted.
-func newHold(a *attempt, e *epoch, ops holdOps, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
+func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
 	h := &hold{
-		c: a.c, e: e, path: a.path, cfg: a.cfg, ops: ops, turn: a.turn, nodes: nodes, mode: mode, token: token,
+		c: a.c, e: e, path: a.path, cfg: a.cfg, turn: a.turn, nodes: nodes, mode: mode, token: token,
 		wait: time.Since(a.start), since: time.Now(),
 	}
 	h.life, h.endLife = context.WithCancel(context.Background())
@@ -161,21 +162,6 @@ func (h *hold) nodesNow() []heldNode {
 	return slices.Clone(h.nodes)
 }
 
-// replace changes the nodes of the hold after an upgrade or downgrade. The token
-// stays unless one is given.
-func (h *hold) replace(mode fence.Mode, token fence.Token, w *zk.Watch, nodes ...heldNode) {
-	h.mu.Lock()
-	h.nodes, h.mode = nodes, mode
-	if w != nil {
-		h.nodes[0].w = w
-	}
-	if token != 0 {
-		h.token = token
-	}
-	h.mu.Unlock()
-	h.watchNodes()
-}
-
 // lose ends the hold because the right to act is gone. It is the first call that
 // counts; a hold that is being released is not lost any more.
 func (h *hold) lose(why LostReason) {
@@ -257,43 +243,22 @@ func (h *hold) stopTimers() {
 // abandon gives the nodes to the reaper and the local turn to the next. The
 // channel is closed when the nodes are gone.
 func (h *hold) abandon() <-chan struct{} {
-	done := make(chan struct{})
-	if h.e.ended() {
-		h.turn.leave()
-		close(done) // they went with the session
-		return done
-	}
-	chans := h.discard()
+	gone := h.discard()
 	h.turn.leave()
-	h.c.detached(func(context.Context) {
-		defer close(done)
-		for _, ch := range chans {
-			<-ch
-		}
-	})
-	return done
-}
-
-// discarder is a recipe whose nodes must not be removed by their path alone.
-type discarder interface {
-	discard(h *hold) []<-chan struct{}
-}
-
-// discard gives the nodes to the reaper; the channels are closed when they are gone.
-func (h *hold) discard() []<-chan struct{} {
-	if d, ok := h.ops.(discarder); ok {
-		return d.discard(h)
-	}
-	var gone []<-chan struct{}
-	for _, n := range h.nodesNow() {
-		gone = append(gone, h.c.reap(h.e, n.path))
-	}
 	return gone
 }
 
-// quickReleaser is a recipe that can send a release without further ado; nil if not now.
-type quickReleaser interface {
-	quick(h *hold) *zk.Reply[struct{}]
+// discard gives the nodes to the reaper; the channel is closed when they are gone.
+func (h *hold) discard() <-chan struct{} {
+	if h.parts == nil {
+		return h.c.reap(h.e, pathsOf(h.nodesNow())...)
+	}
+	gone := make(chan struct{})
+	h.c.detached(func(ctx context.Context) {
+		defer close(gone)
+		_ = unlockEach(ctx, h.parts)
+	})
+	return gone
 }
 
 // release gives the lock back. When ctx ends it goes on in the background. The lock
@@ -306,60 +271,10 @@ func (h *hold) release(ctx context.Context) error {
 		h.c.count.released.Add(1)
 		h.c.tell(&h.cfg.hooks, pickRelease, h.event(LockEvent{Held: time.Since(h.since)}))
 	}()
-	if q, ok := h.ops.(quickReleaser); ok {
-		if r := q.quick(h); r != nil {
-			h.endLife()
-			return h.released(ctx, r)
-		}
+	r := h.quick()
+	if r == nil {
+		return h.settle(ctx, h.remove)
 	}
-	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) {
-		h.awaitChange(bg) // which nodes there are must be known
-		h.endLife()
-		err := h.settleRelease(h.ops.release(bg, h))
-		h.turn.leave()
-		res <- err
-	})
-	select {
-	case err := <-res:
-		return h.releaseErr(err)
-	case <-ctx.Done():
-		select {
-		case err := <-res:
-			return h.releaseErr(err)
-		default:
-			h.c.leaveBehind(h.nodesNow(), func(context.Context) { <-res }) //nolint:errcheck // nobody asks any more
-			return pendingErr(ctx)
-		}
-	}
-}
-
-// letGo gives back what nobody was told of, without waiting. It is sent at once:
-// what this client asks next, a try above all, must not find it.
-func (h *hold) letGo() {
-	if q, ok := h.ops.(quickReleaser); ok {
-		if r := q.quick(h); r != nil {
-			h.endLife()
-			h.settleBehind(r)
-			return
-		}
-	}
-	h.endLife()
-	h.discard()
-}
-
-// settleBehind sees to a release that was sent and that nobody waits for.
-func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
-	h.c.leaveBehind(h.nodesNow(), func(bg context.Context) {
-		_, err := r.Wait(bg)
-		if err = h.settleRelease(err); err != nil {
-			h.c.opt.log.Debug("early unlock", "path", h.path, "err", err)
-		}
-	})
-}
-
-// released waits for the answer to a quick release.
-func (h *hold) released(ctx context.Context, r *zk.Reply[struct{}]) error {
 	if h.cfg.earlyUnlock {
 		h.settleBehind(r)
 		return nil
@@ -371,18 +286,128 @@ func (h *hold) released(ctx context.Context, r *zk.Reply[struct{}]) error {
 		}
 	case <-ctx.Done():
 	}
+	return h.settle(ctx, func(bg context.Context) error {
+		_, err := r.Wait(bg)
+		return err
+	})
+}
+
+// settle runs the rest of a release, and goes on with it when ctx has ended.
+func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error) error {
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
-		_, err := r.Wait(bg)
-		res <- h.settleRelease(err)
+		err := h.settleRelease(rest(bg))
+		h.turn.leave()
+		res <- err
 	})
 	select {
 	case err := <-res:
 		return h.releaseErr(err)
 	case <-ctx.Done():
-		h.c.leaveBehind(h.nodesNow(), func(context.Context) { <-res }) //nolint:errcheck // nobody asks any more
-		return pendingErr(ctx)
 	}
+	select {
+	case err := <-res:
+		return h.releaseErr(err)
+	default:
+		h.c.leaveBehind(dirsOf(h.nodesNow()), func(context.Context) { <-res }) //nolint:errcheck // nobody asks any more
+		return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
+	}
+}
+
+// quick begins the release of a hold whose one node nothing else depends on: the
+// request is sent, and the local turn passed on behind it, before there is an
+// answer. It returns nil if the hold is not so simple.
+func (h *hold) quick() *zk.Reply[struct{}] {
+	h.mu.Lock()
+	simple := len(h.nodes) == 1 && h.unmark == nil && h.changing == nil && h.parts == nil
+	node := h.nodes[0].path
+	h.mu.Unlock()
+	if !simple {
+		return nil
+	}
+	p := h.e.conn.Pipe()
+	r := p.Delete(zk.Delete{Path: node, Version: -1})
+	if h.cfg.earlyUnlock {
+		p.SendSoon()
+	} else {
+		p.Send()
+	}
+	h.turn.leave()
+	h.endLife()
+	return r
+}
+
+// remove is the release of a hold of any kind: all its nodes go, and a lock delay's
+// mark is taken back, in one step. The step may be repeated: if the nodes are gone
+// then, the first time was enough. ErrNoNode says that somebody had removed one.
+func (h *hold) remove(ctx context.Context) error {
+	h.awaitChange(ctx) // which nodes there are must be known
+	h.endLife()
+	if h.parts != nil {
+		return unlockEach(ctx, h.parts)
+	}
+	h.mu.Lock()
+	nodes, ops := h.nodes, append(deletes(h.nodes), h.unmark...)
+	h.mu.Unlock()
+	for n := 1; ; n++ {
+		_, err := h.c.multi(ctx, h.e, ops...)
+		switch {
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
+			// What somebody removed, or a mark that may not be written, does not
+			// keep the others.
+			each := h.c.delete(ctx, h.e, nodes[0].path, -1)
+			h.c.reap(h.e, pathsOf(nodes[1:])...)
+			switch {
+			case n > 1 && errors.Is(each, zk.ErrNoNode):
+				return nil
+			case len(ops) > len(nodes) && !errors.Is(err, zk.ErrNoNode):
+				return each // it is the mark that cannot be written
+			}
+			return err
+		case !isAmbiguous(err):
+			return err
+		}
+		if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
+			return err
+		}
+	}
+}
+
+func deletes(nodes []heldNode) []zk.Op {
+	ops := make([]zk.Op, len(nodes))
+	for i, n := range nodes {
+		ops[i] = zk.Delete{Path: n.path, Version: -1}
+	}
+	return ops
+}
+
+func pathsOf(nodes []heldNode) []string {
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = n.path
+	}
+	return paths
+}
+
+// letGo gives back what nobody was told of, without waiting. It is sent at once:
+// what this client asks next, a try above all, must not find it.
+func (h *hold) letGo() {
+	if r := h.quick(); r != nil {
+		h.settleBehind(r)
+		return
+	}
+	h.endLife()
+	h.discard()
+}
+
+// settleBehind sees to a release that was sent and that nobody waits for.
+func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
+	h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
+		_, err := r.Wait(bg)
+		if err = h.settleRelease(err); err != nil {
+			h.c.opt.log.Debug("early unlock", "path", h.path, "err", err)
+		}
+	})
 }
 
 // settleRelease sees to it that the nodes go, whatever became of the request.

@@ -64,18 +64,15 @@ const maxRaw = 200
 // Inspect reads who holds a lock and who waits for it. The layout is recognised.
 // A path that does not exist has neither holders nor waiters.
 func (c *Client) Inspect(ctx context.Context, path string) (*Queue, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
-	}
-	e, err := c.epoch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.sync(ctx, e, path); err != nil {
-		return nil, publicErr(err)
-	}
-	q, err := c.inspect(ctx, e, path)
-	return q, publicErr(err)
+	var q *Queue
+	err := c.steadily(ctx, path, func(e *epoch) error {
+		err := c.sync(ctx, e, path)
+		if err == nil {
+			q, err = c.inspect(ctx, e, path)
+		}
+		return err
+	})
+	return q, err
 }
 
 // inspector gathers what is known of one lock.

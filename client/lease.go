@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -145,10 +144,6 @@ func (l *Lease) setMode(m fence.Mode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mode = m
-}
-
-func pendingErr(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
 }
 
 // Context is for the work under the lock. It ends when the lease is unlocked or
@@ -308,13 +303,7 @@ func (l *Lease) Node() string {
 }
 
 // Nodes returns the paths of all nodes of the hold.
-func (l *Lease) Nodes() []string {
-	var paths []string
-	for _, n := range l.h.nodesNow() {
-		paths = append(paths, n.path)
-	}
-	return paths
-}
+func (l *Lease) Nodes() []string { return pathsOf(l.h.nodesNow()) }
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says
 // what happens if it is not heeded.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -86,25 +85,4 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// releaseMarked unlocks and says so in the same step. It may be repeated: if the
-// node is gone the first time was enough.
-func (c *Client) releaseMarked(ctx context.Context, h *hold, dir, node string) error {
-	for n := 1; ; n++ {
-		_, err := c.multi(ctx, h.e,
-			zk.Delete{Path: node, Version: -1},
-			zk.SetData{Path: dir, Data: delayRecord(""), Version: -1})
-		switch {
-		case n > 1 && errors.Is(err, zk.ErrNoNode):
-			return nil
-		case errors.Is(err, zk.ErrNoAuth):
-			return c.delete(ctx, h.e, node, -1)
-		case !isAmbiguous(err):
-			return err
-		}
-		if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
-			return err
-		}
-	}
 }

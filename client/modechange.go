@@ -4,34 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
-// modeChange is the replacement of a hold's nodes by an upgrade or a downgrade. The
-// hold's mutex is held for its methods. While one is under way nobody can say which
-// nodes stand for the hold: a release and a monitor wait for its end.
-type modeChange struct {
-	end chan struct{} // closed when the one under way has ended; nil while there is none
+// modes is how a lock that can be downgraded or upgraded does it.
+type modes interface {
+	// readNode describes the node that stands for a read hold in the place of h.
+	readNode(h *hold, id nodeID) (n heldNode, data []byte)
+	// upgrade turns a read hold into a write hold and calls h.replace.
+	upgrade(ctx context.Context, h *hold, try bool) error
 }
 
-func (m *modeChange) begin() { m.end = make(chan struct{}) }
-
-func (m *modeChange) done() {
-	close(m.end)
-	m.end = nil
-}
-
-// beginChange announces that a node of the hold will be replaced; endChange that
-// h.replace was called or the change failed. Changes come one after another, and
-// none begins when the hold is over: then it returns false.
+// beginChange announces that the nodes of the hold will be replaced; endChange that
+// h.replace was called or the change failed. In between nobody can say which nodes
+// stand for the hold: a release and a monitor wait. Changes come one after another,
+// and none begins when the hold is over: then it returns false.
 func (h *hold) beginChange() bool {
 	for {
 		h.mu.Lock()
-		former := h.change.end
-		over := h.over
+		former, over := h.changing, h.over
 		if !over && former == nil {
-			h.change.begin()
+			h.changing = make(chan struct{})
 		}
 		h.mu.Unlock()
 		if over || former == nil {
@@ -44,12 +40,13 @@ func (h *hold) beginChange() bool {
 func (h *hold) endChange() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.change.done()
+	close(h.changing)
+	h.changing = nil
 }
 
 func (h *hold) awaitChange(ctx context.Context) {
 	h.mu.Lock()
-	ch := h.change.end
+	ch := h.changing
 	h.mu.Unlock()
 	if ch == nil {
 		return
@@ -58,6 +55,18 @@ func (h *hold) awaitChange(ctx context.Context) {
 	case <-ch:
 	case <-ctx.Done():
 	}
+}
+
+// replace notes what an upgrade or a downgrade has made of the hold. The token stays
+// unless one is given.
+func (h *hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, node heldNode) {
+	h.mu.Lock()
+	h.nodes, h.mode, h.unmark = []heldNode{node}, mode, unmark
+	if token != 0 {
+		h.token = token
+	}
+	h.mu.Unlock()
+	h.watchNodes()
 }
 
 // Downgrade turns a write lock into a read lock without letting a writer in
@@ -101,7 +110,7 @@ func (h *hold) downgradeOnce(ctx context.Context) error {
 	}
 	var err error
 	if h.modeNow() == fence.Exclusive { // not if another call was first
-		err = h.ops.downgrade(ctx, h)
+		err = h.becomeReader(ctx)
 	}
 	if err == nil {
 		h.setLeaseModes(fence.Shared)
@@ -112,6 +121,42 @@ func (h *hold) downgradeOnce(ctx context.Context) error {
 		return lost
 	}
 	return err
+}
+
+// becomeReader puts a read node in the place of the hold's nodes, in one step.
+func (h *hold) becomeReader(ctx context.Context) error {
+	if h.modes == nil {
+		return fmt.Errorf("%w: only a read-write lock can be downgraded", ErrUnsupported)
+	}
+	id := newNodeID(h.e.sid)
+	fresh, data := h.modes.readNode(h, id)
+	h.mu.Lock()
+	old, unmark := h.nodes, h.unmark
+	h.mu.Unlock()
+	for n := 1; ; n++ {
+		ops := append([]zk.Op{zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}, deletes(old)...)
+		_, err := h.c.multi(ctx, h.e, append(ops, unmark...)...)
+		if isAmbiguous(err) {
+			var names []string
+			names, err = h.c.relist(ctx, h.e, parentOf(fresh.path))
+			if err == nil && len(bearing(names, id)) == 0 {
+				if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
+					return err
+				}
+				continue // it did not happen
+			}
+		}
+		switch {
+		case err == nil:
+			h.replace(fence.Shared, 0, nil, fresh)
+		case errors.Is(err, zk.ErrNoNode) && failedAt(err) > 1 && len(old) > 1:
+			old = old[:1] // somebody removed the writer's place in the queue
+			continue
+		case errors.Is(err, zk.ErrNoNode):
+			h.lose(Removed)
+		}
+		return err
+	}
 }
 
 // lossNow is the loss as an error, nil if the hold was not lost.
@@ -152,12 +197,12 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	}
 	h := l.h
 	h.mu.Lock()
-	wrong := h.mode != fence.Shared || len(h.leases) > 1
+	wrong := h.mode != fence.Shared || len(h.leases) > 1 || h.modes == nil
 	h.mu.Unlock()
 	if wrong {
 		return fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported)
 	}
-	if err := h.ops.upgrade(ctx, h, try); err != nil {
+	if err := h.modes.upgrade(ctx, h, try); err != nil {
 		if e := l.Err(); e != nil && !errors.Is(err, ErrUpgradeConflict) {
 			return e
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -123,26 +122,22 @@ func (c *Client) competeOnce(ctx context.Context, e *epoch, a *attempt, reqs []R
 				return nil, err
 			}
 		}
-		nodes[i] = newNode{dir: r.path, sequential: true, data: m.data, acl: r.cfg.acl,
-			name: func(id nodeID) string { return nodeName(r.q.layout, r.q.kind, id, c.owner.host) }}
+		nodes[i] = r.q.node(e, &m)
 	}
-	made, err := c.protectedCreate(ctx, e, a.cfg.acl, nodes...)
+	made, err := c.protectedCreate(ctx, e, nodes...)
 	if err != nil {
 		return nil, err
 	}
-	c.count.enqueued.Add(1)
-	c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: made[0].path(), Mode: a.mode, Waited: time.Since(a.start)})
+	a.enqueued(made[0])
 	h, err := c.waitAll(ctx, e, a, reqs, members, made)
 	if err == nil {
 		return h, nil
 	}
-	gone := (&hold{c: c, e: e, ops: multiOps{}, nodes: heldOf(reqs, made)}).discard()
+	gone := c.reap(e, pathsOf(heldOf(reqs, made))...)
 	if errors.Is(err, ErrNotAcquired) {
-		for _, ch := range gone {
-			select {
-			case <-ch:
-			case <-ctx.Done():
-			}
+		select {
+		case <-gone:
+		case <-ctx.Done():
 		}
 	}
 	return nil, err
@@ -151,7 +146,7 @@ func (c *Client) competeOnce(ctx context.Context, e *epoch, a *attempt, reqs []R
 func heldOf(reqs []Request, made []created) []heldNode {
 	held := make([]heldNode, len(made))
 	for i, m := range made {
-		held[i] = heldNode{path: m.path(), id: m.id, lock: reqs[i].path, mode: reqs[i].mode}
+		held[i] = heldNode{path: m.path, id: m.id, lock: reqs[i].path, mode: reqs[i].mode}
 	}
 	return held
 }
@@ -178,20 +173,7 @@ func (c *Client) waitAll(ctx context.Context, e *epoch, a *attempt, reqs []Reque
 	if !e.valid() {
 		return nil, &requeueError{ErrSessionExpired}
 	}
-	return newHold(a, e, multiOps{}, a.mode, fence.Token(waiters[0].own.stat.Czxid), held...), nil
-}
-
-// multiOps is how a hold of several queue nodes ends: all in one transaction.
-type multiOps struct{}
-
-func (multiOps) release(ctx context.Context, h *hold) error { return h.c.deleteAll(ctx, h) }
-
-func (multiOps) downgrade(context.Context, *hold) error {
-	return fmt.Errorf("%w: a set of locks cannot be downgraded", ErrUnsupported)
-}
-
-func (multiOps) upgrade(context.Context, *hold, bool) error {
-	return fmt.Errorf("%w: a set of locks cannot be upgraded", ErrUnsupported)
+	return newHold(a, e, a.mode, fence.Token(waiters[0].own.stat.Czxid), held...), nil
 }
 
 // takeEach takes one lock after another, in the order of their paths.
@@ -202,7 +184,7 @@ func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hol
 		for _, l := range parts {
 			nodes = append(nodes, l.h.nodesNow()...)
 		}
-		c.leaveBehind(nodes, func(bg context.Context) { _ = unlockEach(bg, parts) })
+		c.leaveBehind(dirsOf(nodes), func(bg context.Context) { _ = unlockEach(bg, parts) })
 	}
 	for _, r := range reqs {
 		l, err := r.alone(ctx, a.try)
@@ -228,7 +210,7 @@ func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hol
 			nodes = append(nodes, n)
 		}
 	}
-	h := newHold(a, first.h.e, partOps{}, a.mode, first.Token(), nodes...)
+	h := newHold(a, first.h.e, a.mode, first.Token(), nodes...)
 	h.parts = parts
 	return h, nil
 }
@@ -242,18 +224,4 @@ func unlockEach(ctx context.Context, parts []*Lease) error {
 	}
 	wg.Wait()
 	return cmp.Or(errs...)
-}
-
-// partOps is how a hold of locks taken one by one ends.
-type partOps struct{ multiOps }
-
-func (partOps) release(ctx context.Context, h *hold) error { return unlockEach(ctx, h.parts) }
-
-func (partOps) discard(h *hold) []<-chan struct{} {
-	done := make(chan struct{})
-	h.c.detached(func(ctx context.Context) {
-		defer close(done)
-		_ = unlockEach(ctx, h.parts)
-	})
-	return []<-chan struct{}{done}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -122,21 +121,6 @@ func (o *options) usable(t time.Duration) time.Duration {
 
 // heartbeat is the time between two heartbeats of a session of timeout t.
 func heartbeat(t time.Duration) time.Duration { return t / 5 }
-
-// recheck returns a ticker for looking at what is waited for in case the server
-// keeps the event to itself, and what stops it. The first tick comes early for
-// some, so that who began together does not look together.
-func (e *epoch) recheck() (<-chan time.Time, func()) {
-	d := e.c.opt.safety
-	if d < 0 {
-		d = heartbeat(e.sessionTimeout())
-	}
-	if d == 0 {
-		return nil, func() {}
-	}
-	t := time.NewTicker(d*3/4 + rand.N(d/2+1))
-	return t.C, t.Stop
-}
 
 // checkTimeout refuses a session timeout that leaves no room for two heartbeats
 // before the deadline: leases would flicker.

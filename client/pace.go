@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -58,8 +57,7 @@ const (
 // The last one is watched in the same flight, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p place) (*zk.Names, error) {
 	last := join(w.a.dir, p.blocker.name)
-	p.before.name = strings.Clone(p.before.name) // the list is not kept
-	if _, err := w.await(ctx, p.before, p.ahead-1, false); err != nil {
+	if _, err := w.await(ctx, join(w.a.dir, p.before.name), p.ahead-1, false, wakers{}); err != nil {
 		return nil, err
 	}
 	pipe := w.e.conn.Pipe()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 
@@ -142,17 +141,17 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	if w.reads() {
 		kind = policyQueueRead
 	}
-	made, err := w.c.protectedCreate(ctx, w.e, w.a.cfg.acl, newNode{
-		dir: w.a.dir, sequential: true, data: w.a.data,
-		name: func(id nodeID) string { return policyNode{id: id, kind: kind}.name(false) },
-	})
+	id := newNodeID(w.e.sid)
+	path := join(w.a.dir, policyNode{id: id, kind: kind}.name(false))
+	made, err := w.c.protectedCreate(ctx, w.e, newNode{id: id, Create: zk.Create{
+		Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential,
+	}})
 	if err != nil {
 		return err
 	}
 	w.own, w.queued, w.id = made[0], true, made[0].id
 	w.node, _ = parsePolicy(w.own.name)
-	w.c.count.enqueued.Add(1)
-	w.c.tell(&w.a.cfg.hooks, pickEnqueue, LockEvent{Path: w.a.path, Node: w.own.path(), Mode: w.a.mode, Waited: time.Since(w.a.start)})
+	w.a.enqueued(w.own)
 	w.data = w.own.data
 	w.c.policyClock.observe(w.own.stat.Ctime)
 	w.clock.put(w.node, w.own.stat.Ctime)
@@ -166,7 +165,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	if w.reads() {
 		g = policyGranted{ops: policyReadGrant(w.id, w.queued), node: policyNode{id: w.id, kind: policyHoldRead}}
 	}
-	g.queue, g.data, g.look = w.node, policyHoldData(w.a, w.id), !w.queued
+	g.queue, g.data, g.look = w.node, policyHoldData(w.a), !w.queued
 	made, err := w.dir.grant(ctx, g)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
@@ -201,12 +200,14 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		return nil, nil
 	}
 	w.c.policyClock.observe(made.stat.Ctime)
-	ops := &policyOps{dir: w.dir}
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.own.path(), id: w.id, seq: w.node.seq})
+		nodes = append(nodes, heldNode{path: w.own.path, id: w.id, seq: w.node.seq})
 	}
-	h := newHold(w.a, w.e, ops, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
-	h.marked = w.a.cfg.lockDelay > 0 && !w.reads()
+	h := newHold(w.a, w.e, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
+	h.modes = policyModes{}
+	if !w.reads() {
+		h.unmark = w.dir.unmark(w.a.cfg)
+	}
 	return h, nil
 }
 
@@ -217,7 +218,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	}
 	var done []<-chan struct{}
 	if w.queued {
-		done = append(done, w.c.reap(w.e, w.own.path()))
+		done = append(done, w.c.reap(w.e, w.own.path))
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
 		// Without its owner the mark would pass for that of a holder that died.
@@ -242,11 +243,11 @@ func policyFree(v *policyView) bool {
 
 // policyHoldData is the content of a hold node. Its making is the grant, so it bears
 // the stamp of one.
-func policyHoldData(a *attempt, id nodeID) []byte {
+func policyHoldData(a *attempt) []byte {
 	if a.cfg.rawData {
 		return a.cfg.data
 	}
-	o := a.owner(id)
+	o := a.owner()
 	o.Held = true
 	return ownerData(o)
 }

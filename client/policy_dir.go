@@ -29,7 +29,7 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 	for {
 		data, st, w, err := d.c.getW(ctx, d.e, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := d.make(ctx, cfg); err != nil {
+			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lockDelay > 0, d.acl); err != nil {
 				return err
 			}
 			continue
@@ -55,24 +55,6 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 		d.rec, d.fresh = rec, true
 		return nil
 	}
-}
-
-// make makes the directory. With a lock delay it must not vanish when it is empty,
-// because the mark of a dead holder would vanish with it.
-func (d *policyDir) make(ctx context.Context, cfg *lockConfig) error {
-	if cfg.lockDelay == 0 {
-		return d.c.ensure(ctx, d.e, d.path, d.acl)
-	}
-	if parent := parentOf(d.path); parent != "/" {
-		if err := d.c.ensure(ctx, d.e, parent, d.acl); err != nil {
-			return err
-		}
-	}
-	_, err := d.c.create(ctx, d.e, zk.Create{Path: d.path, Data: []byte{}, Mode: zk.Persistent, ACL: d.acl})
-	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) || isAmbiguous(err) && ctx.Err() == nil {
-		return nil // the next look tells
-	}
-	return err
 }
 
 // list reads the nodes.
@@ -152,10 +134,19 @@ func (d *policyDir) setGate(ctx context.Context, g policyGate) error {
 	return d.set(ctx, d.rec.withGate(g))
 }
 
+// unmark is what takes back a writer's mark when it releases. Nobody can change the
+// record while its owner holds.
+func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
+	if cfg.lockDelay == 0 {
+		return nil // the mark is stale without its node
+	}
+	return d.setOps(d.rec.withGate(policyGate{}))
+}
+
 // reopen takes back the mark g, in the background.
 func (d *policyDir) reopen(g policyGate) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
-	return d.c.reapFunc(d.e, d.path, func(ctx context.Context) error {
+	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
 		for {
 			if err := o.c.sync(ctx, o.e, o.path); err != nil {
 				return err

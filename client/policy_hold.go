@@ -3,126 +3,24 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// policyOps is how a hold of a policy lock ends or changes.
-type policyOps struct {
-	mu  sync.Mutex
-	dir policyDir // as seen at the grant
-}
+// policyModes is how a hold of a policy lock changes.
+type policyModes struct{}
 
-// seen returns the directory as it was at the latest grant.
-func (o *policyOps) seen() *policyDir {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	d := o.dir
-	return &d
-}
-
-func (o *policyOps) see(d policyDir) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.dir = d
-}
-
-// release removes the hold node, and a writer's queue node with it.
-func (o *policyOps) release(ctx context.Context, h *hold) error {
-	nodes, dir := h.nodesNow(), o.seen()
-	if len(nodes) == 1 && !h.marked {
-		return h.c.delete(ctx, h.e, nodes[0].path, -1)
-	}
-	for n := 1; ; n++ {
-		ops := deletes(nodes)
-		if h.marked {
-			// Nobody can have changed the record while its owner held.
-			ops = append(ops, dir.setOps(dir.rec.withGate(policyGate{}))...)
-		}
-		_, err := h.c.multi(ctx, h.e, ops...)
-		switch {
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
-			err := o.removeEach(ctx, h, nodes)
-			if n > 1 && errors.Is(err, zk.ErrNoNode) {
-				return nil // the first time was enough
-			}
-			return err
-		case !isAmbiguous(err):
-			return err
-		}
-		if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
-			return err
-		}
-	}
-}
-
-// removeEach deletes the nodes one by one; its error is the hold node's.
-func (o *policyOps) removeEach(ctx context.Context, h *hold, nodes []heldNode) error {
-	err := h.c.delete(ctx, h.e, nodes[0].path, -1)
-	for _, n := range nodes[1:] {
-		h.c.reap(h.e, n.path)
-	}
-	return err
-}
-
-func deletes(nodes []heldNode) []zk.Op {
-	var ops []zk.Op
-	for _, n := range nodes {
-		ops = append(ops, zk.Delete{Path: n.path, Version: -1})
-	}
-	return ops
-}
-
-// holdDataOf is the content of a hold node made by a change of mode.
-func holdDataOf(h *hold, id nodeID) []byte {
-	a := &attempt{c: h.c, cfg: h.cfg}
-	return policyHoldData(a, id)
-}
-
-// downgrade puts a read hold of a fresh id in the place of the write hold. The
-// gate's mark is stale from then on.
-func (o *policyOps) downgrade(ctx context.Context, h *hold) error {
-	nodes, dir := h.nodesNow(), o.seen()
-	fresh := policyNode{id: newNodeID(h.e.sid), kind: policyHoldRead}
-	path := join(dir.path, fresh.name(true))
-	for n := 1; ; n++ {
-		ops := append([]zk.Op{zk.Create{Path: path, Data: holdDataOf(h, fresh.id), ACL: h.cfg.acl, Mode: zk.Ephemeral}}, deletes(nodes)...)
-		if h.marked {
-			ops = append(ops, dir.setOps(dir.rec.withGate(policyGate{}))...)
-		}
-		_, err := h.c.multi(ctx, h.e, ops...)
-		if isAmbiguous(err) {
-			var names []string
-			names, err = h.c.relist(ctx, h.e, dir.path)
-			if err == nil && len(bearing(names, fresh.id)) == 0 {
-				if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
-					return err
-				}
-				continue // it did not happen
-			}
-		}
-		if errors.Is(err, zk.ErrNoNode) && failedAt(err) == 2 {
-			nodes = nodes[:1] // somebody removed the queue node
-			continue
-		}
-		if errors.Is(err, zk.ErrNoNode) {
-			h.lose(Removed)
-		}
-		if err == nil {
-			h.marked = false
-			h.replace(fence.Shared, 0, nil, heldNode{path: path, id: fresh.id})
-		}
-		return err
-	}
+// readNode has a fresh id: the gate's mark is stale from then on.
+func (policyModes) readNode(h *hold, id nodeID) (heldNode, []byte) {
+	n := policyNode{id: id, kind: policyHoldRead}
+	return heldNode{path: join(h.path, n.name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
 }
 
 // upgrade turns the read hold into the write hold ahead of everyone who waits.
-func (o *policyOps) upgrade(ctx context.Context, h *hold, try bool) error {
-	own, dir := h.nodesNow()[0], o.seen().path
+func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
+	own, dir := h.nodesNow()[0], h.path
 	w := &policyWaiter{waiter: waiter{c: h.c, e: h.e, a: &attempt{c: h.c, cfg: h.cfg, path: h.path, dir: dir}}, id: own.id,
 		dir: policyDir{c: h.c, e: h.e, path: dir, acl: h.cfg.acl}}
 	err := w.upgrade(ctx, h, try)
@@ -205,8 +103,6 @@ func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on policyNode) 
 	case isClosed(h.ended):
 		return ErrNotHeld
 	}
-	t := s.w.Event().Type
-	w.dir.forget(t != zk.EventDeleted && t != zk.EventDataChanged)
 	return err
 }
 
@@ -221,7 +117,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	defer h.endChange()
 	node := policyNode{id: w.id, kind: policyHoldWrite}
-	made, err := w.dir.grant(h.life, policyGranted{ops: policyUpgradeGrant(w.id), node: node, data: holdDataOf(h, w.id)})
+	made, err := w.dir.grant(h.life, policyGranted{ops: policyUpgradeGrant(w.id), node: node, data: policyHoldData(w.a)})
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -230,9 +126,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 		return false, err
 	}
 	path := join(w.a.dir, node.name(true))
-	h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), nil, heldNode{path: path, id: w.id})
-	h.ops.(*policyOps).see(w.dir)
-	h.marked = h.cfg.lockDelay > 0
+	h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), heldNode{path: path, id: w.id})
 	lost := h.lossNow()
 	if lost != nil {
 		h.c.reap(h.e, path)

@@ -94,9 +94,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Dura
 // awaitStep waits for what the decision named. Any wake leads to another look; an
 // event alone grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
-	w.waited = true
-	path := join(w.a.dir, step.on.name(true))
-	var timer <-chan time.Time
+	var also wakers
 	if step.timer {
 		left, ok, err := w.writerLeft(ctx, w.dir.view(w.a.cfg.policy))
 		if err != nil {
@@ -105,67 +103,15 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
 		if ok {
 			t := time.NewTimer(max(left, 0) + time.Millisecond)
 			defer t.Stop()
-			timer = t.C
+			also.timer = t.C
 		}
 	}
-	var record <-chan struct{}
 	if step.data {
-		record = firedOf(w.dir.watch)
+		also.fired = firedOf(w.dir.watch)
 	}
-	var long <-chan time.Time
-	if w.queued && w.ownW == nil {
-		t := time.NewTimer(ownWatch)
-		defer t.Stop()
-		long = t.C
-	}
-	safety, stop := w.e.recheck()
-	defer stop()
-	defer w.brk.stop()
-	for {
-		on, gone, err := w.watchNode(ctx, path)
-		if gone || err != nil {
-			return err
-		}
-		if w.a.cfg.breakable && w.queued && step.on.kind.hold() {
-			if err := w.brk.look(ctx, &w.waiter, path, on.nodeData); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-on.w.Fired():
-			if on.w.Event().Type != zk.EventDataChanged {
-				// Deleted, or the connection is a new one: look at everything.
-				w.dir.forget(on.w.Event().Type != zk.EventDeleted)
-				return nil
-			}
-		case <-record:
-			return nil
-		case <-timer:
-			return nil
-		case <-long:
-			if err := w.watchOwn(ctx); err != nil {
-				return err
-			}
-		case <-firedOf(w.ownW):
-			// A wish, a change of data or the removal of the own node.
-			return w.lookAtOwn(ctx)
-		case <-safety: // see whether the node is still there
-		case <-w.brk.due():
-		case <-w.e.gone:
-			return &requeueError{ErrSessionExpired}
-		case <-ctx.Done():
-			return ctxErr(ctx)
-		case <-w.c.drain:
-			return ErrClosed
-		}
-	}
-}
-
-// forget makes the next look read the record again.
-func (d *policyDir) forget(all bool) {
-	if all {
-		d.fresh = false
-	}
+	holder := w.a.cfg.breakable && step.on.kind.hold()
+	_, err := w.await(ctx, join(w.a.dir, step.on.name(true)), 1, holder, also)
+	return err
 }
 
 // policyDelay is a lock delay being sat out: since when a mark was seen whose owner

@@ -1,60 +1,19 @@
 package client
 
 import (
-	"container/heap"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // reaper removes what nobody wants any more. It is never bounded by a caller's
-// context: an entry stays until the node is gone, the server refuses for good, or
-// the session is over and the node with it.
-//
-// An entry is in one of three places: in ready, in later, or with a worker.
-// Workers are started as entries become ready and end when there are none, so up
-// to reapParallel removals are on the wire at a time.
+// context: each removal is a goroutine of its own, which goes on until the node is
+// gone, the server refuses for good, or the session is over and the node with it.
 type reaper struct {
-	c *Client
-
-	mu      sync.Mutex
-	ready   []*reapEntry
-	later   reapHeap
-	working int // workers
-	n       int // entries in all three places
-	timer   *time.Timer
-	idle    chan struct{} // closed while there are no entries
-	stopped bool
-}
-
-type reapEntry struct {
-	e    *epoch
-	dir  string // where the node is
-	do   func(ctx context.Context) error
-	done chan struct{}
-	due  time.Time // while in later
-	n    int       // attempts
-}
-
-// over reports whether the session, and with it the node, is gone.
-func (x *reapEntry) over() bool { return x.e.ended() }
-
-// reapHeap is ordered by due.
-type reapHeap []*reapEntry
-
-func (h reapHeap) Len() int           { return len(h) }
-func (h reapHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h reapHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *reapHeap) Push(x any)        { *h = append(*h, x.(*reapEntry)) }
-func (h *reapHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return x
+	slots chan struct{} // one for each removal on the wire
+	left  tasks         // nodes still to be removed
 }
 
 const (
@@ -63,183 +22,98 @@ const (
 	reapParallel = 128
 )
 
-func newReaper(c *Client) *reaper {
-	r := &reaper{c: c, idle: make(chan struct{})}
-	close(r.idle)
-	return r
+// reap removes nodes of one hold or attempt. The channel is closed when they are gone
+// or cannot be removed.
+func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
+	dirs := make([]string, len(paths))
+	for i, p := range paths {
+		dirs[i] = parentOf(p)
+	}
+	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
 }
 
-// reap removes a node. The channel is closed when it is gone or cannot be removed.
-func (c *Client) reap(e *epoch, path string) <-chan struct{} {
-	return c.reapFunc(e, parentOf(path), func(ctx context.Context) error { return c.delete(ctx, e, path, -1) })
+// deleteEach deletes nodes in one flight. One that is gone is no error.
+func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) error {
+	p := e.conn.Pipe()
+	replies := make([]*zk.Reply[struct{}], len(paths))
+	for i, path := range paths {
+		replies[i] = p.Delete(zk.Delete{Path: path, Version: -1})
+	}
+	p.Send()
+	var failed error
+	for _, r := range replies {
+		if _, err := await(ctx, c, r); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			failed = err
+		}
+	}
+	return failed
 }
 
 // reapID removes the node of an attempt of which only the id is known.
-func (c *Client) reapID(e *epoch, dir string, id nodeID) <-chan struct{} {
-	return c.reapFunc(e, dir, func(ctx context.Context) error { return c.deleteID(ctx, e, dir, id) })
-}
-
-// deleteID finds and deletes the nodes that bear an id.
-func (c *Client) deleteID(ctx context.Context, e *epoch, dir string, id nodeID) error {
-	names, err := c.relist(ctx, e, dir)
-	if err != nil {
-		return err
-	}
-	for _, n := range bearing(names, id) {
-		if err := c.delete(ctx, e, join(dir, n), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+func (c *Client) reapID(e *epoch, dir string, id nodeID) {
+	c.reapFunc(e, []string{dir}, func(ctx context.Context) error {
+		names, err := c.relist(ctx, e, dir)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// reapFunc repeats f, which removes nodes in dir, until it succeeds, is refused,
-// or the session is over.
-func (c *Client) reapFunc(e *epoch, dir string, f func(ctx context.Context) error) <-chan struct{} {
-	r := c.reaper
-	x := &reapEntry{e: e, dir: dir, do: f, done: make(chan struct{})}
-	r.mu.Lock()
-	if r.stopped {
-		r.mu.Unlock()
-		close(x.done)
-		return x.done
-	}
-	if r.n == 0 {
-		r.idle = make(chan struct{})
-	}
-	r.n++
-	n := r.n
-	c.crowd.abandon(dir)
-	r.push(x)
-	r.mu.Unlock()
-	r.tell(n)
-	return x.done
-}
-
-// push makes an entry ready. r.mu is held.
-func (r *reaper) push(x *reapEntry) {
-	r.ready = append(r.ready, x)
-	if r.working < reapParallel {
-		r.working++
-		r.c.detached(r.work)
-	}
-}
-
-// work is a worker: it removes one entry after another while there are any.
-func (r *reaper) work(ctx context.Context) {
-	for {
-		r.mu.Lock()
-		if len(r.ready) == 0 {
-			r.working--
-			r.mu.Unlock()
-			return
+		var paths []string
+		for _, n := range bearing(names, id) {
+			paths = append(paths, join(dir, n))
 		}
-		x := r.ready[0]
-		r.ready[0] = nil
-		r.ready = r.ready[1:]
-		r.mu.Unlock()
-		if x.over() || r.c.isClosed() {
-			r.finish(x, false)
-			continue
+		return c.deleteEach(ctx, e, paths...)
+	})
+}
+
+// reapFunc repeats f, which removes a node in each of dirs, until it succeeds, is
+// refused, or the session is over.
+func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) error) <-chan struct{} {
+	done := make(chan struct{})
+	if e.ended() {
+		close(done) // they went with the session
+		return done
+	}
+	c.crowd.abandon(dirs...)
+	c.tellReaper(c.reaper.left.add(len(dirs)))
+	c.detached(func(ctx context.Context) {
+		if c.reapSteadily(ctx, e, f) {
+			c.count.reaped.Add(uint64(len(dirs)))
 		}
-		r.settle(x, x.do(ctx))
-	}
+		c.crowd.gone(dirs...)
+		c.tellReaper(c.reaper.left.add(-len(dirs)))
+		close(done)
+	})
+	return done
 }
 
-// settle decides what becomes of an entry after an attempt.
-func (r *reaper) settle(x *reapEntry, err error) {
-	switch {
-	case err == nil, errors.Is(err, zk.ErrNoNode):
-		r.finish(x, true)
-	case x.over(), r.c.isClosed():
-		r.finish(x, false)
-	case zk.IsRefusal(err):
-		r.c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
-		r.finish(x, false)
-	default:
-		r.mu.Lock()
-		if r.stopped {
-			r.mu.Unlock()
-			r.finish(x, false)
-			return
+// reapSteadily reports whether f succeeded.
+func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.Context) error) bool {
+	for n := 1; ; n++ {
+		c.reaper.slots <- struct{}{}
+		if e.ended() || c.isClosed() {
+			<-c.reaper.slots
+			return false
 		}
-		x.n++
-		x.due = time.Now().Add(backoff(x.n, reapFirst, reapLast))
-		heap.Push(&r.later, x)
-		r.schedule()
-		r.mu.Unlock()
+		err := f(ctx)
+		<-c.reaper.slots
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			return true
+		case zk.IsRefusal(err) && !e.ended() && !c.isClosed():
+			c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
+			return false
+		}
+		t := time.NewTimer(backoff(n, reapFirst, reapLast))
+		select {
+		case <-t.C:
+		case <-e.gone:
+		case <-c.closing:
+		}
+		t.Stop()
 	}
 }
 
-// schedule sets the timer for the first entry in later. r.mu is held.
-func (r *reaper) schedule() {
-	if r.timer != nil {
-		r.timer.Stop()
-		r.timer = nil
+func (c *Client) tellReaper(pending int) {
+	if f := c.opt.hooks.OnReaper; f != nil {
+		c.notifier.add(func() { f(pending) })
 	}
-	if len(r.later) > 0 {
-		r.timer = time.AfterFunc(time.Until(r.later[0].due), func() { r.makeReady(time.Now()) })
-	}
-}
-
-// makeReady moves the entries that are due by t.
-func (r *reaper) makeReady(t time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.later) > 0 && !r.later[0].due.After(t) {
-		r.push(heap.Pop(&r.later).(*reapEntry))
-	}
-	r.schedule()
-}
-
-// hurry tries all entries at once: their session is over, or the client closed.
-func (r *reaper) hurry() { r.makeReady(time.Now().Add(2 * reapLast)) }
-
-func (r *reaper) finish(x *reapEntry, gone bool) {
-	r.c.crowd.gone(x.dir)
-	r.mu.Lock()
-	r.n--
-	n := r.n
-	if n == 0 {
-		close(r.idle)
-	}
-	r.mu.Unlock()
-	if gone {
-		r.c.count.reaped.Add(1)
-	}
-	close(x.done)
-	r.tell(n)
-}
-
-func (r *reaper) pending() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.n
-}
-
-func (r *reaper) tell(n int) {
-	if f := r.c.opt.hooks.OnReaper; f != nil {
-		r.c.notifier.add(func() { f(n) })
-	}
-}
-
-// drain waits until nothing is left to remove.
-func (r *reaper) drain(ctx context.Context) error {
-	r.mu.Lock()
-	idle := r.idle
-	r.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctxErr(ctx)
-	}
-}
-
-// stop gives up: the session is being closed, which removes every node.
-func (r *reaper) stop() {
-	r.mu.Lock()
-	r.stopped = true
-	r.mu.Unlock()
-	r.hurry()
 }

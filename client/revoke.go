@@ -56,31 +56,15 @@ func (h *hold) revoke(r Revocation) {
 // [WithRevocable]; a waiter leaves the queue. node is the node's path relative to
 // the lock's, as [Entry] has it. It needs WRITE on the node.
 func (c *Client) Revoke(ctx context.Context, path, node string, r Revocation) error {
-	if err := checkPath(join(path, node)); err != nil {
-		return err
-	}
-	e, err := c.epoch(ctx)
-	if err != nil {
-		return err
-	}
 	target := join(path, node)
-	for {
-		data, st, err := c.get(ctx, e, target)
-		if err != nil {
-			return nodeErr(err, target)
-		}
-		if _, asked := revocationIn(data); asked {
-			return nil
-		}
-		_, err = c.set(ctx, e, target, revokedData(data, r), st.Version)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, zk.ErrBadVersion), isAmbiguous(err) && ctx.Err() == nil:
-			continue // changed meanwhile, or perhaps done: look again
-		}
-		return nodeErr(err, target)
-	}
+	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
+		return c.update(ctx, e, target, func(data []byte) ([]byte, error) {
+			if _, asked := revocationIn(data); asked {
+				return nil, nil
+			}
+			return revokedData(data, r), nil
+		})
+	}))
 }
 
 // revokedData adds the wish to a record of ours, and replaces anything else by
@@ -100,9 +84,9 @@ func revokedData(data []byte, r Revocation) []byte {
 }
 
 // nodeErr is the error for an operation on somebody's node.
-func nodeErr(err error, node string) error {
+func nodeErr(node string, err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("%w: %s", ErrNotHeld, node)
 	}
-	return publicErr(err)
+	return err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 
@@ -32,7 +31,7 @@ type semLayout struct {
 	lock, leases string // directories
 	q            queue
 	leaseName    func(id nodeID) string
-	sequential   bool
+	mode         zk.Mode // of the permits
 	use          use
 }
 
@@ -47,10 +46,10 @@ func (c *Client) Semaphore(path string, limit int, opts ...LockOption) *Semaphor
 
 func semLayoutOf(l Layout, path string) semLayout {
 	if l == LayoutKazoo {
-		return semLayout{lock: path + "-__lock__", leases: path, q: queue{layout: l, kind: kindLock}, leaseName: nodeID.hex, use: useBarePermits}
+		return semLayout{lock: path + "-__lock__", leases: path, q: queue{layout: l, kind: kindLock}, leaseName: nodeID.hex, mode: zk.Ephemeral, use: useBarePermits}
 	}
 	return semLayout{
-		lock: join(path, "locks"), leases: join(path, permitsName), q: queue{layout: l, kind: kindLock}, sequential: true, use: usePermits,
+		lock: join(path, "locks"), leases: join(path, permitsName), q: queue{layout: l, kind: kindLock}, mode: zk.EphemeralSequential, use: usePermits,
 		leaseName: func(id nodeID) string { return nodeName(l, kindLease, id, "") },
 	}
 }
@@ -156,7 +155,11 @@ func (s *Semaphore) precheck(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	limit, _, _, err := s.readLimit(ctx, e)
+	var limit int
+	data, _, err := s.c.get(ctx, e, s.path)
+	if err == nil {
+		limit, _, err = s.parseLimit(data)
+	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -179,7 +182,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	if err := s.storeLimit(ctx, e); err != nil {
 		return nil, err
 	}
-	own := waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{dir: s.d.lock, name: baseName(head.nodes[0].path)}, ownW: head.nodes[0].w}
+	own := waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{path: head.nodes[0].path}, ownW: head.nodes[0].w}
 	safety, stop := e.recheck()
 	defer stop()
 	for {
@@ -221,42 +224,31 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 func (s *Semaphore) grab(ctx context.Context, a *attempt, e *epoch, n int) (*hold, error) {
 	nodes := make([]newNode, n)
 	for i := range nodes {
-		nodes[i] = newNode{dir: s.d.leases, name: s.d.leaseName, data: a.data, sequential: s.d.sequential}
+		id := newNodeID(e.sid)
+		path := join(s.d.leases, s.d.leaseName(id))
+		nodes[i] = newNode{id: id, Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
-	made, err := s.c.protectedCreate(ctx, e, a.cfg.acl, nodes...)
+	made, err := s.c.protectedCreate(ctx, e, nodes...)
 	if err != nil {
 		return nil, err
 	}
 	held := make([]heldNode, n)
 	for i, m := range made {
-		held[i] = heldNode{path: m.path(), id: m.id, lock: s.path}
+		held[i] = heldNode{path: m.path, id: m.id, lock: s.path}
 	}
 	if !e.valid() {
-		for _, m := range made {
-			s.c.reap(e, m.path())
-		}
+		s.c.reap(e, pathsOf(held)...)
 		return nil, &requeueError{ErrSessionExpired}
 	}
 	if err := s.c.aloneNow(ctx, e, s.path, s.d.use); err != nil {
-		for _, m := range made {
-			s.c.reap(e, m.path())
-		}
+		s.c.reap(e, pathsOf(held)...)
 		return nil, err
 	}
 	s.c.count.enqueued.Add(1)
-	return newHold(a, e, permitOps{}, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
+	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
 }
 
-// readLimit returns the stored limit, 0 if there is none.
-func (s *Semaphore) readLimit(ctx context.Context, e *epoch) (limit int, rec dirRecord, version int32, err error) {
-	data, st, err := s.c.get(ctx, e, s.path)
-	if err != nil {
-		return 0, rec, 0, err
-	}
-	limit, rec, err = s.parseLimit(data)
-	return limit, rec, st.Version, err
-}
-
+// parseLimit returns the stored limit, 0 if there is none.
 func (s *Semaphore) parseLimit(data []byte) (int, dirRecord, error) {
 	if s.cfg.layout == LayoutKazoo {
 		if len(data) == 0 {
@@ -289,34 +281,47 @@ func (s *Semaphore) limitData(rec dirRecord, limit int) []byte {
 	return rec.encode()
 }
 
-// storeLimit compares the stored limit with ours, or stores ours.
-func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
-	want := int(s.limit.Load())
+// changeLimit stores what f makes of the stored limit.
+func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) (int, error)) error {
 	for {
-		limit, rec, version, err := s.readLimit(ctx, e)
-		if errors.Is(err, zk.ErrNoNode) {
-			if err = s.c.ensure(ctx, e, s.path, s.cfg.acl); err == nil {
-				continue
+		err := s.c.update(ctx, e, s.path, func(data []byte) ([]byte, error) {
+			have, rec, err := s.parseLimit(data)
+			if err != nil {
+				return nil, err
 			}
-		}
-		switch {
-		case err != nil:
+			want, err := f(have)
+			if err != nil || want == have {
+				return nil, err
+			}
+			return s.limitData(rec, want), nil
+		})
+		if !errors.Is(err, zk.ErrNoNode) {
 			return err
-		case limit == 0 && want == 0:
-			return fmt.Errorf("%w: %s has none yet, and none was given", ErrLimitMismatch, s.path)
-		case limit > 0 && want > 0 && limit != want:
-			return fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, limit, want)
-		case limit > 0:
-			return nil
 		}
-		_, err = s.c.set(ctx, e, s.path, s.limitData(rec, want), version)
-		if err != nil && !errors.Is(err, zk.ErrBadVersion) && !(isAmbiguous(err) && ctx.Err() == nil) {
-			if errors.Is(err, zk.ErrNoAuth) {
-				return nil // may not be stored: the callers' word must do
-			}
+		if err := s.c.ensure(ctx, e, s.path, s.cfg.acl); err != nil {
 			return err
 		}
 	}
+}
+
+// storeLimit compares the stored limit with ours, or stores ours.
+func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
+	want := int(s.limit.Load())
+	err := s.changeLimit(ctx, e, func(have int) (int, error) {
+		switch {
+		case have == 0 && want == 0:
+			return 0, fmt.Errorf("%w: %s has none yet, and none was given", ErrLimitMismatch, s.path)
+		case have == 0:
+			return want, nil
+		case want > 0 && have != want:
+			return 0, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, want)
+		}
+		return have, nil
+	})
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil // may not be stored: the callers' word must do
+	}
+	return err
 }
 
 // watchLimit returns the limit that counts now.
@@ -344,65 +349,11 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if limit < 1 {
 		return fmt.Errorf("%w: limit %d", ErrInvalid, limit)
 	}
-	e, err := s.c.epoch(ctx)
-	if err != nil {
-		return err
-	}
-	for n := 1; ; n++ {
-		have, rec, version, err := s.readLimit(ctx, e)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			if err := s.c.ensure(ctx, e, s.path, s.cfg.acl); err != nil {
-				return publicErr(err)
-			}
-			continue
-		case err != nil:
-			return publicErr(err)
-		case have == limit:
-			s.limit.Store(int64(limit))
-			return nil
-		}
-		_, err = s.c.set(ctx, e, s.path, s.limitData(rec, limit), version)
-		if err != nil && !errors.Is(err, zk.ErrBadVersion) && !(isAmbiguous(err) && ctx.Err() == nil) {
-			return publicErr(err)
-		}
-		if err != nil {
-			if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// permitOps is how permits end: all at once.
-type permitOps struct{}
-
-func (permitOps) release(ctx context.Context, h *hold) error { return h.c.deleteAll(ctx, h) }
-
-func (permitOps) downgrade(context.Context, *hold) error {
-	return fmt.Errorf("%w: a permit has no modes", ErrUnsupported)
-}
-
-func (permitOps) upgrade(context.Context, *hold, bool) error {
-	return fmt.Errorf("%w: a permit has no modes", ErrUnsupported)
-}
-
-// deleteAll removes all nodes of a hold in one step. Nodes that somebody removed
-// do not keep the others.
-func (c *Client) deleteAll(ctx context.Context, h *hold) error {
-	nodes := h.nodesNow()
-	if len(nodes) == 1 {
-		return c.delete(ctx, h.e, nodes[0].path, -1)
-	}
-	ops := make([]zk.Op, len(nodes))
-	for i, n := range nodes {
-		ops[i] = zk.Delete{Path: n.path, Version: -1}
-	}
-	_, err := c.multi(ctx, h.e, ops...)
-	if errors.Is(err, zk.ErrNoNode) {
-		for _, n := range nodes {
-			c.reap(h.e, n.path)
-		}
+	err := s.c.steadily(ctx, s.path, func(e *epoch) error {
+		return s.changeLimit(ctx, e, func(int) (int, error) { return limit, nil })
+	})
+	if err == nil {
+		s.limit.Store(int64(limit))
 	}
 	return err
 }

@@ -5,25 +5,23 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // CheckSequencer asks the server whether the hold that s describes is current:
 // nil if so, an error that is [fence.ErrStale] if not. The client is a [fence.Checker].
 func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	path := s.NodePath()
-	if err := checkPath(path); err != nil {
+	var st *zk.Stat
+	err := c.steadily(ctx, path, func(e *epoch) error {
+		err := c.sync(ctx, e, path)
+		if err == nil {
+			st, err = c.exists(ctx, e, path)
+		}
 		return err
-	}
-	e, err := c.epoch(ctx)
+	})
 	if err != nil {
 		return err
-	}
-	if err := c.sync(ctx, e, path); err != nil {
-		return publicErr(err)
-	}
-	st, err := c.exists(ctx, e, path)
-	if err != nil {
-		return publicErr(err)
 	}
 	if st == nil {
 		return fmt.Errorf("%w: %s is gone", fence.ErrStale, path)

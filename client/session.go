@@ -166,40 +166,49 @@ func (c *Client) wakeBeat() {
 	}
 }
 
-// anyEpoch waits for a session with a connection, confirmed or not.
-func (c *Client) anyEpoch(ctx context.Context) (*epoch, error) {
-	return c.waitEpoch(ctx, func(*epoch) bool { return true })
-}
-
 // epoch waits for a session that is attached and confirmed by a heartbeat.
-func (c *Client) epoch(ctx context.Context) (*epoch, error) {
-	return c.waitEpoch(ctx, (*epoch).valid)
+func (c *Client) epoch(ctx context.Context) (found *epoch, err error) {
+	err = c.untilSession(ctx, func(e *epoch) (bool, error) {
+		found = e
+		return e != nil && e.valid(), nil
+	})
+	return found, err
 }
 
-func (c *Client) waitEpoch(ctx context.Context, good func(*epoch) bool) (*epoch, error) {
-	if c.isDraining() {
-		return nil, ErrClosed
-	}
-	return c.someEpoch(ctx, c.drain, good)
+// awaitValid waits until the session is attached and confirmed.
+func (e *epoch) awaitValid(ctx context.Context) error {
+	return e.c.untilSession(ctx, func(now *epoch) (bool, error) {
+		if e.ended() {
+			return false, ErrSessionExpired
+		}
+		return now == e && e.valid(), nil
+	})
 }
 
-func (c *Client) someEpoch(ctx context.Context, end <-chan struct{}, good func(*epoch) bool) (*epoch, error) {
-	if ctx.Err() != nil {
-		return nil, ctxErr(ctx)
-	}
+// untilSession waits until good agrees with the session that has a connection; it is
+// asked again after each change, and with nil while there is none.
+func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, error)) error {
+	end := c.endOf(ctx)
 	for {
 		c.mu.Lock()
-		e, attached, changed := c.ep, c.attached, c.changed
+		e, changed := c.ep, c.changed
+		if e != nil && (!c.attached || e.ended()) {
+			e = nil
+		}
 		c.mu.Unlock()
-		if e != nil && attached && !e.ended() && good(e) {
-			return e, nil
+		switch {
+		case isClosed(end):
+			return ErrClosed
+		case ctx.Err() != nil:
+			return ctxErr(ctx)
+		}
+		if ok, err := good(e); ok || err != nil {
+			return err
 		}
 		select {
 		case <-changed:
 		case <-end:
-			return nil, ErrClosed
 		case <-ctx.Done():
-			return nil, ctxErr(ctx)
 		}
 	}
 }

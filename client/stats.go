@@ -47,7 +47,7 @@ func (c *Client) Stats() Stats {
 		Requests: n.wire.Requests.Load(), Events: n.wire.Events.Load(), BytesSent: n.wire.BytesSent.Load(), BytesRead: n.wire.BytesRead.Load(),
 		Enqueued: n.enqueued.Load(), Granted: n.granted.Load(), HandedOff: n.handedOff.Load(), Released: n.released.Load(),
 		Lost: n.lost.Load(), Requeued: n.requeued.Load(), Recovered: n.recovered.Load(),
-		ReaperQueue: uint64(c.reaper.pending()), Reaped: n.reaped.Load(),
+		ReaperQueue: uint64(c.reaper.left.add(0)), Reaped: n.reaped.Load(),
 		Watches: uint64(c.session().Watches()), HooksDropped: dropped,
 	}
 }
