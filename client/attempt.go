@@ -33,11 +33,8 @@ func (a *attempt) data() []byte {
 }
 
 func (a *attempt) owner() Owner {
-	b := &a.c.owner
-	o := Owner{
-		Host: b.host, PID: b.pid, Cmd: b.cmd, User: b.user, Client: b.client, Task: a.task,
-		Reason: a.cfg.reason, Revocable: a.cfg.revocable,
-	}
+	o := a.c.owner
+	o.Task, o.Reason, o.Revocable = a.task, a.cfg.reason, a.cfg.revocable
 	if a.cfg.maxHold > 0 {
 		o.MaxHold, o.Grace, o.Breakable = a.cfg.maxHold.String(), a.cfg.maxHoldGrace.String(), a.cfg.breakable
 	}
@@ -67,15 +64,22 @@ type requeueError struct{ why error }
 
 func (r *requeueError) Error() string { return "client: place in the queue lost: " + r.why.Error() }
 
-// inSessions runs a recipe in one session after the other, until it comes to a hold
+// way is a lock's way to a hold in one session.
+type way func(ctx context.Context, e *epoch, a *attempt) (*hold, error)
+
+// compete follows the way in one session after the other, until it comes to a lease
 // or an end: a place that was lost is taken anew, unless that is not wanted.
-func (a *attempt) inSessions(ctx context.Context, recipe func(e *epoch) (*hold, error)) (*hold, error) {
+func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 	for {
 		e, err := a.c.epoch(ctx)
 		if err != nil {
 			return nil, err
 		}
-		h, err := recipe(e)
+		h, err := run(ctx, e, a)
+		var l *Lease
+		if err == nil {
+			l, err = a.c.grant(ctx, h)
+		}
 		var re *requeueError
 		switch {
 		case errors.As(err, &re):
@@ -85,17 +89,14 @@ func (a *attempt) inSessions(ctx context.Context, recipe func(e *epoch) (*hold, 
 		case errors.Is(err, ErrSessionExpired) && !a.cfg.noRequeue:
 			// The session ended before there was a place to lose.
 		default:
-			return h, err
+			return l, err
 		}
 	}
 }
 
-// compete is a recipe's way to a hold that was valid a moment ago.
-type compete func(ctx context.Context, a *attempt) (*hold, error)
-
 // acquire is what all locks have in common: reentrancy, the local queue, the
 // grant and the reasons to begin again.
-func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, run compete) (*Lease, error) {
+func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, run way) (*Lease, error) {
 	a.c, a.start, a.cfg = c, time.Now(), a.cfg.with(opts)
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	}
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
-	if a.mode == fence.Exclusive && !a.cfg.noGate && !a.alone {
+	if a.mode != fence.Shared && !a.cfg.noGate && !a.alone {
 		l, err := c.takeTurn(ctx, a)
 		if l != nil || err != nil {
 			return l, err
@@ -132,7 +133,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	}
 	c.crowd.enter(dirs...)
 	defer c.crowd.leave(dirs...)
-	l, err := c.granted(ctx, a, run)
+	l, err := a.compete(ctx, run)
 	if err != nil {
 		a.turn.leave()
 		return nil, publicErr(err)
@@ -142,17 +143,9 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 
 // takeTurn waits in the local queue. With the turn may come the lock itself.
 func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
-	key := gateKey{a.cfg.layout, a.path}
-	if a.try {
-		t, ok := c.gates.try(key)
-		if !ok {
-			return nil, ErrNotAcquired
-		}
-		a.turn = t
-		return nil, nil
-	}
+	key := gateKey{a.cfg.layout, a.dir}
 	for {
-		t, h, err := c.gates.enter(ctx, c, key)
+		t, h, err := c.gates.enter(ctx, c, key, a.try)
 		if err != nil {
 			return nil, err
 		}
@@ -166,30 +159,6 @@ func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
 			return l, nil
 		}
 		// Lost on the way: its turn was given up with it.
-	}
-}
-
-// granted competes until there is a lease.
-func (c *Client) granted(ctx context.Context, a *attempt, run compete) (*Lease, error) {
-	for {
-		h, err := run(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		l, err := c.grant(ctx, h)
-		if err == nil {
-			return l, nil
-		}
-		h.endLife()
-		if !errors.Is(err, errLostEarly) {
-			h.discard()
-		}
-		if !errors.Is(err, errLostEarly) && !errors.Is(err, errNotValid) {
-			return nil, err
-		}
-		if err := a.requeued(ErrSessionExpired); err != nil {
-			return nil, err
-		}
 	}
 }
 

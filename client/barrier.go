@@ -40,11 +40,7 @@ func (b *Barrier) Close(ctx context.Context) error {
 // Open opens the barrier. It does nothing if it is open.
 func (b *Barrier) Open(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		err := b.c.delete(ctx, e, b.path, -1)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil
-		}
-		return err
+		return b.c.remove(ctx, e, b.path)
 	})
 }
 
@@ -233,11 +229,7 @@ func (m *Member) leave(ctx context.Context) (bool, error) {
 	own := slices.Contains(members, m.node.name)
 	if len(members) == 0 || own && len(members) == 1 {
 		for _, p := range []string{m.node.path, join(b.path, readyName)} {
-			err := c.delete(ctx, e, p, -1)
-			if isAmbiguous(err) && ctx.Err() == nil {
-				return false, nil
-			}
-			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			if err := c.remove(ctx, e, p); err != nil {
 				return false, err
 			}
 		}
@@ -248,11 +240,7 @@ func (m *Member) leave(ctx context.Context) (bool, error) {
 	case members[0] == m.node.name:
 		other = members[len(members)-1]
 	case own:
-		err := c.delete(ctx, e, m.node.path, -1)
-		if isAmbiguous(err) && ctx.Err() == nil {
-			return false, nil
-		}
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if err := c.remove(ctx, e, m.node.path); err != nil {
 			return false, err
 		}
 	}

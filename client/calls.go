@@ -285,6 +285,15 @@ func (c *Client) delete(ctx context.Context, e *epoch, path string, version int3
 	return err
 }
 
+// remove deletes a node until it is gone.
+func (c *Client) remove(ctx context.Context, e *epoch, path string) error {
+	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, c.delete(ctx, e, path, -1) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 func (c *Client) create(ctx context.Context, e *epoch, op zk.Create) (zk.Created, error) {
 	return ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Created] { return p.Create(op) })
 }

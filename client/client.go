@@ -2,11 +2,8 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +25,7 @@ type Client struct {
 	policyClock policyClock
 	notifier    *notifier
 	count       counters
-	owner       ownerBase
+	owner       Owner // the part of the record that all nodes of the client share
 
 	drain    chan struct{} // closed when Close begins: attempts end
 	closing  chan struct{} // closed when Close begins to end the session
@@ -48,7 +45,6 @@ type Client struct {
 	conn     *zk.Conn // of the present session, or of the one being begun
 	ep       *epoch   // nil before the first session
 	attached bool
-	draining bool // Close was called: no new attempts
 	closed   bool
 	changed  chan struct{} // closed and replaced at each change of the above
 }
@@ -71,14 +67,13 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	}
 	c.life, c.endLife = context.WithCancel(context.Background())
 	c.always = context.WithoutCancel(c.life)
-	c.owner = newOwnerBase(o.name)
+	c.owner = ownerOf(o.name)
 	list, _, err := zk.ParseServers(servers)
 	if err != nil {
 		return nil, publicErr(err)
 	}
 	c.troubles.c, c.troubles.servers = c, len(list)
 	c.reaper.slots = make(chan struct{}, reapParallel)
-	c.gates.init()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c.refused = cancel
@@ -123,15 +118,7 @@ func (c *Client) greet(ctx context.Context) error {
 // session is closed, which removes whatever is left. The error is that of ctx if
 // it ended before all was clean; the client is closed in any case.
 func (c *Client) Close(ctx context.Context) error {
-	c.mu.Lock()
-	first := !c.draining
-	if first {
-		c.draining = true
-		close(c.drain)
-	}
-	e := c.ep
-	c.broadcast()
-	c.mu.Unlock()
+	first, e := c.beginDraining()
 	if !first {
 		select {
 		case <-c.life.Done():
@@ -148,16 +135,24 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
+// beginDraining ends all attempts. It reports whether this call did it.
+func (c *Client) beginDraining() (first bool, e *epoch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first = !c.isDraining(); first {
+		close(c.drain)
+		c.broadcast()
+	}
+	return first, c.ep
+}
+
 // shutdown closes the session and waits for every goroutine of the client.
 func (c *Client) shutdown() {
 	c.closeOne.Do(func() {
+		_, e := c.beginDraining()
 		c.mu.Lock()
-		if !c.draining {
-			c.draining = true
-			close(c.drain)
-		}
 		c.closed = true
-		conn, e := c.conn, c.ep
+		conn := c.conn
 		c.mu.Unlock()
 		close(c.closing)
 		if e != nil {
@@ -214,9 +209,6 @@ func (c *Client) Servers() []string {
 	return servers
 }
 
-// Chroot returns the part of the tree the client lives in, "" for all of it.
-func (c *Client) Chroot() string { return c.session().Chroot() }
-
 // detached runs f on its own: it is not bounded by a caller's context, and the
 // client waits for it when it is closed.
 func (c *Client) detached(f func(ctx context.Context)) {
@@ -266,19 +258,4 @@ func (t *tasks) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctxErr(ctx)
 	}
-}
-
-// ownerBase is the part of the owner record that all nodes of a client share.
-type ownerBase struct {
-	host, cmd, user, client string
-	pid                     int
-}
-
-func newOwnerBase(name string) ownerBase {
-	b := ownerBase{cmd: name, pid: os.Getpid(), user: os.Getenv("USER"), client: rand.Text()}
-	b.host, _ = os.Hostname()
-	if b.cmd == "" {
-		b.cmd = filepath.Base(os.Args[0])
-	}
-	return b
 }

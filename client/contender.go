@@ -31,13 +31,8 @@ func (q queue) blocker(queue []contender, i int) *contender {
 	return nil
 }
 
-// run competes for a hold, queueing again as often as the place is lost.
-func (q queue) run(ctx context.Context, a *attempt) (*hold, error) {
-	return a.inSessions(ctx, func(e *epoch) (*hold, error) { return q.once(ctx, e, a) })
-}
-
-// once takes one place in the queue and waits there.
-func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+// run takes a place in the queue and waits there.
+func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	if a.try {
 		if err := q.precheck(ctx, e, a); err != nil {
 			return nil, err
@@ -69,7 +64,7 @@ func (q queue) once(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 // node is a new contender's.
 func (q queue) node(e *epoch, a *attempt) newNode {
 	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lockDelay > 0}
-	path := join(a.dir, nodeName(q.layout, q.kind, n.id, a.c.owner.host))
+	path := join(a.dir, nodeName(q.layout, q.kind, n.id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n
 }
@@ -380,7 +375,7 @@ func (w *waiter) stamp(h *hold) {
 // readNode has the write node's number: no waiting writer is before it.
 func (q queue) readNode(h *hold, id nodeID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
-	name := nodeName(q.layout, kindRead, id, h.c.owner.host) + fmt.Sprintf("%010d", old.seq)
+	name := nodeName(q.layout, kindRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
 	a := attempt{c: h.c, cfg: h.cfg}
 	return heldNode{path: join(parentOf(old.path), name), id: id, seq: old.seq, lock: old.lock}, a.data()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
@@ -195,7 +194,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 		if len(found) == 0 {
 			continue
 		}
-		slices.SortFunc(found, compareNames)
+		slices.Sort(found)
 		for _, extra := range found[1:] {
 			c.reap(e, join(dir, extra))
 		}
@@ -217,16 +216,6 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 	}
 	c.count.recovered.Add(1)
 	return made, nil
-}
-
-// compareNames orders names of one attempt: by number if they have one.
-func compareNames(a, b string) int {
-	ca, _, okA := parseName(a)
-	cb, _, okB := parseName(b)
-	if okA && okB {
-		return compareContenders(ca, cb)
-	}
-	return strings.Compare(a, b)
 }
 
 // ensureFor makes a lock's directory. The mark of a lock delay is in the directory's

@@ -49,7 +49,7 @@ func TestE31Chroot(t *testing.T) {
 	set := must[*Lease](t)(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))
 	unlock(t, set)
 	var found int
-	if err := a.Walk(testCtx(t), "/", func(*Queue) error { found++; return nil }); err != nil {
+	if err := a.Walk(testCtx(t), "/", -1, func(*Queue) error { found++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	removeDir(t, o, root+"/deep/m") // removing while idle must not matter

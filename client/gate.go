@@ -11,7 +11,7 @@ import (
 // process, so that they have one node in the server's queue and not one each.
 type gates struct {
 	mu sync.Mutex
-	m  map[gateKey]*list.List // of *gateWaiter; an entry exists, nil at first, while somebody has the turn
+	m  map[gateKey]*list.List // of chan served, with room for one; an entry exists, nil at first, while somebody has the turn
 }
 
 type gateKey struct {
@@ -27,37 +27,38 @@ type turn struct {
 	left bool // guarded by g.mu
 }
 
-// gateWaiter is served by a turn, and by the lock itself when it is handed over.
-type gateWaiter struct {
-	ch chan served // of capacity 1
-}
-
+// served is what a waiter gets: a turn, and the lock itself when it is handed over.
 type served struct {
 	turn *turn
 	hold *hold
 }
 
-func (g *gates) init() { g.m = map[gateKey]*list.List{} }
-
-// enter waits for the turn. If the lock is handed over with it, the hold is not nil.
-func (g *gates) enter(ctx context.Context, c *Client, key gateKey) (*turn, *hold, error) {
+// enter waits for the turn, or takes it only if nobody has it. If the lock is handed
+// over with it, the hold is not nil.
+func (g *gates) enter(ctx context.Context, c *Client, key gateKey, try bool) (*turn, *hold, error) {
 	g.mu.Lock()
 	q, busy := g.m[key]
-	if !busy {
+	switch {
+	case !busy:
+		if g.m == nil {
+			g.m = map[gateKey]*list.List{}
+		}
 		g.m[key] = nil
 		g.mu.Unlock()
 		return &turn{g: g, key: key}, nil, nil
-	}
-	if q == nil {
+	case try:
+		g.mu.Unlock()
+		return nil, nil, ErrNotAcquired
+	case q == nil:
 		q = list.New()
 		g.m[key] = q
 	}
-	w := &gateWaiter{ch: make(chan served, 1)}
-	el := q.PushBack(w)
+	ch := make(chan served, 1)
+	el := q.PushBack(ch)
 	g.mu.Unlock()
 	var err error
 	select {
-	case s := <-w.ch:
+	case s := <-ch:
 		return s.turn, s.hold, nil
 	case <-ctx.Done():
 		err = ctxErr(ctx)
@@ -68,22 +69,11 @@ func (g *gates) enter(ctx context.Context, c *Client, key gateKey) (*turn, *hold
 	q.Remove(el) // nothing happens if it was served
 	g.mu.Unlock()
 	select {
-	case s := <-w.ch: // served in the same instant
+	case s := <-ch: // served in the same instant
 		s.giveBack()
 	default:
 	}
 	return nil, nil, err
-}
-
-// try takes the turn if nobody has it.
-func (g *gates) try(key gateKey) (*turn, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if _, busy := g.m[key]; busy {
-		return nil, false
-	}
-	g.m[key] = nil
-	return &turn{g: g, key: key}, true
 }
 
 // waiting returns how many contenders of this process wait for the turn.
@@ -125,20 +115,20 @@ func (t *turn) leave() {
 		return
 	}
 	t.left = true
-	if w := t.g.pop(t.key); w != nil {
-		w.ch <- served{turn: &turn{g: t.g, key: t.key}}
+	if ch := t.g.pop(t.key); ch != nil {
+		ch <- served{turn: &turn{g: t.g, key: t.key}}
 		return
 	}
 	delete(t.g.m, t.key)
 }
 
 // pop takes the first waiter out of a queue. g.mu is held.
-func (g *gates) pop(key gateKey) *gateWaiter {
+func (g *gates) pop(key gateKey) chan served {
 	q := g.m[key]
 	if q == nil || q.Len() == 0 {
 		return nil
 	}
-	return q.Remove(q.Front()).(*gateWaiter)
+	return q.Remove(q.Front()).(chan served)
 }
 
 // pass hands the hold to the next local waiter, if that is allowed and there is
@@ -153,12 +143,12 @@ func (h *hold) pass() bool {
 	g := h.turn.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	w := g.pop(h.turn.key)
-	if w == nil {
+	ch := g.pop(h.turn.key)
+	if ch == nil {
 		return false
 	}
 	h.passed++
 	h.c.count.handedOff.Add(1)
-	w.ch <- served{turn: h.turn, hold: h}
+	ch <- served{turn: h.turn, hold: h}
 	return true
 }

@@ -35,9 +35,6 @@ func dirsOf[N interface{ dir() string }](nodes []N) []string {
 	return dirs
 }
 
-// errNotValid says that the session may be over, so that nothing can be granted.
-var errNotValid = errors.New("client: session not valid")
-
 // hold is one lock as the server sees it: its nodes, from grant to release or
 // loss. Several leases may share it, nested or one after another.
 type hold struct {
@@ -61,9 +58,9 @@ type hold struct {
 	token    fence.Token
 	leases   []*Lease // not yet unlocked
 	over     bool     // released, being released, or lost
-	lost     *LostError
-	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
-	passed   int  // hand-offs so far
+	lost     error    // a *LostError, if it was lost
+	graceful bool     // the nodes stay for the grace after MaxHold, or until Unlock
+	passed   int      // hand-offs so far
 	revoked  *Revocation
 	timers   []*time.Timer
 	unlocked []*Lease      // before others of the hold; their contexts last as long
@@ -82,25 +79,26 @@ func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...
 	return h
 }
 
-// errLostEarly says that a hold was lost while it was being granted; its nodes
-// are with the reaper.
-var errLostEarly = errors.New("client: lost while being granted")
-
-// grant makes the hold count and returns its first lease. On an error other than
-// errLostEarly nothing is registered and the nodes still stand.
+// grant makes the hold count and returns its first lease. On an error nothing is left
+// of it.
 func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
-	if ctx.Err() != nil {
-		return nil, ctxErr(ctx)
+	var err error
+	switch {
+	case ctx.Err() != nil:
+		err = ctxErr(ctx)
+	case c.isDraining():
+		err = ErrClosed
+	case !h.e.add(h):
+		err = &requeueError{ErrSessionExpired}
 	}
-	if c.isDraining() {
-		return nil, ErrClosed
-	}
-	if !h.e.add(h) {
-		return nil, errNotValid
+	if err != nil {
+		h.endLife()
+		h.discard()
+		return nil, err
 	}
 	l, err := h.addLease(ctx, h.mode)
 	if err != nil {
-		return nil, errLostEarly
+		return nil, &requeueError{ErrSessionExpired} // lost at this moment
 	}
 	h.watchNodes()
 	h.mu.Lock()
@@ -118,9 +116,7 @@ func (h *hold) event(ev LockEvent) LockEvent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ev.Path, ev.Mode, ev.Token = h.path, h.mode, h.token
-	if len(h.nodes) > 0 {
-		ev.Node = h.nodes[0].path
-	}
+	ev.Node = h.nodes[0].path
 	return ev
 }
 
@@ -132,7 +128,7 @@ func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 	defer h.mu.Unlock()
 	if h.over {
 		h.c.named.remove(l)
-		l.cancel(h.lostErr())
+		l.cancel(h.lost)
 		return nil, ErrNotHeld
 	}
 	h.leases = append(h.leases, l)
@@ -140,14 +136,6 @@ func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 		l.wish(*h.revoked)
 	}
 	return l, nil
-}
-
-// lostErr is h.lost as an error. h.mu is held.
-func (h *hold) lostErr() error {
-	if h.lost == nil {
-		return nil
-	}
-	return h.lost
 }
 
 func (h *hold) modeNow() fence.Mode {
@@ -171,11 +159,8 @@ func (h *hold) lose(why LostReason) {
 		return
 	}
 	h.over = true
-	h.lost = &LostError{Path: h.path, Reason: why}
-	if len(h.nodes) > 0 {
-		h.lost.Node = h.nodes[0].path
-	}
-	cause := h.lost
+	cause := &LostError{Path: h.path, Node: h.nodes[0].path, Reason: why}
+	h.lost = cause
 	leases := h.leases
 	h.leases = nil
 	h.graceful = why == MaxHold && h.cfg.maxHoldGrace > 0 || h.lingers(why)

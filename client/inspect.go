@@ -113,10 +113,11 @@ func (in *inspector) recognise(names []string, data []byte) error {
 	switch {
 	case rec.Layout == policyLayout:
 		return in.policy(names, data)
-	case slices.Contains(names, "leases") || rec.Limit > 0:
-		return in.semaphore(names)
-	case in.kazooLimit(names, data):
-		return in.kazooSemaphore(names)
+	case slices.Contains(names, permitsName) || rec.Limit > 0:
+		return in.semaphore(LayoutCurator, names)
+	case kazooLimit(names, data) > 0:
+		in.q.Limit = kazooLimit(names, data)
+		return in.semaphore(LayoutKazoo, names)
 	case len(names) == 1 && names[0] == simpleName:
 		in.q.Kind = "simple"
 		return in.read(&in.q.Holders, "", []contender{{name: simpleName, maker: makerSelf}})
@@ -273,6 +274,9 @@ func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
 		return en, false, err
 	}
 	en.Session, en.Token, en.WaitingSince = st.EphemeralOwner, fence.Token(st.Czxid), msTime(st.Ctime)
+	if c.kind == kindLease {
+		en.HeldSince = en.WaitingSince // a permit's node is made by its grant
+	}
 	if o, ok := parseOwner(data); ok {
 		en.Owner = &o
 		if o.Held {

@@ -11,40 +11,41 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// semaphore reads a semaphore of Curator's layout.
-func (in *inspector) semaphore(names []string) error {
-	in.q.Kind, in.q.Layout = "semaphore", LayoutCurator
-	for _, n := range names {
-		if n != "locks" && n != permitsName {
-			in.q.Foreign = append(in.q.Foreign, n)
+// semaphore reads a semaphore: its permits, and the queue whose head waits for some.
+func (in *inspector) semaphore(l Layout, names []string) error {
+	in.q.Kind, in.q.Layout = "semaphore", l
+	d, permits, locks := semLayoutOf(l, in.q.Path), "", ""
+	if l == LayoutKazoo {
+		locks = d.lock + "/" // beside the directory, not in it
+	} else {
+		permits, locks = permitsName+"/", "locks/"
+		for _, n := range names {
+			if n != "locks" && n != permitsName {
+				in.q.Foreign = append(in.q.Foreign, n)
+			}
+		}
+		var err error
+		if names, _, err = in.c.children(in.ctx, in.e, d.leases); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
 	}
-	leases, _, err := in.c.children(in.ctx, in.e, join(in.q.Path, permitsName))
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
 	var held []contender
-	for _, n := range leases {
+	for _, n := range names {
 		c, _, ok := parseName(n)
 		if !ok {
 			c = contender{name: n}
+		}
+		if l == LayoutKazoo {
+			c.maker = makerOf(n)
 		}
 		c.kind = kindLease
 		held = append(held, c)
 	}
 	slices.SortFunc(held, compareContenders)
-	if err := in.read(&in.q.Holders, "leases/", held); err != nil {
+	if err := in.read(&in.q.Holders, permits, held); err != nil {
 		return err
 	}
-	for i := range in.q.Holders {
-		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince // a permit's node is made by its grant
-	}
-	return in.semaphoreWaiters("locks/", join(in.q.Path, "locks"), LayoutCurator)
-}
-
-// semaphoreWaiters reads the queue of a semaphore; its head waits for permits.
-func (in *inspector) semaphoreWaiters(sub, dir string, l Layout) error {
-	names, _, err := in.c.children(in.ctx, in.e, dir)
+	names, _, err := in.c.children(in.ctx, in.e, d.lock)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (in *inspector) semaphoreWaiters(sub, dir string, l Layout) error {
 		in.q.Mixed = true
 		return nil
 	}
-	if err := in.read(&in.q.Waiters, sub, q); err != nil {
+	if err := in.read(&in.q.Waiters, locks, q); err != nil {
 		return err
 	}
 	for i := range in.q.Waiters {
@@ -72,42 +73,14 @@ func (in *inspector) semaphoreWaiters(sub, dir string, l Layout) error {
 	return nil
 }
 
-// kazooLimit recognises kazoo's semaphore: its data are a number, its children ids.
-func (in *inspector) kazooLimit(names []string, data []byte) bool {
+// kazooLimit reads the limit of kazoo's semaphore, whose data are a number and whose
+// children ids; 0 if it is none.
+func kazooLimit(names []string, data []byte) int {
 	n, err := strconv.Atoi(string(data))
-	if err != nil || n < 1 {
-		return false
+	if err != nil || n < 1 || slices.ContainsFunc(names, func(name string) bool { _, ok := parseHex(name); return !ok }) {
+		return 0
 	}
-	for _, name := range names {
-		if _, ok := parseHex(name); !ok {
-			return false
-		}
-	}
-	in.q.Limit = n
-	return true
-}
-
-func (in *inspector) kazooSemaphore(names []string) error {
-	in.q.Kind, in.q.Layout = "semaphore", LayoutKazoo
-	slices.Sort(names)
-	var held []contender
-	for _, n := range names {
-		c := contender{name: n, kind: kindLease, maker: makerKazoo}
-		if id, ok := parseHex(n); ok {
-			if _, ours := id.session(); ours {
-				c.maker = makerSelf
-			}
-		}
-		held = append(held, c)
-	}
-	if err := in.read(&in.q.Holders, "", held); err != nil {
-		return err
-	}
-	for i := range in.q.Holders {
-		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince
-	}
-	lock := in.q.Path + "-__lock__"
-	return in.semaphoreWaiters(lock+"/", lock, LayoutKazoo)
+	return n
 }
 
 // policy reads a lock with a policy.

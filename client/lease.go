@@ -95,7 +95,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	if h.over { // lost since
-		err := h.lostErr()
+		err := h.lost
 		h.mu.Unlock()
 		l.cancel(err)
 		h.endGrace()
@@ -203,10 +203,6 @@ func (l *Lease) ValidUntil() time.Time {
 	}
 	return l.h.e.validUntil()
 }
-
-// Suspended reports whether the client has no usable connection at this moment.
-// The lease may still be valid.
-func (l *Lease) Suspended() bool { return l.h.c.State() != StateReady }
 
 // Check asks the server whether the hold is current: nil if so, an error that is
 // ErrLost if not. It waits for a connection, and sees every release and removal

@@ -27,7 +27,7 @@ func lineageOf(ctx context.Context) *lineage {
 // heldBy returns the lease of path that ctx holds.
 func heldBy(ctx context.Context, c *Client, path string) *Lease {
 	for l := lineageOf(ctx); l != nil; l = l.parent {
-		if h := l.lease.h; h.c == c && h.covers(path) && l.lease.active() {
+		if h := l.lease.h; h.c == c && slices.Contains(h.locks(), path) && l.lease.active() {
 			return l.lease
 		}
 	}
@@ -100,19 +100,6 @@ func (h *hold) locks() []string {
 		}
 	}
 	return paths
-}
-
-// covers reports whether the hold is of path.
-func (h *hold) covers(path string) bool {
-	if h.path == path {
-		return true
-	}
-	for _, n := range h.nodesNow() {
-		if n.lock == path {
-			return true
-		}
-	}
-	return false
 }
 
 // taskOf returns the task ctx belongs to, a fresh one if it has none.

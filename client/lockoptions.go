@@ -69,7 +69,6 @@ type lockConfig struct {
 	rawData       bool
 	acl           []zk.ACL
 	layout        Layout
-	layoutSet     bool
 	policy        Policy
 	policySet     bool
 	maxWriterWait time.Duration
@@ -139,7 +138,7 @@ func WithACL(acl ...zk.ACL) LockOption {
 
 // WithLayout says how nodes are named; see [Layout].
 func WithLayout(l Layout) LockOption {
-	return lockOption(func(c *lockConfig) { c.layout, c.layoutSet = l, true })
+	return lockOption(func(c *lockConfig) { c.layout = l })
 }
 
 // WithPolicy makes a read-write lock follow a policy, which also allows

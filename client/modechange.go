@@ -163,7 +163,7 @@ func (h *hold) becomeReader(ctx context.Context) error {
 func (h *hold) lossNow() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lostErr()
+	return h.lost
 }
 
 // overErr says why nothing can be done with a hold that is over.

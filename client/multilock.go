@@ -98,19 +98,19 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	}
 	a := &attempt{path: reqs[0].path, dir: reqs[0].path, mode: reqs[0].mode, try: try, cfg: reqs[0].cfg, alone: true, dirs: dirs}
 	if wanted && possible {
-		return c.acquire(ctx, a, nil, func(ctx context.Context, a *attempt) (*hold, error) { return c.competeAll(ctx, a, reqs) })
+		return c.acquire(ctx, a, nil, func(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+			return c.competeAll(ctx, e, a, reqs)
+		})
 	}
 	a.dirs = []string{} // those of its parts
-	return c.acquire(ctx, a, nil, func(ctx context.Context, a *attempt) (*hold, error) { return c.takeEach(ctx, a, reqs) })
+	return c.acquire(ctx, a, nil, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
+		return c.takeEach(ctx, a, reqs)
+	})
 }
 
 // competeAll takes places in all queues at once. They all have one zxid, so any
 // two sets are in the same order in every queue they share.
-func (c *Client) competeAll(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
-	return a.inSessions(ctx, func(e *epoch) (*hold, error) { return c.competeOnce(ctx, e, a, reqs) })
-}
-
-func (c *Client) competeOnce(ctx context.Context, e *epoch, a *attempt, reqs []Request) (*hold, error) {
+func (c *Client) competeAll(ctx context.Context, e *epoch, a *attempt, reqs []Request) (*hold, error) {
 	members := make([]*attempt, len(reqs))
 	nodes := make([]newNode, len(reqs))
 	for i, r := range reqs {
@@ -200,10 +200,7 @@ func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hol
 		if l.h.e != first.h.e || !l.Valid() {
 			// The session changed on the way: some are lost.
 			_ = unlockEach(ctx, parts)
-			if err := a.requeued(ErrSessionExpired); err != nil {
-				return nil, err
-			}
-			return c.takeEach(ctx, a, reqs)
+			return nil, &requeueError{ErrSessionExpired}
 		}
 		for _, n := range l.h.nodesNow() {
 			n.lock, n.mode = l.h.path, l.Mode()

@@ -47,14 +47,14 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Leas
 // the wait alone. A panic in f releases the lock.
 func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
 	l, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, f)
+	return l.do(ctx, err, f)
 }
 
-// do runs f and unlocks, come what may.
-func (l *Lease) do(ctx context.Context, f func(context.Context, *Lease) error) (err error) {
+// do runs f, if the lease was given, and unlocks, come what may.
+func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *Lease) error) (err error) {
+	if refused != nil {
+		return refused
+	}
 	done := false
 	defer func() {
 		if !done { // f panics or ends the goroutine

@@ -1,7 +1,10 @@
 package client
 
 import (
+	"crypto/rand"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"time"
 	"unicode/utf8"
 )
@@ -29,6 +32,16 @@ type Owner struct {
 	// the time of the grant.
 	Held   bool        `json:"held,omitempty"`
 	Revoke *Revocation `json:"revoke,omitempty"`
+}
+
+// ownerOf describes this process.
+func ownerOf(cmd string) Owner {
+	o := Owner{PID: os.Getpid(), Cmd: cmd, User: os.Getenv("USER"), Client: rand.Text()}
+	o.Host, _ = os.Hostname()
+	if o.Cmd == "" {
+		o.Cmd = filepath.Base(os.Args[0])
+	}
+	return o
 }
 
 // ownerData encodes an owner record in at most maxOwnerData bytes: a reason that

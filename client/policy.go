@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/zlockd/zlockd/client/zk"
 
@@ -12,15 +11,13 @@ import (
 
 // policyAcquire competes for a read-write lock with a policy. The decisions are
 // taken in policy_decide.go; this file reads what they need and carries them out.
-func (c *Client) policyAcquire(ctx context.Context, a *attempt) (*hold, error) {
-	return a.inSessions(ctx, func(e *epoch) (*hold, error) {
-		w := &policyWaiter{waiter: waiter{c: c, e: e, a: a}, id: newNodeID(e.sid), dir: policyDir{c: c, e: e, path: a.dir, acl: a.cfg.acl}}
-		h, err := w.compete(ctx)
-		if err != nil {
-			w.withdraw(ctx, errors.Is(err, ErrNotAcquired))
-		}
-		return h, err
-	})
+func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+	w := newPolicyWaiter(a, e, newNodeID(e.sid))
+	h, err := w.compete(ctx)
+	if err != nil {
+		w.withdraw(ctx, errors.Is(err, ErrNotAcquired))
+	}
+	return h, err
 }
 
 // policyWaiter is one attempt in one session.
@@ -31,11 +28,19 @@ type policyWaiter struct {
 	node   policyNode // the queue node, if queued
 	dir    policyDir
 
-	entered bool // the queue node is new, and the record was read just before
+	upgrades bool // a read hold, which id is of
+	entered  bool // the queue node is new, and the record was read just before
 
 	closed bool // the gate was closed for this attempt at some time
 	delay  policyDelay
-	clock  policyWaits
+	since  map[policyNode]int64 // since when queued writers wait, by the server's clock
+}
+
+func newPolicyWaiter(a *attempt, e *epoch, id nodeID) *policyWaiter {
+	return &policyWaiter{
+		waiter: waiter{c: a.c, e: e, a: a}, id: id, since: map[policyNode]int64{},
+		dir: policyDir{c: a.c, e: e, path: a.dir, acl: a.cfg.acl},
+	}
 }
 
 func (w *policyWaiter) reads() bool { return w.a.mode == fence.Shared }
@@ -70,15 +75,22 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 // ago, and one in which the gate is closed for this attempt, is not read again: if
 // it has changed, what is decided will fail, and the list is newer than it anyway.
 func (w *policyWaiter) look(ctx context.Context) error {
-	again := w.entered
+	known := w.dir.fresh && (w.entered || w.dir.rec.gate() == w.mark())
 	w.entered = false
-	if w.dir.fresh && (again || w.dir.rec.gate() == (policyGate{w.id, policyGateWrite})) {
-		return w.dir.list(ctx)
-	}
-	if err := w.dir.read(ctx, w.a.cfg); err != nil {
-		return err
+	if !known {
+		if err := w.dir.read(ctx, w.a.cfg); err != nil {
+			return err
+		}
 	}
 	return w.dir.list(ctx)
+}
+
+// mark is what closes the gate for this attempt.
+func (w *policyWaiter) mark() policyGate {
+	if w.upgrades {
+		return policyGate{w.id, policyGateUpgrade}
+	}
+	return policyGate{w.id, policyGateWrite}
 }
 
 // decide asks the decision functions.
@@ -96,7 +108,7 @@ func (w *policyWaiter) decide(ctx context.Context) (policyStep, error) {
 		step = policyRead(v, w.id, w.queued)
 	case w.queued:
 		step = policyWrite(v, w.id)
-	case w.a.try && !policyFree(v):
+	case w.a.try && len(v.nodes) > 0:
 		return policyStep{}, ErrNotAcquired
 	default:
 		step = policyStep{do: policyEnqueue}
@@ -125,7 +137,7 @@ func (w *policyWaiter) act(ctx context.Context, step policyStep) (*hold, error) 
 		return nil, w.awaitStep(ctx, step)
 	case policyClose:
 		w.closed = true
-		return nil, w.dir.setGate(ctx, policyGate{w.id, policyGateWrite})
+		return nil, w.dir.setGate(ctx, w.mark())
 	case policyReopen:
 		return nil, w.dir.setGate(ctx, policyGate{})
 	case policyGrant:
@@ -154,7 +166,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	w.a.enqueued(w.own)
 	w.data = w.own.data
 	w.c.policyClock.observe(w.own.stat.Ctime)
-	w.clock.put(w.node, w.own.stat.Ctime)
+	w.since[w.node] = w.own.stat.Ctime
 	w.entered = true
 	return nil
 }
@@ -222,7 +234,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
 		// Without its owner the mark would pass for that of a holder that died.
-		done = append(done, w.dir.reopen(policyGate{w.id, policyGateWrite}))
+		done = append(done, w.dir.reopen(w.mark()))
 	}
 	for _, ch := range done {
 		if !wait {
@@ -236,11 +248,6 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	}
 }
 
-// policyFree reports whether a writer that comes now would not have to wait.
-func policyFree(v *policyView) bool {
-	return len(v.nodes) == 0
-}
-
 // policyHoldData is the content of a hold node. Its making is the grant, so it bears
 // the stamp of one.
 func policyHoldData(a *attempt) []byte {
@@ -250,9 +257,4 @@ func policyHoldData(a *attempt) []byte {
 	o := a.owner()
 	o.Held = true
 	return ownerData(o)
-}
-
-// errPolicy explains a refusal.
-func errPolicy(dir string, have, want string) error {
-	return fmt.Errorf("%w: %s is %q, not %q", ErrPolicyMismatch, dir, have, want)
 }

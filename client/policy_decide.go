@@ -240,8 +240,7 @@ func policyUpgrade(v *policyView, id nodeID) policyStep {
 // the version the decision was made on.
 type policyOp struct {
 	op   policyOpCode
-	node policyNode
-	gate policyGate // policySetGate
+	node policyNode // not of policyCheckRecord
 }
 
 type policyOpCode uint8
@@ -251,7 +250,6 @@ const (
 	policyCheckNode
 	policyCreate
 	policyDelete
-	policySetGate
 )
 
 // policyReadGrant: no gate was closed since the decision. Readers leave the
@@ -283,27 +281,3 @@ func policyUpgradeGrant(id nodeID) []policyOp {
 		{op: policyCreate, node: policyNode{id: id, kind: policyHoldWrite}},
 	}
 }
-
-// policyDowngradeOps turns the write hold of id into a read hold of fresh. The
-// fresh id makes the gate's mark stale. queued: there is a q-W too.
-func policyDowngradeOps(id, fresh nodeID, queued bool) []policyOp {
-	ops := []policyOp{{op: policyCreate, node: policyNode{id: fresh, kind: policyHoldRead}}}
-	return append(ops, policyReleaseOps(id, policyHoldWrite, queued)...)
-}
-
-// policyReleaseOps ends a hold. queued: there is a q-W too.
-func policyReleaseOps(id nodeID, hold policyKind, queued bool) []policyOp {
-	ops := []policyOp{{op: policyDelete, node: policyNode{id: id, kind: hold}}}
-	if queued {
-		ops = append(ops, policyOp{op: policyDelete, node: policyNode{id: id, kind: policyQueueWrite}})
-	}
-	return ops
-}
-
-// policyCloseOps closes the gate for id.
-func policyCloseOps(id nodeID, kind policyGateKind) []policyOp {
-	return []policyOp{{op: policySetGate, gate: policyGate{id, kind}}}
-}
-
-// policyReopenOps takes the mark back.
-func policyReopenOps() []policyOp { return []policyOp{{op: policySetGate}} }

@@ -50,7 +50,7 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy", ErrMixedLayout, d.path)
 		}
 		if rec.Policy != cfg.policy.String() {
-			return errPolicy(d.path, rec.Policy, cfg.policy.String())
+			return fmt.Errorf("%w: %s is %q, not %q", ErrPolicyMismatch, d.path, rec.Policy, cfg.policy.String())
 		}
 		d.rec, d.fresh = rec, true
 		return nil
@@ -147,26 +147,22 @@ func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
 func (d *policyDir) reopen(g policyGate) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
 	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
-		for {
-			if err := o.c.sync(ctx, o.e, o.path); err != nil {
-				return err
-			}
-			data, st, err := o.c.get(ctx, o.e, o.path)
-			if err != nil {
-				return err
-			}
-			rec, ok := parsePolicyRecord(data)
-			if !ok || rec.gate() != g {
-				return nil
-			}
-			o.ver = st.Version
-			if err := o.set(ctx, rec.withGate(policyGate{})); err != nil {
-				return err
-			}
-			if o.fresh {
-				return nil
-			}
+		if err := o.c.sync(ctx, o.e, o.path); err != nil {
+			return err
 		}
+		data, st, err := o.c.get(ctx, o.e, o.path)
+		if err != nil {
+			return err
+		}
+		rec, ok := parsePolicyRecord(data)
+		if !ok || rec.gate() != g {
+			return nil
+		}
+		o.ver = st.Version
+		if err := o.set(ctx, rec.withGate(policyGate{})); err != nil || o.fresh {
+			return err
+		}
+		return errAgain
 	})
 }
 
@@ -264,8 +260,6 @@ func (d *policyDir) wire(g policyGranted) []zk.Op {
 			ops = append(ops, zk.Delete{Path: path, Version: -1})
 		case policyCreate:
 			ops = append(ops, zk.Create{Path: path, Data: g.data, ACL: d.acl, Mode: zk.Ephemeral})
-		case policySetGate:
-			ops = append(ops, d.setOps(d.rec.withGate(op.gate))...)
 		}
 	}
 	return ops

@@ -232,6 +232,7 @@ func (x *explorer) act(s *xState, c int, id nodeID) {
 	me := &s.c[c]
 	upgrade := me.phase == xUpgrade
 	var ops []policyOp
+	var res xResult
 	switch me.do {
 	case policyEnqueue:
 		bit := c*xPerClient + int(me.attempt)*xAttempt + xQueue
@@ -245,9 +246,9 @@ func (x *explorer) act(s *xState, c int, id nodeID) {
 		if upgrade {
 			kind = policyGateUpgrade
 		}
-		ops = policyCloseOps(id, kind)
+		res = x.mark(s, c, xGate(kind, c, me.attempt))
 	case policyReopen:
-		ops = policyReopenOps()
+		res = x.mark(s, c, 0)
 	case policyGrant:
 		switch {
 		case upgrade:
@@ -257,9 +258,10 @@ func (x *explorer) act(s *xState, c int, id nodeID) {
 		default:
 			ops = policyReadGrant(id, me.queued)
 		}
+		res = x.multi(s, c, ops)
 	}
 	do := me.do
-	switch x.multi(s, c, ops) {
+	switch res {
 	case xBadVersion:
 		me.gate = 0
 		x.again(me, c)
@@ -285,6 +287,15 @@ const (
 	xNoNode
 )
 
+// mark writes the record, if it is the one that the client knows.
+func (x *explorer) mark(s *xState, c int, gate uint8) xResult {
+	if !s.c[c].known {
+		return xBadVersion
+	}
+	s.setGate(c, gate)
+	return xOK
+}
+
 // multi runs the operations as one.
 func (x *explorer) multi(s *xState, c int, ops []policyOp) xResult {
 	t := *s
@@ -294,16 +305,9 @@ func (x *explorer) multi(s *xState, c int, ops []policyOp) xResult {
 			bit = x.m.bit(op.node)
 		}
 		switch op.op {
-		case policyCheckRecord, policySetGate:
+		case policyCheckRecord:
 			if !s.c[c].known {
 				return xBadVersion
-			}
-			if op.op == policySetGate {
-				gate := uint8(0)
-				if op.gate.kind != policyGateNone {
-					gate = xGate(op.gate.kind, int(op.gate.owner[0])-1, op.gate.owner[1])
-				}
-				t.setGate(c, gate)
 			}
 		case policyCheckNode:
 			if x.m.mutation != xNoQueueCheck && t.nodes>>bit&1 == 0 {
@@ -335,7 +339,14 @@ func (x *explorer) held(s *xState, c int, id nodeID) {
 		x.again(me, c)
 	case me.phase == xAcquire && program == xWriteDowngrade:
 		queue := x.m.bit(policyNode{id: id, kind: policyQueueWrite})
-		if x.multi(s, c, policyDowngradeOps(id, nodeID{byte(c + 1), 2}, s.nodes>>queue&1 != 0)) != xOK {
+		ops := []policyOp{
+			{op: policyCreate, node: policyNode{id: nodeID{byte(c + 1), 2}, kind: policyHoldRead}},
+			{op: policyDelete, node: policyNode{id: id, kind: policyHoldWrite}},
+		}
+		if s.nodes>>queue&1 != 0 {
+			ops = append(ops, policyOp{op: policyDelete, node: policyNode{id: id, kind: policyQueueWrite}})
+		}
+		if x.multi(s, c, ops) != xOK {
 			panic("downgrade refused")
 		}
 		*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}

@@ -20,15 +20,15 @@ func (policyModes) readNode(h *hold, id nodeID) (heldNode, []byte) {
 
 // upgrade turns the read hold into the write hold ahead of everyone who waits.
 func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
-	own, dir := h.nodesNow()[0], h.path
-	w := &policyWaiter{waiter: waiter{c: h.c, e: h.e, a: &attempt{c: h.c, cfg: h.cfg, path: h.path, dir: dir}}, id: own.id,
-		dir: policyDir{c: h.c, e: h.e, path: dir, acl: h.cfg.acl}}
+	a := &attempt{c: h.c, cfg: h.cfg, path: h.path, dir: h.path}
+	w := newPolicyWaiter(a, h.e, h.nodesNow()[0].id)
+	w.upgrades = true
 	err := w.upgrade(ctx, h, try)
 	if err == nil || !w.closed || h.e.ended() {
 		return err
 	}
 	// Our own read hold would keep the gate closed.
-	done := w.dir.reopen(policyGate{own.id, policyGateUpgrade})
+	done := w.dir.reopen(w.mark())
 	if try {
 		select {
 		case <-done:
@@ -40,7 +40,7 @@ func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
 
 func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 	for {
-		if err := w.lookUpgrading(ctx); err != nil {
+		if err := w.look(ctx); err != nil {
 			return err
 		}
 		step := policyUpgrade(w.dir.view(h.cfg.policy), w.id)
@@ -60,7 +60,7 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 			w.closed = true
 			// To its end even if ctx ends: a mark that came to be after our
 			// taking it back would stay as long as our read hold.
-			if err := w.dir.setGate(h.life, policyGate{w.id, policyGateUpgrade}); err != nil {
+			if err := w.dir.setGate(h.life, w.mark()); err != nil {
 				return err
 			}
 		case policyWait:
@@ -77,16 +77,6 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 			}
 		}
 	}
-}
-
-// lookUpgrading is look for an upgrade.
-func (w *policyWaiter) lookUpgrading(ctx context.Context) error {
-	if !w.dir.fresh || w.dir.rec.gate() != (policyGate{w.id, policyGateUpgrade}) {
-		if err := w.dir.read(ctx, w.a.cfg); err != nil {
-			return err
-		}
-	}
-	return w.dir.list(ctx)
 }
 
 // awaitHolder waits until another holder may be gone.

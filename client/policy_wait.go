@@ -41,16 +41,6 @@ func (s *policyClock) since(ms int64) (time.Duration, bool) {
 	return s.offset + time.Since(s.origin) - time.Duration(ms)*time.Millisecond, true
 }
 
-// policyWaits remembers since when queued writers wait.
-type policyWaits struct{ since map[policyNode]int64 }
-
-func (r *policyWaits) put(n policyNode, ms int64) {
-	if r.since == nil {
-		r.since = map[policyNode]int64{}
-	}
-	r.since[n] = ms
-}
-
 // oldestWriter returns the queued writer that waits longest.
 func (v *policyView) oldestWriter() *policyNode {
 	var oldest *policyNode
@@ -75,7 +65,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Dura
 	if n == nil {
 		return 0, false, nil
 	}
-	ms, ok := w.clock.since[*n]
+	ms, ok := w.since[*n]
 	if !ok {
 		st, err := w.c.exists(ctx, w.e, join(w.a.dir, n.name(true)))
 		if err != nil || st == nil {
@@ -85,7 +75,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Dura
 			return 0, false, err
 		}
 		ms = st.Ctime
-		w.clock.put(*n, ms)
+		w.since[*n] = ms
 	}
 	waited, ok := w.c.policyClock.since(ms)
 	return w.dir.rec.writerBound() - waited, ok, nil

@@ -237,7 +237,7 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 		t.Fatalf("%+v", q)
 	}
 	var found []string
-	if err := c.Walk(ctx, d, func(q *Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
+	if err := c.Walk(ctx, d, -1, func(q *Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
 		t.Fatalf("%v %v", found, err)
 	}
 	unlock(t, p)
@@ -292,7 +292,7 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
 	l := lock(t, c.Mutex(d+"/k/lock").Lock)
 	found := map[string]*Queue{}
-	if err := c.Walk(testCtx(t), d, func(q *Queue) error { found[q.Path] = q; return nil }); err != nil {
+	if err := c.Walk(testCtx(t), d, -1, func(q *Queue) error { found[q.Path] = q; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	q := found[d+"/tutorial"]

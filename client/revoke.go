@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -76,11 +75,7 @@ func revokedData(data []byte, r Revocation) []byte {
 	}
 	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
 	o.Revoke = &r
-	b, err := json.Marshal(o)
-	if err != nil || len(b) > maxOwnerData {
-		return ownerData(o)
-	}
-	return b
+	return ownerData(o)
 }
 
 // nodeErr is the error for an operation on somebody's node.

@@ -48,7 +48,7 @@ func (m *RWMutex) TryRLock(ctx context.Context, opts ...AcquireOption) (*Lease, 
 func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []AcquireOption) (*Lease, error) {
 	a := &attempt{path: m.path, dir: m.path, mode: mode, try: try, cfg: m.cfg}
 	if m.cfg.policySet {
-		return m.c.acquire(ctx, a, opts, m.c.policyAcquire)
+		return m.c.acquire(ctx, a, opts, policyAcquire)
 	}
 	return m.c.acquire(ctx, a, opts, rwQueue(m.cfg.layout, mode).run)
 }
@@ -64,19 +64,13 @@ func rwQueue(l Layout, mode fence.Mode) queue {
 // Do runs f while it holds the write lock; see [Mutex.Do].
 func (m *RWMutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
 	l, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, f)
+	return l.do(ctx, err, f)
 }
 
 // RDo runs f while it holds a read lock; see [Mutex.Do].
 func (m *RWMutex) RDo(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
 	l, err := m.RLock(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, f)
+	return l.do(ctx, err, f)
 }
 
 // Path returns the path of the lock.

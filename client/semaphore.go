@@ -71,7 +71,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Acquire
 		return nil, err
 	}
 	a := &attempt{path: s.path, dir: s.d.lock, dirs: []string{s.d.lock, s.d.leases}, mode: fence.Permit, try: try, cfg: s.cfg}
-	return s.c.acquire(ctx, a, opts, func(ctx context.Context, a *attempt) (*hold, error) { return s.compete(ctx, a, n) })
+	return s.c.acquire(ctx, a, opts, func(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+		return s.compete(ctx, e, a, n)
+	})
 }
 
 func (s *Semaphore) check(n int) error {
@@ -88,10 +90,7 @@ func (s *Semaphore) check(n int) error {
 // Do runs f while it holds one permit; see [Mutex.Do].
 func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
 	l, err := s.Acquire(ctx, 1, opts...)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, f)
+	return l.do(ctx, err, f)
 }
 
 // Path returns the path of the semaphore.
@@ -99,29 +98,26 @@ func (s *Semaphore) Path() string { return s.path }
 
 // compete takes the lock at the head of the queue, waits there for permits, and
 // gives the lock back. Only the head waits for permits, so a release wakes one.
-func (s *Semaphore) compete(ctx context.Context, a *attempt, n int) (*hold, error) {
+func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
 	if a.try {
-		if err := s.precheck(ctx, n); err != nil {
+		if err := s.precheck(ctx, e, n); err != nil {
 			return nil, err
 		}
 	}
-	t, err := s.turn(ctx, a)
+	head := *a
+	head.turn = nil
+	head.cfg = headConfig(a.cfg)
+	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
 		return nil, err
 	}
-	defer t.leave()
-	return a.inSessions(ctx, func(*epoch) (*hold, error) {
-		head := *a
-		head.turn = nil
-		head.cfg = headConfig(a.cfg)
-		ih, err := s.d.q.run(ctx, &head)
-		if err != nil {
-			return nil, err
-		}
-		h, err := s.take(ctx, a, ih, n)
-		ih.letGo() // the lock at the head is nobody's business
-		return h, err
-	})
+	h, err := s.take(ctx, a, ih, n)
+	ih.letGo() // the lock at the head is nobody's business
+	if err == nil {
+		a.turn.leave() // the local queue is for the head of the other one
+		h.turn = nil
+	}
+	return h, err
 }
 
 // headConfig is the configuration of the lock at the head of the queue: only
@@ -132,29 +128,8 @@ func headConfig(c *lockConfig) *lockConfig {
 	return &d
 }
 
-// turn lets the contenders of this process wait in the process.
-func (s *Semaphore) turn(ctx context.Context, a *attempt) (*turn, error) {
-	if a.cfg.noGate {
-		return nil, nil
-	}
-	key := gateKey{a.cfg.layout, s.d.lock}
-	if a.try {
-		t, ok := s.c.gates.try(key)
-		if !ok {
-			return nil, ErrNotAcquired
-		}
-		return t, nil
-	}
-	t, _, err := s.c.gates.enter(ctx, s.c, key)
-	return t, err
-}
-
 // precheck looks whether a try makes sense, without writing anything.
-func (s *Semaphore) precheck(ctx context.Context, n int) error {
-	e, err := s.c.epoch(ctx)
-	if err != nil {
-		return err
-	}
+func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 	var limit int
 	data, _, err := s.c.get(ctx, e, s.path)
 	if err == nil {

@@ -11,15 +11,10 @@ import (
 )
 
 // Walk calls f for every directory at or below root ("/" for all) that looks like
-// a lock: one that has contenders, or data that this package put there. It ends
-// with the first error of f.
-func (c *Client) Walk(ctx context.Context, root string, f func(*Queue) error) error {
-	return c.WalkDepth(ctx, root, -1, f)
-}
-
-// WalkDepth is Walk, but goes no deeper than depth levels below root; 1 are root
-// and its children. A negative depth has no limit.
-func (c *Client) WalkDepth(ctx context.Context, root string, depth int, f func(*Queue) error) error {
+// a lock: one that has contenders, or data that this package put there. It goes no
+// deeper than depth levels below root; 1 are root and its children, and a negative
+// depth has no limit. It ends with the first error of f.
+func (c *Client) Walk(ctx context.Context, root string, depth int, f func(*Queue) error) error {
 	if root != "/" {
 		if err := checkPath(root); err != nil {
 			return err
@@ -64,7 +59,7 @@ func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f f
 		return nil
 	}
 	for _, n := range names {
-		if path == "/" && n == "zookeeper" && c.Chroot() == "" || is && isContender(n) {
+		if path == "/" && n == "zookeeper" && c.session().Chroot() == "" || is && isContender(n) {
 			continue
 		}
 		if err := c.walk(ctx, e, join(path, n), depth-1, f); err != nil {
@@ -83,20 +78,15 @@ func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names
 	case slices.Contains(names, permitsName):
 		return true, nil
 	}
-	if live, err := c.anyLive(ctx, e, path, names); live || err != nil {
+	if live, err := c.anyLive(ctx, e, path, names); live || err != nil || st.DataLength == 0 || st.DataLength > maxOwnerData {
 		return live, err
-	}
-	switch {
-	case st.DataLength == 0 || st.DataLength > maxOwnerData:
-		return false, nil
 	}
 	data, _, err := c.get(ctx, e, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return false, nil
 	}
 	rec, ok := parseDir(data)
-	in := inspector{q: &Queue{}}
-	return ok && rec.ZL == 1 || len(names) > 0 && in.kazooLimit(names, data), err
+	return ok && rec.ZL == 1 || len(names) > 0 && kazooLimit(names, data) > 0, err
 }
 
 // anyLive reports whether one of the children that have the name of a contender is
@@ -178,13 +168,9 @@ type Graph struct {
 
 // Deadlocked reports whether there is a cycle of which every edge is certain.
 func (g *Graph) Deadlocked() bool {
-	var sure []Edge
-	for _, e := range g.Edges {
-		if !e.Possible {
-			sure = append(sure, e)
-		}
-	}
-	return len(cyclic(sure)) > 0
+	sure := slices.DeleteFunc(slices.Clone(g.Edges), func(e Edge) bool { return e.Possible })
+	markCycles(sure)
+	return slices.ContainsFunc(sure, func(e Edge) bool { return e.Cycle })
 }
 
 // WaitGraph reads every lock at or below root and tells who waits for whom.
@@ -192,20 +178,14 @@ func (g *Graph) Deadlocked() bool {
 // locks [WithoutGate] where that matters.
 func (c *Client) WaitGraph(ctx context.Context, root string) (*Graph, error) {
 	g := &Graph{}
-	err := c.Walk(ctx, root, func(q *Queue) error {
+	err := c.Walk(ctx, root, -1, func(q *Queue) error {
 		g.add(q)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	inCycle := cyclic(g.Edges)
-	for i := range g.Edges {
-		e := &g.Edges[i]
-		n, ok := inCycle[e.From.key()]
-		m, also := inCycle[e.To.key()]
-		e.Cycle = ok && also && n == m
-	}
+	markCycles(g.Edges)
 	return g, nil
 }
 
@@ -234,48 +214,27 @@ func (g *Graph) add(q *Queue) {
 	}
 }
 
-// cyclic returns the parties that are in a cycle, with a number for each set of
-// parties that can all reach each other.
-func cyclic(edges []Edge) map[string]int {
+// markCycles sets Cycle of the edges whose end leads back to their beginning.
+func markCycles(edges []Edge) {
 	next := map[string][]string{}
-	self := map[string]bool{}
 	for _, e := range edges {
-		from, to := e.From.key(), e.To.key()
-		next[from] = append(next[from], to)
-		self[from] = self[from] || from == to
+		next[e.From.key()] = append(next[e.From.key()], e.To.key())
 	}
-	found := map[string]int{}
-	n := 0
-	for from := range next {
-		if _, done := found[from]; done {
-			continue
-		}
-		ahead := reach(next, from)
-		if !ahead[from] && !self[from] {
-			continue
-		}
-		n++
-		found[from] = n
-		for p := range ahead {
-			if reach(next, p)[from] {
-				found[p] = n
+	ahead := map[string]map[string]bool{} // of a party: itself, and all that can be reached
+	for i := range edges {
+		e := &edges[i]
+		to := e.To.key()
+		if ahead[to] == nil {
+			ahead[to] = map[string]bool{}
+			for todo := []string{to}; len(todo) > 0; {
+				p := todo[len(todo)-1]
+				todo = todo[:len(todo)-1]
+				if !ahead[to][p] {
+					ahead[to][p] = true
+					todo = append(todo, next[p]...)
+				}
 			}
 		}
+		e.Cycle = ahead[to][e.From.key()]
 	}
-	return found
-}
-
-// reach returns all that can be reached from a party by at least one edge.
-func reach(next map[string][]string, from string) map[string]bool {
-	seen := map[string]bool{}
-	todo := slices.Clone(next[from])
-	for len(todo) > 0 {
-		p := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if !seen[p] {
-			seen[p] = true
-			todo = append(todo, next[p]...)
-		}
-	}
-	return seen
 }
