@@ -188,7 +188,7 @@ func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, o
 
 // members lists who is in, in the order of their names.
 func (b *DoubleBarrier) members(ctx context.Context, e *epoch) ([]string, error) {
-	names, _, err := b.c.children(ctx, e, b.path)
+	names, err := b.c.children(ctx, e, b.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -244,7 +244,7 @@ func (m *Member) leave(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	_, _, w, err := c.getW(ctx, e, join(b.path, other))
+	_, w, err := c.getW(ctx, e, join(b.path, other))
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}

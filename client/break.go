@@ -36,9 +36,9 @@ func (b *breaker) stop() {
 
 // look removes the holder at path if its time is over, and otherwise sets the
 // timer for the moment when it will be.
-func (b *breaker) look(ctx context.Context, w *waiter, path string, d nodeData) error {
+func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) error {
 	b.stop()
-	o, ok := parseOwner(d.data)
+	o, ok := parseOwner(n.Data)
 	limit, breakable := o.limit()
 	if !ok || !breakable {
 		return nil
@@ -53,7 +53,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, d nodeData) 
 		b.node, b.since = path, now
 	}
 	if o.Held {
-		b.since = min(b.since, d.stat.Mtime)
+		b.since = min(b.since, n.Stat.Mtime)
 	}
 	left := time.Duration(b.since-now)*time.Millisecond + limit
 	if left > 0 {
@@ -61,7 +61,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, d nodeData) 
 		return nil
 	}
 	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
-	err = w.c.delete(ctx, w.e, path, d.stat.Version)
+	err = w.c.delete(ctx, w.e, path, n.Stat.Version)
 	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
 		return nil // the watch tells, or the next look
 	}
@@ -86,23 +86,23 @@ func (w *waiter) serverTime(ctx context.Context) (int64, error) {
 // guards against breaking another hold than the one that was looked at: it is
 // the czxid of the node. The broken contender loses the lock with reason Removed.
 func (c *Client) Break(ctx context.Context, path, node string, token fence.Token) error {
-	return c.breakNode(ctx, join(path, node), token, func(*epoch, nodeData) error { return nil })
+	return c.breakNode(ctx, join(path, node), token, func(*epoch, zk.Node) error { return nil })
 }
 
 // breakNode deletes a node of a given birth if allow agrees.
-func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, nodeData) error) error {
+func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error) error {
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
-		data, st, err := c.get(ctx, e, target)
+		n, err := c.get(ctx, e, target)
 		if err != nil {
 			return err
 		}
-		if fence.Token(st.Czxid) != token {
-			return fmt.Errorf("%w: %s has token %d", fence.ErrStale, target, st.Czxid)
+		if fence.Token(n.Stat.Czxid) != token {
+			return fmt.Errorf("%w: %s has token %d", fence.ErrStale, target, n.Stat.Czxid)
 		}
-		if err := allow(e, nodeData{data, st}); err != nil {
+		if err := allow(e, n); err != nil {
 			return err
 		}
-		err = c.delete(ctx, e, target, st.Version)
+		err = c.delete(ctx, e, target, n.Stat.Version)
 		if errors.Is(err, zk.ErrBadVersion) {
 			return errAgain
 		}
@@ -118,16 +118,16 @@ const breakSettle = 2 * time.Second
 // ErrNotAcquired. It may wait two seconds to be sure.
 func (c *Client) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	target := join(path, node)
-	return c.breakNode(ctx, target, token, func(e *epoch, d nodeData) error {
+	return c.breakNode(ctx, target, token, func(e *epoch, n zk.Node) error {
 		now, err := c.serverClock(ctx, e, path)
 		if err != nil {
 			return err
 		}
-		o, _ := parseOwner(d.data)
+		o, _ := parseOwner(n.Data)
 		limit, ok := o.limit()
-		since := d.stat.Ctime
+		since := n.Stat.Ctime
 		if o.Held {
-			since = d.stat.Mtime
+			since = n.Stat.Mtime
 		}
 		left := time.Duration(since-now)*time.Millisecond + limit
 		if !ok || left > 0 {

@@ -110,15 +110,15 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error
 // data are left as they are.
 func (c *Client) update(ctx context.Context, e *epoch, path string, f func(data []byte) ([]byte, error)) error {
 	for n := 1; ; n++ {
-		data, st, err := c.get(ctx, e, path)
+		have, err := c.get(ctx, e, path)
 		if err != nil {
 			return err
 		}
-		fresh, err := f(data)
+		fresh, err := f(have.Data)
 		if fresh == nil || err != nil {
 			return err
 		}
-		_, err = c.set(ctx, e, path, fresh, st.Version)
+		_, err = c.set(ctx, e, path, fresh, have.Stat.Version)
 		if !errors.Is(err, zk.ErrBadVersion) && (!isAmbiguous(err) || ctx.Err() != nil) {
 			return err
 		}
@@ -156,18 +156,8 @@ func backoff(n int, first, last time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// nodeData is a node's content.
-type nodeData struct {
-	data []byte
-	stat *zk.Stat
-}
-
-func (c *Client) get(ctx context.Context, e *epoch, path string) ([]byte, *zk.Stat, error) {
-	n, err := read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.Get(path) })
-	if err != nil {
-		return nil, nil, err
-	}
-	return n.Data, &n.Stat, nil
+func (c *Client) get(ctx context.Context, e *epoch, path string) (zk.Node, error) {
+	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.Get(path) })
 }
 
 // exists returns nil, nil for a node that is absent.
@@ -179,12 +169,9 @@ func (c *Client) names(ctx context.Context, e *epoch, path string) (zk.Names, er
 	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.Names(path) })
 }
 
-func (c *Client) children(ctx context.Context, e *epoch, path string) ([]string, *zk.Stat, error) {
+func (c *Client) children(ctx context.Context, e *epoch, path string) ([]string, error) {
 	n, err := c.names(ctx, e, path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return n.List(), &n.Stat, nil
+	return n.List(), err
 }
 
 func (c *Client) sync(ctx context.Context, e *epoch, path string) error {
@@ -199,8 +186,7 @@ func (c *Client) relist(ctx context.Context, e *epoch, dir string) ([]string, er
 	if err := c.sync(ctx, e, dir); err != nil {
 		return nil, err
 	}
-	names, _, err := c.children(ctx, e, dir)
-	return names, err
+	return c.children(ctx, e, dir)
 }
 
 // watched is a read that sets a watch.
@@ -217,12 +203,8 @@ func watched[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pip
 }
 
 // getW reads a node and watches it for a change of its data and its deletion.
-func (c *Client) getW(ctx context.Context, e *epoch, path string) ([]byte, *zk.Stat, *zk.Watch, error) {
-	n, w, err := watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.GetW(path) })
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return n.Data, &n.Stat, w, nil
+func (c *Client) getW(ctx context.Context, e *epoch, path string) (zk.Node, *zk.Watch, error) {
+	return watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.GetW(path) })
 }
 
 // existsW watches a node that may be absent: then for its creation.
@@ -230,20 +212,22 @@ func (c *Client) existsW(ctx context.Context, e *epoch, path string) (*zk.Stat, 
 	return watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.ExistsW(path) })
 }
 
-// childrenW lists a node and watches it for a change of the list.
-func (c *Client) childrenW(ctx context.Context, e *epoch, path string) ([]string, *zk.Stat, *zk.Watch, error) {
-	n, w, err := watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.NamesW(path) })
-	if err != nil {
-		return nil, nil, nil, err
+// list lists a node and may watch it for a change of the list.
+func (c *Client) list(ctx context.Context, e *epoch, path string, watch bool) ([]string, *zk.Watch, error) {
+	if !watch {
+		names, err := c.children(ctx, e, path)
+		return names, nil, err
 	}
-	return n.List(), &n.Stat, w, nil
+	n, w, err := watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.NamesW(path) })
+	return n.List(), w, err
 }
 
 // seen is what could be seen of a node, and what tells of its end.
 type seen struct {
-	nodeData           // the stat is nil if only the directory may be listed
-	w        *zk.Watch // on the node or its directory; nil if neither may be watched
-	hidden   bool      // it may not be read, so that its watch need not tell of its end
+	zk.Node
+	listed bool      // that is all that is known
+	w      *zk.Watch // on the node or its directory; nil if neither may be watched
+	hidden bool      // it may not be read, so that its watch need not tell of its end
 }
 
 // see reads and watches a node; ErrNoNode says that it is gone. getData is
@@ -251,22 +235,23 @@ type seen struct {
 // node that may not be asked about, its directory tells; it is watched only if that
 // is wanted, because that wakes for every other child too.
 func (c *Client) see(ctx context.Context, e *epoch, path string, watchDir bool) (s seen, err error) {
-	if s.data, s.stat, s.w, err = c.getW(ctx, e, path); !errors.Is(err, zk.ErrNoAuth) {
+	if s.Node, s.w, err = c.getW(ctx, e, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err
 	}
 	s.hidden = true
-	if s.stat, s.w, err = c.existsW(ctx, e, path); err == nil && s.stat == nil {
-		err = zk.ErrNoNode
-	}
-	if !errors.Is(err, zk.ErrNoAuth) {
+	st, w, err := c.existsW(ctx, e, path)
+	switch {
+	case err == nil && st == nil:
+		return s, zk.ErrNoNode
+	case err == nil:
+		s.Stat, s.w = *st, w
+		return s, nil
+	case !errors.Is(err, zk.ErrNoAuth):
 		return s, err
 	}
+	s.listed = true
 	var names []string
-	if watchDir {
-		names, _, s.w, err = c.childrenW(ctx, e, parentOf(path))
-	} else {
-		names, _, err = c.children(ctx, e, parentOf(path))
-	}
+	names, s.w, err = c.list(ctx, e, parentOf(path), watchDir)
 	if err == nil && !slices.Contains(names, baseName(path)) {
 		err = zk.ErrNoNode
 	}

@@ -190,14 +190,14 @@ func (w *waiter) lookAtOwn(ctx context.Context) error {
 		return w.displaced()
 	case err != nil:
 		return w.lostSession(err)
-	case s.stat == nil:
+	case s.listed:
 		w.ownW = s.w // of the directory: it is there
 		return nil
-	case s.stat.EphemeralOwner != w.e.sid:
+	case s.Stat.EphemeralOwner != w.e.sid:
 		return w.displaced() // somebody made another node of that name
 	}
-	w.ownW, w.data, w.ver = s.w, s.data, s.stat.Version
-	if r, ok := revocationIn(s.data); ok {
+	w.ownW, w.data, w.ver = s.w, s.Data, s.Stat.Version
+	if r, ok := revocationIn(s.Data); ok {
 		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
 		return &LostError{Path: w.a.path, Node: w.own.path, Reason: Revoked}
 	}
@@ -263,7 +263,7 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 			return gone, w.lostSession(err)
 		}
 		if holder {
-			if err := w.brk.look(ctx, w, path, s.nodeData); err != nil {
+			if err := w.brk.look(ctx, w, path, s.Node); err != nil {
 				return false, w.lostSession(err)
 			}
 		}

@@ -98,8 +98,8 @@ type sight struct {
 // if that is absent, its creation.
 func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 	c := el.c
-	for {
-		names, _, err := c.children(ctx, e, el.path)
+	for watch := false; ; {
+		names, w, err := c.list(ctx, e, el.path, watch)
 		if errors.Is(err, zk.ErrNoNode) {
 			st, w, err := c.existsW(ctx, e, el.path)
 			if err != nil || st == nil {
@@ -107,35 +107,29 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			}
 			continue
 		}
-		if err != nil {
-			return sight{}, err
+		var queue []contender
+		if err == nil {
+			queue, _, err = queueOf(el.cfg.layout, names, false)
 		}
-		queue, _, err := queueOf(el.cfg.layout, names, false)
 		if err != nil {
 			return sight{}, err
 		}
 		if len(queue) == 0 {
-			names, _, w, err := c.childrenW(ctx, e, el.path)
-			if errors.Is(err, zk.ErrNoNode) {
-				continue
+			if watch {
+				return sight{w: w}, nil
 			}
-			if err != nil {
-				return sight{}, err
-			}
-			if queue, _, err = queueOf(el.cfg.layout, names, false); err != nil || len(queue) == 0 {
-				return sight{w: w}, err
-			}
-		}
-		data, st, w, err := c.getW(ctx, e, join(el.path, queue[0].name))
-		if errors.Is(err, zk.ErrNoNode) {
+			watch = true // it tells of every candidate, so not if there is one
 			continue
 		}
-		if err != nil {
-			return sight{}, err
+		first, w, err := c.getW(ctx, e, join(el.path, queue[0].name))
+		if errors.Is(err, zk.ErrNoNode) {
+			watch = false
+			continue
 		}
+		st := first.Stat
 		return sight{Leader{
-			Node: queue[0].name, Value: data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: msTime(st.Ctime),
-		}, st.Mzxid, w}, nil
+			Node: queue[0].name, Value: first.Data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: msTime(st.Ctime),
+		}, st.Mzxid, w}, err
 	}
 }
 

@@ -15,13 +15,12 @@ import (
 
 // heldNode is a node that stands for a hold.
 type heldNode struct {
-	path  string
-	id    nodeID
-	seq   int32
-	czxid int64      // where the path alone does not tell one node from another
-	lock  string     // the path of its lock, if the hold is of several
-	mode  fence.Mode // likewise
-	w     *zk.Watch  // set on it before the grant, if any
+	path string
+	id   nodeID
+	seq  int32
+	lock string     // the path of its lock, if the hold is of several
+	mode fence.Mode // likewise
+	w    *zk.Watch  // set on it before the grant, if any
 }
 
 func (n heldNode) dir() string { return parentOf(n.path) }

@@ -85,21 +85,23 @@ type inspector struct {
 
 func (c *Client) inspect(ctx context.Context, e *epoch, path string) (*Queue, error) {
 	in := &inspector{c: c, e: e, ctx: ctx, q: &Queue{Path: path, Kind: "lock"}}
-	names, st, err := c.children(ctx, e, path)
-	var data []byte
+	list, err := c.names(ctx, e, path)
+	var own zk.Node
 	if err == nil {
-		data, _, err = c.get(ctx, e, path)
+		own, err = c.get(ctx, e, path)
+		if errors.Is(err, zk.ErrNoAuth) {
+			err = nil // only its data may not be read
+		}
 	}
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		names, st = nil, &zk.Stat{}
-	case errors.Is(err, zk.ErrNoAuth) && st != nil: // its data may not be read
-	case err != nil:
+	if errors.Is(err, zk.ErrNoNode) {
+		list, err = zk.Names{}, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	// Every creation and every removal of a child counts in cversion.
-	in.q.NextSeq = (st.Cversion + st.NumChildren) / 2
-	err = in.recognise(names, data)
+	in.q.NextSeq = (list.Stat.Cversion + list.Stat.NumChildren) / 2
+	err = in.recognise(list.List(), own.Data)
 	if in.q.LayoutName == "" {
 		in.q.LayoutName = in.q.Layout.String()
 	}
@@ -257,14 +259,16 @@ func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
 	if strings.HasPrefix(sub, "/") { // kazoo's semaphore has its queue elsewhere
 		path = en.Node
 	}
-	data, st, err := in.c.get(in.ctx, in.e, path)
+	n, err := in.c.get(in.ctx, in.e, path)
 	if errors.Is(err, zk.ErrNoAuth) {
-		st, err = in.c.exists(in.ctx, in.e, path)
-		if err == nil && st == nil {
+		var st *zk.Stat
+		switch st, err = in.c.exists(in.ctx, in.e, path); {
+		case errors.Is(err, zk.ErrNoAuth):
+			err = nil
+		case err == nil && st == nil:
 			err = zk.ErrNoNode
-		}
-		if errors.Is(err, zk.ErrNoAuth) {
-			st, err = &zk.Stat{}, nil
+		case err == nil:
+			n.Stat = *st
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -273,6 +277,7 @@ func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
 	if err != nil {
 		return en, false, err
 	}
+	data, st := n.Data, n.Stat
 	en.Session, en.Token, en.WaitingSince = st.EphemeralOwner, fence.Token(st.Czxid), msTime(st.Ctime)
 	if c.kind == kindLease {
 		en.HeldSince = en.WaitingSince // a permit's node is made by its grant

@@ -25,7 +25,7 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 			}
 		}
 		var err error
-		if names, _, err = in.c.children(in.ctx, in.e, d.leases); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if names, err = in.c.children(in.ctx, in.e, d.leases); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 	if err := in.read(&in.q.Holders, permits, held); err != nil {
 		return err
 	}
-	names, _, err := in.c.children(in.ctx, in.e, d.lock)
+	names, err := in.c.children(in.ctx, in.e, d.lock)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

@@ -42,11 +42,11 @@ func delayRecord(holder string) []byte { return dirRecord{Holder: &holder}.encod
 // lockDelay waits if the last holder went away without unlocking, and then marks
 // the directory with the own id. The own node stays first all the time.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
-	data, _, err := w.c.get(ctx, w.e, w.a.dir)
+	dir, err := w.c.get(ctx, w.e, w.a.dir)
 	if err != nil {
 		return err
 	}
-	rec, ok := parseDir(data)
+	rec, ok := parseDir(dir.Data)
 	if !ok || rec.Limit != 0 || rec.Layout != "" {
 		return fmt.Errorf("%w: lock delay: %s has data of another use", ErrUnsupported, w.a.dir)
 	}

@@ -64,7 +64,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 		}
 		child, live := join(path, name), false
 		if u == usePermits {
-			permits, _, err := c.children(ctx, e, child)
+			permits, err := c.children(ctx, e, child)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
@@ -88,7 +88,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 
 // aloneNow is alone for who has not listed the path since it made its node.
 func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use) error {
-	names, _, err := c.children(ctx, e, path)
+	names, err := c.children(ctx, e, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

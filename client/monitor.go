@@ -109,10 +109,10 @@ func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err e
 		return s, false, nil
 	case err != nil:
 		return s, false, err
-	case s.stat != nil && (s.stat.EphemeralOwner != h.e.sid || n.czxid != 0 && s.stat.Czxid != n.czxid):
+	case !s.listed && s.Stat.EphemeralOwner != h.e.sid:
 		return s, true, nil
 	}
-	if r, ok := revocationIn(s.data); ok {
+	if r, ok := revocationIn(s.Data); ok {
 		h.revoke(r)
 	}
 	return s, false, nil

@@ -27,7 +27,7 @@ type policyDir struct {
 // read reads the record, and makes directory and record if need be.
 func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 	for {
-		data, st, w, err := d.c.getW(ctx, d.e, d.path)
+		n, w, err := d.c.getW(ctx, d.e, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lockDelay > 0, d.acl); err != nil {
 				return err
@@ -37,15 +37,15 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 		if err != nil {
 			return err
 		}
-		d.ver, d.czxid, d.watch = st.Version, st.Czxid, w
-		if len(data) == 0 {
+		d.ver, d.czxid, d.watch = n.Stat.Version, n.Stat.Czxid, w
+		if len(n.Data) == 0 {
 			d.rec = newPolicyRecord(cfg)
 			if err := d.set(ctx, d.rec); err != nil {
 				return err
 			}
 			continue // somebody else's record may have been first
 		}
-		rec, ok := parsePolicyRecord(data)
+		rec, ok := parsePolicyRecord(n.Data)
 		if !ok {
 			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy", ErrMixedLayout, d.path)
 		}
@@ -59,7 +59,7 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 
 // list reads the nodes.
 func (d *policyDir) list(ctx context.Context) error {
-	names, _, err := d.c.children(ctx, d.e, d.path)
+	names, err := d.c.children(ctx, d.e, d.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		d.fresh, d.nodes = false, nil
 		return nil
@@ -150,15 +150,15 @@ func (d *policyDir) reopen(g policyGate) <-chan struct{} {
 		if err := o.c.sync(ctx, o.e, o.path); err != nil {
 			return err
 		}
-		data, st, err := o.c.get(ctx, o.e, o.path)
+		n, err := o.c.get(ctx, o.e, o.path)
 		if err != nil {
 			return err
 		}
-		rec, ok := parsePolicyRecord(data)
+		rec, ok := parsePolicyRecord(n.Data)
 		if !ok || rec.gate() != g {
 			return nil
 		}
-		o.ver = st.Version
+		o.ver = n.Stat.Version
 		if err := o.set(ctx, rec.withGate(policyGate{})); err != nil || o.fresh {
 			return err
 		}

@@ -131,9 +131,9 @@ func headConfig(c *lockConfig) *lockConfig {
 // precheck looks whether a try makes sense, without writing anything.
 func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 	var limit int
-	data, _, err := s.c.get(ctx, e, s.path)
+	dir, err := s.c.get(ctx, e, s.path)
 	if err == nil {
-		limit, _, err = s.parseLimit(data)
+		limit, _, err = s.parseLimit(dir.Data)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -141,7 +141,7 @@ func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 	if err != nil {
 		return err
 	}
-	used, _, err := s.c.children(ctx, e, s.d.leases)
+	used, err := s.c.children(ctx, e, s.d.leases)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if n > limit {
 			return nil, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
 		}
-		used, _, usedW, err := s.c.childrenW(ctx, e, s.d.leases)
+		used, usedW, err := s.c.list(ctx, e, s.d.leases, true)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err = s.c.ensure(ctx, e, s.d.leases, a.cfg.acl); err == nil {
 				continue
@@ -301,14 +301,14 @@ func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
 
 // watchLimit returns the limit that counts now.
 func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, error) {
-	data, _, w, err := s.c.getW(ctx, e, s.path)
+	n, w, err := s.c.getW(ctx, e, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil, &requeueError{ErrNodeRemoved}
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	limit, _, err := s.parseLimit(data)
+	limit, _, err := s.parseLimit(n.Data)
 	if err == nil && limit == 0 {
 		limit = int(s.limit.Load())
 	}

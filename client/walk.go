@@ -31,15 +31,16 @@ func (c *Client) Walk(ctx context.Context, root string, depth int, f func(*Queue
 }
 
 func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f func(*Queue) error) error {
-	names, st, err := c.children(ctx, e, path)
+	list, err := c.names(ctx, e, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	names := list.List()
 	slices.Sort(names)
-	is, err := c.looksLikeLock(ctx, e, path, names, st)
+	is, err := c.looksLikeLock(ctx, e, path, names, list.Stat)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f f
 
 // looksLikeLock reports whether a directory's children or data say that it is a
 // lock.
-func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names []string, st *zk.Stat) (bool, error) {
+func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names []string, st zk.Stat) (bool, error) {
 	switch {
 	case path == "/" || st.EphemeralOwner != 0:
 		return false, nil
@@ -81,12 +82,12 @@ func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names
 	if live, err := c.anyLive(ctx, e, path, names); live || err != nil || st.DataLength == 0 || st.DataLength > maxOwnerData {
 		return live, err
 	}
-	data, _, err := c.get(ctx, e, path)
+	n, err := c.get(ctx, e, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return false, nil
 	}
-	rec, ok := parseDir(data)
-	return ok && rec.ZL == 1 || len(names) > 0 && kazooLimit(names, data) > 0, err
+	rec, ok := parseDir(n.Data)
+	return ok && rec.ZL == 1 || len(names) > 0 && kazooLimit(names, n.Data) > 0, err
 }
 
 // anyLive reports whether one of the children that have the name of a contender is
