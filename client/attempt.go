@@ -101,11 +101,10 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err
 	}
+	ctx, end := c.during(ctx)
+	defer end()
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx)
-	}
-	if c.isDraining() {
-		return nil, ErrClosed
 	}
 	if l, err := nested(ctx, c, a); l != nil || err != nil {
 		if err != nil && a.try {
@@ -145,7 +144,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
 	key := gateKey{a.cfg.layout, a.dir}
 	for {
-		t, h, err := c.gates.enter(ctx, c, key, a.try)
+		t, h, err := c.gates.enter(ctx, key, a.try)
 		if err != nil {
 			return nil, err
 		}

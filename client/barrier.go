@@ -203,6 +203,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, e := m.b.c, m.e
+	ctx, end := c.during(ctx)
+	defer end()
 	for {
 		done, err := m.leave(ctx)
 		if errors.Is(err, ErrSessionExpired) {

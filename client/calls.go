@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,55 +11,30 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// ask sends one request in a session and waits for its answer, until ctx ends, the
-// session is over, or Close begins; what cleans up, whose context never ends, goes
-// on until the session is being closed. A request that is under way then goes on.
-func ask[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
-	var none T
-	switch {
-	case isClosed(c.endOf(ctx)):
-		return none, ErrClosed
-	case ctx.Err() != nil:
+// ask sends one request in a session and waits for its answer, until ctx ends or the
+// session is over. A request that is under way then goes on.
+func ask[T any](ctx context.Context, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
+	if ctx.Err() != nil {
+		var none T
 		return none, ctxErr(ctx)
 	}
 	p := e.conn.Pipe()
 	r := put(p)
 	p.Send()
-	return await(ctx, c, r)
-}
-
-// endOf returns what ends the calls made with ctx.
-func (c *Client) endOf(ctx context.Context) <-chan struct{} {
-	if ctx.Done() == nil {
-		return c.closing
-	}
-	return c.drain
+	return await(ctx, r)
 }
 
 // await waits for an answer.
-func await[T any](ctx context.Context, c *Client, r *zk.Reply[T]) (T, error) {
-	select {
-	case <-r.Done():
-	case <-ctx.Done():
-	case <-c.endOf(ctx):
-		select {
-		case <-r.Done():
-		default:
-			var none T
-			return none, unfinished{ErrClosed}
-		}
-	}
+func await[T any](ctx context.Context, r *zk.Reply[T]) (T, error) {
 	v, err := r.Wait(ctx)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		if errors.Is(err, zk.ErrUncertain) {
-			return v, unfinished{ctxErr(ctx)}
+		if isAmbiguous(err) {
+			return v, fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx))
 		}
 		return v, ctxErr(ctx)
 	}
 	return v, err
 }
-
-func (c *Client) isClosed() bool { return isClosed(c.closing) }
 
 // again repeats what may be done twice until its outcome is known.
 func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
@@ -82,6 +58,8 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error
 	if err := checkPath(path); err != nil {
 		return err
 	}
+	ctx, end := c.during(ctx)
+	defer end()
 	for n := 1; ; {
 		e, err := c.epoch(ctx)
 		if err != nil {
@@ -95,7 +73,7 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error
 			return ctxErr(ctx)
 		case errors.Is(err, errAgain), errors.Is(err, ErrSessionExpired):
 			continue
-		case !isAmbiguous(err) || c.isClosed():
+		case !isAmbiguous(err):
 			return publicErr(err)
 		}
 		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
@@ -130,8 +108,8 @@ func (c *Client) update(ctx context.Context, e *epoch, path string, f func(data 
 
 // read is ask for requests that may be repeated. Lost connections are the
 // session's business; here it is about servers that answer that they do not know.
-func read[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
-	return again(ctx, func() (T, error) { return ask(ctx, c, e, put) })
+func read[T any](ctx context.Context, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
+	return again(ctx, func() (T, error) { return ask(ctx, e, put) })
 }
 
 // pause sleeps unless ctx ends.
@@ -157,16 +135,16 @@ func backoff(n int, first, last time.Duration) time.Duration {
 }
 
 func (c *Client) get(ctx context.Context, e *epoch, path string) (zk.Node, error) {
-	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.Get(path) })
+	return read(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.Get(path) })
 }
 
 // exists returns nil, nil for a node that is absent.
 func (c *Client) exists(ctx context.Context, e *epoch, path string) (*zk.Stat, error) {
-	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.Exists(path) })
+	return read(ctx, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.Exists(path) })
 }
 
 func (c *Client) names(ctx context.Context, e *epoch, path string) (zk.Names, error) {
-	return read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.Names(path) })
+	return read(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.Names(path) })
 }
 
 func (c *Client) children(ctx context.Context, e *epoch, path string) ([]string, error) {
@@ -175,7 +153,7 @@ func (c *Client) children(ctx context.Context, e *epoch, path string) ([]string,
 }
 
 func (c *Client) sync(ctx context.Context, e *epoch, path string) error {
-	_, err := read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Sync(path) })
+	_, err := read(ctx, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Sync(path) })
 	return err
 }
 
@@ -190,9 +168,9 @@ func (c *Client) relist(ctx context.Context, e *epoch, dir string) ([]string, er
 }
 
 // watched is a read that sets a watch.
-func watched[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, *zk.Watch, error) {
+func watched[T any](ctx context.Context, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, *zk.Watch, error) {
 	var r *zk.Reply[T]
-	v, err := read(ctx, c, e, func(p *zk.Pipe) *zk.Reply[T] {
+	v, err := read(ctx, e, func(p *zk.Pipe) *zk.Reply[T] {
 		r = put(p)
 		return r
 	})
@@ -204,12 +182,12 @@ func watched[T any](ctx context.Context, c *Client, e *epoch, put func(p *zk.Pip
 
 // getW reads a node and watches it for a change of its data and its deletion.
 func (c *Client) getW(ctx context.Context, e *epoch, path string) (zk.Node, *zk.Watch, error) {
-	return watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.GetW(path) })
+	return watched(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.GetW(path) })
 }
 
 // existsW watches a node that may be absent: then for its creation.
 func (c *Client) existsW(ctx context.Context, e *epoch, path string) (*zk.Stat, *zk.Watch, error) {
-	return watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.ExistsW(path) })
+	return watched(ctx, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.ExistsW(path) })
 }
 
 // list lists a node and may watch it for a change of the list.
@@ -218,7 +196,7 @@ func (c *Client) list(ctx context.Context, e *epoch, path string, watch bool) ([
 		names, err := c.children(ctx, e, path)
 		return names, nil, err
 	}
-	n, w, err := watched(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.NamesW(path) })
+	n, w, err := watched(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.NamesW(path) })
 	return n.List(), w, err
 }
 
@@ -259,14 +237,14 @@ func (c *Client) see(ctx context.Context, e *epoch, path string, watchDir bool) 
 }
 
 func (c *Client) set(ctx context.Context, e *epoch, path string, data []byte, version int32) (*zk.Stat, error) {
-	st, err := ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Stat] {
+	st, err := ask(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Stat] {
 		return p.Set(zk.SetData{Path: path, Data: data, Version: version})
 	})
 	return &st, err
 }
 
 func (c *Client) delete(ctx context.Context, e *epoch, path string, version int32) error {
-	_, err := ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Delete(zk.Delete{Path: path, Version: version}) })
+	_, err := ask(ctx, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Delete(zk.Delete{Path: path, Version: version}) })
 	return err
 }
 
@@ -280,12 +258,12 @@ func (c *Client) remove(ctx context.Context, e *epoch, path string) error {
 }
 
 func (c *Client) create(ctx context.Context, e *epoch, op zk.Create) (zk.Created, error) {
-	return ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[zk.Created] { return p.Create(op) })
+	return ask(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Created] { return p.Create(op) })
 }
 
 // multi sends one transaction. All or nothing happens.
 func (c *Client) multi(ctx context.Context, e *epoch, ops ...zk.Op) ([]zk.Result, error) {
-	return ask(ctx, c, e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] { return p.Multi(ops...) })
+	return ask(ctx, e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] { return p.Multi(ops...) })
 }
 
 // failedAt returns which operation of a transaction was refused, -1 if unknown.
@@ -307,11 +285,11 @@ func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL)
 		mode = zk.Persistent
 	}
 	_, err := again(ctx, func() (struct{}, error) {
-		if isClosed(c.endOf(ctx)) {
-			return struct{}{}, ErrClosed
-		}
 		return struct{}{}, e.conn.MakePath(ctx, dir, mode, acl)
 	})
+	if err != nil && ctx.Err() != nil {
+		return ctxErr(ctx)
+	}
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
 		c.noContainers.Store(true)
 		return c.ensure(ctx, e, dir, acl)

@@ -27,15 +27,15 @@ type Client struct {
 	count       counters
 	owner       Owner // the part of the record that all nodes of the client share
 
-	drain    chan struct{} // closed when Close begins: attempts end
-	closing  chan struct{} // closed when Close begins to end the session
+	// Each ends, with ErrClosed, before the next: calls when Close begins, what cleans
+	// up when Close begins to end the session, and then everything.
+	calls, cleaning, life          context.Context
+	endCalls, endCleaning, endLife context.CancelCauseFunc
+
 	closeOne sync.Once
-	beat     chan struct{} // wakes the heartbeat: something about the session changed
-	life     context.Context
-	endLife  context.CancelFunc
-	always   context.Context // never ends, so that what cleans up is not interrupted
-	loops    sync.WaitGroup  // heartbeat, event channel
-	work     tasks           // calls and detached work under way
+	beat     chan struct{}  // wakes the heartbeat: something about the session changed
+	loops    sync.WaitGroup // heartbeat, event channel
+	work     tasks          // detached work under way
 
 	noContainers atomic.Bool             // the server refused one
 	refused      context.CancelCauseFunc // ends Dial when the identities are refused
@@ -63,10 +63,11 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	}
 	c := &Client{
 		opt: o, address: servers, notifier: newNotifier(),
-		drain: make(chan struct{}), closing: make(chan struct{}), beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
+		beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
 	}
-	c.life, c.endLife = context.WithCancel(context.Background())
-	c.always = context.WithoutCancel(c.life)
+	c.life, c.endLife = context.WithCancelCause(context.Background())
+	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)
+	c.calls, c.endCalls = context.WithCancelCause(c.cleaning)
 	c.owner = ownerOf(o.name)
 	list, _, err := zk.ParseServers(servers)
 	if err != nil {
@@ -78,7 +79,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	defer cancel(nil)
 	c.refused = cancel
 	if err := c.beginSession(); err != nil {
-		c.endLife()
+		c.endLife(ErrClosed)
 		return nil, publicErr(err)
 	}
 	c.loops.Go(c.keepAlive)
@@ -140,7 +141,7 @@ func (c *Client) beginDraining() (first bool, e *epoch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if first = !c.isDraining(); first {
-		close(c.drain)
+		c.endCalls(ErrClosed)
 		c.broadcast()
 	}
 	return first, c.ep
@@ -154,7 +155,7 @@ func (c *Client) shutdown() {
 		c.closed = true
 		conn := c.conn
 		c.mu.Unlock()
-		close(c.closing)
+		c.endCleaning(ErrClosed)
 		if e != nil {
 			e.finish(Closed)
 		}
@@ -163,8 +164,8 @@ func (c *Client) shutdown() {
 		defer cancel()
 		_ = conn.Close(ctx)
 		c.setState(StateClosed)
-		_ = c.work.wait(c.always)
-		c.endLife()
+		_ = c.work.wait(c.life)
+		c.endLife(ErrClosed)
 		c.loops.Wait()
 	})
 }
@@ -209,18 +210,28 @@ func (c *Client) Servers() []string {
 	return servers
 }
 
-// detached runs f on its own: it is not bounded by a caller's context, and the
-// client waits for it when it is closed.
+// detached runs f on its own: it is not bounded by a caller's context but goes on until
+// the session is being closed, and the client waits for it then.
 func (c *Client) detached(f func(ctx context.Context)) {
 	c.work.add(1)
 	go func() {
 		defer c.work.add(-1)
-		f(c.always)
+		f(c.cleaning)
 	}()
 }
 
+// during returns a context for a call: it ends with ctx, and when Close begins.
+func (c *Client) during(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.calls, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // isDraining reports whether Close was called.
-func (c *Client) isDraining() bool { return isClosed(c.drain) }
+func (c *Client) isDraining() bool { return c.calls.Err() != nil }
 
 // tasks counts work under way. Unlike a sync.WaitGroup it may grow while somebody waits.
 type tasks struct {

@@ -300,8 +300,6 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 				return false, &requeueError{ErrSessionExpired}
 			case <-ctx.Done():
 				return false, ctxErr(ctx)
-			case <-w.c.drain:
-				return false, ErrClosed
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk
 		return created{}, nil, err
 	}
 	own := n.at(m.Path, m.Stat)
-	names, err := await(ctx, c, list)
+	names, err := await(ctx, list)
 	if err != nil {
 		return own, nil, nil // the next look tells why
 	}

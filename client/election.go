@@ -50,6 +50,8 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	if h.c != el.c || h.path != el.path {
 		return fmt.Errorf("%w: the lease is of %s", ErrInvalid, h.path)
 	}
+	ctx, end := h.c.during(ctx)
+	defer end()
 	err := h.c.update(ctx, h.e, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
 		if bytes.Equal(data, value) {
 			return nil, l.Err()
@@ -142,6 +144,8 @@ func msTime(ms int64) time.Time { return time.UnixMilli(ms) }
 func (el *Election) Observe(ctx context.Context) <-chan Leader {
 	out := make(chan Leader, 1)
 	el.c.detached(func(context.Context) {
+		ctx, end := el.c.during(ctx)
+		defer end()
 		defer close(out)
 		el.observe(ctx, out)
 	})

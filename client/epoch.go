@@ -198,7 +198,7 @@ func (e *epoch) finish(why LostReason) {
 
 // rest waits until the timer or one of the signals is there, of which each may be
 // nil; whoever rests looks at everything again afterwards. The error says what ends
-// every wait: the end of the session, of ctx, or of the client.
+// every wait: the end of the session or of ctx.
 func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-chan struct{}) error {
 	var s [3]<-chan struct{}
 	copy(s[:], signals)
@@ -211,8 +211,6 @@ func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-c
 		return ErrSessionExpired
 	case <-ctx.Done():
 		return ctxErr(ctx)
-	case <-e.c.drain:
-		return ErrClosed
 	}
 	return nil
 }

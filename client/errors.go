@@ -111,12 +111,6 @@ func (e *LostError) Error() string {
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// unfinished marks a write whose outcome is unknown because nobody waited for it.
-type unfinished struct{ error }
-
-func (u unfinished) Unwrap() error        { return u.error }
-func (u unfinished) Is(target error) bool { return target == zk.ErrUncertain }
-
 // isAmbiguous reports whether a write that answered err may have happened.
 func isAmbiguous(err error) bool { return errors.Is(err, zk.ErrUncertain) }
 
@@ -139,8 +133,11 @@ func publicErr(err error) error {
 // lease whose context it is, is kept.
 func ctxErr(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(err, cause) {
+	switch {
+	case cause == nil || errors.Is(err, cause):
 		return err
+	case errors.Is(cause, ErrClosed):
+		return ErrClosed // it is not the caller's own that ended
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -35,7 +35,7 @@ type served struct {
 
 // enter waits for the turn, or takes it only if nobody has it. If the lock is handed
 // over with it, the hold is not nil.
-func (g *gates) enter(ctx context.Context, c *Client, key gateKey, try bool) (*turn, *hold, error) {
+func (g *gates) enter(ctx context.Context, key gateKey, try bool) (*turn, *hold, error) {
 	g.mu.Lock()
 	q, busy := g.m[key]
 	switch {
@@ -56,14 +56,10 @@ func (g *gates) enter(ctx context.Context, c *Client, key gateKey, try bool) (*t
 	ch := make(chan served, 1)
 	el := q.PushBack(ch)
 	g.mu.Unlock()
-	var err error
 	select {
 	case s := <-ch:
 		return s.turn, s.hold, nil
 	case <-ctx.Done():
-		err = ctxErr(ctx)
-	case <-c.drain:
-		err = ErrClosed
 	}
 	g.mu.Lock()
 	q.Remove(el) // nothing happens if it was served
@@ -73,17 +69,7 @@ func (g *gates) enter(ctx context.Context, c *Client, key gateKey, try bool) (*t
 		s.giveBack()
 	default:
 	}
-	return nil, nil, err
-}
-
-// waiting returns how many contenders of this process wait for the turn.
-func (g *gates) waiting(key gateKey) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if q := g.m[key]; q != nil {
-		return q.Len()
-	}
-	return 0
+	return nil, nil, ctxErr(ctx)
 }
 
 // giveBack passes on what a waiter was served that had left.

@@ -365,3 +365,13 @@ func removeDir(t testing.TB, o *zk.Conn, path string) {
 		t.Fatal(err)
 	}
 }
+
+// waiting returns how many contenders of this process wait for the turn.
+func (g *gates) waiting(key gateKey) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.m[key]; q != nil {
+		return q.Len()
+	}
+	return 0
+}

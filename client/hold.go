@@ -45,10 +45,9 @@ type hold struct {
 	since time.Time
 	wait  time.Duration
 
-	modes   modes    // nil if the lock cannot be downgraded or upgraded
-	parts   []*Lease // of a hold of several locks that are held one by one
-	ended   <-chan struct{}
-	life    context.Context // ends with the hold, as ended does
+	modes   modes           // nil if the lock cannot be downgraded or upgraded
+	parts   []*Lease        // of a hold of several locks that are held one by one
+	life    context.Context // ends with the hold
 	endLife context.CancelFunc
 
 	mu       sync.Mutex
@@ -73,8 +72,7 @@ func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...
 		c: a.c, e: e, path: a.path, cfg: a.cfg, turn: a.turn, nodes: nodes, mode: mode, token: token,
 		wait: time.Since(a.start), since: time.Now(),
 	}
-	h.life, h.endLife = context.WithCancel(context.Background())
-	h.ended = h.life.Done()
+	h.life, h.endLife = context.WithCancel(a.c.calls)
 	return h
 }
 
@@ -85,8 +83,6 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	switch {
 	case ctx.Err() != nil:
 		err = ctxErr(ctx)
-	case c.isDraining():
-		err = ErrClosed
 	case !h.e.add(h):
 		err = &requeueError{ErrSessionExpired}
 	}

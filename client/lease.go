@@ -212,6 +212,8 @@ func (l *Lease) Check(ctx context.Context) error {
 		return err
 	}
 	h := l.h
+	ctx, end := h.c.during(ctx)
+	defer end()
 	nodes := h.nodesNow()
 	if len(nodes) > 0 {
 		if err := h.c.sync(ctx, h.e, h.path); err != nil {

@@ -11,10 +11,16 @@ import (
 
 // dirRecord is what this package keeps in the data of a lock's directory.
 type dirRecord struct {
-	ZL     int     `json:"zl"`
+	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
 	Limit  int     `json:"limit,omitempty"`  // of a semaphore
-	Layout string  `json:"layout,omitempty"` // "rw1": see the policy layout
+
+	// Of a lock with a policy.
+	Layout        string `json:"layout,omitempty"` // "rw1"
+	Policy        string `json:"policy,omitempty"`
+	MaxWriterWait string `json:"maxWriterWait,omitempty"`
+	Gate          string `json:"gate,omitempty"` // uuid of the owner, or empty
+	Kind          string `json:"kind,omitempty"`
 }
 
 // parseDir reads a directory's data: zero for an empty one, false for data of

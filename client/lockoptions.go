@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
@@ -39,25 +40,20 @@ const (
 	PolicyWriter
 )
 
+var policyNames = [...]string{"fair", "reader", "writer"}
+
 // String returns "fair", "reader" or "writer".
 func (p Policy) String() string {
-	switch p {
-	case PolicyFair:
-		return "fair"
-	case PolicyReader:
-		return "reader"
-	case PolicyWriter:
-		return "writer"
+	if int(p) < len(policyNames) {
+		return policyNames[p]
 	}
 	return fmt.Sprintf("policy %d", p)
 }
 
 // ParsePolicy reads what [Policy.String] writes.
 func ParsePolicy(s string) (Policy, error) {
-	for p := PolicyFair; p <= PolicyWriter; p++ {
-		if p.String() == s {
-			return p, nil
-		}
+	if i := slices.Index(policyNames[:], s); i >= 0 {
+		return Policy(i), nil
 	}
 	return 0, fmt.Errorf("%w: policy %q", ErrInvalid, s)
 }

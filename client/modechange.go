@@ -202,6 +202,8 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	if wrong {
 		return fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported)
 	}
+	ctx, end := h.c.during(ctx)
+	defer end()
 	if err := h.modes.upgrade(ctx, h, try); err != nil {
 		if e := l.Err(); e != nil && !errors.Is(err, ErrUpgradeConflict) {
 			return e

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -289,22 +290,20 @@ const maxForeignSeq = math.MaxInt32 - 1_000_000
 
 // checkPath refuses what cannot be the path of a lock.
 func checkPath(p string) error {
-	bad := func(why string) error { return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why) }
-	if !strings.HasPrefix(p, "/") {
-		return bad("is not absolute")
+	why := ""
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		why = "is not absolute"
+	case p == "/":
+		why = "is the root"
+	case path.Clean(p) != p:
+		why = "is not canonical"
+	case strings.ContainsRune(p, 0):
+		why = "has a zero byte"
+	default:
+		return nil
 	}
-	if p == "/" {
-		return bad("is the root")
-	}
-	for _, part := range strings.Split(p[1:], "/") {
-		if part == "" || part == "." || part == ".." {
-			return bad("is not canonical")
-		}
-	}
-	if strings.ContainsRune(p, 0) {
-		return bad("has a zero byte")
-	}
-	return nil
+	return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why)
 }
 
 // join appends a name to a path.

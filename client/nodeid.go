@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 )
 
 // nodeID is the identity of one attempt: a UUID of version 8 whose free bits are
@@ -23,18 +24,6 @@ func newNodeID(sid int64) nodeID {
 	binary.BigEndian.PutUint64(id[8:], 2<<62|(hi&0xf)<<58|lo)
 	return id
 }
-
-// session returns the session that asked for the node, if this package made the id.
-func (id nodeID) session() (sid int64, ours bool) {
-	a, b := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-	if id.version() != 8 || b>>62 != 2 {
-		return 0, false
-	}
-	return int64(a>>16<<16 | (a&0xfff)<<4 | b>>58&0xf), true
-}
-
-// version is the UUID's: 8 for ours, 4 for Curator's.
-func (id nodeID) version() byte { return id[6] >> 4 }
 
 // hex is the form without dashes.
 func (id nodeID) hex() string { return hex.EncodeToString(id[:]) }
@@ -78,26 +67,12 @@ func parseUUID(s string) (nodeID, bool) {
 	return parseHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])
 }
 
-// findID finds an id anywhere in a name, in either form.
-func findID(name string) (nodeID, bool) {
-	for i := 0; i+32 <= len(name); i++ {
-		if i+36 <= len(name) {
-			if id, ok := parseUUID(name[i : i+36]); ok {
-				return id, true
-			}
-		}
-		if id, ok := parseHex(name[i : i+32]); ok {
-			return id, true
-		}
-	}
-	return nodeID{}, false
-}
-
-// bearing returns the names that bear id.
+// bearing returns the names that bear id, in either form.
 func bearing(names []string, id nodeID) []string {
+	dashed, plain := id.uuid(), id.hex()
 	var found []string
 	for _, n := range names {
-		if got, ok := findID(n); ok && got == id {
+		if strings.Contains(n, dashed) || strings.Contains(n, plain) {
 			found = append(found, n)
 		}
 	}

@@ -17,7 +17,7 @@ type policyDir struct {
 	acl  []zk.ACL
 
 	fresh bool // rec and ver are what this contender knows to be there
-	rec   policyRecord
+	rec   dirRecord
 	ver   int32
 	czxid int64
 	watch *zk.Watch // set with the read of the record
@@ -92,7 +92,7 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 
 // setOps writes the record at the version seen. -1 means "any" on the wire, so it
 // must never be a version that somebody checks: it is stepped over.
-func (d *policyDir) setOps(rec policyRecord) []zk.Op {
+func (d *policyDir) setOps(rec dirRecord) []zk.Op {
 	ops := []zk.Op{zk.SetData{Path: d.path, Data: rec.encode(), Version: d.ver}}
 	if d.ver == -2 {
 		ops = append(ops, zk.SetData{Path: d.path, Data: rec.encode(), Version: -1})
@@ -102,7 +102,7 @@ func (d *policyDir) setOps(rec policyRecord) []zk.Op {
 
 // set writes the record at the version seen. A record that has changed meanwhile,
 // or may have, is no error but not fresh any more.
-func (d *policyDir) set(ctx context.Context, rec policyRecord) error {
+func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
 	var st *zk.Stat
 	var err error
 	if ops := d.setOps(rec); len(ops) > 1 {
@@ -209,7 +209,7 @@ func (d *policyDir) unmixed(ctx context.Context, m policyMade) error {
 // or it is not.
 func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade, error) {
 	var list *zk.Reply[zk.Names]
-	res, err := ask(ctx, d.c, d.e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] {
+	res, err := ask(ctx, d.e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] {
 		r := p.Multi(d.wire(g)...)
 		if g.look {
 			list = p.Names(d.path) // in the same flight, and answered after it
@@ -219,7 +219,7 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 	if err == nil {
 		m := policyMade{stat: &res[len(res)-1].Stat}
 		if list != nil {
-			if names, err := await(ctx, d.c, list); err == nil {
+			if names, err := await(ctx, list); err == nil {
 				m.names = &names
 			}
 		}

@@ -85,12 +85,12 @@ func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on policyNode) 
 	if gone || err != nil {
 		return err
 	}
-	err = w.e.restAwhile(ctx, s.w.Fired(), h.ended)
+	err = w.e.restAwhile(ctx, s.w.Fired(), h.life.Done())
 	switch {
 	case errors.Is(err, ErrSessionExpired):
 		h.awaitLoss(ctx)
 		return ErrNotHeld
-	case isClosed(h.ended):
+	case h.life.Err() != nil:
 		return ErrNotHeld
 	}
 	return err
@@ -127,7 +127,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 // awaitLoss waits for the monitor to notice what is known already.
 func (h *hold) awaitLoss(ctx context.Context) {
 	select {
-	case <-h.ended:
+	case <-h.life.Done():
 	case <-ctx.Done():
 	}
 }

@@ -1,21 +1,10 @@
 package client
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 )
-
-// policyRecord is the data of the directory of a policy lock.
-type policyRecord struct {
-	ZL            int    `json:"zl"`
-	Layout        string `json:"layout"`
-	Policy        string `json:"policy"`
-	MaxWriterWait string `json:"maxWriterWait"`
-	Gate          string `json:"gate"` // uuid of the owner, or empty
-	Kind          string `json:"kind,omitempty"`
-}
 
 const (
 	policyLayout  = "rw1"
@@ -24,26 +13,18 @@ const (
 	policyPattern = "q-00000000-0000-0000-0000-000000000000"
 )
 
-func newPolicyRecord(cfg *lockConfig) policyRecord {
-	return policyRecord{ZL: 1, Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String()}
+func newPolicyRecord(cfg *lockConfig) dirRecord {
+	return dirRecord{Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String()}
 }
 
 // parsePolicyRecord reads a directory's data; false if it is not that of a policy lock.
-func parsePolicyRecord(b []byte) (policyRecord, bool) {
-	var r policyRecord
-	if json.Unmarshal(b, &r) != nil || r.ZL != 1 || r.Layout != policyLayout {
-		return policyRecord{}, false
-	}
-	return r, true
-}
-
-func (r policyRecord) encode() []byte {
-	b, _ := json.Marshal(r) // strings and numbers only
-	return b
+func parsePolicyRecord(b []byte) (dirRecord, bool) {
+	r, ok := parseDir(b)
+	return r, ok && r.Layout == policyLayout
 }
 
 // gate reads the mark. What cannot be read is no mark.
-func (r policyRecord) gate() policyGate {
+func (r dirRecord) gate() policyGate {
 	id, ok := parseUUID(r.Gate)
 	switch {
 	case ok && r.Kind == policyKindW:
@@ -55,7 +36,7 @@ func (r policyRecord) gate() policyGate {
 }
 
 // withGate returns the record with another mark.
-func (r policyRecord) withGate(g policyGate) policyRecord {
+func (r dirRecord) withGate(g policyGate) dirRecord {
 	r.Gate, r.Kind = "", ""
 	switch g.kind {
 	case policyGateWrite:
@@ -67,7 +48,7 @@ func (r policyRecord) withGate(g policyGate) policyRecord {
 }
 
 // writerBound is for how long readers may overtake a writer.
-func (r policyRecord) writerBound() time.Duration {
+func (r dirRecord) writerBound() time.Duration {
 	d, err := time.ParseDuration(r.MaxWriterWait)
 	if err != nil || d < 0 {
 		return defaultMaxWriterWait

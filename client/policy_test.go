@@ -271,7 +271,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}}, {-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
 		d.ver = tc.ver
 		var got []int32
-		for _, op := range d.setOps(policyRecord{}) {
+		for _, op := range d.setOps(dirRecord{}) {
 			got = append(got, op.(czk.SetData).Version)
 		}
 		if len(got) != len(tc.want) || got[0] != tc.want[0] || got[len(got)-1] != tc.want[len(tc.want)-1] {

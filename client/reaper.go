@@ -42,7 +42,7 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 	p.Send()
 	var failed error
 	for _, r := range replies {
-		if _, err := await(ctx, c, r); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if _, err := await(ctx, r); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			failed = err
 		}
 	}
@@ -89,7 +89,7 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.Context) error) bool {
 	for n := 1; ; n++ {
 		c.reaper.slots <- struct{}{}
-		if e.ended() || c.isClosed() {
+		if e.ended() || ctx.Err() != nil {
 			<-c.reaper.slots
 			return false
 		}
@@ -98,7 +98,7 @@ func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return true
-		case zk.IsRefusal(err) && !e.ended() && !c.isClosed():
+		case zk.IsRefusal(err) && !e.ended():
 			c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
 			return false
 		}
@@ -106,7 +106,7 @@ func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.
 		select {
 		case <-t.C:
 		case <-e.gone:
-		case <-c.closing:
+		case <-ctx.Done():
 		}
 		t.Stop()
 	}

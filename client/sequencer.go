@@ -29,16 +29,15 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	born := fence.Token(st.Czxid)
 	// A downgraded hold has a younger node with the token of the older one; its
 	// name is unique, so that it exists is enough.
-	if born == s.Token || s.Mode == fence.Shared && born > s.Token && hasOwnID(s.Node) {
+	if born == s.Token || s.Mode == fence.Shared && born > s.Token && hasOwnID(baseName(s.Node)) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s has token %d", fence.ErrStale, path, born)
 }
 
 func hasOwnID(node string) bool {
-	id, ok := findID(baseName(node))
-	_, ours := id.session()
-	return ok && ours
+	c, _, ok := parseName(node)
+	return ok && c.maker == makerSelf || isPolicyNode(node)
 }
 
 var _ fence.Checker = (*Client)(nil)

@@ -48,7 +48,7 @@ func (c *Client) beginSession() error {
 			c.troubles.over()
 			c.attach(e)
 		case zk.Disconnected:
-			c.detach(e)
+			c.disconnected(e)
 		case zk.Expired:
 			c.expired(e)
 		}
@@ -93,22 +93,26 @@ func (c *Client) attach(e *epoch) {
 }
 
 // detach notes that there is no usable connection.
-func (c *Client) detach(e *epoch) {
+func (c *Client) detach() {
 	c.mu.Lock()
 	c.attached = false
 	c.broadcast()
 	c.mu.Unlock()
+}
+
+// disconnected is told that the session may live without a connection.
+func (c *Client) disconnected(e *epoch) {
+	c.detach()
 	e.loseStrict()
-	c.moveState(StateReady, StateSuspended)
+	if c.State() == StateReady {
+		c.setState(StateSuspended)
+	}
 	c.wakeBeat()
 }
 
 // expired notes that the session is over, and begins the next one.
 func (c *Client) expired(e *epoch) {
-	c.mu.Lock()
-	c.attached = false
-	c.broadcast()
-	c.mu.Unlock()
+	c.detach()
 	err := e.conn.Err()
 	c.opt.log.Info("session over", "session", hexID(e.sid), "err", err)
 	e.finish(Expired)
@@ -116,11 +120,9 @@ func (c *Client) expired(e *epoch) {
 	if errors.Is(err, zk.ErrAuthFailed) {
 		c.refused(err)
 		// Somebody changed what the server knows: it may be put right.
-		c.detached(func(context.Context) {
-			select {
-			case <-time.After(time.Second):
+		c.detached(func(ctx context.Context) {
+			if pause(ctx, time.Second) == nil {
 				_ = c.beginSession()
-			case <-c.closing:
 			}
 		})
 		return
@@ -149,13 +151,6 @@ func (c *Client) setState(s State) {
 		if f := c.opt.hooks.OnState; f != nil {
 			c.notifier.add(func() { f(old, s) })
 		}
-	}
-}
-
-// moveState sets the state to s if it is from.
-func (c *Client) moveState(from, s State) {
-	if c.State() == from {
-		c.setState(s)
 	}
 }
 
@@ -188,7 +183,6 @@ func (e *epoch) awaitValid(ctx context.Context) error {
 // untilSession waits until good agrees with the session that has a connection; it is
 // asked again after each change, and with nil while there is none.
 func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, error)) error {
-	end := c.endOf(ctx)
 	for {
 		c.mu.Lock()
 		e, changed := c.ep, c.changed
@@ -196,10 +190,7 @@ func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, erro
 			e = nil
 		}
 		c.mu.Unlock()
-		switch {
-		case isClosed(end):
-			return ErrClosed
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctxErr(ctx)
 		}
 		if ok, err := good(e); ok || err != nil {
@@ -207,7 +198,6 @@ func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, erro
 		}
 		select {
 		case <-changed:
-		case <-end:
 		case <-ctx.Done():
 		}
 	}
@@ -244,7 +234,7 @@ func (c *Client) keepAlive() {
 			p.next = time.Time{} // a new attachment is confirmed at once
 		case a := <-p.answers:
 			c.answered(&p, a)
-		case <-c.closing:
+		case <-c.cleaning.Done():
 			if p.flying != nil {
 				<-p.answers // the connection is closing: it will not take long
 			}
@@ -283,7 +273,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 	case !time.Now().Before(p.next) || now.since(p.sent) >= heartbeat(t) && p.failed == 0:
 		p.flying, p.sent, p.next = e, now, time.Now().Add(heartbeat(t))
 		go func() {
-			err := e.conn.Confirm(c.life)
+			err := e.conn.Confirm(c.cleaning)
 			p.answers <- answer{e, now, err}
 		}()
 	default:

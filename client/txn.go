@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -15,6 +14,8 @@ import (
 // nobody knows whether it happened.
 func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 	h := l.h
+	ctx, end := h.c.during(ctx)
+	defer end()
 	for {
 		if err := l.Err(); err != nil {
 			return nil, err
@@ -30,8 +31,8 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 		}
 		var refused *zk.MultiError
 		switch {
-		case errors.As(err, &unfinished{}):
-			return nil, fmt.Errorf("%w: %w", zk.ErrUncertain, err)
+		case isAmbiguous(err) && ctx.Err() != nil:
+			return nil, err
 		case !errors.As(err, &refused):
 			return nil, l.checkErr(err)
 		case refused.Index >= len(nodes):

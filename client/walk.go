@@ -20,6 +20,8 @@ func (c *Client) Walk(ctx context.Context, root string, depth int, f func(*Queue
 			return err
 		}
 	}
+	ctx, end := c.during(ctx)
+	defer end()
 	e, err := c.epoch(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,30 @@
+package client
+
+import "encoding/binary"
+
+// session returns the session that asked for the node, if this package made the id.
+func (id nodeID) session() (sid int64, ours bool) {
+	a, b := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	if id.version() != 8 || b>>62 != 2 {
+		return 0, false
+	}
+	return int64(a>>16<<16 | (a&0xfff)<<4 | b>>58&0xf), true
+}
+
+// version is the UUID's: 8 for ours, 4 for Curator's.
+func (id nodeID) version() byte { return id[6] >> 4 }
+
+// findID finds an id anywhere in a name, in either form.
+func findID(name string) (nodeID, bool) {
+	for i := 0; i+32 <= len(name); i++ {
+		if i+36 <= len(name) {
+			if id, ok := parseUUID(name[i : i+36]); ok {
+				return id, true
+			}
+		}
+		if id, ok := parseHex(name[i : i+32]); ok {
+			return id, true
+		}
+	}
+	return nodeID{}, false
+}
