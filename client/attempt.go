@@ -26,7 +26,7 @@ type attempt struct {
 
 // data is the content of the attempt's node.
 func (a *attempt) data() []byte {
-	if a.cfg.rawData {
+	if a.cfg.data != nil {
 		return a.cfg.data
 	}
 	return ownerData(a.owner())
@@ -135,7 +135,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	l, err := a.compete(ctx, run)
 	if err != nil {
 		a.turn.leave()
-		return nil, publicErr(err)
+		return nil, publicErr(ctx, err)
 	}
 	return l, nil
 }

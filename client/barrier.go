@@ -23,7 +23,7 @@ func (c *Client) Barrier(path string) *Barrier { return &Barrier{c: c, path: pat
 // Close closes the barrier. It does nothing if it is closed.
 func (b *Barrier) Close(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		_, err := b.c.create(ctx, e, zk.Create{Path: b.path, Data: []byte{}, Mode: zk.Persistent, ACL: zk.WorldACL(zk.PermAll)})
+		_, err := e.conn.Create(ctx, zk.Create{Path: b.path, Data: []byte{}, Mode: zk.Persistent, ACL: zk.WorldACL(zk.PermAll)})
 		switch {
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
@@ -40,14 +40,14 @@ func (b *Barrier) Close(ctx context.Context) error {
 // Open opens the barrier. It does nothing if it is open.
 func (b *Barrier) Open(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		return b.c.remove(ctx, e, b.path)
+		return e.erase(ctx, b.path)
 	})
 }
 
 // Wait waits until the barrier is open or ctx ends.
 func (b *Barrier) Wait(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		s, err := b.c.see(ctx, e, b.path, true)
+		s, err := e.see(ctx, b.path, true)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -115,51 +115,51 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	}
 	m := &Member{b: b, e: e, node: made[0]}
 	for {
-		done, err := b.gather(ctx, e, m)
-		if err != nil {
+		switch err := b.gather(ctx, e, m); {
+		case err == nil:
+			return m, nil
+		case !errors.Is(err, errAgain):
 			c.reap(e, m.node.path)
 			return nil, err
-		}
-		if done {
-			return m, nil
 		}
 	}
 }
 
-// gather looks whether all are there and waits for a change if not.
-func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) (bool, error) {
-	c, ready := b.c, join(b.path, readyName)
+// gather looks whether all are there, and waits for a change if not: errAgain.
+func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
+	ready := join(b.path, readyName)
 	// The watch on the missing node comes first: its creation cannot be missed.
-	st, w, err := c.existsW(ctx, e, ready)
+	st, w, err := e.existsW(ctx, ready)
 	if err != nil {
-		return false, err
+		return err
 	}
 	members, err := b.members(ctx, e)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !slices.Contains(members, m.node.name) {
-		return false, ErrSessionExpired // removed by somebody: enter anew
+		return ErrSessionExpired // removed by somebody: enter anew
 	}
 	among, err := b.among(ctx, e, members, m.node.name)
-	if err != nil {
-		return false, err
-	}
 	switch {
+	case err != nil:
+		return err
 	case st != nil && among:
-		return true, nil
+		return nil
 	case st == nil && among && len(members) >= b.n:
-		_, err := c.create(ctx, e, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral, ACL: zk.WorldACL(zk.PermAll)})
-		if err == nil || errors.Is(err, zk.ErrNodeExists) {
-			return true, nil
+		_, err := e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral, ACL: zk.WorldACL(zk.PermAll)})
+		if errors.Is(err, zk.ErrNodeExists) {
+			return nil
 		}
-		return false, err
+		return err
 	}
 	if err := e.restAwhile(ctx, w.Fired()); err != nil {
-		return false, err
+		return err
 	}
-	// Seen once is enough: the first to leave may have removed it again.
-	return among && w.Event().Type == zk.EventCreated, nil
+	if among && w.Event().Type == zk.EventCreated {
+		return nil // seen once is enough: the first to leave may have removed it again
+	}
+	return errAgain
 }
 
 // among reports whether a member is one of the first n.
@@ -169,7 +169,7 @@ func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, o
 	}
 	born := map[string]int64{}
 	for _, name := range members {
-		st, err := b.c.exists(ctx, e, join(b.path, name))
+		st, err := e.exists(ctx, join(b.path, name))
 		if err != nil {
 			return false, err
 		}
@@ -188,7 +188,7 @@ func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, o
 
 // members lists who is in, in the order of their names.
 func (b *DoubleBarrier) members(ctx context.Context, e *epoch) ([]string, error) {
-	names, err := b.c.children(ctx, e, b.path)
+	names, err := e.children(ctx, b.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -206,52 +206,47 @@ func (m *Member) Leave(ctx context.Context) error {
 	ctx, end := c.during(ctx)
 	defer end()
 	for {
-		done, err := m.leave(ctx)
-		if errors.Is(err, ErrSessionExpired) {
-			return nil // the node went with the session: it has left
-		}
-		if err != nil {
+		err := m.leave(ctx)
+		switch {
+		case err == nil, errors.Is(err, ErrSessionExpired):
+			return nil // the node is gone, with the session if not before
+		case !errors.Is(err, errAgain):
 			c.reap(e, m.node.path)
-			return publicErr(err)
-		}
-		if done {
-			return nil
+			return publicErr(ctx, err)
 		}
 	}
 }
 
 // leave does one step: the lowest member waits for the highest, the others go and
 // wait for the lowest.
-func (m *Member) leave(ctx context.Context) (bool, error) {
-	c, e, b := m.b.c, m.e, m.b
+func (m *Member) leave(ctx context.Context) error {
+	e, b := m.e, m.b
 	members, err := b.members(ctx, e)
 	if err != nil {
-		return false, err
+		return err
 	}
 	own := slices.Contains(members, m.node.name)
 	if len(members) == 0 || own && len(members) == 1 {
-		for _, p := range []string{m.node.path, join(b.path, readyName)} {
-			if err := c.remove(ctx, e, p); err != nil {
-				return false, err
-			}
+		if err := e.erase(ctx, m.node.path); err != nil {
+			return err
 		}
-		return true, nil
+		return e.erase(ctx, join(b.path, readyName))
 	}
 	other := members[0]
 	switch {
 	case members[0] == m.node.name:
 		other = members[len(members)-1]
 	case own:
-		if err := c.remove(ctx, e, m.node.path); err != nil {
-			return false, err
+		if err := e.erase(ctx, m.node.path); err != nil {
+			return err
 		}
 	}
-	_, w, err := c.getW(ctx, e, join(b.path, other))
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
+	_, w, err := e.getW(ctx, join(b.path, other))
+	if err == nil {
+		err = e.restAwhile(ctx, w.Fired())
 	}
-	if err != nil {
-		return false, err
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		return errAgain
 	}
-	return false, e.restAwhile(ctx, w.Fired())
+	return err
 }

@@ -61,7 +61,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 		return nil
 	}
 	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
-	err = w.c.delete(ctx, w.e, path, n.Stat.Version)
+	err = w.e.conn.Delete(ctx, path, n.Stat.Version)
 	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
 		return nil // the watch tells, or the next look
 	}
@@ -71,7 +71,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 
 // serverTime is the time of a write to the own node.
 func (w *waiter) serverTime(ctx context.Context) (int64, error) {
-	st, err := again(ctx, func() (*zk.Stat, error) { return w.c.set(ctx, w.e, w.own.path, w.data, -1) })
+	st, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, w.data, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, w.displaced()
 	}
@@ -92,7 +92,7 @@ func (c *Client) Break(ctx context.Context, path, node string, token fence.Token
 // breakNode deletes a node of a given birth if allow agrees.
 func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error) error {
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
-		n, err := c.get(ctx, e, target)
+		n, err := e.get(ctx, target)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *Client) breakNode(ctx context.Context, target string, token fence.Token
 		if err := allow(e, n); err != nil {
 			return err
 		}
-		err = c.delete(ctx, e, target, n.Stat.Version)
+		err = e.conn.Delete(ctx, target, n.Stat.Version)
 		if errors.Is(err, zk.ErrBadVersion) {
 			return errAgain
 		}

@@ -3,38 +3,12 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 )
-
-// ask sends one request in a session and waits for its answer, until ctx ends or the
-// session is over. A request that is under way then goes on.
-func ask[T any](ctx context.Context, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
-	if ctx.Err() != nil {
-		var none T
-		return none, ctxErr(ctx)
-	}
-	p := e.conn.Pipe()
-	r := put(p)
-	p.Send()
-	return await(ctx, r)
-}
-
-// await waits for an answer.
-func await[T any](ctx context.Context, r *zk.Reply[T]) (T, error) {
-	v, err := r.Wait(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		if isAmbiguous(err) {
-			return v, fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx))
-		}
-		return v, ctxErr(ctx)
-	}
-	return v, err
-}
 
 // again repeats what may be done twice until its outcome is known.
 func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
@@ -74,42 +48,13 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error
 		case errors.Is(err, errAgain), errors.Is(err, ErrSessionExpired):
 			continue
 		case !isAmbiguous(err):
-			return publicErr(err)
+			return publicErr(ctx, err)
 		}
 		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
 			return err
 		}
 		n++
 	}
-}
-
-// update writes what f makes of a node's data, and begins again if somebody else has
-// changed them meanwhile, or if nobody knows what came of it. Where f returns nil the
-// data are left as they are.
-func (c *Client) update(ctx context.Context, e *epoch, path string, f func(data []byte) ([]byte, error)) error {
-	for n := 1; ; n++ {
-		have, err := c.get(ctx, e, path)
-		if err != nil {
-			return err
-		}
-		fresh, err := f(have.Data)
-		if fresh == nil || err != nil {
-			return err
-		}
-		_, err = c.set(ctx, e, path, fresh, have.Stat.Version)
-		if !errors.Is(err, zk.ErrBadVersion) && (!isAmbiguous(err) || ctx.Err() != nil) {
-			return err
-		}
-		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
-			return err
-		}
-	}
-}
-
-// read is ask for requests that may be repeated. Lost connections are the
-// session's business; here it is about servers that answer that they do not know.
-func read[T any](ctx context.Context, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, error) {
-	return again(ctx, func() (T, error) { return ask(ctx, e, put) })
 }
 
 // pause sleeps unless ctx ends.
@@ -134,70 +79,72 @@ func backoff(n int, first, last time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-func (c *Client) get(ctx context.Context, e *epoch, path string) (zk.Node, error) {
-	return read(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.Get(path) })
+// What follows reads. Lost connections are the session's business; what is repeated
+// here is about servers that answer that they do not know.
+
+func (e *epoch) get(ctx context.Context, path string) (zk.Node, error) {
+	return again(ctx, func() (zk.Node, error) { return e.conn.Get(ctx, path) })
 }
 
 // exists returns nil, nil for a node that is absent.
-func (c *Client) exists(ctx context.Context, e *epoch, path string) (*zk.Stat, error) {
-	return read(ctx, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.Exists(path) })
+func (e *epoch) exists(ctx context.Context, path string) (*zk.Stat, error) {
+	return again(ctx, func() (*zk.Stat, error) { return e.conn.Exists(ctx, path) })
 }
 
-func (c *Client) names(ctx context.Context, e *epoch, path string) (zk.Names, error) {
-	return read(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.Names(path) })
+func (e *epoch) names(ctx context.Context, path string) (zk.Names, error) {
+	return again(ctx, func() (zk.Names, error) { return e.conn.Names(ctx, path) })
 }
 
-func (c *Client) children(ctx context.Context, e *epoch, path string) ([]string, error) {
-	n, err := c.names(ctx, e, path)
+func (e *epoch) children(ctx context.Context, path string) ([]string, error) {
+	n, err := e.names(ctx, path)
 	return n.List(), err
 }
 
-func (c *Client) sync(ctx context.Context, e *epoch, path string) error {
-	_, err := read(ctx, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Sync(path) })
+func (e *epoch) sync(ctx context.Context, path string) error {
+	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, e.conn.Sync(ctx, path) })
 	return err
 }
 
 // relist is what is true after a write whose outcome is unknown. Without the sync
 // a list could come from a server that has not yet applied a write that will
 // still happen.
-func (c *Client) relist(ctx context.Context, e *epoch, dir string) ([]string, error) {
-	if err := c.sync(ctx, e, dir); err != nil {
+func (e *epoch) relist(ctx context.Context, dir string) ([]string, error) {
+	if err := e.sync(ctx, dir); err != nil {
 		return nil, err
 	}
-	return c.children(ctx, e, dir)
+	return e.children(ctx, dir)
 }
 
 // watched is a read that sets a watch.
-func watched[T any](ctx context.Context, e *epoch, put func(p *zk.Pipe) *zk.Reply[T]) (T, *zk.Watch, error) {
-	var r *zk.Reply[T]
-	v, err := read(ctx, e, func(p *zk.Pipe) *zk.Reply[T] {
-		r = put(p)
-		return r
+func watched[T any](ctx context.Context, f func() (T, *zk.Watch, error)) (v T, w *zk.Watch, err error) {
+	v, err = again(ctx, func() (T, error) {
+		var v T
+		v, w, err = f()
+		return v, err
 	})
-	if err != nil {
-		return v, nil, err
-	}
-	return v, r.Watch(), nil
+	return v, w, err
 }
 
 // getW reads a node and watches it for a change of its data and its deletion.
-func (c *Client) getW(ctx context.Context, e *epoch, path string) (zk.Node, *zk.Watch, error) {
-	return watched(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Node] { return p.GetW(path) })
+func (e *epoch) getW(ctx context.Context, path string) (zk.Node, *zk.Watch, error) {
+	return watched(ctx, func() (zk.Node, *zk.Watch, error) { return e.conn.GetW(ctx, path) })
 }
 
 // existsW watches a node that may be absent: then for its creation.
-func (c *Client) existsW(ctx context.Context, e *epoch, path string) (*zk.Stat, *zk.Watch, error) {
-	return watched(ctx, e, func(p *zk.Pipe) *zk.Reply[*zk.Stat] { return p.ExistsW(path) })
+func (e *epoch) existsW(ctx context.Context, path string) (*zk.Stat, *zk.Watch, error) {
+	return watched(ctx, func() (*zk.Stat, *zk.Watch, error) { return e.conn.ExistsW(ctx, path) })
 }
 
 // list lists a node and may watch it for a change of the list.
-func (c *Client) list(ctx context.Context, e *epoch, path string, watch bool) ([]string, *zk.Watch, error) {
+func (e *epoch) list(ctx context.Context, path string, watch bool) ([]string, *zk.Watch, error) {
 	if !watch {
-		names, err := c.children(ctx, e, path)
+		names, err := e.children(ctx, path)
 		return names, nil, err
 	}
-	n, w, err := watched(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Names] { return p.NamesW(path) })
-	return n.List(), w, err
+	return watched(ctx, func() ([]string, *zk.Watch, error) {
+		names, _, w, err := e.conn.ChildrenW(ctx, path)
+		return names, w, err
+	})
 }
 
 // seen is what could be seen of a node, and what tells of its end.
@@ -212,12 +159,12 @@ type seen struct {
 // preferred: unlike exists it leaves no watch behind on a node that is gone. Of a
 // node that may not be asked about, its directory tells; it is watched only if that
 // is wanted, because that wakes for every other child too.
-func (c *Client) see(ctx context.Context, e *epoch, path string, watchDir bool) (s seen, err error) {
-	if s.Node, s.w, err = c.getW(ctx, e, path); !errors.Is(err, zk.ErrNoAuth) {
+func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, err error) {
+	if s.Node, s.w, err = e.getW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err
 	}
 	s.hidden = true
-	st, w, err := c.existsW(ctx, e, path)
+	st, w, err := e.existsW(ctx, path)
 	switch {
 	case err == nil && st == nil:
 		return s, zk.ErrNoNode
@@ -229,41 +176,43 @@ func (c *Client) see(ctx context.Context, e *epoch, path string, watchDir bool) 
 	}
 	s.listed = true
 	var names []string
-	names, s.w, err = c.list(ctx, e, parentOf(path), watchDir)
+	names, s.w, err = e.list(ctx, parentOf(path), watchDir)
 	if err == nil && !slices.Contains(names, baseName(path)) {
 		err = zk.ErrNoNode
 	}
 	return s, err
 }
 
-func (c *Client) set(ctx context.Context, e *epoch, path string, data []byte, version int32) (*zk.Stat, error) {
-	st, err := ask(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Stat] {
-		return p.Set(zk.SetData{Path: path, Data: data, Version: version})
-	})
-	return &st, err
+// update writes what f makes of a node's data, and begins again if somebody else has
+// changed them meanwhile, or if nobody knows what came of it. Where f returns nil the
+// data are left as they are.
+func (e *epoch) update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
+	for n := 1; ; n++ {
+		have, err := e.get(ctx, path)
+		if err != nil {
+			return err
+		}
+		fresh, err := f(have.Data)
+		if fresh == nil || err != nil {
+			return err
+		}
+		_, err = e.conn.Set(ctx, path, fresh, have.Stat.Version)
+		if !errors.Is(err, zk.ErrBadVersion) && (!isAmbiguous(err) || ctx.Err() != nil) {
+			return err
+		}
+		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
+			return err
+		}
+	}
 }
 
-func (c *Client) delete(ctx context.Context, e *epoch, path string, version int32) error {
-	_, err := ask(ctx, e, func(p *zk.Pipe) *zk.Reply[struct{}] { return p.Delete(zk.Delete{Path: path, Version: version}) })
-	return err
-}
-
-// remove deletes a node until it is gone.
-func (c *Client) remove(ctx context.Context, e *epoch, path string) error {
-	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, c.delete(ctx, e, path, -1) })
+// erase deletes a node until it is gone.
+func (e *epoch) erase(ctx context.Context, path string) error {
+	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, e.conn.Delete(ctx, path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	return err
-}
-
-func (c *Client) create(ctx context.Context, e *epoch, op zk.Create) (zk.Created, error) {
-	return ask(ctx, e, func(p *zk.Pipe) *zk.Reply[zk.Created] { return p.Create(op) })
-}
-
-// multi sends one transaction. All or nothing happens.
-func (c *Client) multi(ctx context.Context, e *epoch, ops ...zk.Op) ([]zk.Result, error) {
-	return ask(ctx, e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] { return p.Multi(ops...) })
 }
 
 // failedAt returns which operation of a transaction was refused, -1 if unknown.
@@ -287,9 +236,6 @@ func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL)
 	_, err := again(ctx, func() (struct{}, error) {
 		return struct{}{}, e.conn.MakePath(ctx, dir, mode, acl)
 	})
-	if err != nil && ctx.Err() != nil {
-		return ctxErr(ctx)
-	}
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
 		c.noContainers.Store(true)
 		return c.ensure(ctx, e, dir, acl)

@@ -71,7 +71,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	c.owner = ownerOf(o.name)
 	list, _, err := zk.ParseServers(servers)
 	if err != nil {
-		return nil, publicErr(err)
+		return nil, publicErr(ctx, err)
 	}
 	c.troubles.c, c.troubles.servers = c, len(list)
 	c.reaper.slots = make(chan struct{}, reapParallel)
@@ -80,7 +80,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	c.refused = cancel
 	if err := c.beginSession(); err != nil {
 		c.endLife(ErrClosed)
-		return nil, publicErr(err)
+		return nil, publicErr(ctx, err)
 	}
 	c.loops.Go(c.keepAlive)
 	go c.notifier.run(c.life.Done()) // not waited for: a hook may be the one that closes the client
@@ -89,7 +89,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		// Nothing can be held yet: there is nothing worth waiting for.
 		c.shutdown()
 		if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
-			err = publicErr(cause)
+			err = publicErr(ctx, cause)
 		} else if trouble != nil {
 			err = fmt.Errorf("%w: %w", err, trouble)
 		}

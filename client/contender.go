@@ -72,11 +72,11 @@ func (q queue) node(e *epoch, a *attempt) newNode {
 // precheck is a try's look before it leaps: if somebody is ahead, nothing is written.
 func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 	if a.cfg.freshTry {
-		if err := a.c.sync(ctx, e, a.dir); err != nil {
+		if err := e.sync(ctx, a.dir); err != nil {
 			return err
 		}
 	}
-	names, err := a.c.names(ctx, e, a.dir)
+	names, err := e.names(ctx, a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 }
 
 func (w *waiter) list(ctx context.Context) (zk.Names, error) {
-	names, err := w.c.names(ctx, w.e, w.a.dir)
+	names, err := w.e.names(ctx, w.a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return names, w.displaced()
 	}
@@ -184,7 +184,7 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 
 // lookAtOwn reads and watches the own node.
 func (w *waiter) lookAtOwn(ctx context.Context) error {
-	s, err := w.c.see(ctx, w.e, w.own.path, true)
+	s, err := w.e.see(ctx, w.own.path, true)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return w.displaced()
@@ -287,7 +287,7 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 					return false, err
 				}
 			case <-safety:
-				st, err := w.c.exists(ctx, w.e, path)
+				st, err := w.e.exists(ctx, path)
 				if errors.Is(err, zk.ErrNoAuth) {
 					continue // the directory is watched
 				}
@@ -311,7 +311,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 		s.w, w.armed = w.armed, nil
 		return s, false, nil
 	}
-	s, err = w.c.see(ctx, w.e, path, true)
+	s, err = w.e.see(ctx, path, true)
 	if errors.Is(err, zk.ErrNoNode) {
 		return s, true, nil
 	}
@@ -358,7 +358,7 @@ func (w *waiter) stamp(h *hold) {
 	}
 	o.Held = true
 	write := func(ctx context.Context) error {
-		_, err := w.c.set(ctx, w.e, w.own.path, ownerData(o), w.ver)
+		_, err := w.e.conn.Set(ctx, w.own.path, ownerData(o), w.ver)
 		return err
 	}
 	if o.Breakable {

@@ -106,7 +106,7 @@ func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk
 		return created{}, nil, err
 	}
 	own := n.at(m.Path, m.Stat)
-	names, err := await(ctx, list)
+	names, err := list.Wait(ctx)
 	if err != nil {
 		return own, nil, nil // the next look tells why
 	}
@@ -156,14 +156,14 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, nodes []newNode, err
 func (c *Client) createOnce(ctx context.Context, e *epoch, nodes []newNode) ([]created, error) {
 	if len(nodes) == 1 {
 		n := nodes[0]
-		m, err := c.create(ctx, e, n.Create)
+		m, err := e.conn.Create(ctx, n.Create)
 		return []created{n.at(m.Path, m.Stat)}, err
 	}
 	ops := make([]zk.Op, len(nodes))
 	for i, n := range nodes {
 		ops[i] = n.Create
 	}
-	res, err := c.multi(ctx, e, ops...)
+	res, err := e.conn.Multi(ctx, ops...)
 	made := make([]created, len(res))
 	for i, r := range res {
 		made[i] = nodes[i].at(r.Path, r.Stat)
@@ -185,7 +185,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 	for _, n := range nodes {
 		dir := n.dir()
 		if _, ok := lists[dir]; !ok {
-			lists[dir], err = c.relist(ctx, e, dir)
+			lists[dir], err = e.relist(ctx, dir)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return nil, err
 			}
@@ -199,7 +199,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 			c.reap(e, join(dir, extra))
 		}
 		path := join(dir, found[0])
-		st, err := c.exists(ctx, e, path)
+		st, err := e.exists(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -226,7 +226,7 @@ func (c *Client) ensureFor(ctx context.Context, e *epoch, dir string, lasting bo
 	}
 	for {
 		_, err := again(ctx, func() (zk.Created, error) {
-			return c.create(ctx, e, zk.Create{Path: dir, Data: []byte{}, Mode: zk.Persistent, ACL: acl})
+			return e.conn.Create(ctx, zk.Create{Path: dir, Data: []byte{}, Mode: zk.Persistent, ACL: acl})
 		})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):

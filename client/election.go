@@ -52,14 +52,14 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()
-	err := h.c.update(ctx, h.e, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
+	err := h.e.update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
 		if bytes.Equal(data, value) {
 			return nil, l.Err()
 		}
 		return append([]byte{}, value...), l.Err()
 	})
 	if err != nil {
-		return l.checkErr(err)
+		return l.checkErr(ctx, err)
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (l Leader) None() bool { return l.Node == "" }
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	var s sight
 	err := el.c.steadily(ctx, el.path, func(e *epoch) error {
-		err := el.c.sync(ctx, e, el.path)
+		err := e.sync(ctx, el.path)
 		if err == nil {
 			s, err = el.look(ctx, e)
 		}
@@ -99,11 +99,10 @@ type sight struct {
 // look finds the first candidate and watches it; if there is none, the directory;
 // if that is absent, its creation.
 func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
-	c := el.c
 	for watch := false; ; {
-		names, w, err := c.list(ctx, e, el.path, watch)
+		names, w, err := e.list(ctx, el.path, watch)
 		if errors.Is(err, zk.ErrNoNode) {
-			st, w, err := c.existsW(ctx, e, el.path)
+			st, w, err := e.existsW(ctx, el.path)
 			if err != nil || st == nil {
 				return sight{w: w}, err
 			}
@@ -123,7 +122,7 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			watch = true // it tells of every candidate, so not if there is one
 			continue
 		}
-		first, w, err := c.getW(ctx, e, join(el.path, queue[0].name))
+		first, w, err := e.getW(ctx, join(el.path, queue[0].name))
 		if errors.Is(err, zk.ErrNoNode) {
 			watch = false
 			continue
@@ -163,7 +162,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 		}
 		if e != synced {
 			// Another session may be served by a server that lags behind the last.
-			if el.c.sync(ctx, e, el.path) == nil {
+			if e.sync(ctx, el.path) == nil {
 				synced = e
 			}
 		}

@@ -114,8 +114,11 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // isAmbiguous reports whether a write that answered err may have happened.
 func isAmbiguous(err error) bool { return errors.Is(err, zk.ErrUncertain) }
 
-// publicErr puts the package's names on errors of the session.
-func publicErr(err error) error {
+// publicErr puts the package's names on errors of a call in the session.
+func publicErr(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return ctxErr(ctx)
+	}
 	for _, names := range [...]struct{ zk, own error }{
 		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrNotReadOnly, ErrReadOnly}, {zk.ErrInvalid, ErrInvalid},
 	} {

@@ -330,12 +330,12 @@ func (h *hold) remove(ctx context.Context) error {
 	nodes, ops := h.nodes, append(deletes(h.nodes), h.unmark...)
 	h.mu.Unlock()
 	for n := 1; ; n++ {
-		_, err := h.c.multi(ctx, h.e, ops...)
+		_, err := h.e.conn.Multi(ctx, ops...)
 		switch {
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
 			// What somebody removed, or a mark that may not be written, does not
 			// keep the others.
-			each := h.c.delete(ctx, h.e, nodes[0].path, -1)
+			each := h.e.conn.Delete(ctx, nodes[0].path, -1)
 			h.c.reap(h.e, pathsOf(nodes[1:])...)
 			switch {
 			case n > 1 && errors.Is(each, zk.ErrNoNode):
@@ -395,7 +395,7 @@ func (h *hold) settleRelease(err error) error {
 	switch {
 	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrSessionExpired):
 		return err
-	case isAmbiguous(err), errors.Is(err, ErrClosed):
+	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil:
 		<-h.abandon()
 		return nil
 	}
@@ -413,5 +413,5 @@ func (h *hold) releaseErr(err error) error {
 	case errors.Is(err, ErrSessionExpired):
 		return nil // the node went with the session, after the work was done
 	}
-	return publicErr(err)
+	return publicErr(context.Background(), err)
 }

@@ -96,9 +96,6 @@ func (n *notifier) run(stop <-chan struct{}) {
 // tell passes an event to the hook that pick chooses, of the client and of the lock.
 func (c *Client) tell(lock *Hooks, pick func(*Hooks) func(LockEvent), ev LockEvent) {
 	for _, h := range [...]*Hooks{&c.opt.hooks, lock} {
-		if h == nil {
-			continue
-		}
 		if f := pick(h); f != nil {
 			c.notifier.add(func() { f(ev) })
 		}

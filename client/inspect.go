@@ -66,7 +66,7 @@ const maxRaw = 200
 func (c *Client) Inspect(ctx context.Context, path string) (*Queue, error) {
 	var q *Queue
 	err := c.steadily(ctx, path, func(e *epoch) error {
-		err := c.sync(ctx, e, path)
+		err := e.sync(ctx, path)
 		if err == nil {
 			q, err = c.inspect(ctx, e, path)
 		}
@@ -85,10 +85,10 @@ type inspector struct {
 
 func (c *Client) inspect(ctx context.Context, e *epoch, path string) (*Queue, error) {
 	in := &inspector{c: c, e: e, ctx: ctx, q: &Queue{Path: path, Kind: "lock"}}
-	list, err := c.names(ctx, e, path)
+	list, err := e.names(ctx, path)
 	var own zk.Node
 	if err == nil {
-		own, err = c.get(ctx, e, path)
+		own, err = e.get(ctx, path)
 		if errors.Is(err, zk.ErrNoAuth) {
 			err = nil // only its data may not be read
 		}
@@ -172,7 +172,7 @@ func (in *inspector) queue(names []string) error {
 		}
 		return ""
 	}
-	return in.readQueue("", q, blocked)
+	return in.readQueue(q, blocked)
 }
 
 // unknown reads numbered nodes of a recipe that we do not know as a queue: most
@@ -190,15 +190,15 @@ func (in *inspector) unknown(names []string) (q []contender) {
 }
 
 // readQueue reads contenders in order: who is blocked by nobody holds.
-func (in *inspector) readQueue(sub string, q []contender, blocked func(i int) string) error {
+func (in *inspector) readQueue(q []contender, blocked func(i int) string) error {
 	var all []Entry
-	if err := in.read(&all, sub, q); err != nil {
+	if err := in.read(&all, "", q); err != nil {
 		return err
 	}
 	by := map[string]string{}
 	for i, c := range q {
 		if b := blocked(i); b != "" {
-			by[sub+c.name] = sub + b
+			by[c.name] = b
 		}
 	}
 	for _, en := range all {
@@ -259,10 +259,10 @@ func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
 	if strings.HasPrefix(sub, "/") { // kazoo's semaphore has its queue elsewhere
 		path = en.Node
 	}
-	n, err := in.c.get(in.ctx, in.e, path)
+	n, err := in.e.get(in.ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		var st *zk.Stat
-		switch st, err = in.c.exists(in.ctx, in.e, path); {
+		switch st, err = in.e.exists(in.ctx, path); {
 		case errors.Is(err, zk.ErrNoAuth):
 			err = nil
 		case err == nil && st == nil:

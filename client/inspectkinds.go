@@ -25,7 +25,7 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 			}
 		}
 		var err error
-		if names, err = in.c.children(in.ctx, in.e, d.leases); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if names, err = in.e.children(in.ctx, d.leases); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 	if err := in.read(&in.q.Holders, permits, held); err != nil {
 		return err
 	}
-	names, err := in.c.children(in.ctx, in.e, d.lock)
+	names, err := in.e.children(in.ctx, d.lock)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (in *inspector) policy(names []string, data []byte) error {
 		q = append(q, c)
 	}
 	slices.SortStableFunc(q, compareContenders)
-	if err := in.readQueue("", q, func(i int) string { return by[q[i].name] }); err != nil {
+	if err := in.readQueue(q, func(i int) string { return by[q[i].name] }); err != nil {
 		return err
 	}
 	for i := range in.q.Holders {

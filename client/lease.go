@@ -216,14 +216,14 @@ func (l *Lease) Check(ctx context.Context) error {
 	defer end()
 	nodes := h.nodesNow()
 	if len(nodes) > 0 {
-		if err := h.c.sync(ctx, h.e, h.path); err != nil {
-			return l.checkErr(err)
+		if err := h.e.sync(ctx, h.path); err != nil {
+			return l.checkErr(ctx, err)
 		}
 	}
 	for _, n := range nodes {
-		st, err := h.c.exists(ctx, h.e, n.path)
+		st, err := h.e.exists(ctx, n.path)
 		if err != nil {
-			return l.checkErr(err)
+			return l.checkErr(ctx, err)
 		}
 		if st == nil || st.EphemeralOwner != h.e.sid {
 			h.awaitChange(ctx)
@@ -236,11 +236,11 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Err()
 }
 
-func (l *Lease) checkErr(err error) error {
+func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if e := l.Err(); e != nil {
 		return e
 	}
-	return publicErr(err)
+	return publicErr(ctx, err)
 }
 
 // Path returns the path of the lock.

@@ -16,11 +16,11 @@ type dirRecord struct {
 	Limit  int     `json:"limit,omitempty"`  // of a semaphore
 
 	// Of a lock with a policy.
-	Layout        string `json:"layout,omitempty"` // "rw1"
-	Policy        string `json:"policy,omitempty"`
-	MaxWriterWait string `json:"maxWriterWait,omitempty"`
-	Gate          string `json:"gate,omitempty"` // uuid of the owner, or empty
-	Kind          string `json:"kind,omitempty"`
+	Layout        string  `json:"layout,omitempty"` // "rw1"
+	Policy        string  `json:"policy,omitempty"`
+	MaxWriterWait string  `json:"maxWriterWait,omitempty"`
+	Gate          *string `json:"gate,omitempty"` // uuid of the owner, or empty
+	Kind          string  `json:"kind,omitempty"`
 }
 
 // parseDir reads a directory's data: zero for an empty one, false for data of
@@ -48,7 +48,7 @@ func delayRecord(holder string) []byte { return dirRecord{Holder: &holder}.encod
 // lockDelay waits if the last holder went away without unlocking, and then marks
 // the directory with the own id. The own node stays first all the time.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
-	dir, err := w.c.get(ctx, w.e, w.a.dir)
+	dir, err := w.e.get(ctx, w.a.dir)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		return nil // the mark is for writers: a reader's end needs no delay
 	}
 	// Marking twice is the same as once.
-	_, err = again(ctx, func() (*zk.Stat, error) { return w.c.set(ctx, w.e, w.a.dir, delayRecord(w.own.id.uuid()), -1) })
+	_, err = again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(w.own.id.uuid()), -1) })
 	return err
 }
 

@@ -19,14 +19,11 @@ type AcquireOption interface {
 	acquire()
 }
 
+// lockOption is what every option is; its type as a result says where it may be given.
 type lockOption func(*lockConfig)
 
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
-
-type acquireOption func(*lockConfig)
-
-func (f acquireOption) applyLock(c *lockConfig) { f(c) }
-func (acquireOption) acquire()                  {}
+func (lockOption) acquire()                  {}
 
 // Policy says who goes first in a read-write lock.
 type Policy uint8
@@ -61,8 +58,7 @@ func ParsePolicy(s string) (Policy, error) {
 // lockConfig is what the options of a lock and of a call say together.
 type lockConfig struct {
 	reason        string
-	data          []byte
-	rawData       bool
+	data          []byte // instead of an owner record, if not nil
 	acl           []zk.ACL
 	layout        Layout
 	policy        Policy
@@ -118,18 +114,18 @@ const defaultGrace = time.Second
 
 // WithReason tells others what the lock is held for.
 func WithReason(text string) AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.reason = text })
+	return lockOption(func(c *lockConfig) { c.reason = text })
 }
 
 // WithData replaces the owner record in the lock's node by these bytes, for
 // programs that expect their own there.
 func WithData(b []byte) AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.data, c.rawData = append([]byte{}, b...), true })
+	return lockOption(func(c *lockConfig) { c.data = append([]byte{}, b...) })
 }
 
 // WithACL sets the access control list of the nodes the lock makes.
 func WithACL(acl ...zk.ACL) LockOption {
-	return lockOption(func(c *lockConfig) { c.acl = append([]zk.ACL(nil), acl...) })
+	return lockOption(func(c *lockConfig) { c.acl = slices.Clone(acl) })
 }
 
 // WithLayout says how nodes are named; see [Layout].
@@ -161,18 +157,18 @@ func WithLockDelay(d time.Duration) LockOption {
 // ErrNotAcquired and context.DeadlineExceeded. Unlike a context with a timeout given
 // to Do, it leaves the work alone.
 func WithWait(d time.Duration) AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.wait = d })
+	return lockOption(func(c *lockConfig) { c.wait = d })
 }
 
 // WithMaxHold ends a lease that was held for d. Its node is removed a grace later:
 // a second, or what [WithGrace] says.
 func WithMaxHold(d time.Duration) AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.maxHold = d })
+	return lockOption(func(c *lockConfig) { c.maxHold = d })
 }
 
 // WithGrace sets how long the node of a lease that was held too long stays.
 func WithGrace(d time.Duration) AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.maxHoldGrace = d })
+	return lockOption(func(c *lockConfig) { c.maxHoldGrace = d })
 }
 
 // WithLinger keeps the nodes of a lost lease until it is unlocked, as far as that
@@ -180,13 +176,13 @@ func WithGrace(d time.Duration) AcquireOption {
 // Revoked. It is for those who need time to stop what they do, and must be
 // followed by Unlock in any case. Without it the lock is free for others as soon
 // as the lease is lost here (after the grace, if it was held too long).
-func WithLinger() AcquireOption { return acquireOption(func(c *lockConfig) { c.linger = true }) }
+func WithLinger() AcquireOption { return lockOption(func(c *lockConfig) { c.linger = true }) }
 
 // WithBreakable writes the time limit of WithMaxHold into the node, so that a
 // waiter that is breakable too, or [Client.BreakExpired], removes the node once
 // the limit and the grace are over by the server's clock.
 func WithBreakable() AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.breakable = true })
+	return lockOption(func(c *lockConfig) { c.breakable = true })
 }
 
 // WithReentrant lets a context that holds the lock take it again: without any
@@ -212,7 +208,7 @@ func WithHeldSince() LockOption { return lockOption(func(c *lockConfig) { c.held
 // WithRevocable makes a lease end a grace after somebody asked for it. Without it
 // a holder only hears of the wish, by [Lease.Revoked].
 func WithRevocable(grace time.Duration) AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.revocable, c.revokeGrace = true, grace })
+	return lockOption(func(c *lockConfig) { c.revocable, c.revokeGrace = true, grace })
 }
 
 // WithEarlyUnlock has Unlock return as soon as the release is on its way, so that
@@ -222,20 +218,20 @@ func WithRevocable(grace time.Duration) AcquireOption {
 // and Unlock does not tell if somebody had removed the node a moment before. Close
 // the client before the program exits.
 func WithEarlyUnlock() AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.earlyUnlock = true })
+	return lockOption(func(c *lockConfig) { c.earlyUnlock = true })
 }
 
 // WithStrict ends a lease as soon as the connection is lost, instead of at the deadline.
-func WithStrict() AcquireOption { return acquireOption(func(c *lockConfig) { c.strict = true }) }
+func WithStrict() AcquireOption { return lockOption(func(c *lockConfig) { c.strict = true }) }
 
 // WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
 func WithoutRequeue() AcquireOption {
-	return acquireOption(func(c *lockConfig) { c.noRequeue = true })
+	return lockOption(func(c *lockConfig) { c.noRequeue = true })
 }
 
 // WithFreshTry makes a try ask for the newest state first. Without it, a try may
 // be refused for a lock released a moment ago.
-func WithFreshTry() AcquireOption { return acquireOption(func(c *lockConfig) { c.freshTry = true }) }
+func WithFreshTry() AcquireOption { return lockOption(func(c *lockConfig) { c.freshTry = true }) }
 
 // WithAtomicSet, given to one lock of a set, makes [Client.AcquireAll] queue for
 // all its locks in one transaction. That is faster where sets contend, and
@@ -243,7 +239,7 @@ func WithFreshTry() AcquireOption { return acquireOption(func(c *lockConfig) { c
 // waits in another: with those who take single locks one after another, even in
 // the order of the paths, it can deadlock. It does nothing for sets with semaphores,
 // policies or lock delays.
-func WithAtomicSet() AcquireOption { return acquireOption(func(c *lockConfig) { c.atomicSet = true }) }
+func WithAtomicSet() AcquireOption { return lockOption(func(c *lockConfig) { c.atomicSet = true }) }
 
 // WithLatch names an election's candidates as Curator's LeaderLatch does.
 func WithLatch() LockOption { return lockOption(func(c *lockConfig) { c.latch = true }) }
@@ -268,7 +264,7 @@ func (c *lockConfig) check(path string) error {
 		return fmt.Errorf("%w: LayoutPolicy is chosen by WithPolicy", ErrInvalid)
 	case c.wait < 0 || c.maxHold < 0 || c.maxHoldGrace < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.handoffs < 0 || c.handoffFor < 0 || c.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
-	case c.breakable && c.maxHold > 0 && c.rawData:
+	case c.breakable && c.maxHold > 0 && c.data != nil:
 		return fmt.Errorf("%w: WithBreakable needs the owner record that WithData replaces", ErrInvalid)
 	}
 	return nil

@@ -64,7 +64,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 		}
 		child, live := join(path, name), false
 		if u == usePermits {
-			permits, err := c.children(ctx, e, child)
+			permits, err := e.children(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
@@ -73,7 +73,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 				live = live || ok && cont.kind == kindLease
 			}
 		} else {
-			st, err := c.exists(ctx, e, child)
+			st, err := e.exists(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
@@ -86,14 +86,17 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 	return nil
 }
 
-// aloneNow is alone for who has not listed the path since it made its node.
-func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use) error {
-	names, err := c.children(ctx, e, path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
+// aloneNow is alone for who may not have listed the path since it made its node.
+func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use, listed *zk.Names) error {
+	if listed == nil {
+		names, err := e.names(ctx, path)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		listed = &names
 	}
-	if err != nil {
-		return err
-	}
-	return c.alone(ctx, e, path, own, names)
+	return c.alone(ctx, e, path, own, listed.List())
 }

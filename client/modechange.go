@@ -98,7 +98,7 @@ func (h *hold) downgrade(ctx context.Context) error {
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
-		return publicErr(err)
+		return publicErr(ctx, err)
 	case <-ctx.Done():
 		return ctxErr(ctx)
 	}
@@ -135,10 +135,10 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	h.mu.Unlock()
 	for n := 1; ; n++ {
 		ops := append([]zk.Op{zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}, deletes(old)...)
-		_, err := h.c.multi(ctx, h.e, append(ops, unmark...)...)
+		_, err := h.e.conn.Multi(ctx, append(ops, unmark...)...)
 		if isAmbiguous(err) {
 			var names []string
-			names, err = h.c.relist(ctx, h.e, parentOf(fresh.path))
+			names, err = h.e.relist(ctx, parentOf(fresh.path))
 			if err == nil && len(bearing(names, id)) == 0 {
 				if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
 					return err
@@ -208,7 +208,7 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 		if e := l.Err(); e != nil && !errors.Is(err, ErrUpgradeConflict) {
 			return e
 		}
-		return publicErr(err)
+		return publicErr(ctx, err)
 	}
 	l.setMode(fence.Exclusive)
 	return nil

@@ -101,7 +101,7 @@ func (e *epoch) lookAgain(hidden bool) time.Duration {
 
 // lookAt reads and watches a node of the hold. What cannot be known is no loss.
 func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err error) {
-	s, err = h.c.see(ctx, h.e, n.path, false)
+	s, err = h.e.see(ctx, n.path, false)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return s, true, nil

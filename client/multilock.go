@@ -104,7 +104,7 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	}
 	a.dirs = []string{} // those of its parts
 	return c.acquire(ctx, a, nil, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
-		return c.takeEach(ctx, a, reqs)
+		return takeEach(ctx, a, reqs)
 	})
 }
 
@@ -177,14 +177,16 @@ func (c *Client) waitAll(ctx context.Context, e *epoch, a *attempt, reqs []Reque
 }
 
 // takeEach takes one lock after another, in the order of their paths.
-func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
+func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	var parts []*Lease
+	// The releases are sent, so that what this client asks next does not find the
+	// locks, but not waited for.
 	giveBack := func() {
-		var nodes []heldNode
+		ended, end := context.WithCancel(context.Background())
+		end()
 		for _, l := range parts {
-			nodes = append(nodes, l.h.nodesNow()...)
+			_ = l.Unlock(ended)
 		}
-		c.leaveBehind(dirsOf(nodes), func(bg context.Context) { _ = unlockEach(bg, parts) })
 	}
 	for _, r := range reqs {
 		l, err := r.alone(ctx, a.try)
@@ -199,7 +201,7 @@ func (c *Client) takeEach(ctx context.Context, a *attempt, reqs []Request) (*hol
 	for _, l := range parts {
 		if l.h.e != first.h.e || !l.Valid() {
 			// The session changed on the way: some are lost.
-			_ = unlockEach(ctx, parts)
+			giveBack()
 			return nil, &requeueError{ErrSessionExpired}
 		}
 		for _, n := range l.h.nodesNow() {

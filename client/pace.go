@@ -63,14 +63,14 @@ func (w *waiter) lookAhead(ctx context.Context, p place) (*zk.Names, error) {
 	pipe := w.e.conn.Pipe()
 	node, list := pipe.GetW(last), pipe.Names(w.a.dir)
 	pipe.Send()
-	_, err := await(ctx, node)
+	_, err := node.Wait(ctx)
 	switch {
 	case err == nil:
 		w.armed, w.armedAt = node.Watch(), last
 	case !errors.Is(err, zk.ErrNoNode):
 		return nil, nil // the next look tells why
 	}
-	names, err := await(ctx, list)
+	names, err := list.Wait(ctx)
 	if err != nil {
 		return nil, nil //nolint:nilerr // likewise
 	}

@@ -25,7 +25,6 @@ type policyWaiter struct {
 	waiter
 	id     nodeID
 	queued bool
-	node   policyNode // the queue node, if queued
 	dir    policyDir
 
 	upgrades bool // a read hold, which id is of
@@ -33,12 +32,12 @@ type policyWaiter struct {
 
 	closed bool // the gate was closed for this attempt at some time
 	delay  policyDelay
-	since  map[policyNode]int64 // since when queued writers wait, by the server's clock
+	since  map[nodeID]int64 // since when queued writers wait, by the server's clock
 }
 
 func newPolicyWaiter(a *attempt, e *epoch, id nodeID) *policyWaiter {
 	return &policyWaiter{
-		waiter: waiter{c: a.c, e: e, a: a}, id: id, since: map[policyNode]int64{},
+		waiter: waiter{c: a.c, e: e, a: a}, id: id, since: map[nodeID]int64{},
 		dir: policyDir{c: a.c, e: e, path: a.dir, acl: a.cfg.acl},
 	}
 }
@@ -162,11 +161,10 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 		return err
 	}
 	w.own, w.queued, w.id = made[0], true, made[0].id
-	w.node, _ = parsePolicy(w.own.name)
 	w.a.enqueued(w.own)
 	w.data = w.own.data
 	w.c.policyClock.observe(w.own.stat.Ctime)
-	w.since[w.node] = w.own.stat.Ctime
+	w.since[w.id] = w.own.stat.Ctime
 	w.entered = true
 	return nil
 }
@@ -177,7 +175,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	if w.reads() {
 		g = policyGranted{ops: policyReadGrant(w.id, w.queued), node: policyNode{id: w.id, kind: policyHoldRead}}
 	}
-	g.queue, g.data, g.look = w.node, policyHoldData(w.a), !w.queued
+	g.queue, g.data, g.look = w.own.path, policyHoldData(w.a), !w.queued
 	made, err := w.dir.grant(ctx, g)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
@@ -193,7 +191,9 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	nodes := []heldNode{{path: join(w.a.dir, g.node.name(true)), id: w.id}}
 	if g.look {
-		if err := w.dir.unmixed(ctx, made); err != nil {
+		// A lock of another kind may have come while a reader was not yet to be seen.
+		// Of the two whoever made its node first is seen by the other.
+		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, made.names); err != nil {
 			w.c.reap(w.e, nodes[0].path)
 			return nil, err
 		}
@@ -213,7 +213,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	w.c.policyClock.observe(made.stat.Ctime)
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.own.path, id: w.id, seq: w.node.seq})
+		nodes = append(nodes, heldNode{path: w.own.path, id: w.id})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
 	h.modes = policyModes{}
@@ -251,7 +251,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 // policyHoldData is the content of a hold node. Its making is the grant, so it bears
 // the stamp of one.
 func policyHoldData(a *attempt) []byte {
-	if a.cfg.rawData {
+	if a.cfg.data != nil {
 		return a.cfg.data
 	}
 	o := a.owner()

@@ -27,7 +27,7 @@ type policyDir struct {
 // read reads the record, and makes directory and record if need be.
 func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 	for {
-		n, w, err := d.c.getW(ctx, d.e, d.path)
+		n, w, err := d.e.getW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lockDelay > 0, d.acl); err != nil {
 				return err
@@ -59,7 +59,7 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 
 // list reads the nodes.
 func (d *policyDir) list(ctx context.Context) error {
-	names, err := d.c.children(ctx, d.e, d.path)
+	names, err := d.e.children(ctx, d.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		d.fresh, d.nodes = false, nil
 		return nil
@@ -86,7 +86,7 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 	if d.watch != nil && !isClosed(d.watch.Fired()) {
 		return true, nil
 	}
-	st, err := d.c.exists(ctx, d.e, d.path)
+	st, err := d.e.exists(ctx, d.path)
 	return err == nil && st != nil && st.Czxid == d.czxid, err
 }
 
@@ -103,15 +103,15 @@ func (d *policyDir) setOps(rec dirRecord) []zk.Op {
 // set writes the record at the version seen. A record that has changed meanwhile,
 // or may have, is no error but not fresh any more.
 func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
-	var st *zk.Stat
+	var st zk.Stat
 	var err error
 	if ops := d.setOps(rec); len(ops) > 1 {
 		var res []zk.Result
-		if res, err = d.c.multi(ctx, d.e, ops...); err == nil {
-			st = &res[len(res)-1].Stat
+		if res, err = d.e.conn.Multi(ctx, ops...); err == nil {
+			st = res[len(res)-1].Stat
 		}
 	} else {
-		st, err = d.c.set(ctx, d.e, d.path, rec.encode(), d.ver)
+		st, err = d.e.conn.Set(ctx, d.path, rec.encode(), d.ver)
 	}
 	switch {
 	case err == nil:
@@ -123,7 +123,7 @@ func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
 	case isAmbiguous(err) && ctx.Err() == nil:
 		// The next look tells; without the sync it could be too early.
 		d.fresh = false
-		return d.c.sync(ctx, d.e, d.path)
+		return d.e.sync(ctx, d.path)
 	}
 	return err
 }
@@ -147,10 +147,10 @@ func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
 func (d *policyDir) reopen(g policyGate) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
 	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
-		if err := o.c.sync(ctx, o.e, o.path); err != nil {
+		if err := o.e.sync(ctx, o.path); err != nil {
 			return err
 		}
-		n, err := o.c.get(ctx, o.e, o.path)
+		n, err := o.e.get(ctx, o.path)
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (d *policyDir) reopen(g policyGate) <-chan struct{} {
 type policyGranted struct {
 	ops   []policyOp
 	node  policyNode // the hold node
-	queue policyNode // the contender's queue node, if the operations name it
+	queue string     // path of the contender's queue node, if there is one
 	data  []byte
 	look  bool // nobody could see the contender before: the names are needed after
 }
@@ -195,31 +195,21 @@ func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, err
 	})
 }
 
-// unmixed fails if a lock of another kind came to the directory while a reader was
-// not yet to be seen there. Of the two whoever made its node first was seen by the
-// other: each lists after it made its own.
-func (d *policyDir) unmixed(ctx context.Context, m policyMade) error {
-	if m.names == nil {
-		return d.c.aloneNow(ctx, d.e, d.path, usePolicy)
-	}
-	return d.c.alone(ctx, d.e, d.path, usePolicy, m.names.List())
-}
-
 // grantOnce is the detached part. A lost reply is made up for: the node is there
 // or it is not.
 func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade, error) {
 	var list *zk.Reply[zk.Names]
-	res, err := ask(ctx, d.e, func(p *zk.Pipe) *zk.Reply[[]zk.Result] {
-		r := p.Multi(d.wire(g)...)
-		if g.look {
-			list = p.Names(d.path) // in the same flight, and answered after it
-		}
-		return r
-	})
+	p := d.e.conn.Pipe()
+	r := p.Multi(d.wire(g)...)
+	if g.look {
+		list = p.Names(d.path) // in the same flight, and answered after it
+	}
+	p.Send()
+	res, err := r.Wait(ctx)
 	if err == nil {
 		m := policyMade{stat: &res[len(res)-1].Stat}
 		if list != nil {
-			if names, err := await(ctx, list); err == nil {
+			if names, err := list.Wait(ctx); err == nil {
 				m.names = &names
 			}
 		}
@@ -228,10 +218,10 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 	if !isAmbiguous(err) {
 		return policyMade{}, err
 	}
-	if err := d.c.sync(ctx, d.e, d.path); err != nil {
+	if err := d.e.sync(ctx, d.path); err != nil {
 		return policyMade{}, err
 	}
-	st, err := d.c.exists(ctx, d.e, join(d.path, g.node.name(true)))
+	st, err := d.e.exists(ctx, join(d.path, g.node.name(true)))
 	if err == nil && st == nil {
 		err = zk.ErrBadVersion // it did not happen: look again
 	}
@@ -246,11 +236,10 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 func (d *policyDir) wire(g policyGranted) []zk.Op {
 	var ops []zk.Op
 	for _, op := range g.ops {
-		n := op.node
-		if !n.kind.hold() {
-			n = g.queue
+		path := g.queue
+		if op.node.kind.hold() {
+			path = join(d.path, op.node.name(true))
 		}
-		path := join(d.path, n.name(true))
 		switch op.op {
 		case policyCheckRecord:
 			ops = append(ops, zk.Check{Path: d.path, Version: d.ver})

@@ -14,7 +14,7 @@ const (
 )
 
 func newPolicyRecord(cfg *lockConfig) dirRecord {
-	return dirRecord{Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String()}
+	return dirRecord{Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String(), Gate: new(string)}
 }
 
 // parsePolicyRecord reads a directory's data; false if it is not that of a policy lock.
@@ -25,7 +25,10 @@ func parsePolicyRecord(b []byte) (dirRecord, bool) {
 
 // gate reads the mark. What cannot be read is no mark.
 func (r dirRecord) gate() policyGate {
-	id, ok := parseUUID(r.Gate)
+	if r.Gate == nil {
+		return policyGate{}
+	}
+	id, ok := parseUUID(*r.Gate)
 	switch {
 	case ok && r.Kind == policyKindW:
 		return policyGate{id, policyGateWrite}
@@ -37,12 +40,15 @@ func (r dirRecord) gate() policyGate {
 
 // withGate returns the record with another mark.
 func (r dirRecord) withGate(g policyGate) dirRecord {
-	r.Gate, r.Kind = "", ""
+	owner := g.owner.uuid()
+	r.Gate = &owner
 	switch g.kind {
 	case policyGateWrite:
-		r.Gate, r.Kind = g.owner.uuid(), policyKindW
+		r.Kind = policyKindW
 	case policyGateUpgrade:
-		r.Gate, r.Kind = g.owner.uuid(), policyKindU
+		r.Kind = policyKindU
+	default:
+		owner, r.Kind = "", ""
 	}
 	return r
 }

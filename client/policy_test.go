@@ -285,7 +285,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	if err := c.ensure(testCtx(t), e, p, nil); err != nil {
 		t.Fatal(err)
 	}
-	res, err := c.multi(testCtx(t), e,
+	res, err := e.conn.Multi(testCtx(t),
 		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
 		czk.SetData{Path: p, Data: []byte("x"), Version: -1})
 	if err != nil || res[1].Stat.Version != 2 {

@@ -65,9 +65,9 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Dura
 	if n == nil {
 		return 0, false, nil
 	}
-	ms, ok := w.since[*n]
+	ms, ok := w.since[n.id]
 	if !ok {
-		st, err := w.c.exists(ctx, w.e, join(w.a.dir, n.name(true)))
+		st, err := w.e.exists(ctx, join(w.a.dir, n.name(true)))
 		if err != nil || st == nil {
 			if errors.Is(err, zk.ErrNoAuth) {
 				err = nil
@@ -75,7 +75,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Dura
 			return 0, false, err
 		}
 		ms = st.Ctime
-		w.since[*n] = ms
+		w.since[n.id] = ms
 	}
 	waited, ok := w.c.policyClock.since(ms)
 	return w.dir.rec.writerBound() - waited, ok, nil

@@ -42,7 +42,7 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 	p.Send()
 	var failed error
 	for _, r := range replies {
-		if _, err := await(ctx, r); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if _, err := r.Wait(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			failed = err
 		}
 	}
@@ -52,7 +52,7 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 // reapID removes the node of an attempt of which only the id is known.
 func (c *Client) reapID(e *epoch, dir string, id nodeID) {
 	c.reapFunc(e, []string{dir}, func(ctx context.Context) error {
-		names, err := c.relist(ctx, e, dir)
+		names, err := e.relist(ctx, dir)
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (h *hold) revoke(r Revocation) {
 func (c *Client) Revoke(ctx context.Context, path, node string, r Revocation) error {
 	target := join(path, node)
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
-		return c.update(ctx, e, target, func(data []byte) ([]byte, error) {
+		return e.update(ctx, target, func(data []byte) ([]byte, error) {
 			if _, asked := revocationIn(data); asked {
 				return nil, nil
 			}

@@ -131,7 +131,7 @@ func headConfig(c *lockConfig) *lockConfig {
 // precheck looks whether a try makes sense, without writing anything.
 func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 	var limit int
-	dir, err := s.c.get(ctx, e, s.path)
+	dir, err := e.get(ctx, s.path)
 	if err == nil {
 		limit, _, err = s.parseLimit(dir.Data)
 	}
@@ -141,7 +141,7 @@ func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 	if err != nil {
 		return err
 	}
-	used, err := s.c.children(ctx, e, s.d.leases)
+	used, err := e.children(ctx, s.d.leases)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if n > limit {
 			return nil, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
 		}
-		used, usedW, err := s.c.list(ctx, e, s.d.leases, true)
+		used, usedW, err := e.list(ctx, s.d.leases, true)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err = s.c.ensure(ctx, e, s.d.leases, a.cfg.acl); err == nil {
 				continue
@@ -215,7 +215,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, e *epoch, n int) (*hol
 		s.c.reap(e, pathsOf(held)...)
 		return nil, &requeueError{ErrSessionExpired}
 	}
-	if err := s.c.aloneNow(ctx, e, s.path, s.d.use); err != nil {
+	if err := s.c.aloneNow(ctx, e, s.path, s.d.use, nil); err != nil {
 		s.c.reap(e, pathsOf(held)...)
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (s *Semaphore) limitData(rec dirRecord, limit int) []byte {
 // changeLimit stores what f makes of the stored limit.
 func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) (int, error)) error {
 	for {
-		err := s.c.update(ctx, e, s.path, func(data []byte) ([]byte, error) {
+		err := e.update(ctx, s.path, func(data []byte) ([]byte, error) {
 			have, rec, err := s.parseLimit(data)
 			if err != nil {
 				return nil, err
@@ -301,7 +301,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
 
 // watchLimit returns the limit that counts now.
 func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, error) {
-	n, w, err := s.c.getW(ctx, e, s.path)
+	n, w, err := e.getW(ctx, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil, &requeueError{ErrNodeRemoved}
 	}

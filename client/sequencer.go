@@ -14,9 +14,9 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	path := s.NodePath()
 	var st *zk.Stat
 	err := c.steadily(ctx, path, func(e *epoch) error {
-		err := c.sync(ctx, e, path)
+		err := e.sync(ctx, path)
 		if err == nil {
-			st, err = c.exists(ctx, e, path)
+			st, err = e.exists(ctx, path)
 		}
 		return err
 	})

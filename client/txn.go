@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -25,22 +26,22 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 		for _, n := range nodes {
 			all = append(all, zk.Check{Path: n.path, Version: -1})
 		}
-		res, err := h.c.multi(ctx, h.e, append(all, ops...)...)
+		res, err := h.e.conn.Multi(ctx, append(all, ops...)...)
 		if err == nil {
 			return res[len(nodes):], nil
 		}
 		var refused *zk.MultiError
 		switch {
 		case isAmbiguous(err) && ctx.Err() != nil:
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx))
 		case !errors.As(err, &refused):
-			return nil, l.checkErr(err)
+			return nil, l.checkErr(ctx, err)
 		case refused.Index >= len(nodes):
 			own := *refused
 			own.Index -= len(nodes)
-			return nil, publicErr(&own)
+			return nil, publicErr(ctx, &own)
 		case !errors.Is(err, zk.ErrNoNode):
-			return nil, l.checkErr(err)
+			return nil, l.checkErr(ctx, err)
 		}
 		// A node of the hold is gone: lost, or replaced by a change of mode.
 		if h.awaitChange(ctx); h.has(nodes[refused.Index]) {

@@ -26,14 +26,14 @@ func (c *Client) Walk(ctx context.Context, root string, depth int, f func(*Queue
 	if err != nil {
 		return err
 	}
-	if err := c.sync(ctx, e, root); err != nil {
-		return publicErr(err)
+	if err := e.sync(ctx, root); err != nil {
+		return publicErr(ctx, err)
 	}
-	return publicErr(c.walk(ctx, e, root, depth, f))
+	return publicErr(ctx, c.walk(ctx, e, root, depth, f))
 }
 
 func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f func(*Queue) error) error {
-	list, err := c.names(ctx, e, path)
+	list, err := e.names(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names
 	if live, err := c.anyLive(ctx, e, path, names); live || err != nil || st.DataLength == 0 || st.DataLength > maxOwnerData {
 		return live, err
 	}
-	n, err := c.get(ctx, e, path)
+	n, err := e.get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return false, nil
 	}
@@ -99,7 +99,7 @@ func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []str
 		if n != simpleName && !isContender(n) {
 			continue
 		}
-		st, err := c.exists(ctx, e, join(path, n))
+		st, err := e.exists(ctx, join(path, n))
 		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return false, err
 		}
