@@ -15,29 +15,14 @@ import (
 // the server's: that of a write by the waiter itself.
 type breaker struct {
 	node  string
-	since int64 // server time in ms since which the node holds, as far as known
-	timer *time.Timer
-}
-
-// due fires when it is time to look again.
-func (b *breaker) due() <-chan time.Time {
-	if b.timer == nil {
-		return nil
-	}
-	return b.timer.C
-}
-
-func (b *breaker) stop() {
-	if b.timer != nil {
-		b.timer.Stop()
-		b.timer = nil
-	}
+	since int64            // server time in ms since which the node holds, as far as known
+	due   <-chan time.Time // fires when it is time to look again
 }
 
 // look removes the holder at path if its time is over, and otherwise sets the
 // timer for the moment when it will be.
 func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) error {
-	b.stop()
+	b.due = nil
 	o, ok := parseOwner(n.Data)
 	limit, breakable := o.limit()
 	if !ok || !breakable {
@@ -57,7 +42,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 	}
 	left := time.Duration(b.since-now)*time.Millisecond + limit
 	if left > 0 {
-		b.timer = time.NewTimer(left + 5*time.Millisecond)
+		b.due = time.After(left + 5*time.Millisecond)
 		return nil
 	}
 	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
@@ -65,7 +50,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
 		return nil // the watch tells, or the next look
 	}
-	b.timer = time.NewTimer(time.Second)
+	b.due = time.After(time.Second)
 	return nil
 }
 

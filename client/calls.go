@@ -59,10 +59,8 @@ func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error
 
 // pause sleeps unless ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctxErr(ctx)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -69,11 +70,15 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)
 	c.calls, c.endCalls = context.WithCancelCause(c.cleaning)
 	c.owner = ownerOf(o.name)
-	list, _, err := zk.ParseServers(servers)
+	addrs, _, err := zk.ParseServers(servers)
 	if err != nil {
 		return nil, publicErr(ctx, err)
 	}
-	c.troubles.c, c.troubles.servers = c, len(list)
+	c.troubles = troubles{c: c, servers: len(addrs), latest: map[string]error{}, said: map[string]string{}}
+	c.crowd.dirs = map[string]*crowdDir{}
+	c.paces.dirs = map[string]time.Duration{}
+	c.named.m = map[taskPath][]*Lease{}
+	c.gates.m = map[gateKey]*list.List{}
 	c.reaper.slots = make(chan struct{}, reapParallel)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

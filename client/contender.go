@@ -19,18 +19,6 @@ type queue struct {
 	rw     bool // reads and writes contend
 }
 
-// blocker returns whom the contender at index i waits for, nil for nobody: a
-// reader for the last write before it, everyone else for the last node before it.
-// Waiting for one node only is what keeps a release from waking a herd.
-func (q queue) blocker(queue []contender, i int) *contender {
-	for j := i - 1; j >= 0; j-- {
-		if q.kind != kindRead || queue[j].kind.exclusive() {
-			return &queue[j]
-		}
-	}
-	return nil
-}
-
 // run takes a place in the queue and waits there.
 func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	if a.try {
@@ -252,11 +240,7 @@ type wakers struct {
 // deletion ends the wait, of which it reports whether it is certain: a change of its
 // data or of the connection arms the watch again. A holder may be broken meanwhile.
 func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool, also wakers) (gone bool, err error) {
-	safety, stop := w.e.recheck()
-	defer stop()
-	defer w.brk.stop()
-	long := time.NewTimer(w.e.ownWatchIn(ahead))
-	defer long.Stop()
+	safety, long := w.e.recheck(), time.After(w.e.ownWatchIn(ahead))
 	for {
 		s, gone, err := w.watchNode(ctx, path)
 		if gone || err != nil {
@@ -278,7 +262,7 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 				return false, nil
 			case <-also.fired:
 				return false, nil
-			case <-long.C:
+			case <-long:
 				if err := w.watchOwn(ctx); err != nil {
 					return false, err
 				}
@@ -294,7 +278,7 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 				if err != nil || st == nil {
 					return st == nil, w.lostSession(err)
 				}
-			case <-w.brk.due():
+			case <-w.brk.due:
 				again = true
 			case <-w.e.gone:
 				return false, &requeueError{ErrSessionExpired}
@@ -344,6 +328,7 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 	if !w.e.valid() {
 		// The delay or the stamp took too long; whether we are still first must
 		// be seen again.
+		h.endLife()
 		return nil, &requeueError{ErrSessionExpired}
 	}
 	return h, nil

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -157,29 +159,17 @@ func (e *epoch) remove(h *hold) {
 }
 
 // loseAll ends every lease of the epoch.
-func (e *epoch) loseAll(why LostReason) {
-	for _, h := range e.held(func(*hold) bool { return true }) {
-		h.lose(why)
-	}
-}
+func (e *epoch) loseAll(why LostReason) { e.lose(why, func(*hold) bool { return true }) }
 
-// loseStrict ends the leases that must not outlive a connection.
-func (e *epoch) loseStrict() {
-	for _, h := range e.held(func(h *hold) bool { return h.cfg.strict }) {
-		h.lose(Disconnected)
-	}
-}
-
-func (e *epoch) held(which func(*hold) bool) []*hold {
+func (e *epoch) lose(why LostReason, which func(*hold) bool) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	var hs []*hold
-	for h := range e.holds {
+	holds := slices.Collect(maps.Keys(e.holds))
+	e.mu.Unlock()
+	for _, h := range holds {
 		if which(h) {
-			hs = append(hs, h)
+			h.lose(why)
 		}
 	}
-	return hs
 }
 
 // finish ends the epoch.
@@ -217,24 +207,18 @@ func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-c
 
 // restAwhile is rest until another look is due anyway.
 func (e *epoch) restAwhile(ctx context.Context, signals ...<-chan struct{}) error {
-	safety, stop := e.recheck()
-	defer stop()
-	return e.rest(ctx, safety, signals...)
+	return e.rest(ctx, e.recheck(), signals...)
 }
 
-// recheck returns a ticker for looking at what is waited for in case the server
-// keeps the event to itself, and what stops it. The first tick comes early for
-// some, so that who began together does not look together.
-func (e *epoch) recheck() (<-chan time.Time, func()) {
+// recheck ticks for looking at what is waited for in case the server keeps the event
+// to itself. The first tick comes early for some, so that who began together does not
+// look together.
+func (e *epoch) recheck() <-chan time.Time {
 	d := e.c.opt.safety
 	if d < 0 {
 		d = heartbeat(e.sessionTimeout())
 	}
-	if d == 0 {
-		return nil, func() {}
-	}
-	t := time.NewTicker(d*3/4 + rand.N(d/2+1))
-	return t.C, t.Stop
+	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil for 0
 }
 
 // firedOf is the signal of a watch, if there is one.

@@ -40,9 +40,6 @@ func (g *gates) enter(ctx context.Context, key gateKey, try bool) (*turn, *hold,
 	q, busy := g.m[key]
 	switch {
 	case !busy:
-		if g.m == nil {
-			g.m = map[gateKey]*list.List{}
-		}
 		g.m[key] = nil
 		g.mu.Unlock()
 		return &turn{g: g, key: key}, nil, nil

@@ -375,3 +375,12 @@ func (g *gates) waiting(key gateKey) int {
 	}
 	return 0
 }
+
+// reason says why the lease was lost, if it was.
+func (l *Lease) reason() LostReason {
+	var lost *LostError
+	if errors.As(l.Err(), &lost) {
+		return lost.Reason
+	}
+	return 0
+}

@@ -69,26 +69,18 @@ func (n *notifier) add(f func()) {
 
 // run calls what is added until stop is closed, and then what is left.
 func (n *notifier) run(stop <-chan struct{}) {
-	for {
+	for ended := false; !ended; {
+		select {
+		case <-n.wake:
+		case <-stop:
+			ended = true
+		}
 		n.mu.Lock()
 		calls := n.calls
 		n.calls = nil
 		n.mu.Unlock()
 		for _, f := range calls {
 			f()
-		}
-		if len(calls) > 0 {
-			continue
-		}
-		select {
-		case <-n.wake:
-		case <-stop:
-			n.mu.Lock()
-			empty := len(n.calls) == 0
-			n.mu.Unlock()
-			if empty {
-				return
-			}
 		}
 	}
 }

@@ -166,13 +166,16 @@ func (in *inspector) queue(names []string) error {
 		in.q.Mixed = false // such as a kazoo lock that looks at ours too
 	}
 	slices.SortFunc(q, compareContenders)
-	blocked := func(i int) string {
-		if p := (queue{kind: q[i].kind}).blocker(q, i); p != nil {
-			return p.name
+	waits := map[string]string{}
+	for i, c := range q {
+		for _, before := range slices.Backward(q[:i]) {
+			if (queue{kind: c.kind}).excludedBy(before) {
+				waits[c.name] = before.name
+				break
+			}
 		}
-		return ""
 	}
-	return in.readQueue(q, blocked)
+	return in.readQueue(q, waits)
 }
 
 // unknown reads numbered nodes of a recipe that we do not know as a queue: most
@@ -189,21 +192,15 @@ func (in *inspector) unknown(names []string) (q []contender) {
 	return q
 }
 
-// readQueue reads contenders in order: who is blocked by nobody holds.
-func (in *inspector) readQueue(q []contender, blocked func(i int) string) error {
+// readQueue reads contenders in order, of which some wait, for a node if it is known.
+func (in *inspector) readQueue(q []contender, waits map[string]string) error {
 	var all []Entry
 	if err := in.read(&all, "", q); err != nil {
 		return err
 	}
-	by := map[string]string{}
-	for i, c := range q {
-		if b := blocked(i); b != "" {
-			by[c.name] = b
-		}
-	}
 	for _, en := range all {
-		if b := by[en.Node]; b != "" {
-			en.BlockedBy, en.Position, en.HeldSince = b, len(in.q.Waiters)+1, time.Time{}
+		if on, ok := waits[en.Node]; ok {
+			en.BlockedBy, en.Position, en.HeldSince = on, len(in.q.Waiters)+1, time.Time{}
 			in.q.Waiters = append(in.q.Waiters, en)
 		} else {
 			in.q.Holders = append(in.q.Holders, en)

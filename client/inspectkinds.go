@@ -104,7 +104,7 @@ func (in *inspector) policy(names []string, data []byte) error {
 		holds[n.id] = holds[n.id] || n.kind.hold()
 	}
 	var q []contender
-	by := map[string]string{}
+	waits := map[string]string{}
 	for i := range v.nodes {
 		n := v.nodes[i]
 		name := n.name(true)
@@ -120,24 +120,19 @@ func (in *inspector) policy(names []string, data []byte) error {
 			if c.kind == kindRead {
 				step = policyRead(v, n.id, true)
 			}
-			by[name] = "-" // will be granted in a moment
+			waits[name] = "" // it will be granted in a moment
 			if step.do == policyWait {
-				by[name] = step.on.name(true)
+				waits[name] = step.on.name(true)
 			}
 		}
 		q = append(q, c)
 	}
 	slices.SortStableFunc(q, compareContenders)
-	if err := in.readQueue(q, func(i int) string { return by[q[i].name] }); err != nil {
+	if err := in.readQueue(q, waits); err != nil {
 		return err
 	}
 	for i := range in.q.Holders {
 		in.q.Holders[i].HeldSince = in.q.Holders[i].WaitingSince // made by the grant
-	}
-	for i := range in.q.Waiters {
-		if in.q.Waiters[i].BlockedBy == "-" {
-			in.q.Waiters[i].BlockedBy = ""
-		}
 	}
 	return nil
 }

@@ -64,13 +64,6 @@ func (l *Lease) end(cause *LostError) {
 	}
 }
 
-// active reports whether the lease was neither unlocked nor lost.
-func (l *Lease) active() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.unlocked && l.cause == nil
-}
-
 // Unlock gives the lock back. It returns nil if that was done, an error that is
 // ErrLost if the lease had been lost before (another holder may have been active
 // meanwhile), ErrReleasePending if ctx ended first (the release goes on in the
@@ -106,7 +99,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	case len(h.leases) > 0:
 		// The others' contexts may be children of this one's.
 		h.unlocked = append(h.unlocked, l)
-		down := h.mode == fence.Exclusive && l.mode == fence.Exclusive && h.onlyReads()
+		down := h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
+			!slices.ContainsFunc(h.leases, func(x *Lease) bool { return x.modeNow() == fence.Exclusive })
 		h.mu.Unlock()
 		if down {
 			return h.downgrade(ctx)
@@ -122,16 +116,6 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	h.mu.Unlock()
 	l.cancel(context.Canceled)
 	return h.release(ctx)
-}
-
-// onlyReads reports whether nested leases are all shared. h.mu is held.
-func (h *hold) onlyReads() bool {
-	for _, l := range h.leases {
-		if l.modeNow() != fence.Shared {
-			return false
-		}
-	}
-	return true
 }
 
 func (l *Lease) modeNow() fence.Mode {
@@ -167,16 +151,6 @@ func (l *Lease) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// reason says why the lease was lost, if it was.
-func (l *Lease) reason() LostReason {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause == nil {
-		return 0
-	}
-	return l.cause.Reason
-}
-
 // Err returns nil while the lease is held, the *LostError after a loss, and
 // ErrNotHeld after Unlock.
 func (l *Lease) Err() error {
@@ -193,12 +167,12 @@ func (l *Lease) Err() error {
 
 // Valid reports whether the lease certainly holds at this moment. It looks at the
 // clock, so it is right even in the first instruction after a pause.
-func (l *Lease) Valid() bool { return l.h.e.valid() && l.active() }
+func (l *Lease) Valid() bool { return l.h.e.valid() && l.Err() == nil }
 
 // ValidUntil returns when the lease ends unless the server is heard from before:
 // a time that moves on as long as it is.
 func (l *Lease) ValidUntil() time.Time {
-	if !l.active() {
+	if l.Err() != nil {
 		return l.h.c.opt.clock.Now().Wall.Add(-time.Nanosecond)
 	}
 	return l.h.e.validUntil()

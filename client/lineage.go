@@ -27,7 +27,7 @@ func lineageOf(ctx context.Context) *lineage {
 // heldBy returns the lease of path that ctx holds.
 func heldBy(ctx context.Context, c *Client, path string) *Lease {
 	for l := lineageOf(ctx); l != nil; l = l.parent {
-		if h := l.lease.h; h.c == c && slices.Contains(h.locks(), path) && l.lease.active() {
+		if h := l.lease.h; h.c == c && slices.Contains(h.locks(), path) && l.lease.Err() == nil {
 			return l.lease
 		}
 	}
@@ -52,9 +52,6 @@ func (n *named) add(ctx context.Context, l *Lease) {
 	paths := l.h.locks()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.m == nil {
-		n.m = map[taskPath][]*Lease{}
-	}
 	for _, p := range paths {
 		k := taskPath{task, p}
 		n.m[k] = append(n.m[k], l)

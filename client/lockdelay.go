@@ -83,10 +83,7 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 		if err := w.watchOwn(ctx); err != nil {
 			return err
 		}
-		t := time.NewTimer(left)
-		err := w.e.rest(ctx, t.C, w.ownW.Fired())
-		t.Stop()
-		if err != nil {
+		if err := w.e.rest(ctx, time.After(left), w.ownW.Fired()); err != nil {
 			return err
 		}
 	}

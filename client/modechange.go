@@ -113,7 +113,11 @@ func (h *hold) downgradeOnce(ctx context.Context) error {
 		err = h.becomeReader(ctx)
 	}
 	if err == nil {
-		h.setLeaseModes(fence.Shared)
+		h.mu.Lock()
+		for _, l := range h.leases {
+			l.setMode(fence.Shared)
+		}
+		h.mu.Unlock()
 	}
 	h.endChange()
 	if lost := h.lossNow(); lost != nil {
@@ -172,14 +176,6 @@ func (h *hold) overErr() error {
 		return lost
 	}
 	return ErrNotHeld
-}
-
-func (h *hold) setLeaseModes(m fence.Mode) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.leases {
-		l.setMode(m)
-	}
 }
 
 // Upgrade turns a read lock into a write lock, ahead of everyone who waits. If

@@ -25,7 +25,7 @@ func (h *hold) watchNodes() {
 		h.c.detached(func(context.Context) {
 			select {
 			case <-l.Lost():
-				h.lose(l.reason())
+				h.lose(l.cause.Reason) // it does not change any more
 			case <-ctx.Done():
 			}
 		})
@@ -73,20 +73,13 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 			}
 			w, hidden = s.w, s.hidden
 		}
-		var fired <-chan struct{}
-		if w != nil {
-			fired = w.Fired()
-		}
-		again := time.NewTimer(h.e.lookAgain(hidden))
 		select {
-		case <-fired:
-		case <-again.C:
+		case <-firedOf(w):
+		case <-time.After(h.e.lookAgain(hidden)):
 			w = nil
 		case <-ctx.Done():
-			again.Stop()
 			return
 		}
-		again.Stop()
 	}
 }
 

@@ -29,9 +29,6 @@ const pacesKept = 1024
 func (p *paces) note(dir string, turn time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.dirs == nil {
-		p.dirs = map[string]time.Duration{}
-	}
 	if len(p.dirs) >= pacesKept {
 		clear(p.dirs)
 	}

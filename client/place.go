@@ -11,7 +11,7 @@ import (
 // copy, no order and nothing else that grows with the queue.
 type place struct {
 	found   bool      // the own node is there
-	blocker contender // the one waited for, if blocked
+	blocker contender // the one waited for, if blocked: one only, so that no release wakes a herd
 	blocked bool
 	before  contender // the last one ahead of the blocker, if ahead is two or more
 	ahead   int       // who would have to go first

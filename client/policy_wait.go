@@ -91,9 +91,7 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
 			return err
 		}
 		if ok {
-			t := time.NewTimer(max(left, 0) + time.Millisecond)
-			defer t.Stop()
-			also.timer = t.C
+			also.timer = time.After(max(left, 0) + time.Millisecond)
 		}
 	}
 	if step.data {
@@ -138,7 +136,5 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 			return true, err
 		}
 	}
-	t := time.NewTimer(left)
-	defer t.Stop()
-	return true, w.e.rest(ctx, t.C, w.dir.watch.Fired(), firedOf(w.ownW))
+	return true, w.e.rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.ownW))
 }

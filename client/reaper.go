@@ -102,13 +102,11 @@ func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.
 			c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
 			return false
 		}
-		t := time.NewTimer(backoff(n, reapFirst, reapLast))
 		select {
-		case <-t.C:
+		case <-time.After(backoff(n, reapFirst, reapLast)):
 		case <-e.gone:
 		case <-ctx.Done():
 		}
-		t.Stop()
 	}
 }
 

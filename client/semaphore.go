@@ -158,8 +158,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		return nil, err
 	}
 	own := waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{path: head.nodes[0].path}, ownW: head.nodes[0].w}
-	safety, stop := e.recheck()
-	defer stop()
+	safety := e.recheck()
 	for {
 		limit, limitW, err := s.watchLimit(ctx, e)
 		if err != nil {

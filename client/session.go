@@ -103,7 +103,7 @@ func (c *Client) detach() {
 // disconnected is told that the session may live without a connection.
 func (c *Client) disconnected(e *epoch) {
 	c.detach()
-	e.loseStrict()
+	e.lose(Disconnected, func(h *hold) bool { return h.cfg.strict })
 	if c.State() == StateReady {
 		c.setState(StateSuspended)
 	}
@@ -225,11 +225,9 @@ type answer struct {
 // touch the session at its leader.
 func (c *Client) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for wait := time.Duration(0); ; wait = c.pulse(&p) {
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-c.beat:
 			p.next = time.Time{} // a new attachment is confirmed at once
 		case a := <-p.answers:
@@ -240,7 +238,6 @@ func (c *Client) keepAlive() {
 			}
 			return
 		}
-		timer.Reset(c.pulse(&p))
 	}
 }
 

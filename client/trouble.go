@@ -29,9 +29,6 @@ const troublePatience = 300 * time.Millisecond
 func (t *troubles) add(server string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.latest == nil {
-		t.latest, t.said = map[string]error{}, map[string]string{}
-	}
 	t.latest[server] = err
 	switch {
 	case len(t.latest) >= t.servers:
