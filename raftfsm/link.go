@@ -97,6 +97,18 @@ func (ls *linkSet) understand(version int, self uint32, servers []raft.Server) b
 	return true
 }
 
+// leastVersion returns the newest version that this server and all linked ones
+// understand.
+func (ls *linkSet) leastVersion() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	least := peer.Version
+	for _, l := range ls.links {
+		least = min(least, l.version)
+	}
+	return least
+}
+
 // allKnow reports whether all linked servers understand a version.
 func (ls *linkSet) allKnow(version int) bool { return len(ls.older(version)) == 0 }
 

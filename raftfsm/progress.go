@@ -163,11 +163,28 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (peer.
 	if st.Cluster == "" && !namesOne(st.Peers, servers) {
 		return p, fmt.Errorf("server %d was started with --peers %s, where no member is: it would not find this cluster. Start it with a list of the members and itself", place.ID, listPeers(st.Peers, st.Observers))
 	}
+	if err := n.tooOld(place.ID, &st); err != nil {
+		return p, err
+	}
 	var problem error
 	n.addresses.reachedBy(ctx, servers, place, func(id uint32, err error) {
 		problem = fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w", id, place.ID, place.Addr, err)
 	})
 	return p, problem
+}
+
+// tooOld says why a server of an earlier release cannot be a member: the log may
+// hold whatever all members understand, and who does not would stop at it.
+func (n *Node) tooOld(id uint32, st *peer.Status) error {
+	t := n.term.Load()
+	if t == nil {
+		return errNotLeading
+	}
+	said := t.links.leastVersion()
+	if said < peer.VersionFound || st.Version >= said { // those before do not tell theirs
+		return nil
+	}
+	return fmt.Errorf("server %d runs an older release, which does not understand what is in this cluster's log: it would stop. Start it with the release that the members run", id)
 }
 
 // refusal is what the other side said, without our own words around it.

@@ -1,7 +1,6 @@
 package move
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -15,39 +14,11 @@ import (
 	"github.com/zlockd/zlockd/test/proc"
 )
 
-// older is a commit of an earlier release of ours.
-const older = "8a3b1d8"
-
-// buildOlder builds zlockd as it was, where the repository has its history.
-func buildOlder(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts servers as processes")
-	}
-	archive := exec.Command("git", "archive", older)
-	archive.Dir = "../.."
-	tar, err := archive.Output()
-	if err != nil {
-		t.Skipf("the repository has no commit %s here: git archive: %v", older, err)
-	}
-	dir := t.TempDir()
-	unpack := exec.Command("tar", "-x", "-C", dir)
-	unpack.Stdin = bytes.NewReader(tar)
-	out, err := unpack.CombinedOutput()
-	must(t, string(out), err)
-	bin := filepath.Join(dir, "zlockd-older")
-	build := exec.Command("go", "build", "-o", bin, "./cmd/zlockd")
-	build.Dir = dir
-	out, err = build.CombinedOutput()
-	must(t, string(out), err)
-	return bin
-}
-
 // TestRollingUpgradeKeepsLocks starts three servers of an earlier release, puts
 // today's in their place one after the other, on their data, and sees a lock
 // held all the time by one session. A restore waits until all are of today.
 func TestRollingUpgradeKeepsLocks(t *testing.T) {
-	old := buildOlder(t)
+	old := proc.BuildOlder(t)
 	bin := proc.Build(t)
 	c := startOlder(t, old)
 	var servers []string
