@@ -416,6 +416,8 @@ func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	}{
 		{"", `{"op":"check","id":4,"addr":"h:1"}`, 401, ""},
 		{"digest super:x", `{"op":"check","id":4,"addr":"h:1"}`, 200, `"waits" : "to be let in"`},
+		{"digest super:x", `{"op":"check","id":4,"addr":"h:1"}`, 200, `"at" : "h:1"`},
+		{"digest super:x", `{"op":"check","id":4,"addr":"h:1"}`, 200, `"known" : false`},
 		{"digest super:x", `{"op":"check","id":4}`, 409, `"error" : "nowhere"`},
 	} {
 		r := httptest.NewRequest("POST", "/members", strings.NewReader(test.body))
