@@ -30,7 +30,7 @@ const (
 // Status implements admin.Source. No lock is held for longer than a bounded
 // piece of the work: whoever looks must not slow down those who write.
 func (i *Instance) Status(need admin.Need) *admin.Status {
-	snap := i.Clients.Snapshot()
+	snap := i.Clients.Figures()
 	s := &admin.Status{
 		Now:         i.o.Now(),
 		Uptime:      snap.Uptime,
@@ -241,7 +241,7 @@ func clusterMetrics(s *admin.Status, n *raftfsm.Status) {
 }
 
 // ownMetrics are what this server counts and ZooKeeper has no name for.
-func (i *Instance) ownMetrics(snap *clients.Snapshot) []admin.Sample {
+func (i *Instance) ownMetrics(snap *clients.Figures) []admin.Sample {
 	list := []admin.Sample{
 		{Name: "skip_acl", Help: "1 if access rights are not checked.", Value: flag(i.o.Clients.SkipACL)},
 		{Name: "watches", Help: "Watches of all kinds.", Value: float64(snap.Watches)},

@@ -6,7 +6,7 @@ import "github.com/zlockd/zlockd/jute"
 // tree: it tells what the client missed and arms the watches that missed
 // nothing. Nobody is told of a change to a node that they may not read; such a
 // watch is used up all the same. The paths are parts of r.
-func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches, arm func(Kind, string), tell func(jute.EventType, string)) {
+func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches, arm func(WatchKind, string), tell func(jute.EventType, string)) {
 	for _, path := range r.Data {
 		t.catchUp(ids, path, Data, jute.EventDataChanged, r.RelativeZxid, arm, tell)
 	}
@@ -30,7 +30,7 @@ func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches, arm func(Kind, string)
 
 // catchUp decides on a data or child watch of a node that existed when zxid
 // was the newest change the client had seen.
-func (t *Tree) catchUp(ids []jute.ID, path string, k Kind, changed jute.EventType, zxid int64, arm func(Kind, string), tell func(jute.EventType, string)) {
+func (t *Tree) catchUp(ids []jute.ID, path string, k WatchKind, changed jute.EventType, zxid int64, arm func(WatchKind, string), tell func(jute.EventType, string)) {
 	n := t.find(path)
 	if n == nil {
 		tell(jute.EventDeleted, path)

@@ -276,7 +276,7 @@ func (s *script) catchUp(a args) {
 		Persistent: a.list("persistent"), Recursive: a.list("recursive"),
 	}
 	s.tree.CatchUp(s.IDs, r,
-		func(k tree.Kind, p string) {
+		func(k tree.WatchKind, p string) {
 			fmt.Fprintln(&s.out, "arm", []string{"data", "child", "persistent", "recursive"}[k], pathNote(p))
 		},
 		func(e jute.EventType, p string) { fmt.Fprintln(&s.out, e, pathNote(p)) })

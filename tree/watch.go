@@ -83,7 +83,7 @@ func NewWatches[W comparable]() *Watches[W] {
 
 // Add makes conn wait for what k says at path, which need not exist. Doing so
 // twice is the same as once. The path is copied.
-func (w *Watches[W]) Add(conn W, path string, k Kind) {
+func (w *Watches[W]) Add(conn W, path string, k WatchKind) {
 	c, ok := w.byConn.m[conn]
 	if !ok {
 		c = w.conns.get()

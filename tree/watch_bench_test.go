@@ -24,7 +24,7 @@ func TestMemoryPerWatch(t *testing.T) {
 		before := heap()
 		w := NewWatches[int]()
 		for i := range n {
-			w.Add(i%conns, path(i), Kind(i%2))
+			w.Add(i%conns, path(i), WatchKind(i%2))
 		}
 		each := int(heap()-before) / n
 		t.Logf("%s: %d bytes a watch, Bytes says %d", name, each, w.Bytes()/n)

@@ -19,7 +19,7 @@ type naiveWatches struct {
 
 type naivePair struct{ conn, path string }
 
-func (n *naiveWatches) add(conn, path string, k Kind) {
+func (n *naiveWatches) add(conn, path string, k WatchKind) {
 	p := naivePair{conn, path}
 	if k != Child {
 		n.data[p] |= 1 << k
@@ -123,7 +123,7 @@ func watchRun(t *testing.T, w *Watches[string], n *naiveWatches, steps []byte) {
 		steps = steps[3:]
 		switch op % 8 {
 		case 0, 1, 2, 3:
-			k := Kind(op / 8 % 4)
+			k := WatchKind(op / 8 % 4)
 			w.Add(conn, path, k)
 			n.add(conn, path, k)
 		case 4, 5:

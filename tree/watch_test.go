@@ -55,7 +55,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 	watches := []struct {
 		name string
 		path string
-		kind Kind
+		kind WatchKind
 		want [7]string // per change; "" nothing
 		keep bool
 	}{
@@ -157,7 +157,7 @@ func TestMultiIsNotMerged(t *testing.T) {
 
 // TestOneShotDoesNotWeakenPersistent keeps away a defect of ZooKeeper 3.8.
 func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
-	for _, k := range []Kind{Persistent, Recursive} {
+	for _, k := range []WatchKind{Persistent, Recursive} {
 		w := NewWatches[string]()
 		w.Add("c", "/p", k)
 		w.Add("c", "/p", Data)
@@ -187,8 +187,8 @@ func TestOddPathsNeverFire(t *testing.T) {
 }
 
 func TestRemoveAndHasByWatcherType(t *testing.T) {
-	kinds := []Kind{Data, Child, Persistent, Recursive}
-	covers := map[int32][]Kind{
+	kinds := []WatchKind{Data, Child, Persistent, Recursive}
+	covers := map[int32][]WatchKind{
 		WatcherChildren: {Child}, WatcherData: {Data}, WatcherAny: kinds,
 		WatcherPersistent: {Persistent}, WatcherRecursive: {Recursive}, 0: nil, 6: nil, -1: nil,
 	}
@@ -226,7 +226,7 @@ func TestRemoveAndHasByWatcherType(t *testing.T) {
 	}
 }
 
-func typeOf(k Kind) int32 {
+func typeOf(k WatchKind) int32 {
 	return [...]int32{WatcherData, WatcherChildren, WatcherPersistent, WatcherRecursive}[k]
 }
 
@@ -298,8 +298,8 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 	want := map[string]bool{}
 	for i := range 1000 {
 		path, conn := fmt.Sprint("/p", i%300), fmt.Sprint("c", i%7)
-		w.Add(conn, path, Kind(i%4))
-		if Kind(i%4) != Child {
+		w.Add(conn, path, WatchKind(i%4))
+		if WatchKind(i%4) != Child {
 			want[path+" "+conn] = true
 		}
 	}
@@ -376,7 +376,7 @@ func TestScanWhereManyWatchesWent(t *testing.T) {
 func TestWatchersAt(t *testing.T) {
 	w := NewWatches[int]()
 	for c := range 20 {
-		w.Add(c, "/a", Kind(c%4))
+		w.Add(c, "/a", WatchKind(c%4))
 	}
 	w.Add(1, "/b", Data)
 	w.Drop(3)

@@ -11,7 +11,7 @@ import (
 // its changes and what a connection with a watch hears.
 func TestChangesOfATreeReachWatches(t *testing.T) {
 	tr, w, zxid := New(), NewWatches[string](), int64(0)
-	for _, k := range []Kind{Persistent, Recursive} {
+	for _, k := range []WatchKind{Persistent, Recursive} {
 		w.Add("conn", "/p", k)
 	}
 	w.Add("conn", "/", Child)

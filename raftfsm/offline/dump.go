@@ -23,7 +23,7 @@ import (
 // Dump prints what a path holds as text and checks all of it; with nodes also
 // every node of snapshots. It changes nothing.
 func Dump(w io.Writer, path string, nodes bool) error {
-	kind, err := KindOf(path)
+	kind, err := FileKindOf(path)
 	if err != nil {
 		return err
 	}

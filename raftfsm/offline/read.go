@@ -142,20 +142,20 @@ func ReadBackup(path string) (*state.State, error) {
 	return s, nil
 }
 
-// Kind says what a path holds.
-type Kind string
+// FileKind says what a path holds.
+type FileKind string
 
 // What is told apart by looking at it.
 const (
-	DataDir      Kind = "data directory of a zlockd"
-	ZooKeeperDir Kind = "data directory of a ZooKeeper"
-	Backup       Kind = "backup or snapshot of a zlockd"
-	ZooSnapshot  Kind = "snapshot of a ZooKeeper"
-	ZooLog       Kind = "transaction log of a ZooKeeper"
+	DataDir      FileKind = "data directory of a zlockd"
+	ZooKeeperDir FileKind = "data directory of a ZooKeeper"
+	Backup       FileKind = "backup or snapshot of a zlockd"
+	ZooSnapshot  FileKind = "snapshot of a ZooKeeper"
+	ZooLog       FileKind = "transaction log of a ZooKeeper"
 )
 
-// KindOf looks at a path.
-func KindOf(path string) (Kind, error) {
+// FileKindOf looks at a path.
+func FileKindOf(path string) (FileKind, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", readable(err)
@@ -188,7 +188,7 @@ func KindOf(path string) (Kind, error) {
 
 // ReadState reads a stopped server's data directory, or a backup.
 func ReadState(path string) (*state.State, error) {
-	kind, err := KindOf(path)
+	kind, err := FileKindOf(path)
 	if err != nil {
 		return nil, err
 	}

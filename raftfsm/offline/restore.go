@@ -17,7 +17,7 @@ const epoch = 1 << 32
 // Restore makes the data directory of a server, a cluster by itself, of a
 // backup. Without keep all sessions are ended. now is in ms since 1970.
 func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, now int64) (*Made, error) {
-	kind, err := KindOf(backup)
+	kind, err := FileKindOf(backup)
 	if err != nil {
 		return nil, err
 	}

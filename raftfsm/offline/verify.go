@@ -25,7 +25,7 @@ type Content struct {
 
 // LoadContent reads a file or directory of any kind.
 func LoadContent(path, logDir string) (*Content, error) {
-	kind, err := KindOf(path)
+	kind, err := FileKindOf(path)
 	if err != nil {
 		return nil, err
 	}

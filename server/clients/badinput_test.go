@@ -185,7 +185,7 @@ func TestMalformedRequests(t *testing.T) {
 		}
 	}
 	alive(t, c)
-	if n := r.srv.Snapshot().Watches; n != 0 {
+	if n := r.srv.Figures().Watches; n != 0 {
 		t.Errorf("%d watches set by requests that failed", n)
 	}
 }
@@ -246,7 +246,7 @@ func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
 	path := "/" + strings.Repeat("x", 99)
 	body := wire.SetWatches(1<<40, nil, slices.Repeat([]string{path}, 20_000), nil)
 	call(t, c, jute.OK, jute.OpSetWatches, body)
-	if n := r.srv.Snapshot().Watches; n != 1 {
+	if n := r.srv.Figures().Watches; n != 1 {
 		t.Errorf("%d watches", n)
 	}
 	body = wire.SetWatches(0, nil, nil, slices.Repeat([]string{""}, 1_000_000))

@@ -73,7 +73,7 @@ func (u *catchUp) view(st *state.State) {
 	st.Tree().CatchUp(*u.c.ids.Load(), &u.step, u.arm, u.tell)
 }
 
-func (u *catchUp) arm(k tree.Kind, path string) {
+func (u *catchUp) arm(k tree.WatchKind, path string) {
 	u.open = u.open && u.c.srv.watches.add(u.c, path, k)
 }
 

@@ -28,7 +28,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 		create(t, a, fmt.Sprintf("/e%02d", i), "", jute.FlagEphemeral)
 	}
 	must(t, a.Close())
-	eventually(t, "connection gone", func() bool { return r.srv.Snapshot().Conns == 0 })
+	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
 	e := r.srv.Ended()[0]
 	if e.PathCount != endedPath+3 || len(e.Paths) != endedPath || e.Paths[0] != "/e00" {
@@ -50,7 +50,7 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	must(t, a.Close())
-	eventually(t, "connection gone", func() bool { return r.srv.Snapshot().Conns == 0 })
+	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
 	must(t, b.Closed())

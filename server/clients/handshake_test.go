@@ -85,7 +85,7 @@ func TestWrongPasswordIsRefusedAndHarmsNobody(t *testing.T) {
 		must(t, c.Closed())
 	}
 	call(t, a, jute.OK, jute.OpPing, nil)
-	if n := r.srv.Snapshot().SessionsRefused; n != 6 {
+	if n := r.srv.Figures().SessionsRefused; n != 6 {
 		t.Errorf("%d refusals counted", n)
 	}
 }
@@ -197,7 +197,7 @@ func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	eventually(t, "all closed", func() bool { return r.srv.Snapshot().Conns == 0 })
+	eventually(t, "all closed", func() bool { return r.srv.Figures().Conns == 0 })
 }
 
 func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
@@ -210,7 +210,7 @@ func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
-	eventually(t, "all closed", func() bool { return r.srv.Snapshot().Conns == 0 })
+	eventually(t, "all closed", func() bool { return r.srv.Figures().Conns == 0 })
 	if n := len(r.sessions()); n != 0 {
 		t.Errorf("%d sessions", n)
 	}
@@ -233,7 +233,7 @@ func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	idle := r.dial()
-	eventually(t, "accepted", func() bool { return r.srv.Snapshot().Conns == 2 })
+	eventually(t, "accepted", func() bool { return r.srv.Figures().Conns == 2 })
 	r.srv.Serving(false)
 	must(t, a.Closed())
 	must(t, idle.Silent(20*time.Millisecond))

@@ -78,7 +78,7 @@ func TestPendingRequestsAreBounded(t *testing.T) {
 	if n := r.valve.waiting(); n != limit {
 		t.Errorf("%d requests pending, limit %d", n, limit)
 	}
-	if n := r.srv.Snapshot().Outstanding; n != limit {
+	if n := r.srv.Figures().Outstanding; n != limit {
 		t.Errorf("%d outstanding", n)
 	}
 	r.valve.open()
@@ -102,7 +102,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		if err != io.EOF {
 			t.Errorf("after too many watches: %v", err)
 		}
-		eventually(t, "its watches gone", func() bool { return r.srv.Snapshot().Watches == 0 })
+		eventually(t, "its watches gone", func() bool { return r.srv.Figures().Watches == 0 })
 		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
 	}
 }
@@ -138,7 +138,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 			if _, err := watch(t, r.client(), 100*i, 25); err != nil {
 				closed++
 			}
-			if b := r.srv.Snapshot().WatchBytes; b > (2*300+64)*kilo {
+			if b := r.srv.Figures().WatchBytes; b > (2*300+64)*kilo {
 				t.Errorf("%d KiB", b/kilo)
 			}
 		}
@@ -165,7 +165,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		if n, err := watch(t, greedy, 2000, 5); err == nil {
 			t.Errorf("who has much may have %d more", n)
 		}
-		eventually(t, "given back", func() bool { return r.srv.Snapshot().WatchBytes < 100*kilo })
+		eventually(t, "given back", func() bool { return r.srv.Figures().WatchBytes < 100*kilo })
 	})
 }
 
@@ -323,7 +323,7 @@ func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 	if d := time.Since(start); d < (5+10+20+40)*time.Millisecond {
 		t.Errorf("accepted after %v", d)
 	}
-	if n := r.srv.Snapshot().AcceptErrors; n != 4 {
+	if n := r.srv.Figures().AcceptErrors; n != 4 {
 		t.Errorf("%d errors counted", n)
 	}
 }

@@ -172,7 +172,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 				t.Fatalf("%d bytes", used)
 			}
 		}
-		if n := r.srv.Snapshot().Watches; deleted != 20_001 || n != 20_002 {
+		if n := r.srv.Figures().Watches; deleted != 20_001 || n != 20_002 {
 			t.Errorf("%d told of, %d watches", deleted, n)
 		}
 		must(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))

@@ -92,11 +92,11 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	a, b := r.client(), r.client()
 	call(t, a, jute.OK, jute.OpAddWatch, wire.PathInt("/", 1))
 	first := r.dial()
-	eventually(t, "accepted", func() bool { return r.srv.Snapshot().Conns == 3 })
+	eventually(t, "accepted", func() bool { return r.srv.Figures().Conns == 3 })
 	r.srv.Reset()
 	must(t, a.Closed())
 	must(t, b.Closed())
-	if n := r.srv.Snapshot().Watches; n != 0 {
+	if n := r.srv.Figures().Watches; n != 0 {
 		t.Errorf("%d watches", n)
 	}
 	must(t, first.Connect(wire.NewSession(10000))) // had seen nothing yet
@@ -195,7 +195,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	s := r.srv.Snapshot()
+	s := r.srv.Figures()
 	if s.Conns != 2 || s.Watches != 1 || s.WatchConns != 1 || s.WatchPaths != 1 || !s.Serving {
 		t.Errorf("snapshot %+v", s)
 	}

@@ -278,7 +278,7 @@ func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {
 		wantKinds(t, b, "NodeDeleted /missing")
 	}
 	wantKinds(t, b, 9)
-	if n := r.srv.Snapshot().Watches; n != 1201 {
+	if n := r.srv.Figures().Watches; n != 1201 {
 		t.Errorf("%d watches armed", n)
 	}
 	for _, i := range []int{0, 499, 500, 1199} {

@@ -109,7 +109,7 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 type watch struct {
 	set  bool
 	path string
-	kind tree.Kind
+	kind tree.WatchKind
 }
 
 // appendRead appends the reply to one read.

@@ -34,7 +34,7 @@ func TestManyClientsComeAndGo(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "nothing left", func() bool {
-		s := r.srv.Snapshot()
+		s := r.srv.Figures()
 		return s.Conns == 1 && s.Watches == 0 && s.Outstanding == 0
 	})
 }

@@ -33,7 +33,7 @@ func (t *watchTable) init(s *Server) {
 
 // add registers a watch. It reports false when there are too many, and ends
 // the connection.
-func (t *watchTable) add(c *conn, path string, kind tree.Kind) bool {
+func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.room(c, len(path)) {

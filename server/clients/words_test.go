@@ -68,7 +68,7 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if n := r.srv.Snapshot().Foreign; n != 4 {
+	if n := r.srv.Figures().Foreign; n != 4 {
 		t.Errorf("%d counted", n)
 	}
 }
@@ -147,7 +147,7 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	if err := tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(); err == nil {
 		t.Error("a TLS handshake succeeded")
 	}
-	if n := r.srv.Snapshot().Foreign; n != 1 {
+	if n := r.srv.Figures().Foreign; n != 1 {
 		t.Errorf("%d counted", n)
 	}
 }

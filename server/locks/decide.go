@@ -143,7 +143,7 @@ func merge(kins []kin) []kin {
 // the order of their turns, and what kind of lock it is.
 func (g *group) decide(f family, list []item, w Watches) Kind {
 	switch {
-	case list[0].mode == Member:
+	case list[0].mode == Participant:
 		return Party
 	case f.layout == Policy:
 		decidePolicy(list)
@@ -239,7 +239,7 @@ func decidePolicy(list []item) {
 			continue
 		}
 		if holds[it.id] {
-			it.mode = Member // a writer keeps its place in the queue while it holds
+			it.mode = Participant // a writer keeps its place in the queue while it holds
 			continue
 		}
 		switch {
@@ -270,9 +270,9 @@ func (q *Queue) take(list []item, kind Kind) {
 		it := &list[i]
 		switch {
 		case kind == Party || kind == Unknown:
-			it.c.Mode = Member
-			q.Members = append(q.Members, it.c)
-		case kind == RWLock && it.layout == Policy && it.mode == Member:
+			it.c.Mode = Participant
+			q.Participants = append(q.Participants, it.c)
+		case kind == RWLock && it.layout == Policy && it.mode == Participant:
 			q.Total--
 		case it.c.BlockedBy == nil:
 			q.Holders = append(q.Holders, it.c)

@@ -24,7 +24,7 @@ func FuzzNames(f *testing.F) {
 		}
 		met := map[string]bool{}
 		for _, q := range w.scan() {
-			for _, c := range append(append(q.Holders, q.Waiters...), q.Members...) {
+			for _, c := range append(append(q.Holders, q.Waiters...), q.Participants...) {
 				p := q.Target(c.Node)
 				if met[p] {
 					t.Errorf("%q is met twice", p)

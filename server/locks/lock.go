@@ -35,10 +35,10 @@ type Queue struct {
 	Limit  int    // of a semaphore, 0 if it is not stored
 	Next   int32  // the number the next contender will get
 
-	Holders []Contender
-	Waiters []Contender // in the order of their turns
-	Members []Contender // of whom it is not known, or does not matter, who holds
-	Total   int         // contenders in all; more than the above if there are too many
+	Holders      []Contender
+	Waiters      []Contender // in the order of their turns
+	Participants []Contender // of whom it is not known, or does not matter, who holds
+	Total        int         // contenders in all; more than the above if there are too many
 }
 
 // Contender is one node of a queue.
@@ -155,7 +155,7 @@ func join(dir, name string) string {
 
 // Find returns the contender of a node, nil if it is not there.
 func (q *Queue) Find(node string) *Contender {
-	for _, list := range [][]Contender{q.Holders, q.Waiters, q.Members} {
+	for _, list := range [][]Contender{q.Holders, q.Waiters, q.Participants} {
 		for i := range list {
 			if list[i].Node == node {
 				return &list[i]
@@ -204,7 +204,7 @@ var recipes = map[Kind]map[string]string{
 func (q *Queue) Recipe() string {
 	var words []string
 	seen := map[string]bool{}
-	for _, list := range [][]Contender{q.Holders, q.Waiters, q.Members} {
+	for _, list := range [][]Contender{q.Holders, q.Waiters, q.Participants} {
 		for i := range list {
 			w := recipes[q.Kind][list[i].Maker]
 			if w != "" && !seen[w] {

@@ -133,7 +133,7 @@ func short(q locks.Queue) string {
 			fmt.Fprintf(&b, "%s%d", map[bool]string{true: "<", false: ","}[i == 0], by[n])
 		}
 	}
-	for _, c := range q.Members {
+	for _, c := range q.Participants {
 		fmt.Fprintf(&b, " +%d", c.Session)
 	}
 	return b.String()
@@ -305,7 +305,7 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 			if got := short(found[0]); got != r.want {
 				t.Errorf("got  %s\nwant %s", got, r.want)
 			}
-			if q := found[0]; q.Total != len(q.Holders)+len(q.Waiters)+len(q.Members) {
+			if q := found[0]; q.Total != len(q.Holders)+len(q.Waiters)+len(q.Participants) {
 				t.Errorf("%d in all, of %s", q.Total, r.want)
 			}
 			if got := found[0].Recipe(); r.recipe != "" && got != r.recipe {
@@ -330,7 +330,7 @@ func TestWhatIsNoLock(t *testing.T) {
 	if found := f.scan(); len(found) != 0 {
 		t.Errorf("found %+v", found)
 	}
-	if q := f.at("/k"); q.Kind != locks.Unknown || len(q.Holders)+len(q.Waiters)+len(q.Members) > 0 {
+	if q := f.at("/k"); q.Kind != locks.Unknown || len(q.Holders)+len(q.Waiters)+len(q.Participants) > 0 {
 		t.Errorf("a directory above a directory named lock is %+v", q)
 	}
 }

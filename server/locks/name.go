@@ -26,10 +26,10 @@ type Mode string
 
 // The modes.
 const (
-	Exclusive Mode = "exclusive"
-	Shared    Mode = "shared"
-	Permit    Mode = "permit" // of a semaphore
-	Member    Mode = "member" // nothing: it only says that it is there
+	Exclusive   Mode = "exclusive"
+	Shared      Mode = "shared"
+	Permit      Mode = "permit"      // of a semaphore
+	Participant Mode = "participant" // nothing: it only says that it is there
 )
 
 // name is what a node's name tells.
@@ -113,7 +113,7 @@ func parseLone(s string) name {
 	n := name{layout: Lone, mode: Exclusive, maker: byUnknown}
 	if id, ok := strings.CutSuffix(s, "__party__"); ok {
 		if n.id, n.hasID = parseHex(id); n.hasID {
-			n.layout, n.mode, n.maker = Kazoo, Member, byKazoo
+			n.layout, n.mode, n.maker = Kazoo, Participant, byKazoo
 			return n
 		}
 	}

@@ -116,7 +116,7 @@ func (v *View) fateOf(ctx context.Context, session int64, path string) (fate, bo
 	}
 	q, _ := look.Lock(v.source)
 	c := q.Find(node)
-	if c == nil || c.Session != session || c.Mode == locks.Member {
+	if c == nil || c.Session != session || c.Mode == locks.Participant {
 		return fate{}, false
 	}
 	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, Held: len(c.BlockedBy) == 0}

@@ -24,10 +24,10 @@ type lockRow struct {
 	Limit   int            `json:"limit,omitempty"`
 	Next    int32          `json:"nextSeq"`
 
-	HolderCount int `json:"holderCount"`
-	WaiterCount int `json:"waiterCount"`
-	MemberCount int `json:"memberCount"`
-	Total       int `json:"total"`
+	HolderCount      int `json:"holderCount"`
+	WaiterCount      int `json:"waiterCount"`
+	ParticipantCount int `json:"participantCount"`
+	Total            int `json:"total"`
 	// Times are milliseconds since 1970 by the leader's clock; 0: none.
 	OldestWait int64 `json:"oldestWait"`
 	HeldSince  int64 `json:"heldSince"`
@@ -78,7 +78,7 @@ func row(q *locks.Queue, who map[int64]session.Session) lockRow {
 	r := lockRow{
 		Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Layouts: q.Layouts, Recipe: q.Recipe(), Mixed: q.Mixed,
 		Policy: clip(q.Policy), Limit: q.Limit, Next: q.Next,
-		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), MemberCount: len(q.Members), Total: q.Total,
+		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), ParticipantCount: len(q.Participants), Total: q.Total,
 		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(), Holders: []contenderRow{},
 	}
 	if r.Layouts == nil {
@@ -225,11 +225,11 @@ func (v *View) listLocks(ctx context.Context, r *http.Request) (any, error) {
 type lockAnswer struct {
 	V int `json:"v"`
 	lockRow
-	Waiters    []contenderRow `json:"waiters"`
-	Members    []contenderRow `json:"members"`
-	Others     []string       `json:"others,omitempty"` // some of the children that are no contenders
-	OtherCount int            `json:"otherCount,omitempty"`
-	Truncated  string         `json:"truncated,omitempty"`
+	Waiters      []contenderRow `json:"waiters"`
+	Participants []contenderRow `json:"participants"`
+	Others       []string       `json:"others,omitempty"` // some of the children that are no contenders
+	OtherCount   int            `json:"otherCount,omitempty"`
+	Truncated    string         `json:"truncated,omitempty"`
 }
 
 // pathOf reads the path that ends a URL.
@@ -247,7 +247,7 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	ids := map[int64]bool{}
-	lists := [][]locks.Contender{q.Holders, q.Waiters, q.Members}
+	lists := [][]locks.Contender{q.Holders, q.Waiters, q.Participants}
 	shown := 0
 	for n, l := range lists {
 		if cut := max(0, min(len(l), locks.ShownPerLock-shown)); cut < len(l) {
@@ -259,9 +259,9 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 		}
 	}
 	who := v.sessionsOf(ids)
-	a := lockAnswer{V: Version, lockRow: row(&q, who), OtherCount: at.OtherCount, Waiters: []contenderRow{}, Members: []contenderRow{}}
+	a := lockAnswer{V: Version, lockRow: row(&q, who), OtherCount: at.OtherCount, Waiters: []contenderRow{}, Participants: []contenderRow{}}
 	a.Holders = []contenderRow{}
-	for n, into := range []*[]contenderRow{&a.Holders, &a.Waiters, &a.Members} {
+	for n, into := range []*[]contenderRow{&a.Holders, &a.Waiters, &a.Participants} {
 		for i := range lists[n] {
 			position := 0
 			if n == 1 {

@@ -316,12 +316,12 @@ func (f *fakeCluster) apply(s *fakeServer) {
 func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 	if o.Watches != nil {
 		s.tree.CatchUp(nil, o.Watches,
-			func(kind tree.Kind, path string) { s.watches.Add(k, path, kind) },
+			func(kind tree.WatchKind, path string) { s.watches.Add(k, path, kind) },
 			func(t jute.EventType, path string) { f.event(k, -1, t, path) })
 		return
 	}
 	if o.Op == jute.OpAddWatch {
-		s.watches.Add(k, o.Path, tree.Persistent+tree.Kind(o.Mode))
+		s.watches.Add(k, o.Path, tree.Persistent+tree.WatchKind(o.Mode))
 		return
 	}
 	info, ok := s.tree.Get(o.Path)

@@ -74,7 +74,7 @@ func (c *checker) setWatches(o *Op, record int) {
 	}
 }
 
-func (c *checker) rearm(o *Op, path string, k tree.Kind) {
+func (c *checker) rearm(o *Op, path string, k tree.WatchKind) {
 	if c.within(path) {
 		c.watch(o.Conn, path, k)
 	}

@@ -208,7 +208,7 @@ func (c *checker) tell(typ jute.EventType, path string, m moment) {
 	}
 }
 
-func (c *checker) watch(conn int, path string, k tree.Kind) {
+func (c *checker) watch(conn int, path string, k tree.WatchKind) {
 	if k == tree.Data || k == tree.Child {
 		c.model.oneShot.Add(conn, path, k)
 	} else {

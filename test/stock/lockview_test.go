@@ -80,13 +80,13 @@ func startViewed(t *testing.T) *viewed {
 
 // lock is a lock as the view tells of it.
 type lock struct {
-	Path    string
-	Kind    string
-	Layouts []string
-	Recipe  string
-	Holders []lockEntry
-	Waiters []lockEntry
-	Members []lockEntry
+	Path         string
+	Kind         string
+	Layouts      []string
+	Recipe       string
+	Holders      []lockEntry
+	Waiters      []lockEntry
+	Participants []lockEntry
 }
 
 type lockEntry struct{ Node, Session, Token, Maker string }
@@ -114,7 +114,7 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		l = lock{}
 		if v.get("/locks"+path, &l) && l.Kind == kind && fmt.Sprint(l.Layouts) == "["+layout+"]" &&
-			fmt.Sprint(sessions(append(l.Holders, l.Members...))) == fmt.Sprint(holders) && fmt.Sprint(sessions(l.Waiters)) == fmt.Sprint(waiters) {
+			fmt.Sprint(sessions(append(l.Holders, l.Participants...))) == fmt.Sprint(holders) && fmt.Sprint(sessions(l.Waiters)) == fmt.Sprint(waiters) {
 			return
 		}
 	}
@@ -163,7 +163,7 @@ func TestLocksOfStockRecipes(t *testing.T) {
 	t.Run("kz/party", func(t *testing.T) {
 		v := &viewed{t, v.g, v.base}
 		var l lock
-		await(t, "party", func() bool { return v.get("/locks/kz/party", &l) && l.Kind == "party" && len(l.Members) == 2 })
+		await(t, "party", func() bool { return v.get("/locks/kz/party", &l) && l.Kind == "party" && len(l.Participants) == 2 })
 	})
 	t.Run("go-zookeeper", func(t *testing.T) {
 		v := &viewed{t, v.g, v.base}

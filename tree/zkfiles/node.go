@@ -46,16 +46,16 @@ func (s *Stat) append(b []byte) []byte {
 	return jute.AppendLong(b, s.Pzxid)
 }
 
-// Kind says what keeps a node alive.
-type Kind uint8
+// NodeKind says what keeps a node alive.
+type NodeKind uint8
 
 // The kinds of nodes.
 const (
-	Plain     Kind = iota
-	Ephemeral      // until the session Owner ends
-	Container      // until it lost its last child
-	TTL            // until it was unused for its time to live
-	Unknown        // a mark that no ZooKeeper up to 3.9 writes
+	Plain     NodeKind = iota
+	Ephemeral          // until the session Owner ends
+	Container          // until it lost its last child
+	TTL                // until it was unused for its time to live
+	Unknown            // a mark that no ZooKeeper up to 3.9 writes
 )
 
 // What Owner says of nodes that are not a session's. A ZooKeeper whose extended
@@ -67,7 +67,7 @@ const (
 )
 
 // Kind tells what Owner stands for, and the time to live in ms.
-func (s *Stat) Kind() (Kind, int64) {
+func (s *Stat) Kind() (NodeKind, int64) {
 	owner := uint64(s.Owner)
 	switch {
 	case owner == 0:
@@ -83,7 +83,7 @@ func (s *Stat) Kind() (Kind, int64) {
 }
 
 // OwnerOf encodes a kind that is not a session's.
-func OwnerOf(kind Kind, ttl int64) int64 {
+func OwnerOf(kind NodeKind, ttl int64) int64 {
 	switch kind {
 	case Container:
 		return containerOwner

@@ -391,7 +391,7 @@ func TestPassword(t *testing.T) {
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		owner int64
-		kind  Kind
+		kind  NodeKind
 		ttl   int64
 	}{{0, Plain, 0}, {0x100000000000001, Ephemeral, 0}, {-0x100000000000001 + 1<<56, Unknown, 0}, {OwnerOf(Container, 0), Container, 0},
 		{OwnerOf(TTL, 5), TTL, 5}, {OwnerOf(TTL, jute.MaxTTL), TTL, jute.MaxTTL}, {-0x7000000000000001, Ephemeral, 0}} {

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Snapshot is what a server is doing at one moment.
-type Snapshot struct {
+// Figures are what a server is doing at one moment.
+type Figures struct {
 	Serving     bool
 	Uptime      time.Duration
 	Conns       int // open client connections, whatever they have come to
@@ -36,9 +36,9 @@ type End struct {
 	Count  int64
 }
 
-// Snapshot gathers the server's state. It costs a lock per connection.
-func (s *Server) Snapshot() Snapshot {
-	snap := Snapshot{
+// Figures gathers the server's state. It costs a lock per connection.
+func (s *Server) Figures() Figures {
+	f := Figures{
 		Serving:         s.serves(),
 		Uptime:          s.now(),
 		AcceptErrors:    s.counts.acceptErrors.Load(),
@@ -47,29 +47,29 @@ func (s *Server) Snapshot() Snapshot {
 		LogDropped:      s.log.dropped.Load(),
 	}
 	list := s.all()
-	snap.Conns = len(list)
+	f.Conns = len(list)
 	for _, c := range list {
 		c.out.mu.Lock()
-		snap.Outstanding += c.out.pendingLen()
+		f.Outstanding += c.out.pendingLen()
 		c.out.mu.Unlock()
 	}
 	for r := endClient; r < endReasons; r++ {
-		snap.Ends = append(snap.Ends, End{r.String(), s.counts.ends[r].Load()})
+		f.Ends = append(f.Ends, End{r.String(), s.counts.ends[r].Load()})
 	}
 	s.memory.mu.Lock()
-	snap.BufferBytes = int64(s.memory.used)
+	f.BufferBytes = int64(s.memory.used)
 	s.memory.mu.Unlock()
 	t := &s.watches
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	snap.WatchConns, snap.WatchPaths, snap.WatchPairs = t.table.Summary()
-	snap.Watches = t.table.Count()
-	snap.WatchBytes = t.table.Bytes()
+	f.WatchConns, f.WatchPaths, f.WatchPairs = t.table.Summary()
+	f.Watches = t.table.Count()
+	f.WatchBytes = t.table.Bytes()
 	for _, c := range list {
 		_, bytes := t.table.Of(c)
-		snap.WatchBytesMost = max(snap.WatchBytesMost, int64(bytes))
+		f.WatchBytesMost = max(f.WatchBytesMost, int64(bytes))
 	}
-	return snap
+	return f
 }
 
 // Metrics are the values the server measures.
