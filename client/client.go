@@ -75,8 +75,6 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, publicErr(ctx, err)
 	}
 	c.troubles = troubles{c: c, servers: len(addrs), latest: map[string]error{}, said: map[string]string{}}
-	c.crowd.dirs = map[string]*crowdDir{}
-	c.paces.dirs = map[string]time.Duration{}
 	c.named.m = map[taskPath][]*Lease{}
 	c.gates.m = map[gateKey]*list.List{}
 	c.reaper.slots = make(chan struct{}, reapParallel)

@@ -41,10 +41,7 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	gone := a.c.reap(e, w.own.path)
 	if errors.Is(err, ErrNotAcquired) {
 		// A try should leave nothing behind that others would have to wait for.
-		select {
-		case <-gone:
-		case <-ctx.Done():
-		}
+		awaitGone(ctx, gone)
 	}
 	return nil, err
 }

@@ -30,6 +30,9 @@ func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 func (c *crowd) change(dirs []string, calls, abandoned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.dirs == nil {
+		c.dirs = map[string]*crowdDir{}
+	}
 	for _, dir := range dirs {
 		d := c.dirs[dir]
 		if d == nil {

@@ -129,51 +129,42 @@ func (c *Client) competeAll(ctx context.Context, e *epoch, a *attempt, reqs []Re
 		return nil, err
 	}
 	a.enqueued(made[0])
-	h, err := c.waitAll(ctx, e, a, reqs, members, made)
-	if err == nil {
-		return h, nil
-	}
-	gone := c.reap(e, pathsOf(heldOf(reqs, made))...)
-	if errors.Is(err, ErrNotAcquired) {
-		select {
-		case <-gone:
-		case <-ctx.Done():
-		}
-	}
-	return nil, err
-}
-
-func heldOf(reqs []Request, made []created) []heldNode {
+	waiters := make([]*waiter, len(made))
 	held := make([]heldNode, len(made))
 	for i, m := range made {
+		waiters[i] = newWaiter(e, members[i], reqs[i].q, m)
 		held[i] = heldNode{path: m.path, id: m.id, lock: reqs[i].path, mode: reqs[i].mode}
 	}
-	return held
+	if err := waitAll(ctx, e, waiters, held); err != nil {
+		gone := c.reap(e, pathsOf(held)...)
+		if errors.Is(err, ErrNotAcquired) {
+			awaitGone(ctx, gone)
+		}
+		return nil, err
+	}
+	return newHold(a, e, a.mode, fence.Token(made[0].stat.Czxid), held...), nil
 }
 
 // waitAll waits in one queue after the other. Having been first in one, a
 // contender stays first while its node lives.
-func (c *Client) waitAll(ctx context.Context, e *epoch, a *attempt, reqs []Request, members []*attempt, made []created) (*hold, error) {
-	waiters := make([]*waiter, len(made))
-	for i, m := range made {
-		waiters[i] = newWaiter(e, members[i], reqs[i].q, m)
-		part, err := waiters[i].wait(ctx, nil)
+func waitAll(ctx context.Context, e *epoch, waiters []*waiter, held []heldNode) error {
+	for _, w := range waiters {
+		part, err := w.wait(ctx, nil)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		part.endLife()
 	}
-	held := heldOf(reqs, made)
 	for i, w := range waiters {
 		if err := w.watchOwn(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		held[i].w = w.ownW
 	}
 	if !e.valid() {
-		return nil, &requeueError{ErrSessionExpired}
+		return &requeueError{ErrSessionExpired}
 	}
-	return newHold(a, e, a.mode, fence.Token(waiters[0].own.stat.Czxid), held...), nil
+	return nil
 }
 
 // takeEach takes one lock after another, in the order of their paths.

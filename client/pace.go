@@ -29,8 +29,8 @@ const pacesKept = 1024
 func (p *paces) note(dir string, turn time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.dirs) >= pacesKept {
-		clear(p.dirs)
+	if p.dirs == nil || len(p.dirs) >= pacesKept {
+		p.dirs = map[string]time.Duration{}
 	}
 	p.dirs[dir] = turn
 }

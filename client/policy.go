@@ -236,15 +236,8 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 		// Without its owner the mark would pass for that of a holder that died.
 		done = append(done, w.dir.reopen(w.mark()))
 	}
-	for _, ch := range done {
-		if !wait {
-			return
-		}
-		select {
-		case <-ch:
-		case <-ctx.Done():
-			return
-		}
+	if wait {
+		awaitGone(ctx, done...)
 	}
 }
 

@@ -30,10 +30,7 @@ func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
 	// Our own read hold would keep the gate closed.
 	done := w.dir.reopen(w.mark())
 	if try {
-		select {
-		case <-done:
-		case <-ctx.Done():
-		}
+		awaitGone(ctx, done)
 	}
 	return err
 }

@@ -32,6 +32,16 @@ func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
 	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
 }
 
+// awaitGone waits for removals unless ctx ends.
+func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
+	for _, gone := range removals {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // deleteEach deletes nodes in one flight. One that is gone is no error.
 func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) error {
 	p := e.conn.Pipe()

@@ -211,10 +211,11 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, e *epoch, n int) (*hol
 		held[i] = heldNode{path: m.path, id: m.id, lock: s.path}
 	}
 	if !e.valid() {
-		s.c.reap(e, pathsOf(held)...)
-		return nil, &requeueError{ErrSessionExpired}
+		err = &requeueError{ErrSessionExpired}
+	} else {
+		err = s.c.aloneNow(ctx, e, s.path, s.d.use, nil)
 	}
-	if err := s.c.aloneNow(ctx, e, s.path, s.d.use, nil); err != nil {
+	if err != nil {
 		s.c.reap(e, pathsOf(held)...)
 		return nil, err
 	}
