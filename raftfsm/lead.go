@@ -157,7 +157,9 @@ func (n *Node) runTerm(ctx context.Context) error {
 	n.fsm.tracker.Store(t.tracker)
 	n.fsm.mu.RUnlock()
 	t.reader = n.fsm.stream.rewind()
-	n.term.Store(t)
+	t.nudger = newNudger(t)
+	defer t.nudger.close()
+	n.term.Store(t) // whole: whoever asks for a change of members finds it now
 	n.elections.Add(1)
 	n.serving.contact()
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
@@ -167,8 +169,6 @@ func (n *Node) runTerm(ctx context.Context) error {
 		t.links.closeAll()
 		n.log.Info("this server leads no more")
 	}()
-	t.nudger = newNudger(t)
-	defer t.nudger.close()
 	duties := make(chan struct{})
 	go func() {
 		defer close(duties)

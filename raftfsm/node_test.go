@@ -277,7 +277,9 @@ func (c *trio) start(id int) {
 	w := new(watcher)
 	o := c.opts[id]
 	o.Observer = w
-	o.Logger = quietLog(c.t, o.ID)
+	if o.Logger == nil {
+		o.Logger = quietLog(c.t, o.ID)
+	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { c.t.Errorf("server %d stopped: %v", id, err) }
 	}

@@ -3,7 +3,9 @@ package raftfsm
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -133,6 +135,49 @@ func TestLeadNamesTheLeader(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(), "server 4 is at 127.0.0.1:9") {
+		t.Error(err)
+	}
+}
+
+// onLine is a log whose reader does something at one line.
+type onLine struct {
+	slog.Handler
+	msg string
+	do  func()
+}
+
+func (h onLine) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == h.msg {
+		h.do()
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h onLine) WithAttrs(a []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(a)
+	return h
+}
+
+// A change of members that comes in the instant in which a term begins is like
+// any other.
+func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
+	var ready atomic.Bool
+	changed := make(chan error, 1)
+	var c *trio
+	c = newTrio(t, false, func(o *Options) {
+		id := int(o.ID)
+		o.Logger = slog.New(onLine{quietLog(t, o.ID).Handler(), "this server leads", func() {
+			if ready.CompareAndSwap(true, false) {
+				changed <- c.nodes[id].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 4, Addr: "127.0.0.1:9"})
+			}
+		}})
+	})
+	lead := c.leader()
+	ready.Store(true)
+	if err := c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-changed; err != nil {
 		t.Error(err)
 	}
 }

@@ -202,6 +202,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 			}
 			began = time.Now()
 			w.await("/data", "/born", "/children")
+			writer = open(t, lead) // the other has been silent for that long
 			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond), w.again)
 			lagging.WaitServing(20 * time.Second)
 			if strings.Count(lagging.Log(1<<30), installed) == before {
