@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -31,5 +32,16 @@ func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 	c.from[3] = c.to[3]
 	if err := c.join(ended, leastPatience); err != nil || c.ready[2] {
 		t.Errorf("two of three voters are no majority: %v", err)
+	}
+}
+
+func TestLastVoterStays(t *testing.T) {
+	i, _ := start(t, Options{})
+	err := i.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 1})
+	if err == nil || !strings.Contains(err.Error(), "is the last one that votes") {
+		t.Errorf("it is removed: %v", err)
+	}
+	if err := i.mayLeave(t.Context(), i.Node(), 2); err != nil { // who has no vote
+		t.Error(err)
 	}
 }
