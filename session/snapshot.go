@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -25,20 +26,49 @@ var (
 	errSession = errors.New("session: impossible timeout, generation or address")
 )
 
+// Held is a table as it was when Hold was called. It may be read while the table
+// goes on changing.
+type Held struct {
+	next  uint64
+	count int
+	live  [256][]*Session
+}
+
+// Hold takes hold of the table. It copies a word for each session: what is
+// slower is done by Append.
+func (t *Table) Hold() *Held {
+	h := &Held{next: t.next, count: len(t.byID)}
+	for c := range t.order {
+		h.live[c] = slices.Clone(t.order[c].live)
+	}
+	return h
+}
+
 // Append appends the table's encoding.
-func (t *Table) Append(b []byte) []byte {
-	b = jute.AppendLong(b, int64(t.next))
-	b = jute.AppendLong(b, int64(len(t.byID)))
-	t.All(func(s Session) {
-		b = jute.AppendLong(b, s.ID)
-		b = append(b, s.Password[:]...)
-		b = jute.AppendInt(b, s.Timeout)
-		b = jute.AppendInt(b, int32(s.Gen))
-		b = jute.AppendInt(b, int32(s.Owner))
-		b = jute.AppendString(b, s.Addr)
-		b = jute.AppendLong(b, s.Created)
-	})
+func (t *Table) Append(b []byte) []byte { return t.Hold().Append(b) }
+
+// Append appends the encoding of the table that is held.
+func (h *Held) Append(b []byte) []byte {
+	b = jute.AppendLong(b, int64(h.next))
+	b = jute.AppendLong(b, int64(h.count))
+	for _, list := range h.live {
+		for _, s := range list {
+			if s != nil {
+				b = s.append(b)
+			}
+		}
+	}
 	return b
+}
+
+func (s *Session) append(b []byte) []byte {
+	b = jute.AppendLong(b, s.ID)
+	b = append(b, s.Password[:]...)
+	b = jute.AppendInt(b, s.Timeout)
+	b = jute.AppendInt(b, int32(s.Gen))
+	b = jute.AppendInt(b, int32(s.Owner))
+	b = jute.AppendString(b, s.Addr)
+	return jute.AppendLong(b, s.Created)
 }
 
 // Load replaces the table by one that Append wrote. On an error the table is

@@ -33,8 +33,8 @@ const (
 // Table is the replicated table of sessions. It is not safe for concurrent
 // changes; reads may run together.
 type Table struct {
-	next uint64 // the next id's low 56 bits, before masking
-	byID map[int64]*Session
+	next uint64             // the next id's low 56 bits, before masking
+	byID map[int64]*Session // what is in it never changes: another takes its place
 
 	owned map[uint32]int // how many sessions each server owns; none: no key
 
@@ -43,10 +43,19 @@ type Table struct {
 	order [256]idList
 }
 
-// idList is a rising list of ids, some of which have ended.
+// idList is a rising list of ids, and their sessions: nil those that have ended.
 type idList struct {
 	ids   []int64
+	live  []*Session
 	ended int
+}
+
+// put makes s the session with its id, which is in the list.
+func (t *Table) put(s *Session) {
+	t.byID[s.ID] = s
+	l := &t.order[creator(s.ID)]
+	at, _ := slices.BinarySearch(l.ids, s.ID)
+	l.live[at] = s
 }
 
 // NewTable returns an empty table whose ids begin at the low 24 bits of
@@ -68,11 +77,13 @@ func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << pr
 // sent is refused, whatever its session has become.
 func (t *Table) Succeed(old *Table) {
 	t.next = old.next
-	for id, s := range t.byID {
+	for id, was := range t.byID {
+		s := *was
 		if o, there := old.byID[id]; there {
 			s.Gen = max(s.Gen, o.Gen)
 		}
 		s.Gen++
+		t.put(&s)
 	}
 }
 
@@ -124,16 +135,17 @@ func (t *Table) insert(s *Session) {
 	t.owned[s.Owner]++
 	l := &t.order[creator(s.ID)]
 	if n := len(l.ids); n == 0 || l.ids[n-1] < s.ID {
-		l.ids = append(l.ids, s.ID)
+		l.ids, l.live = append(l.ids, s.ID), append(l.live, s)
 		return
 	}
 	// Only once the 56 bits have gone round, or for adopted sessions.
 	at, found := slices.BinarySearch(l.ids, s.ID)
 	if found {
+		l.live[at] = s
 		l.ended-- // an ended session's place, taken again
 		return
 	}
-	l.ids = slices.Insert(l.ids, at, s.ID)
+	l.ids, l.live = slices.Insert(l.ids, at, s.ID), slices.Insert(l.live, at, s)
 }
 
 // Attach makes a new connection the session's own: generation, owner, address
@@ -143,14 +155,15 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 	if !t.Check(id, password) {
 		return Session{}, false
 	}
-	s := t.byID[id]
+	s := *t.byID[id]
 	s.Timeout = max(timeout, 1)
 	s.Gen++
 	t.disown(s.Owner)
 	t.owned[owner]++
 	s.Owner = owner
 	s.Addr = addr
-	return *s, true
+	t.put(&s)
+	return s, true
 }
 
 // Check reports whether the session exists and has this password. How long
@@ -178,13 +191,25 @@ func (t *Table) Remove(id int64) bool {
 	t.disown(s.Owner)
 	delete(t.byID, id)
 	l := &t.order[creator(id)]
+	at, _ := slices.BinarySearch(l.ids, id)
+	l.live[at] = nil
 	l.ended++
 	if l.ended > 32 && l.ended > len(l.ids)/2 {
-		l.ids = slices.DeleteFunc(l.ids, func(id int64) bool { _, ok := t.byID[id]; return !ok })
-		l.ids = slices.Clone(l.ids) // gives the memory back
-		l.ended = 0
+		l.shrink()
 	}
 	return true
+}
+
+// shrink forgets the ended ones, and gives their memory back.
+func (l *idList) shrink() {
+	n := len(l.ids) - l.ended
+	kept := idList{ids: make([]int64, 0, n), live: make([]*Session, 0, n)}
+	for i, s := range l.live {
+		if s != nil {
+			kept.ids, kept.live = append(kept.ids, l.ids[i]), append(kept.live, s)
+		}
+	}
+	*l = kept
 }
 
 // disown counts one session less for a server.
@@ -204,8 +229,8 @@ func (t *Table) Len() int { return len(t.byID) }
 // table.
 func (t *Table) All(f func(Session)) {
 	for c := range t.order {
-		for _, id := range t.order[c].ids {
-			if s, ok := t.byID[id]; ok {
+		for _, s := range t.order[c].live {
+			if s != nil {
 				f(*s)
 			}
 		}
@@ -216,19 +241,19 @@ func (t *Table) All(f func(Session)) {
 // id after. What it costs does not depend on how many sessions there are.
 func (t *Table) From(after int64, most int, f func(id int64)) {
 	for c := max(after, 0) >> counterBits; c <= maxCreator; c++ {
-		ids := t.order[c].ids
-		at, found := slices.BinarySearch(ids, after)
+		l := &t.order[c]
+		at, found := slices.BinarySearch(l.ids, after)
 		if found {
 			at++
 		}
-		for _, id := range ids[at:] {
-			if _, ok := t.byID[id]; !ok {
+		for _, s := range l.live[at:] {
+			if s == nil {
 				continue
 			}
 			if most == 0 {
 				return
 			}
-			f(id)
+			f(s.ID)
 			most--
 		}
 	}

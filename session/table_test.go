@@ -390,3 +390,48 @@ func TestOwnedBy(t *testing.T) {
 	tab.Remove(a.ID)
 	want(0, 0)
 }
+
+// TestWhatIsHeldStaysAsItWas: a snapshot is encoded while sessions begin, move
+// and end.
+func TestWhatIsHeldStaysAsItWas(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	tab := NewTable(7)
+	var ids []int64
+	step := func() {
+		switch n := r.IntN(10); {
+		case n < 5 || len(ids) == 0:
+			ids = append(ids, tab.Create(1000, password(1), uint32(r.IntN(5)), "10.0.0.1", 7).ID)
+		case n < 7:
+			s := Session{ID: r.Int64N(1 << 57), Timeout: 1, Gen: 1}
+			if tab.Adopt(s) {
+				ids = append(ids, s.ID)
+			}
+		case n < 8:
+			tab.Attach(ids[r.IntN(len(ids))], password(1), int32(r.IntN(100)), uint32(r.IntN(5)), "10.0.0.2")
+		default:
+			at := r.IntN(len(ids))
+			tab.Remove(ids[at])
+			ids = slices.Delete(ids, at, at+1)
+		}
+	}
+	for range 100 {
+		for range r.IntN(50) {
+			step()
+		}
+		held, want := tab.Hold(), tab.Append(nil)
+		for range r.IntN(100) {
+			step()
+		}
+		if r.IntN(20) == 0 {
+			tab.Succeed(NewTable(1))
+		}
+		if !bytes.Equal(held.Append(nil), want) {
+			t.Fatal("what was held has changed")
+		}
+		again := NewTable(0)
+		d := jute.NewDecoder(want)
+		if err := again.Load(&d); err != nil || !bytes.Equal(again.Append(nil), want) {
+			t.Fatalf("it is read otherwise: %v", err)
+		}
+	}
+}

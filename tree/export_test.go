@@ -124,3 +124,24 @@ func (t *Tree) SetVersions(path string, version, aversion int32) {
 	n := t.find(path)
 	n.version, n.aversion = version, aversion
 }
+
+// MaxChunk is how many bytes end a chunk of a snapshot.
+const MaxChunk = maxChunk
+
+// Marked counts the nodes that need nothing more of the snapshot, and what is
+// yet to be written of those that are gone.
+func (s *Snapshot) Marked() (nodes, gone int) {
+	var visit func(n *node)
+	visit = func(n *node) { // recursion is fine here: test trees are shallow
+		if n.mark == s.mark {
+			nodes++
+		}
+		if n.dir != nil {
+			for _, c := range n.dir.nodes {
+				visit(c)
+			}
+		}
+	}
+	visit(s.tree.root)
+	return nodes, len(s.deleted)
+}

@@ -389,3 +389,43 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestAChunkOfASnapshotIsShort: for so long a writer is kept waiting by a
+// snapshot or a backup, however large the tree is and whatever is done to it
+// meanwhile.
+func TestAChunkOfASnapshotIsShort(t *testing.T) {
+	w := grown(5, 20_000)
+	w.tree.SetLimits(0, 0, 0, 0)
+	large := strings.Repeat("x", 1<<20)
+	for i := range 40 {
+		c := &tree.Change{Zxid: w.zxid + 1, IDs: []jute.ID{{Scheme: "super"}}}
+		body := jute.AppendString(jute.AppendString(nil, fmt.Sprintf("/large-%d", i)), large)
+		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
+		if _, code, _ := w.tree.Apply(c, jute.OpCreate, body, nil); code == jute.OK {
+			w.zxid++
+		}
+	}
+	const most = 64
+	s := w.tree.StartSnapshot()
+	defer s.Close()
+	chunks, longest := 0, 0
+	for done := false; !done; chunks++ {
+		nodes, gone := s.Marked()
+		var b []byte
+		b, done = s.Append(nil, most)
+		marked, left := s.Marked()
+		if n := marked - nodes + gone - left; n > most {
+			t.Fatalf("%d nodes in one chunk", n)
+		}
+		if longest = max(longest, len(b)); len(b) > tree.MaxChunk+len(large)+tree.MaxPath {
+			t.Fatalf("a chunk of %d bytes", len(b))
+		}
+		for range 20 {
+			w.step()
+		}
+	}
+	t.Logf("%d chunks, the longest of %d bytes", chunks, longest)
+	if chunks < w.tree.Count()/2/most || longest < len(large) {
+		t.Error("the tree was not large enough to tell")
+	}
+}

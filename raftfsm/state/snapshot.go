@@ -49,7 +49,7 @@ type Position struct{ Index, Term uint64 }
 type Snapshot struct {
 	zxid     int64
 	header   []byte
-	sessions []byte
+	sessions *session.Held
 	nodes    *tree.Snapshot
 }
 
@@ -60,7 +60,7 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 	return &Snapshot{
 		zxid:     s.zxid,
 		header:   s.appendHeader(nil, at),
-		sessions: s.sessions.Append(nil),
+		sessions: s.sessions.Hold(),
 		nodes:    s.tree.StartSnapshot(),
 	}
 }
@@ -71,7 +71,7 @@ func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := &chunkWriter{w: to}
 	w.raw([]byte(snapshotMagic))
 	w.chunk(chunkHeader, s.header)
-	w.sessions(s.sessions)
+	w.sessions(s.sessions.Append(nil))
 	var buf []byte
 	for done := false; !done && w.err == nil; {
 		buf = buf[:0]
