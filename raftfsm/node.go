@@ -17,9 +17,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Node is this process's part in the cluster. Its fields are set by Start,
-// before anything of it runs, but for those that protect themselves; raft and
-// what needs it may be used by peers once up is set.
+// Node is this process's part in the cluster. Start sets its fields before
+// anything of it runs; those that change later are atomic or have a lock of their
+// own. What needs raft may be used on behalf of peers once up is set.
 type Node struct {
 	o   Options
 	id  uint32
@@ -49,8 +49,8 @@ type Node struct {
 
 	replaceSnapshot atomic.Bool // the newest on our disk is damaged
 
-	// removed: others say so. Who was away when it was removed is not told by
-	// the log.
+	// removed is set when others say that this server is no member any more. Its
+	// log does not tell a server that was away when it was removed.
 	removed atomic.Bool
 
 	failed atomic.Pointer[error]
@@ -276,7 +276,7 @@ func (n *Node) snapshots() {
 		if err := n.Snapshot(); err != nil {
 			n.log.Debug("no snapshot taken", "err", err)
 			if n.replaceSnapshot.Load() {
-				n.addBarrier() // raft takes none where the last one stands
+				n.addBarrier() // raft takes no two snapshots at one log entry
 			}
 		}
 		last = time.Now()
@@ -290,10 +290,9 @@ func (n *Node) snapshots() {
 const snapshotRest = 4
 
 // snapshotDue reports whether a log of so many requests and bytes behind the last
-// snapshot is long enough for another. That one has a size, ended some time ago
-// and took a while. When the log has grown by what a snapshot takes on the disk,
-// beside what it always may, it need not rest: what is on the disk stays in
-// proportion to what is stored.
+// snapshot is long enough for another. The last one has a size; it ended so long
+// ago, and took so long. There is no rest when the log has grown by that size
+// beyond SnapshotBytes: what is on the disk stays in proportion to what is stored.
 func (o *Options) snapshotDue(requests, bytes, size int64, ago, took time.Duration) bool {
 	switch {
 	case bytes >= o.SnapshotBytes+size:
