@@ -46,7 +46,6 @@ type Client struct {
 	conn     *zk.Conn // of the present session, or of the one being begun
 	ep       *epoch   // nil before the first session
 	attached bool
-	closed   bool
 	changed  chan struct{} // closed and replaced at each change of the above
 }
 
@@ -155,10 +154,9 @@ func (c *Client) shutdown() {
 	c.closeOne.Do(func() {
 		_, e := c.beginDraining()
 		c.mu.Lock()
-		c.closed = true
-		conn := c.conn
-		c.mu.Unlock()
 		c.endCleaning(ErrClosed)
+		conn := c.conn // the last one
+		c.mu.Unlock()
 		if e != nil {
 			e.finish(Closed)
 		}

@@ -129,12 +129,10 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 		}
 		st := first.Stat
 		return sight{Leader{
-			Node: queue[0].name, Value: first.Data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: msTime(st.Ctime),
+			Node: queue[0].name, Value: first.Data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
 		}, st.Mzxid, w}, err
 	}
 }
-
-func msTime(ms int64) time.Time { return time.UnixMilli(ms) }
 
 // Observe reports who leads, now and after each change, until ctx ends or the
 // client is closed; then the channel is closed. A slow reader misses values but
@@ -152,8 +150,7 @@ func (el *Election) Observe(ctx context.Context) <-chan Leader {
 }
 
 func (el *Election) observe(ctx context.Context, out chan Leader) {
-	var last sight
-	told := false
+	var last *sight // told
 	var synced *epoch
 	for n := 1; ; n++ {
 		e, err := el.c.epoch(ctx)
@@ -174,8 +171,9 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			continue
 		}
 		n = 0
-		if !told || s.differs(last) {
-			told, last = true, s
+		// Within a session the server never goes back, and a new one begins with a sync.
+		if last == nil || s.leader.Token != last.leader.Token || s.mzxid != last.mzxid {
+			last = &s
 			select {
 			case <-out: // the reader was slow: replace what it did not take
 			default:
@@ -186,10 +184,4 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			return
 		}
 	}
-}
-
-// differs reports whether s is news after last. Within a session the server never
-// goes back, and a new session begins with a sync.
-func (s sight) differs(last sight) bool {
-	return s.leader.Token != last.leader.Token || s.mzxid != last.mzxid
 }

@@ -30,10 +30,6 @@ type epoch struct {
 	holds     map[*hold]struct{}
 }
 
-func newEpoch(c *Client) *epoch {
-	return &epoch{c: c, gone: make(chan struct{}), holds: map[*hold]struct{}{}}
-}
-
 // begin notes what was agreed on with the server, at every attachment.
 func (e *epoch) begin(sid int64, timeout time.Duration) {
 	e.mu.Lock()

@@ -275,14 +275,14 @@ func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
 		return en, false, err
 	}
 	data, st := n.Data, n.Stat
-	en.Session, en.Token, en.WaitingSince = st.EphemeralOwner, fence.Token(st.Czxid), msTime(st.Ctime)
+	en.Session, en.Token, en.WaitingSince = st.EphemeralOwner, fence.Token(st.Czxid), time.UnixMilli(st.Ctime)
 	if c.kind == kindLease {
 		en.HeldSince = en.WaitingSince // a permit's node is made by its grant
 	}
 	if o, ok := parseOwner(data); ok {
 		en.Owner = &o
 		if o.Held {
-			en.HeldSince = msTime(st.Mtime)
+			en.HeldSince = time.UnixMilli(st.Mtime)
 		}
 	} else {
 		en.Raw = strings.ToValidUTF8(string(data[:min(len(data), maxRaw)]), "\uFFFD")

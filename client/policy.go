@@ -96,10 +96,11 @@ func (w *policyWaiter) mark() policyGate {
 func (w *policyWaiter) decide(ctx context.Context) (policyStep, error) {
 	v := w.dir.view(w.a.cfg.policy)
 	if v.policy == PolicyReader {
-		var err error
-		if v.overdue, err = w.overdue(ctx, v); err != nil {
+		left, known, err := w.writerLeft(ctx, v)
+		if err != nil {
 			return policyStep{}, err
 		}
+		v.overdue = known && left <= 0
 	}
 	var step policyStep
 	switch {
@@ -178,12 +179,9 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	g.queue, g.data, g.look = w.own.path, policyHoldData(w.a), !w.queued
 	made, err := w.dir.grant(ctx, g)
 	switch {
-	case errors.Is(err, zk.ErrBadVersion):
-		w.dir.fresh = false
-		return nil, nil
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
-	case errors.Is(err, zk.ErrNoNode): // the directory was removed
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode): // changed, or removed
 		w.dir.fresh = false
 		return nil, nil
 	case err != nil:

@@ -52,14 +52,8 @@ func (v *policyView) oldestWriter() *policyNode {
 	return oldest
 }
 
-// overdue reports whether readers have overtaken the oldest writer for longer
-// than the bound. It only ever errs towards no.
-func (w *policyWaiter) overdue(ctx context.Context, v *policyView) (bool, error) {
-	left, ok, err := w.writerLeft(ctx, v)
-	return ok && left <= 0, err
-}
-
-// writerLeft is the time until the oldest queued writer is overdue.
+// writerLeft is the time until the oldest queued writer is overdue, because readers
+// have overtaken it for longer than the bound. It only ever errs towards too long.
 func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Duration, bool, error) {
 	n := v.oldestWriter()
 	if n == nil {

@@ -104,9 +104,9 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 			return nil, err
 		}
 	}
-	head := *a
-	head.turn = nil
-	head.cfg = headConfig(a.cfg)
+	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
+	cfg.lockDelay, cfg.maxHold, cfg.breakable, cfg.heldSince = 0, 0, false, false
+	head.turn, head.cfg = nil, &cfg
 	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
 		return nil, err
@@ -118,14 +118,6 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		h.turn = nil
 	}
 	return h, err
-}
-
-// headConfig is the configuration of the lock at the head of the queue: only
-// what describes its owner applies to it.
-func headConfig(c *lockConfig) *lockConfig {
-	d := *c
-	d.lockDelay, d.maxHold, d.breakable, d.heldSince = 0, 0, false, false
-	return &d
 }
 
 // precheck looks whether a try makes sense, without writing anything.

@@ -26,18 +26,14 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	if st == nil {
 		return fmt.Errorf("%w: %s is gone", fence.ErrStale, path)
 	}
-	born := fence.Token(st.Czxid)
+	born, name := fence.Token(st.Czxid), baseName(s.Node)
+	made, _, _ := parseName(name)
 	// A downgraded hold has a younger node with the token of the older one; its
 	// name is unique, so that it exists is enough.
-	if born == s.Token || s.Mode == fence.Shared && born > s.Token && hasOwnID(baseName(s.Node)) {
+	if born == s.Token || s.Mode == fence.Shared && born > s.Token && (made.maker == makerSelf || isPolicyNode(name)) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s has token %d", fence.ErrStale, path, born)
-}
-
-func hasOwnID(node string) bool {
-	c, _, ok := parseName(node)
-	return ok && c.maker == makerSelf || isPolicyNode(node)
 }
 
 var _ fence.Checker = (*Client)(nil)

@@ -41,7 +41,7 @@ func (c *Client) beginSession() error {
 		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial, AttemptLimit: c.opt.dialLimit,
 		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
 	}
-	e := newEpoch(c)
+	e := &epoch{c: c, gone: make(chan struct{}), holds: map[*hold]struct{}{}}
 	o.OnState = func(s zk.State) {
 		switch s {
 		case zk.Connected:
@@ -55,7 +55,7 @@ func (c *Client) beginSession() error {
 	}
 	c.mu.Lock() // what OnState does waits until the connection is known
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.cleaning.Err() != nil {
 		return ErrClosed
 	}
 	conn, err := zk.Open(c.address, o)
@@ -75,7 +75,7 @@ func (c *Client) session() *zk.Conn {
 // attach notes a connection that carries the session.
 func (c *Client) attach(e *epoch) {
 	c.mu.Lock()
-	if c.closed {
+	if c.cleaning.Err() != nil {
 		c.mu.Unlock()
 		return
 	}
