@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -83,7 +84,11 @@ func (c *call) fetchState(f *adminFlags, format, output string) error {
 		if ctx.Err() != nil {
 			return admin.unreachable(ctx, err)
 		}
-		return exitf(exitNo, "nothing was written: %v", err)
+		hint := ""
+		if errors.Is(err, syscall.ENOSPC) {
+			hint = "; make room on that disk, and give the same command again"
+		}
+		return exitf(exitNo, "nothing was written: %v%s", err, hint)
 	}
 	took := time.Since(begun)
 	switch {
@@ -126,7 +131,10 @@ func (f *fetched) copy(w io.Writer, from io.Reader) error {
 	if e := <-checked; e != nil && (err == nil || errors.Is(err, e)) {
 		err = fmt.Errorf("what arrived is damaged or not whole: %w", e)
 	}
-	return errors.Join(err, buffered.Flush())
+	if err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
 func (f *fetched) check(r io.Reader) (err error) {

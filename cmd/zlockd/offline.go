@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -98,6 +99,9 @@ func (d *daemon) runData(c *dataCommand, args []string) int {
 		case <-time.After(stopTime):
 		}
 		err = fmt.Errorf("%s was interrupted", c.name)
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		err = fmt.Errorf("%w\n  Make room on that disk, and give the same command again.", err)
 	}
 	var usage *usageError
 	switch {
