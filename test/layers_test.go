@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"tree/zkfiles":   {"jute"},
 	"session":        {"jute"},
 	"raftfsm":        {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer"},
-	"raftfsm/peer":   {"raftfsm/state"},
+	"raftfsm/peer":   {"jute", "raftfsm/state"},
 	"raftfsm/disk":   {"raftfsm/state", "raftfsm/seglog", "raftfsm/vfs"},
 	"raftfsm/state":  {"jute", "tree", "session"},
 	"raftfsm/seglog": {"raftfsm/vfs"},

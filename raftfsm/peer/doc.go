@@ -3,12 +3,15 @@
 // raft's transport on top of them. It decides nothing about the cluster: what a
 // server says of itself and whom it admits, it asks its [Host].
 //
-// One peer port serves three purposes, told apart by the first byte. Each
-// connection begins with a greeting that says who calls whom; the answer is a
-// status byte, so a caller knows at once that it is not wanted and why.
+// One peer port serves several purposes, told apart by the first byte. Each
+// connection begins with a greeting that says who calls whom; the answer says
+// at once whether, or why not, the caller is wanted.
 //
 //	connection := purpose u8 · length u32 · greeting (JSON) · answer
-//	answer     := 0 | 1 · length u32 · reason
+//	answer     := 0 | 2 · version u8 | 1 · length u32 · reason
+//
+// The version is told to callers whose greeting has VersionAppend or a later
+// one.
 //
 // The names in JSON are older than those in the code: "birth" there is the
 // incarnation of a server, that is, of its data directory.

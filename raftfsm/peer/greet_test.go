@@ -37,7 +37,7 @@ func (h *host) Stored(uint32, uint64, uint64)         {}
 func (h *host) AddrOf(id uint32) string               { return "" }
 func (h *host) Instead(id uint32, addr string) string { return addr }
 
-func open(t *testing.T, id uint32, h *host) *Port {
+func open(t *testing.T, id uint32, h Host) *Port {
 	t.Helper()
 	p, err := Open(t.Context(), Options{ID: id, Addr: "127.0.0.1:0", Host: h, Logger: slog.New(slog.DiscardHandler),
 		Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) },
@@ -81,7 +81,7 @@ func TestWhatIsNoGreetingIsClosed(t *testing.T) {
 		}
 		defer c.Close()
 		c.Write([]byte(text))
-		if err := readAnswer(c); !errors.Is(err, ErrRefused) {
+		if _, err := readAnswer(c); !errors.Is(err, ErrRefused) {
 			t.Errorf("%q: %v", text, err)
 		}
 		ended(t, c)

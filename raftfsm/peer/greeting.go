@@ -13,9 +13,10 @@ type Purpose byte
 
 // Purposes of connections.
 const (
-	Raft Purpose = 'R' // raft's own RPCs
-	Link Purpose = 'L' // a server's request stream to the leader
-	Ask  Purpose = 'A' // one question, one answer, both JSON
+	Raft   Purpose = 'R' // raft's own RPCs, in raft's own coding
+	Append Purpose = 'E' // raft's AppendEntries, in ours; for servers that know VersionAppend
+	Link   Purpose = 'L' // a server's request stream to the leader
+	Ask    Purpose = 'A' // one question, one answer, both JSON
 )
 
 const greetTime = 5 * time.Second
@@ -46,7 +47,7 @@ type Greeting struct {
 // Versions this program understands. A version that servers of the one before
 // cannot follow must not be spoken before all members announce it.
 const (
-	Version = VersionStage
+	Version = VersionAppend
 	Oldest  = 1
 )
 
@@ -60,6 +61,10 @@ const VersionFound = 3
 // VersionStage is the first that knows entries that restore a running cluster.
 const VersionStage = 4
 
+// VersionAppend is the first that takes AppendEntries on connections of their
+// own, and whose answer to a greeting tells its version to those who know that.
+const VersionAppend = 5
+
 // Understands reports whether the caller and this server have a version in
 // common.
 func (g *Greeting) Understands() bool { return g.Version >= Oldest && g.Oldest <= Version }
@@ -67,9 +72,13 @@ func (g *Greeting) Understands() bool { return g.Version >= Oldest && g.Oldest <
 // ErrRefused marks the answer of a server that does not want to talk to us.
 var ErrRefused = errors.New("refused")
 
-func writeAnswer(w io.Writer, reason error) error {
+// writeAnswer answers a greeting by a caller that understands a version.
+func writeAnswer(w io.Writer, version int, reason error) error {
 	b := []byte{0}
-	if reason != nil {
+	switch {
+	case reason == nil && version >= VersionAppend:
+		b = []byte{2, Version}
+	case reason != nil:
 		text := reason.Error()
 		b = binary.BigEndian.AppendUint32([]byte{1}, uint32(len(text)))
 		b = append(b, text...)
@@ -78,20 +87,26 @@ func writeAnswer(w io.Writer, reason error) error {
 	return err
 }
 
-func readAnswer(r io.Reader) error {
+// readAnswer returns the version of the server that has let us in; Oldest: it
+// does not tell.
+func readAnswer(r io.Reader) (version int, err error) {
 	var b [5]byte
 	if _, err := io.ReadFull(r, b[:1]); err != nil {
-		return err
+		return 0, err
 	}
-	if b[0] == 0 {
-		return nil
+	switch b[0] {
+	case 0:
+		return Oldest, nil
+	case 2:
+		_, err := io.ReadFull(r, b[1:2])
+		return int(b[1]), err
 	}
 	if _, err := io.ReadFull(r, b[1:]); err != nil {
-		return err
+		return 0, err
 	}
 	text := make([]byte, min(binary.BigEndian.Uint32(b[1:]), 4096))
 	if _, err := io.ReadFull(r, text); err != nil {
-		return err
+		return 0, err
 	}
-	return fmt.Errorf("%w: %s", ErrRefused, text)
+	return 0, fmt.Errorf("%w: %s", ErrRefused, text)
 }

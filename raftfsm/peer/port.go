@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // Host is the server that a port belongs to.
@@ -60,6 +62,7 @@ type Port struct {
 	ln  net.Listener
 
 	raftConns chan *raftConn
+	rpcs      chan raft.RPC // for raft, from all connections
 	reach     reach
 	sent      sendings
 
@@ -67,6 +70,7 @@ type Port struct {
 	conns  map[net.Conn]struct{}
 	new    []net.Conn // of conns, those that have not been let in, the oldest first
 	closed bool
+	speak  map[uint32]int // versions that servers told when they were called last
 	wg     sync.WaitGroup
 }
 
@@ -77,7 +81,8 @@ func Open(ctx context.Context, o Options) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer port: %w", err)
 	}
-	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, raftConns: make(chan *raftConn), conns: map[net.Conn]struct{}{}}, nil
+	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, raftConns: make(chan *raftConn), rpcs: make(chan raft.RPC),
+		conns: map[net.Conn]struct{}{}, speak: map[uint32]int{}}, nil
 }
 
 // Serve begins to let others in.
@@ -157,11 +162,11 @@ func (p *Port) greet(raw net.Conn) {
 	}
 	if err != nil {
 		p.o.Logger.Debug("peer connection refused", "peer", raw.RemoteAddr(), "err", err)
-		_ = writeAnswer(c, err)
+		_ = writeAnswer(c, g.Version, err)
 		p.untrack(raw)
 		return
 	}
-	if writeAnswer(c, nil) != nil {
+	if writeAnswer(c, g.Version, nil) != nil {
 		p.untrack(raw)
 		return
 	}
@@ -175,11 +180,16 @@ func (p *Port) greet(raw net.Conn) {
 		case <-p.ctx.Done():
 			p.untrack(raw)
 		}
+	case Append:
+		p.serveAppends(&raftConn{Conn: c, alive: func() bool { return p.alive(g.From) }})
+		p.untrack(raw)
 	case Link:
 		p.o.Host.ServeLink(c, &g)
 		p.untrack(raw)
 	case Ask:
 		p.answer(c, &g)
+		p.untrack(raw)
+	default:
 		p.untrack(raw)
 	}
 }
@@ -219,7 +229,7 @@ func (p *Port) Close() {
 // Call opens a connection to another server.
 func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
 	c, err := p.call(ctx, purpose, to, addr)
-	if purpose == Raft && p.ctx.Err() == nil { // raft goes on calling, so it is known when this ends
+	if (purpose == Raft || purpose == Append) && p.ctx.Err() == nil { // raft goes on calling, so it is known when this ends
 		p.reach.note(to, err)
 	}
 	return c, err
@@ -252,7 +262,12 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		_, err = c.Write(append(msg, b...))
 	}
 	if err == nil {
-		err = readAnswer(c)
+		var version int
+		if version, err = readAnswer(c); err == nil {
+			p.mu.Lock()
+			p.speak[to] = version
+			p.mu.Unlock()
+		}
 	}
 	if err != nil {
 		c.Close()
@@ -260,6 +275,13 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 	}
 	c.SetDeadline(time.Time{})
 	return c, nil
+}
+
+// knows reports whether a server, when it was called last, understood a version.
+func (p *Port) knows(id uint32, version int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.speak[id] >= version
 }
 
 // trackedConn tells the port when raft is done with a connection.

@@ -1,0 +1,212 @@
+package peer
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// transport is raft's on a port, and answers until the test ends what comes
+// there, with the term it was asked in.
+func transport(t *testing.T, p *Port, refuse *atomic.Bool) mainLoop {
+	t.Helper()
+	m := p.Transport(hclog.NewNullLogger(), func() uint64 { return math.MaxUint64 }).(mainLoop)
+	t.Cleanup(func() { m.Close() })
+	go func() {
+		for {
+			select {
+			case rpc := <-m.Consumer():
+				req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+				if !ok {
+					rpc.Respond(&raft.RequestVoteResponse{Term: 9}, nil)
+					continue
+				}
+				var err error
+				if refuse.Load() {
+					err = errors.New("not today")
+				}
+				rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, LastLog: req.PrevLogEntry + uint64(len(req.Entries)), Success: true}, err)
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return m
+}
+
+func (m mainLoop) appendTo(p *Port, term uint64, entries ...*raft.Log) (raft.AppendEntriesResponse, error) {
+	var resp raft.AppendEntriesResponse
+	err := m.AppendEntries(ServerID(p.o.ID), raft.ServerAddress(p.Addr()), &raft.AppendEntriesRequest{Term: term, Entries: entries}, &resp)
+	return resp, err
+}
+
+// purposes counts what a port lets others in for.
+type purposes struct {
+	host
+	raft, append atomic.Int32
+}
+
+func (h *purposes) Admit(p Purpose, _ *Greeting) error {
+	switch p {
+	case Raft:
+		h.raft.Add(1)
+	case Append:
+		h.append.Add(1)
+	}
+	return nil
+}
+
+// Entries and heartbeats go on connections of their own once a server is known
+// to take that, and arrive where all else does that is for raft's main loop.
+func TestR1AppendsGoToTheMainLoop(t *testing.T) {
+	var refuse atomic.Bool
+	h := &purposes{}
+	one, two := open(t, 1, h), open(t, 2, &host{})
+	transport(t, one, &refuse)
+	m := transport(t, two, &refuse)
+	for term := uint64(1); term <= 5; term++ {
+		resp, err := m.appendTo(one, term, &raft.Log{Index: 1, Data: []byte("x")}, &raft.Log{Index: 2})
+		if err != nil || resp.Term != term || resp.LastLog != 2 || !resp.Success {
+			t.Fatalf("%+v, %v", resp, err)
+		}
+	}
+	if r, a := h.raft.Load(), h.append.Load(); r != 1 || a != 1 {
+		t.Errorf("%d connections of raft's own and %d of ours; the first shows what the server understands", r, a)
+	}
+	refuse.Store(true)
+	if resp, err := m.appendTo(one, 6); err == nil || err.Error() != "not today" || resp.Term != 6 {
+		t.Errorf("an error of raft's comes as %+v, %v", resp, err)
+	}
+	refuse.Store(false)
+	if _, err := m.appendTo(one, 7); err != nil || h.append.Load() != 1 {
+		t.Errorf("after an error of raft's: %v, %d connections", err, h.append.Load())
+	}
+	var vote raft.RequestVoteResponse
+	if err := m.RequestVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestVoteRequest{}, &vote); err != nil || vote.Term != 9 {
+		t.Errorf("a vote: %+v, %v", vote, err)
+	}
+}
+
+// A server of an older release is sent what it can read, also one that was put
+// back to such a release while others had connections to it.
+func TestOlderServersAreSentWhatTheyRead(t *testing.T) {
+	var refuse atomic.Bool
+	h := &purposes{}
+	one, two := open(t, 1, h), open(t, 2, &host{})
+	transport(t, one, &refuse)
+	m := transport(t, two, &refuse)
+	older := func() {
+		two.mu.Lock()
+		defer two.mu.Unlock()
+		two.speak[1] = VersionAppend - 1
+	}
+	for range 3 {
+		if _, err := m.appendTo(one, 1); err != nil {
+			t.Fatal(err)
+		}
+		older()
+	}
+	if n := h.append.Load(); n != 0 {
+		t.Errorf("%d connections that it does not know", n)
+	}
+	for _, c := range []struct {
+		asked, told int
+	}{{VersionAppend - 1, Oldest}, {VersionAppend, Version}, {VersionAppend + 9, Version}} {
+		here, there := net.Pipe()
+		go func() { writeAnswer(there, c.asked, nil); there.Close() }()
+		version, err := readAnswer(here)
+		rest, _ := io.ReadAll(here)
+		if err != nil || version != c.told || len(rest) > 0 {
+			t.Errorf("who understands version %d is told %d and %q, %v", c.asked, version, rest, err)
+		}
+	}
+}
+
+// When a server has restarted, all connections to it are dead; the first that
+// shows it is the last that fails.
+func TestRestartedServerIsCalledAgain(t *testing.T) {
+	var refuse atomic.Bool
+	one, two := open(t, 1, &host{}), open(t, 2, &host{})
+	transport(t, one, &refuse)
+	m := transport(t, two, &refuse)
+	if _, err := m.appendTo(one, 1); err != nil { // shows the version
+		t.Fatal(err)
+	}
+	conns := make([]*appendConn, idleAppends+1)
+	for i := range conns {
+		c, err := m.appends.take(1, one.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = c
+	}
+	for _, c := range conns {
+		m.appends.done(c, nil)
+	}
+	if n := len(m.appends.idle[1]); n != idleAppends {
+		t.Errorf("%d idle connections", n)
+	}
+	one.mu.Lock()
+	for c := range one.conns {
+		c.Close()
+	}
+	one.mu.Unlock()
+	failed := 0
+	for {
+		_, err := m.appendTo(one, 2)
+		if err == nil {
+			break
+		}
+		if failed++; failed > 1 {
+			t.Fatal(err)
+		}
+	}
+	if n := len(m.appends.idle[1]); failed != 1 || n != 1 {
+		t.Errorf("%d requests failed, %d connections after that", failed, n)
+	}
+	// One that has moved is not called where it was.
+	c, err := m.appends.take(1, one.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addr = "where it was"
+	m.appends.done(c, nil)
+	if _, err := m.appendTo(one, 3); err != nil || m.appends.idle[1][0].addr != one.Addr() {
+		t.Errorf("after a move: %v", err)
+	}
+}
+
+// A raft that does not answer keeps nobody when the transport is closed.
+func TestClosingTheTransportEndsAppends(t *testing.T) {
+	var refuse atomic.Bool
+	one, two := open(t, 1, &host{}), open(t, 2, &host{})
+	m := transport(t, two, &refuse)
+	two.mu.Lock()
+	two.speak[1] = Version
+	two.mu.Unlock()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.appendTo(one, 1)
+		ended <- err
+	}()
+	<-one.rpcs // which is never answered
+	m.Close()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("an append that nobody answered has succeeded")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on waiting")
+	}
+	if _, err := m.appendTo(one, 1); err == nil {
+		t.Error("a closed transport appends")
+	}
+}
