@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // The coding of AppendEntries, which is nearly all that servers say to each
@@ -25,9 +26,10 @@ import (
 // The rest is length i32 · bytes, with -1 for none.
 
 const (
-	// maxEntries is the longest request. One that would be longer is for raft's
-	// own transport, which knows no bound.
-	maxEntries = 64 << 20
+	// maxEntries is the longest request: what is sent at once to a fast server,
+	// and the longest entry that there can be. More would be for raft's own
+	// transport, which knows no bound.
+	maxEntries = paceMost + state.MaxEntry + 1<<20
 	maxAnswer  = 64 << 10
 	entrySize  = 3*8 + 1 + 2*4 // without data
 )

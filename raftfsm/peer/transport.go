@@ -85,7 +85,7 @@ func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 // does that.
 func (m mainLoop) append(id raft.ServerID, target raft.ServerAddress, size int, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	to := ParseID(id)
-	if size > maxEntries/2 || !m.port.knows(to, VersionAppend) {
+	if size > maxEntries-1<<20 || !m.port.knows(to, VersionAppend) {
 		return m.NetworkTransport.AppendEntries(id, m.to(id, target), args, resp)
 	}
 	return m.appends.call(to, m.host.Instead(to, string(target)), args, resp)
