@@ -366,6 +366,22 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+// A name in a crowd may be too short for a number.
+func TestShortNameInACrowd(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/big")
+	for i := range 3 * locks.ShownPerLock {
+		f.node(1, fmt.Sprintf("/big/lock-%010d", i), "", 1, jute.WorldAnyone)
+	}
+	for c := 'A'; c <= 'z'; c++ { // wherever they are met
+		f.node(1, "/big/"+string(c), "", 1, jute.WorldAnyone)
+	}
+	if found := f.scan(); !slices.ContainsFunc(found, func(q locks.Queue) bool { return q.Path == "/big" && q.Total >= 3*locks.ShownPerLock }) {
+		t.Errorf("found %d locks, not that of the crowd", len(found))
+	}
+	f.at("/big")
+}
+
 // TestLocksAnywhere: below the root and far down.
 func TestLocksAnywhere(t *testing.T) {
 	f := newForest(t)

@@ -1,0 +1,33 @@
+package raftfsm
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
+// snapshot is in the one that was restored.
+func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
+	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f.onOpened = func(int64, uint32) {}
+	var file bytes.Buffer
+	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
+	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	snap.Close()
+	f.counted.requests.Store(5)
+	f.counted.bytes.Store(500)
+	if err := f.Restore(io.NopCloser(&file)); err != nil {
+		t.Fatal(err)
+	}
+	if n, b := f.counted.requests.Load(), f.counted.bytes.Load(); n != 0 || b != 0 {
+		t.Errorf("%d requests of %d bytes", n, b)
+	}
+	if f.index.Load() != 7 || f.term.Load() != 3 {
+		t.Errorf("it is at %d of term %d", f.index.Load(), f.term.Load())
+	}
+}
