@@ -213,15 +213,6 @@ func (e *epoch) erase(ctx context.Context, path string) error {
 	return err
 }
 
-// failedAt returns which operation of a transaction was refused, -1 if unknown.
-func failedAt(err error) int {
-	var m *zk.MultiError
-	if errors.As(err, &m) {
-		return m.Index
-	}
-	return -1
-}
-
 // ensure makes a directory and what is missing above it, the chroot included:
 // containers, or persistent nodes where the server knows no containers. A container
 // may be removed between any two steps, so the caller repeats create and ensure as

@@ -34,9 +34,11 @@
 // # How it is built
 //
 // A Client owns one session, of package [github.com/zlockd/zlockd/client/zk]. Its
-// heartbeat is in session.go, its deadline and what ends a wait in epoch.go, calls
-// with contexts and what can be seen of a node in calls.go. Every queue-like recipe
-// stands on one contender (contender.go): create a node that can be recognised, find
-// whom to wait for (place.go), wait, leave cleanly. Nodes nobody wants any more go to
-// the reaper. A recipe's file holds only what differs.
+// heartbeat is in session.go, its deadline and what ends a wait in epoch.go, reads and
+// changes that are repeated until their outcome is known in calls.go. A call is an
+// attempt (attempt.go), carried from session to session until there is a hold
+// (hold.go): the nodes that stand for it, of one or of several leases. Every queue-like
+// recipe stands on one contender (contender.go): create a node that can be recognised,
+// find whom to wait for (place.go), wait, leave cleanly. Nodes nobody wants any more go
+// to the reaper. A recipe's file holds only what differs.
 package client

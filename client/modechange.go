@@ -150,10 +150,11 @@ func (h *hold) becomeReader(ctx context.Context) error {
 				continue // it did not happen
 			}
 		}
+		var refused *zk.MultiError // says which
 		switch {
 		case err == nil:
 			h.replace(fence.Shared, 0, nil, fresh)
-		case errors.Is(err, zk.ErrNoNode) && failedAt(err) > 1 && len(old) > 1:
+		case errors.Is(err, zk.ErrNoNode) && errors.As(err, &refused) && refused.Index > 1 && len(old) > 1:
 			old = old[:1] // somebody removed the writer's place in the queue
 			continue
 		case errors.Is(err, zk.ErrNoNode):
