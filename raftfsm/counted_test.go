@@ -31,3 +31,18 @@ func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 		t.Errorf("it is at %d of term %d", f.index.Load(), f.term.Load())
 	}
 }
+
+// TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does
+// not lead says nothing of the leader that was lost.
+func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
+	w := &leaderWatch{leader: 2}
+	w.broken()
+	w.held(3)
+	if w.lost.IsZero() {
+		t.Error("a connection to another server is taken for one to the leader")
+	}
+	w.held(2)
+	if !w.lost.IsZero() {
+		t.Error("the leader is held and counts as lost")
+	}
+}

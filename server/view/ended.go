@@ -104,18 +104,22 @@ func (v *View) lookAfter(ctx context.Context, e *clients.EndedSession) {
 		}
 	}
 	v.logExpired(e, fates)
-	d := &v.ended
+	v.ended.remember(e.Session, e.Zxid, fates)
+}
+
+// remember keeps what became of a session's locks, and forgets the oldest.
+func (d *endings) remember(session, zxid int64, fates []fate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.zxid = max(d.zxid, e.Zxid)
+	d.zxid = max(d.zxid, zxid)
 	if len(fates) == 0 {
 		return
 	}
 	if d.fates == nil {
 		d.fates = map[int64][]fate{}
 	}
-	d.fates[e.Session] = fates
-	d.order = append(d.order, e.Session)
+	d.fates[session] = fates
+	d.order = append(d.order, session)
 	if len(d.order) > keptFates {
 		delete(d.fates, d.order[0])
 		d.order = append(d.order[:0:0], d.order[1:]...)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
@@ -39,5 +41,44 @@ func TestLongTextIsCut(t *testing.T) {
 	}
 	if s := href("/tree", at(4*maxText+1)); s != "" {
 		t.Errorf("a longer one is linked with %d", len(s))
+	}
+}
+
+// looked is a source whose state is looked at, and nothing else.
+type looked struct {
+	Source
+	st    *state.State
+	times int
+}
+
+func (l *looked) View(f func(*state.State)) bool {
+	l.times++
+	f(l.st)
+	return true
+}
+
+func TestSessionsAreLookedUpInPieces(t *testing.T) {
+	l := &looked{st: state.New("c")}
+	ids := map[int64]bool{}
+	for id := range int64(2*sessionsAtOnce + 1) {
+		ids[id] = true
+	}
+	(&View{source: l}).sessionsOf(ids)
+	if l.times != 3 {
+		t.Errorf("the state lock was taken %d times", l.times)
+	}
+}
+
+func TestOldestEndingsAreForgotten(t *testing.T) {
+	var d endings
+	for id := range int64(keptFates + 2) {
+		d.remember(id, 1000+id, []fate{{Path: "/l"}})
+	}
+	d.remember(-1, 500, nil)
+	if len(d.fates) != keptFates || len(d.order) != keptFates || d.fates[1] != nil || d.fates[2] == nil {
+		t.Errorf("%d are kept, in an order of %d", len(d.fates), len(d.order))
+	}
+	if d.zxid != 1000+keptFates+1 {
+		t.Errorf("looked at up to zxid %d", d.zxid)
 	}
 }
