@@ -65,7 +65,7 @@ func (s suite) run(t *testing.T) {
 // Zookeeper_SASLAuth.
 func TestCClientsOwnTests(t *testing.T) {
 	zlockd := ownServers(t)
-	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h", "/usr/include/sasl/sasl.h")
+	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h", "/usr/include/sasl/sasl.h", "/usr/include/openssl/ssl.h", "openssl")
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
 	cache, err := os.UserCacheDir()
@@ -106,7 +106,7 @@ func TestCClientsOwnTests(t *testing.T) {
 			t.Logf("end servers: %v %s", err, out)
 		}
 	})
-	for name, count := range map[string]int{"TestReconfigServer": 5, "Zookeeper_readOnly": 1, "Zookeeper_SASLAuth": 5} {
+	for name, count := range map[string]int{"TestReconfigServer": 5, "Zookeeper_readOnly": 2, "Zookeeper_SASLAuth": 5} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 			defer cancel()

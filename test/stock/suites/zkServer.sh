@@ -56,7 +56,13 @@ if [ "$1" = startRequireSASLAuth ]; then
 	echo nobody:nothing >"$dir/nobody"
 	chmod o-rwx "$users"
 fi
-"$ZLOCKD_BIN" --config "$dir/zoo.cfg" --admin-addr off ${users:+--sasl-users "$users"} >"$dir.out" 2>&1 &
+tls=
+if [ $mode = ro ]; then
+	certs=$here/../certs
+	tls="--secure-client-addr 127.0.0.1:22281 --tls-cert $certs/server.crt --tls-key $certs/serverkey.pem --tls-ca $certs/client.crt"
+fi
+# shellcheck disable=SC2086 # flags are words
+"$ZLOCKD_BIN" --config "$dir/zoo.cfg" --admin-addr off ${users:+--sasl-users "$users"} $tls >"$dir.out" 2>&1 &
 echo $! >"$dir.pid"
 for _ in $(seq 400); do
 	[ "$(ask isro 22181)" = $mode ] && break
