@@ -252,6 +252,29 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
+// A server whose log says that it was removed serves no more because of that,
+// not because it hears nothing any more; added again, it serves.
+func TestRemovedServerStopsByItself(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, func(*Options) {})
+	lead := c.leader()
+	gone := uint32(lead%3 + 1)
+	eventually(t, "it serves", c.seen[gone].serving.Load)
+	change := func(op string) {
+		t.Helper()
+		eventually(t, op, func() bool {
+			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
+		})
+	}
+	change("remove")
+	eventually(t, "it serves no more", func() bool { return !c.seen[gone].serving.Load() })
+	if st := c.nodes[gone].Status(); st.Reason != "this server was removed from the cluster" || !st.Removed {
+		t.Errorf("it says %q", st.Reason)
+	}
+	change("add")
+	eventually(t, "it serves again", c.seen[gone].serving.Load)
+}
+
 // A server that is cut off may be removed and added again without hearing of
 // it, and then be sent a snapshot: its stream is not in there any more. It must
 // open another, and not serve clients whom it cannot answer.

@@ -123,6 +123,18 @@ func (r *consensus) servers() []raft.Server {
 	return list
 }
 
+// lacks reports whether the newest members in the log, known to count or not, are
+// others than this server. It is false while there are none.
+func (r *consensus) lacks(id uint32) bool {
+	f := r.GetConfiguration()
+	if f.Error() != nil {
+		return false
+	}
+	is := func(s raft.Server) bool { return peer.ParseID(s.ID) == id }
+	list := f.Configuration().Servers // raft's own, which never changes
+	return len(list) > 0 && !slices.ContainsFunc(list, is)
+}
+
 // configuration is the same with the index of its log entry.
 func (r *consensus) configuration() ([]raft.Server, uint64) {
 	f := r.GetConfiguration()

@@ -35,6 +35,7 @@ type serving struct {
 	started  bool      // has once applied all that was acknowledged when it began
 	behind   uint64    // index of the leader we have not reached yet; 0: none
 	since    time.Time // since when
+	removed  time.Time // since when its log says that it is no member; zero: it does not
 	offSince time.Time // when it was started, or last turned off
 	advice   string    // what to do about a majority that does not come back
 	advised  bool      // it is time to say so
@@ -58,6 +59,8 @@ const (
 	// servingGrace is beyond the heartbeat timeout: an election without a word from
 	// the old leader is over by then, and clients can still find another server.
 	servingGrace = 1500 * time.Millisecond
+	// removedGrace lets the reply reach a client here that wanted the removal.
+	removedGrace = 200 * time.Millisecond
 	servingLag   = 10 * time.Second // of applying less than the leader has
 	// adviceAfter is how long there is no leader before it is said what can be
 	// done: elections are long over.
@@ -111,6 +114,7 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 // look decides, and tells the stream and the observer when that changes.
 func (g *serving) look() {
 	contact := g.raft.LastContact()
+	lacks := g.raft.lacks(g.fsm.id)
 	leading := g.leading() && g.raft.leads()
 	birth := g.fsm.stream.birthNow()
 	applied := g.fsm.index.Load()
@@ -129,10 +133,18 @@ func (g *serving) look() {
 		}
 		g.behind = 0
 	}
+	switch {
+	case !lacks:
+		g.removed = time.Time{}
+	case g.removed.IsZero():
+		g.removed = now
+	}
 	reason, alone := "", false
 	switch {
 	case g.final:
 		reason = "this server is stopping"
+	case lacks && now.Sub(g.removed) > removedGrace:
+		reason = "this server was removed from the cluster"
 	case g.lastGood.IsZero():
 		reason = "no leader yet"
 		alone = now.Sub(g.offSince) > g.heartbeat+servingGrace

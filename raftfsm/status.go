@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -79,8 +78,7 @@ func (n *Node) Status() Status {
 	}
 	st.Full = n.noRoom()
 	servers := n.raft.servers()
-	is := func(s raft.Server) bool { return peer.ParseID(s.ID) == n.id }
-	st.Removed = len(servers) > 0 && (!slices.ContainsFunc(servers, is) || n.removed.Load() && st.Leader == 0)
+	st.Removed = n.raft.lacks(n.id) || len(servers) > 0 && n.removed.Load() && st.Leader == 0
 	n.View(func(s *state.State) {
 		st.Digest, _ = s.LastDigest()
 		for _, srv := range servers {
