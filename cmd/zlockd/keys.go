@@ -26,6 +26,7 @@ var zooRules = map[string]rule{
 	"jute.maxbuffer":                  maxBuffer,
 	"skipACL":                         yes("skip-acl"),
 	"superUser":                       superUser,
+	"letAnySaslUserDoX":               ignored("what an ACL gives to one SASL user is for that one alone; name each of them in it"),
 	"java.security.auth.login.config": toFlag("sasl-users"),
 
 	"kerberos.removeHostFromPrincipal":         onlyTrue("kerberos-remove-host"),
@@ -115,6 +116,7 @@ func (z *zoo) rule(key string) (rule, bool) {
 		{"server.", serverLine},
 		{"group.", refused("quorums have no hierarchy: a majority of all servers decides")},
 		{"weight.", refused("every server has one vote")},
+		{"superUser.", ignored("one SASL user may do everything, the one of superUser; others come in by addauth digest with the password of --super-digest")},
 		{"authProvider.", authProvider},
 		{"ssl.quorum.", sslOther},
 		{"ssl.", sslOther},
