@@ -165,7 +165,7 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 		missing = append(missing, fmt.Sprintf("another than server %d, which was removed from cluster %s and still runs: stop it", s.ID, s.Cluster))
 	}
 	if st != nil {
-		return f.joinFormed(st, say)
+		return f.joinFormed(st, formed, say)
 	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
 		return false, nil // a peer that did not answer in time may be up: say nothing new of it
@@ -282,17 +282,29 @@ func (f *forming) form(ctx context.Context, p *peer.Formation, say func(string))
 }
 
 // joinFormed joins a cluster that exists, if it expects this very directory or
-// a new one in its place.
-func (f *forming) joinFormed(st *peer.Status, say func(string)) (bool, error) {
+// a new one in its place. st is the word that counts most of those that formed.
+func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(string)) (bool, error) {
 	id := f.disk.Identity()
 	incarnation, known := st.Incarnations[f.o.ID]
 	_, member := st.Members[f.o.ID]
+	if incarnation == "" {
+		// It may have been started again and not have read its log to the end, where
+		// this server opens its stream: that nobody is known counts when nobody knows.
+		for i := range formed {
+			if o := &formed[i]; o.Cluster == st.Cluster && o.Incarnations[f.o.ID] != "" && !isStale(o, formed) {
+				incarnation, known, st = o.Incarnations[f.o.ID], true, o
+			}
+		}
+	}
 	switch {
 	case known && incarnation == id.Incarnation && st.Formed != nil && listPeers(st.Formed, st.FormedObservers) != f.list():
 		say(peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)).Error())
 		return false, nil
 	case known && incarnation == id.Incarnation:
 		id.Cluster, id.Incarnations, id.Peers, id.Observers, id.Found = st.Cluster, st.Incarnations, st.Formed, st.FormedObservers, st.Found
+	case incarnation == "" && member && st.Waits != "":
+		say(fmt.Sprintf("waiting for server %d, which waits: %s", st.ID, st.Waits))
+		return false, nil
 	case incarnation == "" && member:
 		id.Cluster, id.Incarnations = st.Cluster, st.Incarnations
 		delete(id.Incarnations, f.o.ID) // so that no configuration is made up from the list

@@ -1,11 +1,14 @@
 package raftfsm
 
 import (
+	"crypto/rand"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
@@ -48,6 +51,49 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 		}
 		if id != test.best || !slices.Equal(ids, test.stale) {
 			t.Errorf("%s: believes %d, not %v", test.what, id, ids)
+		}
+	}
+}
+
+// A member that has lost its data directory does not come in by the word of a
+// server that was started again and has not read its log to the end: there the
+// member has no directory yet.
+func TestLostDirectoryIsRememberedBySomebody(t *testing.T) {
+	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
+	server := func(id uint32, waits string, incarnations map[uint32]string) peer.Status {
+		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: 2, LastTerm: 3, LastIndex: 90, Members: members, Incarnations: incarnations, Waits: waits}
+	}
+	begins := server(1, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
+	behind := server(1, "", map[uint32]string{1: "a", 2: "b"}) // as far as it knows
+	leads := server(2, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
+	never := server(2, "", map[uint32]string{1: "a", 2: "b"})
+	gone := server(2, "", map[uint32]string{1: "a", 2: "b"})
+	gone.Members = map[uint32]string{1: "x", 2: "x"}
+	for _, test := range []struct {
+		what   string
+		formed []peer.Status
+		joins  bool
+		says   string
+	}{
+		{"the other knows better", []peer.Status{begins, leads}, false, "server 2 says: server 4 was part of cluster c with another data directory"},
+		{"also than one that serves", []peer.Status{behind, leads}, false, "server 2 says: server 4 was part of"},
+		{"nobody else answers", []peer.Status{begins}, false, "waiting for server 1, which waits: no contact with a leader"},
+		{"it has never had one", []peer.Status{begins, never}, false, "waiting for server 1"},
+		{"it has never had one, and a server serves", []peer.Status{never, begins}, true, ""},
+		{"it is no member", []peer.Status{gone}, false, "does not know server 4"},
+	} {
+		d, err := disk.Open(disk.Options{Server: 4, Rand: rand.Reader, Logger: quietLog(t, 4), Fatal: func(err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &forming{o: &Options{ID: 4, Peers: members}, disk: d}
+		said := ""
+		joins, err := f.joinFormed(&test.formed[0], test.formed, func(text string) { said = text })
+		if err != nil || joins != test.joins || !strings.Contains(said, test.says) || joins != (d.Identity().Cluster == "c") {
+			t.Errorf("%s: joins %v, says %q, %v", test.what, joins, said, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -91,7 +91,10 @@ func (n *Node) status() peer.Status {
 		st.Waits = n.forming.waits()
 		return st
 	}
-	_, st.Waits = n.Serving()
+	var serves bool
+	if serves, st.Waits = n.Serving(); !serves && st.Waits == "" {
+		st.Waits = "it begins"
+	}
 	if st.Incarnations == nil {
 		st.Incarnations = map[uint32]string{}
 	}
