@@ -34,9 +34,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	paths = append(paths, "/locks", "/locks?limit=1000", "/wait-graph", "/sessions?limit=1000", "/sessions/ended?limit=1000", "/top?limit=1000", "/overview",
 		"/tree/", "/tree?data", "/locks/none")
 	_, list := get(t, base+"/commands")
-	for _, m := range regexp.MustCompile(`/commands/[a-z_]+`).FindAllString(list, -1) {
-		paths = append(paths, m)
-	}
+	paths = append(paths, regexp.MustCompile(`/commands/[a-z_]+`).FindAllString(list, -1)...)
 	for _, path := range paths {
 		code, text := get(t, base+path)
 		if len(text) > 50_000_000 {

@@ -142,7 +142,7 @@ func readFrame(r *bufio.Reader, limit int, buf []byte) ([]byte, error) {
 
 // noEOF tells the end of a connection within a message from one between two.
 func noEOF(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
