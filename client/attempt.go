@@ -120,7 +120,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	}
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
-	if a.mode != fence.Shared && !a.cfg.noGate && !a.alone {
+	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone {
 		l, err := c.takeTurn(ctx, a)
 		if l != nil || err != nil {
 			return l, err
@@ -142,9 +142,9 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 
 // takeTurn waits in the local queue. With the turn may come the lock itself.
 func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
-	key := gateKey{a.cfg.layout, a.dir}
+	key := localKey{a.cfg.layout, a.dir}
 	for {
-		t, h, err := c.gates.enter(ctx, key, a.try)
+		t, h, err := c.localQueues.enter(ctx, key, a.try)
 		if err != nil {
 			return nil, err
 		}

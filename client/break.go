@@ -74,7 +74,7 @@ func (c *Client) Break(ctx context.Context, path, node string, token fence.Token
 	return c.breakNode(ctx, join(path, node), token, func(*epoch, zk.Node) error { return nil })
 }
 
-// breakNode deletes a node of a given birth if allow agrees.
+// breakNode deletes a node that was created at a given zxid if allow agrees.
 func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error) error {
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		n, err := e.get(ctx, target)

@@ -51,7 +51,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	defer cancel()
 	var gs []granting
 	for i := range ahead - 1 {
-		gs = append(gs, start(ctx, m.Mutex(d, WithoutGate()).Lock))
+		gs = append(gs, start(ctx, m.Mutex(d, WithoutLocalQueue()).Lock))
 		eventually(t, "its place", func() bool { return m.Stats().Enqueued == uint64(i)+2 })
 	}
 	p.Record()
@@ -96,7 +96,7 @@ func TestBudgetOfManyGoroutinesAndOnePath(t *testing.T) {
 	for range 1000 {
 		gs = append(gs, start(ctx, c.Mutex(d).Lock))
 	}
-	eventually(t, "all to wait", func() bool { return c.gates.waiting(gateKey{LayoutCurator, d}) == 1000 })
+	eventually(t, "all to wait", func() bool { return c.localQueues.waiting(localKey{LayoutCurator, d}) == 1000 })
 	if n := names(t, o, d); len(n) != 1 {
 		t.Fatalf("%d nodes", len(n))
 	}
@@ -114,7 +114,7 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 	d := dir(t)
 	var ls []*Lease
 	for range 5 {
-		ls = append(ls, lock(t, c.Mutex(d, WithoutGate()).TryLock))
+		ls = append(ls, lock(t, c.Mutex(d, WithoutLocalQueue()).TryLock))
 		d += "x"
 	}
 	eventually(t, "the nodes to be watched", func() bool { return c.Stats().Watches == 5 })

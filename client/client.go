@@ -22,7 +22,7 @@ type Client struct {
 	paces       paces
 	named       named
 	troubles    troubles
-	gates       gates
+	localQueues localQueues
 	policyClock policyClock
 	notifier    *notifier
 	count       counters
@@ -75,7 +75,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	}
 	c.troubles = troubles{c: c, servers: len(addrs), latest: map[string]error{}, said: map[string]string{}}
 	c.named.m = map[taskPath][]*Lease{}
-	c.gates.m = map[gateKey]*list.List{}
+	c.localQueues.m = map[localKey]*list.List{}
 	c.reaper.slots = make(chan struct{}, reapParallel)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

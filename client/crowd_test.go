@@ -20,8 +20,8 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 		"mutex": func(c *Client, d string) (locker, []string) {
 			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d).Lock(ctx) }, []string{d}
 		},
-		"without gate": func(c *Client, d string) (locker, []string) {
-			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutGate()).Lock(ctx) }, []string{d}
+		"without local queue": func(c *Client, d string) (locker, []string) {
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) }, []string{d}
 		},
 		"read": func(c *Client, d string) (locker, []string) {
 			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
@@ -30,9 +30,9 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 			go c.RWMutex(d).Lock(context.Background()) // until the client is closed
 			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
 		},
-		"without gate, behind another": func(c *Client, d string) (locker, []string) {
+		"without local queue, behind another": func(c *Client, d string) (locker, []string) {
 			go c.Mutex(d).Lock(context.Background())
-			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutGate()).Lock(ctx) }, []string{d}
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) }, []string{d}
 		},
 		"read, policy": func(c *Client, d string) (locker, []string) {
 			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d, WithPolicy(PolicyFair)).RLock(ctx) }, []string{d}
@@ -44,7 +44,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 			}, []string{d + "/a", d + "/b"}
 		},
 		"permits": func(c *Client, d string) (locker, []string) {
-			s := c.Semaphore(d, 3, WithoutGate())
+			s := c.Semaphore(d, 3, WithoutLocalQueue())
 			return func(ctx context.Context) (*Lease, error) { return s.Acquire(ctx, 1) }, []string{d + "/locks", d + "/leases"}
 		},
 	}

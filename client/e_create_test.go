@@ -133,7 +133,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
 	calls := make([]granting, 20) // whose creates wait for a connection
 	for i := range calls {
-		calls[i] = start(testCtx(t), c.Mutex(d, WithoutGate()).Lock)
+		calls[i] = start(testCtx(t), c.Mutex(d, WithoutLocalQueue()).Lock)
 	}
 	eventually(t, "the creates to be under way", func() bool {
 		// The moment between the loss of the connection and our hearing of it.

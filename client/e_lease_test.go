@@ -25,8 +25,8 @@ func TestE40TwoGoroutinesOneMutex(t *testing.T) {
 	order := make(chan int, n)
 	for i := range n {
 		g := start(testCtx(t), m.Lock)
-		key := gateKey{LayoutCurator, d}
-		eventually(t, "its place in the local queue", func() bool { return c.gates.waiting(key) == i+1 })
+		key := localKey{LayoutCurator, d}
+		eventually(t, "its place in the local queue", func() bool { return c.localQueues.waiting(key) == i+1 })
 		go func() {
 			l := <-g.lease
 			order <- i

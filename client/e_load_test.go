@@ -26,7 +26,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 	var gs []granting
 	p.Record()
 	for range n {
-		gs = append(gs, start(ctx, c.Mutex(d, WithoutGate()).Lock))
+		gs = append(gs, start(ctx, c.Mutex(d, WithoutLocalQueue()).Lock))
 	}
 	// All wait when each has read its own node and its predecessor's.
 	eventually(t, "all to wait", func() bool {
@@ -176,14 +176,14 @@ func TestE63HandoffIsBounded(t *testing.T) {
 	c := dial(t)
 	const n, local = 3, 10
 	m := c.Mutex(d, WithHandoff(n, 0))
-	key := gateKey{LayoutCurator, d}
+	key := localKey{LayoutCurator, d}
 	h := lock(t, m.Lock)
 	var mu sync.Mutex
 	var order []string
 	var wg sync.WaitGroup
 	for i := range local {
 		g := start(testCtx(t), m.Lock)
-		eventually(t, "its place", func() bool { return c.gates.waiting(key) == i+1 })
+		eventually(t, "its place", func() bool { return c.localQueues.waiting(key) == i+1 })
 		wg.Add(1)
 		go func() {
 			defer wg.Done()

@@ -305,7 +305,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	c := dialTo(t, p.Addr(), WithSessionTimeout(8*time.Second), WithMargin(4700*time.Millisecond), WithDialTimeout(time.Second))
 	session := c.Session().ID
 	l := lock(t, c.Mutex(d).Lock)
-	waiting := start(testCtx(t), c.Mutex(d, WithoutGate()).Lock)
+	waiting := start(testCtx(t), c.Mutex(d, WithoutLocalQueue()).Lock)
 	queued(t, o, d, 2)
 	p.Refuse(true)
 	p.Cut()

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// epoch is one server session, from its birth to its end by the server's word.
+// epoch is one server session, from its beginning to its end by the server's word.
 // A lease belongs to one epoch. The local deadline may declare the leases of an
 // epoch lost while the epoch goes on.
 type epoch struct {

@@ -367,7 +367,7 @@ func removeDir(t testing.TB, o *zk.Conn, path string) {
 }
 
 // waiting returns how many contenders of this process wait for the turn.
-func (g *gates) waiting(key gateKey) int {
+func (g *localQueues) waiting(key localKey) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if q := g.m[key]; q != nil {

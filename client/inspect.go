@@ -37,7 +37,7 @@ type Entry struct {
 	Mode     fence.Mode  `json:"mode"`
 	Position int         `json:"position"` // 0 for holders, 1 for the first that waits
 	Session  int64       `json:"session,string"`
-	Token    fence.Token `json:"token"` // of holders; of waiters what their node's birth says
+	Token    fence.Token `json:"token"` // of holders; of waiters what their node's creation says
 	Maker    string      `json:"maker"` // "zlock", "curator", "go-zookeeper", "kazoo" or "unknown"
 	// Owner is nil if the node has no owner record; Raw is its data then, cut.
 	Owner        *Owner    `json:"owner,omitempty"`

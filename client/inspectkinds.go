@@ -92,7 +92,7 @@ func (in *inspector) policy(names []string, data []byte) error {
 	}
 	in.q.Policy = rec.Policy
 	policy, _ := ParsePolicy(rec.Policy)
-	v := &policyView{policy: policy, gate: rec.gate()}
+	v := &policyView{policy: policy, door: rec.door()}
 	holds := map[nodeID]bool{}
 	for _, name := range names {
 		n, ok := parsePolicy(name)

@@ -19,7 +19,7 @@ type dirRecord struct {
 	Layout        string  `json:"layout,omitempty"` // "rw1"
 	Policy        string  `json:"policy,omitempty"`
 	MaxWriterWait string  `json:"maxWriterWait,omitempty"`
-	Gate          *string `json:"gate,omitempty"` // uuid of the owner, or empty
+	Door          *string `json:"gate,omitempty"` // whom the door is closed for: the uuid of its node, or empty
 	Kind          string  `json:"kind,omitempty"`
 }
 

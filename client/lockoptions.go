@@ -69,7 +69,7 @@ type lockConfig struct {
 	maxHoldGrace  time.Duration
 	breakable     bool
 	reentrant     bool
-	noGate        bool
+	noLocalQueue  bool
 	handoffs      int
 	handoffFor    time.Duration
 	heldSince     bool
@@ -189,9 +189,9 @@ func WithBreakable() AcquireOption {
 // traffic, for a lease that shares node and token.
 func WithReentrant() LockOption { return lockOption(func(c *lockConfig) { c.reentrant = true }) }
 
-// WithoutGate gives each contender of this process its own node, instead of
+// WithoutLocalQueue gives each contender of this process its own node, instead of
 // letting them queue in the process first.
-func WithoutGate() LockOption { return lockOption(func(c *lockConfig) { c.noGate = true }) }
+func WithoutLocalQueue() LockOption { return lockOption(func(c *lockConfig) { c.noLocalQueue = true }) }
 
 // WithHandoff passes an unlocked lock on to the next waiter of this process, at
 // most n times in a row and for at most d (if d is not 0), before others get it. It saves

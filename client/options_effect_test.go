@@ -165,7 +165,7 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	o, d, ctx := observer(t), dir(t), testCtx(t)
-	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithoutGate()) }
+	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithoutLocalQueue()) }
 	first := lock(t, m().RLock)
 	w1 := start(ctx, m().Lock)
 	queued(t, o, d, 2)
@@ -190,7 +190,7 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	}
 }
 
-// Whether a reader waits for a queued writer that has not closed the gate yet: the
+// Whether a reader waits for a queued writer that has not closed the door yet: the
 // policies differ in nothing else.
 func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	reader, writer := newNodeID(1), newNodeID(2)

@@ -30,7 +30,7 @@ type policyWaiter struct {
 	upgrades bool // a read hold, which id is of
 	entered  bool // the queue node is new, and the record was read just before
 
-	closed bool // the gate was closed for this attempt at some time
+	closed bool // the door was closed for this attempt at some time
 	delay  policyDelay
 	since  map[nodeID]int64 // since when queued writers wait, by the server's clock
 }
@@ -71,10 +71,10 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 }
 
 // look reads the record and then the list, in this order. A record read a moment
-// ago, and one in which the gate is closed for this attempt, is not read again: if
+// ago, and one in which the door is closed for this attempt, is not read again: if
 // it has changed, what is decided will fail, and the list is newer than it anyway.
 func (w *policyWaiter) look(ctx context.Context) error {
-	known := w.dir.fresh && (w.entered || w.dir.rec.gate() == w.mark())
+	known := w.dir.fresh && (w.entered || w.dir.rec.door() == w.mark())
 	w.entered = false
 	if !known {
 		if err := w.dir.read(ctx, w.a.cfg); err != nil {
@@ -84,12 +84,12 @@ func (w *policyWaiter) look(ctx context.Context) error {
 	return w.dir.list(ctx)
 }
 
-// mark is what closes the gate for this attempt.
-func (w *policyWaiter) mark() policyGate {
+// mark is what closes the door for this attempt.
+func (w *policyWaiter) mark() policyDoor {
 	if w.upgrades {
-		return policyGate{w.id, policyGateUpgrade}
+		return policyDoor{w.id, policyDoorUpgrade}
 	}
-	return policyGate{w.id, policyGateWrite}
+	return policyDoor{w.id, policyDoorWrite}
 }
 
 // decide asks the decision functions.
@@ -137,9 +137,9 @@ func (w *policyWaiter) act(ctx context.Context, step policyStep) (*hold, error) 
 		return nil, w.awaitStep(ctx, step)
 	case policyClose:
 		w.closed = true
-		return nil, w.dir.setGate(ctx, w.mark())
+		return nil, w.dir.setDoor(ctx, w.mark())
 	case policyReopen:
-		return nil, w.dir.setGate(ctx, policyGate{})
+		return nil, w.dir.setDoor(ctx, policyDoor{})
 	case policyGrant:
 		return w.grant(ctx)
 	default: // policyRemoved

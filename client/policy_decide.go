@@ -2,13 +2,13 @@ package client
 
 // The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say who
 // came when, hold nodes (h-…) say who may act, and the data of the directory
-// names the writer or upgrader for whom the gate is closed. This file decides
+// names the writer or upgrader for whom the door is closed. This file decides
 // what a contender does next, from the record, the list and its own state. It
 // does no I/O and knows no clock: policy.go carries the decisions out, and the
 // explorer of the tests drives the same functions through every interleaving.
 //
 // Every decision rests on a list that is not older than the record: a list
-// older than the record could miss the gate owner's node, and a closed gate
+// older than the record could miss the door owner's node, and a closed door
 // would pass for a stale one.
 
 // policyKind is the role of a node in the directory of a policy lock.
@@ -30,25 +30,25 @@ type policyNode struct {
 	seq  int32 // queue nodes only
 }
 
-// policyGate is the mark in the record: whom the gate is closed for, and why.
+// policyDoor is the mark in the record: whom the door is closed for, and why.
 // The zero value is no mark.
-type policyGate struct {
+type policyDoor struct {
 	owner nodeID
-	kind  policyGateKind
+	kind  policyDoorKind
 }
 
-type policyGateKind uint8
+type policyDoorKind uint8
 
 const (
-	policyGateNone    policyGateKind = iota
-	policyGateWrite                  // a queued writer: lives with its q-W or h-W
-	policyGateUpgrade                // an upgrading reader: lives with its h-R or h-W
+	policyDoorNone    policyDoorKind = iota
+	policyDoorWrite                  // a queued writer: lives with its q-W or h-W
+	policyDoorUpgrade                // an upgrading reader: lives with its h-R or h-W
 )
 
 // policyView is what a contender knows of the directory.
 type policyView struct {
 	policy Policy
-	gate   policyGate
+	door   policyDoor
 	nodes  []policyNode
 	// overdue says that the oldest queued writer has waited longer than the
 	// bound. Policy reader then turns fair, for readers and for that writer.
@@ -62,7 +62,7 @@ const (
 	policyWait    policyDo = iota + 1 // until step.on is gone, or as step.data and step.timer say
 	policyEnqueue                     // create the own queue node
 	policyGrant                       // run the grant's operations
-	policyClose                       // close the gate for oneself
+	policyClose                       // close the door for oneself
 	policyReopen                      // take one's mark back and decide again
 	policyRemoved                     // somebody removed the own node
 	policyClash                       // another reader is upgrading: neither can go on
@@ -78,21 +78,21 @@ type policyStep struct {
 
 func policyWaitOn(n *policyNode) policyStep { return policyStep{do: policyWait, on: *n} }
 
-// gateOwner returns the node that keeps the gate closed, nil if it is open. A
+// doorOwner returns the node that keeps the door closed, nil if it is open. A
 // mark whose owner has no such node is stale and means nothing: nobody needs to
 // clean up after a crash. While a queued writer has both, its q-W is returned,
 // which lives longer.
-func (v *policyView) gateOwner() *policyNode {
+func (v *policyView) doorOwner() *policyNode {
 	var hold *policyNode
 	for i := range v.nodes {
 		n := &v.nodes[i]
-		if v.gate.kind == policyGateNone || n.id != v.gate.owner {
+		if v.door.kind == policyDoorNone || n.id != v.door.owner {
 			continue
 		}
 		switch {
-		case n.kind == policyQueueWrite && v.gate.kind == policyGateWrite:
+		case n.kind == policyQueueWrite && v.door.kind == policyDoorWrite:
 			return n
-		case n.kind == policyHoldWrite, n.kind == policyHoldRead && v.gate.kind == policyGateUpgrade:
+		case n.kind == policyHoldWrite, n.kind == policyHoldRead && v.door.kind == policyDoorUpgrade:
 			hold = n
 		}
 	}
@@ -134,7 +134,7 @@ func policyRead(v *policyView, id nodeID, queued bool) policyStep {
 	if queued && own == nil {
 		return policyStep{do: policyRemoved}
 	}
-	owner := v.gateOwner()
+	owner := v.doorOwner()
 	writer := v.last(func(n *policyNode) bool { return n.kind == policyHoldWrite })
 	var ahead *policyNode
 	switch {
@@ -149,10 +149,10 @@ func policyRead(v *policyView, id nodeID, queued bool) policyStep {
 	case !queued:
 		return policyStep{do: policyEnqueue}
 	case owner != nil:
-		// An upgrader's gate, and any gate of policy reader, may be opened again
+		// An upgrader's door, and any door of policy reader, may be opened again
 		// while its owner's node stays.
 		s := policyWaitOn(owner)
-		s.data = v.gate.kind == policyGateUpgrade || v.policy == PolicyReader
+		s.data = v.door.kind == policyDoorUpgrade || v.policy == PolicyReader
 		return s
 	case writer != nil:
 		return policyWaitOn(writer)
@@ -161,20 +161,20 @@ func policyRead(v *policyView, id nodeID, queued bool) policyStep {
 	}
 }
 
-// policyWrite decides for a queued writer, before and after it closed the gate.
+// policyWrite decides for a queued writer, before and after it closed the door.
 func policyWrite(v *policyView, id nodeID) policyStep {
 	own := v.find(id, policyQueueWrite)
 	if own == nil {
 		return policyStep{do: policyRemoved}
 	}
-	if v.gate == (policyGate{id, policyGateWrite}) {
+	if v.door == (policyDoor{id, policyDoorWrite}) {
 		return policyDrain(v, id)
 	}
 	ahead := v.last(func(n *policyNode) bool {
 		queued := n.kind == policyQueueWrite || n.kind == policyQueueRead && v.fair()
 		return queued && before(n.seq, own.seq)
 	})
-	owner := v.gateOwner()
+	owner := v.doorOwner()
 	var s policyStep
 	switch {
 	case ahead != nil:
@@ -197,7 +197,7 @@ func policyWrite(v *policyView, id nodeID) policyStep {
 	return s
 }
 
-// policyDrain decides for a writer whose gate is closed: no reader can be granted
+// policyDrain decides for a writer whose door is closed: no reader can be granted
 // any more, those that hold must go.
 func policyDrain(v *policyView, id nodeID) policyStep {
 	hold := v.otherHold(id)
@@ -206,7 +206,7 @@ func policyDrain(v *policyView, id nodeID) policyStep {
 		return policyStep{do: policyGrant}
 	case v.policy == PolicyReader && !v.fair() && hold.kind == policyHoldRead:
 		// Readers have precedence and one slipped in between our look and our
-		// closing the gate: back behind it.
+		// closing the door: back behind it.
 		return policyStep{do: policyReopen}
 	default:
 		return policyWaitOn(hold)
@@ -220,13 +220,13 @@ func policyUpgrade(v *policyView, id nodeID) policyStep {
 	if v.find(id, policyHoldRead) == nil {
 		return policyStep{do: policyRemoved}
 	}
-	if v.gate == (policyGate{id, policyGateUpgrade}) {
+	if v.door == (policyDoor{id, policyDoorUpgrade}) {
 		if hold := v.otherHold(id); hold != nil {
 			return policyWaitOn(hold)
 		}
 		return policyStep{do: policyGrant}
 	}
-	if owner := v.gateOwner(); owner != nil && v.gate.kind == policyGateUpgrade {
+	if owner := v.doorOwner(); owner != nil && v.door.kind == policyDoorUpgrade {
 		return policyStep{do: policyClash}
 	}
 	if writer := v.last(func(n *policyNode) bool { return n.kind == policyHoldWrite }); writer != nil {
@@ -252,7 +252,7 @@ const (
 	policyDelete
 )
 
-// policyReadGrant: no gate was closed since the decision. Readers leave the
+// policyReadGrant: no door was closed since the decision. Readers leave the
 // version as it is and so never get into each other's way.
 func policyReadGrant(id nodeID, queued bool) []policyOp {
 	ops := []policyOp{{op: policyCheckRecord}}
@@ -262,8 +262,8 @@ func policyReadGrant(id nodeID, queued bool) []policyOp {
 	return append(ops, policyOp{op: policyCreate, node: policyNode{id: id, kind: policyHoldRead}})
 }
 
-// policyWriteGrant: the gate is still ours, and so is the queue node. Had an
-// operator removed that, readers would rightly have taken the gate for stale.
+// policyWriteGrant: the door is still ours, and so is the queue node. Had an
+// operator removed that, readers would rightly have taken the door for stale.
 // The queue node stays until release, so that readers who watch it wake once.
 func policyWriteGrant(id nodeID) []policyOp {
 	return []policyOp{

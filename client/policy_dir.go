@@ -75,7 +75,7 @@ func (d *policyDir) list(ctx context.Context) error {
 }
 
 func (d *policyDir) view(policy Policy) *policyView {
-	return &policyView{policy: policy, gate: d.rec.gate(), nodes: d.nodes}
+	return &policyView{policy: policy, door: d.rec.door(), nodes: d.nodes}
 }
 
 // same reports, after a grant, whether the directory is still the one that was
@@ -128,10 +128,10 @@ func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
 	return err
 }
 
-// setGate changes the mark. A request under way when ctx ends is left alone: the
+// setDoor changes the mark. A request under way when ctx ends is left alone: the
 // mark of an attempt that is over is stale.
-func (d *policyDir) setGate(ctx context.Context, g policyGate) error {
-	return d.set(ctx, d.rec.withGate(g))
+func (d *policyDir) setDoor(ctx context.Context, g policyDoor) error {
+	return d.set(ctx, d.rec.withDoor(g))
 }
 
 // unmark is what takes back a writer's mark when it releases. Nobody can change the
@@ -140,11 +140,11 @@ func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
 	if cfg.lockDelay == 0 {
 		return nil // the mark is stale without its node
 	}
-	return d.setOps(d.rec.withGate(policyGate{}))
+	return d.setOps(d.rec.withDoor(policyDoor{}))
 }
 
 // reopen takes back the mark g, in the background.
-func (d *policyDir) reopen(g policyGate) <-chan struct{} {
+func (d *policyDir) reopen(g policyDoor) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
 	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
 		if err := o.e.sync(ctx, o.path); err != nil {
@@ -155,11 +155,11 @@ func (d *policyDir) reopen(g policyGate) <-chan struct{} {
 			return err
 		}
 		rec, ok := parsePolicyRecord(n.Data)
-		if !ok || rec.gate() != g {
+		if !ok || rec.door() != g {
 			return nil
 		}
 		o.ver = n.Stat.Version
-		if err := o.set(ctx, rec.withGate(policyGate{})); err != nil || o.fresh {
+		if err := o.set(ctx, rec.withDoor(policyDoor{})); err != nil || o.fresh {
 			return err
 		}
 		return errAgain

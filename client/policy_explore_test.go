@@ -122,14 +122,14 @@ func (x *explorer) step(from int32, s xState, c int) {
 	}
 	switch me.at {
 	case xAtRecord:
-		me.known, me.gate = true, s.gate
+		me.known, me.door = true, s.door
 		me.at = xAtList
 		if x.m.mutation == xListBeforeRecord {
 			x.decide(&s, c)
 		}
 	case xAtList:
 		me.list = s.nodes
-		if x.m.mutation == xListBeforeRecord && !x.gateMine(me, c) {
+		if x.m.mutation == xListBeforeRecord && !x.doorMine(me, c) {
 			me.at = xAtRecord
 		} else {
 			x.decide(&s, c)
@@ -166,19 +166,19 @@ func (c *xClient) onIfArming() (uint8, bool, bool) {
 	return 0, false, false
 }
 
-// gateMine: the client closed the gate; it only lists from then on.
-func (x *explorer) gateMine(me *xClient, c int) bool {
-	kind := policyGateWrite
+// doorMine: the client closed the door; it only lists from then on.
+func (x *explorer) doorMine(me *xClient, c int) bool {
+	kind := policyDoorWrite
 	if me.phase == xUpgrade {
-		kind = policyGateUpgrade
+		kind = policyDoorUpgrade
 	}
-	return me.gate == xGate(kind, c, me.attempt)
+	return me.door == xDoor(kind, c, me.attempt)
 }
 
-// again looks anew, with the list alone if the gate is the client's.
+// again looks anew, with the list alone if the door is the client's.
 func (x *explorer) again(me *xClient, c int) {
 	me.at = xAtRecord
-	if x.gateMine(me, c) || x.m.mutation == xListBeforeRecord {
+	if x.doorMine(me, c) || x.m.mutation == xListBeforeRecord {
 		me.at = xAtList
 	}
 	me.list, me.do = 0, 0
@@ -198,8 +198,8 @@ func (x *explorer) decide(s *xState, c int) {
 		}
 	}
 	x.view = v.nodes
-	if g := me.gate; g != 0 {
-		v.gate = policyGate{xID(int(g>>1&7), g&1), policyGateKind(g >> 4)}
+	if g := me.door; g != 0 {
+		v.door = policyDoor{xID(int(g>>1&7), g&1), policyDoorKind(g >> 4)}
 	}
 	var st policyStep
 	switch {
@@ -242,11 +242,11 @@ func (x *explorer) act(s *xState, c int, id nodeID) {
 		x.again(me, c)
 		return
 	case policyClose:
-		kind := policyGateWrite
+		kind := policyDoorWrite
 		if upgrade {
-			kind = policyGateUpgrade
+			kind = policyDoorUpgrade
 		}
-		res = x.mark(s, c, xGate(kind, c, me.attempt))
+		res = x.mark(s, c, xDoor(kind, c, me.attempt))
 	case policyReopen:
 		res = x.mark(s, c, 0)
 	case policyGrant:
@@ -263,7 +263,7 @@ func (x *explorer) act(s *xState, c int, id nodeID) {
 	do := me.do
 	switch res {
 	case xBadVersion:
-		me.gate = 0
+		me.door = 0
 		x.again(me, c)
 	case xNoNode:
 		s.removed(c)
@@ -288,11 +288,11 @@ const (
 )
 
 // mark writes the record, if it is the one that the client knows.
-func (x *explorer) mark(s *xState, c int, gate uint8) xResult {
+func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 	if !s.c[c].known {
 		return xBadVersion
 	}
-	s.setGate(c, gate)
+	s.setDoor(c, door)
 	return xOK
 }
 

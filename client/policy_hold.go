@@ -12,7 +12,7 @@ import (
 // policyModes is how a hold of a policy lock changes.
 type policyModes struct{}
 
-// readNode has a fresh id: the gate's mark is stale from then on.
+// readNode has a fresh id: the door's mark is stale from then on.
 func (policyModes) readNode(h *hold, id nodeID) (heldNode, []byte) {
 	n := policyNode{id: id, kind: policyHoldRead}
 	return heldNode{path: join(h.path, n.name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
@@ -27,7 +27,7 @@ func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
 	if err == nil || !w.closed || h.e.ended() {
 		return err
 	}
-	// Our own read hold would keep the gate closed.
+	// Our own read hold would keep the door closed.
 	done := w.dir.reopen(w.mark())
 	if try {
 		awaitGone(ctx, done)
@@ -57,7 +57,7 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 			w.closed = true
 			// To its end even if ctx ends: a mark that came to be after our
 			// taking it back would stay as long as our read hold.
-			if err := w.dir.setGate(h.life, w.mark()); err != nil {
+			if err := w.dir.setDoor(h.life, w.mark()); err != nil {
 				return err
 			}
 		case policyWait:

@@ -72,7 +72,7 @@ type xClient struct {
 	attempt   uint8
 	queued    bool
 	known     bool  // the record has not changed since read
-	gate      uint8 // the record as read
+	door      uint8 // the record as read
 	list      uint32
 	do        policyDo
 	on        uint8
@@ -83,14 +83,14 @@ type xClient struct {
 type xState struct {
 	nodes   uint32
 	order   [6]uint8 // queue nodes as created
-	gate    uint8    // xGate
+	door    uint8    // xDoor
 	overdue bool
 	faulted bool
 	c       [3]xClient
 }
 
-// xGate packs a mark: kind, client and attempt.
-func xGate(kind policyGateKind, client int, attempt uint8) uint8 {
+// xDoor packs a mark: kind, client and attempt.
+func xDoor(kind policyDoorKind, client int, attempt uint8) uint8 {
 	return uint8(kind)<<4 | uint8(client)<<1 | attempt
 }
 
@@ -148,21 +148,21 @@ func (s *xState) removed(c int) {
 	s.c[c] = xClient{attempt: 1}
 }
 
-// endUpgrade goes back to the read hold; a gate closed for it is opened.
+// endUpgrade goes back to the read hold; a door closed for it is opened.
 func (s *xState) endUpgrade(c int) {
 	me := &s.c[c]
-	if s.gate == xGate(policyGateUpgrade, c, me.attempt) {
-		s.setGate(c, 0)
+	if s.door == xDoor(policyDoorUpgrade, c, me.attempt) {
+		s.setDoor(c, 0)
 	}
 	*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}
 }
 
-func (s *xState) setGate(c int, gate uint8) {
-	s.gate = gate
+func (s *xState) setDoor(c int, door uint8) {
+	s.door = door
 	for i := range s.c {
 		s.c[i].known = i == c
 	}
-	s.c[c].gate = gate
+	s.c[c].door = door
 }
 
 // overlap is the safety property: a write hold is alone.
@@ -187,7 +187,7 @@ func (m *xModel) overlap(s xState) error {
 
 func (m *xModel) show(s xState) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "policy %v bounded %v programs %v, gate %#x:", m.policy, m.bounded, m.programs, s.gate)
+	fmt.Fprintf(&b, "policy %v bounded %v programs %v, door %#x:", m.policy, m.bounded, m.programs, s.door)
 	for bit := range 3 * xPerClient {
 		if s.nodes>>bit&1 != 0 {
 			n := m.node(bit)

@@ -14,7 +14,7 @@ const (
 )
 
 func newPolicyRecord(cfg *lockConfig) dirRecord {
-	return dirRecord{Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String(), Gate: new(string)}
+	return dirRecord{Layout: policyLayout, Policy: cfg.policy.String(), MaxWriterWait: cfg.maxWriterWait.String(), Door: new(string)}
 }
 
 // parsePolicyRecord reads a directory's data; false if it is not that of a policy lock.
@@ -23,29 +23,29 @@ func parsePolicyRecord(b []byte) (dirRecord, bool) {
 	return r, ok && r.Layout == policyLayout
 }
 
-// gate reads the mark. What cannot be read is no mark.
-func (r dirRecord) gate() policyGate {
-	if r.Gate == nil {
-		return policyGate{}
+// door reads the mark. What cannot be read is no mark.
+func (r dirRecord) door() policyDoor {
+	if r.Door == nil {
+		return policyDoor{}
 	}
-	id, ok := parseUUID(*r.Gate)
+	id, ok := parseUUID(*r.Door)
 	switch {
 	case ok && r.Kind == policyKindW:
-		return policyGate{id, policyGateWrite}
+		return policyDoor{id, policyDoorWrite}
 	case ok && r.Kind == policyKindU:
-		return policyGate{id, policyGateUpgrade}
+		return policyDoor{id, policyDoorUpgrade}
 	}
-	return policyGate{}
+	return policyDoor{}
 }
 
-// withGate returns the record with another mark.
-func (r dirRecord) withGate(g policyGate) dirRecord {
+// withDoor returns the record with another mark.
+func (r dirRecord) withDoor(g policyDoor) dirRecord {
 	owner := g.owner.uuid()
-	r.Gate = &owner
+	r.Door = &owner
 	switch g.kind {
-	case policyGateWrite:
+	case policyDoorWrite:
 		r.Kind = policyKindW
-	case policyGateUpgrade:
+	case policyDoorUpgrade:
 		r.Kind = policyKindU
 	default:
 		owner, r.Kind = "", ""

@@ -145,7 +145,7 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 }
 
 // A writer that gives up between the making of its hold node and the last look at
-// the directory leaves neither that node nor its place: with the gate closed for
+// the directory leaves neither that node nor its place: with the door closed for
 // it, a place left behind would stop everybody.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p Policy) {
@@ -153,7 +153,7 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 		c, proxy := proxied(t)
 		ctx, cancel := context.WithCancel(testCtx(t))
 		defer cancel()
-		// Closing the gate ended the watch on the record, so the directory is looked at.
+		// Closing the door ended the watch on the record, so the directory is looked at.
 		look := proxy.Add(faultproxy.Rule{
 			Kind: faultproxy.Request, Op: faultproxy.OpExists, Match: func(f faultproxy.Frame) bool { return f.Path == d },
 			Do: faultproxy.Hold, Then: cancel,
@@ -298,7 +298,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 	m := c.RWMutex(d, WithPolicy(PolicyFair))
 	r1 := lock(t, m.RLock)
 	w := start(ctx, m.Lock)
-	eventually(t, "the writer closes the gate", func() bool {
+	eventually(t, "the writer closes the door", func() bool {
 		b, _, err := o.Get(d)
 		return err == nil && strings.Contains(string(b), `"kind":"w"`)
 	})
@@ -311,7 +311,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 			}
 		}
 	}
-	r2 := blocked.wait(t) // the gate is stale, rightly
+	r2 := blocked.wait(t) // the door is stale, rightly
 	unlock(t, r1)
 	not(t, "the writer is granted beside a reader", w.lease, 100*time.Millisecond)
 	unlock(t, r2)
@@ -364,9 +364,9 @@ func TestPolicyNamesAndRecord(t *testing.T) {
 			t.Errorf("%q was read as %v", bad, n)
 		}
 	}
-	for _, g := range []policyGate{{}, {id, policyGateWrite}, {id, policyGateUpgrade}} {
-		rec, ok := parsePolicyRecord(newPolicyRecord(newLockConfig(nil)).withGate(g).encode())
-		if !ok || rec.gate() != g || rec.writerBound() != defaultMaxWriterWait {
+	for _, g := range []policyDoor{{}, {id, policyDoorWrite}, {id, policyDoorUpgrade}} {
+		rec, ok := parsePolicyRecord(newPolicyRecord(newLockConfig(nil)).withDoor(g).encode())
+		if !ok || rec.door() != g || rec.writerBound() != defaultMaxWriterWait {
 			t.Errorf("%v came back as %+v, %v", g, rec, ok)
 		}
 	}

@@ -66,7 +66,7 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 		w := start(ctx, m.Lock)
 		queued(t, o, d, 2)
 		if p != PolicyReader {
-			eventually(t, "the writer closes the gate", func() bool {
+			eventually(t, "the writer closes the door", func() bool {
 				b, _, err := o.Get(d)
 				return err == nil && strings.Contains(string(b), `"kind":"w"`)
 			})
@@ -119,7 +119,7 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 	if err := r1.Upgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("upgrade: %v", err)
 	}
-	r3 := lock(t, m.RLock) // no reader is left behind a gate that nobody wants
+	r3 := lock(t, m.RLock) // no reader is left behind a door that nobody wants
 	for _, l := range []*Lease{r1, r2, r3} {
 		unlock(t, l)
 	}
@@ -134,12 +134,12 @@ func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
 		up := lock(t, dying.RWMutex(d, WithPolicy(p)).RLock)
 		failed := make(chan error, 1)
 		go func() { failed <- up.Upgrade(testCtx(t)) }()
-		eventually(t, "the gate is closed for the upgrade", func() bool {
+		eventually(t, "the door is closed for the upgrade", func() bool {
 			b, _, err := o.Get(d)
 			return err == nil && strings.Contains(string(b), `"kind":"u"`)
 		})
 		reader := start(testCtx(t), m.RLock)
-		not(t, "a reader passes the closed gate", reader.lease, 50*time.Millisecond)
+		not(t, "a reader passes the closed door", reader.lease, 50*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		dying.Close(ctx)

@@ -99,7 +99,7 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
 // policyDelay is a lock delay being sat out: since when a mark was seen whose owner
 // is dead.
 type policyDelay struct {
-	mark  policyGate
+	mark  policyDoor
 	since time.Time
 }
 
@@ -107,21 +107,21 @@ type policyDelay struct {
 // unlocking. It reports whether there is to be another look.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	v := w.dir.view(w.a.cfg.policy)
-	dead := v.gate.kind != policyGateNone && v.gate.owner != w.id && v.gateOwner() == nil
+	dead := v.door.kind != policyDoorNone && v.door.owner != w.id && v.doorOwner() == nil
 	if w.a.cfg.lockDelay == 0 || !dead {
 		return false, nil
 	}
 	if w.a.try && w.delay.since.IsZero() {
 		return true, ErrNotAcquired
 	}
-	if w.delay.mark != v.gate {
-		w.delay = policyDelay{v.gate, time.Now()}
+	if w.delay.mark != v.door {
+		w.delay = policyDelay{v.door, time.Now()}
 		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
 	}
 	left := w.a.cfg.lockDelay - time.Since(w.delay.since)
 	if left <= 0 {
 		if w.reads() {
-			return true, w.dir.setGate(ctx, policyGate{}) // so that the next reader need not wait again
+			return true, w.dir.setDoor(ctx, policyDoor{}) // so that the next reader need not wait again
 		}
 		return false, nil
 	}

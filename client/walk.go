@@ -178,7 +178,7 @@ func (g *Graph) Deadlocked() bool {
 
 // WaitGraph reads every lock at or below root and tells who waits for whom.
 // Contenders that wait inside one process have no node and are not seen; give
-// locks [WithoutGate] where that matters.
+// locks [WithoutLocalQueue] where that matters.
 func (c *Client) WaitGraph(ctx context.Context, root string) (*Graph, error) {
 	g := &Graph{}
 	err := c.Walk(ctx, root, -1, func(q *Queue) error {

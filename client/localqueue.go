@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// gates lets the exclusive contenders of one process for one path queue in the
+// localQueues lets the exclusive contenders of one process for one path queue in the
 // process, so that they have one node in the server's queue and not one each.
-type gates struct {
+type localQueues struct {
 	mu sync.Mutex
-	m  map[gateKey]*list.List // of chan served, with room for one; an entry exists, nil at first, while somebody has the turn
+	m  map[localKey]*list.List // of chan served, with room for one; an entry exists, nil at first, while somebody has the turn
 }
 
-type gateKey struct {
+type localKey struct {
 	layout Layout
 	path   string
 }
@@ -22,8 +22,8 @@ type gateKey struct {
 // turn is the right to compete at the server. A nil turn is that of a contender
 // that does not take part.
 type turn struct {
-	g    *gates
-	key  gateKey
+	g    *localQueues
+	key  localKey
 	left bool // guarded by g.mu
 }
 
@@ -35,7 +35,7 @@ type served struct {
 
 // enter waits for the turn, or takes it only if nobody has it. If the lock is handed
 // over with it, the hold is not nil.
-func (g *gates) enter(ctx context.Context, key gateKey, try bool) (*turn, *hold, error) {
+func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (*turn, *hold, error) {
 	g.mu.Lock()
 	q, busy := g.m[key]
 	switch {
@@ -106,7 +106,7 @@ func (t *turn) leave() {
 }
 
 // pop takes the first waiter out of a queue. g.mu is held.
-func (g *gates) pop(key gateKey) chan served {
+func (g *localQueues) pop(key localKey) chan served {
 	q := g.m[key]
 	if q == nil || q.Len() == 0 {
 		return nil
