@@ -58,7 +58,7 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 // A member that has lost its data directory does not come in by the word of a
 // server that was started again and has not read its log to the end: there the
 // member has no directory yet.
-func TestLostDirectoryIsRememberedBySomebody(t *testing.T) {
+func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, waits string, incarnations map[uint32]string) peer.Status {
 		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: 2, LastTerm: 3, LastIndex: 90, Members: members, Incarnations: incarnations, Waits: waits}

@@ -27,7 +27,7 @@ func (nothing) Restore(r io.ReadCloser) error {
 // that, and its answer is lost; or it had twenty entries of its own, of an older
 // term. Whatever the leader repeats then, it must come to an end, whichever
 // store the log is in: raft alone would be sent the snapshot for ever.
-func TestSnapshotInTheMiddleOfTheLog(t *testing.T) {
+func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
 		t.Fatal(err)
