@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -32,10 +33,11 @@ type fakeMembers struct {
 	voter    map[int]bool
 	leader   int
 	far      map[int]*memberFar
-	answers  map[string]int  // at addresses: in so many tries from now
-	known    map[string]bool // addresses where the member's own directory is
-	stumble  int             // requests that end with the leader
-	got      []memberChange  // but for checks
+	answers  map[string]int    // at addresses: in so many tries from now
+	known    map[string]bool   // addresses where the member's own directory is
+	at       map[string]string // where who answers at an address says that it is, if not there
+	stumble  int               // requests that end with the leader
+	got      []memberChange    // but for checks
 	lists    int
 	restarts bool // an operator restarts who comes next, one server each five lists
 	late     int  // lists until a member that was added is in them
@@ -45,7 +47,7 @@ type fakeMembers struct {
 }
 
 func newFakeMembers(t *testing.T) (f *fakeMembers, env map[string]string, auth string) {
-	f = &fakeMembers{voter: map[int]bool{2: true, 3: true, 10: false}, leader: 2, far: map[int]*memberFar{}, answers: map[string]int{}, known: map[string]bool{},
+	f = &fakeMembers{voter: map[int]bool{2: true, 3: true, 10: false}, leader: 2, far: map[int]*memberFar{}, answers: map[string]int{}, known: map[string]bool{}, at: map[string]string{},
 		paths: map[int]string{2: "h2:2888", 3: "h3:2888", 10: "h10:2888"}, t: t}
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
@@ -95,7 +97,7 @@ func (f *fakeMembers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if f.answers[ch.Addr] < 0 {
 			heard = "0"
 		}
-		fmt.Fprintf(w, `{"error":null,"v":1,"heard_ms":%s,"waits":"connection refused","at":%q,"known":%v}`, heard, ch.Addr, f.known[ch.Addr])
+		fmt.Fprintf(w, `{"error":null,"v":1,"heard_ms":%s,"waits":"connection refused","at":%q,"known":%v}`, heard, cmp.Or(f.at[ch.Addr], ch.Addr), f.known[ch.Addr])
 		return
 	case "add":
 		f.late = 2
@@ -205,6 +207,7 @@ func TestMemberChangesGoOnToTheirEnd(t *testing.T) {
 	}{
 		{"add 4 h4:2888", func(f *fakeMembers) { f.answers["h4:2888"] = 2 }, "waiting for server 4 to answer at h4:2888: connection refused", 0, "[{add 4 h4:2888} {promote 4 }]"},
 		{"add 4 h4:2888", func(f *fakeMembers) { f.stumble = 2 }, "zlock: server 4 follows, 2500 entries, 244 KiB behind\nzlock: server 4 votes\n", 0, "[{add 4 h4:2888} {promote 4 }]"},
+		{"add 4 h4:2888", func(f *fakeMembers) { f.at["h4:2888"] = "h5:2888" }, "server 4 says that it is at h5:2888; that is what", 0, "[{add 4 h4:2888} {promote 4 }]"},
 		{"add 4 h4:2888", func(f *fakeMembers) { f.old = true }, "server 4 votes", 0, "[{add 4 h4:2888} {promote 4 }]"},
 		{"--no-vote add 4 h4:2888", nil, "server 4 follows; it has no vote", 0, "[{add 4 h4:2888}]"},
 		{"add 10 h10:2888", nil, "server 10 votes", 0, "[{promote 10 }]"},
@@ -241,6 +244,9 @@ func TestMemberChangesGoOnToTheirEnd(t *testing.T) {
 		want := strings.Replace(tc.err, "votes not", "follows; it has no vote", 1)
 		if !strings.Contains(errs, want) || code != tc.code {
 			t.Errorf("%s: %q, %d", tc.args, errs, code)
+		}
+		if strings.Contains(errs, "says that it is at") != (len(f.at) > 0) {
+			t.Errorf("%s: says where it is: %q", tc.args, errs)
 		}
 		if got := fmt.Sprint(f.got); got != tc.got {
 			t.Errorf("%s: asked for %s", tc.args, got)

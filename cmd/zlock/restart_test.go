@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
@@ -10,6 +14,29 @@ func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
 	out, errs, code := runIn(t, env, "restart-order", "-o", "plain")
 	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || errs != "" || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
+	}
+}
+
+// Without --wait a server that does not answer is not waited for.
+func TestRestartOrderGivesUp(t *testing.T) {
+	ctx, answer := context.WithCancel(t.Context())
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ctx.Done() }))
+	defer srv.Close()
+	defer answer()
+	ended := make(chan int)
+	go func() {
+		_, _, code := runIn(t, map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}, "restart-order", "--timeout", "0.3")
+		ended <- code
+	}()
+	select {
+	case code := <-ended:
+		if code != exitNoSession {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(15 * time.Second): // one request alone is given 20
+		answer()
+		<-ended
+		t.Error("it waits on")
 	}
 }
 
@@ -21,7 +48,8 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 		f.far[id] = &memberFar{Applied: 10, Heard: &heard, Starts: 1}
 	}
 	f.restarts = true
-	out, errs, code := runIn(t, env, "restart-order", "--wait", "-o", "plain")
+	// --timeout is for an answer, not for those who restart servers.
+	out, errs, code := runIn(t, env, "restart-order", "--wait", "--timeout", "0.5", "-o", "plain")
 	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || code != 0 {
 		t.Errorf("%q %d", out, code)
 	}
