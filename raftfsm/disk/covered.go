@@ -20,26 +20,29 @@ const StandIn = raft.LogType(255)
 //   - how far the log went when a snapshot took the place of all of it. raft goes
 //     on believing in those entries, and finds here that none is the leader's.
 type covered struct {
-	mu   sync.Mutex
-	ends [2]raft.Log // of the last snapshots, the newest first: index and term
-	gone uint64      // 0: since then entries were stored
+	mu     sync.Mutex
+	ends   [2]raft.Log // of the last snapshots, the newest first: index and term
+	config uint64      // the entry with the members, as of the newest
+	gone   uint64      // 0: since then entries were stored
 }
 
 // snapshot notes that a snapshot up to an entry is on the disk.
-func (c *covered) snapshot(index, term uint64) {
+func (c *covered) snapshot(index, term, config uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ends[0].Index != index {
 		c.ends[1] = c.ends[0]
 	}
-	c.ends[0] = raft.Log{Index: index, Term: term}
+	c.ends[0], c.config = raft.Log{Index: index, Term: term}, config
 }
 
-// emptied notes that the whole log went; its last entry was last.
-func (c *covered) emptied(last uint64) {
+// emptied notes that the whole log went; its last entry was last. It returns
+// where the members are that count now.
+func (c *covered) emptied(last uint64) (config uint64) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.gone = last
-	c.mu.Unlock()
+	return c.config
 }
 
 // stored notes that raft believes in what the log has, and no more.

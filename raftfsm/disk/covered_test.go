@@ -61,6 +61,9 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 				t.Fatal("it does not compare terms")
 			}
 			f.install(&content)
+			if config := f.d.Config(); config != 5 {
+				t.Errorf("the members are taken from entry %d, not from the snapshot's 5", config)
+			}
 			if !f.put(2, 10, 2, 11) {
 				t.Error("the entry behind the snapshot is refused")
 			}
@@ -112,7 +115,7 @@ func (f *follower) install(content *bytes.Buffer) {
 	f.t.Helper()
 	var resp raft.InstallSnapshotResponse
 	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{RPCHeader: f.head, SnapshotVersion: 1, Term: 2, LastLogIndex: 10, LastLogTerm: 2,
-		Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 1, Size: int64(content.Len())}, &resp, bytes.NewReader(content.Bytes()))
+		Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 5, Size: int64(content.Len())}, &resp, bytes.NewReader(content.Bytes()))
 	if err != nil || !resp.Success {
 		f.t.Fatal(err, resp)
 	}

@@ -110,7 +110,7 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 		s.d.configs.cut(from) // else it is the beginning of the log that goes
 	}
 	if from <= first && to >= last {
-		s.d.covered.emptied(last)
+		s.d.configs.add(s.d.covered.emptied(last))
 	}
 	return s.d.dog.run("DeleteRange", func() error { return s.LogStore.DeleteRange(from, to) })
 }
@@ -188,7 +188,7 @@ func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadClo
 		return nil, nil, err
 	}
 	s.configs.add(meta.ConfigurationIndex)
-	s.covered.snapshot(meta.Index, meta.Term) // the one that raft starts from
+	s.covered.snapshot(meta.Index, meta.Term, meta.ConfigurationIndex) // the one that raft starts from
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
 }
 
@@ -199,7 +199,7 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 	}
 	return &watchedSink{SnapshotSink: sink, dog: s.dog, check: startCheck(s.verify), published: func() {
 		s.configs.add(ci)
-		s.covered.snapshot(index, term)
+		s.covered.snapshot(index, term, ci)
 	}}, nil
 }
 
