@@ -105,13 +105,16 @@ func (n *Network) Thaw(host string) {
 	n.wake()
 }
 
-// wake lets everybody who waits look again.
+// wake lets everybody who waits look again. Who looks holds the pipe's lock until it
+// waits: with that lock nobody is missed between the two.
 func (n *Network) wake() {
 	n.mu.Lock()
 	pipes := n.all(func(*pipe) bool { return true })
 	n.mu.Unlock()
 	for _, p := range pipes {
+		p.mu.Lock()
 		p.cond.Broadcast()
+		p.mu.Unlock()
 	}
 }
 

@@ -95,12 +95,18 @@ func (n *Network) pipe(from, to string) *pipe {
 func (p *pipe) finish() {
 	p.mu.Lock()
 	p.dead = true
+	p.forget()
 	p.mu.Unlock()
 	p.cond.Broadcast()
-	p.forget()
 }
 
+// forget drops a pipe that nobody can wait at. Until then a wire that is whole
+// again must wake who waits: an end may be over and the other not hear of it. The
+// caller holds the pipe's lock.
 func (p *pipe) forget() {
+	if !p.sealed || !p.gone {
+		return
+	}
 	p.n.mu.Lock()
 	delete(p.n.pipes, p)
 	p.n.mu.Unlock()
@@ -108,14 +114,13 @@ func (p *pipe) forget() {
 
 func (p *pipe) Write(b []byte) (int, error) {
 	delay := p.n.delay()
-	back := p.n.isCut(p.to, p.from)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
 		switch {
 		case p.sealed:
 			return 0, net.ErrClosed
-		case (p.gone || p.dead) && !back:
+		case (p.gone || p.dead) && !p.n.isCut(p.to, p.from):
 			return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 		case p.write.passed():
 			return 0, os.ErrDeadlineExceeded
@@ -145,10 +150,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		if p.read.passed() {
 			return 0, os.ErrDeadlineExceeded
 		}
-		p.mu.Unlock()
-		cut := p.n.isCut(p.from, p.to)
-		p.mu.Lock()
-		if !cut {
+		if !p.n.isCut(p.from, p.to) {
 			switch {
 			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 				n := copy(b, p.segments[0].data)
@@ -164,9 +166,6 @@ func (p *pipe) Read(b []byte) (int, error) {
 			case p.sealed && len(p.segments) == 0:
 				return 0, io.EOF
 			}
-		}
-		if p.gone || p.read.passed() {
-			continue
 		}
 		p.cond.Wait()
 	}
@@ -203,19 +202,18 @@ func (c *conn) Close() error {
 	already := c.out.sealed
 	c.out.sealed = true
 	c.stop(c.out)
+	c.out.forget()
 	c.out.mu.Unlock()
 	c.out.cond.Broadcast()
 	c.in.mu.Lock()
 	c.in.gone = true
 	c.stop(c.in)
+	c.in.forget()
 	c.in.mu.Unlock()
 	c.in.cond.Broadcast()
 	if already {
 		return net.ErrClosed
 	}
-	c.in.n.mu.Lock()
-	delete(c.in.n.pipes, c.in)
-	c.in.n.mu.Unlock()
 	return nil
 }
 

@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who waits for room hears of the other end's death as soon as the wire is whole
+// again, not before, and not when its own deadline comes, which may be minutes later.
+func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
+	for name, end := range map[string]func(n *Network, far *conn){
+		"closed":  func(_ *Network, far *conn) { far.Close() },
+		"crashed": func(n *Network, _ *conn) { n.Crash("b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)
+				l, err := n.Listen("b:1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				near, err := n.Dialer("a")(context.Background(), "b:1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				far, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.Cut("b", "a")
+				ended := make(chan error, 1)
+				go func() {
+					for {
+						if _, err := near.Write(make([]byte, pipeRoom)); err != nil {
+							ended <- err
+							return
+						}
+					}
+				}()
+				synctest.Wait()
+				end(n, far.(*conn))
+				time.Sleep(time.Second)
+				select {
+				case err := <-ended:
+					t.Fatalf("the writer heard of it through a wire that is cut: %v", err)
+				default:
+				}
+				n.Heal()
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					if !errors.Is(err, syscall.EPIPE) {
+						t.Errorf("the write ended with %v", err)
+					}
+				default:
+					t.Error("the writer still waits although the wire is whole")
+					near.Close()
+				}
+			})
+		})
+	}
+}
