@@ -222,10 +222,11 @@ func TestLocksOfSessions(t *testing.T) {
 	for _, maker := range []struct {
 		name string
 		args []string
-		lost string // what it says when it is told
+		held string // what it says when it knows that it holds
+		lost string // and when it is told that it does not
 	}{
-		{"zlock", []string{zlock, "hold", "--session-timeout", "6s", "/job"}, "lost"},
-		{"Curator", append(javaDriver(t, "CuratorHold"), "/job", "6000"), "state LOST"},
+		{"zlock", []string{zlock, "hold", "--session-timeout", "6s", "/job"}, "locked", "lost"},
+		{"Curator", append(javaDriver(t, "CuratorHold"), "/job", "6000"), "held", "state LOST"},
 	} {
 		t.Run(maker.name, func(t *testing.T) {
 			g := startTarget(t, launch.Options{Nodes: 3})
@@ -243,7 +244,7 @@ func TestLocksOfSessions(t *testing.T) {
 				h := startHolding(t, g.String(), maker.args...)
 				eventually(t, maker.name+" holds the lock", func() bool {
 					q, err := c.Inspect(t.Context(), "/job")
-					return err == nil && len(q.Holders) > 0
+					return err == nil && len(q.Holders) > 0 && h.says(maker.held)
 				})
 				return h
 			}

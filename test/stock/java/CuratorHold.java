@@ -9,11 +9,11 @@ public final class CuratorHold {
 
     public static void main(String[] a) throws Exception {
         CuratorFramework c = CuratorFrameworkFactory.newClient(System.getenv("ZK"), Integer.parseInt(a[1]), 5000, new RetryForever(100));
+        c.getConnectionStateListenable().addListener((client, state) -> System.out.println("state " + state));
         c.start();
         c.blockUntilConnected();
         new InterProcessMutex(c, a[0]).acquire();
         System.out.println("held");
-        c.getConnectionStateListenable().addListener((client, state) -> System.out.println("state " + state));
         Thread.sleep(Long.MAX_VALUE);
     }
 }
