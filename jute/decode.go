@@ -135,18 +135,26 @@ func (d *Decoder) Count(elem int) int {
 
 // Strings reads a vector of strings. A null element reads as "". The second
 // result is false for a null vector.
-func (d *Decoder) Strings() ([]string, bool) {
+func (d *Decoder) Strings() (list []string, ok bool) {
+	list, _ = d.strings()
+	return list, list != nil || d.err != nil
+}
+
+// strings is Strings for those who want to know whether an element was null.
+// Only a null vector, and one cut short, is nil.
+func (d *Decoder) strings() (list []string, null bool) {
 	n := d.Count(4)
 	if n < 0 {
 		return nil, false
 	}
-	list := make([]string, 0, min(n, 1024))
+	list = make([]string, 0, min(n, 1024))
 	for range n {
-		s, _ := d.String()
+		s, ok := d.String()
 		if d.err != nil {
-			return nil, true
+			return nil, false
 		}
+		null = null || !ok
 		list = append(list, s)
 	}
-	return list, true
+	return list, null
 }

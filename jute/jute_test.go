@@ -227,12 +227,16 @@ func TestSetWatchesHasThreeListsOrFive(t *testing.T) {
 		t.Errorf("setWatches: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(b)
-	if r := d.SetWatches(true); r.Persistent[0] != "/p" || r.Recursive[0] != "/r" || r.NullList || d.Err() != nil || len(d.Rest()) > 0 {
+	if r := d.SetWatches(true); r.Persistent[0] != "/p" || r.Recursive[0] != "/r" || r.Null || d.Err() != nil || len(d.Rest()) > 0 {
 		t.Errorf("setWatches2: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "ffffffff 00000000 00000000")...))
-	if r := d.SetWatches(false); !r.NullList {
+	if r := d.SetWatches(false); !r.Null {
 		t.Error("a null list goes unnoticed")
+	}
+	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "00000000 00000002 ffffffff 00000000 00000000")...))
+	if r := d.SetWatches(false); !r.Null || len(r.Exist) != 2 || d.Err() != nil {
+		t.Errorf("a null path goes unnoticed: %+v, %v", r, d.Err())
 	}
 }
 

@@ -156,7 +156,7 @@ type SetWatches struct {
 	RelativeZxid          int64
 	Data, Exist, Child    []string
 	Persistent, Recursive []string
-	NullList              bool // some list was null, which is an error
+	Null                  bool // some list or path was null, which is an error
 }
 
 // SetWatches reads the body of a setWatches, or of a setWatches2 when two is
@@ -168,9 +168,9 @@ func (d *Decoder) SetWatches(two bool) (r SetWatches) {
 		lists = lists[:3]
 	}
 	for _, list := range lists {
-		var ok bool
-		*list, ok = d.Strings()
-		r.NullList = r.NullList || !ok
+		var null bool
+		*list, null = d.strings()
+		r.Null = r.Null || null || *list == nil
 	}
 	return r
 }

@@ -52,11 +52,11 @@ func (c *conn) auth(xid int32, body []byte) bool {
 	scheme, _ := d.String()
 	credentials := d.Buffer()
 	c.auths++
-	if d.Err() != nil || credentials == nil {
+	if d.Err() != nil {
 		c.finishReplies(endMalformed)
 		return false
 	}
-	ids, ok := c.prove(scheme, string(credentials))
+	ids, ok := c.prove(scheme, credentials)
 	if !ok || c.auths > maxAuths || tooMany(ids) {
 		return c.authFailed(xid, scheme)
 	}
@@ -73,8 +73,8 @@ func tooMany(ids []jute.ID) bool {
 	return len(ids) > maxIDs || size > maxIDBytes
 }
 
-// prove returns who the client is if the credentials hold.
-func (c *conn) prove(scheme, credentials string) ([]jute.ID, bool) {
+// prove returns who the client is if the credentials hold, which may be null.
+func (c *conn) prove(scheme string, credentials []byte) ([]jute.ID, bool) {
 	ids := slices.Clone(*c.ids.Load())
 	add := func(id jute.ID) {
 		if !slices.Contains(ids, id) {
@@ -84,8 +84,11 @@ func (c *conn) prove(scheme, credentials string) ([]jute.ID, bool) {
 	switch scheme {
 	case "ip": // the address is known without being told
 	case "digest":
-		add(tree.DigestID(credentials))
-		if IsSuper(c.srv.o.SuperDigest, credentials) {
+		if credentials == nil {
+			return nil, false
+		}
+		add(tree.DigestID(string(credentials)))
+		if IsSuper(c.srv.o.SuperDigest, string(credentials)) {
 			add(superID)
 		}
 	default:

@@ -77,7 +77,7 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 		must(t, c.Closed())
 	}
 	for name, body := range map[string]wire.Body{
-		"empty": {}, "no credentials": wire.Body{}.Int(0).Str("digest"), "null credentials": wire.Body{}.Int(0).Str("digest").Null(),
+		"empty": {}, "no credentials": wire.Body{}.Int(0).Str("digest"), "impossible credentials": wire.Body{}.Int(0).Str("digest").Int(-2),
 	} {
 		c := r.attach(a.Session)
 		must(t, c.SendXid(-4, jute.OpAuth, body))
@@ -89,6 +89,18 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 	if n := r.srv.metrics.AuthFailed.Load(); n != 7 {
 		t.Errorf("%d failures counted", n)
 	}
+}
+
+// Credentials that are null are none: enough for an address, and for nothing
+// else. zkCli sends them for an addauth with a scheme alone.
+func TestAuthWithoutCredentials(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	null := func(scheme string) wire.Body { return wire.Body{}.Int(0).Str(scheme).Null() }
+	call(t, c, jute.OK, jute.OpAuth, null("ip"))
+	alive(t, c)
+	call(t, c, jute.AuthFailed, jute.OpAuth, null("digest"))
+	must(t, c.Closed())
 }
 
 func TestSuperUserMayDoEverything(t *testing.T) {

@@ -60,7 +60,7 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 			if f.Code != jute.OK {
 				t.Errorf("op %v: %+v", op, f)
 			}
-		case kind == refusedOp || kind == reconfigOp:
+		case kind == refusedOp:
 		default:
 			if f.Code != jute.MarshallingError || len(f.Body) > 0 {
 				t.Errorf("op %v without a body: %+v", op, f)
@@ -132,6 +132,8 @@ func TestMalformedRequests(t *testing.T) {
 		{"checkWatches without any", jute.OpCheckWatches, wire.PathInt("/a", 5), jute.NoWatcher},
 		{"checkWatches cut short", jute.OpCheckWatches, wire.Path("/a"), jute.MarshallingError},
 		{"setWatches with null list", jute.OpSetWatches, wire.Body{}.Long(0).Null().Strs().Strs(), jute.MarshallingError},
+		{"setWatches of null", jute.OpSetWatches, wire.Body{}.Long(0).Strs().Int(1).Null().Strs(), jute.MarshallingError},
+		{"setWatches2 of null", jute.OpSetWatches2, wire.Body{}.Long(0).Strs().Strs().Strs().Int(2).Str("/a").Null().Strs(), jute.MarshallingError},
 		{"setWatches cut short", jute.OpSetWatches, wire.Body{}.Long(0).Strs(), jute.MarshallingError},
 		{"setWatches with a count too large", jute.OpSetWatches, wire.Body{}.Long(0).Int(math.MaxInt32), jute.MarshallingError},
 		{"setWatches with a negative count", jute.OpSetWatches, wire.Body{}.Long(0).Int(-7).Strs().Strs(), jute.OK},
@@ -139,6 +141,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"check outside a multi", jute.OpCheck, wire.PathVersion("/a", -1), jute.Unimplemented},
 		{"deleteContainer", jute.OpDeleteContainer, wire.Path("/a"), jute.BadArguments},
 		{"reconfig", jute.OpReconfig, wire.Body{}.Null().Null().Null().Long(-1), jute.ReconfigDisabled},
+		{"reconfig cut short", jute.OpReconfig, wire.Body{}.Null().Null().Null(), jute.MarshallingError},
 		{"empty path read", jute.OpGetData, wire.PathWatch("a", false), jute.NoNode},
 		{"path // read", jute.OpGetData, wire.PathWatch("//", false), jute.NoNode},
 		{"path /a/ read", jute.OpGetData, wire.PathWatch("/a/", false), jute.NoNode},

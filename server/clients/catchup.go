@@ -94,7 +94,7 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	d := jute.NewDecoder(body)
 	r := d.SetWatches(op == jute.OpSetWatches2)
-	if d.Err() != nil || r.NullList {
+	if d.Err() != nil || r.Null {
 		return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
 	}
 	u := newCatchUp(c, r.RelativeZxid)
@@ -198,11 +198,5 @@ func (p *pieces) long() int64 {
 	return 0
 }
 
-// string returns the next string, which is empty if it is null.
-func (p *pieces) string() string {
-	n := p.int()
-	if n == -1 {
-		return ""
-	}
-	return string(p.take(n))
-}
+// string returns the next string, which may not be null.
+func (p *pieces) string() string { return string(p.take(p.int())) }

@@ -39,10 +39,10 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	r.Version = d.Long()
 	code, known := jute.OK, true
 	switch {
-	case c.srv.o.Reconfigure == nil:
-		code = jute.ReconfigDisabled
 	case d.Err() != nil:
 		code = jute.MarshallingError
+	case c.srv.o.Reconfigure == nil:
+		code = jute.ReconfigDisabled
 	default:
 		r.May, r.Patience = c.mayReconfigure(), c.timeout/3
 		c.flush()

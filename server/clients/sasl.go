@@ -29,7 +29,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 		return c.saslFailed(xid)
 	}
 	if c.srv.o.SASL == nil {
-		if c.auths > saslEmpty {
+		if c.empties++; c.empties > saslEmpty {
 			return c.saslFailed(xid)
 		}
 		return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
