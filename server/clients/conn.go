@@ -289,7 +289,7 @@ func (c *conn) received(n int) {
 	c.srv.metrics.BytesReceived.Add(int64(n))
 	c.bytesIn.Add(int64(n))
 	c.lastHeard.Store(int64(c.arrived))
-	if !c.listed.Load() {
+	if !c.listed.Load() && !c.readOnly { // there is no leader to be told
 		c.srv.heard.add(c)
 	}
 }
