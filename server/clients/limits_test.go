@@ -9,10 +9,12 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -239,6 +241,45 @@ func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 		wantKinds(t, c, i+1)
 	}
 	wg.Wait()
+}
+
+// glances counts how often the state was looked at.
+type glances struct {
+	Replica
+	n atomic.Int64
+}
+
+func (g *glances) View(f func(*state.State)) {
+	g.n.Add(1)
+	g.Replica.View(f)
+}
+
+// Few of a session's ephemeral nodes may be asked for, but all of them are
+// gone through: who asks again and again must not keep the log waiting.
+func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
+	const requests = 50
+	for _, tt := range []struct {
+		op   jute.OpCode
+		many bool
+	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
+		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		g := &glances{Replica: still{state.New("test")}}
+		s.UseMeanwhile(g)
+		s.ReadOnly(true)
+		c := newConn(s, &net.TCPConn{}, nil)
+		c.ids.Store(s.addressIDs("127.0.0.1"))
+		c.replica = g
+		for xid := range int32(requests) {
+			c.in.buf = wire.AppendRequest(c.in.buf, xid, tt.op, wire.Path("/none"))
+		}
+		c.in.w = len(c.in.buf)
+		c.frames()
+		if n := g.n.Load(); (n == requests) != tt.many {
+			t.Errorf("%v: the state was looked at %d times", tt.op, n)
+		}
+		must(t, s.Shutdown(t.Context()))
+	}
 }
 
 func TestAuthPacketsAreBounded(t *testing.T) {

@@ -55,7 +55,7 @@ func (c *conn) run(st *state.State) {
 			c.stop = true
 			break
 		}
-		if n == maxRun || size >= flushSize {
+		if n == maxRun || size >= flushSize || takesLong(frame) {
 			break
 		}
 		next, _, err := c.in.peek(c.srv.o.MaxFrame)
@@ -71,6 +71,13 @@ func (c *conn) run(st *state.State) {
 	if n > 0 {
 		c.noteReads(n)
 	}
+}
+
+// takesLong reports whether an answer may have taken long however short it is:
+// of a session's ephemeral nodes all are gone through for those that are asked for.
+func takesLong(frame []byte) bool {
+	_, op, _ := header(frame)
+	return op == jute.OpGetEphemerals
 }
 
 // longAnswer reports whether the reply to a read is so long that its memory
