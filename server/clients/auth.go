@@ -2,7 +2,10 @@ package clients
 
 import (
 	"crypto/subtle"
+	"encoding/binary"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,11 +30,24 @@ func (c *conn) setIDs(ids []jute.ID) { c.ids.Store(inOrder(ids)) }
 // addressIDs are the identities of a client of whom nothing is known but where
 // it is.
 func (s *Server) addressIDs(host string) *[]jute.ID {
-	ids := []jute.ID{{Scheme: "ip", ID: host}}
+	ids := []jute.ID{{Scheme: "ip", ID: javaHost(host)}}
 	if s.o.SkipACL {
 		ids = append(ids, superID)
 	}
 	return inOrder(ids)
+}
+
+// javaHost writes an address as Java does: those of version 6 in eight groups.
+func javaHost(host string) string {
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.Is4() {
+		return host
+	}
+	var b []byte
+	for group := range slices.Chunk(ip.AsSlice(), 2) {
+		b = strconv.AppendUint(append(b, ':'), uint64(binary.BigEndian.Uint16(group)), 16)
+	}
+	return string(b[1:])
 }
 
 // inOrder brings identities into the order in which the reference keeps them:

@@ -45,6 +45,18 @@ func TestAuthAddsIdentities(t *testing.T) {
 	}
 }
 
+// An address of version 6 is shown in eight groups, as Java writes it.
+func TestWhoAmIShowsAddressesAsJavaDoes(t *testing.T) {
+	for host, want := range map[string]string{"::1": "0:0:0:0:0:0:0:1", "fe80::fc:0:1": "fe80:0:0:0:0:fc:0:1", "127.0.0.1": "127.0.0.1", "pipe": "pipe"} {
+		var c conn
+		c.ids.Store(new(Server).addressIDs(host))
+		b := jute.AppendString(jute.AppendString(jute.AppendInt(nil, 1), "ip"), want)
+		if got := c.appendWhoAmI(nil); string(got) != string(b) {
+			t.Errorf("%s: %q, want %q", host, got, b)
+		}
+	}
+}
+
 func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.client(), r.client()
