@@ -139,6 +139,7 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 	if code != jute.OK {
 		return "", ""
 	}
+	path := st.names()
 	switch st.Op {
 	case "multi", "multiRead":
 		return s.results(st, d)
@@ -147,16 +148,16 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 		text = quoted(d)
 	case "create2", "createContainer", "createTTL":
 		text = quoted(d)
-		text += s.stat(st.Path, d.Stat())
+		text += s.stat(path, d.Stat())
 	case "exists", "setData", "setACL":
-		text = s.stat(st.Path, d.Stat())
+		text = s.stat(path, d.Stat())
 	case "getData":
-		text = s.data(st.Path, d) + s.stat(st.Path, d.Stat())
+		text = s.data(path, d) + s.stat(path, d.Stat())
 	case "sasl":
 		text = s.data("", d)
 	case "getACL":
 		acl, nullID := d.ACL()
-		stat := s.stat(st.Path, d.Stat())
+		stat := s.stat(path, d.Stat())
 		text = fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
 		slices.SortFunc(acl, func(a, b jute.ACL) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		return text, fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
@@ -166,7 +167,7 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 		list, _ := d.Strings()
 		text = fmt.Sprintf(" %q", list)
 	case "getChildren2":
-		text = names(d) + s.stat(st.Path, d.Stat())
+		text = names(d) + s.stat(path, d.Stat())
 	case "getAllChildren", "addWatch":
 		text = fmt.Sprintf(" %d", d.Int())
 	case "sync":

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/zkreal"
 )
 
@@ -22,12 +23,15 @@ type Generator struct {
 	watched map[string][]string
 	// restarts says that the program may restart the second server.
 	restarts bool
+	// tokens counts those that each connection has sent for SASL: zlockd does not
+	// bear as many as ZooKeeper.
+	tokens map[string]int
 }
 
 // NewGenerator returns a generator for one program. The same seed and the same
 // answers give the same program.
 func NewGenerator(seed, episode uint64) *Generator {
-	return &Generator{rng: rand.New(rand.NewPCG(seed, episode)), conns: map[string]bool{}, watched: map[string][]string{}}
+	return &Generator{rng: rand.New(rand.NewPCG(seed, episode)), conns: map[string]bool{}, watched: map[string][]string{}, tokens: map[string]int{}}
 }
 
 var connNames = []string{"A", "B", "C", "D", "E"}
@@ -58,8 +62,12 @@ func (g *Generator) Next() []Step {
 		return []Step{g.connect(name)} // over a live connection, or another's session
 	case n < 34:
 		return []Step{g.auth(name)}
-	case n < 50:
+	case n < 52:
 		return g.quota(name)
+	case n < 55:
+		return []Step{{Conn: name, Op: "raw", Data: one(g, none...)}}
+	case n < 58:
+		return []Step{g.unknown(name)}
 	}
 	steps := []Step{g.request(name)}
 	if g.chance(50) {
@@ -109,7 +117,46 @@ func (g *Generator) connect(name string) Step {
 	case g.chance(10):
 		s.Password = one(g, "null", "empty", "short")
 	}
+	s.ReadOnly = !s.Old && g.chance(10)
+	if g.chance(10) {
+		g.damageConnect(&s)
+	}
 	return s
+}
+
+// damageConnect makes a connect request one that no client sends.
+func (g *Generator) damageConnect(s *Step) {
+	const passwordAt = 24
+	switch g.rng.IntN(4) {
+	case 0:
+		s.Cut = g.rng.IntN(46)
+	case 1:
+		s.Extra = one(g, "\x00", "\x01", "trailing")
+	case 2: // the length of the password
+		s.At, s.Patch = passwordAt, one(g, "\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x7f\xff\xff\xff", "\x00\x00\x00\x0f", "\x00\x00\x00\x11", "\x00\x00\x00\x12")
+	case 3:
+		s.At = one(g, 0, 4, 4, 44) // version, zxid, read-only byte
+		s.Patch = one(g, "\x00\x00\x00\x01", "\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xff")
+		if s.Op == "connect" && g.chance(30) {
+			s.At, s.Patch = 16, one(g, "\x00\x00\x00\x00\x00\x00\x00\x01", "\xff\xff\xff\xff\xff\xff\xff\xff", "\x80\x00\x00\x00\x00\x00\x00\x00")
+		}
+	}
+}
+
+// frame returns a frame with this header and record.
+func frame(xid int32, op jute.OpCode, record string) []byte {
+	return wire.AppendRequest(nil, xid, op, []byte(record))
+}
+
+// none are bytes that no request begins with: the server ends the connection.
+var none = [][]byte{
+	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
+	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"), []byte("\x00\x00\x00\x04\x00\x00\x00\x01"),
+	[]byte("\x00\x00\x00\x07\x00\x00\x00\x01\x00\x00\x00"), []byte("ruok"), []byte("srvr\n"), []byte("GET / HTTP/1.0\r\n\r\n"),
+	frame(jute.XidAuth, jute.OpAuth, ""), frame(jute.XidAuth, jute.OpAuth, "\x00\x00\x00\x00\x00\x00\x00\x06dig"),
+	frame(jute.XidAuth, jute.OpAuth, "\x00\x00\x00\x00\x00\x00\x00\x06digest\xff\xff\xff\xfe"),
+	frame(jute.XidAuth, jute.OpAuth, "\x00\x00\x00\x00\x00\x00\x00\x06digest\x00\x00\x00\x09u1:p1"),
+	frame(1, jute.OpSASL, ""), frame(1, jute.OpSASL, "\x00\x00\x00\x02x"), frame(1, jute.OpSASL, "\xff\xff\xff\xfe"),
 }
 
 func (g *Generator) auth(name string) Step {
@@ -120,35 +167,62 @@ func (g *Generator) auth(name string) Step {
 	case 1:
 		s.Scheme = "ip"
 	case 2:
-		s.Cred = one(g, "", "nocolon", "a:b:c", ":")
+		s.Cred = one(g, "", "nocolon", "a:b:c", ":", ":p", "u1:", "u1:wrong", "super:wrong", "ü:é", "u1:p1\x00")
 	case 3:
-		return Step{Conn: name, Op: "sasl", Data: []byte(one(g, "", "token"))}
-	case 4:
-		return Step{Conn: name, Op: "op", Code: one[int32](g, 0, -1, 10, 23, 99, 108, 1000, math.MaxInt32)}
+		if g.tokens[name]++; g.tokens[name] <= 3 {
+			return Step{Conn: name, Op: "sasl", Data: []byte(one(g, "", "token"))}
+		}
+	case 4: // no credentials
+		s.Scheme = one(g, "digest", "ip", "ip", "none")
+		s.At, s.Patch = 8+len(s.Scheme), "\xff\xff\xff\xff"
+	case 5:
+		s.Scheme, s.Xid = "digest", one[int32](g, 0, 5, -2, -8, math.MinInt32)
 	}
 	return s
 }
 
-// quota returns the steps that put a limit on a path, or lift it.
+// unknown returns a request for an operation that there is not.
+func (g *Generator) unknown(name string) Step {
+	return Step{
+		Conn: name, Op: "op", Code: one[int32](g, 0, -1, -2, -12, 10, 23, 50, 99, 108, 109, 1000, math.MaxInt32, math.MinInt32),
+		Extra: one(g, "", "", "\x00\x00\x00\x02/a\x00", "rest"), Xid: one[int32](g, 0, 0, -4, -8),
+	}
+}
+
+// limits are what a quota may say.
+var limits = []string{
+	"count=3,bytes=-1", "count=-1,bytes=4",
+	"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=-1",
+	"count=1,bytes=1=;byteHardLimit=20;countHardLimit=4", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=0",
+}
+
+// quota returns the steps that put a limit on a path, change it, or lift it.
 func (g *Generator) quota(name string) []Step {
 	path := g.top()
-	dir := "/zookeeper/quota" + path
 	if g.chance(25) {
-		del := Step{Conn: name, Op: "delete", Path: dir + one(g, "/zookeeper_limits", "/zookeeper_stats"), Version: -1}
-		return []Step{del}
+		path += "/" + one(g, "a", "b", "c") // one quota inside another
 	}
-	limit := one(g, "count=3,bytes=-1", "count=-1,bytes=4",
-		"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=-1",
-		"count=1,bytes=1=;byteHardLimit=20;countHardLimit=4")
-	create := func(path, data string) Step {
-		return Step{Conn: name, Op: "create", Path: path, Data: []byte(data), ACL: open, Joined: path != dir}
+	dir := "/zookeeper/quota" + path
+	switch n := g.rng.IntN(100); {
+	case n < 25:
+		return []Step{{Conn: name, Op: "delete", Path: dir + one(g, "/zookeeper_limits", "/zookeeper_stats"), Version: -1}}
+	case n < 40:
+		return []Step{{Conn: name, Op: "setData", Path: dir + "/zookeeper_limits", Data: []byte(one(g, limits...)), Version: g.version()}}
+	case n < 50:
+		stats := fmt.Sprintf("count=%d,bytes=%d", g.rng.IntN(6), g.rng.IntN(10))
+		return []Step{{Conn: name, Op: "setData", Path: dir + "/zookeeper_stats", Data: []byte(stats), Version: g.version()}}
 	}
-	return []Step{
-		create(dir, ""),
-		create(dir+"/zookeeper_limits", limit),
-		create(dir+"/zookeeper_stats", "count=-1,bytes=-1"),
-		{Conn: name, Op: "getData", Path: dir + "/zookeeper_stats", Joined: true},
+	var list []Step
+	create := func(path, data string) {
+		list = append(list, Step{Conn: name, Op: "create", Path: path, Data: []byte(data), ACL: open, Joined: len(list) > 0})
 	}
+	if strings.Count(path, "/") > 1 {
+		create(dir[:strings.LastIndex(dir, "/")], "")
+	}
+	create(dir, "")
+	create(dir+"/zookeeper_limits", one(g, limits...))
+	create(dir+"/zookeeper_stats", "count=-1,bytes=-1")
+	return append(list, Step{Conn: name, Op: "getData", Path: dir + "/zookeeper_stats", Joined: true})
 }
 
 const open = "31:world:anyone"
@@ -259,6 +333,7 @@ func (g *Generator) Learn(steps []Step, list []got, alive bool) {
 	}
 	if !alive {
 		delete(g.watched, first.Conn)
+		delete(g.tokens, first.Conn)
 	}
 	for _, r := range list {
 		if r.step == nil || !succeeded(r.step, r) {

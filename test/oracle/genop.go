@@ -19,8 +19,48 @@ func (g *Generator) request(name string) Step {
 		} else if !strings.Contains("whoAmI ping sync getEphemerals reconfig deleteContainer", s.Op) {
 			s.Cut = 1
 		}
+	} else if g.chance(2) {
+		g.damage(&s)
+	}
+	if g.chance(2) {
+		s.Xid = one[int32](g, -2, -3, -4, -8, 7, math.MaxInt32, math.MinInt32)
 	}
 	return s
+}
+
+// lengths are counts and lengths that no string or list has.
+var lengths = []string{"\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x80\x00\x00\x00", "\x7f\xff\xff\xff", "\x00\x10\x00\x00", "\x00\x00\x7f\xff"}
+
+// damage makes a request one that no client sends, of which it is nevertheless
+// certain what it means: one that must not be understood, or is another one.
+func (g *Generator) damage(s *Step) {
+	n := len(s.encode(func(int) int64 { return 0 }))
+	switch s.Op {
+	case "exists", "getData", "getChildren", "getChildren2", "getACL", "getAllChildren", "getEphemerals", "sync":
+		s.Patch = one(g, lengths...)
+	case "multi":
+		for _, op := range s.Ops {
+			if strings.HasPrefix(op.Op, "create") {
+				return // 3.8 goes by other rules than 3.9
+			}
+		}
+		s.At, s.Patch = g.rng.IntN(max(n, 1)), one(g, lengths...)
+	case "reconfig":
+		s.Cut = 1 + g.rng.IntN(8)
+	case "multiRead":
+		s.At, s.Patch = g.rng.IntN(max(n, 1)), one(g, lengths[1:]...)
+	case "create", "create2", "createContainer", "delete", "setData", "setACL":
+		if guarded(s.Path) || s.ACL != "" && s.ACL != open {
+			return
+		}
+		s.Patch = one(g, lengths...)
+		if g.chance(50) {
+			s.Patch = one(g, "\x00", "\x01", "\x02", "\x05", "\x08", " ", "/", "a", "\x7f", "\x00\x00", "\x00\x00\x00\x02")
+		}
+		if s.At = g.rng.IntN(max(n-4, 1)); g.chance(40) {
+			s.At = 0
+		}
+	}
 }
 
 func (g *Generator) plain(name string) Step {

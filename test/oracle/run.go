@@ -151,6 +151,9 @@ func possible(s *Step) bool {
 
 // ending waits for the end of the connection where a reply announces it.
 func (s *side) ending(st *Step, list []got) []got {
+	if st.Op == "raw" {
+		return s.drain(st.Conn)
+	}
 	if s.conns[st.Conn] == nil || len(list) == 0 {
 		return nil
 	}

@@ -64,6 +64,10 @@ func (s *Step) format(b *strings.Builder) {
 			arg(f, strconv.FormatBool(s.Watch))
 		case "old":
 			arg(f, strconv.FormatBool(s.Old))
+		case "readOnly":
+			if s.ReadOnly {
+				arg(f, "true")
+			}
 		case "scheme":
 			arg(f, strconv.Quote(s.Scheme))
 		case "cred":
@@ -87,6 +91,13 @@ func (s *Step) format(b *strings.Builder) {
 				b.WriteString("]")
 			}
 		}
+	}
+	if s.Xid != 0 {
+		num("xid", int64(s.Xid))
+	}
+	if s.Patch != "" {
+		num("at", int64(s.At))
+		arg("patch", strconv.Quote(s.Patch))
 	}
 	if s.Cut > 0 {
 		num("cut", int64(s.Cut))
@@ -199,7 +210,7 @@ func (l *lexer) arg(s *Step, name string) error {
 	}
 	var num int64
 	switch name {
-	case "flags", "ttl", "version", "mode", "code", "timeout", "back", "cut":
+	case "flags", "ttl", "version", "mode", "code", "timeout", "back", "cut", "xid", "at":
 		var err error
 		if num, err = strconv.ParseInt(bare, 10, 64); err != nil {
 			return err
@@ -241,6 +252,14 @@ func (l *lexer) arg(s *Step, name string) error {
 		s.Back = int(num)
 	case "cut":
 		s.Cut = int(num)
+	case "xid":
+		s.Xid = int32(num)
+	case "at":
+		s.At = int(num)
+	case "patch":
+		s.Patch = text
+	case "readOnly":
+		s.ReadOnly = bare == "true"
 	case "watch":
 		s.Watch = bare == "true"
 	case "old":

@@ -29,10 +29,11 @@ type side struct {
 // conn is a connection with the requests that wait for a reply.
 type conn struct {
 	*wire.Conn
-	pending []sent
+	pending []due
 }
 
-type sent struct {
+// due is a reply that is to come.
+type due struct {
 	step *Step
 	xid  int32
 }
@@ -75,15 +76,28 @@ func (s *side) send(name string, steps []*Step) {
 	}
 	var b []byte
 	for _, st := range steps {
+		if st.Op == "raw" {
+			b = append(b, st.Data...)
+			continue
+		}
 		xid := int32(len(c.pending)) + 1
+		if st.Xid != 0 {
+			xid = st.Xid
+		}
+		sent := xid
 		switch st.code() {
 		case jute.OpPing:
-			xid = jute.XidPing
+			xid = jute.XidPing // whatever was sent
+			if st.Xid == 0 {
+				sent = xid
+			}
 		case jute.OpAuth:
-			xid = jute.XidAuth
+			if st.Xid == 0 {
+				xid, sent = jute.XidAuth, jute.XidAuth
+			}
 		}
-		c.pending = append(c.pending, sent{st, xid})
-		b = wire.AppendRequest(b, xid, st.code(), st.encode(s.zxid))
+		c.pending = append(c.pending, due{st, xid})
+		b = wire.AppendRequest(b, sent, st.code(), st.encode(s.zxid))
 	}
 	// A server may close the connection while it is still being written to;
 	// what arrives, or does not, is compared.
@@ -177,12 +191,15 @@ func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error)
 	case "wrong":
 		req.Password[3] ^= 1
 	}
+	req.ReadOnly = st.ReadOnly
+	body := st.damaged(wire.AppendConnectRequest(nil, req)[4:])
+	damaged, bad := jute.DecodeConnectRequest(body)
 	wc, err := wire.Dial(s.addr(st.Conn))
 	if err != nil {
 		return nil, "", err
 	}
 	wc.Timeout = s.patience
-	switch err := wc.Connect(req); {
+	switch err := wc.ConnectRaw(jute.AppendBuffer(nil, body)); {
 	case err == io.EOF:
 		wc.Close()
 		return nil, "closed", nil
@@ -194,11 +211,14 @@ func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error)
 		return nil, "", err
 	}
 	got := wc.Session
+	if bad != nil {
+		return nil, "", fmt.Errorf("granted, though the request is none: %x", body)
+	}
 	if st.Op == "attach" && (got.ID != req.SessionID || !slices.Equal(got.Password, req.Password)) {
 		return nil, "", fmt.Errorf("attached session %x came back as %x", req.SessionID, got.ID)
 	}
-	if got.HasReadOnly == st.Old {
-		return nil, "", fmt.Errorf("read-only byte in the response: %v, in the request: %v", got.HasReadOnly, !st.Old)
+	if got.HasReadOnly != damaged.HasReadOnly {
+		return nil, "", fmt.Errorf("read-only byte in the response: %v, in the request: %v", got.HasReadOnly, damaged.HasReadOnly)
 	}
 	s.conns[st.Conn] = &conn{Conn: wc}
 	s.sessions[st.Conn] = got

@@ -38,8 +38,13 @@ type Step struct {
 	Password string // of connect and attach: "", or "null", "empty", "short", "wrong"
 	Old      bool   // of connect and attach: without the read-only byte
 
+	ReadOnly bool // of connect and attach: a session that may only read is welcome
+
+	Xid   int32  // 0: as clients choose it
 	Cut   int    // so many bytes of the record are left out
 	Extra string // bytes sent behind the record
+	Patch string // stands in the record from At on, in place of what would
+	At    int
 }
 
 // Program is a list of steps.
@@ -85,8 +90,9 @@ var ops = map[string]opInfo{
 	"reconfig":        {jute.OpReconfig, "", false, false},
 	"closeSession":    {jute.OpCloseSession, "", true, true},
 	"op":              {0, "code", false, true},
-	"connect":         {0, "timeout password old back", false, true},
-	"attach":          {0, "session timeout password old back", false, true},
+	"raw":             {0, "data", false, true}, // bytes that are no request, and end the connection
+	"connect":         {0, "timeout password old readOnly back", false, true},
+	"attach":          {0, "session timeout password old readOnly back", false, true},
 	"drop":            {0, "", false, true},
 	"restart":         {0, "", false, true}, // of the second server, the moment everything is answered; Conn is "*"
 }
@@ -144,8 +150,28 @@ func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	if s.Op == "reconfig" {
 		b = b.Str("server.9=127.0.0.1:1:2").Null().Null().Long(-1)
 	}
+	return s.damaged(b)
+}
+
+// damaged returns the record as it is sent: what a step's last fields say is
+// done to it.
+func (s *Step) damaged(b []byte) []byte {
+	if s.At < len(b) {
+		copy(b[s.At:], s.Patch)
+	}
 	b = b[:max(len(b)-s.Cut, 0)]
 	return append(b, s.Extra...)
+}
+
+// names returns the path that the record sent names, which need not be the one
+// that was meant.
+func (s *Step) names() string {
+	if s.Patch == "" || !strings.HasPrefix(ops[s.Op].fields, "path") {
+		return s.Path
+	}
+	d := jute.NewDecoder(s.encode(func(int) int64 { return 0 }))
+	path, _ := d.String()
+	return path
 }
 
 // code returns the operation code a step sends.

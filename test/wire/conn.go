@@ -117,7 +117,12 @@ func AppendConnectRequest(b []byte, r jute.ConnectRequest) []byte {
 // refuses the session for good, and io.EOF when it closes the connection
 // without an answer.
 func (c *Conn) Connect(r jute.ConnectRequest) error {
-	if err := c.WriteRaw(AppendConnectRequest(nil, r)); err != nil {
+	return c.ConnectRaw(AppendConnectRequest(nil, r))
+}
+
+// ConnectRaw is Connect with a request given as the frame that is sent.
+func (c *Conn) ConnectRaw(frame []byte) error {
+	if err := c.WriteRaw(frame); err != nil {
 		return err
 	}
 	b, err := c.ReadFrame()
