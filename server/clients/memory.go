@@ -226,8 +226,11 @@ func (c *conn) reserve(size int) bool {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.state != outboxOpen {
+		return false // what was granted goes with the connection
+	}
 	o.reserved = size
 	o.held = n
 	c.hold(false)
-	return o.state == outboxOpen
+	return true
 }

@@ -2,6 +2,8 @@ package clients
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -196,4 +198,31 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			t.Errorf("%d found malformed", n)
 		}
 	})
+}
+
+// A connection may end between being given memory for a long reply and the
+// reply, while something is still being written to it. What it had is free
+// then, also once that write has failed.
+func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
+	for name, end := range map[string]func(*conn) bool{
+		"before": func(c *conn) bool { c.close(endMoved); return c.reserve(1 << 20) },
+		"after":  func(c *conn) bool { defer c.close(endMoved); return !c.reserve(1 << 20) },
+	} {
+		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		client, server := net.Pipe()
+		c := newConn(s, server, nil)
+		c.out.writing = 100 << 10
+		c.out.flushing = true
+		if end(c) {
+			t.Errorf("%s: wrong about the end of the connection", name)
+		}
+		s.memory.drop(c)
+		c.write(true) // its client is gone: this ends the flush
+		if n := len(s.memory.held); n != 0 || s.memory.used != 0 {
+			t.Errorf("%s: %d bytes are held by %d connections", name, s.memory.used, n)
+		}
+		client.Close()
+		must(t, s.Shutdown(t.Context()))
+	}
 }

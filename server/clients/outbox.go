@@ -142,7 +142,7 @@ func (o *outbox) die(why endReason) {
 		o.why = why
 	}
 	o.state = outboxDead
-	o.buf, o.spare = nil, nil
+	o.buf, o.spare, o.reserved = nil, nil, 0
 }
 
 // take returns what is to be written next.
