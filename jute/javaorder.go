@@ -26,11 +26,14 @@ func JavaHash(s string) int32 {
 // SortByBucket sorts what a Java hash table of that many buckets, a power of
 // two, holds. Things of one bucket stay in the order they were in.
 func SortByBucket[T any](list []T, buckets int, hash func(T) int32) {
-	bucket := func(v T) uint32 {
-		h := uint32(hash(v))
-		return (h ^ h>>16) & uint32(buckets-1)
-	}
-	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(bucket(a), bucket(b)) })
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(Bucket(hash(a), buckets), Bucket(hash(b), buckets)) })
+}
+
+// Bucket is where a Java hash table of that many buckets keeps what has this
+// hash code.
+func Bucket(hash int32, buckets int) uint32 {
+	h := uint32(hash)
+	return (h ^ h>>16) & uint32(buckets-1)
 }
 
 // GrownTable is how many buckets a Java hash table has that grew to n things

@@ -92,30 +92,39 @@ func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
 	if meansAll(prefix) {
 		prefix = "/"
 	}
-	at := len(b)
-	b = jute.AppendInt(b, 0)
-	count := int32(0)
-	for _, path := range t.ephemeralsInOrder(session) {
-		if strings.HasPrefix(path, prefix) {
-			b = jute.AppendString(b, path)
-			count++
-		}
+	paths := t.ephemeralsInOrder(session, prefix)
+	b = jute.AppendInt(b, int32(len(paths)))
+	for _, path := range paths {
+		b = jute.AppendString(b, path)
 	}
-	jute.AppendInt(b[:at], count)
 	return b
 }
 
-// ephemeralsInOrder returns the paths of a session's ephemeral nodes in the order
-// of the reference, which copies a set that grew one by one.
-func (t *Tree) ephemeralsInOrder(session int64) []string {
-	nodes := slices.Clone(t.ephemerals[session].list())
-	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.czxid, b.czxid) })
-	paths := make([]string, len(nodes))
-	for i, n := range nodes {
-		paths[i] = pathOf(n)
+// ephemeralsInOrder returns the paths of a session's ephemeral nodes that begin
+// with prefix, in the order of the reference, which copies a set of all that
+// grew one by one. There may be very many, and the log waits meanwhile: each
+// path is made and hashed once, and only those that were asked for are sorted.
+func (t *Tree) ephemeralsInOrder(session int64, prefix string) []string {
+	type entry struct {
+		path          string
+		copied, grown uint32 // buckets
+		czxid         int64
 	}
-	for _, buckets := range []int{jute.GrownTable(len(paths)), jute.CopiedTable(len(paths))} {
-		jute.SortByBucket(paths, buckets, jute.JavaHash)
+	nodes := t.ephemerals[session].list()
+	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
+	var list []entry
+	for _, n := range nodes {
+		if path := pathOf(n); strings.HasPrefix(path, prefix) {
+			hash := jute.JavaHash(path)
+			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.czxid})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(a.grown, b.grown), cmp.Compare(a.czxid, b.czxid))
+	})
+	paths := make([]string, len(list))
+	for i := range list {
+		paths[i] = list[i].path
 	}
 	return paths
 }
