@@ -16,7 +16,8 @@ type flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	batch  []*conn // touched, not yet released
-	queue  []*conn // to be written
+	queue  []*conn // to be written, those from head on, in this order
+	head   int
 	idle   int
 	closed bool
 }
@@ -64,7 +65,7 @@ func (f *flushers) kick() {
 		f.mu.Unlock()
 		return
 	}
-	if c := f.batch[0]; n == 1 && len(f.queue) == 0 && c.quick() {
+	if c := f.batch[0]; n == 1 && f.waiting() == 0 && c.quick() {
 		// A single reply, the usual case on an idle server: to wake a flusher would
 		// take longer than to write it.
 		f.batch[0] = nil
@@ -73,8 +74,8 @@ func (f *flushers) kick() {
 		c.flushTouched()
 		return
 	}
-	if len(f.queue) == 0 {
-		f.queue, f.batch = f.batch, f.queue[:0]
+	if f.waiting() == 0 {
+		f.queue, f.batch, f.head = f.batch, f.queue[:0], 0
 	} else {
 		f.queue = append(f.queue, f.batch...)
 		clear(f.batch)
@@ -91,7 +92,7 @@ func (f *flushers) run() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
-		for len(f.queue) == 0 {
+		for f.waiting() == 0 {
 			if f.closed {
 				return
 			}
@@ -99,14 +100,28 @@ func (f *flushers) run() {
 			f.cond.Wait()
 			f.idle--
 		}
-		last := len(f.queue) - 1
-		c := f.queue[last]
-		f.queue[last] = nil
-		f.queue = f.queue[:last]
+		c := f.next()
 		f.mu.Unlock()
 		c.flushTouched()
 		f.mu.Lock()
 	}
+}
+
+// waiting returns how many are to be written. f is locked.
+func (f *flushers) waiting() int { return len(f.queue) - f.head }
+
+// next takes the one who has waited longest out of the queue: while there is
+// always somebody new, nobody may be passed over. f is locked.
+func (f *flushers) next() *conn {
+	c := f.queue[f.head]
+	f.queue[f.head] = nil
+	f.head++
+	if f.head > len(f.queue)/2 {
+		n := copy(f.queue, f.queue[f.head:])
+		clear(f.queue[n:])
+		f.queue, f.head = f.queue[:n], 0
+	}
+	return c
 }
 
 // touch marks the outbox as changed from outside the connection's goroutine.

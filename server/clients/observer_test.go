@@ -219,3 +219,34 @@ func TestConnectionsAreDescribed(t *testing.T) {
 		}
 	}
 }
+
+// Who was touched first is written first, also while others are touched again
+// and again.
+func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
+	var f flushers
+	conns := make([]*conn, 50)
+	for i := range conns {
+		conns[i] = new(conn)
+	}
+	visited := 0
+	visit := func() {
+		if c := f.next(); c != conns[visited] {
+			t.Fatalf("visit %d is to number %d", visited, slices.Index(conns, c))
+		}
+		visited++
+	}
+	for i := range conns {
+		f.touch(conns[i])
+		if i%3 == 2 {
+			f.kick()
+			visit()
+		}
+	}
+	f.kick()
+	for f.waiting() > 0 {
+		visit()
+	}
+	if visited != len(conns) {
+		t.Errorf("%d of %d visited", visited, len(conns))
+	}
+}
