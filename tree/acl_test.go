@@ -2,9 +2,11 @@ package tree_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
@@ -297,5 +299,79 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 		b, _ = t.AppendMultiRead(nil, c.IDs, jute.AppendMultiHeader(b, jute.OpError, true, -1))
 		d := jute.NewDecoder(b)
 		return d.MultiHeader().Err
+	}
+}
+
+// However many entries and identities there are, the answer is the same.
+func TestManyIdentitiesAreAllowedWhatFewAre(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	one := func(list ...string) string { return list[rng.IntN(len(list))] }
+	id := func() jute.ID {
+		return jute.ID{Scheme: one("world", "digest", "digest", "ip", "sasl", "x509", "none"), ID: one("anyone", "a:1", "a:2", "a:3", "10.0.0.1", "10.0.0.0/8", "11.0.0.1", "super", "bob", "")}
+	}
+	allowed := 0
+	for range 20_000 {
+		var acl []jute.ACL
+		var ids []jute.ID
+		for range rng.IntN(20) {
+			acl = append(acl, jute.ACL{Perms: rng.Int32N(4), ID: id()})
+		}
+		for range rng.IntN(10) {
+			ids = append(ids, id())
+		}
+		few, many := tree.AllowedFew(acl, ids, 1), tree.AllowedMany(acl, ids, 1)
+		if few != many {
+			t.Fatalf("%v by %v: %v and %v", acl, ids, few, many)
+		}
+		if few {
+			allowed++
+		}
+	}
+	if allowed < 1000 || allowed > 19_000 {
+		t.Errorf("%d of 20000 allowed", allowed)
+	}
+}
+
+// A multi may ask ten thousand times whether a client of 64 identities is among
+// a thousand entries: that must not take thousands of times as long as to ask
+// for everybody, with the log waiting.
+func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
+	tr := tree.New()
+	c := &tree.Change{Session: 7}
+	for i := range 64 {
+		c.IDs = append(c.IDs, tree.DigestID(fmt.Sprintf("%02d:x", i)))
+	}
+	acl := []jute.ACL{}
+	for i := range 500 {
+		acl = append(acl, jute.ACL{Perms: jute.PermRead, ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))})
+	}
+	acl = append(acl, jute.ACL{Perms: jute.PermRead, ID: c.IDs[63]})
+	run := func(op jute.OpCode, body []byte) {
+		t.Helper()
+		c.Zxid++
+		if _, code, changed := tr.Apply(c, op, body, nil); code != jute.OK || !changed {
+			t.Fatal(op, code)
+		}
+	}
+	took := func(path string, acl []jute.ACL) time.Duration {
+		body := jute.AppendACL(jute.AppendBuffer(jute.AppendString(nil, path), nil), acl)
+		run(jute.OpCreate, jute.AppendInt(body, 0))
+		var multi []byte
+		for range 1000 {
+			multi = jute.AppendMultiHeader(multi, jute.OpCheck, false, -1)
+			multi = jute.AppendInt(jute.AppendString(multi, path), -1)
+		}
+		multi = jute.AppendMultiHeader(multi, jute.OpError, true, -1)
+		least := time.Hour
+		for range 5 {
+			began := time.Now()
+			run(jute.OpMulti, multi)
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	short := took("/short", jute.WorldAnyone)
+	if long := took("/long", acl); long > 100*short {
+		t.Errorf("a thousand checks of a long ACL take %v, of a short one %v", long, short)
 	}
 }

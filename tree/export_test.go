@@ -145,3 +145,6 @@ func (s *Snapshot) Marked() (nodes, gone int) {
 	visit(s.tree.root)
 	return nodes, len(s.deleted)
 }
+
+// AllowedFew and AllowedMany are the two ways of Allowed.
+var AllowedFew, AllowedMany = allowedFew, allowedMany
