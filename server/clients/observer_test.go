@@ -1,6 +1,9 @@
 package clients
 
 import (
+	"fmt"
+	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
 )
 
 func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
@@ -248,5 +252,48 @@ func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
 	}
 	if visited != len(conns) {
 		t.Errorf("%d of %d visited", visited, len(conns))
+	}
+}
+
+// Those who watch a node of a long ACL, with many identities each, must not
+// keep the log waiting for each of the many events that one multi may cause.
+func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
+	long := make([]jute.ACL, 1000)
+	for i := range long {
+		long[i] = jute.ACL{Perms: jute.PermRead, ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))}
+	}
+	told := func(acl []jute.ACL) (least time.Duration) {
+		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		for range 20 {
+			c := newConn(s, &net.TCPConn{}, nil)
+			ids := make([]jute.ID, maxIDs)
+			for i := range ids {
+				ids[i] = tree.DigestID(fmt.Sprintf("%02d:x", i))
+			}
+			c.setIDs(append(ids[:maxIDs-1], acl[len(acl)-1].ID))
+			s.watches.add(c, "/a", tree.Persistent)
+		}
+		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: acl}}, 500)
+		least = time.Hour
+		for zxid := range int64(5) {
+			began := time.Now()
+			s.Events(zxid, events)
+			least = min(least, time.Since(began))
+		}
+		if n := len(s.watches.asked); n != 0 {
+			t.Errorf("%d answers are kept", n)
+		}
+		for _, c := range s.flush.batch {
+			if c.out.frames != 5*500 {
+				t.Errorf("told of %d events", c.out.frames)
+			}
+		}
+		must(t, s.Shutdown(t.Context()))
+		return least
+	}
+	few := told(jute.WorldAnyone)
+	if many := told(long); many > 20*few {
+		t.Errorf("a thousand entries: %v, one: %v", many, few)
 	}
 }

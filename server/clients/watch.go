@@ -23,12 +23,20 @@ type watchTable struct {
 	frame []byte // serialised once, when the first connection is told
 	told  int
 	tell  func(*conn)
+	asked map[question]bool // of the change being told
+}
+
+// question is whether somebody may read a node, where that takes long to say.
+type question struct {
+	ids *[]jute.ID
+	acl *jute.ACL // the first entry
 }
 
 func (t *watchTable) init(s *Server) {
 	t.srv = s
 	t.table = tree.NewWatches[*conn]()
 	t.tell = t.tellOne
+	t.asked = make(map[question]bool)
 }
 
 // add registers a watch. It reports false when there are too many, and ends
@@ -96,7 +104,7 @@ func (t *watchTable) fire(zxid int64, e *tree.Event) {
 // tellOne appends the event to one connection's outbox, if the client may
 // read the node.
 func (t *watchTable) tellOne(c *conn) {
-	if !tree.Allowed(t.event.ACL, *c.ids.Load(), jute.PermRead) {
+	if !t.mayRead(c.ids.Load()) {
 		return
 	}
 	if len(t.frame) == 0 {
@@ -115,6 +123,21 @@ func (t *watchTable) tellOne(c *conn) {
 		}
 	}
 	c.touch()
+}
+
+// mayRead tells whether somebody may read the node of the event being told.
+func (t *watchTable) mayRead(ids *[]jute.ID) bool {
+	acl := t.event.ACL
+	if tree.QuicklyAllowed(acl, *ids) {
+		return tree.Allowed(acl, *ids, jute.PermRead)
+	}
+	q := question{ids, &acl[0]}
+	may, known := t.asked[q]
+	if !known {
+		may = tree.Allowed(acl, *ids, jute.PermRead)
+		t.asked[q] = may
+	}
+	return may
 }
 
 // drop forgets a connection's watches, a few at a time: the goroutine that
