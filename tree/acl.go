@@ -45,6 +45,22 @@ func QuicklyAllowed(acl []jute.ACL, ids []jute.ID) bool { return len(acl)*len(id
 // not that one request after another takes milliseconds with the log waiting.
 const fewPairs = 64
 
+// asked is what the ACL that was asked about last allows somebody: one request may
+// ask ten thousand times.
+type asked struct {
+	acl  *aclSet
+	perm int32
+	ok   bool
+}
+
+// allows is Allowed for the ACL of a node. The identities are always the same.
+func (a *asked) allows(n *node, ids []jute.ID, perm int32) bool {
+	if a.acl != n.acl || a.perm != perm {
+		*a = asked{n.acl, perm, Allowed(n.acl.list, ids, perm)}
+	}
+	return a.ok
+}
+
 // anyone tells whether an entry is for everybody.
 func anyone(a *jute.ACL) bool { return a.Scheme == schemeWorld && a.ID.ID == "anyone" }
 

@@ -20,13 +20,7 @@ type Change struct {
 	// to be fired. The operations append to it.
 	Events []Event
 
-	// asked is what the ACL of the newest node asked about allows: a multi may
-	// ask ten thousand times.
-	asked struct {
-		acl  *aclSet
-		perm int32
-		ok   bool
-	}
+	asked asked
 }
 
 // Event is something that happened to a node.
@@ -36,13 +30,7 @@ type Event struct {
 	ACL  []jute.ACL // of the node named, when it happened; not to be changed
 }
 
-func (c *Change) allowed(n *node, perm int32) bool {
-	if c.asked.acl != n.acl || c.asked.perm != perm {
-		c.asked.acl, c.asked.perm = n.acl, perm
-		c.asked.ok = Allowed(n.acl.list, c.IDs, perm)
-	}
-	return c.asked.ok
-}
+func (c *Change) allowed(n *node, perm int32) bool { return c.asked.allows(n, c.IDs, perm) }
 
 func (c *Change) tell(t jute.EventType, path string, n *node) {
 	c.Events = append(c.Events, Event{t, path, n.acl.list})

@@ -146,6 +146,7 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int)
 func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
+	var asked asked
 	for count := 0; ; count++ {
 		h := d.MultiHeader()
 		if d.Err() == nil && h.Done {
@@ -156,20 +157,26 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, ju
 		if d.Err() != nil || !ok || count == MaxMultiOps {
 			return b[:start], jute.MarshallingError
 		}
-		at := len(b)
-		b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
-		var code jute.ErrCode
-		switch h.Type {
-		case jute.OpGetData:
-			b, code = t.AppendData(b, ids, path)
-		case jute.OpGetChildren:
-			b, code = t.AppendChildren(b, ids, path)
-		default:
+		if h.Type != jute.OpGetData && h.Type != jute.OpGetChildren {
 			return b[:start], jute.MarshallingError
 		}
-		if code != jute.OK {
-			b = jute.AppendMultiHeader(b[:at], jute.OpError, false, code)
+		code := jute.OK
+		n := t.find(path)
+		if n == nil {
+			code = jute.NoNode
+		} else if !asked.allows(n, ids, jute.PermRead) {
+			code = jute.NoAuth
+		}
+		switch {
+		case code != jute.OK:
+			b = jute.AppendMultiHeader(b, jute.OpError, false, code)
 			b = jute.AppendInt(b, int32(code))
+		case h.Type == jute.OpGetData:
+			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
+			b = n.appendStat(n.appendData(b))
+		default:
+			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
+			b = n.dir.appendList(b)
 		}
 		if len(b)-start > t.lim.multiRead {
 			return b[:start], jute.Throttled
