@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -27,14 +29,40 @@ type FileStore struct {
 	// when it is done.
 	syncFile func(*os.File) error
 	syncDir  func(string) error
+
+	mu      sync.Mutex
+	durable map[string]Token // what is known to be on the disk
 }
 
 // NewFileStore returns a store in dir, which it creates if need be.
-func NewFileStore(dir string) (*FileStore, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func NewFileStore(dir string) (*FileStore, error) { return newFileStore(dir, syncDir) }
+
+func newFileStore(dir string, syncDir func(string) error) (*FileStore, error) {
+	if err := makeDir(filepath.Clean(dir), syncDir); err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
 	}
-	return &FileStore{dir: dir, syncFile: (*os.File).Sync, syncDir: syncDir}, nil
+	return &FileStore{dir: dir, syncFile: (*os.File).Sync, syncDir: syncDir, durable: map[string]Token{}}, nil
+}
+
+// makeDir makes a directory and what is missing above it, all of it durably: with a
+// directory that a power loss takes back, its tokens would go.
+func makeDir(dir string, syncDir func(string) error) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := makeDir(filepath.Dir(dir), syncDir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
 }
 
 // Load implements [Store]. A file that holds no token is an error, not a zero:
@@ -58,10 +86,28 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	}
 	defer unlock()
 	highest, err := s.Load(ctx, res)
-	if err != nil || t <= highest {
-		return err == nil && t == highest, err
+	switch {
+	case err != nil || t < highest:
+		return false, err
+	case t > highest:
+		err = s.write(res, t)
+	case !s.known(res, t):
+		// Somebody else's write, who may not have come to its end.
+		err = s.syncDir(s.dir)
 	}
-	return true, s.write(res, t)
+	if err == nil {
+		s.mu.Lock()
+		s.durable[res] = t
+		s.mu.Unlock()
+	}
+	return true, err
+}
+
+// known reports whether t is known to be on the disk.
+func (s *FileStore) known(res string, t Token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durable[res] == t
 }
 
 // exclude keeps out every other Gate.Do of the resource on this machine, but for

@@ -203,3 +203,31 @@ func appendInOrder(t *testing.T, dir string) {
 		}
 	}
 }
+
+// Who waits for another process when a later hold comes is told that he is too late,
+// not that his context ended.
+func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := make(chan error, 1)
+	later := make(chan error, 1)
+	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
+		g := NewGate(s)
+		go func() { early <- g.Do(t.Context(), "/a", Exclusive, 6, nil) }()
+		for { // until 6 is admitted and waits for us
+			if high, err := s.Load(t.Context(), "/a"); err != nil || high == 6 {
+				break
+			}
+		}
+		go func() { later <- g.Do(t.Context(), "/a", Exclusive, 7, func(context.Context) error { return nil }) }()
+		if err := <-early; !errors.Is(err, ErrStale) {
+			t.Error(err)
+		}
+		return nil
+	})
+	if err := errors.Join(err, <-later); err != nil {
+		t.Fatal(err)
+	}
+}

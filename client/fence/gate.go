@@ -132,7 +132,10 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token, f func(
 		close(r.done)
 	}()
 	unlock, err := g.exclude(fctx, resource, m, t)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() == nil && fctx.Err() != nil:
+		return stale(resource, m, t) // a later hold has ended the wait
+	case err != nil:
 		return err
 	}
 	defer unlock()

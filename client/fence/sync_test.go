@@ -64,3 +64,63 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 		}
 	}
 }
+
+// A token that somebody else has written, and not seen to the disk, counts for nobody
+// before it is there.
+func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
+	dir, bad := t.TempDir(), errors.New("the disk is gone")
+	first, err := NewFileStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.syncDir = func(string) error { return bad }
+	if _, err := first.Raise(t.Context(), "/a", 7); !errors.Is(err, bad) {
+		t.Fatal(err)
+	}
+	second, err := NewFileStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syncs := 0
+	second.syncDir = func(string) error { syncs++; return bad }
+	for range 2 {
+		if _, err := second.Raise(t.Context(), "/a", 7); !errors.Is(err, bad) {
+			t.Errorf("%v", err)
+		}
+	}
+	second.syncDir = func(dir string) error { syncs++; return syncDir(dir) }
+	for range 2 {
+		if ok, err := second.Raise(t.Context(), "/a", 7); !ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+	}
+	if syncs != 3 {
+		t.Errorf("%d syncs", syncs)
+	}
+}
+
+// A power loss must not take the directory with all its tokens.
+func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
+	top := t.TempDir()
+	var synced []string
+	sync := func(dir string) error {
+		synced = append(synced, strings.TrimPrefix(dir, top))
+		return nil
+	}
+	for range 2 {
+		if _, err := newFileStore(filepath.Join(top, "a", "b"), sync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(synced, []string{"", "/a"}) {
+		t.Errorf("synced %q", synced)
+	}
+	if err := os.WriteFile(filepath.Join(top, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"file", "file/below"} {
+		if _, err := NewFileStore(filepath.Join(top, dir)); err == nil {
+			t.Errorf("%s is no directory", dir)
+		}
+	}
+}
