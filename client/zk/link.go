@@ -286,6 +286,9 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 		}
 	}
 	c.mu.Lock()
+	if code == jute.NoNode && r.target != "" {
+		c.watches.absent(r.target, Event{EventDeleted, c.root.own(r.target)})
+	}
 	if r.arms && err == nil {
 		c.watches.arm(r, missing)
 	}

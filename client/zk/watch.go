@@ -150,6 +150,17 @@ func (t *watches) fireOne(k watchKey, ev Event) {
 	}
 }
 
+// absent fires the watches of a node that an answer says is not there. They are still
+// set only where the server has kept the node's end to itself, because the session may
+// not read it: a watch that can be told nothing any more.
+func (t *watches) absent(full string, ev Event) {
+	for _, kind := range []watchKind{watchData, watchChildren} {
+		if w := t.once[watchKey{full, kind}]; w != nil && !w.missing {
+			t.fireOne(w.key, ev)
+		}
+	}
+}
+
 // end fires everything because the session is over.
 func (t *watches) end(c chroot) {
 	for k := range t.once {
@@ -217,7 +228,7 @@ func (t *watches) again(zxid int64) []*jute.SetWatches {
 
 // RemoveWatches has the server forget every watch of a node, so that a long-lived
 // session does not collect those of nodes nobody is interested in any more. Whoever
-// still waits is told EventLost.
+// still waits is told EventLost, and so are subscriptions of the node, which end with it.
 func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r, full := &Reply[struct{}]{}, c.root.full(path)
 	b := jute.AppendString(r.begin(jute.OpRemoveWatches, path, len(full)), full)
@@ -227,6 +238,11 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 		if err == nil {
 			c.mu.Lock()
 			c.watches.lost(c.root, &jute.SetWatches{Data: []string{full}, Child: []string{full}})
+			for _, s := range c.watches.subs[full] {
+				s.put(Event{EventLost, s.Path})
+				s.closed = true
+			}
+			delete(c.watches.subs, full)
 			c.mu.Unlock()
 		}
 	}
@@ -306,7 +322,8 @@ func (s *Subscription) drop() (last bool) {
 	return true
 }
 
-// Next waits for the next event. After EventOver it returns the error of the session.
+// Next waits for the next event. After EventOver it returns the error of the session,
+// and after EventLost ErrClosed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	for {
 		s.c.mu.Lock()

@@ -256,3 +256,54 @@ func TestEventBeforeNewState(t *testing.T) {
 		}
 	})
 }
+
+// A server keeps the end of a node to itself from who may not read it. Once an answer
+// has told that the node is gone, its watch is over, and not kept for ever.
+func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		must[zk.Created](t)(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))
+		st, w, err := c.ExistsW(ctx, "/hidden")
+		ok(t, err)
+		if st == nil || c.Watches() != 1 {
+			t.Fatalf("%v, %d watches", st, c.Watches())
+		}
+		ok(t, owner.Delete(ctx, "/hidden", -1))
+		ok(t, c.Sync(ctx, "/hidden"))
+		if st := must[*zk.Stat](t)(c.Exists(ctx, "/hidden")); st != nil {
+			t.Fatal("it is there")
+		}
+		if ev := fired(t, w); ev != zk.EventDeleted || c.Watches() != 0 {
+			t.Fatalf("event %v, %d watches", ev, c.Watches())
+		}
+		// Nor does one that waits for a creation end by the node's absence.
+		_, w, err = c.ExistsW(ctx, "/hidden")
+		ok(t, err)
+		must[*zk.Stat](t)(c.Exists(ctx, "/hidden"))
+		if w.Event() != (zk.Event{}) || c.Watches() != 1 {
+			t.Fatalf("event %v, %d watches", w.Event(), c.Watches())
+		}
+	})
+}
+
+// A server that is told to forget the watches of a node forgets the subscriptions too.
+func TestSubscriptionWhoseWatchWasRemoved(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr, zk.Options{}), within(t)
+		s := must[*zk.Subscription](t)(c.Subscribe(ctx, "/s", false))
+		ok(t, c.RemoveWatches(ctx, "/s"))
+		node(t, c, "/s", "")
+		ev, err := s.Next(ctx)
+		ok(t, err)
+		if ev != (zk.Event{Type: zk.EventLost, Path: "/s"}) {
+			t.Fatalf("event %+v", ev)
+		}
+		_, err = s.Next(ctx)
+		is(t, err, zk.ErrClosed)
+		ok(t, s.Close(ctx))
+		if n := c.Watches(); n != 0 {
+			t.Fatalf("%d watches", n)
+		}
+	})
+}
