@@ -14,6 +14,8 @@ type newNode struct {
 	zk.Create
 	id      nodeID
 	lasting bool // the directory must not be removed when it is empty
+	// behind, of the first of several nodes, is a node without which none may be made.
+	behind string
 }
 
 func (n newNode) dir() string { return parentOf(n.Path) }
@@ -154,21 +156,31 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, nodes []newNode, err
 
 // createOnce sends the request once.
 func (c *Client) createOnce(ctx context.Context, e *epoch, nodes []newNode) ([]created, error) {
-	if len(nodes) == 1 {
-		n := nodes[0]
+	if n := nodes[0]; len(nodes) == 1 && n.behind == "" {
 		m, err := e.conn.Create(ctx, n.Create)
 		return []created{n.at(m.Path, m.Stat)}, err
 	}
-	ops := make([]zk.Op, len(nodes))
-	for i, n := range nodes {
-		ops[i] = n.Create
+	var ops []zk.Op
+	if nodes[0].behind != "" {
+		ops = append(ops, zk.Check{Path: nodes[0].behind, Version: -1})
+	}
+	checks := len(ops)
+	for _, n := range nodes {
+		ops = append(ops, n.Create)
 	}
 	res, err := e.conn.Multi(ctx, ops...)
-	made := make([]created, len(res))
-	for i, r := range res {
+	var refused *zk.MultiError
+	switch {
+	case errors.As(err, &refused) && refused.Index < checks && errors.Is(err, zk.ErrNoNode):
+		return nil, &requeueError{ErrNodeRemoved}
+	case err != nil:
+		return nil, err
+	}
+	made := make([]created, len(nodes))
+	for i, r := range res[checks:] {
 		made[i] = nodes[i].at(r.Path, r.Stat)
 	}
-	return made, err
+	return made, nil
 }
 
 // recover finds out whether a creation happened whose reply was lost: nil, nil if

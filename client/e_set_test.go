@@ -196,3 +196,40 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 		queued(t, o, d+p, 0)
 	}
 }
+
+// The head of a semaphore's queue whose node somebody removed takes no permit beside
+// the next head.
+func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	d, o := dir(t), observer(t)
+	c, p := proxied(t)
+	next := dial(t)
+	take := func(c *Client) take {
+		return func(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+			return c.Semaphore(d, 1).Acquire(ctx, 1, opts...)
+		}
+	}
+	unlock(t, lock(t, take(next)))
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Nth: 1, Do: faultproxy.Hold, Match: func(f faultproxy.Frame) bool {
+		return f.Op == faultproxy.OpMulti || f.Op == faultproxy.OpCreate2 && f.Under(d+"/leases")
+	}})
+	late := start(testCtx(t), take(c))
+	soon(t, "the permit's request", r.Acted())
+	for _, head := range names(t, o, d+"/locks") {
+		if err := o.Delete(d+"/locks/"+head, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := lock(t, take(next))
+	requeued := c.Stats().Requeued
+	r.Remove()
+	eventually(t, "another place", func() bool { return !late.pending() || c.Stats().Requeued > requeued })
+	if n := names(t, o, d+"/leases"); len(n) != 1 {
+		t.Errorf("permits of one: %q", n)
+	}
+	unlock(t, l)
+	unlock(t, late.wait(t))
+	queued(t, o, d+"/leases", 0)
+	queued(t, o, d+"/locks", 0)
+}

@@ -169,7 +169,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 			return nil, err
 		}
 		if len(used)+n <= limit {
-			if h, err := s.grab(ctx, a, e, n); !errors.Is(err, zk.ErrNoNode) {
+			if h, err := s.grab(ctx, a, head, n); !errors.Is(err, zk.ErrNoNode) {
 				return h, err
 			}
 			continue
@@ -186,14 +186,16 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	}
 }
 
-// grab creates the nodes of n permits.
-func (s *Semaphore) grab(ctx context.Context, a *attempt, e *epoch, n int) (*hold, error) {
-	nodes := make([]newNode, n)
+// grab creates the nodes of n permits, while the lock at the head is held: if somebody
+// has removed its node, another head may be counting the same permits.
+func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*hold, error) {
+	e, nodes := head.e, make([]newNode, n)
 	for i := range nodes {
 		id := newNodeID(e.sid)
 		path := join(s.d.leases, s.d.leaseName(id))
 		nodes[i] = newNode{id: id, Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
+	nodes[0].behind = head.nodes[0].path
 	made, err := s.c.protectedCreate(ctx, e, nodes...)
 	if err != nil {
 		return nil, err
