@@ -320,7 +320,7 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 	}
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
-		w.stamp(h)
+		w.stamp(ctx)
 	}
 	if !w.e.valid() {
 		// The delay or the stamp took too long; whether we are still first must
@@ -333,18 +333,18 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 
 // stamp records the time of a grant that had to wait. Who may be broken must be
 // stamped before it acts; for others it is information.
-func (w *waiter) stamp(h *hold) {
+func (w *waiter) stamp(ctx context.Context) {
 	o, ok := parseOwner(w.data)
 	if !ok || !w.a.cfg.heldSince && !o.Breakable {
 		return
 	}
 	o.Held = true
 	write := func(ctx context.Context) error {
-		_, err := w.e.conn.Set(ctx, w.own.path, ownerData(o), w.ver)
+		_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, ownerData(o), w.ver) })
 		return err
 	}
 	if o.Breakable {
-		if err := write(h.life); err != nil {
+		if err := write(ctx); err != nil {
 			w.c.opt.log.Debug("grant not stamped", "node", w.own.path, "err", err)
 		}
 		return
