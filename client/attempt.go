@@ -15,6 +15,7 @@ type attempt struct {
 	path  string // as the user names the lock
 	dir   string // where the contenders are
 	mode  fence.Mode
+	rw    bool // of a read-write lock
 	try   bool
 	cfg   *lockConfig
 	start time.Time
@@ -144,7 +145,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
 	key := localKey{a.cfg.layout, a.dir}
 	for {
-		t, h, err := c.localQueues.enter(ctx, key, a.try)
+		t, h, err := c.localQueues.enter(ctx, key, a)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +153,7 @@ func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
 			a.turn = t
 			return nil, nil
 		}
-		if l, err := h.addLease(ctx, fence.Exclusive); err == nil {
+		if l, err := h.addLease(ctx, "", fence.Exclusive); err == nil {
 			c.count.granted.Add(1)
 			c.tell(&a.cfg.hooks, pickGrant, h.event(LockEvent{Waited: time.Since(a.start)}))
 			return l, nil

@@ -91,7 +91,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 		h.discard()
 		return nil, err
 	}
-	l, err := h.addLease(ctx, h.mode)
+	l, err := h.addLease(ctx, "", h.mode)
 	if err != nil {
 		return nil, &requeueError{ErrSessionExpired} // lost at this moment
 	}
@@ -115,9 +115,9 @@ func (h *hold) event(ev LockEvent) LockEvent {
 	return ev
 }
 
-// addLease gives out one more lease of the hold.
-func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
-	l := newLease(ctx, h, mode)
+// addLease gives out one more lease of the hold, or of one of its locks if it names one.
+func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lease, error) {
+	l := newLease(ctx, h, path, mode)
 	h.c.named.add(ctx, l)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 // use.
 type Lease struct {
 	h      *hold
+	path   string // of the one lock, of several of the hold, that it is nested in; "" if it stands for all
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	tasks  []taskPath // under which it is known to named; guarded by named.mu
@@ -28,8 +29,8 @@ type Lease struct {
 	asked    *Revocation
 }
 
-func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
-	l := &Lease{h: h, mode: mode}
+func newLease(ctx context.Context, h *hold, path string, mode fence.Mode) *Lease {
+	l := &Lease{h: h, path: path, mode: mode}
 	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
 	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
 	if outer := lineageOf(ctx); outer != nil && outer.lease.h != h {
@@ -99,7 +100,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	case len(h.leases) > 0:
 		// The others' contexts may be children of this one's.
 		h.unlocked = append(h.unlocked, l)
-		down := h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
+		down := h.modes != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
 			!slices.ContainsFunc(h.leases, func(x *Lease) bool { return x.modeNow() == fence.Exclusive })
 		h.mu.Unlock()
 		if down {
@@ -107,8 +108,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		}
 		return nil
 	case h.pass():
+		former := h.unlocked // the next holder is none of theirs
+		h.unlocked = nil
 		h.mu.Unlock()
-		l.cancel(context.Canceled)
+		for _, x := range append(former, l) {
+			x.cancel(context.Canceled)
+		}
 		return nil
 	}
 	h.over = true
@@ -217,8 +222,13 @@ func (l *Lease) checkErr(ctx context.Context, err error) error {
 	return publicErr(ctx, err)
 }
 
-// Path returns the path of the lock.
-func (l *Lease) Path() string { return l.h.path }
+// Path returns the path of the lock, the first one of several.
+func (l *Lease) Path() string {
+	if l.path != "" {
+		return l.path
+	}
+	return l.h.path
+}
 
 // Mode returns how the lock is held.
 func (l *Lease) Mode() fence.Mode { return l.modeNow() }
@@ -251,7 +261,7 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []fence.Sequencer
-	for _, n := range h.nodes {
+	for _, n := range l.among(h.nodes) {
 		lock := n.lock
 		if lock == "" {
 			lock = h.path
@@ -268,14 +278,18 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 
 // Node returns the path of the node that stands for the hold, the first one of
 // several.
-func (l *Lease) Node() string {
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	return l.h.nodes[0].path
-}
+func (l *Lease) Node() string { return l.Nodes()[0] }
 
 // Nodes returns the paths of all nodes of the hold.
-func (l *Lease) Nodes() []string { return pathsOf(l.h.nodesNow()) }
+func (l *Lease) Nodes() []string { return pathsOf(l.among(l.h.nodesNow())) }
+
+// among returns those of the hold's nodes that the lease stands for.
+func (l *Lease) among(nodes []heldNode) []heldNode {
+	if l.path == "" {
+		return nodes
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(n heldNode) bool { return n.lock != l.path })
+}
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says
 // what happens if it is not heeded.

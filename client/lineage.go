@@ -24,11 +24,14 @@ func lineageOf(ctx context.Context) *lineage {
 	return l
 }
 
-// heldBy returns the lease of path that ctx holds.
-func heldBy(ctx context.Context, c *Client, path string) *Lease {
+// heldBy returns the hold of path that ctx has.
+func heldBy(ctx context.Context, c *Client, path string) *hold {
 	for l := lineageOf(ctx); l != nil; l = l.parent {
-		if h := l.lease.h; h.c == c && slices.Contains(h.locks(), path) && l.lease.Err() == nil {
-			return l.lease
+		for _, lease := range append([]*Lease{l.lease}, l.lease.h.parts...) {
+			h := lease.h
+			if h.c == c && h.parts == nil && slices.Contains(h.locks(), path) && lease.Err() == nil && l.lease.Err() == nil {
+				return h
+			}
 		}
 	}
 	return nil
@@ -37,7 +40,7 @@ func heldBy(ctx context.Context, c *Client, path string) *Lease {
 // named keeps the leases of named tasks. A goroutine that locks a second time
 // without the lease's context would wait for itself; a task's name gives it away.
 type named struct {
-	mu sync.Mutex            // nothing else is locked while it is held, but Lease.mu
+	mu sync.Mutex            // nothing else is locked while it is held
 	m  map[taskPath][]*Lease // active leases
 }
 
@@ -46,10 +49,13 @@ type taskPath struct{ task, path string }
 // add registers a lease taken with a context that names its task.
 func (n *named) add(ctx context.Context, l *Lease) {
 	task, _ := ctx.Value(taskKey{}).(string)
-	if task == "" || l.mode == fence.Permit {
+	if task == "" || l.mode == fence.Permit || l.h.parts != nil { // the parts are known themselves
 		return
 	}
 	paths := l.h.locks()
+	if l.path != "" {
+		paths = []string{l.path}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, p := range paths {
@@ -79,9 +85,10 @@ func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 		return nil
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.m[taskPath{task, path}] {
-		if mode == fence.Exclusive || l.modeNow() == fence.Exclusive {
+	leases := slices.Clone(n.m[taskPath{task, path}])
+	n.mu.Unlock()
+	for _, l := range leases {
+		if mode == fence.Exclusive || l.h.modeOf(path) == fence.Exclusive {
 			return selfDeadlock(path, fmt.Sprintf("task %q holds it; lock with the lease's context to say so", task))
 		}
 	}
@@ -97,6 +104,18 @@ func (h *hold) locks() []string {
 		}
 	}
 	return paths
+}
+
+// modeOf is how the hold has one of its locks.
+func (h *hold) modeOf(path string) fence.Mode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range h.nodes {
+		if n.lock == path && n.mode != 0 {
+			return n.mode
+		}
+	}
+	return h.mode
 }
 
 // taskOf returns the task ctx belongs to, a fresh one if it has none.
@@ -118,13 +137,17 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 	if held == nil {
 		return nil, c.named.check(ctx, path, mode)
 	}
-	if mode == fence.Exclusive && held.h.modeNow() == fence.Shared {
+	if mode == fence.Exclusive && held.modeOf(path) == fence.Shared {
 		return nil, selfDeadlock(path, "it holds a read lock; Upgrade turns that into a write lock")
 	}
 	if !a.cfg.reentrant {
 		return nil, selfDeadlock(path, "WithReentrant allows this")
 	}
-	l, err := held.h.addLease(ctx, mode)
+	one := "" // unless the hold is of other locks, too
+	if path != held.path || len(held.locks()) > 1 {
+		one = path
+	}
+	l, err := held.addLease(ctx, one, mode)
 	if err != nil {
 		return nil, nil // lost at this moment: compete anew
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"sync"
@@ -11,7 +12,13 @@ import (
 // process, so that they have one node in the server's queue and not one each.
 type localQueues struct {
 	mu sync.Mutex
-	m  map[localKey]*list.List // of chan served, with room for one; an entry exists, nil at first, while somebody has the turn
+	m  map[localKey]*list.List // of *localWaiter; an entry exists, nil at first, while somebody has the turn
+}
+
+// localWaiter waits for the turn.
+type localWaiter struct {
+	a  *attempt
+	ch chan served // has room for one
 }
 
 type localKey struct {
@@ -35,7 +42,7 @@ type served struct {
 
 // enter waits for the turn, or takes it only if nobody has it. If the lock is handed
 // over with it, the hold is not nil.
-func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (*turn, *hold, error) {
+func (g *localQueues) enter(ctx context.Context, key localKey, a *attempt) (*turn, *hold, error) {
 	g.mu.Lock()
 	q, busy := g.m[key]
 	switch {
@@ -43,18 +50,18 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (*turn,
 		g.m[key] = nil
 		g.mu.Unlock()
 		return &turn{g: g, key: key}, nil, nil
-	case try:
+	case a.try:
 		g.mu.Unlock()
 		return nil, nil, ErrNotAcquired
 	case q == nil:
 		q = list.New()
 		g.m[key] = q
 	}
-	ch := make(chan served, 1)
-	el := q.PushBack(ch)
+	w := &localWaiter{a, make(chan served, 1)}
+	el := q.PushBack(w)
 	g.mu.Unlock()
 	select {
-	case s := <-ch:
+	case s := <-w.ch:
 		return s.turn, s.hold, nil
 	case <-ctx.Done():
 	}
@@ -62,7 +69,7 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (*turn,
 	q.Remove(el) // nothing happens if it was served
 	g.mu.Unlock()
 	select {
-	case s := <-ch: // served in the same instant
+	case s := <-w.ch: // served in the same instant
 		s.giveBack()
 	default:
 	}
@@ -98,20 +105,33 @@ func (t *turn) leave() {
 		return
 	}
 	t.left = true
-	if ch := t.g.pop(t.key); ch != nil {
-		ch <- served{turn: &turn{g: t.g, key: t.key}}
+	if w := t.g.pop(t.key, nil); w != nil {
+		w.ch <- served{turn: &turn{g: t.g, key: t.key}}
 		return
 	}
 	delete(t.g.m, t.key)
 }
 
-// pop takes the first waiter out of a queue. g.mu is held.
-func (g *localQueues) pop(key localKey) chan served {
+// pop takes the first waiter out of a queue, if it is content with the hold that it
+// would be given. g.mu is held.
+func (g *localQueues) pop(key localKey, h *hold) *localWaiter {
 	q := g.m[key]
-	if q == nil || q.Len() == 0 {
+	if q == nil || q.Len() == 0 || h != nil && !h.suits(q.Front().Value.(*localWaiter).a) {
 		return nil
 	}
-	return q.Remove(q.Front()).(chan served)
+	return q.Remove(q.Front()).(*localWaiter)
+}
+
+// suits reports whether the hold is what the attempt would come to by itself: its node
+// is of that kind, and it ends as the attempt's options say.
+func (h *hold) suits(a *attempt) bool {
+	x, y := h.cfg, a.cfg
+	if a.rw != (h.modes != nil) {
+		return false
+	}
+	return x == y || x.maxHold == y.maxHold && x.lockDelay == y.lockDelay && x.strict == y.strict && x.linger == y.linger &&
+		x.revocable == y.revocable && x.revokeGrace == y.revokeGrace && x.earlyUnlock == y.earlyUnlock &&
+		(x.data == nil) == (y.data == nil) && bytes.Equal(x.data, y.data) && x.hooks.none() && y.hooks.none()
 }
 
 // pass hands the hold to the next local waiter, if that is allowed and there is
@@ -126,12 +146,12 @@ func (h *hold) pass() bool {
 	g := h.turn.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch := g.pop(h.turn.key)
-	if ch == nil {
+	w := g.pop(h.turn.key, h)
+	if w == nil {
 		return false
 	}
 	h.passed++
 	h.c.count.handedOff.Add(1)
-	ch <- served{turn: h.turn, hold: h}
+	w.ch <- served{turn: h.turn, hold: h}
 	return true
 }

@@ -196,7 +196,9 @@ func WithoutLocalQueue() LockOption { return lockOption(func(c *lockConfig) { c.
 // WithHandoff passes an unlocked lock on to the next waiter of this process, at
 // most n times in a row and for at most d (if d is not 0), before others get it. It saves
 // most of the server's work under load within a process, and is unfair to other
-// processes to that degree.
+// processes to that degree. The node stays as it is, with the reason and the task of who
+// was first; whose lease shall end in another way, or who has hooks of its own, is not
+// given it.
 func WithHandoff(n int, d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.handoffs, c.handoffFor = n, d })
 }

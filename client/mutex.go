@@ -63,7 +63,7 @@ func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *
 			_ = l.Unlock(bounded)
 		}
 	}()
-	work, end := context.WithCancelCause(l.mark(ctx))
+	work, end := context.WithCancelCause(Task(l.mark(ctx), taskOf(l.ctx)))
 	defer end(nil)
 	defer context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })()
 	err = f(work, l)

@@ -46,7 +46,7 @@ func (m *RWMutex) TryRLock(ctx context.Context, opts ...AcquireOption) (*Lease, 
 }
 
 func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []AcquireOption) (*Lease, error) {
-	a := &attempt{path: m.path, dir: m.path, mode: mode, try: try, cfg: m.cfg}
+	a := &attempt{path: m.path, dir: m.path, mode: mode, rw: true, try: try, cfg: m.cfg}
 	if m.cfg.policySet {
 		return m.c.acquire(ctx, a, opts, policyAcquire)
 	}
