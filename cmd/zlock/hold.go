@@ -44,7 +44,17 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	if err != nil {
 		return asExit(err)
 	}
-	defer c.giveBackQuietly(lease)
+	s := supervisor{app: c.app, lease: lease}
+	if err := c.keep(ctx, lock, &s); err != nil {
+		c.giveBackQuietly(lease)
+		return err
+	}
+	return exit(s.release(exitOK)) // a loss of the last moment is told, too
+}
+
+// keep holds the lock until standard input ends; an error says what else ended it.
+func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor) error {
+	lease := s.lease
 	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
 		return err
 	}
@@ -53,7 +63,6 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		_, _ = io.Copy(io.Discard, c.stdin)
 		close(eof)
 	}()
-	s := supervisor{app: c.app, lease: lease}
 	select {
 	case <-eof:
 		return nil

@@ -98,7 +98,9 @@ func (s *supervisor) deadline() time.Duration {
 func (s *supervisor) dismissGuard() {
 	s.child.start.Close()
 	s.child.finish(s.killAfter, s.say)
-	s.guard.done()
+	if s.guard != nil { // it may have died, and no other have started
+		s.guard.done()
+	}
 }
 
 // watch reacts to everything until COMMAND has exited.
@@ -134,7 +136,7 @@ func (s *supervisor) watch(sigs *signals) {
 		case <-guardDead:
 			s.say("the guard process died, starting another")
 			if err := s.guard.launch(s.deadline()); err != nil {
-				s.say("%v", err)
+				s.say("%v; COMMAND goes on without one", err)
 				s.guard = nil
 				continue
 			}

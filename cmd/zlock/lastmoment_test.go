@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+// talker is a zlock with a pipe to and from it.
+type talker struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	env []string
+}
+
+func startTalker(t *testing.T, zlock string, args ...string) *talker {
+	t.Helper()
+	c := &talker{Cmd: exec.Command(zlock, args...), env: scriptEnv(t)}
+	c.Env = c.env
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	c.in, c.out, c.Stderr = in, bufio.NewReader(out), c.Stdout
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Signal(syscall.SIGCONT)
+		c.Process.Kill()
+		c.Wait()
+	})
+	return c
+}
+
+// await reads what zlock and COMMAND say until a line has a text.
+func (c *talker) await(t *testing.T, text string) {
+	t.Helper()
+	for {
+		line, err := c.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v instead of %q", err, text)
+		}
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+}
+
+// client is a session in the same part of the tree.
+func (c *talker) client(t *testing.T) *client.Client {
+	t.Helper()
+	var addr, root string
+	for _, kv := range c.env {
+		if s, ok := strings.CutPrefix(kv, "ZLOCK_SERVERS="); ok {
+			addr = s
+		} else if s, ok := strings.CutPrefix(kv, "ZLOCK_CHROOT="); ok {
+			root = s
+		}
+	}
+	cl, err := client.Dial(t.Context(), addr+root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cl.Close(context.Background()) })
+	return cl
+}
+
+// A lock that was lost before the input ended is not given back with success, whichever
+// of the two zlock sees first.
+func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")
+		c.await(t, "locked")
+		cl := c.client(t)
+		q, err := cl.Inspect(t.Context(), "/h")
+		if err != nil || len(q.Holders) != 1 {
+			t.Fatal(q, err)
+		}
+		c.Process.Signal(syscall.SIGSTOP)
+		if err := cl.Break(t.Context(), "/h", q.Holders[0].Node, q.Holders[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		c.in.Close()
+		c.Process.Signal(syscall.SIGCONT)
+		c.Wait()
+		if code := c.ProcessState.ExitCode(); code != exitLost {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// A zlock whose program was replaced while it ran, so that no other guard can be
+// started, goes on without one, and ends as it should.
+func TestRunWithoutAGuardEndsAsItShould(t *testing.T) {
+	t.Parallel()
+	zlock := filepath.Join(t.TempDir(), "zlock")
+	b, err := os.ReadFile(filepath.Join(built.dir, "zlock"))
+	if err == nil {
+		err = os.WriteFile(zlock, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startTalker(t, zlock, "run", "/g", "--", "sh", "-c", "echo up; read x; exit 7")
+	c.await(t, "up")
+	if err := os.Remove(zlock); err != nil {
+		t.Fatal(err)
+	}
+	guard := guardOf(t, c.Process.Pid, 0)
+	syscall.Kill(guard, syscall.SIGKILL)
+	cl := c.client(t)
+	c.await(t, "start the guard:")
+	if _, err := io.WriteString(c.in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait()
+	if code := c.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("exit code %d", code)
+	}
+	if l, err := cl.Mutex("/g").TryLock(t.Context(), client.WithFreshTry()); err != nil {
+		t.Errorf("the lock was not released: %v", err)
+	} else {
+		l.Unlock(t.Context())
+	}
+}
