@@ -58,6 +58,9 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 		}
 		return append([]byte{}, value...), l.Err()
 	})
+	if errors.Is(err, zk.ErrNoNode) {
+		h.lose(Removed)
+	}
 	if err != nil {
 		return l.checkErr(ctx, err)
 	}

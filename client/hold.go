@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,15 +147,17 @@ func (h *hold) nodesNow() []heldNode {
 }
 
 // lose ends the hold because the right to act is gone. It is the first call that
-// counts; a hold that is being released is not lost any more.
-func (h *hold) lose(why LostReason) {
+// counts; a hold that is being released is not lost any more. If it is known which of
+// the nodes is to blame, it is given.
+func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.mu.Lock()
 	if h.over {
 		h.mu.Unlock()
 		return
 	}
 	h.over = true
-	cause := &LostError{Path: h.path, Node: h.nodes[0].path, Reason: why}
+	n := append(at, h.nodes...)[0]
+	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
 	h.lost = cause
 	leases := h.leases
 	h.leases = nil
@@ -397,7 +400,7 @@ func (h *hold) settleRelease(err error) error {
 		return err
 	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil:
 		<-h.abandon()
-		return nil
+		return h.e.expiry()
 	}
 	h.abandon()
 	return err
@@ -410,6 +413,10 @@ func (h *hold) releaseErr(err error) error {
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
+	case errors.Is(err, ErrSessionExpired) && h.e.remaining(h.c.opt.clock.Now()) > 0:
+		// It was not silence that ended the session, so that may have been while the
+		// work was done.
+		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
 	case errors.Is(err, ErrSessionExpired):
 		return nil // the node went with the session, after the work was done
 	}

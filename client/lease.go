@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -209,13 +210,17 @@ func (l *Lease) Check(ctx context.Context) error {
 			if !h.has(n) {
 				continue // downgraded or upgraded meanwhile
 			}
-			h.lose(Removed)
+			h.lose(Removed, n)
 		}
 	}
 	return l.Err()
 }
 
+// checkErr is the error of a question that was asked about the lease, or with it.
 func (l *Lease) checkErr(ctx context.Context, err error) error {
+	if errors.Is(err, ErrSessionExpired) {
+		l.h.lose(Expired) // the answer may be there before the news
+	}
 	if e := l.Err(); e != nil {
 		return e
 	}

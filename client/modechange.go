@@ -120,6 +120,9 @@ func (h *hold) downgradeOnce(ctx context.Context) error {
 		h.mu.Unlock()
 	}
 	h.endChange()
+	if errors.Is(err, ErrSessionExpired) {
+		h.lose(Expired) // the answer may be there before the news
+	}
 	if lost := h.lossNow(); lost != nil {
 		h.abandon()
 		return lost
@@ -202,10 +205,10 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	ctx, end := h.c.during(ctx)
 	defer end()
 	if err := h.modes.upgrade(ctx, h, try); err != nil {
-		if e := l.Err(); e != nil && !errors.Is(err, ErrUpgradeConflict) {
-			return e
+		if errors.Is(err, ErrUpgradeConflict) {
+			return err
 		}
-		return publicErr(ctx, err)
+		return l.checkErr(ctx, err)
 	}
 	l.setMode(fence.Exclusive)
 	return nil

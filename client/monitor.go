@@ -25,7 +25,8 @@ func (h *hold) watchNodes() {
 		h.c.detached(func(context.Context) {
 			select {
 			case <-l.Lost():
-				h.lose(l.cause.Reason) // it does not change any more
+				cause := l.cause // it does not change any more
+				h.lose(cause.Reason, heldNode{path: cause.Node, lock: cause.Path})
 			case <-ctx.Done():
 			}
 		})
@@ -127,5 +128,5 @@ func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	if limit, ok := h.cfg.breakLimit(); ok && time.Since(h.since) >= limit {
 		why = Broken
 	}
-	h.lose(why)
+	h.lose(why, n)
 }

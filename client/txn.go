@@ -45,7 +45,7 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 		}
 		// A node of the hold is gone: lost, or replaced by a change of mode.
 		if h.awaitChange(ctx); h.has(nodes[refused.Index]) {
-			h.lose(Removed)
+			h.lose(Removed, nodes[refused.Index])
 		}
 	}
 }

@@ -1,0 +1,87 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// A session that was ended by force may have ended before Unlock was called: then there
+// was another holder meanwhile, and Unlock must not say that all is well.
+func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	for _, simple := range []bool{true, false} {
+		d := dir(t)
+		c, p := proxied(t, WithSessionTimeout(30*time.Second))
+		m := c.Mutex(d)
+		if !simple {
+			m = c.Mutex(d, WithLockDelay(time.Nanosecond))
+		}
+		l := lock(t, m.Lock)
+		p.Refuse(true)
+		p.Cut()
+		expire(t, p)
+		other := lock(t, dial(t).Mutex(d).Lock)
+		if !l.Valid() {
+			t.Fatal("the loss is known already")
+		}
+		res := make(chan error, 1)
+		go func() { res <- l.Unlock(testCtx(t)) }()
+		not(t, "Unlock knows the outcome", res, 10*time.Millisecond)
+		p.Refuse(false)
+		var lost *LostError
+		if err := soon(t, "Unlock", res); !errors.As(err, &lost) || lost.Reason != Expired {
+			t.Errorf("simple %v: Unlock said %v, while another held the lock", simple, err)
+		}
+		unlock(t, other)
+	}
+}
+
+// The answer to a question may tell of the end of the session before the client was
+// told: it is the loss of the lease all the same.
+func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
+	c, d := dial(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	if err := l.checkErr(testCtx(t), ErrSessionExpired); !errors.Is(err, ErrLost) || l.Context().Err() == nil {
+		t.Error(err)
+	}
+
+	el := c.Election(d + "/e")
+	l = must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
+	if err := observer(t).Delete(l.Node(), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := el.Proclaim(testCtx(t), l, []byte("b")); !errors.Is(err, ErrLost) {
+		t.Error(err)
+	}
+}
+
+// The loss of a set names the lock that is to blame.
+func TestLossOfASetNamesTheLock(t *testing.T) {
+	c, d, o := dial(t), dir(t), observer(t)
+	for _, opts := range [][]AcquireOption{nil, {WithAtomicSet()}} {
+		for how, notice := range map[string]func(*Lease) error{
+			"watch": func(l *Lease) error { soon(t, "the loss", l.Lost()); return l.Err() },
+			"check": func(l *Lease) error { return l.Check(testCtx(t)) },
+			"txn":   func(l *Lease) error { _, err := l.Txn(testCtx(t)); return err },
+		} {
+			set := must[*Lease](t)(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(opts...), c.RWMutex(d+"/b").Request(fence.Shared)))
+			node := set.Nodes()[1]
+			if err := o.Delete(node, -1); err != nil {
+				t.Fatal(err)
+			}
+			var lost *LostError
+			if err := notice(set); !errors.As(err, &lost) || lost.Path != d+"/b" || lost.Node != node || lost.Reason != Removed {
+				t.Errorf("%s, %d options: %v", how, len(opts), err)
+			}
+			if err := set.Unlock(context.Background()); !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+			queued(t, o, d+"/a", 0)
+		}
+	}
+}
