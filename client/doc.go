@@ -4,7 +4,8 @@
 // There is one idea, the [Lease]: the right to act, given by a lock, that can
 // be lost at any time. A call that waits takes a context and ends in a lease or
 // an error, never both. A lease ends by [Lease.Unlock] or by loss, and a loss
-// is told through [Lease.Context] before anybody else can be given the lock.
+// is told through [Lease.Context]: before anybody else can be given the lock, unless
+// somebody took it away by force, removing the node or ending the session.
 //
 //	c, err := client.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181") // ctx limits how long it tries
 //	…

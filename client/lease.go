@@ -71,7 +71,8 @@ func (l *Lease) end(cause *LostError) {
 // meanwhile), ErrReleasePending if ctx ended first (the release goes on in the
 // background), and ErrNotHeld if the lease was unlocked before.
 //
-// The lock can be taken again at once, whatever Unlock returns.
+// Whatever Unlock returns, the next attempt may begin at once; it waits for what is
+// not yet released.
 func (l *Lease) Unlock(ctx context.Context) error {
 	h := l.h
 	h.e.checkDeadline() // a lease past its deadline is lost, even if nobody noticed yet

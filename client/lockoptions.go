@@ -161,7 +161,8 @@ func WithWait(d time.Duration) AcquireOption {
 }
 
 // WithMaxHold ends a lease that was held for d. Its node is removed a grace later:
-// a second, or what [WithGrace] says.
+// a second, or what [WithGrace] says. A lock of a set is held from its own grant on,
+// while others of the set are still waited for.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return lockOption(func(c *lockConfig) { c.maxHold = d })
 }
