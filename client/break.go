@@ -54,17 +54,29 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 	return nil
 }
 
-// serverTime is the time of a write to the own node.
+// serverTime is the time of a write to the own node. What others have written there,
+// such as the wish that this waiter leaves, is read first.
 func (w *waiter) serverTime(ctx context.Context) (int64, error) {
-	st, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, w.data, -1) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return 0, w.displaced()
+	for ver := w.ver; ; {
+		st, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, w.data, ver) })
+		switch {
+		case err == nil:
+			w.ver = st.Version
+			return st.Mtime, nil
+		case errors.Is(err, zk.ErrNoNode):
+			return 0, w.displaced()
+		case !errors.Is(err, zk.ErrBadVersion):
+			return 0, err
+		}
+		if err := w.lookAtOwn(ctx); err != nil {
+			return 0, err
+		}
+		if w.ver == ver {
+			ver = -1 // it may not be read
+			continue
+		}
+		ver = w.ver
 	}
-	if err != nil {
-		return 0, err
-	}
-	w.ver = st.Version
-	return st.Mtime, nil
 }
 
 // Break removes a contender's node, given relative to the lock's path. The token

@@ -53,6 +53,9 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	ctx, end := h.c.during(ctx)
 	defer end()
 	err := h.e.update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
+		if r, asked := revocationIn(data); asked {
+			h.revoke(r) // nobody else will read it any more
+		}
 		if bytes.Equal(data, value) {
 			return nil, l.Err()
 		}
