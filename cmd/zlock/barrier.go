@@ -26,7 +26,12 @@ is over.`,
 			addDuration(fs, &b.timeout, "timeout", "w", "wait no longer than this")
 			fs.IntVar(&b.count, "count", 0, "`N` processes begin and end together")
 			conn := addConnectFlags(fs)
-			return func(c *call) error { return c.barrier(b, conn) }
+			return func(c *call) error {
+				if fs.Changed("timeout") && b.timeout == 0 {
+					return usagef("-w must be positive")
+				}
+				return c.barrier(b, conn)
+			}
 		},
 	}
 }

@@ -26,7 +26,12 @@ that everything is as with run, exit codes included.`,
 			addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 			run := addRunFlags(fs, &f.killAfter)
 			conn := addConnectFlags(fs)
-			return func(c *call) error { return c.elect(f, run, conn) }
+			return func(c *call) error {
+				if fs.Changed("timeout") && f.timeout == 0 {
+					return usagef("-w must be positive")
+				}
+				return c.elect(f, run, conn)
+			}
 		},
 	}
 }
