@@ -38,12 +38,25 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	if err == nil {
 		return h, nil
 	}
-	gone := a.c.reap(e, w.own.path)
+	gone := w.giveUp()
 	if errors.Is(err, ErrNotAcquired) {
 		// A try should leave nothing behind that others would have to wait for.
 		awaitGone(ctx, gone)
 	}
 	return nil, err
+}
+
+// giveUp gives the place to the reaper, with the mark of a lock delay if that may be set.
+func (w *waiter) giveUp() <-chan struct{} {
+	if !w.marked {
+		return w.c.reap(w.e, w.own.path)
+	}
+	return w.c.reapMarked(w.e, []string{w.own.path}, w.unmark())
+}
+
+// unmark takes the mark of a lock delay back.
+func (w *waiter) unmark() []zk.Op {
+	return []zk.Op{zk.SetData{Path: w.a.dir, Data: delayRecord(""), Version: -1}}
 }
 
 // node is a new contender's.
@@ -91,6 +104,7 @@ type waiter struct {
 	ver  int32
 
 	waited bool // had to wait for somebody
+	marked bool // the directory may name this contender: lock delay
 	brk    breaker
 
 	took    time.Duration // to take the place
@@ -316,7 +330,7 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 		h.modes = w.q
 	}
 	if w.a.cfg.lockDelay > 0 && w.q.kind.exclusive() {
-		h.unmark = []zk.Op{zk.SetData{Path: w.a.dir, Data: delayRecord(""), Version: -1}}
+		h.unmark = w.unmark()
 	}
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))

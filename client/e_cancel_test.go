@@ -24,6 +24,9 @@ func cancelRecipes() map[string]recipe {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock, []string{""}
 	}
 	// A mark left behind would hold up whoever comes next for longer than a test waits.
+	all["delay"] = func(c *Client, d string) (take, []string) {
+		return c.Mutex(d, WithLockDelay(time.Hour)).Lock, []string{""}
+	}
 	all["policy delay"] = func(c *Client, d string) (take, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair), WithLockDelay(time.Hour)).Lock, []string{""}
 	}

@@ -351,6 +351,23 @@ func TestE61LockDelay(t *testing.T) {
 	}
 }
 
+// Of the readers that come after a dead writer the first one waits for all.
+func TestLockDelayIsWaitedForOnce(t *testing.T) {
+	addr(t)
+	leakCheck(t)
+	o, d := observer(t), dir(t)
+	a, pa := proxied(t)
+	b := dial(t)
+	l := lock(t, a.RWMutex(d, WithLockDelay(time.Millisecond)).Lock)
+	expire(t, pa)
+	soon(t, "the loss", l.Lost())
+	first := lock(t, b.RWMutex(d, WithLockDelay(time.Millisecond)).RLock)
+	unlock(t, lock(t, b.RWMutex(d, WithLockDelay(time.Hour)).RLock))
+	unlock(t, first)
+	unlock(t, lock(t, b.RWMutex(d, WithLockDelay(time.Hour)).Lock))
+	queued(t, o, d, 0)
+}
+
 func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	addr(t)
 	leakCheck(t)

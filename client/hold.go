@@ -89,7 +89,11 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	}
 	if err != nil {
 		h.endLife()
-		h.discard()
+		if h.unmark != nil {
+			c.reapMarked(h.e, pathsOf(h.nodes), h.unmark)
+		} else {
+			h.discard()
+		}
 		return nil, err
 	}
 	l, err := h.addLease(ctx, "", h.mode)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,10 +64,26 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		}
 	}
 	if !w.q.kind.exclusive() {
-		return nil // the mark is for writers: a reader's end needs no delay
+		// The mark is for writers: a reader's end needs no delay. But nor does the
+		// next reader need to wait again.
+		return w.clear(ctx, rec, dir.Stat.Version)
 	}
+	w.marked = true
 	// Marking twice is the same as once.
 	_, err = again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(w.own.id.uuid()), -1) })
+	return err
+}
+
+// clear takes back the mark of a holder that is dead, unless there is another by now. Who
+// may not do that has waited all the same.
+func (w *waiter) clear(ctx context.Context, rec dirRecord, ver int32) error {
+	if rec.Holder == nil || *rec.Holder == "" {
+		return nil
+	}
+	_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(""), ver) })
+	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoAuth) {
+		return nil
+	}
 	return err
 }
 

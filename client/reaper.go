@@ -32,6 +32,24 @@ func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
 	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
 }
 
+// reapMarked is reap for nodes of which a mark speaks that is to be taken back with them,
+// in one step: once they are gone the mark may be somebody else's.
+func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan struct{} {
+	dirs := make([]string, len(paths))
+	ops := make([]zk.Op, len(paths))
+	for i, p := range paths {
+		dirs[i], ops[i] = parentOf(p), zk.Delete{Path: p, Version: -1}
+	}
+	ops = append(ops, unmark...)
+	return c.reapFunc(e, dirs, func(ctx context.Context) error {
+		_, err := e.conn.Multi(ctx, ops...)
+		if zk.IsRefusal(err) { // one is gone, or the mark may not be written
+			return c.deleteEach(ctx, e, paths...)
+		}
+		return err
+	})
+}
+
 // awaitGone waits for removals unless ctx ends.
 func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	for _, gone := range removals {
