@@ -191,9 +191,9 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	var nodes []heldNode
 	for _, l := range parts {
 		if l.h.e != first.h.e || !l.Valid() {
-			// The session changed on the way: some are lost.
+			// One was lost while others were waited for.
 			giveBack()
-			return nil, &requeueError{ErrSessionExpired}
+			return nil, &requeueError{lostOnTheWay(l.Err())}
 		}
 		for _, n := range l.h.nodesNow() {
 			n.lock, n.mode = l.h.path, l.Mode()
@@ -203,6 +203,21 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	h := newHold(a, first.h.e, a.mode, first.Token(), nodes...)
 	h.parts = parts
 	return h, nil
+}
+
+// lostOnTheWay is what the loss of a lock means to an attempt that goes on for others.
+func lostOnTheWay(loss error) error {
+	var lost *LostError
+	if !errors.As(loss, &lost) {
+		return ErrSessionExpired // its node went with the session of another part
+	}
+	switch lost.Reason {
+	case Removed, Broken:
+		return fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)
+	case Revoked, MaxHold:
+		return lost
+	}
+	return ErrSessionExpired
 }
 
 // unlockEach gives all back at the same time, and returns the first error.

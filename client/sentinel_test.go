@@ -85,3 +85,33 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 		}
 	}
 }
+
+// A set that may not queue again says what became of the lock that it had.
+func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
+	c, d, o := dial(t), dir(t), observer(t)
+	other := dial(t)
+	for name, want := range map[string]error{"removed": ErrNodeRemoved, "held too long": ErrLost} {
+		b := lock(t, other.Mutex(d+"/b").Lock)
+		opts := []AcquireOption{WithoutRequeue()}
+		if name == "held too long" {
+			opts = append(opts, WithMaxHold(ownWatch/2), WithGrace(0))
+		}
+		set := start(testCtx(t), func(ctx context.Context, _ ...AcquireOption) (*Lease, error) {
+			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(opts...), c.Mutex(d+"/b").Request())
+		})
+		queued(t, o, d+"/b", 2)
+		if name == "removed" {
+			if err := o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the loss", func() bool { return c.Stats().Lost > 0 })
+		unlock(t, b)
+		if err := set.fails(t); !errors.Is(err, want) || errors.Is(err, ErrSessionExpired) {
+			t.Errorf("%s: %v", name, err)
+		}
+		queued(t, o, d+"/a", 0)
+		queued(t, o, d+"/b", 0)
+		c = dial(t)
+	}
+}
