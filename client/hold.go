@@ -22,6 +22,9 @@ type heldNode struct {
 	lock string     // the path of its lock, if the hold is of several
 	mode fence.Mode // likewise
 	w    *zk.Watch  // set on it before the grant, if any
+	// place says that it is a place in the queue which is kept while another node of
+	// the hold stands for it.
+	place bool
 }
 
 func (n heldNode) dir() string { return parentOf(n.path) }

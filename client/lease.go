@@ -268,6 +268,9 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 	defer h.mu.Unlock()
 	var all []fence.Sequencer
 	for _, n := range l.among(h.nodes) {
+		if n.place {
+			continue
+		}
 		lock := n.lock
 		if lock == "" {
 			lock = h.path

@@ -211,7 +211,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	w.c.policyClock.observe(made.stat.Ctime)
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.own.path, id: w.id})
+		nodes = append(nodes, heldNode{path: w.own.path, id: w.id, place: true})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
 	h.modes = policyModes{}

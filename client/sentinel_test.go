@@ -115,3 +115,27 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 		c = dial(t)
 	}
 }
+
+// Whatever a lease says of itself to others is true, and once for each lock.
+func TestSequencersAreCurrent(t *testing.T) {
+	c, d := dial(t), dir(t)
+	policy := c.RWMutex(d+"/policy", WithPolicy(PolicyFair))
+	for name, take := range map[string]take{
+		"write": c.RWMutex(d + "/rw").Lock, "policy write": policy.Lock, "policy read": policy.RLock,
+		"policy upgrade": changing(policy.RLock, (*Lease).Upgrade), "policy downgrade": changing(policy.Lock, (*Lease).Downgrade),
+		"downgrade": changing(c.RWMutex(d+"/rw").Lock, (*Lease).Downgrade),
+		"set": func(ctx context.Context, _ ...AcquireOption) (*Lease, error) {
+			return c.AcquireAll(ctx, policy.Request(fence.Exclusive), c.Mutex(d+"/a").Request())
+		},
+	} {
+		l := lock(t, take)
+		paths := map[string]bool{}
+		for _, s := range l.Sequencers() {
+			if err := c.CheckSequencer(testCtx(t), s); err != nil || paths[s.Path] || s.Mode != l.Mode() {
+				t.Errorf("%s: %+v: %v", name, s, err)
+			}
+			paths[s.Path] = true
+		}
+		unlock(t, l)
+	}
+}
