@@ -54,6 +54,10 @@ func (m mainLoop) to(id raft.ServerID, target raft.ServerAddress) raft.ServerAdd
 // own write goes on beside those of the followers, and raft counts it from the
 // start; a follower that applied an entry which its leader then loses in a
 // crash could see the next leader put another in its place.
+//
+// Nor does it tell one beyond the entries of the message. raft's follower bounds
+// what it is told by the end of its own log, which may hold more: entries of an
+// earlier leader, that are yet to be replaced. It would apply those.
 func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range args.Entries {
 		if l.Type > raft.LogConfiguration {
@@ -62,9 +66,13 @@ func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 		}
 	}
 	size := cut(args, m.pace.limit(id)) // in raft's own message: see cut
-	// Asked for after raft has read its commit index: what was stored up to
-	// there and is not durable yet is known by now.
-	if sure := m.durable(); args.LeaderCommitIndex > sure {
+	end := args.PrevLogEntry
+	if n := len(args.Entries); n > 0 {
+		end = args.Entries[n-1].Index
+	}
+	// What is durable is asked for after raft has read its commit index: what was
+	// stored up to there and is not durable yet is known by now.
+	if sure := min(end, m.durable()); args.LeaderCommitIndex > sure {
 		bounded := *args
 		bounded.LeaderCommitIndex = sure
 		args = &bounded
