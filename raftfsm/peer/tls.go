@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
 )
 
 // TLS secures the peer port. Both sides show a certificate of the
@@ -71,6 +70,5 @@ func (t *TLS) client(c net.Conn, id uint32) (net.Conn, error) {
 		c.Close()
 		return nil, fmt.Errorf("TLS with server %d: %w", id, err)
 	}
-	tc.SetDeadline(time.Time{})
 	return tc, nil
 }
