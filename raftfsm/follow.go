@@ -117,17 +117,14 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	reader := s.rewind()
 	sent := &touchTimes{}
 	broken := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		broken <- n.readAcks(bufio.NewReader(c), sent)
-	}()
-	defer func() { c.Close(); <-done }()
+	ctx, cancel := context.WithCancel(n.ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { broken <- n.readAcks(bufio.NewReader(c), sent) })
+	beside.Go(func() { n.cutLink(ctx, c, leader) })
+	defer func() { cancel(); c.Close(); beside.Wait() }()
 	w := bufio.NewWriterSize(c, 64<<10)
 	tick := time.NewTicker(n.o.touchEvery())
 	defer tick.Stop()
-	ctx, cancel := context.WithCancel(n.ctx)
-	defer cancel()
 	crowd := newCrowd(ctx)
 	var heard []state.Touch
 	var buf []byte
@@ -190,6 +187,20 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			}
 		}
 	}
+}
+
+// cutLink breaks a link when another server leads, or ctx ends. Whoever writes to
+// it may not notice: a leader that stands still takes nothing, and breaks nothing.
+func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
+	tick := time.NewTicker(n.o.touchEvery())
+	defer tick.Stop()
+	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.leader() {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	c.Close()
 }
 
 // readAcks learns that the leader still hears us, and how far it is.
