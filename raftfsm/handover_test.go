@@ -4,6 +4,10 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
 // TestLeadershipIsHandedOver: to another server, without a session ending; and
@@ -25,4 +29,35 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 		eventually(t, "it serves", c.seen[id].serving.Load)
 		eventually(t, "what was written before", func() bool { return c.has(id, "/before") })
 	}
+}
+
+// A leader that hands over takes no requests meanwhile, and raft may never learn
+// that this has ended: it waits for a replicator that is gone. Such a leader lets
+// another lead.
+func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
+	t.Parallel()
+	var still stillNet
+	c := newTrio(t, false, still.tune)
+	lead := c.leader()
+	at := func(i int) int { return (lead+i-1)%3 + 1 }
+	one, two, three := c.nodes[lead], c.nodes[at(1)], c.nodes[at(2)]
+	addr := one.o.Peers[three.id]
+	still.takesNothing(func(p peer.Purpose, to string) bool { return to == addr && (p == peer.Raft || p == peer.Append) })
+	t.Cleanup(func() { still.takesNothing(func(peer.Purpose, string) bool { return false }) })
+	c.create(lead, "/missed")
+	for range 2 { // the second waits for the first to be taken notice of
+		eventually(t, "an attempt fails", func() bool {
+			err := one.raft.LeadershipTransferToServer(peer.ServerID(three.id), raft.ServerAddress(addr)).Error()
+			return err != nil && err != raft.ErrLeadershipTransferInProgress
+		})
+	}
+	two.succession.stand()
+	eventually(t, "another leads", func() bool { return c.leader() == at(1) })
+	one.succession.stand()
+	eventually(t, "the first is elected again", func() bool { return one.raft.leads() })
+	if err := one.raft.Barrier(0).Error(); err != raft.ErrLeadershipTransferInProgress {
+		t.Fatalf("it is not stuck: %v", err)
+	}
+	eventually(t, "another leads instead", func() bool { return c.leader() == at(1) })
+	c.create(lead, "/after")
 }

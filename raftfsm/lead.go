@@ -57,6 +57,7 @@ func (l *leadership) now() (leading bool, count uint64) {
 // lead runs one term after the other, never two at once. Leadership lost and
 // regained is a new term.
 func (n *Node) lead() {
+	relief := n.newRelief()
 	for {
 		leading, count := n.leadership.now()
 		if !leading {
@@ -67,7 +68,7 @@ func (n *Node) lead() {
 			}
 			continue
 		}
-		err := n.oneTerm(count)
+		err := n.oneTerm(count, relief)
 		if n.ctx.Err() != nil {
 			return
 		}
@@ -85,11 +86,11 @@ func (n *Node) lead() {
 
 // oneTerm leads until leadership changes, and returns when nothing of the term
 // is left running.
-func (n *Node) oneTerm(count uint64) error {
+func (n *Node) oneTerm(count uint64, relief *relief) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- n.runTerm(ctx) }()
+	go func() { done <- n.runTerm(ctx, relief) }()
 	for {
 		select {
 		case err := <-done:
@@ -135,10 +136,12 @@ func (b baton) take() { b <- struct{}{} }
 func (b baton) give() { <-b }
 
 // runTerm leads until ctx ends or a proposal fails.
-func (n *Node) runTerm(ctx context.Context) error {
+func (n *Node) runTerm(ctx context.Context, relief *relief) error {
 	// Winning an election says nothing about what is applied. After the
 	// barrier everything ever acknowledged is.
-	if err := await(ctx, n.raft.Barrier(0)); err != nil {
+	err := await(ctx, n.raft.Barrier(0))
+	relief.began(err, 3*n.o.HeartbeatTimeout)
+	if err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	number := n.raft.CurrentTerm()

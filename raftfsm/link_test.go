@@ -3,11 +3,8 @@ package raftfsm
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,52 +74,14 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	}
 }
 
-// stuckLinks is a network on which a server's links can be made to take no more,
-// as one to a process that stands still: nothing that is sent on it is read, and
-// nothing breaks.
-type stuckLinks struct{ stuck atomic.Bool }
-
-func (s *stuckLinks) tune(o *Options) {
-	o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-		c, err := peer.Dial(ctx, addr)
-		return &stuckLink{Conn: c, s: s, closed: make(chan struct{})}, err
-	}
-}
-
-type stuckLink struct {
-	net.Conn
-	s       *stuckLinks
-	purpose peer.Purpose // by its first byte
-	once    sync.Once
-	closed  chan struct{}
-}
-
-func (c *stuckLink) Write(b []byte) (int, error) {
-	if c.purpose == 0 {
-		c.purpose = peer.Purpose(b[0])
-		return c.Conn.Write(b)
-	}
-	if c.purpose == peer.Link && c.s.stuck.Load() {
-		<-c.closed
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *stuckLink) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
 // A leader that stands still takes nothing from its links and does not break
 // them. When another leads, who was sending goes on there.
 func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 	t.Parallel()
-	var links stuckLinks
-	var from uint32
+	var still stillNet
 	c := newTrio(t, false, func(o *Options) {
 		if o.ID == 3 {
-			links.tune(o)
+			still.tune(o)
 		}
 	})
 	if c.leader() == 3 {
@@ -130,17 +89,17 @@ func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var from uint32
 	eventually(t, "a link to another leader", func() bool {
 		from = c.nodes[3].linked.Load()
 		return from != 0 && from != 3 && int(from) == c.leader()
 	})
-	links.stuck.Store(true)
+	still.takesNothing(func(p peer.Purpose, addr string) bool { return p == peer.Link && addr == c.opts[3].Peers[from] })
 	time.Sleep(2 * c.nodes[3].o.touchEvery()) // it has something to say by then
 	next := 3 - from
 	if err := c.nodes[1].Lead(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	links.stuck.Store(false) // for the links that are made from here on
 	eventually(t, "a link to the new leader", func() bool { return c.nodes[3].linked.Load() == next })
 	c.create(3, "/through-the-new-leader")
 }

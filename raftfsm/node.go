@@ -117,7 +117,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		n.wg.Go(n.watchLeader)
 		n.wg.Go(n.addresses.watch)
 		n.wg.Go(n.succession.watchSilence)
-		n.wg.Go((&relief{raft: n.raft, disk: n.disk, port: n.port, log: n.log, ctx: n.ctx}).watch)
+		n.wg.Go(n.newRelief().watch)
 	}
 	n.wg.Go(n.succession.standFirst)
 	n.wg.Go(func() {

@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -32,6 +33,12 @@ type relief struct {
 	span   int // looks since this span began
 	tried  int // to give leadership away, in this stall
 	rest   int // looks until the next try
+
+	barred time.Time // since when raft takes nothing from this leader; zero: it does
+}
+
+func (n *Node) newRelief() *relief {
+	return &relief{raft: n.raft, disk: n.disk, port: n.port, log: n.log, ctx: n.ctx}
 }
 
 const (
@@ -56,7 +63,7 @@ func (r *relief) watch() {
 		case <-tick.C:
 		}
 		if r.look(r.disk.Writing()) && r.raft.leads() {
-			r.giveAway()
+			r.giveAway("storage hangs", r.stuck)
 		}
 	}
 }
@@ -86,10 +93,28 @@ func (r *relief) limit() time.Duration {
 	return min(max(reliefLeast, lately+lately/2), reliefMost)
 }
 
+// began is told how the barrier went with which a term begins. While raft hands
+// leadership over it takes nothing, and it may never learn that this has ended: it
+// waits for a replicator to a server that hangs, and when leadership is lost
+// meanwhile that one ends without a word. Elected again, such a server would lead
+// and do nothing for as long as it runs. In limit any election is over.
+func (r *relief) began(err error, limit time.Duration) {
+	now := time.Now()
+	switch {
+	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		r.barred, r.tried = time.Time{}, 0
+	case r.barred.IsZero():
+		r.barred = now
+	case now.Sub(r.barred) > limit && r.port != nil:
+		r.giveAway("raft goes on handing leadership over", now.Sub(r.barred))
+		r.barred = now
+	}
+}
+
 // giveAway asks the voter with the longest log to stand for election; if it
 // has been asked before in this stall and this server still leads, the next
 // one. It does not need raft's main loop, which may be waiting for the disk.
-func (r *relief) giveAway() {
+func (r *relief) giveAway(why string, since time.Duration) {
 	list := r.successors()
 	if len(list) == 0 {
 		return
@@ -97,7 +122,7 @@ func (r *relief) giveAway() {
 	to := list[r.tried%len(list)]
 	r.tried++
 	r.rest = reliefRest
-	r.log.Warn("storage hangs; another server is asked to lead", "for", r.stuck, "server", to.ID)
+	r.log.Warn(why+"; another server is asked to lead", "for", since, "server", to.ID)
 	go func() {
 		var resp raft.TimeoutNowResponse
 		err := r.raft.trans.TimeoutNow(peer.ServerID(to.ID), raft.ServerAddress(to.addr), &raft.TimeoutNowRequest{RPCHeader: r.raft.header()}, &resp)
