@@ -34,7 +34,6 @@ type nudger struct {
 	followers map[raft.ServerID]*nudged
 	told      uint64 // index of the last nudge
 	closed    bool
-	wg        sync.WaitGroup
 }
 
 // nudged is one follower; at most one message to it is under way.
@@ -69,7 +68,7 @@ func (g *nudger) setFollowers(servers []raft.Server) {
 		if g.followers[id] == nil {
 			f := &nudged{addr, make(chan state.Position, 1)}
 			g.followers[id] = f
-			g.wg.Go(func() { g.run(id, f) })
+			g.t.n.wg.Go(func() { g.run(id, f) })
 		}
 	}
 }
@@ -113,6 +112,7 @@ func (g *nudger) waits(server uint32, sessions *session.Table) bool {
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {
 	log := g.t.n.stored.of(peer.ParseID(id))
+	defer log.look() // the next term's may wait already
 	for at := range f.ch {
 		for !log.has(at) {
 			select {
@@ -141,13 +141,15 @@ func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Posit
 	}
 }
 
+// close ends the nudger. It does not wait for nudges that are under way: one to a
+// server that hangs is given up after seconds, and this server may lead again
+// before that.
 func (g *nudger) close() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.closed = true
 	for id, f := range g.followers {
 		close(f.ch)
 		delete(g.followers, id)
 	}
-	g.mu.Unlock()
-	g.wg.Wait()
 }

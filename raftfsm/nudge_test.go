@@ -123,3 +123,30 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 	tell(11)
 	g.close() // does not wait for what may never come
 }
+
+// A term ends at once, also while a nudge is on its way to a server that does not
+// answer: this server may be elected again.
+func TestEndOfATermWaitsForNoNudge(t *testing.T) {
+	trans := nudges{sent: make(chan uint64)}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", nil), raft: &consensus{id: 1, trans: trans}}, number: 5}
+	g := newNudger(tm)
+	g.leads = func() bool { return true }
+	g.setFollowers([]raft.Server{{ID: "1"}, {ID: "2"}})
+	tm.n.fsm.term.Store(5)
+	tm.n.fsm.index.Store(7)
+	host{tm.n}.Stored(2, 5, 7)
+	g.tell()
+	g.mu.Lock()
+	ch := g.followers["2"].ch
+	g.mu.Unlock()
+	eventually(t, "the nudge is on its way", func() bool { return len(ch) == 0 })
+	closed := make(chan struct{})
+	go func() { g.close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("the term goes on until the nudge is answered")
+	}
+	<-trans.sent
+	tm.n.wg.Wait()
+}

@@ -43,6 +43,11 @@ func (b *storedBy) note(at state.Position) {
 	}
 	b.at = at
 	b.mu.Unlock()
+	b.look()
+}
+
+// look has the one who waits look again.
+func (b *storedBy) look() {
 	select {
 	case b.grown <- struct{}{}:
 	default:
