@@ -68,3 +68,23 @@ func entries(n, size int) []int {
 	}
 	return list
 }
+
+// A server that was away for a while is sent full messages again, also if no
+// entries fit exactly into the smallest ones, to which its absence has led.
+func TestPaceRisesAfterAnOutage(t *testing.T) {
+	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
+		var p pace
+		for range 10 {
+			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, errors.New("connection refused"))
+		}
+		if p.limit("2") != paceLeast {
+			t.Fatalf("after an outage it is sent %d bytes at once", p.limit("2"))
+		}
+		for range 20 {
+			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, nil)
+		}
+		if p.limit("2") != paceMost {
+			t.Errorf("entries of %d bytes are sent %d bytes at once", entry, p.limit("2"))
+		}
+	}
+}
