@@ -65,6 +65,7 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
 	d.Ahead(r.leads, port == nil)
+	d.FollowApplied(r.AppliedIndex)
 	return r, nil
 }
 

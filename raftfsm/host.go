@@ -75,6 +75,11 @@ func (h host) Stored(id uint32, term, index uint64) {
 	h.n.stored.of(id).note(state.Position{Index: index, Term: term})
 }
 
+// HasApplied implements peer.Host.
+func (h host) HasApplied(term, index, of uint64) bool {
+	return h.n.up.Load() && h.n.raft.CurrentTerm() == term && h.n.disk.HasApplied(index, of)
+}
+
 // AddrOf implements peer.Host.
 func (h host) AddrOf(id uint32) string { return h.n.addresses.of(id) }
 

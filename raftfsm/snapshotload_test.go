@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
@@ -100,4 +101,48 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	if reads < nodes/1000 {
 		t.Errorf("R24: the state is locked %d times for %d nodes", reads, nodes)
 	}
+}
+
+// A leader that gives up sending a snapshot sends it again. The first may still
+// arrive, on a connection that was held up, when the follower has gone on from
+// the second: it has told the leader of entries that must not be lost.
+func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, nil)
+	lead := c.leader()
+	behind := lead%3 + 1
+	from, to := c.nodes[lead], c.nodes[behind]
+	c.create(lead, "/before")
+	if err := from.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	snaps := from.disk.Snapshots(nil, func(error) {})
+	list, err := snaps.List()
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	c.create(lead, "/after")
+	eventually(t, "the follower has both", func() bool { return c.has(behind, "/after") })
+	index, last := to.fsm.index.Load(), to.raft.LastIndex()
+	meta, r, err := snaps.Open(list[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var resp raft.InstallSnapshotResponse
+	err = from.raft.trans.InstallSnapshot(peer.ServerID(to.id), raft.ServerAddress(to.o.Peers[to.id]), &raft.InstallSnapshotRequest{
+		RPCHeader: from.raft.header(), SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(),
+		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex}, &resp, r)
+	if err != nil || !resp.Success {
+		t.Errorf("the leader is not told that the follower has it: %+v, %v", resp, err)
+	}
+	if !c.has(behind, "/after") || to.fsm.index.Load() < index {
+		t.Errorf("the follower has gone back to entry %d, from %d", to.fsm.index.Load(), index)
+	}
+	if end, err := to.disk.Log().LastIndex(); err != nil || end < last {
+		t.Errorf("its log ends at entry %d, and it had %d (%v)", end, last, err)
+	}
+	c.create(behind, "/goes-on")
+	c.sameDigest()
 }

@@ -72,6 +72,32 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	}
 }
 
+// A snapshot that arrives once more, because it was sent twice, does not take back
+// what was stored in between: the leader counts on it.
+func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
+	var content bytes.Buffer
+	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"wal", "bolt", "memory"} {
+		t.Run(kind, func(t *testing.T) {
+			f := startFollower(t, kind)
+			f.install(&content)
+			if !f.put(2, 10, 2, 11, 12) {
+				t.Fatal("the entries behind the snapshot are refused")
+			}
+			if err := f.send(&content); err == nil {
+				t.Error("it was taken again")
+			}
+			f.holds(2, 11, 12)
+			if !f.put(2, 12, 2, 13) {
+				t.Error("the next entry is refused")
+			}
+			f.holds(2, 11, 12, 13)
+		})
+	}
+}
+
 // follower is raft on a Disk, and whoever leads it.
 type follower struct {
 	t     *testing.T
@@ -101,6 +127,7 @@ func startFollower(t *testing.T, kind string) *follower {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.FollowApplied(r.AppliedIndex)
 	t.Cleanup(func() {
 		if err := errors.Join(r.Shutdown().Error(), d.Close()); err != nil {
 			t.Error(err)
@@ -113,12 +140,19 @@ func startFollower(t *testing.T, kind string) *follower {
 // install sends a snapshot up to entry 10 of term 2.
 func (f *follower) install(content *bytes.Buffer) {
 	f.t.Helper()
+	if err := f.send(content); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *follower) send(content *bytes.Buffer) error {
 	var resp raft.InstallSnapshotResponse
 	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{RPCHeader: f.head, SnapshotVersion: 1, Term: 2, LastLogIndex: 10, LastLogTerm: 2,
 		Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 5, Size: int64(content.Len())}, &resp, bytes.NewReader(content.Bytes()))
-	if err != nil || !resp.Success {
-		f.t.Fatal(err, resp)
+	if err == nil && !resp.Success {
+		err = errors.New("refused")
 	}
+	return err
 }
 
 // put sends entries of a term, and the place of the one before them.

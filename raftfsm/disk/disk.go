@@ -52,6 +52,7 @@ type Disk struct {
 	leads  atomic.Pointer[lead] // see Ahead
 
 	onStored atomic.Pointer[func(uint64, bool)] // see OnStored
+	applied  atomic.Pointer[func() uint64]      // see FollowApplied
 
 	configs configs
 	covered covered
@@ -155,7 +156,21 @@ func (d *Disk) Stable() raft.StableStore { return watchedStable{d.stores.Stable,
 // verify has read it without complaint; damaged is told when one that is on this
 // disk turns out, while it is read, not to be what was written.
 func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft.SnapshotStore {
-	return watchedSnapshots{d.stores.Snapshots, d.dog, &d.configs, &d.covered, verify, damaged}
+	return watchedSnapshots{d.stores.Snapshots, d, verify, damaged}
+}
+
+// FollowApplied tells how far raft has applied the log.
+func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
+
+// HasApplied reports whether the log was applied up to an entry of a term, and
+// raft can still be answered for that entry: what follows it can be stored.
+func (d *Disk) HasApplied(index, term uint64) bool {
+	applied := d.applied.Load()
+	if applied == nil || (*applied)() < index {
+		return false
+	}
+	var l raft.Log
+	return d.Log().GetLog(index, &l) == nil && l.Term == term
 }
 
 // Watch runs the watchdog until ctx ends.

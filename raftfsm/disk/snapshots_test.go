@@ -96,7 +96,7 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		}
 		dog := newWatchdog(quiet, func(err error) { t.Errorf("%s: the server ends: %v", c.name, err) })
 		var damaged error
-		watched := watchedSnapshots{store, dog, new(configs), new(covered), state.CheckSnapshot, func(err error) { damaged = err }}
+		watched := watchedSnapshots{store, &Disk{dog: dog}, state.CheckSnapshot, func(err error) { damaged = err }}
 		sink, err := watched.Create(1, 5, 2, raft.Configuration{}, 1, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -170,43 +170,43 @@ func (s watchedStable) GetUint64(k []byte) (v uint64, err error) {
 // neither be what another starts from, nor go unnoticed where it is.
 type watchedSnapshots struct {
 	s       raft.SnapshotStore
-	dog     *watchdog
-	configs *configs
-	covered *covered
+	d       *Disk
 	verify  func(io.Reader) error // a snapshot from elsewhere
 	damaged func(error)           // is told of one found damaged on this disk
 }
 
 func (s watchedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
-	err = s.dog.run("list snapshots", func() (err error) { list, err = s.s.List(); return })
+	err = s.d.dog.run("list snapshots", func() (err error) { list, err = s.s.List(); return })
 	return
 }
 
 func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
-	err = s.dog.run("open snapshot", func() (err error) { meta, r, err = s.s.Open(id); return })
+	err = s.d.dog.run("open snapshot", func() (err error) { meta, r, err = s.s.Open(id); return })
 	if err != nil {
 		return nil, nil, err
 	}
-	s.configs.add(meta.ConfigurationIndex)
-	s.covered.snapshot(meta.Index, meta.Term, meta.ConfigurationIndex) // the one that raft starts from
+	s.d.configs.add(meta.ConfigurationIndex)
+	s.d.covered.snapshot(meta.Index, meta.Term, meta.ConfigurationIndex) // the one that raft starts from
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
 }
 
 func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (sink raft.SnapshotSink, err error) {
-	err = s.dog.run("create snapshot", func() (err error) { sink, err = s.s.Create(v, index, term, c, ci, t); return })
+	err = s.d.dog.run("create snapshot", func() (err error) { sink, err = s.s.Create(v, index, term, c, ci, t); return })
 	if err != nil || Forgets(sink) {
 		return sink, err
 	}
-	return &watchedSink{SnapshotSink: sink, dog: s.dog, check: startCheck(s.verify), published: func() {
-		s.configs.add(ci)
-		s.covered.snapshot(index, term, ci)
+	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, term: term, check: startCheck(s.verify), published: func() {
+		s.d.configs.add(ci)
+		s.d.covered.snapshot(index, term, ci)
 	}}, nil
 }
 
 // watchedSink is a snapshot being written. raft uses it from one goroutine.
 type watchedSink struct {
 	raft.SnapshotSink
-	dog       *watchdog
+	d         *Disk
+	index     uint64 // of the last log entry in it
+	term      uint64
 	check     *check // nil: of our own
 	published func()
 }
@@ -229,8 +229,15 @@ func (s *watchedSink) endCheck() error {
 	return c.end()
 }
 
+// Write refuses what another server sent, if it would take this one back. raft
+// takes any snapshot, and throws the log away: also one that the leader gave up
+// sending, and sent again, and that arrives when this server has stored more, and
+// has told the leader so.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
-	err = s.dog.run("write snapshot", func() (err error) { n, err = s.SnapshotSink.Write(b); return })
+	if s.check != nil && s.d.HasApplied(s.index, s.term) {
+		return 0, fmt.Errorf("the snapshot that another server sent is late: entry %d was applied long ago", s.index)
+	}
+	err = s.d.dog.run("write snapshot", func() (err error) { n, err = s.SnapshotSink.Write(b); return })
 	if s.check != nil {
 		s.check.feed(b[:n])
 	}
@@ -247,11 +254,11 @@ func (s *watchedSink) Cancel() error {
 func (s *watchedSink) Close() error {
 	if err := s.endCheck(); err != nil {
 		err = fmt.Errorf("the snapshot that another server sent is refused: %w", err)
-		s.dog.log.Error(err.Error())
+		s.d.dog.log.Error(err.Error())
 		return errors.Join(err, s.SnapshotSink.Cancel())
 	}
 	if err := s.SnapshotSink.Close(); err != nil {
-		return s.dog.die(fmt.Errorf("storage failed: finish snapshot: %w", err))
+		return s.d.dog.die(fmt.Errorf("storage failed: finish snapshot: %w", err))
 	}
 	s.published()
 	return nil

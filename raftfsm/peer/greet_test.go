@@ -31,9 +31,11 @@ func (h *host) Answer(_ context.Context, q *Question) (map[uint32]Progress, erro
 	h.asked = append(h.asked, q)
 	return map[uint32]Progress{7: {Applied: 70}}, h.said
 }
-func (h *host) Status(*Greeting) Status               { return Status{ID: 1, Cluster: "c"} }
-func (h *host) SnapshotSent()                         {}
-func (h *host) Stored(uint32, uint64, uint64)         {}
+func (h *host) Status(*Greeting) Status       { return Status{ID: 1, Cluster: "c"} }
+func (h *host) SnapshotSent()                 {}
+func (h *host) Stored(uint32, uint64, uint64) {}
+
+func (h *host) HasApplied(_, _, _ uint64) bool        { return false }
 func (h *host) AddrOf(id uint32) string               { return "" }
 func (h *host) Instead(id uint32, addr string) string { return addr }
 

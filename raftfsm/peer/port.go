@@ -35,6 +35,9 @@ type Host interface {
 	// Stored is called when another server has told this one, as the leader of a
 	// term, that it has stored the log up to an entry.
 	Stored(id uint32, term, index uint64)
+	// HasApplied reports whether this server is in a term, and has applied the log
+	// up to an entry, which is of another term, and has it.
+	HasApplied(term, index, of uint64) bool
 	// AddrOf returns where a server is; empty: nobody knows.
 	AddrOf(id uint32) string
 	// Instead returns where a server is that raft's configuration has at addr.

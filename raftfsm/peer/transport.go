@@ -173,11 +173,21 @@ func (p *Port) Transport(log hclog.Logger, durable func() uint64) raft.Transport
 	return m
 }
 
-// relay hands raft what its own transport has read.
+// relay hands raft what its own transport has read, but no snapshot of what this
+// server has applied already: raft would go back to it. A leader sends one that
+// did not hear of the first, or of entries that it sent before.
 func (p *Port) relay(from <-chan raft.RPC) {
 	for {
 		select {
 		case rpc := <-from:
+			s, ok := rpc.Command.(*raft.InstallSnapshotRequest)
+			if ok && p.o.Host.HasApplied(s.Term, s.LastLogIndex, s.LastLogTerm) {
+				p.wg.Go(func() {
+					_, err := io.Copy(io.Discard, rpc.Reader)
+					rpc.Respond(&raft.InstallSnapshotResponse{Term: s.Term, Success: err == nil}, err)
+				})
+				continue
+			}
 			select {
 			case p.rpcs <- rpc:
 			case <-p.ctx.Done():
