@@ -71,6 +71,7 @@ func (c *appendConn) exchange(req *raft.AppendEntriesRequest, resp *raft.AppendE
 
 // take returns a connection to a server, which is the caller's until done.
 func (a *appends) take(to uint32, addr string) (*appendConn, error) {
+	var elsewhere conns // where the server was
 	a.mu.Lock()
 	for n := len(a.idle[to]); n > 0; n-- {
 		c := a.idle[to][n-1]
@@ -78,11 +79,13 @@ func (a *appends) take(to uint32, addr string) (*appendConn, error) {
 		if c.addr == addr {
 			a.busy[c] = struct{}{}
 			a.mu.Unlock()
+			elsewhere.close()
 			return c, nil
 		}
-		c.Close() // to where the server was
+		elsewhere = append(elsewhere, c)
 	}
 	a.mu.Unlock()
+	elsewhere.close()
 	ctx, cancel := context.WithTimeout(a.p.ctx, rpcTimeout)
 	defer cancel()
 	nc, err := a.p.Call(ctx, Append, to, addr)
@@ -110,36 +113,47 @@ func (a *appends) take(to uint32, addr string) (*appendConn, error) {
 // server are given up as well: after its restart all of them are dead.
 func (a *appends) done(c *appendConn, err error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	delete(a.busy, c)
 	idle := a.idle[c.to]
 	if err == nil && !a.closed && len(idle) < idleAppends {
 		a.idle[c.to] = append(idle, c)
+		a.mu.Unlock()
 		return
 	}
-	c.Close()
+	ended := conns{c}
 	if err != nil {
-		for _, c := range idle {
-			c.Close()
-		}
+		ended = append(ended, idle...)
 		delete(a.idle, c.to)
 	}
+	a.mu.Unlock()
+	ended.close()
 }
 
 // close ends all connections, also those that somebody waits on.
 func (a *appends) close() {
+	var ended conns
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.closed = true
 	for _, idle := range a.idle {
-		for _, c := range idle {
-			c.Close()
-		}
+		ended = append(ended, idle...)
 	}
 	for c := range a.busy {
-		c.Close()
+		ended = append(ended, c)
 	}
 	a.idle = nil
+	a.mu.Unlock()
+	ended.close()
+}
+
+// conns are connections that nobody will use any more.
+type conns []*appendConn
+
+// close is not called with a lock held: with TLS a connection says that it ends,
+// and waits for seconds for a server that takes nothing.
+func (list conns) close() {
+	for _, c := range list {
+		c.Close()
+	}
 }
 
 // serveAppends hands raft what another server's raft appends, until the

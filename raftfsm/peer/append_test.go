@@ -210,3 +210,40 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 		t.Error("a closed transport appends")
 	}
 }
+
+// slowClose takes its time to close: as a connection with TLS does to a server
+// that takes nothing, because it says goodbye first.
+type slowClose struct {
+	net.Conn
+	closing, closed chan struct{}
+}
+
+func (c *slowClose) Close() error {
+	close(c.closing)
+	<-c.closed
+	return nil
+}
+
+// A connection that takes long to close keeps nobody from speaking to another
+// server: this one would lose its leadership.
+func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
+	idle := &appendConn{to: 2}
+	a := &appends{idle: map[uint32][]*appendConn{2: {idle}}, busy: map[*appendConn]struct{}{}}
+	slow := &slowClose{closing: make(chan struct{}), closed: make(chan struct{})}
+	defer close(slow.closed)
+	go a.done(&appendConn{Conn: slow, to: 1}, errors.New("timeout"))
+	<-slow.closing
+	taken := make(chan *appendConn, 1)
+	go func() {
+		c, _ := a.take(2, "")
+		taken <- c
+	}()
+	select {
+	case c := <-taken:
+		if c != idle {
+			t.Error("it is another connection")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the other server is not spoken to")
+	}
+}
