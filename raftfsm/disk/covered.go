@@ -36,6 +36,13 @@ func (c *covered) snapshot(index, term, config uint64) {
 	c.ends[0], c.config = raft.Log{Index: index, Term: term}, config
 }
 
+// newest is the last entry of the newest snapshot.
+func (c *covered) newest() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ends[0].Index
+}
+
 // emptied notes that the whole log went; its last entry was last. It returns
 // where the members are that count now.
 func (c *covered) emptied(last uint64) (config uint64) {

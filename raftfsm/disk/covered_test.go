@@ -184,3 +184,45 @@ func (f *follower) holds(term uint64, entries ...uint64) {
 		}
 	}
 }
+
+// A snapshot of our own that took long to write, while another server's took the
+// place of the whole log, is not the newest any more. raft would take it for that:
+// as a leader it could then not name the entry before its log begins, and would
+// send the snapshot in place of what is behind it, again and again.
+func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
+	for _, kind := range []string{"wal", "bolt", "memory"} {
+		t.Run(kind, func(t *testing.T) {
+			f := startFollower(t, kind)
+			var content bytes.Buffer
+			if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
+				t.Fatal(err)
+			}
+			create := func(index uint64) raft.SnapshotSink {
+				snaps := f.d.Snapshots(state.CheckSnapshot, func(error) {})
+				sink, err := snaps.Create(raft.SnapshotVersionMax, index, 1, f.conf, 1, f.trans)
+				if err != nil {
+					t.Fatal(err)
+				}
+				Own(sink)
+				if _, err := sink.Write(content.Bytes()); err != nil {
+					t.Fatal(err)
+				}
+				return sink
+			}
+			own := create(5)
+			f.install(&content)
+			if err := own.Close(); err == nil {
+				t.Error("it is taken for the newest")
+			}
+			if err := own.Cancel(); err != nil { // as raft does
+				t.Error(err)
+			}
+			if !f.put(2, 10, 2, 11) {
+				t.Error("the entry behind the newest is refused")
+			}
+			if err := create(11).Close(); err != nil {
+				t.Errorf("the next one: %v", err)
+			}
+		})
+	}
+}

@@ -250,8 +250,11 @@ func (s *watchedSink) Cancel() error {
 	return s.SnapshotSink.Cancel()
 }
 
-// Close is not timed as a whole: syncing a gigabyte may take its time.
+// Close is not timed as a whole: syncing a gigabyte may take its time. One of our
+// own must not follow another server's that is newer: raft would take it for the
+// newest, and the log begins behind that one.
 func (s *watchedSink) Close() error {
+	own := s.check == nil
 	if err := s.endCheck(); err != nil {
 		err = fmt.Errorf("the snapshot that another server sent is refused: %w", err)
 		s.d.dog.log.Error(err.Error())
@@ -259,6 +262,9 @@ func (s *watchedSink) Close() error {
 	}
 	if err := s.SnapshotSink.Close(); err != nil {
 		return s.d.dog.die(fmt.Errorf("storage failed: finish snapshot: %w", err))
+	}
+	if newest := s.d.covered.newest(); own && newest > s.index {
+		return fmt.Errorf("another server has sent a snapshot up to entry %d while this one was written, up to entry %d", newest, s.index)
 	}
 	s.published()
 	return nil
