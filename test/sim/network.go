@@ -164,7 +164,7 @@ func (n *Network) Crash(host string) {
 		l.Close()
 	}
 	for _, p := range pipes {
-		p.finish()
+		p.finish(p.from == host)
 	}
 }
 

@@ -67,6 +67,7 @@ type pipe struct {
 	sealed   bool // the writer has closed: EOF behind the last segment
 	gone     bool // the reader has closed: writing fails
 	dead     bool // the process at either end is gone
+	mute     bool // the one that writes
 	read     deadline
 	write    deadline
 }
@@ -91,10 +92,13 @@ func (n *Network) pipe(from, to string) *pipe {
 	return p
 }
 
-// finish ends the pipe at once, with what is on the wire lost.
-func (p *pipe) finish() {
+// finish ends the pipe at once, with what is on the wire lost. What a process that
+// is gone would still say nobody hears, also if that end is not seen yet: without
+// power its disk has no say any more in what it believes to be durable.
+func (p *pipe) finish(writes bool) {
 	p.mu.Lock()
 	p.dead = true
+	p.mute = p.mute || writes
 	p.forget()
 	p.mu.Unlock()
 	p.cond.Broadcast()
@@ -118,7 +122,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	defer p.mu.Unlock()
 	for {
 		switch {
-		case p.sealed:
+		case p.sealed, p.mute:
 			return 0, net.ErrClosed
 		case (p.gone || p.dead) && !p.n.isCut(p.to, p.from):
 			return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}

@@ -65,3 +65,33 @@ func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// A process that is gone says nothing more, also to a host that is not reached.
+func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)
+		l, err := n.Listen("b:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, err := n.Dialer("a")(context.Background(), "b:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Freeze("b")
+		n.Crash("a")
+		if _, err := near.Write([]byte("all is durable")); err == nil {
+			t.Error("it goes on talking")
+		}
+		n.Thaw("b")
+		if n, err := far.Read(make([]byte, 100)); n > 0 || err == nil {
+			t.Errorf("%d bytes are heard, %v", n, err)
+		}
+		near.Close()
+		far.Close()
+	})
+}
