@@ -5,7 +5,7 @@
 // no metadata and its sync is as cheap as a sync can be. The next segment is
 // made ready in the background when the current one is half full.
 //
-//	segment := magic 8 · base index u64 · crc32c u32 · 0 u32 · record*
+//	segment := magic 8 · base index u64 · crc32c u32 · file's size u32 · record*
 //	record  := size u32 · ^size u32 · crc32c u32 · type u8 · 0 u8*3 · index u64
 //	           · term u64 · batch u64 · time i64 · extensions' length u64
 //	           · data · extensions

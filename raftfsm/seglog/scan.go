@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,11 +23,16 @@ func (p Place) String() string { return fmt.Sprintf("%s at byte %d", p.File, p.O
 // first, and changes nothing. It refuses what Open refuses. torn is where a
 // write was interrupted that nobody was told of, nil if there is none.
 func Scan(dir string, fn func(*raft.Log, Place) error) (torn *Place, err error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".log") {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
 	// What a later segment begins with supersedes what earlier ones hold from
 	// there on.
 	ends := make([]uint64, len(names)) // base of the segment behind; 0: none
@@ -80,7 +84,7 @@ func scanSegment(name string, next uint64, fn func(*raft.Log, Place) error) (tor
 	if err != nil {
 		return nil, err
 	}
-	base, err := readHeader(b)
+	base, err := readWhole(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

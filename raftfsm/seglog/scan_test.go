@@ -72,3 +72,58 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 		t.Error("a changed byte went unnoticed")
 	}
 }
+
+// A log is found whatever its directory is called, and a directory that is not
+// there is no log without entries.
+func TestScanFindsItsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data[1]*?")
+	must(t, os.Mkdir(dir, 0o700))
+	l := open(t, dir)
+	must(t, l.StoreLogs(batch(rand.New(rand.NewPCG(1, 1)), 1, 3, 30)))
+	must(t, l.Close())
+	n := 0
+	_, err := Scan(dir, func(*raft.Log, Place) error { n++; return nil })
+	must(t, err)
+	if n != 3 {
+		t.Errorf("%d entries of 3", n)
+	}
+	if _, err := Scan(dir+"x", func(*raft.Log, Place) error { return nil }); err == nil {
+		t.Error("no directory, and no error")
+	}
+}
+
+// A file that has lost its end, as a copy does that was not finished, is no log
+// that ends earlier.
+func TestSegmentCutShortIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range uint64(20) {
+		must(t, l.StoreLogs(batch(rng, i+1, 1, 300)))
+	}
+	must(t, l.Close())
+	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	must(t, err)
+	file := names[len(names)-1]
+	whole, err := os.ReadFile(file)
+	must(t, err)
+	for n := 0; n < len(whole); n += 8 {
+		must(t, os.WriteFile(file, whole[:n], 0o600))
+		l, err := Open(dir, Options{})
+		if err == nil {
+			l.Close()
+			t.Fatalf("%d of %d bytes: opened", n, len(whole))
+		}
+		if _, err := Scan(dir, func(*raft.Log, Place) error { return nil }); err == nil {
+			t.Fatalf("%d of %d bytes: scanned", n, len(whole))
+		}
+		if n == 2000 {
+			n = len(whole) - 1000
+		}
+	}
+	must(t, os.WriteFile(file, whole, 0o600))
+	must(t, open(t, dir).Close())
+	clear(whole[20:24]) // as older releases wrote it
+	must(t, os.WriteFile(file, whole, 0o600))
+	must(t, open(t, dir).Close())
+}

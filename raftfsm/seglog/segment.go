@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"path/filepath"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
@@ -75,6 +76,7 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base uint64) (*segm
 	h := append([]byte(nil), magic...)
 	h = binary.BigEndian.AppendUint64(h, base)
 	h = binary.BigEndian.AppendUint32(h, crc32.Checksum(h, crcTable))
+	h = binary.BigEndian.AppendUint32(h, sizeNoted(size))
 	if _, err := f.WriteAt(h, 0); err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := readHeader(b)
+	base, err := readWhole(b)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +144,28 @@ func readHeader(b []byte) (base uint64, err error) {
 		return 0, fmt.Errorf("segment header: %w", errDamaged)
 	}
 	return binary.BigEndian.Uint64(b[8:]), nil
+}
+
+// readWhole reads the header of a segment that is there as a whole: one that has
+// lost its end may have lost entries, and none would be missed.
+func readWhole(b []byte) (base uint64, err error) {
+	base, err = readHeader(b)
+	if err != nil {
+		return 0, err
+	}
+	if was := binary.BigEndian.Uint32(b[20:]); was != 0 && was != sizeNoted(len(b)) {
+		return 0, fmt.Errorf("segment of %d bytes, which was begun with %d: %w", len(b), was, errDamaged)
+	}
+	return base, nil
+}
+
+// sizeNoted is what the header says of the size; 0, as in what older releases wrote:
+// nothing.
+func sizeNoted(size int) uint32 {
+	if uint64(size) > math.MaxUint32 {
+		return 0
+	}
+	return uint32(size)
 }
 
 // baseOf returns the index at which a segment begins.
