@@ -162,8 +162,10 @@ func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) 
 	}
 	b, err := vfs.ReadFile(d.files.FS, d.sub(identityFile))
 	if errors.Is(err, os.ErrNotExist) {
-		if there, err := vfs.Exists(d.files.FS, d.sub("raft")); err == nil && there {
-			return Identity{}, fmt.Errorf("data directory %s holds a log but no identity file: it is damaged; restore the file, or remove the directory and add this server again as a new one", d.path)
+		for _, part := range []string{"raft", "snapshots"} {
+			if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && there {
+				return Identity{}, fmt.Errorf("data directory %s holds %s but no identity file: it is damaged; restore the file, or remove the directory and add this server again as a new one", d.path, part)
+			}
 		}
 		id := Identity{Server: server, Incarnation: NewID(rand)}
 		return id, d.saveIdentity(id)

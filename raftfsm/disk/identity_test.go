@@ -65,6 +65,19 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			}
 		}
 	}
+	// Whoever starts anew leaves nothing.
+	for _, left := range []string{"raft", "snapshots"} {
+		dir := filled(t)
+		for _, part := range []string{"identity", "raft", "snapshots"} {
+			if part != left {
+				os.RemoveAll(filepath.Join(dir, part))
+			}
+		}
+		if d, err := open(dir); err == nil {
+			d.Close()
+			t.Errorf("%s alone is left: opened", left)
+		}
+	}
 	// Emptied, not removed.
 	dir := filled(t)
 	d, err := open(dir)
