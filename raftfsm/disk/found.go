@@ -74,13 +74,13 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	return sink.Close()
 }
 
-// EmptyDir makes a directory, or checks that it is empty, and tells whether it
+// EmptyDir makes a directory, durably, or checks that it is empty, and tells whether it
 // was made.
 func EmptyDir(dir string) (made bool, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return true, os.MkdirAll(dir, 0o700)
+		return true, makeDir(osFiles.FS, dir)
 	case err != nil:
 		return false, err
 	case len(entries) > 0:

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"crypto/rand"
+	"errors"
 	"io"
 	mathrand "math/rand/v2"
 	"testing"
@@ -11,6 +12,50 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
+
+// A snapshot that the last life published, and did not live to sync its name,
+// counts from the next start on, and so must not go with the power.
+func TestSnapshotFoundIsDurable(t *testing.T) {
+	for seed := range uint64(30) {
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(seed, 1)))
+		fs := power.Mount()
+		store, err := openSnapshotStore(fs, "/snapshots", 1)
+		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // as openStores does
+			t.Fatal(err)
+		}
+		sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		power.OnOp(func(op simdisk.Op) error {
+			if op.Kind == "syncdir" {
+				power.Kill()
+				return errRefused
+			}
+			return nil
+		})
+		if err := sink.Close(); err == nil {
+			t.Fatal("killed, and closed")
+		}
+		power.OnOp(nil)
+		offered := func() int {
+			store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := store.List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		before := offered()
+		power.PowerLoss()
+		if after := offered(); before != 1 || after != 1 {
+			t.Errorf("seed %d: %d snapshots were offered, and %d after a loss of power", seed, before, after)
+		}
+	}
+}
 
 // keptStable is a stable store that loses nothing.
 type keptStable struct{ *raft.InmemStore }

@@ -52,6 +52,11 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
+	// A process that was killed there may have left a snapshot that has no durable
+	// name yet, and what is found counts.
+	if err := fs.SyncDir(dir); err != nil {
+		return nil, err
+	}
 	all, err := fs.List(dir)
 	if err != nil {
 		return nil, err
