@@ -26,8 +26,8 @@ type Made struct {
 
 // Import makes the data directory of a server, a cluster by itself, of a
 // ZooKeeper's data. With keep the sessions are taken over, too, with the
-// passwords that their clients know, and the ephemeral nodes with them. now is
-// the time, in ms since 1970.
+// passwords that their clients know, and the ephemeral nodes with them; else z
+// loses these. now is the time, in ms since 1970.
 func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made, error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
 	a := &state.Adopted{Cluster: m.Cluster, At: state.Position{Index: 1, Term: 1}, Zxid: z.Zxid}
@@ -46,18 +46,19 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 		_, alive := z.Sessions[n.Owner]
 		return !keep || !alive
 	}
-	for _, p := range paths {
-		if left(p) {
-			m.Left = append(m.Left, p)
+	paths = slices.DeleteFunc(paths, func(p string) bool {
+		if !left(p) {
+			return false
 		}
-	}
-	m.Nodes, m.Sessions = len(paths)-len(m.Left), len(a.Sessions)
+		m.Left = append(m.Left, p)
+		delete(z.Nodes, p)
+		return true
+	})
+	z.Recount() // what was left out takes up nothing of a quota
+	m.Nodes, m.Sessions = len(paths), len(a.Sessions)
 	a.Count = m.Nodes
 	a.Nodes = func(yield func(string, *tree.Info) bool) {
 		for _, p := range paths {
-			if len(m.Left) > 0 && left(p) {
-				continue
-			}
 			if !yield(p, fromZooKeeper(p, z.Nodes[p])) {
 				return
 			}

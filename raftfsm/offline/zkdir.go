@@ -76,8 +76,17 @@ func list(dir, prefix string) ([]zkFile, error) {
 	}
 	var files []zkFile
 	for _, e := range entries {
-		if zxid, ok := zxidOf(e.Name(), prefix); ok && e.Type().IsRegular() {
-			files = append(files, zkFile{filepath.Join(dir, e.Name()), zxid})
+		zxid, ok := zxidOf(e.Name(), prefix)
+		if !ok {
+			continue
+		}
+		f := zkFile{filepath.Join(dir, e.Name()), zxid}
+		info, err := os.Stat(f.path) // of the file that a link names, as ZooKeeper reads it
+		if err != nil {
+			return nil, readable(err)
+		}
+		if info.Mode().IsRegular() {
+			files = append(files, f)
 		}
 	}
 	slices.SortFunc(files, func(a, b zkFile) int {
