@@ -19,19 +19,61 @@ const replacingDir = "recovering"
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace makes the data directory begin anew, as Found does, and keeps what
-// was there in a directory called old within it. One that was interrupted is
-// finished by calling it again.
-func Replace(dir, old string, f Founding, write func(io.Writer) error) error {
-	next := filepath.Join(dir, replacingDir)
-	if _, err := os.Stat(filepath.Join(next, identityFile)); err != nil {
+// was there in a directory called old within it. What an earlier Replace kept
+// there gets a number behind its name. was is who the directory was when f and
+// write were made of it: no server may have been started on it since. One that
+// was interrupted is finished by calling it again.
+func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
+	return alone(dir, func() error {
+		if Interrupted(dir) {
+			return finishReplace(dir, old)
+		}
+		if is, err := readIdentity(dir); err != nil {
+			return err
+		} else if is.Start != was.Start || is.Life != was.Life {
+			return fmt.Errorf("a server was started on %s meanwhile: give the command again", dir)
+		}
+		next := filepath.Join(dir, replacingDir)
 		if err := os.RemoveAll(next); err != nil {
+			return err
+		}
+		if err := numberOld(filepath.Join(dir, old)); err != nil {
 			return err
 		}
 		if err := Found(next, f, write); err != nil {
 			return err
 		}
+		return finishReplace(dir, old)
+	})
+}
+
+// alone runs f while no server can start on the directory.
+func alone(dir string, f func() error) error {
+	d, err := openDataDir(dir, osFiles)
+	if err != nil {
+		return err
 	}
-	return finishReplace(dir, filepath.Join(dir, old))
+	return errors.Join(f(), d.close())
+}
+
+// numberOld makes room for a directory under its name.
+func numberOld(old string) error {
+	to := old
+	for n := 1; ; n++ {
+		_, err := os.Lstat(to)
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		to = fmt.Sprintf("%s-%d", old, n)
+	}
+	if to == old {
+		return nil
+	}
+	// Else what is moved there next would be taken for moved already.
+	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 
 // Interrupted tells whether a Replace got as far as that only it can go on.
@@ -41,10 +83,12 @@ func Interrupted(dir string) bool {
 }
 
 // FinishReplace goes on where a Replace was interrupted.
-func FinishReplace(dir, old string) error { return finishReplace(dir, filepath.Join(dir, old)) }
+func FinishReplace(dir, old string) error {
+	return alone(dir, func() error { return finishReplace(dir, old) })
+}
 
 func finishReplace(dir, old string) error {
-	next := filepath.Join(dir, replacingDir)
+	next, old := filepath.Join(dir, replacingDir), filepath.Join(dir, old)
 	if err := os.MkdirAll(old, 0o700); err != nil {
 		return err
 	}

@@ -41,15 +41,11 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 			_ = s.Close()
 		}
 	}()
-	b, err := os.ReadFile(filepath.Join(dir, identityFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no data directory of a zlockd: it has no file %q", dir, identityFile)
-	}
-	if err != nil {
+	if s.Identity, err = readIdentity(dir); err != nil {
 		return nil, err
 	}
-	if s.Identity, err = parseIdentity(b); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", filepath.Join(dir, identityFile), err)
+	if err := (&dataDir{path: dir, files: osFiles}).checkParts(&s.Identity); err != nil {
+		return nil, err
 	}
 	s.lock, err = os.Open(filepath.Join(dir, "lock"))
 	if err == nil {
@@ -78,6 +74,27 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	}
 	return s, nil
 }
+
+// readIdentity reads who a data directory is.
+func readIdentity(dir string) (Identity, error) {
+	file := filepath.Join(dir, identityFile)
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return Identity{}, fmt.Errorf("%s is no data directory of a zlockd: it has no file %q", dir, identityFile)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	id, err := parseIdentity(b)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%s is damaged: %w", file, err)
+	}
+	return id, nil
+}
+
+// CheckWhole refuses a directory that had terms, and a log or a snapshot, and has
+// them no more, as a server does. end is the last entry that was found.
+func (s *Stopped) CheckWhole(end uint64) error { return s.Identity.checkBegun(s.dir, s.Term, end) }
 
 // Close gives the directory back.
 func (s *Stopped) Close() error {

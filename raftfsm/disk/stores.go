@@ -145,6 +145,14 @@ func (s *Stores) promised() (term, end uint64, err error) {
 	return term, end, err
 }
 
+// checkBegun refuses a directory that has lost what it was begun with.
+func (id *Identity) checkBegun(path string, term, end uint64) error {
+	if id.Begun && (term == 0 || end == 0) {
+		return incomplete(path, "its terms or its log and snapshots are gone")
+	}
+	return nil
+}
+
 // checkWhole notes in id that there is a log, and refuses a directory that had
 // one and has it no more, or has lost a part of it.
 func (s *Stores) checkWhole(path string, id *Identity) error {
@@ -152,8 +160,8 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 	if err != nil {
 		return err
 	}
-	if id.Begun && (term == 0 || end == 0) {
-		return incomplete(path, "its terms or its log and snapshots are gone")
+	if err := id.checkBegun(path, term, end); err != nil {
+		return err
 	}
 	id.Begun = term > 0 && end > 0
 	first, err := s.Log.FirstIndex()

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
@@ -434,6 +438,135 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 			}
 			equal(t, dir, filepath.Join(dir, oldDir), true)
 		})
+	}
+}
+
+// Nodes that are left out take up nothing of a quota.
+func TestQuotaCountsWhatIsTaken(t *testing.T) {
+	const quota = "/zookeeper/quota/a"
+	for keep, want := range map[bool]string{true: "count=2,bytes=5", false: "count=1,bytes=2"} {
+		dir := zooDir(t)
+		log := history()
+		log[2].Ops[0].Data = []byte("eee")
+		for i, path := range []string{quota, quota + "/zookeeper_limits", quota + "/zookeeper_stats"} {
+			o := zkfiles.Op{Type: jute.OpCreate, Path: path, Data: []byte("count=5,bytes=-1"), ACL: jute.WorldAnyone, Cversion: 1}
+			log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(10 + i), Time: 2000, Type: o.Type, Ops: []zkfiles.Op{o}})
+		}
+		must(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), logOf(log), 0o600))
+		must(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
+		must(t, os.Remove(filepath.Join(dir, "version-2", "snapshot.4")))
+		to := filepath.Join(t.TempDir(), "new")
+		_, err := doImport(dir, to, keep)
+		must(t, err)
+		s, err := ReadState(to)
+		must(t, err)
+		if stats, ok := s.Tree().Get(quota + "/zookeeper_stats"); !ok || string(stats.Data) != want {
+			t.Errorf("keep %v: %s, want %s", keep, stats.Data, want)
+		}
+	}
+}
+
+// A survivor can be the only one twice.
+func TestRecoverTwice(t *testing.T) {
+	dir := imported(t)
+	var before []string
+	for n := range 3 {
+		r, err := PlanRecovery(dir)
+		must(t, err)
+		before = append(before, r.ClusterID())
+		m, err := r.Run(t.Context(), 1)
+		must(t, err)
+		after, err := ReadData(dir)
+		must(t, err)
+		if after.ClusterID() != m.Cluster || after.Zxid() != m.Zxid {
+			t.Errorf("recover number %d: cluster %s at 0x%x was told, there is %s at 0x%x", n+1, m.Cluster, m.Zxid, after.ClusterID(), after.Zxid())
+		}
+	}
+	for i, name := range []string{oldDir + "-1", oldDir + "-2", oldDir} {
+		kept, err := ReadData(filepath.Join(dir, name))
+		if err != nil || kept.ClusterID() != before[i] {
+			t.Errorf("what was there before recover number %d is not kept in %s: %v", i+1, name, err)
+		}
+	}
+}
+
+// A server that was started while its data were looked at has gone on since.
+func TestRecoverOfADirectoryInUse(t *testing.T) {
+	dir := imported(t)
+	r, err := PlanRecovery(dir)
+	must(t, err)
+	d, err := start(dir)
+	must(t, err)
+	if _, err := r.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("while a server runs: %v", err)
+	}
+	must(t, d.Close())
+	before := contents(t, dir)
+	if _, err := r.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "was started") {
+		t.Errorf("behind another life: %v", err)
+	}
+	if after := contents(t, dir); after != before {
+		t.Error("something was changed")
+	}
+}
+
+// start opens a data directory as a server does.
+func start(dir string) (*disk.Disk, error) {
+	return disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1, Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
+}
+
+// What no server starts on is nothing to make data of either.
+func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
+	for _, c := range []struct {
+		without string // patterns
+		whole   bool
+	}{
+		{"", true}, {"raft/stable.db", false}, {"raft/log", false}, {"snapshots", false}, {"snapshots/*", false}, {"raft/log/* snapshots/*", false},
+	} {
+		dir := imported(t)
+		for range 2 { // the second life knows of the first one's log
+			d, err := start(dir)
+			must(t, err)
+			_, end, err := d.Promised()
+			must(t, err)
+			must(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))
+			must(t, d.Close())
+		}
+		for _, pattern := range strings.Fields(c.without) {
+			files, err := filepath.Glob(filepath.Join(dir, pattern))
+			must(t, err)
+			for _, f := range files {
+				must(t, os.RemoveAll(f))
+			}
+		}
+		_, err := ReadData(dir)
+		if (err == nil) != c.whole {
+			t.Errorf("read without %q: %v", c.without, err)
+		}
+		d, err := start(dir)
+		if err == nil {
+			d.Close()
+		}
+		if (err == nil) != c.whole {
+			t.Errorf("started without %q: %v", c.without, err)
+		}
+	}
+}
+
+// Files may stand elsewhere, and only be named here: ZooKeeper reads them.
+func TestFilesThatAreLinkedCount(t *testing.T) {
+	dir := zooDir(t)
+	file, elsewhere := filepath.Join(dir, "version-2", "log.5"), filepath.Join(t.TempDir(), "l")
+	must(t, os.Rename(file, elsewhere))
+	must(t, os.Symlink(elsewhere, file))
+	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
+	must(t, err)
+	if z.Zxid != 9 {
+		t.Errorf("zxid 0x%x", z.Zxid)
+	}
+	must(t, os.Remove(elsewhere))
+	if _, err := LoadZooKeeper(ZooKeeperOptions{From: dir}); err == nil {
+		t.Error("the log is not there, and that is no error")
 	}
 }
 

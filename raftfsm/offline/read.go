@@ -45,6 +45,9 @@ func ReadData(dir string) (*Data, error) {
 	if d.Torn, err = s.Entries(replayed.entry); err != nil {
 		return nil, err
 	}
+	if err := s.CheckWhole(d.Last.Index); err != nil {
+		return nil, err
+	}
 	if s.Identity.Cluster == "" {
 		return nil, fmt.Errorf("%s belongs to a server that never joined a cluster: there is nothing in it", dir)
 	}

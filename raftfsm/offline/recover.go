@@ -84,7 +84,7 @@ func (r *Recovery) Tell(w io.Writer) {
 func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	m := refound(r.State, true, now)
 	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1, Addr: r.Servers()[r.Identity.Server]}
-	return m, disk.Replace(r.dir, oldDir, f, func(w io.Writer) error { return WriteBackup(interruptible{ctx, w}, r.State) })
+	return m, disk.Replace(r.dir, oldDir, r.Identity, f, func(w io.Writer) error { return WriteBackup(interruptible{ctx, w}, r.State) })
 }
 
 // Next are the commands that bring the other servers back, once they run, empty.
