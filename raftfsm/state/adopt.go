@@ -44,8 +44,12 @@ func (a *Adopted) WriteSnapshot(to io.Writer) error {
 		if _, ok := s.sessions.Get(info.EphemeralOwner); !ok && info.Kind == tree.EphemeralNode {
 			err = fmt.Errorf("it belongs to session 0x%x, which does not exist", uint64(info.EphemeralOwner))
 		}
+		before := len(buf)
 		if err == nil {
 			buf, err = enc.Node(buf, path, info)
+		}
+		if n := len(buf) - before; n > maxNode && err == nil {
+			err = fmt.Errorf("it takes %d bytes, more than the %d that a server's snapshots have room for", n, maxNode)
 		}
 		if err != nil {
 			return fmt.Errorf("node %q: %w", path, err)

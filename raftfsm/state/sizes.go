@@ -28,6 +28,9 @@ const (
 	// MaxChunk is the longest chunk of a snapshot: at most chunkBytes and what
 	// the tree adds in one go, or one node of MaxFrame with its path and ACL.
 	MaxChunk = MaxFrame + 1<<20
+	// maxNode is the longest node that may come from elsewhere: whatever a snapshot
+	// puts into a chunk in front of it, the chunk can be read back.
+	maxNode = MaxChunk - 512<<10
 	// sessionsChunk is how much of the sessions is in one chunk. It is what
 	// releases before could read, who had all of them in one.
 	sessionsChunk = 64 << 20

@@ -2,10 +2,12 @@ package state
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
 func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
@@ -117,6 +119,47 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 		}
 		if _, payload, err := r.next(); err != nil || len(payload) != MaxChunk+off {
 			t.Errorf("%+d: %d bytes, %v", off, len(payload), err)
+		}
+	}
+}
+
+// What comes from elsewhere and is taken must go into the server's own snapshots,
+// whatever stands in front of it there. Nothing is longer than a request at home.
+func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some 64 MiB, several times")
+	}
+	data := make([]byte, MaxChunk)
+	for _, long := range []int{MaxFrame, MaxChunk - 512<<10, MaxChunk - 2000} {
+		paths := []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
+		for i := range 15 { // with those before a chunk as it is written here; a server puts more into one
+			paths = append(paths, fmt.Sprintf("/a%02d", i))
+		}
+		paths = append(paths, "/big")
+		a := Adopted{Cluster: "c", Count: len(paths), Zxid: 1, Nodes: func(yield func(string, *tree.Info) bool) {
+			for _, p := range paths {
+				n := 7000
+				if p == "/big" {
+					n = long
+				}
+				if !yield(p, &tree.Info{Data: data[:n], ACL: jute.WorldAnyone}) {
+					return
+				}
+			}
+		}}
+		var file bytes.Buffer
+		if err := a.WriteSnapshot(&file); err != nil {
+			if long <= MaxFrame {
+				t.Errorf("%d bytes: %v", long, err)
+			}
+			continue
+		}
+		s, _, err := ReadSnapshot(&file)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", long, err)
+		}
+		if _, err := snapshotBytes(t, s); err != nil {
+			t.Errorf("%d bytes were taken, and then: %v", long, err)
 		}
 	}
 }
