@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,14 +174,20 @@ func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *b
 
 func backups(t *testing.T, dir string) []string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*.backup"))
+	entries, err := os.ReadDir(dir)
 	must(t, err)
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".backup") {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
 	return names
 }
 
 func TestBackupsAreTakenInTurn(t *testing.T) {
 	i := serve(t, 5)
-	dir := filepath.Join(t.TempDir(), "backups")
+	dir := filepath.Join(t.TempDir(), "backups[1]")
 	must(t, os.Mkdir(dir, 0o700))
 	left := filepath.Join(dir, "zlockd-2-20200101T000000Z-0.backup.tmp")
 	must(t, os.WriteFile(left, nil, 0o600))
@@ -219,6 +226,48 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 		if s.Tree().Count() != 9 {
 			t.Errorf("%s: %d nodes", n, s.Tree().Count())
 		}
+	}
+}
+
+// A clock that was ahead for a while leaves backups that seem to be newer than
+// all to come. They are the oldest.
+func TestBackupsOfAClockThatWasAhead(t *testing.T) {
+	i := serve(t, 5)
+	dir := t.TempDir()
+	c := newClock()
+	run := func(hours int) (newest string) {
+		k := taker(i, c, dir, 1, 0, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(ctx) }()
+		for range hours {
+			c.move(time.Hour)
+			c.tick <- c.now()
+			c.tick <- c.now()
+			newest = filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-", c.now().UTC().Format("20060102T150405Z")))
+			names := backups(t, dir)
+			if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, newest) }) {
+				t.Errorf("the backup just taken, %s, is gone: %v", newest, names)
+			}
+		}
+		if k.State().Failed != 0 || k.Age() != 0 {
+			t.Errorf("%+v, the newest is %v old", k.State(), k.Age())
+		}
+		cancel()
+		<-done
+		return newest
+	}
+	const years = 3 * 365 * 24 * time.Hour
+	c.move(years)
+	ahead := run(4)
+	c.move(-years)
+	run(2)
+	if names := backups(t, dir); len(names) != 3 || !strings.HasPrefix(names[2], ahead) {
+		t.Errorf("after 2: %v", names)
+	}
+	run(2)
+	if names := backups(t, dir); len(names) != 3 || strings.HasPrefix(names[2], ahead) {
+		t.Errorf("after 4: %v", names)
 	}
 }
 

@@ -104,14 +104,14 @@ func (t *Taker) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.begun = t.Now()
-	left, _ := filepath.Glob(filepath.Join(t.Dir, t.prefix()+"*.tmp"))
-	for _, f := range left {
-		if err := os.Remove(f); err != nil {
+	for _, f := range t.files(suffix + ".tmp") {
+		if err := os.Remove(filepath.Join(t.Dir, f)); err != nil {
 			t.Log.Warn("unfinished backup not removed", "err", err)
 		}
 	}
-	if names := t.list(); len(names) > 0 {
-		if info, err := os.Stat(filepath.Join(t.Dir, names[len(names)-1])); err == nil {
+	if names := t.list(t.begun); len(names) > 0 {
+		info, err := os.Stat(filepath.Join(t.Dir, names[len(names)-1]))
+		if err == nil && !info.ModTime().After(t.begun) {
 			t.news.Last = info.ModTime()
 		}
 	}
@@ -147,7 +147,7 @@ func (t *Taker) take(ctx context.Context, now time.Time) {
 		return
 	}
 	t.Log.Info("backup taken", "file", file, "took", time.Since(begun).Round(time.Millisecond))
-	if err := t.prune(); err != nil {
+	if err := t.prune(now); err != nil {
 		t.Log.Warn("old backup not removed", "err", err)
 	}
 }
@@ -164,7 +164,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		return "", err
 	}
 	defer b.Close()
-	file := filepath.Join(t.Dir, fmt.Sprintf("%s%s-%016x%s", t.prefix(), now.UTC().Format("20060102T150405Z"), b.Zxid, suffix))
+	file := filepath.Join(t.Dir, fmt.Sprintf("%s-%016x%s", t.stamp(now), b.Zxid, suffix))
 	f, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return "", err
@@ -224,25 +224,38 @@ func (p *paced) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// list returns this server's backups, oldest first.
-func (t *Taker) list() []string {
+// stamp begins the names of the backups of one second.
+func (t *Taker) stamp(at time.Time) string {
+	return t.prefix() + at.UTC().Format("20060102T150405Z")
+}
+
+// files returns the names of this server that end with one of these, sorted.
+func (t *Taker) files(end string) (names []string) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
 		return nil
 	}
-	var names []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), t.prefix()) && strings.HasSuffix(e.Name(), suffix) {
+		if strings.HasPrefix(e.Name(), t.prefix()) && strings.HasSuffix(e.Name(), end) {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 
-func (t *Taker) prune() error {
+// list returns this server's backups, oldest first. Those of a time to come were
+// taken while the clock was ahead, before the others: were they the newest ones,
+// each that is taken now would go at once.
+func (t *Taker) list(now time.Time) []string {
+	names := t.files(suffix)
+	behind := t.stamp(now.Add(time.Second))
+	ahead, _ := slices.BinarySearch(names, behind)
+	return slices.Concat(names[ahead:], names[:ahead])
+}
+
+func (t *Taker) prune(now time.Time) error {
 	var errs []error
-	names := t.list()
+	names := t.list(now)
 	for _, name := range names[:max(0, len(names)-t.Keep)] {
 		errs = append(errs, os.Remove(filepath.Join(t.Dir, name)))
 	}
