@@ -158,6 +158,9 @@ func (f *fetched) check(r io.Reader) (err error) {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
+	if s.Digest == nil { // as of a ZooKeeper that was told to write none
+		return errors.New("it does not say which zxid it has")
+	}
 	f.zxid = s.Digest.Zxid
 	return nil
 }

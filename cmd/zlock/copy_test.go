@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
 // A backup is taken for whole only if its last byte has come, however the
@@ -29,5 +31,29 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 	}
 	if err := new(fetched).copy(io.Discard, strings.NewReader("HTTP")); err == nil {
 		t.Error("anything is a ZooKeeper's snapshot")
+	}
+}
+
+// A ZooKeeper answers as we do, and may write its snapshots without a digest:
+// nothing says then which zxid they have.
+func TestSnapshotWithoutADigest(t *testing.T) {
+	var whole bytes.Buffer
+	w, err := zkfiles.NewSnapshotWriter(&whole, -1, nil, [][]jute.ACL{jute.WorldAnyone})
+	if err == nil {
+		err = w.Node("/", &zkfiles.Node{Data: []byte{}, ACL: jute.WorldAnyone})
+	}
+	if err == nil {
+		err = w.Close(5)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const digest = 8 + 4 + 8 + 8 + 5 // and its seal
+	for _, without := range []int{0, digest} {
+		got := fetched{format: "zookeeper"}
+		err := got.copy(io.Discard, bytes.NewReader(whole.Bytes()[:whole.Len()-without]))
+		if (err == nil) != (without == 0) || got.nodes != 1 || err == nil && got.zxid != 5 {
+			t.Errorf("without %d bytes: %+v, %v", without, got, err)
+		}
 	}
 }
