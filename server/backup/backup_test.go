@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -239,9 +241,12 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 		k := taker(i, c, dir, 1, 0, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
+		c.move(time.Hour)
 		go func() { defer close(done); k.Run(ctx) }()
-		for range hours {
-			c.move(time.Hour)
+		for hour := range hours {
+			if hour > 0 { // the first one is taken at once
+				c.move(time.Hour)
+			}
 			c.tick <- c.now()
 			c.tick <- c.now()
 			newest = filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-", c.now().UTC().Format("20060102T150405Z")))
@@ -269,6 +274,61 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	if names := backups(t, dir); len(names) != 3 || strings.HasPrefix(names[2], ahead) {
 		t.Errorf("after 4: %v", names)
 	}
+}
+
+// A disk that hangs must not keep the server from taking snapshots, and its log
+// from being cut.
+func TestDiskThatHangsHoldsNothing(t *testing.T) {
+	i := serve(t, 5)
+	dir := t.TempDir()
+	c := newClock()
+	k := taker(i, c, dir, 1, 0, 1)
+	var begun atomic.Bool
+	k.Source = func() backup.Source {
+		if begun.Load() {
+			return i.Node()
+		}
+		return nil
+	}
+	k.Patience = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	tick := func() {
+		c.tick <- c.now()
+		c.tick <- c.now()
+	}
+	tick()
+	hangs := filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp", c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
+	must(t, unix.Mkfifo(hangs, 0o600)) // nobody reads it, so nobody can open it
+	begun.Store(true)
+	for failed := range int64(2) { // the second time nothing else is begun
+		tick()
+		if s := k.State(); s.Failed != failed+1 || !strings.Contains(s.Err, "takes nothing") {
+			t.Errorf("%+v", s)
+		}
+		c.move(time.Hour)
+	}
+	wait, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	b, err := i.Node().Backup(wait)
+	must(t, err)
+	b.Close()
+	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // it goes on
+	must(t, err)
+	defer r.Close()
+	for len(backups(t, dir)) == 0 {
+		if wait.Err() != nil {
+			t.Fatalf("%+v", k.State())
+		}
+		tick()
+		c.move(time.Hour)
+	}
+	if _, err := os.Stat(hangs); err == nil {
+		t.Error("what was begun was not removed")
+	}
+	cancel()
+	<-done
 }
 
 func TestMissingBackupsAreTold(t *testing.T) {

@@ -1,9 +1,11 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -32,6 +34,10 @@ type Taker struct {
 	Now    func() time.Time      // the clock
 	Tick   <-chan time.Time      // how often it is looked at
 	Log    *slog.Logger
+	// Patience is how long a disk may take nothing; default a minute.
+	Patience time.Duration
+
+	written chan error // of the file under way, by Run's goroutine alone; nil: there is none
 
 	mu    sync.Mutex // of what follows
 	begun time.Time
@@ -152,10 +158,18 @@ func (t *Taker) take(ctx context.Context, now time.Time) {
 	}
 }
 
-// backup writes a file that is whole or not there.
+var errHangs = errors.New("the disk takes nothing")
+
+// backup writes a file that is whole or not there. As long as it holds the state
+// no snapshot is taken, and the log grows: a disk that hangs is not waited for.
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
-	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
-		return "", err
+	if t.written != nil {
+		select {
+		case <-t.written: // what came of it was told
+			t.written = nil
+		default:
+			return "", fmt.Errorf("%w, and the last backup is still under way", errHangs)
+		}
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -163,13 +177,58 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer b.Close()
 	file := filepath.Join(t.Dir, fmt.Sprintf("%s-%016x%s", t.stamp(now), b.Zxid, suffix))
+	from, to := io.Pipe()
+	t.written = make(chan error, 1)
+	go func() {
+		err := writeFile(ctx, file, from)
+		from.CloseWithError(err)
+		t.written <- err
+	}()
+	p := &patient{to: to, from: from, limit: cmp.Or(t.Patience, time.Minute)}
+	err = b.Write(p)
+	b.Close()
+	to.CloseWithError(err)
+	select {
+	case e := <-t.written:
+		if t.written = nil; err == nil {
+			err = e
+		}
+	case <-time.After(p.limit):
+		err = cmp.Or(err, errHangs)
+	}
+	return file, err
+}
+
+// patient gives up on a reader that takes nothing for a while.
+type patient struct {
+	to    *io.PipeWriter
+	from  *io.PipeReader
+	limit time.Duration
+}
+
+func (p *patient) Write(b []byte) (n int, err error) {
+	for err == nil && n < len(b) {
+		enough := time.AfterFunc(p.limit, func() { p.from.CloseWithError(errHangs) })
+		var some int
+		some, err = p.to.Write(b[n:min(n+paceStep, len(b))])
+		enough.Stop()
+		n += some
+	}
+	return n, err
+}
+
+// writeFile writes what it reads to a file that is whole or not there.
+func writeFile(ctx context.Context, file string, from io.Reader) error {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
-	err = b.Write(&paced{ctx: ctx, f: f})
+	_, err = io.CopyBuffer(&paced{ctx: ctx, f: f}, from, make([]byte, 256<<10))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -177,9 +236,9 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return "", errors.Join(err, ignoreMissing(os.Remove(f.Name())))
+		return errors.Join(err, ignoreMissing(os.Remove(f.Name())))
 	}
-	return file, vfs.OS.SyncDir(t.Dir)
+	return vfs.OS.SyncDir(dir)
 }
 
 func ignoreMissing(err error) error {
