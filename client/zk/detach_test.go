@@ -52,3 +52,45 @@ func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	must[zk.Node](t)(c.Get(ctx, "/r"))
 	is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 }
+
+// heldUp is a context whose Done says that it was called, and answers when told.
+type heldUp struct {
+	context.Context
+	called chan<- struct{}
+	until  <-chan struct{}
+}
+
+func (h heldUp) Done() <-chan struct{} {
+	h.called <- struct{}{}
+	<-h.until
+	return h.Context.Done()
+}
+
+// TestClosedSessionIsNotAskedFor lets the server end session and connection before
+// Close goes on. A server logs who asks for a session that is over.
+func TestClosedSessionIsNotAskedFor(t *testing.T) {
+	s := zlocktest.Config{}.Start(t)
+	var dials atomic.Int32
+	again := make(chan struct{}, 1)
+	c := dial(t, s.Addr, zk.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 2 {
+			again <- struct{}{}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
+	ctx := within(t)
+	called, until := make(chan struct{}, 1), make(chan struct{})
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- c.Close(heldUp{ctx, called, until}) }()
+	<-called
+	go func() { second <- c.Close(ctx) }() // returns when nothing of the connection runs any more
+	select {
+	case <-again:
+	case <-second:
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("%d connections are made, the last for a session that was closed", n)
+	}
+	close(until)
+	ok(t, soon(t, "Close", first))
+}

@@ -57,13 +57,22 @@ func (c *Conn) run() {
 				failed++
 			}
 		}
-		if c.Err() != nil {
+		if c.leaving() {
 			return
 		}
 		if round := failed - 1; round > 0 {
 			pause(c.life, backoff(round, 50*time.Millisecond, time.Second))
 		}
 	}
+}
+
+// leaving reports whether no connection is needed any more. Close ends the session
+// first and says so a moment later: who connected in between would ask the server
+// for a session that is not there.
+func (c *Conn) leaving() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closing || c.err != nil
 }
 
 // backoff is the time to wait before attempt n (1, 2, …): doubling from first to
