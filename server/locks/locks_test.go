@@ -258,6 +258,12 @@ var recipes = []struct{ name, nodes, want, recipe string }{
 		dir L/locks
 		1 L/leases/_c_` + z1 + `-lease-0000000000
 		data L {"zl":1,"limit":3}`, "semaphore [curator] *1", "zlock semaphore"},
+	{"Curator semaphore whose queue is gone", `
+		1 L/leases/_c_` + u1 + `-lease-0000000001
+		2 L/leases/_c_` + u2 + `-lease-0000000002`, "semaphore [curator] *1 *2", "Curator semaphore"},
+	{"zlock semaphore whose queue is gone", `
+		1 L/leases/_c_` + z1 + `-lease-0000000000
+		data L {"zl":1,"limit":3}`, "semaphore [curator] *1", "zlock semaphore"},
 	{"zlock simple lock", `
 		1 L/lock {"v":1,"host":"web"}
 		watch 2 L`, "simple [lone] *1 2<1", "one ephemeral node"},
@@ -332,6 +338,24 @@ func TestWhatIsNoLock(t *testing.T) {
 	}
 	if q := f.at("/k"); q.Kind != locks.Unknown || len(q.Holders)+len(q.Waiters)+len(q.Participants) > 0 {
 		t.Errorf("a directory above a directory named lock is %+v", q)
+	}
+}
+
+// TestDirectoryNamedLeases: the name of a directory makes no semaphore of it.
+func TestDirectoryNamedLeases(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/cars/leases")
+	f.eph(1, "/cars/leases/lock-0000000001")
+	f.eph(2, "/cars/leases/lock-0000000002")
+	found := f.scan()
+	if len(found) != 1 || found[0].Path != "/cars/leases" || found[0].Kind != locks.Lock || len(found[0].Waiters) != 1 {
+		t.Errorf("found %+v", found)
+	}
+	if q := f.at("/cars"); q.Kind != locks.Unknown {
+		t.Errorf("the directory above is %+v", q)
+	}
+	if q := f.at("/cars/leases"); q.Kind != locks.Lock {
+		t.Errorf("looked at alone: %+v", q)
 	}
 }
 

@@ -51,6 +51,7 @@ const (
 	noPart     part = iota
 	locksPart       // Curator's locks: the queue
 	leasesPart      // Curator's leases: the permits
+	leasesAlone     // the same, if its nodes say so: the queue, a container, goes when nobody waits
 	kazooQueue
 )
 
@@ -97,11 +98,15 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	case name == "locks" || name == "leases":
 		_, queue := t.Child(of.Parent(), "locks")
 		_, leases := t.Child(of.Parent(), "leases")
-		if queue && leases {
+		switch {
+		case queue && name == "leases":
+			d.part = leasesPart
+		case leases && name == "locks":
 			d.part = locksPart
-			if name == "leases" {
-				d.part = leasesPart
-			}
+		case name == "leases":
+			d.part = leasesAlone
+		}
+		if d.part != noPart {
 			d.semData, _ = of.Parent().Data(anyone)
 		}
 	case strings.HasSuffix(name, "-__lock__"):
@@ -119,7 +124,8 @@ func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
 	g := &group{path: string(p.paths[d.from:d.to]), data: d.data, next: d.next}
 	switch d.part {
-	case locksPart, leasesPart:
+	case locksPart, leasesPart, leasesAlone:
+		g.alone = d.part == leasesAlone
 		g.sem = g.path[:strings.LastIndexByte(g.path, '/')]
 		g.semData, g.queue = d.semData, d.part == locksPart
 	case kazooQueue:

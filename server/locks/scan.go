@@ -41,6 +41,7 @@ type group struct {
 	sem     string
 	semData string
 	queue   bool // it is the queue, else it is the permits
+	alone   bool // permits without a queue: only if all are named so
 }
 
 // Scan gathers every lock of a tree. Step is called under the read lock until
@@ -220,7 +221,7 @@ func assemble(groups []*group, w Watches) []Queue {
 	for _, g := range groups {
 		by.sort(g)
 		switch {
-		case g.sem != "":
+		case g.sem != "" && (!g.alone || allLeases(g.entries)):
 			sem := semaphoreAt(sems, g.sem, g.semData)
 			if g.queue {
 				sem.queue = g

@@ -50,6 +50,16 @@ func allPermits(list []entry) bool {
 	return true
 }
 
+// allLeases tells whether the contenders are named as Curator's permits.
+func allLeases(list []entry) bool {
+	for i := range list {
+		if n := parseName(list[i].name); n.layout != Curator || n.mode != Permit {
+			return false
+		}
+	}
+	return true
+}
+
 // lock tells who has permits and who waits. The first of the queue waits for
 // any permit, the others for the one before them.
 func (s *semaphore) lock(w Watches) Queue {

@@ -133,11 +133,18 @@ func (v *View) fateOf(ctx context.Context, session int64, path string) (fate, bo
 		return fate{}, false
 	}
 	dir, node := path[:max(at, 1)], path[at+1:]
-	for _, part := range []string{"/locks", "/leases"} { // of a semaphore
+	for _, part := range []string{"/locks", "/leases"} { // of a semaphore, or a lock of that name
 		if d, ok := strings.CutSuffix(dir, part); ok && d != "" {
-			dir, node = d, part[1:]+"/"+node
+			if f, ok := v.fateAt(ctx, session, path, d, part[1:]+"/"+node); ok {
+				return f, true
+			}
 		}
 	}
+	return v.fateAt(ctx, session, path, dir, node)
+}
+
+// fateAt is fateOf for a node, named as the lock in dir would name it.
+func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string) (fate, bool) {
 	look := locks.NewAt(dir)
 	look.Add(path, session)
 	for more := true; more; {

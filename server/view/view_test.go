@@ -318,6 +318,29 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// A directory named as a part of Curator's semaphore is a lock of its own when it
+// is none of one, and permits are those of a semaphore without its queue, too.
+func TestEndedSessionsOfLocksThatLookLikeParts(t *testing.T) {
+	r := newRig(t)
+	for _, row := range []struct{ node, path, kind string }{
+		{"/a/locks/lock-", "/a/locks", "lock"},
+		{"/b/leases/lock-", "/b/leases", "lock"},
+		{"/c/leases/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lease-", "/c", "semaphore"},
+	} {
+		c := r.session()
+		r.node(c, row.node, "", zk.FlagEphemeral|zk.FlagSequence)
+		id := sid(c)
+		c.Close()
+		o := r.eventually("/sessions/ended", func(o object) bool {
+			l := o.list("sessions")
+			return len(l) > 0 && l[0]["id"] == id && len(l[0].list("locks")) == 1
+		})
+		if l := o.list("sessions")[0].list("locks")[0]; l["path"] != row.path || l["kind"] != row.kind || l["held"] != true {
+			t.Errorf("%s: %v", row.node, l)
+		}
+	}
+}
+
 func TestTop(t *testing.T) {
 	r := newRig(t)
 	c := r.session()
