@@ -169,12 +169,12 @@ func (f *fsmSink) Events(zxid int64, events []tree.Event) {
 	}
 }
 
-func (f *fsmSink) Ended(id int64, cause state.EndCause, zxid int64) {
+func (f *fsmSink) Ended(s *session.Session, cause state.EndCause, zxid int64) {
 	if t := f.tracker.Load(); t != nil {
-		t.remove(id)
+		t.remove(s.ID)
 	}
 	if f.obs != nil {
-		f.obs.SessionEnded(id, cause, zxid)
+		f.obs.SessionEnded(s, cause, zxid)
 	}
 }
 

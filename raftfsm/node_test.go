@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -44,13 +45,13 @@ func (w *watcher) Reset()                         { w.mu.Lock(); w.resets++; w.m
 func (w *watcher) Applied()                       {}
 func (w *watcher) Serving(s bool)                 { w.serving.Store(s) }
 func (w *watcher) ReadOnly(bool)                  {}
-func (w *watcher) SessionEnded(id int64, c state.EndCause, _ int64) {
+func (w *watcher) SessionEnded(s *session.Session, c state.EndCause, _ int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended == nil {
 		w.ended = map[int64]state.EndCause{}
 	}
-	w.ended[id] = c
+	w.ended[s.ID] = c
 }
 func (w *watcher) Heard(b []state.Touch) []state.Touch {
 	w.mu.Lock()

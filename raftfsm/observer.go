@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -12,8 +13,9 @@ type Observer interface {
 	// Events reports the changes made by one zxid, in order, before the
 	// outcome of the request that made them is delivered.
 	Events(zxid int64, events []tree.Event)
-	// SessionEnded reports that a session and its ephemerals are gone.
-	SessionEnded(id int64, cause state.EndCause, zxid int64)
+	// SessionEnded reports that a session and its ephemerals are gone. It must
+	// not be changed.
+	SessionEnded(s *session.Session, cause state.EndCause, zxid int64)
 	// SessionMoved reports a new attach generation: connections of the session
 	// with an older one must be closed.
 	SessionMoved(id int64, gen uint32)

@@ -42,7 +42,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	defer c.Close()
 	must(t, c.Connect(wire.NewSession(200)))
 	create(t, c, "/lock", 0)
-	create(t, c, "/lock/lock-", jute.FlagEphemeralSequential)
+	create(t, c, "/lock/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", jute.FlagEphemeralSequential)
 	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "session expired"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no line:\n%s", log.String())
@@ -52,7 +52,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 		if !strings.Contains(line, "session expired") {
 			continue
 		}
-		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "timeout=200ms", "nodes=1", "silent="} {
+		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=200ms", "nodes=1", "silent=", "library=curator", "held=[/lock]"} {
 			if !strings.Contains(line, want) {
 				t.Errorf("%s is missing: %s", want, line)
 			}

@@ -21,7 +21,7 @@ func (s *told) Attached(sess *session.Session, created bool) {
 	s.list = append(s.list, fmt.Sprintf("attached gen %d, created %v", sess.Gen, created))
 }
 
-func (s *told) Ended(_ int64, cause EndCause, zxid int64) {
+func (s *told) Ended(_ *session.Session, cause EndCause, zxid int64) {
 	s.list = append(s.list, fmt.Sprintf("ended by %d at %d", cause, zxid))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 )
 
 // EndedSession is a session that has ended.
@@ -16,12 +17,14 @@ type EndedSession struct {
 	Zxid    int64 // of its end
 	Time    time.Time
 	Cause   state.EndCause
-	// Addr is its client's address and Silent how long nothing had been heard
-	// of it, if the client was connected to this server, and else zero.
-	Addr   string
-	Silent time.Duration
-	// Timeout is what was negotiated, if the client was connected here.
+	// Addr is its client's address, Server the one it was connected to last,
+	// and Timeout what was negotiated.
+	Addr    string
+	Server  uint32
 	Timeout time.Duration
+	// Silent is how long nothing had been heard of it, if the client was
+	// connected to this server, and else zero.
+	Silent time.Duration
 	// Lost says why its last connection here had ended before the session did,
 	// and LostFor how long before; "" if it had not, or none is known.
 	Lost    string
@@ -103,14 +106,15 @@ func (s *Server) EndedSince(zxid int64) (list []EndedSession) {
 func (s *Server) EndedNews() <-chan struct{} { return s.ended.news }
 
 // noteEnd remembers a session's end. It runs while the end is applied.
-func (s *Server) noteEnd(c *conn, id int64, cause state.EndCause, zxid int64) {
-	e := EndedSession{Session: id, Zxid: zxid, Time: s.o.Now(), Cause: cause}
-	if lost, ok := s.lost.take(id); ok {
-		e.Addr, e.Timeout = lost.addr, lost.timeout
+func (s *Server) noteEnd(c *conn, of *session.Session, cause state.EndCause, zxid int64) {
+	e := EndedSession{
+		Session: of.ID, Zxid: zxid, Time: s.o.Now(), Cause: cause,
+		Addr: of.Addr, Server: of.Owner, Timeout: time.Duration(of.Timeout) * time.Millisecond,
+	}
+	if lost, ok := s.lost.take(of.ID); ok {
 		e.Silent, e.LostFor, e.Lost = s.now()-lost.heard, s.now()-lost.at, lost.why.String()
 	}
 	if c != nil {
-		e.Addr, e.Timeout = c.host, c.timeout
 		e.Silent = s.now() - time.Duration(c.lastHeard.Load())
 		e.Lost, e.LostFor = "", 0
 	}
@@ -139,10 +143,8 @@ type lostConns struct {
 }
 
 type lostConn struct {
-	addr      string
 	why       endReason
 	at, heard time.Duration // on the server's clock
-	timeout   time.Duration
 }
 
 // maxLost bounds them: clients may go to other servers and never come back.
@@ -164,7 +166,7 @@ func (l *lostConns) note(c *conn, why endReason, now time.Duration) {
 			break
 		}
 	}
-	l.by[c.session] = lostConn{c.host, why, now, time.Duration(c.lastHeard.Load()), c.timeout}
+	l.by[c.session] = lostConn{why, now, time.Duration(c.lastHeard.Load())}
 }
 
 func (l *lostConns) forget(session int64) {

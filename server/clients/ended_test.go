@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -55,6 +56,21 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r.end(a.Session.ID, 2, []byte{1})
 	must(t, b.Closed())
 	if e := r.srv.Ended()[0]; e.Lost != "" || e.Reason() != "ended by an operator" || e.Cause != state.EndOperator || e.PathCount != 0 {
+		t.Errorf("%+v: %s", e, e.Reason())
+	}
+}
+
+// TestEndOfASessionThatWasElsewhere: whom it was of is known everywhere, and what
+// became of a connection that it had here before is no reason.
+func TestEndOfASessionThatWasElsewhere(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.client()
+	must(t, a.Close())
+	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
+	r.srv.SessionMoved(a.Session.ID, 2)
+	r.srv.SessionEnded(&session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000, Owner: 3, Addr: "10.0.0.7"}, state.EndExpired, 99)
+	e := r.srv.Ended()[0]
+	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second || e.Reason() != "client silent for its whole timeout" {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -22,9 +23,9 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 // SessionEnded implements raftfsm.Observer. The connection of the session is
 // closed once it has been sent the events of its end; the one that asked for
 // the end gets its reply first.
-func (s *Server) SessionEnded(id int64, cause state.EndCause, zxid int64) {
-	c := s.connOf(id)
-	s.noteEnd(c, id, cause, zxid)
+func (s *Server) SessionEnded(of *session.Session, cause state.EndCause, zxid int64) {
+	c := s.connOf(of.ID)
+	s.noteEnd(c, of, cause, zxid)
 	if c == nil {
 		return
 	}
@@ -40,6 +41,7 @@ func (s *Server) SessionEnded(id int64, cause state.EndCause, zxid int64) {
 
 // SessionMoved implements raftfsm.Observer.
 func (s *Server) SessionMoved(id int64, gen uint32) {
+	s.lost.forget(id) // what became of an older connection here is no news of it any more
 	if c := s.connOf(id); c != nil && c.gen < gen {
 		c.retire(endMoved)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -83,7 +84,7 @@ func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 	must(t, err)
 	defer s.Shutdown(t.Context())
 	for id := range int64(endedKept + 10) {
-		s.SessionEnded(id, state.EndClosed, id)
+		s.SessionEnded(&session.Session{ID: id}, state.EndClosed, id)
 	}
 	e := s.Ended()
 	if len(e) != endedKept || e[0].Session != endedKept+9 || e[endedKept-1].Session != 10 {

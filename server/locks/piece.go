@@ -48,10 +48,10 @@ type dir struct {
 type part int
 
 const (
-	noPart     part = iota
-	locksPart       // Curator's locks: the queue
-	leasesPart      // Curator's leases: the permits
-	leasesAlone     // the same, if its nodes say so: the queue, a container, goes when nobody waits
+	noPart      part = iota
+	locksPart        // Curator's locks: the queue
+	leasesPart       // Curator's leases: the permits
+	leasesAlone      // the same, if its nodes say so: the queue, a container, goes when nobody waits
 	kazooQueue
 )
 

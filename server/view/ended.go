@@ -36,6 +36,8 @@ type fate struct {
 	Node string     `json:"node"`
 	Held bool       `json:"held"` // else it waited
 	Kind locks.Kind `json:"kind"`
+	// maker is the library that made the node, as far as its name tells.
+	maker string
 	// Next is who holds since: the lock has moved because of the end.
 	Next []successor `json:"next,omitempty"`
 }
@@ -158,7 +160,7 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 	if c == nil || c.Session != session || c.Mode == locks.Participant {
 		return fate{}, false
 	}
-	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, Held: len(c.BlockedBy) == 0}
+	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, maker: c.Maker, Held: len(c.BlockedBy) == 0}
 	if !f.Held {
 		return f, true
 	}
@@ -178,6 +180,7 @@ type endedRow struct {
 	Reason    string   `json:"reason"`
 	Cause     string   `json:"cause"` // closed, expired or operator
 	Addr      string   `json:"addr,omitempty"`
+	Server    uint32   `json:"server,omitempty"` // it was connected to last
 	TimeoutMS int64    `json:"timeoutMs,omitempty"`
 	Zxid      string   `json:"zxid"`
 	Nodes     int      `json:"nodes"`
@@ -222,7 +225,7 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 	for i := range all[from:to] {
 		e := &all[from+i]
 		row := endedRow{
-			ID: sessionID(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause], Addr: e.Addr,
+			ID: sessionID(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause], Addr: e.Addr, Server: e.Server,
 			TimeoutMS: e.Timeout.Milliseconds(), Zxid: "0x" + strconv.FormatInt(e.Zxid, 16), Nodes: e.PathCount, Paths: []string{}, Locks: v.ended.fates[e.Session],
 		}
 		if row.Locks == nil {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -20,20 +22,26 @@ func (v *View) logExpired(e *clients.EndedSession, fates []fate) {
 	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {
 		return
 	}
-	args := []any{"session", sessionID(e.Session), "zxid", sessionID(e.Zxid), "nodes", e.PathCount}
-	if e.Addr != "" { // its client was connected here
-		args = append(args, "addr", e.Addr, "timeout", e.Timeout, "silent", e.Silent.Round(time.Millisecond))
+	args := []any{"session", sessionID(e.Session), "zxid", sessionID(e.Zxid), "nodes", e.PathCount, "addr", e.Addr, "on", e.Server, "timeout", e.Timeout}
+	if e.Silent > 0 { // its client was connected here
+		args = append(args, "silent", e.Silent.Round(time.Millisecond))
 	}
 	if e.Lost != "" {
 		args = append(args, "connection", e.Lost, "before", e.LostFor.Round(time.Millisecond))
 	}
-	var held, waited []string
+	var held, waited, makers []string
 	for i := range fates {
+		if m := fates[i].maker; m != "unknown" && !slices.Contains(makers, m) {
+			makers = append(makers, m)
+		}
 		if fates[i].Held {
 			held = appendPath(held, fates[i].Path)
 		} else {
 			waited = appendPath(waited, fates[i].Path)
 		}
+	}
+	if len(makers) > 0 {
+		args = append(args, "library", strings.Join(makers, ", "))
 	}
 	if len(held) > 0 {
 		args = append(args, "held", held)
