@@ -62,6 +62,8 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		s.Notices = append(s.Notices, "access rights are not checked (--skip-acl)")
 	}
 
+	i.certificateStatus(s)
+
 	node := i.node.Load()
 	if node == nil {
 		s.Serving = false

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 )
 
 // TLS secures the peer port. Both sides show a certificate of the
@@ -42,6 +43,15 @@ func LoadTLS(cert, key, ca string) (*TLS, error) {
 		ClientCAs:    pool,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 	}}, nil
+}
+
+// Expires is when the server's own certificate ends. It is read at the start only.
+func (t *TLS) Expires() time.Time {
+	leaf := t.config.Certificates[0].Leaf
+	if leaf == nil {
+		return time.Time{}
+	}
+	return leaf.NotAfter
 }
 
 // server shakes hands as the one called and returns the caller's name.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 // rates are what connections had done at some moments of the last minute.
@@ -229,7 +231,15 @@ type memberRow struct {
 	Voter  bool   `json:"voter"`
 	Leader bool   `json:"leader"`
 	Self   bool   `json:"self"`
+	// Reached says whether the leader, or whoever was asked, hears of it; nil
+	// where that is not known.
+	Reached *bool  `json:"reached,omitempty"`
+	Lag     uint64 `json:"lag,omitempty"`   // entries that it has not applied
+	Waits   string `json:"waits,omitempty"` // for what, by its own word, or why it is not reached
 }
+
+// Missing reports whether the member is known not to be reached.
+func (m memberRow) Missing() bool { return m.Reached != nil && !*m.Reached }
 
 // overview answers /overview.
 func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
@@ -252,8 +262,20 @@ func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
 			*list = []string{}
 		}
 	}
+	var far map[int64]admin.Progress
+	if len(s.Members) > 0 {
+		far = v.members(ctx)
+	}
 	for _, m := range s.Members {
-		a.Members = append(a.Members, memberRow{m.ID, m.PeerAddr, m.ClientAddr, m.Voter, m.ID == s.LeaderID, m.ID == s.ID})
+		row := memberRow{ID: m.ID, Peer: m.PeerAddr, Client: m.ClientAddr, Voter: m.Voter, Leader: m.ID == s.LeaderID, Self: m.ID == s.ID}
+		if p, ok := far[m.ID]; ok {
+			heard := p.Heard >= 0
+			row.Reached, row.Waits = &heard, clip(p.Waits)
+			if heard {
+				row.Lag = p.Lag
+			}
+		}
+		a.Members = append(a.Members, row)
 	}
 	if scan, err := v.locks(ctx); err == nil {
 		for i := range scan.locks {

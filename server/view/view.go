@@ -36,6 +36,9 @@ type Source interface {
 	Do(context.Context, state.Request) (state.Outcome, error)
 	// HandOver gives leadership to another server.
 	HandOver(context.Context) error
+	// Progress tells how far the members are, by id. It asks other servers, so
+	// it may take some seconds.
+	Progress(context.Context) map[int64]admin.Progress
 	// Certificates are those this server shows.
 	Certificates() []Certificate
 	// TakeSnapshot writes a snapshot to disk.
@@ -74,6 +77,7 @@ type View struct {
 	ended  endings
 	rates  rates
 	meter  meter
+	reach  reach
 	began  time.Time
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -99,11 +103,12 @@ func New(o Options) *View {
 	}
 	var token [16]byte
 	rand.Read(token[:]) // never fails
-	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{}, costlyAtOnce), began: o.Now()}
+	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{}, costlyAtOnce), reach: newReach(), began: o.Now()}
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
 	v.wg.Go(func() { v.watchEnded(ctx) })
 	v.wg.Go(func() { v.sampleRates(ctx) })
+	v.wg.Go(func() { v.watchMembers(ctx) })
 	return v
 }
 

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// reach is how far the members were when somebody last wanted to know. To find
+// out means to ask other servers, so one goroutine does it for all who poll, and
+// nobody waits long for a server that does not answer.
+type reach struct {
+	asked chan struct{}
+
+	mu    sync.Mutex
+	all   map[int64]admin.Progress
+	at    time.Time     // by the monotonic clock
+	fresh chan struct{} // closed when all is another one
+}
+
+const (
+	reachRest  = time.Second            // between two questions
+	reachStale = 4 * time.Second        // what is older is no news
+	reachWait  = 500 * time.Millisecond // for the answer to the first question
+)
+
+func newReach() reach { return reach{asked: make(chan struct{}, 1), fresh: make(chan struct{})} }
+
+// watchMembers asks for the members whenever somebody wants to know.
+func (v *View) watchMembers(ctx context.Context) {
+	r := &v.reach
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.asked:
+		}
+		all := v.source.Progress(ctx)
+		r.mu.Lock()
+		r.all, r.at = all, time.Now()
+		close(r.fresh)
+		r.fresh = make(chan struct{})
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reachRest):
+		}
+	}
+}
+
+// members tells how far the members are, nil if that could not be found out in
+// time.
+func (v *View) members(ctx context.Context) map[int64]admin.Progress {
+	r := &v.reach
+	select {
+	case r.asked <- struct{}{}:
+	default:
+	}
+	r.mu.Lock()
+	all, at, fresh := r.all, r.at, r.fresh
+	r.mu.Unlock()
+	if time.Since(at) < reachStale {
+		return all
+	}
+	select {
+	case <-fresh:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.all
+	case <-time.After(reachWait):
+	case <-ctx.Done():
+	}
+	return nil
+}

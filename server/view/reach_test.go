@@ -1,0 +1,86 @@
+package view_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view"
+)
+
+// three is a server of three, one of which is gone.
+type three struct {
+	*still
+	asked chan struct{} // has an entry for each question; full: the answer does not come
+}
+
+func (s *three) Status(admin.Need) *admin.Status {
+	st := s.still.Status(0)
+	st.ID, st.LeaderID = 1, 1
+	for id := int64(1); id <= 3; id++ {
+		st.Members = append(st.Members, admin.Member{ID: id, PeerAddr: "10.0.0.1:2888", Voter: true})
+	}
+	return st
+}
+
+func (s *three) Progress(ctx context.Context) map[int64]admin.Progress {
+	select {
+	case s.asked <- struct{}{}:
+		return map[int64]admin.Progress{1: {}, 2: {Lag: 7}, 3: {Heard: -1, Lag: 99, Waits: "connection refused"}}
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// TestAMemberThatIsGoneIsNoFollower: the overview says who is not reached, and
+// why, and is there also where that cannot be found out.
+func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
+	s := &three{&still{st: state.New("three")}, make(chan struct{}, 1)}
+	v := view.New(view.Options{Source: s})
+	defer v.Close()
+	pages := v.Pages()
+	ask := func(path string) string {
+		w := httptest.NewRecorder()
+		pages[path].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil))
+		return w.Body.String()
+	}
+	var o struct {
+		Members []struct {
+			Reached *bool
+			Lag     uint64
+			Waits   string
+		}
+	}
+	if err := json.Unmarshal([]byte(ask("/overview")), &o); err != nil {
+		t.Fatal(err)
+	}
+	m := o.Members
+	if len(m) != 3 || !*m[0].Reached || !*m[1].Reached || m[1].Lag != 7 || *m[2].Reached || m[2].Lag != 0 || m[2].Waits != "connection refused" {
+		t.Errorf("%+v", m)
+	}
+	page := ask("/{$}")
+	for _, want := range []string{"<td>leader</td><td>caught up</td>", "<td>follower</td><td>7 entries behind</td>", `<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+// TestMembersThatAnswerLateHoldNobodyUp: nor do they make the page lie.
+func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
+	s := &three{&still{st: state.New("three")}, make(chan struct{})}
+	v := view.New(view.Options{Source: s})
+	defer v.Close()
+	w := httptest.NewRecorder()
+	v.Pages()["/{$}"].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil))
+	if n := strings.Count(w.Body.String(), "<td>not known</td>"); n != 3 {
+		t.Errorf("%d of 3 members are not known", n)
+	}
+}
+
+func (s *three) BusyPaths() (map[string]int, time.Duration) { return nil, 0 }
