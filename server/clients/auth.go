@@ -122,7 +122,7 @@ func IsSuper(digest, credentials string) bool {
 }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
-	c.srv.log.info("authentication failed", "addr", c.host, "scheme", scheme)
+	c.say("authentication failed", "scheme", scheme)
 	c.srv.metrics.AuthFailed.Add(1)
 	if !c.reply(xid, jute.OpAuth, 0, jute.AuthFailed, nil) {
 		return false

@@ -71,6 +71,8 @@ type conn struct {
 	replica    Replica        // what is read and written here, from the connect request on
 	need       int            // bytes of memory that run must have before it goes on
 	runView    func(*state.State)
+	asked      int64 // the session that the client came back for, if any
+	said       bool  // the log has a line about why this connection ends
 
 	// Written once, before phaseOpen, by the outcome of the handshake; the
 	// session under srv.mu.

@@ -71,8 +71,8 @@ func (c *conn) startTLS() endReason {
 	}
 	if err := t.HandshakeContext(c.srv.ctx); err != nil {
 		c.srv.metrics.TLSHandshakeFailed.Add(1)
-		c.srv.log.info("TLS handshake failed", "addr", c.host, "err", err)
-		return endPlain
+		c.say("TLS handshake failed", "err", err)
+		return endTLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
 		ids := append(slices.Clip(*c.ids.Load()), jute.ID{Scheme: "x509", ID: certs[0].Subject.String()})
@@ -119,7 +119,7 @@ func (c *conn) foreign(first [4]byte) bool {
 		}
 	}
 	c.srv.counts.foreign.Add(1)
-	c.srv.log.info("not the ZooKeeper protocol", "addr", c.host, "bytes", fmt.Sprintf("%q", first[:]))
+	c.say("not the ZooKeeper protocol", "bytes", fmt.Sprintf("%q", first[:]))
 	return true
 }
 
@@ -197,6 +197,7 @@ func (c *conn) connect(frame []byte) endReason {
 	req := state.Request{Op: state.OpCreateSession}
 	if r.SessionID != 0 {
 		s.metrics.Revalidated.Add(1)
+		c.asked = r.SessionID
 		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
 		if len(r.Password) != len(body.Password) {
 			return c.refuse() // it is nobody's

@@ -383,3 +383,71 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	io.Copy(io.Discard, c) // an alert, perhaps; then the end
 	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
 }
+
+// TestOneLineForARefusedConnection: however often one address tries, and whatever
+// speaks there.
+func TestOneLineForARefusedConnection(t *testing.T) {
+	var log syncBuffer
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
+	gone := r.client()
+	id := hexID(gone.Session.ID)
+	must(t, gone.Close())
+	eventually(t, "its connection gone", func() bool { return r.srv.Figures().Conns == 0 })
+	r.end(gone.Session.ID, 1, nil)
+	for range 3 {
+		for _, hello := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x00\x00", "\xff\xff\xff\xff"} {
+			c := r.dial()
+			must(t, c.WriteRaw([]byte(hello)))
+			if _, err := c.ReadFrame(); err == nil {
+				t.Errorf("%q is answered by a frame", hello)
+			}
+		}
+		c := r.dial()
+		if err := c.Connect(wire.Attach(gone.Session, 0)); err == nil {
+			t.Error("a session that was ended goes on")
+		}
+		must(t, c.Closed())
+	}
+	eventually(t, "connections gone", func() bool { return r.srv.Figures().Conns == 0 })
+	var refused []string
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, "serving") {
+			refused = append(refused, line)
+		}
+	}
+	if len(refused) != 3 {
+		t.Errorf("%d lines:\n%s", len(refused), strings.Join(refused, ""))
+	}
+	for _, want := range []string{`msg="not the ZooKeeper protocol" addr=127.0.0.1`, `reason="impossible frame length"`, "session=" + id} {
+		if n := strings.Count(strings.Join(refused, ""), want); n != 1 {
+			t.Errorf("%s: %d times in\n%s", want, n, strings.Join(refused, ""))
+		}
+	}
+}
+
+// TestRepeatedLinesAreCounted: the next line tells how many there would have been.
+func TestRepeatedLinesAreCounted(t *testing.T) {
+	var log syncBuffer
+	now := time.Duration(0)
+	var l inputLog
+	l.init(slog.New(slog.NewTextHandler(&log, nil)), func() time.Duration { return now })
+	for range 5 {
+		l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "one")
+		l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "two")
+		l.of("10.0.0.2", slog.LevelInfo, "connection refused", "reason", "one")
+	}
+	if n := strings.Count(log.String(), "\n"); n != 3 {
+		t.Errorf("%d lines:\n%s", n, log.String())
+	}
+	now = linesApart
+	l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "one")
+	if !strings.HasSuffix(log.String(), "addr=10.0.0.1 reason=one more=4\n") {
+		t.Errorf("%s", log.String())
+	}
+	for i := range 3 * keptLines {
+		l.of(fmt.Sprint(i), slog.LevelInfo, "connection refused")
+	}
+	if len(l.from) > keptLines {
+		t.Errorf("%d addresses are remembered", len(l.from))
+	}
+}

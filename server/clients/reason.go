@@ -26,6 +26,7 @@ const (
 	endCutOff                     // this server may not answer a ping
 	endStopped                    // this server stops
 	endPlain                      // something else spoke here: TLS, HTTP
+	endTLS                        // the TLS handshake failed
 	endPanic                      // a defect
 	endReasons                    // how many there are
 )
@@ -35,7 +36,7 @@ var endNames = [endReasons]string{
 	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
 	"malformed frame", "did not read", "too many watches", "authentication failed", "unknown operation",
 	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
-	"server stopping", "not the ZooKeeper protocol", "internal error",
+	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",
 }
 
 func (r endReason) String() string { return endNames[r] }
@@ -44,7 +45,7 @@ func (r endReason) String() string { return endNames[r] }
 // client did.
 func (r endReason) ours() bool {
 	switch r {
-	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endAuth, endUnknownOp, endPlain:
+	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endAuth, endUnknownOp, endPlain, endTLS:
 		return true
 	}
 	return false

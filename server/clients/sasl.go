@@ -36,7 +36,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	}
 	answer, err := c.negotiate(token)
 	if err != nil {
-		c.srv.log.info("SASL authentication failed", "addr", c.host, "err", err)
+		c.say("SASL authentication failed", "err", err)
 		return c.saslFailed(xid)
 	}
 	return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, answer))
@@ -99,7 +99,7 @@ func (c *conn) admitted() bool {
 // turnAway answers a request of somebody who should have authenticated.
 func (c *conn) turnAway(xid int32) bool {
 	c.srv.metrics.AuthFailed.Add(1)
-	c.srv.log.info("closed: the client asks for something before it has authenticated", "addr", c.host, "required", c.srv.o.RequireAuth)
+	c.say("closed: the client asks for something before it has authenticated", "required", c.srv.o.RequireAuth)
 	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, endAuth)
 	return false
 }

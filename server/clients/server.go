@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -196,7 +197,7 @@ func (s *Server) add(c *conn) bool {
 	if problem != "" { // said without the lock: the log may be slow
 		s.metrics.ConnectionRejected.Add(1)
 		s.troubles.refuse(c.host, problem, s.o.Now())
-		s.log.warn("connection refused", "addr", c.host, "reason", problem)
+		s.log.of(c.host, slog.LevelWarn, "connection refused", "reason", problem)
 	}
 	return problem == ""
 }

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -132,11 +133,25 @@ func (s *Server) connEnded(c *conn, why endReason) {
 	if why == endHandshake {
 		s.metrics.SessionlessExpired.Add(1)
 	}
-	if why == endClient || why == endSession || why == endWord {
+	switch {
+	case why == endClient || why == endSession || why == endWord || c.said:
 		s.o.Logger.Debug("connection ended", "session", hexID(c.session), "addr", c.host, "reason", why.String())
-		return
+	case c.session != 0:
+		s.log.info("connection closed", "session", hexID(c.session), "addr", c.host, "reason", why.String())
+	case c.asked != 0 && why == endGone:
+		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", "its session is over, or was never there", "session", hexID(c.asked))
+	default:
+		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}
-	s.log.info("connection closed", "session", hexID(c.session), "addr", c.host, "reason", why.String())
+}
+
+// say is the one line about a connection that ends for a reason of its client's.
+func (c *conn) say(msg string, args ...any) {
+	c.said = true
+	if c.session != 0 {
+		args = append(args, "session", hexID(c.session))
+	}
+	c.srv.log.of(c.host, slog.LevelInfo, msg, args...)
 }
 
 func hexID(id int64) string { return "0x" + strconv.FormatInt(id, 16) }

@@ -55,6 +55,52 @@ type inputLog struct {
 
 	mu    sync.Mutex
 	lines map[string]*lineCount // by message, which is always a constant
+	from  map[lineOf]*repeated
+}
+
+// lineOf is a line about one address: a program that tries again and again is told
+// of now and then.
+type lineOf struct{ addr, msg, reason string }
+
+type repeated struct {
+	next time.Duration // when the next line may be written
+	more int           // that were left out since, and are counted in the next one
+}
+
+const (
+	linesApart = 10 * time.Second // of one kind and address
+	keptLines  = 1000             // kinds and addresses that are remembered
+)
+
+// of logs what one address causes.
+func (l *inputLog) of(addr string, level slog.Level, msg string, args ...any) {
+	what := lineOf{addr: addr, msg: msg}
+	if len(args) > 1 && args[0] == "reason" {
+		what.reason, _ = args[1].(string)
+	}
+	l.mu.Lock()
+	now := l.now()
+	r := l.from[what]
+	if r == nil {
+		if len(l.from) >= keptLines {
+			clear(l.from)
+		}
+		r = new(repeated)
+		l.from[what] = r
+	}
+	if now < r.next {
+		r.more++
+		l.mu.Unlock()
+		return
+	}
+	more := r.more
+	*r = repeated{next: now + linesApart}
+	l.mu.Unlock()
+	args = append([]any{"addr", addr}, args...)
+	if more > 0 {
+		args = append(args, "more", more)
+	}
+	l.line(level, msg, args)
 }
 
 type lineCount struct {
@@ -63,7 +109,7 @@ type lineCount struct {
 }
 
 func (l *inputLog) init(log *slog.Logger, now func() time.Duration) {
-	l.log, l.now, l.lines = log, now, make(map[string]*lineCount)
+	l.log, l.now, l.lines, l.from = log, now, make(map[string]*lineCount), make(map[lineOf]*repeated)
 }
 
 func (l *inputLog) debug(msg string, args ...any) { l.line(slog.LevelDebug, msg, args) }
