@@ -30,9 +30,20 @@ func wordless(err error) bool {
 func whyTLS(err error) error {
 	var header tls.RecordHeaderError
 	if errors.As(err, &header) || wordless(err) {
-		return fmt.Errorf("%w, or wants a certificate: %w", errNoTLS, err)
+		return fmt.Errorf("%w, or wants a certificate: %w", errNoTLS, portless(err))
 	}
-	return fmt.Errorf("TLS: %w", err)
+	return fmt.Errorf("TLS: %w", portless(err))
+}
+
+// portless is an error of a connection without its two addresses: the port on this
+// side is another one each time, and whoever tells of a trouble once would tell of
+// it again and again.
+func portless(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && (op.Op == "read" || op.Op == "write") {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
+	return err
 }
 
 // probeLimit bounds each step of finding out why a server closes connections.
@@ -43,8 +54,11 @@ const probeLimit = 200 * time.Millisecond
 // first and then a word of TLS, tells. What was found out is kept until a server
 // could be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {
-	if !wordless(err) || errors.Is(err, errNoTLS) {
+	if errors.Is(err, errNoTLS) {
 		return err
+	}
+	if !wordless(err) {
+		return portless(err)
 	}
 	c.mu.Lock()
 	before := c.trouble[server]

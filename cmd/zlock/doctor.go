@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -57,6 +59,7 @@ type finding struct {
 	Note        string     `json:"note,omitempty"`
 
 	unreachable bool
+	down        bool   // and not because it is asked in the wrong way
 	config      string // of the members, as the server tells it
 }
 
@@ -146,7 +149,7 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	for _, line := range append(wrong, worth...) {
 		c.say("%s", line)
 	}
-	if !slices.ContainsFunc(found, func(f finding) bool { return !f.unreachable }) {
+	if !slices.ContainsFunc(found, func(f finding) bool { return !f.unreachable || !f.down }) {
 		c.say("no server serves. The page /ready of each admin listener says why; if a majority of the servers is gone for good, see: zlockd recover --help")
 	}
 	if bad || len(wrong) > 0 {
@@ -182,17 +185,20 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	}
 	cert, err := conn.reach(ctx, server)
 	if err != nil {
-		f.unreachable = true
+		var sys syscall.Errno
+		f.unreachable, f.down = true, errors.As(err, &sys) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 		return problem("%s", plainCause(err, conn.connectTimeout))
 	}
 	f.Certificate = cert
-	f.readSrvr(conn.word(ctx, server, "srvr"))
+	srvr := conn.word(ctx, server, "srvr")
+	f.readSrvr(srvr)
 	f.readMntr(conn.word(ctx, server, "mntr"))
 	one := *conn
 	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict says it
 	cl, err := c.connect(ctx, &one)
 	if err != nil {
-		f.unreachable = true
+		// What else speaks there, TLS or HTTP, is this call's mistake, not the cluster's.
+		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
 		return problem("%s", strings.ReplaceAll(err.Error(), ": "+server+": ", ": "))
 	}
 	defer c.disconnect(cl)

@@ -11,6 +11,8 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +41,35 @@ func TestServersAreComparedWithTheMembers(t *testing.T) {
 	}
 	if len(worth) != 2 || !strings.Contains(worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)") || !strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but") {
 		t.Errorf("worth knowing: %q", worth)
+	}
+}
+
+// Members are listed with one port, and serve TLS at another.
+func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
+	const config = "server.1=127.0.0.1:2888:3888;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888;127.0.0.2:2181\n"
+	end := time.Now().Add(time.Hour)
+	found := []finding{{Server: "127.0.0.1:2281", config: config, Certificate: &end}, {Server: "127.0.0.9:2281", Certificate: &end}}
+	wrong, worth := compare(t.Context(), found, []string{"127.0.0.1:2281", "127.0.0.9:2281"})
+	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "127.0.0.9:2281 is not a member") {
+		t.Errorf("wrong: %q", wrong)
+	}
+	if len(worth) != 1 || !strings.HasPrefix(worth[0], "127.0.0.2:2181 is a member, but") {
+		t.Errorf("worth knowing: %q", worth)
+	}
+}
+
+// Who asks at a port of another kind is not told to give the cluster up.
+func TestWrongPortIsNoLostMajority(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	out, errs, code := runIn(t, nil, "doctor", "-S", web.Listener.Addr().String(), "--connect-timeout", "0.3")
+	if code != exitNo || !strings.Contains(out, "no usable session") || strings.Contains(errs, "recover") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	gone := web.Listener.Addr().String()
+	web.Close()
+	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); !strings.Contains(errs, "recover") {
+		t.Errorf("no server runs, and the way out is not told:\n%s", errs)
 	}
 }
 

@@ -195,7 +195,9 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	if len(members) == 0 {
 		return wrong, worth
 	}
-	same := sameServer(ctx)
+	// Members are listed with their ports for clients in the clear.
+	secure := slices.ContainsFunc(found, func(f finding) bool { return f.Certificate != nil })
+	same := sameServer(ctx, secure)
 	for _, server := range list {
 		if !slices.ContainsFunc(members, func(m string) bool { return same(server, m) }) {
 			wrong = append(wrong, fmt.Sprintf("%s is not a member: the members serve clients at %s", server, strings.Join(members, ", ")))
@@ -240,9 +242,10 @@ func clientAddrs(config string) (list []string) {
 	return list
 }
 
-// sameServer compares addresses by their ports and what their hosts are found
-// at: a list may have names where members have numbers.
-func sameServer(ctx context.Context) func(a, b string) bool {
+// sameServer compares addresses by what their hosts are found at, as a list may
+// have names where members have numbers, and by their ports if they are ports of
+// one kind.
+func sameServer(ctx context.Context, anyPort bool) func(a, b string) bool {
 	known := map[string][]string{}
 	look := func(host string) []string {
 		ips, ok := known[host]
@@ -258,6 +261,6 @@ func sameServer(ctx context.Context) func(a, b string) bool {
 	return func(a, b string) bool {
 		aHost, aPort, _ := net.SplitHostPort(a)
 		bHost, bPort, _ := net.SplitHostPort(b)
-		return aPort == bPort && slices.ContainsFunc(look(aHost), func(ip string) bool { return slices.Contains(look(bHost), ip) })
+		return (anyPort || aPort == bPort) && slices.ContainsFunc(look(aHost), func(ip string) bool { return slices.Contains(look(bHost), ip) })
 	}
 }
