@@ -169,12 +169,12 @@ func (f *fsmSink) Events(zxid int64, events []tree.Event) {
 	}
 }
 
-func (f *fsmSink) Ended(s *session.Session, cause state.EndCause, zxid int64) {
+func (f *fsmSink) Ended(e *state.Ending) {
 	if t := f.tracker.Load(); t != nil {
-		t.remove(s.ID)
+		t.remove(e.Session.ID)
 	}
 	if f.obs != nil {
-		f.obs.SessionEnded(s, cause, zxid)
+		f.obs.SessionEnded(e)
 	}
 }
 

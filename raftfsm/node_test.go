@@ -16,7 +16,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -45,13 +44,13 @@ func (w *watcher) Reset()                         { w.mu.Lock(); w.resets++; w.m
 func (w *watcher) Applied()                       {}
 func (w *watcher) Serving(s bool)                 { w.serving.Store(s) }
 func (w *watcher) ReadOnly(bool)                  {}
-func (w *watcher) SessionEnded(s *session.Session, c state.EndCause, _ int64) {
+func (w *watcher) SessionEnded(e *state.Ending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended == nil {
 		w.ended = map[int64]state.EndCause{}
 	}
-	w.ended[s.ID] = c
+	w.ended[e.Session.ID] = e.Cause
 }
 func (w *watcher) Heard(b []state.Touch) []state.Touch {
 	w.mu.Lock()

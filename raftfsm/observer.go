@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -13,9 +12,8 @@ type Observer interface {
 	// Events reports the changes made by one zxid, in order, before the
 	// outcome of the request that made them is delivered.
 	Events(zxid int64, events []tree.Event)
-	// SessionEnded reports that a session and its ephemerals are gone. It must
-	// not be changed.
-	SessionEnded(s *session.Session, cause state.EndCause, zxid int64)
+	// SessionEnded reports that a session and its ephemerals are gone.
+	SessionEnded(*state.Ending)
 	// SessionMoved reports a new attach generation: connections of the session
 	// with an older one must be closed.
 	SessionMoved(id int64, gen uint32)

@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -60,5 +63,51 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "session expired"); n != 1 {
 		t.Errorf("%d lines", n)
+	}
+}
+
+// What a server reads in its log when it starts has happened before: it is told
+// with the time at which it did, and not as news.
+func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
+	var log lines
+	o := Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)), Raft: raftfsm.Options{DataDir: t.TempDir()},
+		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}}
+	o.ClientAddr = "127.0.0.1:0"
+	run := func() *Instance {
+		i, err := Start(t.Context(), o)
+		must(t, err)
+		must(t, i.Ready(t.Context()))
+		return i
+	}
+	i := run()
+	c, err := wire.Dial(i.ClientAddr())
+	must(t, err)
+	must(t, c.Connect(wire.NewSession(200)))
+	must(t, c.Close())
+	for len(i.Clients.Ended()) == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	before := i.Clients.Ended()[0]
+	for !strings.Contains(log.String(), "session expired") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	must(t, i.Close(context.Background()))
+
+	i = run()
+	defer i.Close(context.Background())
+	if list := i.Clients.Ended(); len(list) != 1 || !list[0].Time.Equal(before.Time) {
+		t.Fatalf("%+v, before the restart %+v", list, before)
+	}
+	// One that expires now is told of after all that was before.
+	c, err = wire.Dial(i.ClientAddr())
+	must(t, err)
+	must(t, c.Connect(wire.NewSession(200)))
+	must(t, c.Close())
+	id := fmt.Sprintf("session=%#x", c.Session.ID)
+	for !strings.Contains(log.String(), id) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := strings.Count(log.String(), "session expired"); n != 2 {
+		t.Errorf("%d lines for two sessions:\n%s", n, log.String())
 	}
 }

@@ -152,11 +152,11 @@ type outcomes struct {
 	list []string
 }
 
-func (o *outcomes) Events(int64, []tree.Event)                    {}
-func (o *outcomes) Ended(*session.Session, state.EndCause, int64) {}
-func (o *outcomes) Attached(*session.Session, bool)               {}
-func (o *outcomes) Opened(uint32, int64, uint32)                  {}
-func (o *outcomes) Replaced()                                     {}
+func (o *outcomes) Events(int64, []tree.Event)      {}
+func (o *outcomes) Ended(*state.Ending)             {}
+func (o *outcomes) Attached(*session.Session, bool) {}
+func (o *outcomes) Opened(uint32, int64, uint32)    {}
+func (o *outcomes) Replaced()                       {}
 func (o *outcomes) Outcome(_, _ uint32, _ uint64, out *state.Outcome) {
 	switch {
 	case out.Refused:

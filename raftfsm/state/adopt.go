@@ -118,7 +118,7 @@ func (s *State) EndSessions(now int64) int {
 type silent struct{}
 
 func (silent) Events(int64, []tree.Event)               {}
-func (silent) Ended(*session.Session, EndCause, int64)  {}
+func (silent) Ended(*Ending)                            {}
 func (silent) Attached(*session.Session, bool)          {}
 func (silent) Opened(uint32, int64, uint32)             {}
 func (silent) Replaced()                                {}

@@ -83,6 +83,14 @@ type Touch struct {
 	Age     uint32 // ms since the last byte arrived
 }
 
+// Ending is the end of a session. It must not be changed.
+type Ending struct {
+	Session session.Session
+	Cause   EndCause
+	Zxid    int64
+	Time    int64 // ms since 1970, by the clock of the leader
+}
+
 // EndCause says why a session ended.
 type EndCause uint8
 

@@ -21,8 +21,8 @@ func (s *told) Attached(sess *session.Session, created bool) {
 	s.list = append(s.list, fmt.Sprintf("attached gen %d, created %v", sess.Gen, created))
 }
 
-func (s *told) Ended(_ *session.Session, cause EndCause, zxid int64) {
-	s.list = append(s.list, fmt.Sprintf("ended by %d at %d", cause, zxid))
+func (s *told) Ended(e *Ending) {
+	s.list = append(s.list, fmt.Sprintf("ended by %d at %d", e.Cause, e.Zxid))
 }
 
 // Everything that happens to a session is told, once, with its cause.

@@ -53,7 +53,7 @@ type Sink interface {
 	// request that made them.
 	Events(zxid int64, events []tree.Event)
 	// Ended is told of a session that is gone, with its ephemerals.
-	Ended(s *session.Session, cause EndCause, zxid int64)
+	Ended(*Ending)
 	// Attached is told of a session that was created, or attached to a new
 	// connection.
 	Attached(s *session.Session, created bool)
@@ -368,7 +368,7 @@ func (s *State) endSession(id int64, cause EndCause, to Sink) {
 	s.tree.CloseSession(&s.change, id)
 	s.noteSession(&sess, 3)
 	s.commit(to)
-	to.Ended(&sess, cause, s.zxid)
+	to.Ended(&Ending{sess, cause, s.zxid, s.change.Time})
 }
 
 // noteSession mixes a session's change into the digest.

@@ -22,8 +22,8 @@ type collector struct {
 }
 
 func (c *collector) Events(zxid int64, _ []tree.Event) { c.zxids = append(c.zxids, zxid) }
-func (c *collector) Ended(s *session.Session, _ EndCause, _ int64) {
-	c.endings = append(c.endings, s.ID)
+func (c *collector) Ended(e *Ending) {
+	c.endings = append(c.endings, e.Session.ID)
 }
 func (c *collector) Attached(*session.Session, bool)         {}
 func (c *collector) Opened(id uint32, _ int64, birth uint32) { c.births[id] = birth }

@@ -8,14 +8,13 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/session"
 )
 
 // EndedSession is a session that has ended.
 type EndedSession struct {
 	Session int64
-	Zxid    int64 // of its end
-	Time    time.Time
+	Zxid    int64     // of its end
+	Time    time.Time // of it, by the leader's clock: this server may learn of it late, from its log
 	Cause   state.EndCause
 	// Addr is its client's address, Server the one it was connected to last,
 	// and Timeout what was negotiated.
@@ -106,9 +105,10 @@ func (s *Server) EndedSince(zxid int64) (list []EndedSession) {
 func (s *Server) EndedNews() <-chan struct{} { return s.ended.news }
 
 // noteEnd remembers a session's end. It runs while the end is applied.
-func (s *Server) noteEnd(c *conn, of *session.Session, cause state.EndCause, zxid int64) {
+func (s *Server) noteEnd(c *conn, end *state.Ending) {
+	of, zxid := &end.Session, end.Zxid
 	e := EndedSession{
-		Session: of.ID, Zxid: zxid, Time: s.o.Now(), Cause: cause,
+		Session: of.ID, Zxid: zxid, Time: time.UnixMilli(end.Time), Cause: end.Cause,
 		Addr: of.Addr, Server: of.Owner, Timeout: time.Duration(of.Timeout) * time.Millisecond,
 	}
 	if lost, ok := s.lost.take(of.ID); ok {
@@ -129,7 +129,7 @@ func (s *Server) noteEnd(c *conn, of *session.Session, cause state.EndCause, zxi
 			}
 		}
 	}
-	if cause == state.EndExpired {
+	if end.Cause == state.EndExpired {
 		s.metrics.SessionsExpired.Add(1)
 	}
 	s.ended.add(e)

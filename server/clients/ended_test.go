@@ -68,9 +68,9 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	must(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.srv.SessionMoved(a.Session.ID, 2)
-	r.srv.SessionEnded(&session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000, Owner: 3, Addr: "10.0.0.7"}, state.EndExpired, 99)
+	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000, Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})
 	e := r.srv.Ended()[0]
-	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second || e.Reason() != "client silent for its whole timeout" {
+	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second || e.Time.UnixMilli() != 1_700_000_000_000 || e.Reason() != "client silent for its whole timeout" {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -23,16 +22,16 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 // SessionEnded implements raftfsm.Observer. The connection of the session is
 // closed once it has been sent the events of its end; the one that asked for
 // the end gets its reply first.
-func (s *Server) SessionEnded(of *session.Session, cause state.EndCause, zxid int64) {
-	c := s.connOf(of.ID)
-	s.noteEnd(c, of, cause, zxid)
+func (s *Server) SessionEnded(e *state.Ending) {
+	c := s.connOf(e.Session.ID)
+	s.noteEnd(c, e)
 	if c == nil {
 		return
 	}
 	c.retired.Store(true)
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	if c.out.closing && cause == state.EndClosed {
+	if c.out.closing && e.Cause == state.EndClosed {
 		return // its outcome comes next
 	}
 	c.out.end(endGone)

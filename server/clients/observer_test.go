@@ -84,7 +84,7 @@ func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 	must(t, err)
 	defer s.Shutdown(t.Context())
 	for id := range int64(endedKept + 10) {
-		s.SessionEnded(&session.Session{ID: id}, state.EndClosed, id)
+		s.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Cause: state.EndClosed, Zxid: id})
 	}
 	e := s.Ended()
 	if len(e) != endedKept || e[0].Session != endedKept+9 || e[endedKept-1].Session != 10 {

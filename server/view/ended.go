@@ -176,7 +176,7 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 // endedRow is an ended session.
 type endedRow struct {
 	ID        string   `json:"id"`
-	Time      int64    `json:"time"` // when this server learnt of it, ms since 1970
+	Time      int64    `json:"time"` // by the leader's clock, ms since 1970
 	Reason    string   `json:"reason"`
 	Cause     string   `json:"cause"` // closed, expired or operator
 	Addr      string   `json:"addr,omitempty"`
@@ -217,7 +217,7 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 		}
 		all = kept
 	}
-	list := endedList{V: Version, Sessions: []endedRow{}, Note: "the last 10,000 since this server started; in memory only; of many that are closed at once some lack their locks"}
+	list := endedList{V: Version, Sessions: []endedRow{}, Note: "the last 10,000 that this server has learnt of since it started; in memory only; of many that are closed at once some lack their locks"}
 	var from, to int
 	list.page, from, to = q.page(len(all))
 	v.ended.mu.Lock()

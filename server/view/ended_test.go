@@ -1,9 +1,13 @@
 package view
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 )
 
@@ -37,5 +41,21 @@ func TestManyClosedSessionsAreLittleWork(t *testing.T) {
 	}
 	if expired != 0 {
 		t.Errorf("%d expired sessions are passed over", expired)
+	}
+}
+
+type leads struct{ Source }
+
+func (leads) Status(admin.Need) *admin.Status { return &admin.Status{Mode: admin.Leader} }
+
+// A server that starts reads in its log of sessions that expired before. They
+// have been told of.
+func TestOnlyNewsIsLogged(t *testing.T) {
+	var log strings.Builder
+	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	v.logExpired(&clients.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)}, nil)
+	v.logExpired(&clients.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)}, nil)
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "session=0x2") {
+		t.Errorf("%d lines:\n%s", n, log.String())
 	}
 }

@@ -16,7 +16,7 @@ const logPaths = 5
 // logExpired writes the one line that a session leaves behind when it fell
 // silent: on the server that decided it, which is the leader.
 func (v *View) logExpired(e *clients.EndedSession, fates []fate) {
-	if e.Cause != state.EndExpired {
+	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // as the log that was read at the start has it
 		return
 	}
 	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {
