@@ -76,6 +76,9 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 		if text != f.waits() {
 			f.said.Store(&text)
 			f.o.Logger.Info(text)
+			if f.o.Waiting != nil {
+				f.o.Waiting(text)
+			}
 		}
 	}
 	for {

@@ -96,6 +96,9 @@ type Options struct {
 	ReadOnly bool
 	// Observer is told of every change; see Observer.
 	Observer Observer
+	// Waiting is told, in words, what this server waits for before it joins its
+	// cluster, and again when that changes. It must not block.
+	Waiting func(what string)
 	// Fatal is called once, with the reason, when this server cannot be sure
 	// of its own state and must end. It must not return before clients and
 	// peers are cut off; by default it exits the process with status 1.

@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
 )
@@ -45,5 +48,47 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 		if err := i.ChangeMember(t.Context(), state.MemberChange{Op: op, ID: 1}); err == nil || !strings.Contains(err.Error(), "unknown change") {
 			t.Errorf("%s: %v", op, err)
 		}
+	}
+}
+
+// TestReadySaysWhatIsWaitedFor: of a server that has not joined its cluster, as its
+// log and the other members have it.
+func TestReadySaysWhatIsWaitedFor(t *testing.T) {
+	free := func() string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		return ln.Addr().String()
+	}
+	admin := make(chan string, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Start(ctx, Options{
+			ID: 1, AdminAddr: "127.0.0.1:0", Raft: raftfsm.Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", Peers: map[uint32]string{1: free(), 2: free(), 3: free()}},
+			Listen: func(addr string) (net.Listener, error) {
+				ln, err := net.Listen("tcp", addr)
+				if err == nil {
+					admin <- ln.Addr().String()
+				}
+				return ln, err
+			},
+		})
+		ended <- err
+	}()
+	addr := <-admin
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		code, text := get(t, "http://"+addr+"/ready")
+		if code == 503 && strings.Contains(text, "waiting for server 2 at 127.0.0.1:") && strings.Contains(text, "server 3 at") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Errorf("%d %s", code, text)
+			break
+		}
+	}
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("it has started")
 	}
 }

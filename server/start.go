@@ -47,6 +47,8 @@ type Instance struct {
 	failed chan struct{}
 	fail   sync.Once
 	alone  atomic.Bool // read-only until it has joined its cluster
+	// waits is what it waits for until then; nil: nothing yet.
+	waits atomic.Pointer[string]
 }
 
 // Start runs a server. It listens at once, so that addresses in use are found
@@ -167,6 +169,13 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	}
 	if r.ClientAddr == "" {
 		r.ClientAddr = dialable(i.client)
+	}
+	told := r.Waiting
+	r.Waiting = func(what string) {
+		i.waits.Store(&what)
+		if told != nil {
+			told(what)
+		}
 	}
 	then := r.Fatal
 	r.Fatal = func(err error) {

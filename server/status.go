@@ -68,6 +68,9 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 	if node == nil {
 		s.Serving = false
 		s.Reason = "waiting for the other servers of the cluster"
+		if p := i.waits.Load(); p != nil {
+			s.Reason = *p
+		}
 		if i.alone.Load() {
 			s.Mode = admin.ReadOnly
 		}
