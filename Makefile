@@ -65,4 +65,4 @@ lint: ## what CI checks besides tests: gofmt, builds for other systems, and gola
 	go run $(LINT) run
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16

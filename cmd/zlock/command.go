@@ -76,7 +76,7 @@ func (c *command) flagSet() (*pflag.FlagSet, func(*call) error) {
 
 // usage writes the command's help.
 func (c *command) usage(w io.Writer, fs *pflag.FlagSet) {
-	fmt.Fprintf(w, "Usage: zlock %s [OPTIONS] %s\n\n%s.\n", c.name, c.args, c.does)
+	fmt.Fprintf(w, "%s\n\n%s.\n", strings.TrimSpace("Usage: zlock "+c.name+" [OPTIONS] "+c.args), c.does)
 	if c.help != "" {
 		fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(c.help))
 	}

@@ -35,7 +35,7 @@ type connectFlags struct {
 
 func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	f := &connectFlags{sessionTimeout: client.DefaultSessionTimeout, connectTimeout: 10 * time.Second}
-	fs.StringVarP(&f.servers, "servers", "S", "", "`HOST:PORT,…[/CHROOT]` of the ensemble (ZLOCK_SERVERS; default 127.0.0.1:2181)")
+	fs.StringVarP(&f.servers, "servers", "S", "", "`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
 	fs.StringVar(&f.chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
 	addDuration(fs, &f.sessionTimeout, "session-timeout", "", "the server ends the session after this much silence")
 	addDuration(fs, &f.connectTimeout, "connect-timeout", "", "give up when no session is usable after this time")
@@ -45,7 +45,7 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	fs.StringVar(&f.key, "tls-key", "", "`FILE` with its private key")
 	fs.StringVar(&f.ca, "tls-ca", "", "`FILE` with the certificates that may sign the servers' (default: the system's)")
 	fs.StringVar(&f.serverName, "tls-server-name", "", "`NAME` that the servers' certificates must bear (default: each server's own)")
-	fs.CountVarP(&f.verbose, "verbose", "v", "tell what is going on; twice: every detail")
+	fs.CountVarP(&f.verbose, "verbose", "v", "``tell what is going on; twice: every detail")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "do not say what is no error")
 	return f
 }

@@ -21,8 +21,8 @@ func memberCommand() *command {
 	return &command{
 		name: "member", args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
 		subs: []string{"list", "add", "promote", "replace", "lead", "remove"},
-		does: "show and change the members of a zlockd ensemble",
-		help: `Talks to the admin address of a server, any one of the ensemble.
+		does: "show and change the members of a zlockd cluster",
+		help: `Talks to the admin address of a server, any one of the cluster.
 
 list     shows how far each member is: the log entries that it has applied, those
          that it lacks, when it was last heard from, and its version

@@ -11,7 +11,7 @@ import (
 func restartOrderCommand() *command {
 	return &command{
 		name: "restart-order", args: "",
-		does: "the order in which to restart the servers of a zlockd ensemble",
+		does: "the order in which to restart the servers of a zlockd cluster",
 		help: `Prints the members as they are best restarted, for another release or other flags:
 those without a vote first, the leader last, so that leadership moves once. With
 --wait it names one after the other and waits until you have restarted it, and it has

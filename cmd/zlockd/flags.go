@@ -130,9 +130,22 @@ func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pfl
 		return nil, nil, flagError(err)
 	}
 	if n := all.NArg(); n > 0 && !s.help && !s.version {
-		return nil, nil, fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr", all.Arg(0))
+		return nil, nil, argError(all.Arg(0), len(args) > 0 && args[0] == all.Arg(0))
 	}
 	return s, all, setFromEnv(all, env)
+}
+
+// argError says what to do about an argument that is no flag. The first of all
+// may be a command that was not written as it is.
+func argError(arg string, first bool) error {
+	var names []string
+	for _, c := range dataCommands() {
+		names = append(names, c.name)
+	}
+	if near := suggest.Nearest(arg, names); first && near != "" {
+		return fmt.Errorf("unknown command %q: did you mean %q?", arg, near)
+	}
+	return fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr", arg)
 }
 
 // setFromEnv sets the flags that the command line left alone and the

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestHelpIsInColumns: what the options do begins in one column, and no line ends in
+// a space.
+func TestHelpIsInColumns(t *testing.T) {
+	for _, c := range commands() {
+		var out strings.Builder
+		fs, _ := c.flagSet()
+		c.usage(&out, fs)
+		_, options, _ := strings.Cut(out.String(), "\nOptions:\n")
+		column := 0
+		for line := range strings.Lines(options) {
+			line = strings.TrimRight(line, "\n")
+			if text := strings.TrimLeft(line, " "); strings.HasPrefix(text, "-") && len(line)-len(text) <= len("  -h, ") {
+				gap := strings.Index(text, "   ")
+				if gap < 0 {
+					t.Errorf("%s: %q", c.name, line)
+					continue
+				}
+				at := utf8.RuneCountInString(line[:len(line)-len(strings.TrimLeft(text[gap:], " "))])
+				if column == 0 {
+					column = at
+				}
+				if at != column {
+					t.Errorf("%s: column %d in place of %d: %q", c.name, at, column, line)
+				}
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if strings.HasSuffix(line, " \n") {
+				t.Errorf("%s: a space ends %q", c.name, line)
+			}
+		}
+	}
+}
