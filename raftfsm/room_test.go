@@ -117,6 +117,9 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 			a.remove("/b")
 			return a.create("/b") == jute.Throttled
 		})
+		if why := c.nodes[c.leader()].Status().Full; !strings.Contains(why, "MiB left") {
+			t.Errorf("the leader refuses for server %d, and says of it %q", id, why)
+		}
 		free[id].Store(1 << 40)
 		eventually(t, "creates are taken again", func() bool { a.remove("/b"); return a.create("/b") == jute.OK })
 	}

@@ -76,7 +76,12 @@ func (n *Node) Status() Status {
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"
 	}
-	st.Full = n.noRoom()
+	if t != nil {
+		st.Full = t.lowest() // whichever server's disk it is
+	}
+	if st.Full == "" {
+		st.Full = n.noRoom()
+	}
 	servers := n.raft.servers()
 	st.Removed = n.raft.lacks(n.id) || len(servers) > 0 && n.removed.Load() && st.Leader == 0
 	n.View(func(s *state.State) {
