@@ -139,3 +139,27 @@ func TestClusterFormsWithObservers(t *testing.T) {
 		t.Error("a cluster without a vote is allowed")
 	}
 }
+
+// A server that was replaced knows itself, also before it has read so much of its
+// log that the state names its new directory: raft asks itself for votes.
+func TestReplacedServerKnowsItself(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, nil)
+	n := c.nodes[2]
+	id := n.disk.Identity()
+	id.Incarnation = "new"
+	if err := n.disk.SaveIdentity(id); err != nil {
+		t.Fatal(err)
+	}
+	g := &peer.Greeting{From: 2, To: 2, Cluster: id.Cluster, Incarnation: "new", Version: peer.Version, Oldest: peer.Oldest}
+	if err := n.admit(peer.Raft, g); err != nil {
+		t.Errorf("it refuses itself: %v", err)
+	}
+	g.Incarnation = "another"
+	if err := n.admit(peer.Raft, g); err == nil {
+		t.Error("another server with its id is let in")
+	}
+	if g.From, g.To = 3, 2; n.admit(peer.Raft, g) == nil {
+		t.Error("a server that has lost its directory is let in")
+	}
+}

@@ -150,7 +150,8 @@ func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
 		return nil
 	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
 		return errors.New("the cluster is not formed yet")
-	case incarnation != "" && incarnation != g.Incarnation:
+	case g.From != n.id && // raft asks itself too, and what is applied may be older than this directory
+		incarnation != "" && incarnation != g.Incarnation:
 		return fmt.Errorf("server %d has lost its data directory; remove it from the cluster and add it again", g.From)
 	case behind != "":
 		return oldCopy(g.From, n.id, behind)
