@@ -56,7 +56,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 		"alert":             {answering(t, func(c net.Conn) { hear(c); c.Write([]byte{21, 3, 3, 0, 2, 2, 10}) }), zk.Options{}, "expects TLS"},
 		"no TLS":            {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
 		"web without":       {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
-		"reset without TLS": {answering(t, func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
+		"reset without TLS": {answering(t, func(c net.Conn) { hear(c); c.(*net.TCPConn).SetLinger(0) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
 		"web":               {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{}, "not that of a ZooKeeper server"},
 		"not to be trusted": {front, zk.Options{TLS: &tls.Config{}}, "certificate"},
 	} {
