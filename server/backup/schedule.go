@@ -165,7 +165,7 @@ var errHangs = errors.New("the disk takes nothing")
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {
-		case <-t.written: // what came of it was told
+		case <-t.written: //nolint:errcheck // what came of it was told
 			t.written = nil
 		default:
 			return "", fmt.Errorf("%w, and the last backup is still under way", errHangs)
