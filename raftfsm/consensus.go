@@ -23,13 +23,14 @@ type consensus struct {
 	self  raft.ServerAddress // where raft knows this server
 	trans raft.Transport
 	disk  *disk.Disk
+	began time.Time
 }
 
 // startConsensus starts raft on what the disk holds. On an empty disk it begins
 // with the configuration bootstrap, or, if that is nil, waits to be told one.
 // It tells notes of leadership gained and lost, and waits until it is heard.
 func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes chan bool, log hclog.Logger, bootstrap *raft.Configuration) (*consensus, error) {
-	r := &consensus{id: o.ID, self: o.selfAddr(), disk: d}
+	r := &consensus{id: o.ID, self: o.selfAddr(), disk: d, began: time.Now()}
 	conf := o.raftConfig()
 	conf.NotifyCh, conf.Logger = notes, log
 	logs, stable, snaps := d.Log(), d.Stable(), d.Snapshots(f.verify, f.damaged)
@@ -154,14 +155,14 @@ func (r *consensus) move(s *raft.Server, addr string, prev uint64) raft.Future {
 }
 
 // silence is how long this server has heard nothing of a leader; 0 where it
-// leads, or never knew one.
+// leads.
 func (r *consensus) silence() time.Duration {
 	if r.leads() {
 		return 0
 	}
 	last := r.LastContact()
 	if last.IsZero() {
-		return 0
+		last = r.began // if there is a leader, all that it has sent yet is a snapshot that is not whole
 	}
 	return time.Since(last)
 }

@@ -38,7 +38,16 @@ const (
 	keptMessage = 1 << 20
 )
 
-var errOlder = errors.New("the server runs an older release")
+// lateHeartbeat is how long a heartbeat waits for raft's main loop. raft takes one
+// for a word of this very moment, whenever it was sent: a server that was being sent
+// a snapshot by a leader that vanished would believe in it for as long again, and
+// keep the others from electing. A leader that lives sends the next one at once.
+const lateHeartbeat = 500 * time.Millisecond
+
+var (
+	errOlder = errors.New("the server runs an older release")
+	errBusy  = errors.New("this server is busy")
+)
 
 // call sends one request and reads the answer.
 func (a *appends) call(to uint32, addr string, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
@@ -172,14 +181,20 @@ func (p *Port) serveAppends(c net.Conn) {
 			p.o.Logger.Warn("connection with log entries", "err", err)
 			return
 		}
+		var late <-chan time.Time
+		if len(req.Entries) == 0 && req.PrevLogEntry == 0 {
+			late = time.After(lateHeartbeat)
+		}
 		var answer raft.RPCResponse
 		select {
 		case p.rpcs <- raft.RPC{Command: req, RespChan: answers}:
-		case <-p.ctx.Done():
-			return
-		}
-		select {
-		case answer = <-answers:
+			select {
+			case answer = <-answers:
+			case <-p.ctx.Done():
+				return
+			}
+		case <-late:
+			answer.Error = errBusy
 		case <-p.ctx.Done():
 			return
 		}
