@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -73,6 +74,12 @@ func (h host) SnapshotSent() { h.n.measure(SnapshotSent, 1) }
 // Stored implements peer.Host.
 func (h host) Stored(id uint32, term, index uint64) {
 	h.n.stored.of(id).note(state.Position{Index: index, Term: term})
+}
+
+// Replicates implements peer.Host.
+func (h host) Replicates(term uint64, id uint32, addr string) bool {
+	return h.n.up.Load() && h.n.raft.leads() && h.n.raft.CurrentTerm() == term &&
+		slices.ContainsFunc(h.n.raft.servers(), func(s raft.Server) bool { return peer.ParseID(s.ID) == id && string(s.Address) == addr })
 }
 
 // HasApplied implements peer.Host.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -17,6 +18,8 @@ type host struct {
 	asked []*Question
 	said  error
 	links chan uint32
+
+	replicates atomic.Bool
 }
 
 func (h *host) Greeting(uint32) Greeting {
@@ -35,9 +38,10 @@ func (h *host) Status(*Greeting) Status       { return Status{ID: 1, Cluster: "c
 func (h *host) SnapshotSent()                 {}
 func (h *host) Stored(uint32, uint64, uint64) {}
 
-func (h *host) HasApplied(_, _, _ uint64) bool        { return false }
-func (h *host) AddrOf(id uint32) string               { return "" }
-func (h *host) Instead(id uint32, addr string) string { return addr }
+func (h *host) Replicates(uint64, uint32, string) bool { return h.replicates.Load() }
+func (h *host) HasApplied(_, _, _ uint64) bool         { return false }
+func (h *host) AddrOf(id uint32) string                { return "" }
+func (h *host) Instead(id uint32, addr string) string  { return addr }
 
 func open(t *testing.T, id uint32, h Host) *Port {
 	t.Helper()

@@ -35,6 +35,9 @@ type Host interface {
 	// Stored is called when another server has told this one, as the leader of a
 	// term, that it has stored the log up to an entry.
 	Stored(id uint32, term, index uint64)
+	// Replicates reports whether this server leads in a term, with another one at
+	// addr for a member.
+	Replicates(term uint64, id uint32, addr string) bool
 	// HasApplied reports whether this server is in a term, and has applied the log
 	// up to an entry, which is of another term, and has it.
 	HasApplied(term, index, of uint64) bool

@@ -18,7 +18,8 @@ type reach struct {
 // outage is a server that is not reached.
 type outage struct {
 	since time.Time
-	long  bool // it was said that this lasts
+	long  bool          // it was said that this lasts
+	over  chan struct{} // closed when it is
 }
 
 // longOutage is more than a restart takes. Until then it is no more than news:
@@ -33,16 +34,27 @@ func (r *reach) note(id uint32, err error) {
 	switch {
 	case err == nil && o != nil:
 		delete(r.lost, id)
+		close(o.over)
 		r.log.Info("a server is reached again", "peer", id, "after", time.Since(o.since).Round(time.Millisecond))
 	case err == nil:
 	case o == nil:
 		if r.lost == nil {
 			r.lost = map[uint32]*outage{}
 		}
-		r.lost[id] = &outage{since: time.Now()}
+		r.lost[id] = &outage{since: time.Now(), over: make(chan struct{})}
 		r.log.Info("a server is not reached", "peer", id, "err", err)
 	case !o.long && time.Since(o.since) > longOutage:
 		o.long = true
 		r.log.Warn("a server is still not reached", "peer", id, "for", time.Since(o.since).Round(time.Second), "err", err)
 	}
+}
+
+// again returns what is closed when a server is reached again; nil: it is reached.
+func (r *reach) again(id uint32) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.lost[id]; o != nil {
+		return o.over
+	}
+	return nil
 }

@@ -85,8 +85,40 @@ func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 	if n := len(args.Entries); n > 0 && err == nil && resp.Success {
 		m.host.Stored(ParseID(id), args.Term, args.Entries[n-1].Index)
 	}
+	switch heartbeat := end == 0; {
+	case err == nil:
+		m.port.reach.note(ParseID(id), nil) // perhaps on a connection from before
+	case !heartbeat: // it is by these that a server is found again
+		m.awaitReach(id, target, args.Term)
+	}
 	return err
 }
+
+// awaitReach keeps a message that could not be sent from failing until its server
+// is reached again. raft waits after each failure, twice as long as after the last
+// one, up to ten seconds: a server that came back after a minute would be sent
+// nothing for most of them. So there is one failure for each time it is away.
+func (m mainLoop) awaitReach(id raft.ServerID, target raft.ServerAddress, term uint64) {
+	again := m.port.reach.again(ParseID(id))
+	if again == nil {
+		return
+	}
+	tick := time.NewTicker(reachLook)
+	defer tick.Stop()
+	for m.host.Replicates(term, ParseID(id), string(target)) {
+		select {
+		case <-again:
+			return
+		case <-m.port.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// reachLook is how often it is looked whether a server that is not reached is one
+// to send to at all: the term may be over, and the server removed.
+const reachLook = 100 * time.Millisecond
 
 // append sends what AppendEntries has bounded to size bytes of data. Until a
 // server was called nobody knows what it understands, and raft's own transport
@@ -133,6 +165,9 @@ func (m mainLoop) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, a
 	err := m.NetworkTransport.InstallSnapshot(id, m.to(id, target), args, resp, data)
 	if err == nil && resp.Success {
 		m.host.SnapshotSent()
+	}
+	if err != nil {
+		m.awaitReach(id, target, args.Term)
 	}
 	return err
 }
@@ -260,7 +295,7 @@ type raftConn struct {
 }
 
 const (
-	messageSilence = 1500 * time.Millisecond // then the other server is asked whether it lives
+	messageSilence = 700 * time.Millisecond // then the other server is asked whether it lives
 	messageProbe   = 300 * time.Millisecond
 	messageWait    = 5 * time.Second // for one that lives
 )
