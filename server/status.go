@@ -128,16 +128,19 @@ func port(ln net.Listener, none int) int {
 	return none
 }
 
-// diskStatus tells of a disk that is full: the log must have room.
+// diskStatus tells how much room is left, and of a disk that is full: the log must
+// have room.
 func (i *Instance) diskStatus(s *admin.Status) {
 	dir := i.o.Raft.DataDir
 	if dir == "" {
 		return
 	}
 	free, err := disk.FreeBytes(dir)
-	switch {
-	case err != nil:
-	case free < diskFailed:
+	if err != nil {
+		return
+	}
+	s.DiskFree = free
+	if free < diskFailed {
 		s.Faults = append(s.Faults, fmt.Sprintf("the disk of %s is full: %d MiB free", dir, free>>20))
 	}
 }

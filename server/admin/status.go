@@ -120,6 +120,7 @@ type Status struct {
 
 	DataDirSize int64
 	LogDirSize  int64
+	DiskFree    int64 // below the data directory; 0: not known
 
 	// Measured values under ZooKeeper's names; what is missing is shown as zero.
 	Counters  map[string]int64

@@ -197,6 +197,7 @@ func pageFuncs() template.FuncMap {
 			}
 			return at(ms)
 		},
+		"mib": func(bytes int64) string { return thousands(int(bytes >> 20)) },
 		"age": func(ms int64) template.HTML {
 			if ms == 0 {
 				return ""

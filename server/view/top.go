@@ -19,8 +19,9 @@ type rates struct {
 }
 
 type sample struct {
-	at     time.Time
-	counts map[int64]count // by session
+	at             time.Time
+	counts         map[int64]count // by session
+	received, sent int64           // of all connections, ended ones too
 }
 
 // count is what a connection had done.
@@ -51,7 +52,8 @@ func (v *View) sampleRates(ctx context.Context) {
 }
 
 func (v *View) sample() sample {
-	s := sample{at: time.Now(), counts: map[int64]count{}}
+	now := v.source.Status(0)
+	s := sample{at: time.Now(), counts: map[int64]count{}, received: now.Received, sent: now.Sent}
 	for _, c := range v.source.Conns() {
 		if c.Session != 0 {
 			s.counts[c.Session] = count{c.Received, c.BytesIn + c.BytesOut}
@@ -204,10 +206,12 @@ type overviewAnswer struct {
 	Ephemerals   int           `json:"ephemerals"`
 	Received     int64         `json:"received"`
 	Sent         int64         `json:"sent"`
+	Rates        *packetRates  `json:"rates,omitempty"` // there are none in the first second
 	Outstanding  int           `json:"outstanding"`
 	LatencyMaxMS int64         `json:"latencyMaxMs"`
 	LatencyAvgMS float64       `json:"latencyAvgMs"`
 	DataDir      string        `json:"dataDir,omitempty"`
+	DiskFree     int64         `json:"diskFreeBytes,omitempty"`
 	SnapshotZxid string        `json:"snapshotZxid,omitempty"`
 	Certificates []certificate `json:"certificates"`
 
@@ -217,6 +221,29 @@ type overviewAnswer struct {
 	Suspected int    `json:"suspectedDeadlocks"`
 	CanAct    bool   `json:"canAct"` // there is a super user
 	Token     string `json:"token"`  // that actions need; see TokenHeader
+}
+
+// packetRates are packets a second of this server's clients, in the last minute.
+type packetRates struct {
+	Seconds  float64 `json:"seconds"` // that they are measured over
+	Received float64 `json:"received"`
+	Sent     float64 `json:"sent"`
+}
+
+// packetRates compares what was counted by now with the oldest sample.
+func (v *View) packetRates(s *admin.Status) *packetRates {
+	then := v.oldest()
+	over := time.Since(then.at).Seconds()
+	if over < 1 {
+		return nil
+	}
+	rate := func(was, now int64) float64 {
+		if now < was { // somebody has reset the numbers
+			was = 0
+		}
+		return round(float64(now-was) / over)
+	}
+	return &packetRates{round(over), rate(then.received, s.Received), rate(then.sent, s.Sent)}
 }
 
 type certificate struct {
@@ -251,7 +278,7 @@ func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
 		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason, Faults: s.Faults, Notices: s.Notices,
 		Leader: s.LeaderID, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{}, Nodes: s.Nodes, DataSize: s.DataSize,
 		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount, Received: s.Received, Sent: s.Sent,
-		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg, DataDir: s.Config.DataDir,
+		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg, DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
 		SnapshotZxid: hexZxid(s.SnapshotZxid), CanAct: v.o.Authorize != nil, Token: v.token, Certificates: []certificate{},
 	}
 	for _, c := range v.source.Certificates() {

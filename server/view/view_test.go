@@ -277,6 +277,26 @@ func TestDeadlock(t *testing.T) {
 	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
 }
 
+// The overview tells what clients do a second, counted over the last minute, or
+// since the start.
+func TestOverviewRates(t *testing.T) {
+	r := newRig(t)
+	s := r.session()
+	for range 200 {
+		if _, _, err := s.Exists("/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rates := r.eventually("/overview", func(o object) bool { return o["rates"] != nil })["rates"].(map[string]any)
+	over, received, sent := rates["seconds"].(float64), rates["received"].(float64), rates["sent"].(float64)
+	if over < 1 || received*over < 150 || sent*over < 150 {
+		t.Errorf("%v", rates)
+	}
+	if _, page := r.request("GET", "/", nil, ""); !strings.Contains(string(page), "packets a second received") {
+		t.Error("the page does not say so")
+	}
+}
+
 func TestSessions(t *testing.T) {
 	r := newRig(t)
 	a, b := r.session(), r.session()
