@@ -121,7 +121,10 @@ func (n *Node) stage(ctx context.Context, g state.Staging, forward bool) error {
 		return errNotLeading
 	}
 	st, err := n.askLeader(ctx, peer.Question{Stage: &g})
-	if err == nil && st.Version < peer.VersionStage {
+	switch {
+	case peer.ConnEnded(err): // with the leader's process, most likely
+		err = fmt.Errorf("%w: %w", errNoLeader, err) // the same again does no harm
+	case err == nil && st.Version < peer.VersionStage:
 		err = outdated([]uint32{st.ID})
 	}
 	return err

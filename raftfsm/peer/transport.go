@@ -179,15 +179,16 @@ func (m mainLoop) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *
 
 func onFreshConn(call func() error) error {
 	err := call()
-	for i := 0; i < staleConns && connEnded(err); i++ {
+	for i := 0; i < staleConns && ConnEnded(err); i++ {
 		err = call()
 	}
 	return err
 }
 
-// connEnded tells the end of a connection from everything else, as far as the
-// decoder lets it through.
-func connEnded(err error) bool {
+// ConnEnded tells the end of a connection from everything else, as far as raft's
+// decoder lets it through. Whether the other server has done what it was asked for
+// is not known then.
+func ConnEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
 		err != nil && (strings.Contains(err.Error(), io.EOF.Error()) || strings.Contains(err.Error(), syscall.ECONNRESET.Error()))
 }
