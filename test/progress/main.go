@@ -77,8 +77,13 @@ type event struct {
 	Output     string
 }
 
-// detectorBroke is what the race detector says when it fails a check of its own.
-const detectorBroke = "ThreadSanitizer: CHECK failed"
+// detectorBroke tells a crash of the race detector from what it finds: a check of its
+// own that fails, or a signal that hits the runtime beneath it. A program of Go alone
+// that reads a wrong address says "panic" and "[signal SIGSEGV".
+func detectorBroke(text string) bool {
+	return !strings.Contains(text, "WARNING: DATA RACE") &&
+		(strings.Contains(text, "ThreadSanitizer: CHECK failed") || strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
+}
 
 // report prints what in tells of total packages, and returns how many failed, and
 // where the race detector itself did.
@@ -116,7 +121,7 @@ func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string)
 			fmt.Fprintf(w, "%s %3d of %d  %6.1f s  %s\n", verdict, ended, total, e.Elapsed, of)
 			if e.Action == "fail" {
 				text := strings.Join(worthReading(said[of]), "")
-				if strings.Contains(text, detectorBroke) {
+				if detectorBroke(text) {
 					crashed = append(crashed, of)
 				}
 				fmt.Fprint(w, text)

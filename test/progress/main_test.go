@@ -45,8 +45,10 @@ func TestNonsenseIsAFailure(t *testing.T) {
 func TestDetectorThatBreaksOff(t *testing.T) {
 	var out strings.Builder
 	in := `{"Action":"output","Package":"m/a","Output":"WARNING: DATA RACE\n"}{"Action":"fail","Package":"m/a"}` +
-		`{"Action":"output","Package":"m/b","Output":"ThreadSanitizer: CHECK failed: x.cpp:1\n"}{"Action":"fail","Package":"m/b"}`
-	if failed, crashed := report(&out, strings.NewReader(in), 2); failed != 2 || len(crashed) != 1 || crashed[0] != "m/b" {
+		`{"Action":"output","Package":"m/b","Output":"ThreadSanitizer: CHECK failed: x.cpp:1\n"}{"Action":"fail","Package":"m/b"}` +
+		`{"Action":"output","Package":"m/c","Output":"SIGSEGV: segmentation violation\n"}{"Action":"output","Package":"m/c","Output":"PC=0x41ca09 m=3 sigcode=1 addr=0x0\n"}{"Action":"fail","Package":"m/c"}` +
+		`{"Action":"output","Package":"m/d","Output":"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4]\n"}{"Action":"fail","Package":"m/d"}`
+	if failed, crashed := report(&out, strings.NewReader(in), 4); failed != 4 || strings.Join(crashed, " ") != "m/b m/c" {
 		t.Errorf("%d failed, %v crashed", failed, crashed)
 	}
 }
