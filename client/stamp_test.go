@@ -14,14 +14,19 @@ func stamping(t *testing.T, ctx context.Context, rule faultproxy.Rule, opts ...O
 	t.Helper()
 	d, o := dir(t), observer(t)
 	c, p := proxied(t, opts...)
-	first := lock(t, dial(t).Mutex(d).Lock)
 	rule.Under, rule.Op, rule.Nth = d, faultproxy.OpSetData, 1
-	r := p.Add(rule)
-	g := start(ctx, c.Mutex(d).Lock, WithMaxHold(time.Hour), WithBreakable())
-	queued(t, o, d, 2)
-	unlock(t, first)
-	soon(t, "the stamp", r.Acted())
-	return c, g, r
+	r, other := p.Add(rule), dial(t).Mutex(d).Lock
+	for {
+		first := lock(t, other)
+		g := start(ctx, c.Mutex(d).Lock, WithMaxHold(time.Hour), WithBreakable())
+		queued(t, o, d, 2)
+		unlock(t, first)
+		eventuallyIn(t, 30*time.Second, "a stamp or a grant", func() bool { return isClosed(r.Acted()) || !g.pending() })
+		if isClosed(r.Acted()) {
+			return c, g, r
+		}
+		unlock(t, g.wait(t)) // the other was gone before this one looked: nothing to wait for, no stamp
+	}
 }
 
 // Who had to wait and may be broken must have the time of its grant in its node, or it
