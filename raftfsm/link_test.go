@@ -84,11 +84,7 @@ func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 			still.tune(o)
 		}
 	})
-	if c.leader() == 3 {
-		if err := c.nodes[3].Lead(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.leadBut(3)
 	var from uint32
 	eventually(t, "a link to another leader", func() bool {
 		from = c.nodes[3].linked.Load()

@@ -294,6 +294,16 @@ func (c *trio) start(id int) {
 	c.t.Cleanup(func() { stop(c.t, n) })
 }
 
+// leadBut sees to it that another server leads than this one.
+func (c *trio) leadBut(id int) {
+	c.t.Helper()
+	if c.leader() == id {
+		if err := c.nodes[id].Lead(c.t.Context(), uint32(id%3+1)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 func (c *trio) leader() int {
 	for id := 1; id <= 3; id++ {
 		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.term.Load() != nil {

@@ -8,8 +8,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -324,57 +322,21 @@ func TestOlderReleasesAreNotLeftBehind(t *testing.T) {
 	}
 }
 
-// brokenAsks is a network on which questions of a server break off for a while.
-type brokenAsks struct{ broken atomic.Bool }
-
-func (b *brokenAsks) tune(o *Options) {
-	o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-		c, err := peer.Dial(ctx, addr)
-		return &brokenAsk{Conn: c, b: b}, err
-	}
-}
-
-type brokenAsk struct {
-	net.Conn
-	b       *brokenAsks
-	purpose peer.Purpose // by its first byte
-	writes  int
-}
-
-func (c *brokenAsk) Write(b []byte) (int, error) {
-	if c.writes++; c.purpose == 0 {
-		c.purpose = peer.Purpose(b[0])
-	}
-	return c.Conn.Write(b)
-}
-
-// Read breaks off behind the greeting.
-func (c *brokenAsk) Read(b []byte) (int, error) {
-	if c.purpose == peer.Ask && c.writes > 1 && c.b.broken.Load() {
-		c.Conn.Close()
-		return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
-	}
-	return c.Conn.Read(b)
-}
-
 // A leader may die with the question in its hands whether a backup may come.
 func TestRestoreBeginsAgainWhenItsQuestionBreaksOff(t *testing.T) {
 	t.Parallel()
-	var asks brokenAsks
+	var still stillNet
 	c := newTrio(t, false, func(o *Options) {
 		if o.ID == 3 {
-			asks.tune(o)
+			still.tune(o)
 		}
 	})
-	if c.leader() == 3 {
-		if err := c.nodes[3].Lead(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.leadBut(3)
 	eventually(t, "another leader", func() bool { lead, _ := c.nodes[3].raft.leader(); return lead != 0 && lead != 3 })
 	backup := backupOf(t, c.nodes[1])
-	asks.broken.Store(true)
-	heal := time.AfterFunc(300*time.Millisecond, func() { asks.broken.Store(false) })
+	asks := func(p peer.Purpose, _ string) bool { return p == peer.Ask }
+	still.breaksOff(asks)
+	heal := time.AfterFunc(300*time.Millisecond, func() { still.breaksOff(nil) })
 	defer heal.Stop()
 	if _, err := c.nodes[3].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), false); err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -13,9 +14,19 @@ import (
 
 // stillNet is a network on which connections to a server can be made to take
 // nothing, as if its process stood still: what is sent is not read, and nothing
-// breaks.
+// breaks. Or they break off behind the greeting, as if its process ended there.
 type stillNet struct {
-	is atomic.Pointer[func(p peer.Purpose, addr string) bool]
+	is     atomic.Pointer[func(p peer.Purpose, addr string) bool]
+	breaks atomic.Pointer[func(p peer.Purpose, addr string) bool]
+}
+
+// breaksOff says of which connections this is true; nil: of none.
+func (s *stillNet) breaksOff(is func(p peer.Purpose, addr string) bool) {
+	if is == nil {
+		s.breaks.Store(nil)
+		return
+	}
+	s.breaks.Store(&is)
 }
 
 // takesNothing says of which connections this is true.
@@ -34,6 +45,7 @@ type stillConn struct {
 	s       *stillNet
 	addr    string
 	purpose peer.Purpose // by its first byte
+	writes  int
 	once    sync.Once
 	closed  chan struct{}
 	until   atomic.Pointer[time.Time]
@@ -45,7 +57,7 @@ func (c *stillConn) SetDeadline(at time.Time) error {
 }
 
 func (c *stillConn) Write(b []byte) (int, error) {
-	if c.purpose == 0 {
+	if c.writes++; c.purpose == 0 {
 		c.purpose = peer.Purpose(b[0])
 	}
 	for is := c.s.is.Load(); is != nil && (*is)(c.purpose, c.addr); is = c.s.is.Load() {
@@ -59,6 +71,14 @@ func (c *stillConn) Write(b []byte) (int, error) {
 		}
 	}
 	return c.Conn.Write(b)
+}
+
+func (c *stillConn) Read(b []byte) (int, error) {
+	if is := c.s.breaks.Load(); is != nil && (*is)(c.purpose, c.addr) && c.writes > 1 {
+		c.Close()
+		return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	}
+	return c.Conn.Read(b)
 }
 
 func (c *stillConn) Close() error {

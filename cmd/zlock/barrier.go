@@ -27,8 +27,8 @@ is over.`,
 			fs.IntVar(&b.count, "count", 0, "`N` processes begin and end together")
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
-				if fs.Changed("timeout") && b.timeout == 0 {
-					return usagef("-w must be positive")
+				if err := noTry(fs, b.timeout); err != nil {
+					return err
 				}
 				return c.barrier(b, conn)
 			}

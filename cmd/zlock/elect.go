@@ -27,8 +27,8 @@ that everything is as with run, exit codes included.`,
 			run := addRunFlags(fs, &f.killAfter)
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
-				if fs.Changed("timeout") && f.timeout == 0 {
-					return usagef("-w must be positive")
+				if err := noTry(fs, f.timeout); err != nil {
+					return err
 				}
 				return c.elect(f, run, conn)
 			}

@@ -44,6 +44,11 @@ const (
 // keep the others from electing. A leader that lives sends the next one at once.
 const lateHeartbeat = 500 * time.Millisecond
 
+// isHeartbeat tells the messages that raft sends beside its log, however it fares.
+func isHeartbeat(req *raft.AppendEntriesRequest) bool {
+	return req.PrevLogEntry == 0 && len(req.Entries) == 0
+}
+
 var (
 	errOlder = errors.New("the server runs an older release")
 	errBusy  = errors.New("this server is busy")
@@ -182,7 +187,7 @@ func (p *Port) serveAppends(c net.Conn) {
 			return
 		}
 		var late <-chan time.Time
-		if len(req.Entries) == 0 && req.PrevLogEntry == 0 {
+		if isHeartbeat(req) {
 			late = time.After(lateHeartbeat)
 		}
 		var answer raft.RPCResponse

@@ -85,10 +85,10 @@ func (m mainLoop) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 	if n := len(args.Entries); n > 0 && err == nil && resp.Success {
 		m.host.Stored(ParseID(id), args.Term, args.Entries[n-1].Index)
 	}
-	switch heartbeat := end == 0; {
+	switch {
 	case err == nil:
 		m.port.reach.note(ParseID(id), nil) // perhaps on a connection from before
-	case !heartbeat: // it is by these that a server is found again
+	case !isHeartbeat(args): // it is by these that a server is found again
 		m.awaitReach(id, target, args.Term)
 	}
 	return err

@@ -4,34 +4,40 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// connected returns a network with a connection from host a to host b.
+func connected(t *testing.T) (n *Network, near, far net.Conn) {
+	t.Helper()
+	n = NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)
+	l, err := n.Listen("b:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if near, err = n.Dialer("a")(context.Background(), "b:1"); err != nil {
+		t.Fatal(err)
+	}
+	if far, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return n, near, far
+}
+
 // Who waits for room hears of the other end's death as soon as the wire is whole
 // again, not before, and not when its own deadline comes, which may be minutes later.
 func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
-	for name, end := range map[string]func(n *Network, far *conn){
-		"closed":  func(_ *Network, far *conn) { far.Close() },
-		"crashed": func(n *Network, _ *conn) { n.Crash("b") },
+	for name, end := range map[string]func(n *Network, far net.Conn){
+		"closed":  func(_ *Network, far net.Conn) { far.Close() },
+		"crashed": func(n *Network, _ net.Conn) { n.Crash("b") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)
-				l, err := n.Listen("b:1")
-				if err != nil {
-					t.Fatal(err)
-				}
-				near, err := n.Dialer("a")(context.Background(), "b:1")
-				if err != nil {
-					t.Fatal(err)
-				}
-				far, err := l.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
+				n, near, far := connected(t)
 				n.Cut("b", "a")
 				ended := make(chan error, 1)
 				go func() {
@@ -43,7 +49,7 @@ func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 					}
 				}()
 				synctest.Wait()
-				end(n, far.(*conn))
+				end(n, far)
 				time.Sleep(time.Second)
 				select {
 				case err := <-ended:
@@ -69,19 +75,7 @@ func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 // A process that is gone says nothing more, also to a host that is not reached.
 func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)
-		l, err := n.Listen("b:1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		near, err := n.Dialer("a")(context.Background(), "b:1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		far, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		n, near, far := connected(t)
 		n.Freeze("b")
 		n.Crash("a")
 		if _, err := near.Write([]byte("all is durable")); err == nil {
