@@ -63,7 +63,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := sh(found[1][2]); !regexp.MustCompile(`(?m)^nobody else works; token \S+$`).MatchString(out) {
+	if out := sh(found[1][2]); !regexp.MustCompile(`(?m)^the lock is ours; token \S+$`).MatchString(out) {
 		t.Errorf("the program says %q", out)
 	}
 	out := sh(found[2][2])
