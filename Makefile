@@ -8,8 +8,8 @@ LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .PHONY: abuse build dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
 
-build: ## build bin/zlockd and bin/zlock
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
+	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 dev: build ## run one server in memory on 127.0.0.1:2181
 	@exec bin/zlockd --dev
@@ -23,9 +23,11 @@ test: ## vet, and the tests that need nothing but Go, in about a minute
 test-all: ## those and the slow ones: servers as processes, long simulations, planted bugs
 	@sh test/run.sh -timeout 20m
 
-test-stock: build ## run the stock clients and the real ZooKeeper against zlockd (installs them when root)
+test-stock: TAGS := kerberos
+test-stock: build ## run the stock clients and the real ZooKeeper against zlockd, with Kerberos (installs them when root)
 	sh test/stock/install.sh
-	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -count 1 -tags stock ./test/stock/... ./test/member ./test/golden ./test/oracle ./test/wire ./test/zkreal ./test/move ./test/bench/... ./client/zk
+	go test -count 1 -tags kerberos ./server/clients ./cmd/zlockd -run Kerberos
+	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -count 1 -tags stock,kerberos ./server/sasl/... ./test/stock/... ./test/member ./test/golden ./test/oracle ./test/wire ./test/zkreal ./test/move ./test/bench/... ./client/zk
 
 test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders
 	sh test/apps/install.sh

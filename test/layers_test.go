@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"server/admin":   {"raftfsm/state"},
 	"server/locks":   {"jute", "tree"},
 	"server/view":    {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/clients", "server/locks"},
-	"server/sasl":    {"server/sasl/kerberos"},
+	"server/sasl":    {},
 	"cmd/zlockd":     {"server", "server/admin", "server/clients", "server/sasl", "server/sasl/kerberos", "raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk", "server/backup", "cmd/internal/suggest"},
 	"client":         {"client/fence", "client/zk", "jute"},
 	"client/fence":   {},
@@ -51,7 +51,7 @@ var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "context", "io/fs", "runtime"}
 
 func TestImportsMatchTheArchitecture(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}:{{join .Imports ","}}`, module+"...").Output()
+	out, err := exec.Command("go", "list", "-tags", "kerberos", "-f", `{{.ImportPath}}:{{join .Imports ","}}`, module+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,15 +103,23 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 	}
 }
 
-// Kerberos is the server's: a client's program links none of it.
-func TestClientsDoNotLinkKerberos(t *testing.T) {
-	for pkg, want := range map[string]bool{"client": false, "cmd/zlock": false, "cmd/zlockd": true} {
-		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
+// Only a server that was built with the tag kerberos links a library for it.
+func TestKerberosIsLinkedOnlyByItsTag(t *testing.T) {
+	for _, test := range []struct {
+		pkg, tags string
+		want      bool
+	}{
+		{"client", "kerberos", false},
+		{"cmd/zlock", "kerberos", false},
+		{"cmd/zlockd", "", false},
+		{"cmd/zlockd", "kerberos", true},
+	} {
+		out, err := exec.Command("go", "list", "-tags", test.tags, "-deps", module+test.pkg).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(string(out), "/gokrb5/"); got != want {
-			t.Errorf("%s links a library for Kerberos: %v", pkg, got)
+		if got := strings.Contains(string(out), "/gokrb5/"); got != test.want {
+			t.Errorf("%s with tags %q links a library for Kerberos: %v", test.pkg, test.tags, got)
 		}
 	}
 }

@@ -67,9 +67,6 @@ func TestZooKeysAreMapped(t *testing.T) {
 		{"more super users", base + "java.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsuperUser.1=joe\nletAnySaslUserDoX=reader", nil, func(s *settings) bool {
 			return len(s.more.notes) == 2 && s.more.notes[0].key == "superUser.1" && s.more.notes[1].key == "letAnySaslUserDoX" && s.saslSuper == "root"
 		}},
-		{"kerberos", base + "kerberos.removeHostFromPrincipal=true\nkerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local=RULE:[1:$1]\\\n  DEFAULT", nil, func(s *settings) bool {
-			return len(s.more.notes) == 0 && s.removeHost && !s.removeRealm && s.authToLocal == "RULE:[1:$1]DEFAULT"
-		}},
 		{"required", base + "java.security.auth.login.config=/etc/jaas.conf\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", nil, func(s *settings) bool {
 			return s.requireAuth == "digest,sasl"
 		}},

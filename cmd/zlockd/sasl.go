@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/server/sasl"
-	"github.com/zlockd/zlockd/server/sasl/kerberos"
 )
 
 // authSchemes are the schemes in which a client can prove who it is.
@@ -34,18 +33,10 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	m := &sasl.Mechanisms{Users: file.Users}
 	// What a flag says goes before what the JAAS file does.
 	if keytab := cmp.Or(s.keytab, file.Keytab); keytab != "" {
-		rules, err := kerberos.ParseRules(s.authToLocal)
-		if err != nil {
-			return nil, fmt.Errorf("--kerberos-rules: %w", err)
+		var err error
+		if m.Kerberos, err = newKerberos(s, keytab, cmp.Or(s.principal, file.Principal), log); err != nil {
+			return nil, err
 		}
-		m.Kerberos, err = kerberos.New(kerberos.Options{
-			Keytab: keytab, Principal: cmp.Or(s.principal, file.Principal), Logger: log,
-			Names: kerberos.Names{Rules: rules, RemoveHost: s.removeHost, RemoveRealm: s.removeRealm},
-		})
-		if err != nil {
-			return nil, fmt.Errorf("--kerberos-keytab: %w", err)
-		}
-		log.Info("clients can authenticate with Kerberos", "principal", m.Kerberos.Principal())
 	} else if s.principal != "" {
 		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s", s.saslUsers)
 	}
@@ -72,9 +63,7 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 	case s.principal != "":
 		fail("--kerberos-principal needs --kerberos-keytab")
 	}
-	if _, err := kerberos.ParseRules(s.authToLocal); err != nil {
-		fail("--kerberos-rules: %w", err)
-	}
+	s.checkKerberos(fail)
 	if slices.Equal(required, []string{"x509"}) && s.tlsCA == "" {
 		fail("--require-auth x509 needs --tls-ca: nobody could show a certificate")
 	}

@@ -4,15 +4,23 @@ import (
 	"errors"
 	"io"
 	"time"
-
-	"github.com/zlockd/zlockd/server/sasl/kerberos"
 )
 
 // Mechanisms are the ways in which clients can prove who they are. A server may
 // have one of them or both, where a ZooKeeper has one.
 type Mechanisms struct {
-	Users    Users             // DIGEST-MD5, if not nil
-	Kerberos *kerberos.Service // GSSAPI, if not nil
+	Users Users // DIGEST-MD5, if not nil
+	// Kerberos begins a negotiation of GSSAPI, if not nil. Package kerberos
+	// provides it in builds with the tag of that name.
+	Kerberos func(random io.Reader) Negotiation
+}
+
+// Negotiation is one negotiation of GSSAPI. Its methods mean what those of
+// Exchange mean.
+type Negotiation interface {
+	Answer(token []byte, now time.Time) ([]byte, error)
+	User() (string, bool)
+	Principal() string
 }
 
 // Exchange is one negotiation of either mechanism.
@@ -20,7 +28,7 @@ type Exchange struct {
 	mechanisms *Mechanisms
 	random     io.Reader
 	digest     *digest
-	kerberos   *kerberos.Exchange
+	kerberos   Negotiation
 }
 
 // Begin begins a negotiation; random is where nonces and keys come from.
@@ -48,7 +56,7 @@ func (e *Exchange) choose(empty bool) (err error) {
 	m := e.mechanisms
 	switch {
 	case m.Kerberos != nil && !empty:
-		e.kerberos = m.Kerberos.Begin(e.random)
+		e.kerberos = m.Kerberos(e.random)
 	case m.Users != nil:
 		e.digest, err = m.Users.begin(e.random)
 	default:

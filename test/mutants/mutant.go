@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// buildTags are what the planted bugs are built with: everything that can be.
+const buildTags = "kerberos"
+
 // mutant is one planted bug.
 type mutant struct {
 	name, about string

@@ -1,13 +1,13 @@
 package mutants
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -56,7 +56,7 @@ func spots(root, pkg string) (list []spot, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if bytes.Contains(src, []byte("\n//go:build ")) || bytes.HasPrefix(src, []byte("//go:build ")) {
+		if c := constraint.FindSubmatch(src); c != nil && string(c[1]) != buildTags {
 			continue // may not be built here
 		}
 		in, err := spotsIn(filepath.ToSlash(name), src)
@@ -67,6 +67,8 @@ func spots(root, pkg string) (list []spot, err error) {
 	}
 	return list, nil
 }
+
+var constraint = regexp.MustCompile(`(?m)^//go:build (.*)$`)
 
 func spotsIn(name string, src []byte) (list []spot, err error) {
 	fset := token.NewFileSet()

@@ -134,7 +134,7 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	}
 	// Programs that the tests build are edited as well, and everything they
 	// leave behind goes with the folder.
-	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
+	env := append(os.Environ(), "GOFLAGS=-tags="+buildTags+" -overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
 	run := func(in string, limit time.Duration, name string, args ...string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()

@@ -1,4 +1,4 @@
-//go:build stock
+//go:build stock && kerberos
 
 package stock
 

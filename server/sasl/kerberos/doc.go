@@ -7,4 +7,6 @@
 //
 // The ciphers are the library's (gokrb5/crypto), AES only. What they protect is
 // read here, by encoding/asn1: it comes from strangers, and little of it counts.
+//
+// Only a build with the tag `kerberos` holds it (make build TAGS=kerberos).
 package kerberos

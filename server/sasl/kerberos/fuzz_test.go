@@ -1,3 +1,5 @@
+//go:build kerberos
+
 package kerberos
 
 import (

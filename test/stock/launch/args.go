@@ -75,7 +75,7 @@ var builtOnce = sync.OnceValues(func() (string, error) {
 	// Each checkout, and each way to build it, has a file of its own: tests
 	// of two must not run each other's server.
 	key := fnv.New64a()
-	fmt.Fprint(key, root, "\x00", os.Getenv("GOFLAGS"))
+	fmt.Fprint(key, root, "\x00", buildTags, "\x00", os.Getenv("GOFLAGS"))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-bin-%d-%x", os.Getuid(), key.Sum64()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -84,7 +84,7 @@ var builtOnce = sync.OnceValues(func() (string, error) {
 	// Built beside and moved into place, so that runs side by side cannot
 	// start a half-written file.
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
-	cmd := exec.Command("go", "build", "-o", tmp, "./cmd/zlockd")
+	cmd := exec.Command("go", "build", "-tags", buildTags, "-o", tmp, "./cmd/zlockd")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/zlockd: %w\n%s", err, out)

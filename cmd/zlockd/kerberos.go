@@ -1,0 +1,36 @@
+//go:build kerberos
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/zlockd/zlockd/server/sasl"
+	"github.com/zlockd/zlockd/server/sasl/kerberos"
+)
+
+// newKerberos reads the keytab and returns how a negotiation of GSSAPI begins.
+func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(io.Reader) sasl.Negotiation, error) {
+	rules, err := kerberos.ParseRules(s.authToLocal)
+	if err != nil {
+		return nil, fmt.Errorf("--kerberos-rules: %w", err)
+	}
+	service, err := kerberos.New(kerberos.Options{
+		Keytab: keytab, Principal: principal, Logger: log,
+		Names: kerberos.Names{Rules: rules, RemoveHost: s.removeHost, RemoveRealm: s.removeRealm},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--kerberos-keytab: %w", err)
+	}
+	log.Info("clients can authenticate with Kerberos", "principal", service.Principal())
+	return func(random io.Reader) sasl.Negotiation { return service.Begin(random) }, nil
+}
+
+// checkKerberos refuses rules that cannot be read.
+func (s *settings) checkKerberos(fail func(string, ...any)) {
+	if _, err := kerberos.ParseRules(s.authToLocal); err != nil {
+		fail("--kerberos-rules: %w", err)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build kerberos
+
+package launch
+
+const buildTags = "kerberos"
