@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // consensus is raft as the rest of this package sees it: servers have our ids,
@@ -201,14 +203,26 @@ func (r *consensus) stand() error {
 	return r.trans.TimeoutNow(peer.ServerID(r.id), r.self, &raft.TimeoutNowRequest{RPCHeader: r.header()}, &resp)
 }
 
-// await waits for a future of raft's, which may never complete, until ctx ends.
+// await waits for a future of raft's, which may never complete, until ctx ends. It
+// gives raft's errors their codes.
 func await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
 	select {
 	case err := <-done:
-		return err
+		return coded(err)
 	case <-ctx.Done():
-		return ctx.Err()
+		return status.With(status.Interrupted, ctx.Err())
 	}
+}
+
+// coded gives an error of raft's its code.
+func coded(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return status.With(status.NoLeader, err)
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown):
+		return status.With(status.Interrupted, err)
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // HandOver gives leadership to the follower that is furthest, and returns when
@@ -33,7 +34,7 @@ func (t *term) handOverTo(ctx context.Context, id uint32, s *raft.Server) error 
 	case id == t.n.id:
 		return nil
 	case s == nil:
-		return fmt.Errorf("server %d is not a member", id)
+		return status.Errorf(status.NotMember, "server %d is not a member", id)
 	case s.Suffrage != raft.Voter:
 		return fmt.Errorf("server %d has no vote: only voters lead", id)
 	}
@@ -41,7 +42,7 @@ func (t *term) handOverTo(ctx context.Context, id uint32, s *raft.Server) error 
 		return t.notReady(ctx, s, at, ours)
 	}
 	if err := await(ctx, t.n.raft.LeadershipTransferToServer(s.ID, s.Address)); err != nil {
-		return fmt.Errorf("server %d did not take over: %w", id, err)
+		return status.Errorf(status.Interrupted, "server %d did not take over: %w", id, err)
 	}
 	return nil
 }

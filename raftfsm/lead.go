@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -382,5 +382,5 @@ func (t *term) heardOf(bl *state.Block) {
 	}
 }
 
-// errNotLeading is answered to whoever takes this server for the leader.
-var errNotLeading = errors.New("this server does not lead")
+// errNotLeading is answered to a server that takes this one for the leader.
+var errNotLeading = status.Errorf(status.NoLeader, "this server does not lead")

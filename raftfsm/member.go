@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 const (
@@ -61,12 +62,15 @@ func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward b
 			return fmt.Errorf("server %s is at %s", s.ID, c.Addr)
 		}
 	}
-	return t.change(ctx, c, is, config)
+	err := t.change(ctx, c, is, config)
+	if _, now := n.raft.configuration(); err != nil && status.Of(err) == "" && now != config {
+		return status.With(status.Overtaken, err)
+	}
+	return err
 }
 
 // askLeader passes a question on to the leader, as far as raft knows it here. It
-// is called when this server turned out not to lead. Errors travel as text, so
-// "does not lead" is recognised by its words.
+// is called when this server turned out not to lead.
 func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
 	id, at := n.raft.leader()
 	switch {
@@ -98,12 +102,12 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 			return fmt.Errorf("peer address %q: %w", c.Addr, err)
 		}
 		if is != nil {
-			return fmt.Errorf("server %d is a member already, at %s", c.ID, is.Address)
+			return status.Errorf(status.IsMember, "server %d is a member already, at %s", c.ID, is.Address)
 		}
 		return t.done(ctx, &c, r.AddNonvoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
 	case "promote":
 		if is == nil {
-			return fmt.Errorf("server %d is not a member; add it first", c.ID)
+			return status.Errorf(status.NotMember, "server %d is not a member; add it first", c.ID)
 		}
 		if is.Suffrage == raft.Voter {
 			return t.done(ctx, &c, nil)
@@ -114,7 +118,7 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 		return t.done(ctx, &c, r.AddVoter(is.ID, is.Address, prev, 0))
 	case "remove":
 		if is == nil {
-			return fmt.Errorf("server %d is not a member", c.ID)
+			return status.Errorf(status.NotMember, "server %d is not a member", c.ID)
 		}
 		if c.ID == t.n.id {
 			return t.handOn(ctx, c)
@@ -140,7 +144,7 @@ func (t *term) changeFor(ctx context.Context, c state.MemberChange, is *raft.Ser
 	case c.Op == "vote": // whether it runs or not
 		return t.done(ctx, &c, r.AddVoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
 	case is == nil:
-		return fmt.Errorf("server %d is not a member", c.ID)
+		return status.Errorf(status.NotMember, "server %d is not a member", c.ID)
 	case c.Op == "demote" && c.ID == t.n.id:
 		return t.handOn(ctx, c)
 	case c.Op == "demote":
@@ -179,11 +183,11 @@ func (t *term) notReady(ctx context.Context, s *raft.Server, at, ours uint64) er
 	st, err := t.n.port.Ask(ctx, id, addr, peer.Question{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("server %d is not ready: it does not answer at %s: %w", id, addr, err)
+		return status.Errorf(status.NotReady, "server %d is not ready: it does not answer at %s: %w", id, addr, err)
 	case st.Waits != "":
-		return fmt.Errorf("server %d is not ready: it has applied %d of %d log entries, and says: %s", id, at, ours, st.Waits)
+		return status.Errorf(status.NotReady, "server %d is not ready: it has applied %d of %d log entries, and says: %s", id, at, ours, st.Waits)
 	}
-	return fmt.Errorf("server %d is not ready: it has applied %d of %d log entries", id, at, ours)
+	return status.Errorf(status.NotReady, "server %d is not ready: it has applied %d of %d log entries", id, at, ours)
 }
 
 // done waits for the change and publishes it at once.
@@ -206,17 +210,17 @@ func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
 	n := t.n
 	c.Since = 0 // the next leader publishes what there is by now
 	if err := await(ctx, n.raft.LeadershipTransfer()); err != nil {
-		return fmt.Errorf("hand over leadership before this server changes: %w", err)
+		return status.Errorf(status.Interrupted, "hand over leadership before this server changes: %w", err)
 	}
 	for {
 		if id, _ := n.raft.leader(); id != 0 {
-			if _, err := n.askLeader(ctx, peer.Question{Member: &c}); err == nil || err.Error() != errNotLeading.Error() {
+			if _, err := n.askLeader(ctx, peer.Question{Member: &c}); !errors.Is(err, errNotLeading) {
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return status.With(status.Interrupted, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 const (
@@ -33,10 +33,10 @@ type notice struct {
 }
 
 // Errors of changes that others make impossible; they may come from another
-// server, as text.
+// server.
 var (
-	ErrChanging = errors.New("another change of members is under way")
-	ErrStale    = errors.New("the members are others by now")
+	ErrChanging = status.Errorf(status.Changing, "another change of members is under way")
+	ErrStale    = status.Errorf(status.Stale, "the members are others by now")
 )
 
 // found begins a new cluster's history, before anything else is proposed.

@@ -66,7 +66,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 		t.Errorf("version %x in between, was %x", now, was)
 	}
 	for by, want := range map[uint32]error{3: ErrChanging, 2: nil} {
-		if err := c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: by, Since: was, More: true}); !errors.Is(err, want) {
+		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: by, Since: was, More: true}); !errors.Is(err, want) {
 			t.Errorf("server %d asks in between: %v", by, err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	}
 	change(state.MemberChange{Op: "describe", ID: 1})
 	eventually(t, "nothing different is a new version", func() bool { return versions() == zxid+4 })
-	if err := c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: 3, Since: was}); !errors.Is(err, ErrStale) {
+	if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: 3, Since: was}); !errors.Is(err, ErrStale) {
 		t.Errorf("a change that starts from an older configuration: %v", err)
 	}
 	if err := c.nodes[lead].raft.LeadershipTransfer().Error(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // A restore brings a backup into the log in pieces, by this server's stream like
@@ -39,7 +40,7 @@ var ErrNoRoom = errors.New("no room")
 // Errors of a restore.
 var (
 	// ErrRestoring: there is one already.
-	ErrRestoring = errors.New("another restore is under way")
+	ErrRestoring = status.Errorf(status.Restoring, "another restore is under way")
 	// ErrNotKnown: it may take place, or have taken place.
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
@@ -94,7 +95,7 @@ func (r *restore) begin(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := r.n.stage(ctx, r.g, true)
-		if err == nil || !passes(err) {
+		if err == nil || !status.Of(err).Passes() { // the same again does no harm
 			return err
 		}
 		select {
@@ -103,12 +104,6 @@ func (r *restore) begin(ctx context.Context) error {
 		case <-time.After(restoreAgain):
 		}
 	}
-}
-
-// passes reports whether an error is that of a cluster between two leaders; it
-// may come from another server, as text.
-func passes(err error) bool {
-	return strings.Contains(err.Error(), errNotLeading.Error()) || strings.Contains(err.Error(), errNoLeader.Error())
 }
 
 // stage opens the place for a backup, at the leader.
@@ -121,10 +116,7 @@ func (n *Node) stage(ctx context.Context, g state.Staging, forward bool) error {
 		return errNotLeading
 	}
 	st, err := n.askLeader(ctx, peer.Question{Stage: &g})
-	switch {
-	case peer.ConnEnded(err): // with the leader's process, most likely
-		err = fmt.Errorf("%w: %w", errNoLeader, err) // the same again does no harm
-	case err == nil && st.Version < peer.VersionStage:
+	if err == nil && st.Version < peer.VersionStage {
 		err = outdated([]uint32{st.ID})
 	}
 	return err

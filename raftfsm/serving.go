@@ -2,13 +2,14 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // serving decides whether clients may be served. A server that has lost its
@@ -173,13 +174,13 @@ func (g *serving) noLeader() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.advised {
-		return errors.New("there is no leader" + g.advice)
+		return status.Errorf(status.NoMajority, "there is no leader%s", g.advice)
 	}
 	return errNoLeader
 }
 
 // errNoLeader is answered while there may soon be a leader.
-var errNoLeader = errors.New("there is no leader at the moment; try again")
+var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
 
 // setReadOnly says whether clients who ask for it may read without a leader. It
 // is turned off before clients are served again, which closes the connections

@@ -40,7 +40,7 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 	defer cancel()
 	for {
 		code, known, why := i.reconfigureOnce(ctx, node, &r)
-		stale := known && why != nil && why.Error() == raftfsm.ErrStale.Error()
+		stale := known && errors.Is(why, raftfsm.ErrStale)
 		switch {
 		case !stale && why != nil:
 			i.o.Logger.Info("reconfig refused", "code", code, "err", why)
@@ -161,9 +161,9 @@ func (c *change) possible() error {
 func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.ErrCode, bool, error) {
 	if err := c.join(ctx, patience); err != nil {
 		switch {
-		case err.Error() == raftfsm.ErrChanging.Error() && !c.begun:
+		case errors.Is(err, raftfsm.ErrChanging) && !c.begun:
 			return jute.ReconfigInProgress, true, err
-		case err.Error() == raftfsm.ErrStale.Error() && !c.begun:
+		case errors.Is(err, raftfsm.ErrStale) && !c.begun:
 			return jute.BadVersion, true, err
 		}
 		return jute.NewConfigNoQuorum, c.rollBack(), err
@@ -176,9 +176,9 @@ func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.Err
 		m.More = n < len(rest)-1
 		switch err := c.step(c.i.ctx, m); {
 		case err == nil:
-		case err.Error() == raftfsm.ErrChanging.Error() && !c.begun:
+		case errors.Is(err, raftfsm.ErrChanging) && !c.begun:
 			return jute.ReconfigInProgress, true, err
-		case err.Error() == raftfsm.ErrStale.Error() && !c.begun:
+		case errors.Is(err, raftfsm.ErrStale) && !c.begun:
 			return jute.BadVersion, true, err
 		default:
 			return 0, false, fmt.Errorf("%s server %d, and what has come of it is not known: %w", m.Op, m.ID, err)

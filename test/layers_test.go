@@ -20,10 +20,11 @@ var allowed = map[string][]string{
 	"tree/treetest":  {"jute", "tree"},
 	"tree/zkfiles":   {"jute"},
 	"session":        {"jute"},
-	"raftfsm":        {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer"},
-	"raftfsm/peer":   {"jute", "raftfsm/state"},
+	"raftfsm":        {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer", "raftfsm/status"},
+	"raftfsm/peer":   {"jute", "raftfsm/state", "raftfsm/status"},
 	"raftfsm/disk":   {"raftfsm/state", "raftfsm/seglog", "raftfsm/vfs"},
 	"raftfsm/state":  {"jute", "tree", "session"},
+	"raftfsm/status": {},
 	"raftfsm/seglog": {"raftfsm/vfs"},
 	"raftfsm/vfs":    {},
 	"server":         {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/disk", "server/admin", "server/clients", "server/view", "server/backup"},
@@ -46,7 +47,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
-var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "server/locks"}
+var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status", "server/locks"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "context", "io/fs", "runtime"}
 

@@ -2,11 +2,11 @@ package peer
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // AnswerTime is how long a question may take to be answered.
@@ -99,11 +99,12 @@ type Question struct {
 }
 
 type reply struct {
-	Err    string `json:"err,omitempty"`
+	status.Failure
 	Status Status `json:"status"`
 }
 
-// Ask puts one question to a server. An error may come with its status.
+// Ask puts one question to a server. An error may come with its status. If the
+// connection ends before the answer, the error has the code status.Interrupted.
 func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Status, error) {
 	c, err := p.Call(ctx, Ask, id, addr)
 	if err != nil {
@@ -115,15 +116,12 @@ func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Sta
 	}
 	var r reply
 	if err := writeJSON(c, &q); err != nil {
-		return Status{}, err
+		return Status{}, status.With(status.Interrupted, err)
 	}
 	if err := readJSON(c, &r); err != nil {
-		return Status{}, err
+		return Status{}, status.With(status.Interrupted, err)
 	}
-	if r.Err != "" {
-		return r.Status, errors.New(r.Err)
-	}
-	return r.Status, nil
+	return r.Status, r.Err()
 }
 
 // answer answers one question.
@@ -136,13 +134,9 @@ func (p *Port) answer(c net.Conn, asker *Greeting) {
 	c.SetDeadline(time.Now().Add(AnswerTime))
 	ctx, cancel := context.WithTimeout(p.ctx, AnswerTime)
 	defer cancel()
-	var r reply
 	progress, err := p.o.Host.Answer(ctx, &q)
-	r.Status = p.o.Host.Status(asker)
+	r := reply{status.Failed(err), p.o.Host.Status(asker)}
 	r.Status.Progress = progress
-	if err != nil {
-		r.Err = err.Error()
-	}
 	if err := writeJSON(c, &r); err != nil {
 		p.o.Logger.Debug("answer to a peer", "err", err)
 	}

@@ -101,7 +101,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	switch {
 	case errors.Is(err, raftfsm.ErrNotKnown):
 		return http.StatusServiceUnavailable, made, fmt.Errorf("%w: there is no leader, or it does not answer. Once there is one, compare by zlockd verify", err)
-	case err != nil && strings.Contains(err.Error(), raftfsm.ErrRestoring.Error()):
+	case errors.Is(err, raftfsm.ErrRestoring):
 		return http.StatusConflict, made, err
 	case err != nil:
 		h.Log.Warn("the backup was not restored", "err", err)

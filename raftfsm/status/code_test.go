@@ -1,0 +1,48 @@
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+)
+
+// An error keeps its text and its code on the way to another program, however
+// often it is wrapped before and after.
+func TestCodeSurvivesTheWay(t *testing.T) {
+	stale := Errorf(Stale, "the members are others: %w", io.EOF)
+	b, err := json.Marshal(Failed(fmt.Errorf("server 2: %w", stale)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f Failure
+	if err := json.Unmarshal(b, &f); err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Errorf("asked server 1: %w", f.Err())
+	if !errors.Is(got, stale) || Of(got) != Stale || errors.Is(got, Errorf(Changing, "x")) {
+		t.Errorf("%v has the code %q", got, Of(got))
+	}
+	if want := "asked server 1: server 2: the members are others: EOF"; got.Error() != want {
+		t.Errorf("text %q", got)
+	}
+	if !errors.Is(stale, io.EOF) {
+		t.Error("a code hides the cause")
+	}
+}
+
+func TestErrorsWithoutCode(t *testing.T) {
+	if err := Failed(nil).Err(); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+	err := Failed(io.EOF).Err()
+	if err == nil || err.Error() != "EOF" || Of(err) != "" || Of(err).Passes() || With(Stale, nil) != nil {
+		t.Errorf("%v with the code %q", err, Of(err))
+	}
+	for c, want := range map[Code]bool{NoLeader: true, Interrupted: true, Overtaken: true, NotJoined: true, Changing: false, NotReady: false} {
+		if c.Passes() != want {
+			t.Errorf("%s passes: %v", c, !want)
+		}
+	}
+}
