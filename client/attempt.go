@@ -122,10 +122,11 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
 	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone {
-		l, err := c.takeTurn(ctx, a)
-		if l != nil || err != nil {
-			return l, err
+		t, err := c.localQueues.enter(ctx, localKey{a.cfg.layout, a.dir}, a.try)
+		if err != nil {
+			return nil, err
 		}
+		a.turn = t
 	}
 	dirs := a.dirs
 	if dirs == nil {
@@ -139,27 +140,6 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 		return nil, publicErr(ctx, err)
 	}
 	return l, nil
-}
-
-// takeTurn waits in the local queue. With the turn may come the lock itself.
-func (c *Client) takeTurn(ctx context.Context, a *attempt) (*Lease, error) {
-	key := localKey{a.cfg.layout, a.dir}
-	for {
-		t, h, err := c.localQueues.enter(ctx, key, a)
-		if err != nil {
-			return nil, err
-		}
-		if h == nil {
-			a.turn = t
-			return nil, nil
-		}
-		if l, err := h.addLease(ctx, "", fence.Exclusive); err == nil {
-			c.count.granted.Add(1)
-			c.tell(&a.cfg.hooks, pickGrant, h.event(LockEvent{Waited: time.Since(a.start)}))
-			return l, nil
-		}
-		// Lost on the way: its turn was given up with it.
-	}
 }
 
 func selfDeadlock(path, hint string) error {

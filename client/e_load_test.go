@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -167,50 +166,4 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-func TestE63HandoffIsBounded(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	o, d := observer(t), dir(t)
-	c := dial(t)
-	const n, local = 3, 10
-	m := c.Mutex(d, WithHandoff(n, 0))
-	key := localKey{LayoutCurator, d}
-	h := lock(t, m.Lock)
-	var mu sync.Mutex
-	var order []string
-	var wg sync.WaitGroup
-	for i := range local {
-		g := start(testCtx(t), m.Lock)
-		eventually(t, "its place", func() bool { return c.localQueues.waiting(key) == i+1 })
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			l := <-g.lease
-			mu.Lock()
-			order = append(order, "local")
-			mu.Unlock()
-			if l.Token() < h.Token() {
-				t.Error("token went back")
-			}
-			l.Unlock(context.Background())
-		}()
-	}
-	g := start(testCtx(t), dial(t).Mutex(d).Lock)
-	queued(t, o, d, 2)
-	unlock(t, h)
-	r := g.wait(t)
-	mu.Lock()
-	turns := len(order)
-	mu.Unlock()
-	if turns > n {
-		t.Fatalf("the remote waited for %d local turns", turns)
-	}
-	unlock(t, r)
-	wg.Wait()
-	if s := c.Stats(); s.HandedOff == 0 {
-		t.Fatal("nothing was handed over")
-	}
-	queued(t, o, d, 0)
 }

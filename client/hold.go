@@ -39,7 +39,7 @@ func dirsOf[N interface{ dir() string }](nodes []N) []string {
 }
 
 // hold is one lock as the server sees it: its nodes, from grant to release or
-// loss. Several leases may share it, nested or one after another.
+// loss. Nested leases share it.
 type hold struct {
 	c     *Client
 	e     *epoch
@@ -62,7 +62,6 @@ type hold struct {
 	over     bool     // released, being released, or lost
 	lost     error    // a *LostError, if it was lost
 	graceful bool     // the nodes stay for the grace after MaxHold, or until Unlock
-	passed   int      // hand-offs so far
 	revoked  *Revocation
 	timers   []*time.Timer
 	unlocked []*Lease      // before others of the hold; their contexts last as long

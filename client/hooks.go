@@ -29,11 +29,6 @@ type Hooks struct {
 	OnReaper func(pending int)
 }
 
-// none reports whether nobody wants to be told.
-func (h *Hooks) none() bool {
-	return h.OnState == nil && h.OnEnqueue == nil && h.OnGrant == nil && h.OnRequeue == nil && h.OnLost == nil && h.OnRelease == nil && h.OnReaper == nil
-}
-
 // LockEvent describes what happened to one contender.
 type LockEvent struct {
 	Path   string

@@ -98,8 +98,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return err
 	}
 	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
-	switch {
-	case len(h.leases) > 0:
+	if len(h.leases) > 0 {
 		// The others' contexts may be children of this one's.
 		h.unlocked = append(h.unlocked, l)
 		down := h.modes != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
@@ -107,14 +106,6 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		h.mu.Unlock()
 		if down {
 			return h.downgrade(ctx)
-		}
-		return nil
-	case h.pass():
-		former := h.unlocked // the next holder is none of theirs
-		h.unlocked = nil
-		h.mu.Unlock()
-		for _, x := range append(former, l) {
-			x.cancel(context.Canceled)
 		}
 		return nil
 	}
@@ -240,8 +231,7 @@ func (l *Lease) Path() string {
 func (l *Lease) Mode() fence.Mode { return l.modeNow() }
 
 // Token returns the number of the hold, larger than those of all holds before
-// that excluded it. Leases passed on within a process, nested ones and downgraded
-// ones keep the token of their hold.
+// that excluded it. Nested leases and downgraded ones keep the token of their hold.
 func (l *Lease) Token() fence.Token {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()

@@ -70,8 +70,6 @@ type lockConfig struct {
 	breakable     bool
 	reentrant     bool
 	noLocalQueue  bool
-	handoffs      int
-	handoffFor    time.Duration
 	heldSince     bool
 	revocable     bool
 	revokeGrace   time.Duration
@@ -194,16 +192,6 @@ func WithReentrant() LockOption { return lockOption(func(c *lockConfig) { c.reen
 // letting them queue in the process first.
 func WithoutLocalQueue() LockOption { return lockOption(func(c *lockConfig) { c.noLocalQueue = true }) }
 
-// WithHandoff passes an unlocked lock on to the next waiter of this process, at
-// most n times in a row and for at most d (if d is not 0), before others get it. It saves
-// most of the server's work under load within a process, and is unfair to other
-// processes to that degree. The node stays as it is, with the reason and the task of who
-// was first; whose lease shall end in another way, or who has hooks of its own, is not
-// given it.
-func WithHandoff(n int, d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) { c.handoffs, c.handoffFor = n, d })
-}
-
 // WithHeldSince records the time of a grant that had to wait, for [Client.Inspect].
 // It costs a write and wakes the next in line once.
 func WithHeldSince() LockOption { return lockOption(func(c *lockConfig) { c.heldSince = true }) }
@@ -265,7 +253,7 @@ func (c *lockConfig) check(path string) error {
 		return fmt.Errorf("%w: %v", ErrInvalid, c.layout)
 	case c.layout == LayoutPolicy && !c.policySet:
 		return fmt.Errorf("%w: LayoutPolicy is chosen by WithPolicy", ErrInvalid)
-	case c.wait < 0 || c.maxHold < 0 || c.maxHoldGrace < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.handoffs < 0 || c.handoffFor < 0 || c.maxWriterWait < 0:
+	case c.wait < 0 || c.maxHold < 0 || c.maxHoldGrace < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case c.breakable && c.maxHold > 0 && c.data != nil:
 		return fmt.Errorf("%w: WithBreakable needs the owner record that WithData replaces", ErrInvalid)

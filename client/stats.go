@@ -16,8 +16,7 @@ type Stats struct {
 	BytesSent    uint64
 	BytesRead    uint64
 	Enqueued     uint64 // contenders that took a place in a queue
-	Granted      uint64 // leases given, hand-offs included
-	HandedOff    uint64 // leases passed on within this process
+	Granted      uint64 // leases given, nested ones not counted
 	Released     uint64 // locks released
 	Lost         uint64 // locks lost
 	Requeued     uint64 // contenders that had to take a new place
@@ -30,10 +29,10 @@ type Stats struct {
 
 // counters are the parts of Stats that are counted as they happen.
 type counters struct {
-	wire                                   zk.Counters
-	sessions, heartbeats                   atomic.Uint64
-	enqueued, granted, handedOff, released atomic.Uint64
-	lost, requeued, recovered, reaped      atomic.Uint64
+	wire                              zk.Counters
+	sessions, heartbeats              atomic.Uint64
+	enqueued, granted, released       atomic.Uint64
+	lost, requeued, recovered, reaped atomic.Uint64
 }
 
 // Stats returns the client's counters.
@@ -45,7 +44,7 @@ func (c *Client) Stats() Stats {
 	return Stats{
 		Sessions: n.sessions.Load(), Attachments: n.wire.Connections.Load(), Heartbeats: n.heartbeats.Load(),
 		Requests: n.wire.Requests.Load(), Events: n.wire.Events.Load(), BytesSent: n.wire.BytesSent.Load(), BytesRead: n.wire.BytesRead.Load(),
-		Enqueued: n.enqueued.Load(), Granted: n.granted.Load(), HandedOff: n.handedOff.Load(), Released: n.released.Load(),
+		Enqueued: n.enqueued.Load(), Granted: n.granted.Load(), Released: n.released.Load(),
 		Lost: n.lost.Load(), Requeued: n.requeued.Load(), Recovered: n.recovered.Load(),
 		ReaperQueue: uint64(c.reaper.left.add(0)), Reaped: n.reaped.Load(),
 		Watches: uint64(c.session().Watches()), HooksDropped: dropped,

@@ -42,7 +42,6 @@ type benchFlags struct {
 	every          time.Duration
 	killCommand    string
 	root           string
-	handoff        int
 	profile        string
 }
 
@@ -80,7 +79,6 @@ func parse(args []string) (*benchFlags, error) {
 	fs.DurationVar(&b.every, "fault-every", 2*time.Second, "how often")
 	fs.StringVar(&b.killCommand, "kill-command", "", "for the shell, kills the leader")
 	fs.StringVar(&b.root, "root", "/lock-bench", "path below which the locks are")
-	fs.IntVar(&b.handoff, "handoff", 0, "pass a lock on within a client up to so many times")
 	fs.StringVar(&b.profile, "cpuprofile", "", "write a profile of this process's processor time to `FILE`")
 	fs.BoolVar(&b.json, "json", false, "tell it as JSON")
 	if err := fs.Parse(args); err != nil {

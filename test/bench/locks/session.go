@@ -88,9 +88,6 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 // locksOf makes the recipe's locks of a client; each object is made once.
 func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bool) (*client.Lease, error) {
 	var opts []client.LockOption
-	if b.handoff > 0 {
-		opts = append(opts, client.WithHandoff(b.handoff, 0))
-	}
 	switch b.Recipe {
 	case "rw", "policy":
 		if p, err := client.ParsePolicy(b.Policy); b.Recipe == "policy" && err == nil {
