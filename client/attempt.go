@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // attempt is one call that wants a lock.
@@ -30,7 +31,7 @@ func (a *attempt) data() []byte {
 	if a.cfg.data != nil {
 		return a.cfg.data
 	}
-	return ownerData(a.owner())
+	return recipe.EncodeOwner(a.owner())
 }
 
 func (a *attempt) owner() Owner {

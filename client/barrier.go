@@ -108,7 +108,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	a := attempt{c: c, cfg: newLockConfig(nil), task: taskOf(ctx)}
 	id := newNodeID(e.sid)
 	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
-		Path: join(b.path, id.uuid()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,
+		Path: join(b.path, id.UUID()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,
 	}})
 	if err != nil {
 		return nil, err

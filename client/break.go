@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // breaker lets a waiter remove a holder whose recorded limit is over. The time is
@@ -23,8 +24,8 @@ type breaker struct {
 // timer for the moment when it will be.
 func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) error {
 	b.due = nil
-	o, ok := parseOwner(n.Data)
-	limit, breakable := o.limit()
+	o, ok := recipe.ParseOwner(n.Data)
+	limit, breakable := o.Limit()
 	if !ok || !breakable {
 		return nil
 	}
@@ -120,8 +121,8 @@ func (c *Client) BreakExpired(ctx context.Context, path, node string, token fenc
 		if err != nil {
 			return err
 		}
-		o, _ := parseOwner(n.Data)
-		limit, ok := o.limit()
+		o, _ := recipe.ParseOwner(n.Data)
+		limit, ok := o.Limit()
 		since := n.Stat.Ctime
 		if o.Held {
 			since = n.Stat.Mtime
@@ -143,7 +144,7 @@ func (c *Client) BreakExpired(ctx context.Context, path, node string, token fenc
 func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
 	id := newNodeID(e.sid)
 	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
-		Path: join(dir, "_clock_"+id.hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
+		Path: join(dir, "_clock_"+id.Hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
 	}})
 	if err != nil {
 		return 0, err

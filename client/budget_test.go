@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -147,8 +148,8 @@ func allocs(t testing.TB) (ours, library float64) {
 			t.Fatal(err)
 		}
 	})
-	prefix := d + "/_c_" + newNodeID(1).uuid() + "-lock-"
-	data := ownerData(Owner{Host: "h", PID: 1})
+	prefix := d + "/_c_" + newNodeID(1).UUID() + "-lock-"
+	data := recipe.EncodeOwner(Owner{Host: "h", PID: 1})
 	library = testing.AllocsPerRun(200, func() {
 		p, err := o.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		if err != nil {

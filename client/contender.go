@@ -9,15 +9,12 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // queue is a recipe in which every contender has a numbered node and waits for
 // one node before it.
-type queue struct {
-	layout Layout
-	kind   nodeKind
-	rw     bool // reads and writes contend
-}
+type queue struct{ recipe.Rule }
 
 // run takes a place in the queue and waits there.
 func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
@@ -62,7 +59,7 @@ func (w *waiter) unmark() []zk.Op {
 // node is a new contender's.
 func (q queue) node(e *epoch, a *attempt) newNode {
 	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lockDelay > 0}
-	path := join(a.dir, nodeName(q.layout, q.kind, n.id, a.c.owner.Host))
+	path := join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n
 }
@@ -81,11 +78,11 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 	if err != nil {
 		return err
 	}
-	p, err := q.place(names, contender{})
+	p, err := q.Place(names.All(), recipe.Contender{})
 	if err == nil {
-		err = a.c.alone(ctx, e, a.dir, useQueue, p.others)
+		err = a.c.alone(ctx, e, a.dir, useQueue, p.Others)
 	}
-	if err == nil && p.blocked {
+	if err == nil && p.Blocked {
 		err = ErrNotAcquired
 	}
 	return err
@@ -98,9 +95,9 @@ type waiter struct {
 	a    *attempt
 	q    queue
 	own  created
-	self contender // what the own name says
-	ownW *zk.Watch // nil until a wait has lasted
-	data []byte    // of the own node
+	self recipe.Contender // what the own name says
+	ownW *zk.Watch        // nil until a wait has lasted
+	data []byte           // of the own node
 	ver  int32
 
 	waited bool // had to wait for somebody
@@ -116,7 +113,7 @@ type waiter struct {
 
 func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
 	w := &waiter{c: a.c, e: e, a: a, q: q, own: own, data: own.data}
-	w.self, _, _ = parseName(own.name)
+	w.self, _, _ = recipe.ParseName(own.name)
 	return w
 }
 
@@ -132,35 +129,35 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			}
 			names = &list
 		}
-		p, err := w.q.place(*names, w.self)
+		p, err := w.q.Place(names.All(), w.self)
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case !p.found:
+		case !p.Found:
 			return nil, w.displaced()
-		case p.blocked && w.a.try:
+		case p.Blocked && w.a.try:
 			return nil, ErrNotAcquired
-		case p.blocked:
+		case p.Blocked:
 			if !w.waited {
-				w.waited, w.begun, w.ahead = true, time.Now(), p.ahead
+				w.waited, w.begun, w.ahead = true, time.Now(), p.Ahead
 			}
-			holder := w.a.cfg.breakable && w.q.holds(*names, p.blocker)
-			final := w.q.endIsFinal(p.blocker) && !w.a.cfg.breakable && w.a.cfg.lockDelay == 0 && len(p.others) == 0
-			if final && p.ahead > 1 && w.q.kind != kindRead && names.Len() <= shortList && w.c.paces.short(w.a.dir, w.took) {
+			holder := w.a.cfg.breakable && w.q.Holds(names.All(), p.Blocker)
+			final := w.q.EndIsFinal(p.Blocker) && !w.a.cfg.breakable && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
+			if final && p.Ahead > 1 && w.q.Kind != recipe.RoleRead && names.Len() <= shortList && w.c.paces.short(w.a.dir, w.took) {
 				if names, err = w.lookAhead(ctx, p); err != nil {
 					return nil, err
 				}
 				continue
 			}
 			names = nil // nor is the place kept, which has names of it
-			path, ahead := join(w.a.dir, p.blocker.name), p.ahead
+			path, ahead := join(w.a.dir, p.Blocker.Name), p.Ahead
 			seen, err := w.await(ctx, path, ahead, holder, wakers{})
 			if err != nil {
 				return nil, err
 			}
 			if final && ahead == 1 && seen && w.e.valid() && (w.ownW == nil || !isClosed(w.ownW.Fired())) {
-				return w.first(ctx, place{}, nil)
+				return w.first(ctx, recipe.Place{}, nil)
 			}
 		case !w.e.valid():
 			if err := w.e.awaitValid(ctx); err != nil {
@@ -196,7 +193,7 @@ func (w *waiter) lookAtOwn(ctx context.Context) error {
 		return w.displaced() // somebody made another node of that name
 	}
 	w.ownW, w.data, w.ver = s.w, s.Data, s.Stat.Version
-	if r, ok := revocationIn(s.Data); ok {
+	if r, ok := recipe.RevocationIn(s.Data); ok {
 		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
 		return &LostError{Path: w.a.path, Node: w.own.path, Reason: Revoked}
 	}
@@ -315,8 +312,8 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 
 // first is reached when nobody is ahead. The list is nil if there was no need for
 // another one.
-func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, error) {
-	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.others); err != nil {
+func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
+	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.Others); err != nil {
 		return nil, w.lostSession(err)
 	}
 	if w.a.cfg.lockDelay > 0 {
@@ -325,11 +322,11 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 		}
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.own.stat.Czxid),
-		heldNode{path: w.own.path, id: w.own.id, seq: w.self.seq, lock: w.a.path, w: w.ownW})
-	if w.q.rw {
+		heldNode{path: w.own.path, id: w.own.id, seq: w.self.Seq, lock: w.a.path, w: w.ownW})
+	if w.q.RW {
 		h.modes = w.q
 	}
-	if w.a.cfg.lockDelay > 0 && w.q.kind.exclusive() {
+	if w.a.cfg.lockDelay > 0 && w.q.Kind.Exclusive() {
 		h.unmark = w.unmark()
 	}
 	if w.waited {
@@ -348,13 +345,13 @@ func (w *waiter) first(ctx context.Context, p place, names *zk.Names) (*hold, er
 // stamp records the time of a grant that had to wait. Who may be broken must be
 // stamped before it acts; for others it is information.
 func (w *waiter) stamp(ctx context.Context) {
-	o, ok := parseOwner(w.data)
+	o, ok := recipe.ParseOwner(w.data)
 	if !ok || !w.a.cfg.heldSince && !o.Breakable {
 		return
 	}
 	o.Held = true
 	write := func(ctx context.Context) error {
-		_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, ownerData(o), w.ver) })
+		_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, recipe.EncodeOwner(o), w.ver) })
 		return err
 	}
 	if o.Breakable {
@@ -367,9 +364,9 @@ func (w *waiter) stamp(ctx context.Context) {
 }
 
 // readNode has the write node's number: no waiting writer is before it.
-func (q queue) readNode(h *hold, id nodeID) (heldNode, []byte) {
+func (q queue) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
-	name := nodeName(q.layout, kindRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
+	name := recipe.NodeName(q.Layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
 	a := attempt{c: h.c, cfg: h.cfg}
 	return heldNode{path: join(parentOf(old.path), name), id: id, seq: old.seq, lock: old.lock}, a.data()
 }

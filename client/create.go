@@ -6,13 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // newNode is an ephemeral node to be created, whose name bears the id.
 type newNode struct {
 	zk.Create
-	id      nodeID
+	id      recipe.ID
 	lasting bool // the directory must not be removed when it is empty
 	// behind, of the first of several nodes, is a node without which none may be made.
 	behind string
@@ -22,7 +23,7 @@ func (n newNode) dir() string { return parentOf(n.Path) }
 
 // created is a node that exists, or did when its creation was seen.
 type created struct {
-	id         nodeID
+	id         recipe.ID
 	path, name string // its name is the end of its path
 	stat       zk.Stat
 	data       []byte
@@ -202,7 +203,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 				return nil, err
 			}
 		}
-		found := bearing(lists[dir], n.id)
+		found := recipe.Bearing(lists[dir], n.id)
 		if len(found) == 0 {
 			continue
 		}

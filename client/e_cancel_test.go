@@ -12,7 +12,7 @@ import (
 )
 
 // cancelRecipes are all recipes, and those that cancelling may treat differently.
-func cancelRecipes() map[string]recipe {
+func cancelRecipes() map[string]recipeTest {
 	all := maps.Clone(plainRecipes)
 	maps.Copy(all, policyRecipes)
 	for p := PolicyReader; p <= PolicyWriter; p++ {
@@ -69,7 +69,7 @@ func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 }
 
 // endedAt ends an attempt at its k-th message. It returns false if there are fewer.
-func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipe, kind faultproxy.Kind, k int, end func(*Client, func())) bool {
+func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind, k int, end func(*Client, func())) bool {
 	t.Helper()
 	d, o := dir(t), observer(t)
 	defer o.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -111,7 +112,7 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	// A node with our id that belongs to another session.
 	id := newNodeID(e.sid)
 	n := newNode{id: id}
-	n.Path = d + "/" + nodeName(LayoutCurator, kindLock, id, "")
+	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
 	p, err := o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 			return false
 		})
 		if id, _ := findID(l.Node()); true {
-			if s, ours := id.session(); !ours || s == session {
+			if s, ours := sessionOf(id); !ours || s == session {
 				t.Fatalf("holds by %s of session 0x%x", l.Node(), s)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
@@ -272,8 +273,8 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 
 	// A holder that does not end by itself is broken by a waiter that may.
 	id := newNodeID(o.SessionID())
-	stuck, err := o.Create(d+"/"+nodeName(LayoutCurator, kindLock, id, ""),
-		ownerData(Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
+		recipe.EncodeOwner(Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}

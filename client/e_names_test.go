@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -25,24 +26,24 @@ import (
 
 func TestNodeIDsBearTheSession(t *testing.T) {
 	for _, sid := range []int64{0, 1, -1, 0x100000a5f6260001, math.MinInt64, math.MaxInt64, 0x0123456789abcdef} {
-		seen := map[nodeID]bool{}
+		seen := map[recipe.ID]bool{}
 		for range 100 {
 			id := newNodeID(sid)
-			got, ours := id.session()
-			if !ours || got != sid || id.version() != 8 || seen[id] {
-				t.Fatalf("%s: session 0x%x, ours %v", id.uuid(), got, ours)
+			got, ours := sessionOf(id)
+			if !ours || got != sid || versionOf(id) != 8 || seen[id] {
+				t.Fatalf("%s: session 0x%x, ours %v", id.UUID(), got, ours)
 			}
 			seen[id] = true
-			if p, ok := parseUUID(id.uuid()); !ok || p != id {
-				t.Fatalf("%s does not parse", id.uuid())
+			if p, ok := recipe.ParseUUID(id.UUID()); !ok || p != id {
+				t.Fatalf("%s does not parse", id.UUID())
 			}
-			if p, ok := parseHex(id.hex()); !ok || p != id {
-				t.Fatalf("%s does not parse", id.hex())
+			if p, ok := recipe.ParseHex(id.Hex()); !ok || p != id {
+				t.Fatalf("%s does not parse", id.Hex())
 			}
 		}
 	}
-	if id, _ := parseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"); true {
-		if _, ours := id.session(); ours {
+	if id, _ := recipe.ParseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"); true {
+		if _, ours := sessionOf(id); ours {
 			t.Fatal("a version 4 id is not ours")
 		}
 	}
@@ -54,28 +55,28 @@ func TestE22NameParsing(t *testing.T) {
 		name   string
 		ok     bool
 		layout Layout
-		kind   nodeKind
+		kind   recipe.Role
 		seq    int32
-		maker  maker
+		maker  recipe.Maker
 	}{
-		{"_c_" + id.uuid() + "-lock-0000000007", true, LayoutCurator, kindLock, 7, makerSelf},
-		{"_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000007", true, LayoutCurator, kindLock, 7, makerCurator},
-		{"_c_7702b739df7cbc3f0a3c556ad001a029-lock-0000000003", true, LayoutCurator, kindLock, 3, makerGo},
-		{"lock-0000000003", true, LayoutCurator, kindLock, 3, makerUnknown},
-		{"_c_" + id.uuid() + "-lock--2147483648", true, LayoutCurator, kindLock, math.MinInt32, makerSelf},
-		{"_c_" + id.uuid() + "-lock--000000005", true, LayoutCurator, kindLock, -5, makerSelf},
-		{"_c_" + id.uuid() + "-lock-2147483647", true, LayoutCurator, kindLock, math.MaxInt32, makerSelf},
-		{"_c_" + id.uuid() + "-__READ__0000000001", true, LayoutCurator, kindRead, 1, makerSelf},
-		{"_c_" + id.uuid() + "-__WRIT__0000000001", true, LayoutCurator, kindWrite, 1, makerSelf},
-		{"_c_" + id.uuid() + "-lease-0000000001", true, LayoutCurator, kindLease, 1, makerSelf},
-		{"_c_" + id.uuid() + "-latch-0000000001", true, LayoutCurator, kindLatch, 1, makerSelf},
-		{id.hex() + "__lock__0000000002", true, LayoutKazoo, kindLock, 2, makerSelf},
-		{"f65a711639a74cab9e5222dd97208552__lock__0000000000", true, LayoutKazoo, kindLock, 0, makerKazoo},
-		{"f65a711639a74cab9e5222dd97208552__rlock__0000000009", true, LayoutKazoo, kindRead, 9, makerKazoo},
-		{"web1-R-0000000001", true, LayoutHost, kindRead, 1, makerUnknown},
-		{"web_1~" + id.hex() + "-W-0000000001", true, LayoutHost, kindWrite, 1, makerSelf},
-		{"lock-R-x-W-0000000004", true, LayoutHost, kindWrite, 4, makerUnknown}, // markers in the host name
-		{"a__lock__b-R-0000000004", true, LayoutHost, kindRead, 4, makerUnknown},
+		{"_c_" + id.UUID() + "-lock-0000000007", true, LayoutCurator, recipe.RoleLock, 7, recipe.MakerSelf},
+		{"_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000007", true, LayoutCurator, recipe.RoleLock, 7, recipe.MakerCurator},
+		{"_c_7702b739df7cbc3f0a3c556ad001a029-lock-0000000003", true, LayoutCurator, recipe.RoleLock, 3, recipe.MakerGo},
+		{"lock-0000000003", true, LayoutCurator, recipe.RoleLock, 3, recipe.MakerUnknown},
+		{"_c_" + id.UUID() + "-lock--2147483648", true, LayoutCurator, recipe.RoleLock, math.MinInt32, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-lock--000000005", true, LayoutCurator, recipe.RoleLock, -5, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-lock-2147483647", true, LayoutCurator, recipe.RoleLock, math.MaxInt32, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-__READ__0000000001", true, LayoutCurator, recipe.RoleRead, 1, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-__WRIT__0000000001", true, LayoutCurator, recipe.RoleWrite, 1, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-lease-0000000001", true, LayoutCurator, recipe.RoleLease, 1, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-latch-0000000001", true, LayoutCurator, recipe.RoleLatch, 1, recipe.MakerSelf},
+		{id.Hex() + "__lock__0000000002", true, LayoutKazoo, recipe.RoleLock, 2, recipe.MakerSelf},
+		{"f65a711639a74cab9e5222dd97208552__lock__0000000000", true, LayoutKazoo, recipe.RoleLock, 0, recipe.MakerKazoo},
+		{"f65a711639a74cab9e5222dd97208552__rlock__0000000009", true, LayoutKazoo, recipe.RoleRead, 9, recipe.MakerKazoo},
+		{"web1-R-0000000001", true, LayoutHost, recipe.RoleRead, 1, recipe.MakerUnknown},
+		{"web_1~" + id.Hex() + "-W-0000000001", true, LayoutHost, recipe.RoleWrite, 1, recipe.MakerSelf},
+		{"lock-R-x-W-0000000004", true, LayoutHost, recipe.RoleWrite, 4, recipe.MakerUnknown}, // markers in the host name
+		{"a__lock__b-R-0000000004", true, LayoutHost, recipe.RoleRead, 4, recipe.MakerUnknown},
 		{"lock-000000003", false, 0, 0, 0, 0},   // 9 digits
 		{"lock-00000000003", false, 0, 0, 0, 0}, // 11 digits
 		{"lock-2147483648", false, 0, 0, 0, 0},  // no int32
@@ -89,14 +90,14 @@ func TestE22NameParsing(t *testing.T) {
 		{"_c_", false, 0, 0, 0, 0},
 		{"0000000001", false, 0, 0, 0, 0},
 	} {
-		got, l, ok := parseName(c.name)
-		if ok != c.ok || ok && (l != c.layout || got.kind != c.kind || got.seq != c.seq || got.maker != c.maker) {
+		got, l, ok := recipe.ParseName(c.name)
+		if ok != c.ok || ok && (l != c.layout || got.Kind != c.kind || got.Seq != c.seq || got.Maker != c.maker) {
 			t.Errorf("%q: %+v %v %v", c.name, got, l, ok)
 		}
 	}
 	for _, seq := range []int32{0, 1, -1, 999999999, -999999999, math.MinInt32, math.MaxInt32} {
 		s := fmt.Sprintf("%010d", seq)
-		if got, ok := parseSeq(s); !ok || got != seq {
+		if got, ok := recipe.ParseSeq(s); !ok || got != seq {
 			t.Errorf("%q: %d %v", s, got, ok)
 		}
 	}
@@ -109,14 +110,14 @@ func TestLikenessReadsWhatParseNameReads(t *testing.T) {
 		"-lock-00000000x7", "-__READ__0000000001", "-__WRIT__0000000001", "-latch-0000000001", "-lease-0000000001"}
 	var all []string
 	for _, tail := range tails {
-		all = append(all, "_c_"+id.uuid()+tail, "_c_"+other.uuid()+tail, "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8"+tail, "_x_"+other.uuid()+tail)
+		all = append(all, "_c_"+id.UUID()+tail, "_c_"+other.UUID()+tail, "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8"+tail, "_x_"+other.UUID()+tail)
 	}
 	shortcuts := 0
 	for _, own := range all {
-		self, _, _ := parseName(own)
+		self, _, _ := recipe.ParseName(own)
 		for _, name := range all {
-			want, _, _ := parseName(name)
-			if got, ok := likenessOf(self).read(name); ok {
+			want, _, _ := recipe.ParseName(name)
+			if got, ok := recipe.LikenessOf(self).Read(name); ok {
 				if shortcuts++; got != want {
 					t.Errorf("beside %s, %s is read as %+v, not %+v", own, name, got, want)
 				}
@@ -133,16 +134,16 @@ func FuzzParseName(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		c, l, ok := parseName(name)
+		c, l, ok := recipe.ParseName(name)
 		if !ok {
 			return
 		}
-		m, found := markerOf(l, c.kind)
-		if !found || !strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.seq)) {
+		m, found := recipe.MarkerOf(l, c.Kind)
+		if !found || !strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.Seq)) {
 			t.Fatalf("%q: %+v %v", name, c, l)
 		}
 		findID(name)
-		parsePolicy(name)
+		recipe.ParsePolicyNode(name)
 	})
 }
 
@@ -153,7 +154,7 @@ func TestE20SequenceWraps(t *testing.T) {
 	o, d := observer(t), dir(t)
 	seqs := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}
 	if !slices.IsSortedFunc(seqs, func(a, b int32) int {
-		if before(a, b) {
+		if recipe.Before(a, b) {
 			return -1
 		}
 		return 1
@@ -267,7 +268,7 @@ func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
 }
 
 func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
-	own := "_c_" + newNodeID(1).uuid() + "-lock-0000000001"
+	own := "_c_" + newNodeID(1).UUID() + "-lock-0000000001"
 	kazoo := "f65a711639a74cab9e5222dd97208552__lock__0000000000"
 	curator := "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000002"
 	kazooR := "f65a711639a74cab9e5222dd97208552__rlock__0000000000"
@@ -288,8 +289,8 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 		{LayoutKazoo, []string{kazoo, kazooR}, true, nil, kazoo},
 		{LayoutHost, []string{"h-R-0000000003", kazoo}, true, ErrMixedLayout, ""},
 	} {
-		q, _, err := queueOf(c.l, c.names, c.rw)
-		if !errors.Is(err, c.err) || err == nil && q[0].name != c.first {
+		q, _, err := recipe.QueueOf(c.l, c.names, c.rw)
+		if !errors.Is(err, c.err) || err == nil && q[0].Name != c.first {
 			t.Errorf("%v %v: %v %v", c.l, c.names, q, err)
 		}
 	}
@@ -338,16 +339,16 @@ func FuzzOwnerData(f *testing.F) {
 	f.Add("reason", []byte("{}"))
 	f.Add(strings.Repeat("\x00é\"", 900), []byte(`{"v":1}`))
 	f.Fuzz(func(t *testing.T, reason string, data []byte) {
-		b := ownerData(Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &Revocation{By: "x"}})
-		if len(b) > maxOwnerData {
+		b := recipe.EncodeOwner(Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &Revocation{By: "x"}})
+		if len(b) > recipe.MaxOwnerData {
 			t.Fatalf("%d bytes", len(b))
 		}
-		if _, ok := parseOwner(b); !ok {
+		if _, ok := recipe.ParseOwner(b); !ok {
 			t.Fatalf("%q does not parse", b)
 		}
-		parseOwner(data)
-		revocationIn(data)
-		parseDir(data)
+		recipe.ParseOwner(data)
+		recipe.RevocationIn(data)
+		recipe.ParseRecord(data)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
@@ -139,11 +140,11 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 // nth is the name of the i-th contender.
 func nth(t testing.TB, o *zk.Conn, d string, i int) string {
 	t.Helper()
-	q, _, err := queueOf(LayoutCurator, names(t, o, d), true)
+	q, _, err := recipe.QueueOf(LayoutCurator, names(t, o, d), true)
 	if err != nil || len(q) <= i {
 		t.Fatalf("queue %v: %v", q, err)
 	}
-	return q[i].name
+	return q[i].Name
 }
 
 func TestE04WatchFiresForADataChange(t *testing.T) {
@@ -377,15 +378,15 @@ func TestE25EqualNumbers(t *testing.T) {
 	c, p := proxied(t)
 	unlock(t, lock(t, c.RWMutex(d).Lock)) // makes the directory
 	// What a peer sees of a downgrade between its two halves, and after it.
-	mk := func(k nodeKind, seq string) string {
+	mk := func(k recipe.Role, seq string) string {
 		id := newNodeID(o.SessionID())
-		n := d + "/" + nodeName(LayoutCurator, k, id, "") + seq
+		n := d + "/" + recipe.NodeName(LayoutCurator, k, id, "") + seq
 		if _, err := o.Create(n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	w, r := mk(kindWrite, "0000000001"), mk(kindRead, "0000000001")
+	w, r := mk(recipe.RoleWrite, "0000000001"), mk(recipe.RoleRead, "0000000001")
 	p.Record()
 	g := start(testCtx(t), c.RWMutex(d).Lock)
 	queued(t, o, d, 3)

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Election chooses one of those who campaign on a path. Whoever campaigned first
@@ -29,11 +30,11 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 }
 
 func (el *Election) queue() queue {
-	k := kindLock
+	k := recipe.RoleLock
 	if el.cfg.latch && el.cfg.layout == LayoutCurator {
-		k = kindLatch
+		k = recipe.RoleLatch
 	}
-	return queue{layout: el.cfg.layout, kind: k}
+	return queue{recipe.Rule{Layout: el.cfg.layout, Kind: k}}
 }
 
 // Campaign waits until this candidate leads or ctx ends. The lease is the
@@ -53,7 +54,7 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	ctx, end := h.c.during(ctx)
 	defer end()
 	err := h.e.update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
-		if r, asked := revocationIn(data); asked {
+		if r, asked := recipe.RevocationIn(data); asked {
 			h.revoke(r) // nobody else will read it any more
 		}
 		if bytes.Equal(data, value) {
@@ -114,9 +115,9 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			}
 			continue
 		}
-		var queue []contender
+		var queue []recipe.Contender
 		if err == nil {
-			queue, _, err = queueOf(el.cfg.layout, names, false)
+			queue, _, err = recipe.QueueOf(el.cfg.layout, names, false)
 		}
 		if err != nil {
 			return sight{}, err
@@ -128,14 +129,14 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			watch = true // it tells of every candidate, so not if there is one
 			continue
 		}
-		first, w, err := e.getW(ctx, join(el.path, queue[0].name))
+		first, w, err := e.getW(ctx, join(el.path, queue[0].Name))
 		if errors.Is(err, zk.ErrNoNode) {
 			watch = false
 			continue
 		}
 		st := first.Stat
 		return sight{Leader{
-			Node: queue[0].name, Value: first.Data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
+			Node: queue[0].Name, Value: first.Data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
 		}, st.Mzxid, w}, err
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -32,7 +33,7 @@ var (
 	ErrUnsupported = errors.New("client: not supported")
 	// ErrMixedLayout says that contenders of clients that cannot see each other
 	// share the directory.
-	ErrMixedLayout = errors.New("client: contenders of incompatible layouts in one directory")
+	ErrMixedLayout = recipe.ErrMixedLayout
 	// ErrPolicyMismatch says that the directory was set up with another policy.
 	ErrPolicyMismatch = errors.New("client: directory has another policy")
 	// ErrLimitMismatch says that the semaphore was set up with another limit.
@@ -40,7 +41,7 @@ var (
 	// ErrSequenceExhausted says that the directory's numbers are about to wrap,
 	// or have, while clients contend that cannot order them. Let the directory
 	// drain and remove it: numbering starts again at 0.
-	ErrSequenceExhausted = errors.New("client: sequence numbers exhausted; let the directory drain and remove it")
+	ErrSequenceExhausted = recipe.ErrSequenceExhausted
 	// ErrDuplicatePath says that one path was named twice in a set of locks.
 	ErrDuplicatePath = errors.New("client: path named twice")
 	// ErrNoAuth says that an access control list forbids the request.
@@ -55,7 +56,7 @@ var (
 	// ErrClosed says that the client is closed.
 	ErrClosed = zk.ErrClosed
 	// ErrInvalid reports an argument or option that cannot be used.
-	ErrInvalid = errors.New("client: invalid argument")
+	ErrInvalid = recipe.ErrInvalid
 )
 
 // LostReason says why a lease ended before it was unlocked.

@@ -12,12 +12,13 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // heldNode is a node that stands for a hold.
 type heldNode struct {
 	path string
-	id   nodeID
+	id   recipe.ID
 	seq  int32
 	lock string     // the path of its lock, if the hold is of several
 	mode fence.Mode // likewise

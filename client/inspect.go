@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Queue describes a lock: who holds it and who waits.
@@ -53,10 +54,10 @@ func (e Entry) Asked() (Revocation, bool) {
 	if e.Owner != nil && e.Owner.Revoke != nil {
 		return *e.Owner.Revoke, true
 	}
-	return Revocation{}, e.Raw == curatorRevoke
+	return Revocation{}, e.Raw == recipe.CuratorRevoke
 }
 
-var makerNames = [...]string{makerUnknown: "unknown", makerSelf: "zlock", makerCurator: "curator", makerGo: "go-zookeeper", makerKazoo: "kazoo"}
+var makerNames = [...]string{recipe.MakerUnknown: "unknown", recipe.MakerSelf: "zlock", recipe.MakerCurator: "curator", recipe.MakerGo: "go-zookeeper", recipe.MakerKazoo: "kazoo"}
 
 // maxRaw bounds how much of foreign data is shown.
 const maxRaw = 200
@@ -110,10 +111,10 @@ func (c *Client) inspect(ctx context.Context, e *epoch, path string) (*Queue, er
 
 // recognise finds out what kind of lock it is and reads its contenders.
 func (in *inspector) recognise(names []string, data []byte) error {
-	rec, _ := parseDir(data)
+	rec, _ := recipe.ParseRecord(data)
 	in.q.Limit = rec.Limit
 	switch {
-	case rec.Layout == policyLayout:
+	case rec.Layout == recipe.PolicyLayout:
 		return in.policy(names, data)
 	case slices.Contains(names, permitsName) || rec.Limit > 0:
 		return in.semaphore(LayoutCurator, names)
@@ -122,7 +123,7 @@ func (in *inspector) recognise(names []string, data []byte) error {
 		return in.semaphore(LayoutKazoo, names)
 	case len(names) == 1 && names[0] == simpleName:
 		in.q.Kind = "simple"
-		return in.read(&in.q.Holders, "", []contender{{name: simpleName, maker: makerSelf}})
+		return in.read(&in.q.Holders, "", []recipe.Contender{{Name: simpleName, Maker: recipe.MakerSelf}})
 	}
 	in.q.Layout = layoutOf(names)
 	return in.queue(names)
@@ -132,7 +133,7 @@ func (in *inspector) recognise(names []string, data []byte) error {
 func layoutOf(names []string) Layout {
 	found := LayoutCurator
 	for _, n := range names {
-		if _, l, ok := parseName(n); ok {
+		if _, l, ok := recipe.ParseName(n); ok {
 			if l == LayoutCurator {
 				return l
 			}
@@ -144,16 +145,16 @@ func layoutOf(names []string) Layout {
 
 // queue reads a lock or read-write lock.
 func (in *inspector) queue(names []string) error {
-	var q []contender
+	var q []recipe.Contender
 	rw := false
 	for _, n := range names {
-		c, l, ok := parseName(n)
-		if !ok || c.kind == kindLease {
+		c, l, ok := recipe.ParseName(n)
+		if !ok || c.Kind == recipe.RoleLease {
 			in.q.Foreign = append(in.q.Foreign, n)
 			continue
 		}
 		in.q.Mixed = in.q.Mixed || l != in.q.Layout
-		rw = rw || c.kind == kindRead || c.kind == kindWrite
+		rw = rw || c.Kind == recipe.RoleRead || c.Kind == recipe.RoleWrite
 		q = append(q, c)
 	}
 	if len(q) == 0 {
@@ -162,15 +163,15 @@ func (in *inspector) queue(names []string) error {
 	if rw {
 		in.q.Kind = "rwlock"
 	}
-	if _, _, err := queueOf(in.q.Layout, names, rw); err == nil {
+	if _, _, err := recipe.QueueOf(in.q.Layout, names, rw); err == nil {
 		in.q.Mixed = false // such as a kazoo lock that looks at ours too
 	}
-	slices.SortFunc(q, compareContenders)
+	slices.SortFunc(q, recipe.Compare)
 	waits := map[string]string{}
 	for i, c := range q {
 		for _, before := range slices.Backward(q[:i]) {
-			if (queue{kind: c.kind}).excludedBy(before) {
-				waits[c.name] = before.name
+			if (recipe.Rule{Kind: c.Kind}).ExcludedBy(before) {
+				waits[c.Name] = before.Name
 				break
 			}
 		}
@@ -180,7 +181,7 @@ func (in *inspector) queue(names []string) error {
 
 // unknown reads numbered nodes of a recipe that we do not know as a queue: most
 // such recipes are exclusive locks.
-func (in *inspector) unknown(names []string) (q []contender) {
+func (in *inspector) unknown(names []string) (q []recipe.Contender) {
 	in.q.Foreign = nil
 	for _, n := range names {
 		if c, ok := parseNumbered(n); ok {
@@ -193,7 +194,7 @@ func (in *inspector) unknown(names []string) (q []contender) {
 }
 
 // readQueue reads contenders in order, of which some wait, for a node if it is known.
-func (in *inspector) readQueue(q []contender, waits map[string]string) error {
+func (in *inspector) readQueue(q []recipe.Contender, waits map[string]string) error {
 	var all []Entry
 	if err := in.read(&all, "", q); err != nil {
 		return err
@@ -213,7 +214,7 @@ func (in *inspector) readQueue(q []contender, waits map[string]string) error {
 const inspectParallel = 16
 
 // read reads the nodes of contenders. Nodes that have gone meanwhile are left out.
-func (in *inspector) read(into *[]Entry, sub string, q []contender) error {
+func (in *inspector) read(into *[]Entry, sub string, q []recipe.Contender) error {
 	type result struct {
 		en  Entry
 		ok  bool
@@ -244,12 +245,12 @@ func (in *inspector) read(into *[]Entry, sub string, q []contender) error {
 }
 
 // entry reads one contender.
-func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
-	en := Entry{Node: sub + c.name, Mode: fence.Exclusive, Maker: makerNames[c.maker]}
-	switch c.kind {
-	case kindRead:
+func (in *inspector) entry(sub string, c recipe.Contender) (Entry, bool, error) {
+	en := Entry{Node: sub + c.Name, Mode: fence.Exclusive, Maker: makerNames[c.Maker]}
+	switch c.Kind {
+	case recipe.RoleRead:
 		en.Mode = fence.Shared
-	case kindLease:
+	case recipe.RoleLease:
 		en.Mode = fence.Permit
 	}
 	path := join(in.q.Path, en.Node)
@@ -276,10 +277,10 @@ func (in *inspector) entry(sub string, c contender) (Entry, bool, error) {
 	}
 	data, st := n.Data, n.Stat
 	en.Session, en.Token, en.WaitingSince = st.EphemeralOwner, fence.Token(st.Czxid), time.UnixMilli(st.Ctime)
-	if c.kind == kindLease {
+	if c.Kind == recipe.RoleLease {
 		en.HeldSince = en.WaitingSince // a permit's node is made by its grant
 	}
-	if o, ok := parseOwner(data); ok {
+	if o, ok := recipe.ParseOwner(data); ok {
 		en.Owner = &o
 		if o.Held {
 			en.HeldSince = time.UnixMilli(st.Mtime)

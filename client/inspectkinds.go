@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // semaphore reads a semaphore: its permits, and the queue whose head waits for some.
@@ -29,19 +30,19 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 			return err
 		}
 	}
-	var held []contender
+	var held []recipe.Contender
 	for _, n := range names {
-		c, _, ok := parseName(n)
+		c, _, ok := recipe.ParseName(n)
 		if !ok {
-			c = contender{name: n}
+			c = recipe.Contender{Name: n}
 		}
 		if l == LayoutKazoo {
-			c.maker = makerOf(n)
+			c.Maker = recipe.MakerOf(n)
 		}
-		c.kind = kindLease
+		c.Kind = recipe.RoleLease
 		held = append(held, c)
 	}
-	slices.SortFunc(held, compareContenders)
+	slices.SortFunc(held, recipe.Compare)
 	if err := in.read(&in.q.Holders, permits, held); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 	if err != nil {
 		return err
 	}
-	q, _, err := queueOf(l, names, false)
+	q, _, err := recipe.QueueOf(l, names, false)
 	if err != nil {
 		in.q.Mixed = true
 		return nil
@@ -77,7 +78,7 @@ func (in *inspector) semaphore(l Layout, names []string) error {
 // children ids; 0 if it is none.
 func kazooLimit(names []string, data []byte) int {
 	n, err := strconv.Atoi(string(data))
-	if err != nil || n < 1 || slices.ContainsFunc(names, func(name string) bool { _, ok := parseHex(name); return !ok }) {
+	if err != nil || n < 1 || slices.ContainsFunc(names, func(name string) bool { _, ok := recipe.ParseHex(name); return !ok }) {
 		return 0
 	}
 	return n
@@ -86,48 +87,48 @@ func kazooLimit(names []string, data []byte) int {
 // policy reads a lock with a policy.
 func (in *inspector) policy(names []string, data []byte) error {
 	in.q.Kind, in.q.Layout = "rwlock", LayoutPolicy
-	rec, ok := parsePolicyRecord(data)
+	rec, ok := recipe.ParsePolicyRecord(data)
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrMixedLayout, in.q.Path)
 	}
 	in.q.Policy = rec.Policy
 	policy, _ := ParsePolicy(rec.Policy)
-	v := &policyView{policy: policy, door: rec.door()}
-	holds := map[nodeID]bool{}
+	v := &recipe.PolicyView{Policy: policy, Door: rec.Mark()}
+	holds := map[recipe.ID]bool{}
 	for _, name := range names {
-		n, ok := parsePolicy(name)
+		n, ok := recipe.ParsePolicyNode(name)
 		if !ok {
 			in.q.Foreign = append(in.q.Foreign, name)
 			continue
 		}
-		v.nodes = append(v.nodes, n)
-		holds[n.id] = holds[n.id] || n.kind.hold()
+		v.Nodes = append(v.Nodes, n)
+		holds[n.ID] = holds[n.ID] || n.Kind.Hold()
 	}
-	var q []contender
+	var q []recipe.Contender
 	waits := map[string]string{}
-	for i := range v.nodes {
-		n := v.nodes[i]
-		name := n.name(true)
-		if !n.kind.hold() && holds[n.id] {
+	for i := range v.Nodes {
+		n := v.Nodes[i]
+		name := n.Name(true)
+		if !n.Kind.Hold() && holds[n.ID] {
 			continue // a writer keeps its place in the queue while it holds
 		}
-		c := contender{name: name, maker: makerSelf, kind: kindWrite, seq: n.seq}
-		if n.kind == policyHoldRead || n.kind == policyQueueRead {
-			c.kind = kindRead
+		c := recipe.Contender{Name: name, Maker: recipe.MakerSelf, Kind: recipe.RoleWrite, Seq: n.Seq}
+		if n.Kind == recipe.HoldRead || n.Kind == recipe.QueueRead {
+			c.Kind = recipe.RoleRead
 		}
-		if !n.kind.hold() {
-			step := policyWrite(v, n.id)
-			if c.kind == kindRead {
-				step = policyRead(v, n.id, true)
+		if !n.Kind.Hold() {
+			step := recipe.DecideWrite(v, n.ID)
+			if c.Kind == recipe.RoleRead {
+				step = recipe.DecideRead(v, n.ID, true)
 			}
 			waits[name] = "" // it will be granted in a moment
-			if step.do == policyWait {
-				waits[name] = step.on.name(true)
+			if step.Do == recipe.Wait {
+				waits[name] = step.On.Name(true)
 			}
 		}
 		q = append(q, c)
 	}
-	slices.SortStableFunc(q, compareContenders)
+	slices.SortStableFunc(q, recipe.Compare)
 	if err := in.readQueue(q, waits); err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 const interopJars = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-client.jar:" +
@@ -52,7 +54,7 @@ func (j *judge) enter(mode, node string) {
 	if j.writers > 1 || j.writers == 1 && j.readers > 0 || j.permits > j.limit {
 		j.t.Errorf("%s: %d writers, %d readers, %d permits inside", node, j.writers, j.readers, j.permits)
 	}
-	c, _, ok := parseName(node)
+	c, _, ok := recipe.ParseName(node)
 	if mode == "s" {
 		return
 	}
@@ -65,14 +67,14 @@ func (j *judge) enter(mode, node string) {
 	if mode == "w" {
 		after = j.lastAny
 	}
-	if j.first && before(c.seq, after) {
+	if j.first && recipe.Before(c.Seq, after) {
 		j.t.Errorf("%s (%s) entered after number %d", node, mode, after)
 	}
 	if mode == "w" || !j.first {
-		j.lastWrite = c.seq
+		j.lastWrite = c.Seq
 	}
-	if !j.first || before(j.lastAny, c.seq) {
-		j.lastAny = c.seq
+	if !j.first || recipe.Before(j.lastAny, c.Seq) {
+		j.lastAny = c.Seq
 	}
 	j.first = true
 }
@@ -270,7 +272,7 @@ func TestGoZookeeperLockBesideOurs(t *testing.T) {
 				}
 				node := ""
 				for _, name := range names(t, o, d) { // the first one is the holder
-					if x, _, ok := parseName(name); ok && (node == "" || x.seq < seqOf(node)) {
+					if x, _, ok := recipe.ParseName(name); ok && (node == "" || x.Seq < seqOf(node)) {
 						node = name
 					}
 				}
@@ -300,6 +302,6 @@ func TestGoZookeeperLockBesideOurs(t *testing.T) {
 }
 
 func seqOf(name string) int32 {
-	c, _, _ := parseName(name)
-	return c.seq
+	c, _, _ := recipe.ParseName(name)
+	return c.Seq
 }

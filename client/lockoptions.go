@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -24,36 +25,6 @@ type lockOption func(*lockConfig)
 
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 func (lockOption) acquire()                  {}
-
-// Policy says who goes first in a read-write lock.
-type Policy uint8
-
-const (
-	// PolicyFair serves in the order of arrival.
-	PolicyFair Policy = iota
-	// PolicyReader lets readers overtake waiting writers, for a bounded time.
-	PolicyReader
-	// PolicyWriter lets no reader in while a writer waits.
-	PolicyWriter
-)
-
-var policyNames = [...]string{"fair", "reader", "writer"}
-
-// String returns "fair", "reader" or "writer".
-func (p Policy) String() string {
-	if int(p) < len(policyNames) {
-		return policyNames[p]
-	}
-	return fmt.Sprintf("policy %d", p)
-}
-
-// ParsePolicy reads what [Policy.String] writes.
-func ParsePolicy(s string) (Policy, error) {
-	if i := slices.Index(policyNames[:], s); i >= 0 {
-		return Policy(i), nil
-	}
-	return 0, fmt.Errorf("%w: policy %q", ErrInvalid, s)
-}
 
 // lockConfig is what the options of a lock and of a call say together.
 type lockConfig struct {
@@ -84,10 +55,8 @@ type lockConfig struct {
 	hooks         Hooks
 }
 
-const defaultMaxWriterWait = 10 * time.Second
-
 func newLockConfig(opts []LockOption) *lockConfig {
-	c := &lockConfig{acl: zk.WorldACL(zk.PermAll), maxWriterWait: defaultMaxWriterWait, maxHoldGrace: defaultGrace}
+	c := &lockConfig{acl: zk.WorldACL(zk.PermAll), maxWriterWait: recipe.DefaultMaxWriterWait, maxHoldGrace: recipe.DefaultGrace}
 	for _, o := range opts {
 		o.applyLock(c)
 	}
@@ -105,10 +74,6 @@ func (c *lockConfig) with(opts []AcquireOption) *lockConfig {
 	}
 	return &d
 }
-
-// defaultGrace is how long a node stays after its lease ended by MaxHold, for the
-// holder to wind down.
-const defaultGrace = time.Second
 
 // WithReason tells others what the lock is held for.
 func WithReason(text string) AcquireOption {
@@ -249,7 +214,7 @@ func (c *lockConfig) check(path string) error {
 		return err
 	}
 	switch {
-	case int(c.layout) >= len(layoutNames):
+	case int(c.layout) >= len(recipe.LayoutNames):
 		return fmt.Errorf("%w: %v", ErrInvalid, c.layout)
 	case c.layout == LayoutPolicy && !c.policySet:
 		return fmt.Errorf("%w: LayoutPolicy is chosen by WithPolicy", ErrInvalid)

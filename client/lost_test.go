@@ -16,10 +16,10 @@ import (
 // take gets a lock, whatever that needs.
 type take = func(context.Context, ...AcquireOption) (*Lease, error)
 
-// recipe says how to take a lock on d, and where below d its nodes are.
-type recipe = func(c *Client, d string) (take, []string)
+// recipeTest says how to take a lock on d, and where below d its nodes are.
+type recipeTest = func(c *Client, d string) (take, []string)
 
-var plainRecipes = map[string]recipe{
+var plainRecipes = map[string]recipeTest{
 	"mutex": func(c *Client, d string) (take, []string) { return c.Mutex(d).Lock, []string{""} },
 	"write": func(c *Client, d string) (take, []string) { return c.RWMutex(d).Lock, []string{""} },
 	"delay": func(c *Client, d string) (take, []string) {
@@ -39,7 +39,7 @@ var plainRecipes = map[string]recipe{
 
 // policyRecipes are those of read-write locks with a policy. The lease of a change
 // of mode that failed is returned with the error.
-var policyRecipes = map[string]recipe{
+var policyRecipes = map[string]recipeTest{
 	"policy write": func(c *Client, d string) (take, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock, []string{""}
 	},
@@ -109,7 +109,7 @@ func TestEveryLostMessage(t *testing.T) {
 
 // lostMessage runs one cycle in which the k-th message is lost. It returns false
 // if the cycle has fewer messages.
-func lostMessage(t *testing.T, rec recipe, rule faultproxy.Rule, fresh bool, k int) bool {
+func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool, k int) bool {
 	t.Helper()
 	d, o := dir(t), observer(t)
 	c, p := proxied(t)

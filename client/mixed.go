@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -36,13 +37,13 @@ func useOf(name string) (use, bool) {
 		return useSimple, true
 	case name == permitsName:
 		return usePermits, true
-	case isPolicyNode(name):
+	case recipe.IsPolicyNode(name):
 		return usePolicy, true
 	}
-	if c, _, ok := parseName(name); ok && c.kind != kindLease {
+	if c, _, ok := recipe.ParseName(name); ok && c.Kind != recipe.RoleLease {
 		return useQueue, true
 	}
-	if _, ok := parseHex(name); ok {
+	if _, ok := recipe.ParseHex(name); ok {
 		return useBarePermits, true
 	}
 	return 0, false
@@ -69,8 +70,8 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 				return err
 			}
 			for _, p := range permits {
-				cont, _, ok := parseName(p)
-				live = live || ok && cont.kind == kindLease
+				cont, _, ok := recipe.ParseName(p)
+				live = live || ok && cont.Kind == recipe.RoleLease
 			}
 		} else {
 			st, err := e.exists(ctx, child)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -105,7 +106,7 @@ func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 			unlock(t, l)
 			eventually(t, "no node of the reader", func() bool {
 				for _, n := range names(t, o, d) {
-					if isPolicyNode(n) {
+					if recipe.IsPolicyNode(n) {
 						return false
 					}
 				}

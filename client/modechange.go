@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // modes is how a lock that can be downgraded or upgraded does it.
 type modes interface {
 	// readNode describes the node that stands for a read hold in the place of h.
-	readNode(h *hold, id nodeID) (n heldNode, data []byte)
+	readNode(h *hold, id recipe.ID) (n heldNode, data []byte)
 	// upgrade turns a read hold into a write hold and calls h.replace.
 	upgrade(ctx context.Context, h *hold, try bool) error
 }
@@ -146,7 +147,7 @@ func (h *hold) becomeReader(ctx context.Context) error {
 		if isAmbiguous(err) {
 			var names []string
 			names, err = h.e.relist(ctx, parentOf(fresh.path))
-			if err == nil && len(bearing(names, id)) == 0 {
+			if err == nil && len(recipe.Bearing(names, id)) == 0 {
 				if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
 					return err
 				}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -106,7 +107,7 @@ func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err e
 	case !s.listed && s.Stat.EphemeralOwner != h.e.sid:
 		return s, true, nil
 	}
-	if r, ok := revocationIn(s.Data); ok {
+	if r, ok := recipe.RevocationIn(s.Data); ok {
 		h.revoke(r)
 	}
 	return s, false, nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Request names one lock of a set; Request methods of the locks make it.
@@ -25,7 +26,7 @@ type Request struct {
 // Request returns the lock as a member of a set.
 func (m *Mutex) Request(opts ...AcquireOption) Request {
 	cfg := m.cfg.with(opts)
-	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg, q: queue{layout: cfg.layout, kind: kindLock},
+	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg, q: queue{recipe.Rule{Layout: cfg.layout, Kind: recipe.RoleLock}},
 		alone: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, opts) }}
 }
 

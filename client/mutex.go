@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Mutex is an exclusive lock on a path, fair among the clients that wait for it.
@@ -38,7 +39,7 @@ func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Lease, err
 
 func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Lease, error) {
 	a := &attempt{path: m.path, dir: m.path, mode: fence.Exclusive, try: try, cfg: m.cfg}
-	return m.c.acquire(ctx, a, opts, queue{layout: m.cfg.layout, kind: kindLock}.run)
+	return m.c.acquire(ctx, a, opts, queue{recipe.Rule{Layout: m.cfg.layout, Kind: recipe.RoleLock}}.run)
 }
 
 // Do runs f while it holds the lock, with the lease's context. If the lock was

@@ -3,78 +3,13 @@ package client
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
-	"strings"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// nodeID is the identity of one attempt: a UUID of version 8 whose free bits are
-// the session's 64 and 58 random ones. A name that bears it tells that this
-// package made the node and which session asked for it. An id is never used for
-// a second attempt, so a late request can never hit a newer node.
-type nodeID [16]byte
-
 // newNodeID returns a fresh id for an attempt of session sid.
-func newNodeID(sid int64) nodeID {
+func newNodeID(sid int64) recipe.ID {
 	var r [8]byte
 	rand.Read(r[:]) // never fails
-	hi, lo := uint64(sid), binary.BigEndian.Uint64(r[:])&(1<<58-1)
-	var id nodeID
-	// 48 bits | version 8 | 12 bits | variant 10 | 4 bits of the session, 58 random
-	binary.BigEndian.PutUint64(id[:8], hi>>16<<16|8<<12|hi>>4&0xfff)
-	binary.BigEndian.PutUint64(id[8:], 2<<62|(hi&0xf)<<58|lo)
-	return id
-}
-
-// hex is the form without dashes.
-func (id nodeID) hex() string { return hex.EncodeToString(id[:]) }
-
-// uuid is the form with dashes.
-func (id nodeID) uuid() string {
-	h := id.hex()
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-// isHex reports whether s is of lower-case hex digits.
-func isHex(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-// isUUID reports whether s, of 36 bytes, is of the form with dashes.
-func isUUID(s string) bool {
-	return s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
-		isHex(s[:8]) && isHex(s[9:13]) && isHex(s[14:18]) && isHex(s[19:23]) && isHex(s[24:])
-}
-
-// parseHex reads 32 lower-case hex digits.
-func parseHex(s string) (id nodeID, ok bool) {
-	if len(s) != 32 || !isHex(s) {
-		return nodeID{}, false
-	}
-	_, _ = hex.Decode(id[:], []byte(s)) // looked at above
-	return id, true
-}
-
-// parseUUID reads the form with dashes.
-func parseUUID(s string) (nodeID, bool) {
-	if len(s) != 36 || !isUUID(s) {
-		return nodeID{}, false
-	}
-	return parseHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])
-}
-
-// bearing returns the names that bear id, in either form.
-func bearing(names []string, id nodeID) []string {
-	dashed, plain := id.uuid(), id.hex()
-	var found []string
-	for _, n := range names {
-		if strings.Contains(n, dashed) || strings.Contains(n, plain) {
-			found = append(found, n)
-		}
-	}
-	return found
+	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
 }

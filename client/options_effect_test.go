@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
@@ -35,7 +36,7 @@ func TestClientNameIsInTheNode(t *testing.T) {
 	o := observer(t)
 	l := lock(t, dial(t, WithClientName("reports-7")).Mutex(dir(t)).Lock)
 	b, _ := contentOf(t, o, l.Node())
-	if owner, ok := parseOwner(b); !ok || owner.Cmd != "reports-7" {
+	if owner, ok := recipe.ParseOwner(b); !ok || owner.Cmd != "reports-7" {
 		t.Errorf("%s", b)
 	}
 }
@@ -65,7 +66,7 @@ func TestHeldSinceStampsAGrantThatHadToWait(t *testing.T) {
 	node := g.wait(t).Node()
 	eventually(t, "the stamp", func() bool {
 		b, _ := contentOf(t, o, node)
-		owner, ok := parseOwner(b)
+		owner, ok := recipe.ParseOwner(b)
 		return ok && owner.Held
 	})
 }
@@ -194,35 +195,35 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 // policies differ in nothing else.
 func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	reader, writer := newNodeID(1), newNodeID(2)
-	q := func(id nodeID, kind policyKind, seq int32) policyNode {
-		return policyNode{id: id, kind: kind, seq: seq}
+	q := func(id recipe.ID, kind recipe.PolicyRole, seq int32) recipe.PolicyNode {
+		return recipe.PolicyNode{ID: id, Kind: kind, Seq: seq}
 	}
 	for _, test := range []struct {
 		policy      Policy
 		readerFirst bool
 		overdue     bool
-		new, queued policyDo
+		new, queued recipe.Do
 	}{
-		{PolicyWriter, true, false, policyEnqueue, policyWait},
-		{PolicyWriter, false, false, policyEnqueue, policyWait},
-		{PolicyFair, true, false, policyEnqueue, policyGrant},
-		{PolicyFair, false, false, policyEnqueue, policyWait},
-		{PolicyReader, true, false, policyGrant, policyGrant},
-		{PolicyReader, false, false, policyGrant, policyGrant},
-		{PolicyReader, true, true, policyEnqueue, policyGrant},
-		{PolicyReader, false, true, policyEnqueue, policyWait},
+		{PolicyWriter, true, false, recipe.Enqueue, recipe.Wait},
+		{PolicyWriter, false, false, recipe.Enqueue, recipe.Wait},
+		{PolicyFair, true, false, recipe.Enqueue, recipe.Grant},
+		{PolicyFair, false, false, recipe.Enqueue, recipe.Wait},
+		{PolicyReader, true, false, recipe.Grant, recipe.Grant},
+		{PolicyReader, false, false, recipe.Grant, recipe.Grant},
+		{PolicyReader, true, true, recipe.Enqueue, recipe.Grant},
+		{PolicyReader, false, true, recipe.Enqueue, recipe.Wait},
 	} {
-		w := q(writer, policyQueueWrite, 5)
-		r := q(reader, policyQueueRead, 6)
+		w := q(writer, recipe.QueueWrite, 5)
+		r := q(reader, recipe.QueueRead, 6)
 		if test.readerFirst {
-			r.seq = 4
+			r.Seq = 4
 		}
-		v := &policyView{policy: test.policy, overdue: test.overdue, nodes: []policyNode{w}}
-		if step := policyRead(v, reader, false); step.do != test.new {
-			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.do, test.new)
+		v := &recipe.PolicyView{Policy: test.policy, Overdue: test.overdue, Nodes: []recipe.PolicyNode{w}}
+		if step := recipe.DecideRead(v, reader, false); step.Do != test.new {
+			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.Do, test.new)
 		}
-		v.nodes = append(v.nodes, r)
-		if step := policyRead(v, reader, true); step.do != test.queued || step.do == policyWait && step.on != w {
+		v.Nodes = append(v.Nodes, r)
+		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait && step.On != w {
 			t.Errorf("%v, overdue %v, reader first %v: a queued reader: %+v, want %v", test.policy, test.overdue, test.readerFirst, step, test.queued)
 		}
 	}
@@ -235,8 +236,8 @@ func TestRefusedBreakIsTriedAgain(t *testing.T) {
 	c, p := proxied(t)
 	o, d := observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
-	stuck, err := o.Create(d+"/"+nodeName(LayoutCurator, kindLock, newNodeID(o.SessionID()), ""),
-		ownerData(Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
+		recipe.EncodeOwner(Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}

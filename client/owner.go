@@ -2,37 +2,9 @@ package client
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"time"
-	"unicode/utf8"
 )
-
-// maxOwnerData bounds the owner record in a node.
-const maxOwnerData = 1 << 10
-
-// Owner is what a contender of this package says of itself in its node. Nothing
-// depends on it; times are not among it, because a client's clock proves nothing.
-type Owner struct {
-	Version   int    `json:"v"` // 1
-	Host      string `json:"host,omitempty"`
-	PID       int    `json:"pid,omitempty"`
-	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithClientName
-	User      string `json:"user,omitempty"`      // the operating system's
-	Client    string `json:"client,omitempty"`    // random, one for each Client
-	Task      string `json:"task,omitempty"`      // see Task
-	Reason    string `json:"reason,omitempty"`    // WithReason, cut if it is long
-	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
-	Breakable bool   `json:"breakable,omitempty"` // WithBreakable
-	// MaxHold and Grace are durations as text; see WithMaxHold.
-	MaxHold string `json:"maxHold,omitempty"`
-	Grace   string `json:"grace,omitempty"`
-	// Held is set to the node's version by WithHeldSince: the node's mtime is then
-	// the time of the grant.
-	Held   bool        `json:"held,omitempty"`
-	Revoke *Revocation `json:"revoke,omitempty"`
-}
 
 // ownerOf describes this process.
 func ownerOf(cmd string) Owner {
@@ -42,64 +14,4 @@ func ownerOf(cmd string) Owner {
 		o.Cmd = filepath.Base(os.Args[0])
 	}
 	return o
-}
-
-// ownerData encodes an owner record in at most maxOwnerData bytes: a reason that
-// is too long is cut, and then whatever else is long.
-func ownerData(o Owner) []byte {
-	o.Version = 1
-	for _, cut := range []*string{&o.Reason, &o.Cmd, &o.Task, &o.User, &o.Host} {
-		for {
-			b, err := json.Marshal(o)
-			if err == nil && len(b) <= maxOwnerData {
-				return b
-			}
-			if *cut == "" {
-				break
-			}
-			// Escapes make the record longer than the text, so this may take some rounds.
-			*cut = cutText(*cut, len(*cut)-max(1, (len(b)-maxOwnerData)/6))
-		}
-	}
-	b, _ := json.Marshal(Owner{Version: 1})
-	return b
-}
-
-// cutText shortens s to at most n bytes, at a rune's border.
-func cutText(s string, n int) string {
-	if n <= 0 {
-		return ""
-	}
-	if n >= len(s) {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
-
-// parseOwner reads an owner record. Anything else is no error but no record.
-func parseOwner(b []byte) (Owner, bool) {
-	var o Owner
-	if len(b) == 0 || len(b) > 2*maxOwnerData || b[0] != '{' || json.Unmarshal(b, &o) != nil || o.Version != 1 {
-		return Owner{}, false
-	}
-	return o, true
-}
-
-// limit returns after which time of holding others may break the lock.
-func (o Owner) limit() (time.Duration, bool) {
-	if !o.Breakable || o.MaxHold == "" {
-		return 0, false
-	}
-	hold, err := time.ParseDuration(o.MaxHold)
-	if err != nil || hold <= 0 {
-		return 0, false
-	}
-	grace, err := time.ParseDuration(o.Grace)
-	if err != nil || grace < 0 {
-		grace = defaultGrace
-	}
-	return hold + grace, true
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -52,9 +53,9 @@ const (
 
 // lookAhead waits until the contender before the last one is gone, and lists then.
 // The last one is watched in the same flight, for the wait that follows.
-func (w *waiter) lookAhead(ctx context.Context, p place) (*zk.Names, error) {
-	last := join(w.a.dir, p.blocker.name)
-	if _, err := w.await(ctx, join(w.a.dir, p.before.name), p.ahead-1, false, wakers{}); err != nil {
+func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
+	last := join(w.a.dir, p.Blocker.Name)
+	if _, err := w.await(ctx, join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {
 		return nil, err
 	}
 	pipe := w.e.conn.Pipe()

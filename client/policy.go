@@ -7,10 +7,11 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // policyAcquire competes for a read-write lock with a policy. The decisions are
-// taken in policy_decide.go; this file reads what they need and carries them out.
+// taken in recipe/policy.go; this file reads what they need and carries them out.
 func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	w := newPolicyWaiter(a, e, newNodeID(e.sid))
 	h, err := w.compete(ctx)
@@ -23,7 +24,7 @@ func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 // policyWaiter is one attempt in one session.
 type policyWaiter struct {
 	waiter
-	id     nodeID
+	id     recipe.ID
 	queued bool
 	dir    policyDir
 
@@ -32,12 +33,12 @@ type policyWaiter struct {
 
 	closed bool // the door was closed for this attempt at some time
 	delay  policyDelay
-	since  map[nodeID]int64 // since when queued writers wait, by the server's clock
+	since  map[recipe.ID]int64 // since when queued writers wait, by the server's clock
 }
 
-func newPolicyWaiter(a *attempt, e *epoch, id nodeID) *policyWaiter {
+func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
-		waiter: waiter{c: a.c, e: e, a: a}, id: id, since: map[nodeID]int64{},
+		waiter: waiter{c: a.c, e: e, a: a}, id: id, since: map[recipe.ID]int64{},
 		dir: policyDir{c: a.c, e: e, path: a.dir, acl: a.cfg.acl},
 	}
 }
@@ -74,7 +75,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 // ago, and one in which the door is closed for this attempt, is not read again: if
 // it has changed, what is decided will fail, and the list is newer than it anyway.
 func (w *policyWaiter) look(ctx context.Context) error {
-	known := w.dir.fresh && (w.entered || w.dir.rec.door() == w.mark())
+	known := w.dir.fresh && (w.entered || w.dir.rec.Mark() == w.mark())
 	w.entered = false
 	if !known {
 		if err := w.dir.read(ctx, w.a.cfg); err != nil {
@@ -85,44 +86,44 @@ func (w *policyWaiter) look(ctx context.Context) error {
 }
 
 // mark is what closes the door for this attempt.
-func (w *policyWaiter) mark() policyDoor {
+func (w *policyWaiter) mark() recipe.Door {
 	if w.upgrades {
-		return policyDoor{w.id, policyDoorUpgrade}
+		return recipe.Door{Owner: w.id, Kind: recipe.DoorUpgrade}
 	}
-	return policyDoor{w.id, policyDoorWrite}
+	return recipe.Door{Owner: w.id, Kind: recipe.DoorWrite}
 }
 
 // decide asks the decision functions.
-func (w *policyWaiter) decide(ctx context.Context) (policyStep, error) {
+func (w *policyWaiter) decide(ctx context.Context) (recipe.Step, error) {
 	v := w.dir.view(w.a.cfg.policy)
-	if v.policy == PolicyReader {
+	if v.Policy == PolicyReader {
 		left, known, err := w.writerLeft(ctx, v)
 		if err != nil {
-			return policyStep{}, err
+			return recipe.Step{}, err
 		}
-		v.overdue = known && left <= 0
+		v.Overdue = known && left <= 0
 	}
-	var step policyStep
+	var step recipe.Step
 	switch {
 	case w.reads():
-		step = policyRead(v, w.id, w.queued)
+		step = recipe.DecideRead(v, w.id, w.queued)
 	case w.queued:
-		step = policyWrite(v, w.id)
-	case w.a.try && len(v.nodes) > 0:
-		return policyStep{}, ErrNotAcquired
+		step = recipe.DecideWrite(v, w.id)
+	case w.a.try && len(v.Nodes) > 0:
+		return recipe.Step{}, ErrNotAcquired
 	default:
-		step = policyStep{do: policyEnqueue}
+		step = recipe.Step{Do: recipe.Enqueue}
 	}
-	if w.a.try && step.do != policyGrant && step.do != policyClose && (step.do != policyEnqueue || w.reads()) {
-		return policyStep{}, ErrNotAcquired
+	if w.a.try && step.Do != recipe.Grant && step.Do != recipe.CloseDoor && (step.Do != recipe.Enqueue || w.reads()) {
+		return recipe.Step{}, ErrNotAcquired
 	}
 	return step, nil
 }
 
 // act carries a decision out. It returns a hold, an error, or neither if there is
 // to be another look.
-func (w *policyWaiter) act(ctx context.Context, step policyStep) (*hold, error) {
-	if step.do == policyGrant || step.do == policyClose {
+func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold, error) {
+	if step.Do == recipe.Grant || step.Do == recipe.CloseDoor {
 		if wait, err := w.lockDelay(ctx); wait || err != nil {
 			return nil, err
 		}
@@ -130,17 +131,17 @@ func (w *policyWaiter) act(ctx context.Context, step policyStep) (*hold, error) 
 			return nil, w.e.awaitValid(ctx)
 		}
 	}
-	switch step.do {
-	case policyEnqueue:
+	switch step.Do {
+	case recipe.Enqueue:
 		return nil, w.enqueue(ctx)
-	case policyWait:
+	case recipe.Wait:
 		return nil, w.awaitStep(ctx, step)
-	case policyClose:
+	case recipe.CloseDoor:
 		w.closed = true
 		return nil, w.dir.setDoor(ctx, w.mark())
-	case policyReopen:
-		return nil, w.dir.setDoor(ctx, policyDoor{})
-	case policyGrant:
+	case recipe.ReopenDoor:
+		return nil, w.dir.setDoor(ctx, recipe.Door{})
+	case recipe.Grant:
 		return w.grant(ctx)
 	default: // policyRemoved
 		return nil, w.displaced()
@@ -149,12 +150,12 @@ func (w *policyWaiter) act(ctx context.Context, step policyStep) (*hold, error) 
 
 // enqueue takes a place in the queue.
 func (w *policyWaiter) enqueue(ctx context.Context) error {
-	kind := policyQueueWrite
+	kind := recipe.QueueWrite
 	if w.reads() {
-		kind = policyQueueRead
+		kind = recipe.QueueRead
 	}
 	id := newNodeID(w.e.sid)
-	path := join(w.a.dir, policyNode{id: id, kind: kind}.name(false))
+	path := join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
 	made, err := w.c.protectedCreate(ctx, w.e, newNode{id: id, Create: zk.Create{
 		Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential,
 	}})
@@ -172,9 +173,9 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 
 // grant makes the hold node and returns the hold.
 func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
-	g := policyGranted{ops: policyWriteGrant(w.id), node: policyNode{id: w.id, kind: policyHoldWrite}}
+	g := policyGranted{ops: recipe.WriteGrant(w.id), node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldWrite}}
 	if w.reads() {
-		g = policyGranted{ops: policyReadGrant(w.id, w.queued), node: policyNode{id: w.id, kind: policyHoldRead}}
+		g = policyGranted{ops: recipe.ReadGrant(w.id, w.queued), node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldRead}}
 	}
 	g.queue, g.data, g.look = w.own.path, policyHoldData(w.a), !w.queued
 	made, err := w.dir.grant(ctx, g)
@@ -187,7 +188,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	case err != nil:
 		return nil, err
 	}
-	nodes := []heldNode{{path: join(w.a.dir, g.node.name(true)), id: w.id}}
+	nodes := []heldNode{{path: join(w.a.dir, g.node.Name(true)), id: w.id}}
 	if g.look {
 		// A lock of another kind may have come while a reader was not yet to be seen.
 		// Of the two whoever made its node first is seen by the other.
@@ -247,5 +248,5 @@ func policyHoldData(a *attempt) []byte {
 	}
 	o := a.owner()
 	o.Held = true
-	return ownerData(o)
+	return recipe.EncodeOwner(o)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -17,11 +18,11 @@ type policyDir struct {
 	acl  []zk.ACL
 
 	fresh bool // rec and ver are what this contender knows to be there
-	rec   dirRecord
+	rec   recipe.Record
 	ver   int32
 	czxid int64
 	watch *zk.Watch // set with the read of the record
-	nodes []policyNode
+	nodes []recipe.PolicyNode
 }
 
 // read reads the record, and makes directory and record if need be.
@@ -39,13 +40,13 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 		}
 		d.ver, d.czxid, d.watch = n.Stat.Version, n.Stat.Czxid, w
 		if len(n.Data) == 0 {
-			d.rec = newPolicyRecord(cfg)
+			d.rec = recipe.NewPolicyRecord(cfg.policy, cfg.maxWriterWait)
 			if err := d.set(ctx, d.rec); err != nil {
 				return err
 			}
 			continue // somebody else's record may have been first
 		}
-		rec, ok := parsePolicyRecord(n.Data)
+		rec, ok := recipe.ParsePolicyRecord(n.Data)
 		if !ok {
 			return fmt.Errorf("%w: the data of %s are not those of a lock with a policy", ErrMixedLayout, d.path)
 		}
@@ -70,12 +71,12 @@ func (d *policyDir) list(ctx context.Context) error {
 	if err := d.c.alone(ctx, d.e, d.path, usePolicy, names); err != nil {
 		return err
 	}
-	d.nodes, err = policyNodes(names)
+	d.nodes, err = recipe.ParsePolicyNodes(names)
 	return err
 }
 
-func (d *policyDir) view(policy Policy) *policyView {
-	return &policyView{policy: policy, door: d.rec.door(), nodes: d.nodes}
+func (d *policyDir) view(policy Policy) *recipe.PolicyView {
+	return &recipe.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
 }
 
 // same reports, after a grant, whether the directory is still the one that was
@@ -92,17 +93,17 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 
 // setOps writes the record at the version seen. -1 means "any" on the wire, so it
 // must never be a version that somebody checks: it is stepped over.
-func (d *policyDir) setOps(rec dirRecord) []zk.Op {
-	ops := []zk.Op{zk.SetData{Path: d.path, Data: rec.encode(), Version: d.ver}}
+func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
+	ops := []zk.Op{zk.SetData{Path: d.path, Data: rec.Encode(), Version: d.ver}}
 	if d.ver == -2 {
-		ops = append(ops, zk.SetData{Path: d.path, Data: rec.encode(), Version: -1})
+		ops = append(ops, zk.SetData{Path: d.path, Data: rec.Encode(), Version: -1})
 	}
 	return ops
 }
 
 // set writes the record at the version seen. A record that has changed meanwhile,
 // or may have, is no error but not fresh any more.
-func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
+func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat
 	var err error
 	if ops := d.setOps(rec); len(ops) > 1 {
@@ -111,7 +112,7 @@ func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
 			st = res[len(res)-1].Stat
 		}
 	} else {
-		st, err = d.e.conn.Set(ctx, d.path, rec.encode(), d.ver)
+		st, err = d.e.conn.Set(ctx, d.path, rec.Encode(), d.ver)
 	}
 	switch {
 	case err == nil:
@@ -130,8 +131,8 @@ func (d *policyDir) set(ctx context.Context, rec dirRecord) error {
 
 // setDoor changes the mark. A request under way when ctx ends is left alone: the
 // mark of an attempt that is over is stale.
-func (d *policyDir) setDoor(ctx context.Context, g policyDoor) error {
-	return d.set(ctx, d.rec.withDoor(g))
+func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
+	return d.set(ctx, d.rec.WithDoor(g))
 }
 
 // unmark is what takes back a writer's mark when it releases. Nobody can change the
@@ -140,11 +141,11 @@ func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
 	if cfg.lockDelay == 0 {
 		return nil // the mark is stale without its node
 	}
-	return d.setOps(d.rec.withDoor(policyDoor{}))
+	return d.setOps(d.rec.WithDoor(recipe.Door{}))
 }
 
 // reopen takes back the mark g, in the background.
-func (d *policyDir) reopen(g policyDoor) <-chan struct{} {
+func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
 	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
 		if err := o.e.sync(ctx, o.path); err != nil {
@@ -154,12 +155,12 @@ func (d *policyDir) reopen(g policyDoor) <-chan struct{} {
 		if err != nil {
 			return err
 		}
-		rec, ok := parsePolicyRecord(n.Data)
-		if !ok || rec.door() != g {
+		rec, ok := recipe.ParsePolicyRecord(n.Data)
+		if !ok || rec.Mark() != g {
 			return nil
 		}
 		o.ver = n.Stat.Version
-		if err := o.set(ctx, rec.withDoor(policyDoor{})); err != nil || o.fresh {
+		if err := o.set(ctx, rec.WithDoor(recipe.Door{})); err != nil || o.fresh {
 			return err
 		}
 		return errAgain
@@ -168,9 +169,9 @@ func (d *policyDir) reopen(g policyDoor) <-chan struct{} {
 
 // policyGranted is a grant to be carried out.
 type policyGranted struct {
-	ops   []policyOp
-	node  policyNode // the hold node
-	queue string     // path of the contender's queue node, if there is one
+	ops   []recipe.Op
+	node  recipe.PolicyNode // the hold node
+	queue string            // path of the contender's queue node, if there is one
 	data  []byte
 	look  bool // nobody could see the contender before: the names are needed after
 }
@@ -191,7 +192,7 @@ func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, err
 	return deliver(ctx, d.c, d.e, []string{d.path}, func(bg context.Context) (policyMade, error) {
 		return o.grantOnce(bg, g)
 	}, func(policyMade) {
-		o.c.reap(o.e, join(o.path, g.node.name(true)))
+		o.c.reap(o.e, join(o.path, g.node.Name(true)))
 	})
 }
 
@@ -221,7 +222,7 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 	if err := d.e.sync(ctx, d.path); err != nil {
 		return policyMade{}, err
 	}
-	st, err := d.e.exists(ctx, join(d.path, g.node.name(true)))
+	st, err := d.e.exists(ctx, join(d.path, g.node.Name(true)))
 	if err == nil && st == nil {
 		err = zk.ErrBadVersion // it did not happen: look again
 	}
@@ -237,17 +238,17 @@ func (d *policyDir) wire(g policyGranted) []zk.Op {
 	var ops []zk.Op
 	for _, op := range g.ops {
 		path := g.queue
-		if op.node.kind.hold() {
-			path = join(d.path, op.node.name(true))
+		if op.Node.Kind.Hold() {
+			path = join(d.path, op.Node.Name(true))
 		}
-		switch op.op {
-		case policyCheckRecord:
+		switch op.Op {
+		case recipe.CheckRecord:
 			ops = append(ops, zk.Check{Path: d.path, Version: d.ver})
-		case policyCheckNode:
+		case recipe.CheckNode:
 			ops = append(ops, zk.Check{Path: path, Version: -1})
-		case policyDelete:
+		case recipe.DeleteNode:
 			ops = append(ops, zk.Delete{Path: path, Version: -1})
-		case policyCreate:
+		case recipe.CreateNode:
 			ops = append(ops, zk.Create{Path: path, Data: g.data, ACL: d.acl, Mode: zk.Ephemeral})
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // explorer walks all states.
@@ -13,8 +15,8 @@ type explorer struct {
 	ids    map[xState]int32
 	states []xState
 	from   [][2]int32 // edges
-	nodes  [3 * xPerClient]policyNode
-	view   []policyNode
+	nodes  [3 * xPerClient]recipe.PolicyNode
+	view   []recipe.PolicyNode
 }
 
 // explore returns the number of states and what is wrong, if anything.
@@ -168,9 +170,9 @@ func (c *xClient) onIfArming() (uint8, bool, bool) {
 
 // doorMine: the client closed the door; it only lists from then on.
 func (x *explorer) doorMine(me *xClient, c int) bool {
-	kind := policyDoorWrite
+	kind := recipe.DoorWrite
 	if me.phase == xUpgrade {
-		kind = policyDoorUpgrade
+		kind = recipe.DoorUpgrade
 	}
 	return me.door == xDoor(kind, c, me.attempt)
 }
@@ -187,76 +189,76 @@ func (x *explorer) again(me *xClient, c int) {
 func (x *explorer) decide(s *xState, c int) {
 	me := &s.c[c]
 	id := xID(c, me.attempt)
-	v := policyView{policy: x.m.policy, overdue: s.overdue, nodes: x.view[:0]}
+	v := recipe.PolicyView{Policy: x.m.policy, Overdue: s.overdue, Nodes: x.view[:0]}
 	for bit := range x.nodes {
 		if me.list>>bit&1 != 0 {
 			n := x.nodes[bit]
-			if !n.kind.hold() {
-				n.seq = int32(slices.Index(s.order[:], uint8(bit)+1))
+			if !n.Kind.Hold() {
+				n.Seq = int32(slices.Index(s.order[:], uint8(bit)+1))
 			}
-			v.nodes = append(v.nodes, n)
+			v.Nodes = append(v.Nodes, n)
 		}
 	}
-	x.view = v.nodes
+	x.view = v.Nodes
 	if g := me.door; g != 0 {
-		v.door = policyDoor{xID(int(g>>1&7), g&1), policyDoorKind(g >> 4)}
+		v.Door = recipe.Door{Owner: xID(int(g>>1&7), g&1), Kind: recipe.DoorKind(g >> 4)}
 	}
-	var st policyStep
+	var st recipe.Step
 	switch {
 	case me.phase == xUpgrade:
-		st = policyUpgrade(&v, id)
+		st = recipe.DecideUpgrade(&v, id)
 	case x.m.programs[c].writes() && !me.queued:
-		st = policyStep{do: policyEnqueue}
+		st = recipe.Step{Do: recipe.Enqueue}
 	case x.m.programs[c].writes():
-		st = policyWrite(&v, id)
+		st = recipe.DecideWrite(&v, id)
 	default:
-		st = policyRead(&v, id, me.queued)
+		st = recipe.DecideRead(&v, id, me.queued)
 	}
 	me.list = 0
-	switch st.do {
-	case policyWait:
+	switch st.Do {
+	case recipe.Wait:
 		me.at = xAtArm
-		me.on = uint8(x.m.bit(st.on))
-		me.data = st.data && x.m.mutation != xNoDataWatch
-		me.timer = st.timer && x.m.bounded
-	case policyRemoved:
+		me.on = uint8(x.m.bit(st.On))
+		me.data = st.Data && x.m.mutation != xNoDataWatch
+		me.timer = st.Timer && x.m.bounded
+	case recipe.Removed:
 		s.removed(c)
-	case policyClash:
+	case recipe.Clash:
 		s.endUpgrade(c)
 	default:
-		me.at, me.do = xAtAct, st.do
+		me.at, me.do = xAtAct, st.Do
 	}
 }
 
-func (x *explorer) act(s *xState, c int, id nodeID) {
+func (x *explorer) act(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	upgrade := me.phase == xUpgrade
-	var ops []policyOp
+	var ops []recipe.Op
 	var res xResult
 	switch me.do {
-	case policyEnqueue:
+	case recipe.Enqueue:
 		bit := c*xPerClient + int(me.attempt)*xAttempt + xQueue
 		s.nodes |= 1 << bit
 		s.order[slices.Index(s.order[:], 0)] = uint8(bit) + 1
 		me.queued = true
 		x.again(me, c)
 		return
-	case policyClose:
-		kind := policyDoorWrite
+	case recipe.CloseDoor:
+		kind := recipe.DoorWrite
 		if upgrade {
-			kind = policyDoorUpgrade
+			kind = recipe.DoorUpgrade
 		}
 		res = x.mark(s, c, xDoor(kind, c, me.attempt))
-	case policyReopen:
+	case recipe.ReopenDoor:
 		res = x.mark(s, c, 0)
-	case policyGrant:
+	case recipe.Grant:
 		switch {
 		case upgrade:
-			ops = policyUpgradeGrant(id)
+			ops = recipe.UpgradeGrant(id)
 		case x.m.programs[c].writes():
-			ops = policyWriteGrant(id)
+			ops = recipe.WriteGrant(id)
 		default:
-			ops = policyReadGrant(id, me.queued)
+			ops = recipe.ReadGrant(id, me.queued)
 		}
 		res = x.multi(s, c, ops)
 	}
@@ -269,7 +271,7 @@ func (x *explorer) act(s *xState, c int, id nodeID) {
 		s.removed(c)
 	default:
 		x.again(me, c)
-		if do == policyGrant {
+		if do == recipe.Grant {
 			phase := me.phase
 			if phase == xUpgrade {
 				phase = xLast
@@ -297,28 +299,28 @@ func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 }
 
 // multi runs the operations as one.
-func (x *explorer) multi(s *xState, c int, ops []policyOp) xResult {
+func (x *explorer) multi(s *xState, c int, ops []recipe.Op) xResult {
 	t := *s
 	for _, op := range ops {
 		bit := 0
-		if op.node.kind != 0 {
-			bit = x.m.bit(op.node)
+		if op.Node.Kind != 0 {
+			bit = x.m.bit(op.Node)
 		}
-		switch op.op {
-		case policyCheckRecord:
+		switch op.Op {
+		case recipe.CheckRecord:
 			if !s.c[c].known {
 				return xBadVersion
 			}
-		case policyCheckNode:
+		case recipe.CheckNode:
 			if x.m.mutation != xNoQueueCheck && t.nodes>>bit&1 == 0 {
 				return xNoNode
 			}
-		case policyDelete:
+		case recipe.DeleteNode:
 			if t.nodes>>bit&1 == 0 {
 				return xNoNode
 			}
 			t.nodes &^= 1 << bit
-		case policyCreate:
+		case recipe.CreateNode:
 			if t.nodes>>bit&1 != 0 {
 				panic("node exists")
 			}
@@ -330,7 +332,7 @@ func (x *explorer) multi(s *xState, c int, ops []policyOp) xResult {
 }
 
 // held goes on with the program.
-func (x *explorer) held(s *xState, c int, id nodeID) {
+func (x *explorer) held(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	program := x.m.programs[c]
 	switch {
@@ -338,13 +340,13 @@ func (x *explorer) held(s *xState, c int, id nodeID) {
 		*me = xClient{phase: xUpgrade, attempt: me.attempt}
 		x.again(me, c)
 	case me.phase == xAcquire && program == xWriteDowngrade:
-		queue := x.m.bit(policyNode{id: id, kind: policyQueueWrite})
-		ops := []policyOp{
-			{op: policyCreate, node: policyNode{id: nodeID{byte(c + 1), 2}, kind: policyHoldRead}},
-			{op: policyDelete, node: policyNode{id: id, kind: policyHoldWrite}},
+		queue := x.m.bit(recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite})
+		ops := []recipe.Op{
+			{Op: recipe.CreateNode, Node: recipe.PolicyNode{ID: recipe.ID{byte(c + 1), 2}, Kind: recipe.HoldRead}},
+			{Op: recipe.DeleteNode, Node: recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}},
 		}
 		if s.nodes>>queue&1 != 0 {
-			ops = append(ops, policyOp{op: policyDelete, node: policyNode{id: id, kind: policyQueueWrite}})
+			ops = append(ops, recipe.Op{Op: recipe.DeleteNode, Node: recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite}})
 		}
 		if x.multi(s, c, ops) != xOK {
 			panic("downgrade refused")

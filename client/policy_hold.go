@@ -7,15 +7,16 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // policyModes is how a hold of a policy lock changes.
 type policyModes struct{}
 
 // readNode has a fresh id: the door's mark is stale from then on.
-func (policyModes) readNode(h *hold, id nodeID) (heldNode, []byte) {
-	n := policyNode{id: id, kind: policyHoldRead}
-	return heldNode{path: join(h.path, n.name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
+func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
+	n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
+	return heldNode{path: join(h.path, n.Name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
 }
 
 // upgrade turns the read hold into the write hold ahead of everyone who waits.
@@ -40,18 +41,18 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		step := policyUpgrade(w.dir.view(h.cfg.policy), w.id)
-		switch step.do {
-		case policyRemoved:
+		step := recipe.DecideUpgrade(w.dir.view(h.cfg.policy), w.id)
+		switch step.Do {
+		case recipe.Removed:
 			if h.awaitChange(ctx); h.modeNow() == fence.Exclusive {
 				return nil // another call was first
 			}
 			h.awaitLoss(ctx)
 			return ErrNotHeld
-		case policyClash:
+		case recipe.Clash:
 			return ErrUpgradeConflict
-		case policyClose:
-			if try && w.dir.view(h.cfg.policy).otherHold(w.id) != nil {
+		case recipe.CloseDoor:
+			if try && w.dir.view(h.cfg.policy).OtherHold(w.id) != nil {
 				return ErrNotAcquired
 			}
 			w.closed = true
@@ -60,14 +61,14 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 			if err := w.dir.setDoor(h.life, w.mark()); err != nil {
 				return err
 			}
-		case policyWait:
+		case recipe.Wait:
 			if try {
 				return ErrNotAcquired
 			}
-			if err := w.awaitHolder(ctx, h, step.on); err != nil {
+			if err := w.awaitHolder(ctx, h, step.On); err != nil {
 				return err
 			}
-		case policyGrant:
+		case recipe.Grant:
 			done, err := w.becomeWriter(ctx, h)
 			if done || err != nil {
 				return err
@@ -77,8 +78,8 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 }
 
 // awaitHolder waits until another holder may be gone.
-func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on policyNode) error {
-	s, gone, err := w.watchNode(ctx, join(w.a.dir, on.name(true)))
+func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on recipe.PolicyNode) error {
+	s, gone, err := w.watchNode(ctx, join(w.a.dir, on.Name(true)))
 	if gone || err != nil {
 		return err
 	}
@@ -103,8 +104,8 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 		return false, h.overErr()
 	}
 	defer h.endChange()
-	node := policyNode{id: w.id, kind: policyHoldWrite}
-	made, err := w.dir.grant(h.life, policyGranted{ops: policyUpgradeGrant(w.id), node: node, data: policyHoldData(w.a)})
+	node := recipe.PolicyNode{ID: w.id, Kind: recipe.HoldWrite}
+	made, err := w.dir.grant(h.life, policyGranted{ops: recipe.UpgradeGrant(w.id), node: node, data: policyHoldData(w.a)})
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -112,7 +113,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	path := join(w.a.dir, node.name(true))
+	path := join(w.a.dir, node.Name(true))
 	h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), heldNode{path: path, id: w.id})
 	lost := h.lossNow()
 	if lost != nil {

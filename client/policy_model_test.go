@@ -3,9 +3,11 @@ package client
 import (
 	"fmt"
 	"strings"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// The explorer runs the decision functions of policy_decide.go through every
+// The explorer runs the decision functions of recipe/policy.go through every
 // interleaving of three clients and an in-memory directory. What it models of
 // the driver is small: read the record, list, decide, carry out, watch. Each of
 // these is one step; between any two, every other client may take one.
@@ -74,7 +76,7 @@ type xClient struct {
 	known     bool  // the record has not changed since read
 	door      uint8 // the record as read
 	list      uint32
-	do        policyDo
+	do        recipe.Do
 	on        uint8
 	data      bool
 	timer     bool
@@ -90,7 +92,7 @@ type xState struct {
 }
 
 // xDoor packs a mark: kind, client and attempt.
-func xDoor(kind policyDoorKind, client int, attempt uint8) uint8 {
+func xDoor(kind recipe.DoorKind, client int, attempt uint8) uint8 {
 	return uint8(kind)<<4 | uint8(client)<<1 | attempt
 }
 
@@ -102,39 +104,39 @@ type xModel struct {
 	requeue  bool // operator removals (and not crashes)
 }
 
-func xID(client int, attempt uint8) nodeID { return nodeID{byte(client + 1), attempt} }
+func xID(client int, attempt uint8) recipe.ID { return recipe.ID{byte(client + 1), attempt} }
 
-func (m *xModel) node(bit int) policyNode {
+func (m *xModel) node(bit int) recipe.PolicyNode {
 	client, local := bit/xPerClient, bit%xPerClient
 	if local == xFresh {
-		return policyNode{id: nodeID{byte(client + 1), 2}, kind: policyHoldRead}
+		return recipe.PolicyNode{ID: recipe.ID{byte(client + 1), 2}, Kind: recipe.HoldRead}
 	}
-	n := policyNode{id: xID(client, uint8(local/xAttempt))}
+	n := recipe.PolicyNode{ID: xID(client, uint8(local/xAttempt))}
 	switch local % xAttempt {
 	case xQueue:
-		n.kind = policyQueueRead
+		n.Kind = recipe.QueueRead
 		if m.programs[client].writes() {
-			n.kind = policyQueueWrite
+			n.Kind = recipe.QueueWrite
 		}
 	case xHoldR:
-		n.kind = policyHoldRead
+		n.Kind = recipe.HoldRead
 	case xHoldW:
-		n.kind = policyHoldWrite
+		n.Kind = recipe.HoldWrite
 	}
 	return n
 }
 
 // bit is the inverse of node.
-func (m *xModel) bit(n policyNode) int {
-	base := int(n.id[0]-1) * xPerClient
-	if n.id[1] == 2 {
+func (m *xModel) bit(n recipe.PolicyNode) int {
+	base := int(n.ID[0]-1) * xPerClient
+	if n.ID[1] == 2 {
 		return base + xFresh
 	}
-	base += int(n.id[1]) * xAttempt
-	switch n.kind {
-	case policyHoldRead:
+	base += int(n.ID[1]) * xAttempt
+	switch n.Kind {
+	case recipe.HoldRead:
 		return base + xHoldR
-	case policyHoldWrite:
+	case recipe.HoldWrite:
 		return base + xHoldW
 	}
 	return base + xQueue
@@ -151,7 +153,7 @@ func (s *xState) removed(c int) {
 // endUpgrade goes back to the read hold; a door closed for it is opened.
 func (s *xState) endUpgrade(c int) {
 	me := &s.c[c]
-	if s.door == xDoor(policyDoorUpgrade, c, me.attempt) {
+	if s.door == xDoor(recipe.DoorUpgrade, c, me.attempt) {
 		s.setDoor(c, 0)
 	}
 	*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}
@@ -191,7 +193,7 @@ func (m *xModel) show(s xState) string {
 	for bit := range 3 * xPerClient {
 		if s.nodes>>bit&1 != 0 {
 			n := m.node(bit)
-			fmt.Fprintf(&b, " %d.%d/kind%d", n.id[0], n.id[1], n.kind)
+			fmt.Fprintf(&b, " %d.%d/kind%d", n.ID[0], n.ID[1], n.Kind)
 		}
 	}
 	for c := range s.c {

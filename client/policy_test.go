@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
@@ -271,7 +272,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}}, {-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
 		d.ver = tc.ver
 		var got []int32
-		for _, op := range d.setOps(dirRecord{}) {
+		for _, op := range d.setOps(recipe.Record{}) {
 			got = append(got, op.(czk.SetData).Version)
 		}
 		if len(got) != len(tc.want) || got[0] != tc.want[0] || got[len(got)-1] != tc.want[len(tc.want)-1] {
@@ -305,7 +306,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 	blocked := start(ctx, dial(t).RWMutex(d, WithPolicy(PolicyFair)).RLock)
 	queued(t, o, d, 3)
 	for _, n := range names(t, o, d) {
-		if node, ok := parsePolicy(n); ok && node.kind == policyQueueWrite {
+		if node, ok := recipe.ParsePolicyNode(n); ok && node.Kind == recipe.QueueWrite {
 			if err := o.Delete(join(d, n), -1); err != nil {
 				t.Fatal(err)
 			}
@@ -349,35 +350,35 @@ func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 
 func TestPolicyNamesAndRecord(t *testing.T) {
 	id := newNodeID(0x1234)
-	for _, n := range []policyNode{
-		{id, policyQueueRead, 0}, {id, policyQueueWrite, 2147483647}, {id, policyQueueWrite, -2147483648}, {id, policyHoldRead, 0}, {id, policyHoldWrite, 0},
+	for _, n := range []recipe.PolicyNode{
+		{ID: id, Kind: recipe.QueueRead, Seq: 0}, {ID: id, Kind: recipe.QueueWrite, Seq: 2147483647}, {ID: id, Kind: recipe.QueueWrite, Seq: -2147483648}, {ID: id, Kind: recipe.HoldRead, Seq: 0}, {ID: id, Kind: recipe.HoldWrite, Seq: 0},
 	} {
-		if got, ok := parsePolicy(n.name(true)); !ok || got != n {
-			t.Errorf("%v is read from %q as %v, %v", n, n.name(true), got, ok)
+		if got, ok := recipe.ParsePolicyNode(n.Name(true)); !ok || got != n {
+			t.Errorf("%v is read from %q as %v, %v", n, n.Name(true), got, ok)
 		}
 	}
 	for _, bad := range []string{
-		"", "q-", "h-" + id.uuid(), "h-" + id.uuid() + "-X", "h-" + id.uuid() + "-R0", "q-" + id.uuid() + "-R",
-		"q-" + id.uuid() + "-R-1", "q-" + id.uuid() + "-R0000000001", "x-" + id.uuid() + "-R", "h-" + id.hex() + "-R", "h-" + id.uuid() + "-R-0000000001",
+		"", "q-", "h-" + id.UUID(), "h-" + id.UUID() + "-X", "h-" + id.UUID() + "-R0", "q-" + id.UUID() + "-R",
+		"q-" + id.UUID() + "-R-1", "q-" + id.UUID() + "-R0000000001", "x-" + id.UUID() + "-R", "h-" + id.Hex() + "-R", "h-" + id.UUID() + "-R-0000000001",
 	} {
-		if n, ok := parsePolicy(bad); ok {
+		if n, ok := recipe.ParsePolicyNode(bad); ok {
 			t.Errorf("%q was read as %v", bad, n)
 		}
 	}
-	for _, g := range []policyDoor{{}, {id, policyDoorWrite}, {id, policyDoorUpgrade}} {
-		rec, ok := parsePolicyRecord(newPolicyRecord(newLockConfig(nil)).withDoor(g).encode())
-		if !ok || rec.door() != g || rec.writerBound() != defaultMaxWriterWait {
+	for _, g := range []recipe.Door{{}, {Owner: id, Kind: recipe.DoorWrite}, {Owner: id, Kind: recipe.DoorUpgrade}} {
+		rec, ok := recipe.ParsePolicyRecord(recipe.NewPolicyRecord(PolicyFair, recipe.DefaultMaxWriterWait).WithDoor(g).Encode())
+		if !ok || rec.Mark() != g || rec.WriterBound() != recipe.DefaultMaxWriterWait {
 			t.Errorf("%v came back as %+v, %v", g, rec, ok)
 		}
 	}
 }
 
 func FuzzParsePolicy(f *testing.F) {
-	f.Add(policyNode{id: newNodeID(1), kind: policyQueueRead, seq: -5}.name(true))
-	f.Add(policyNode{id: newNodeID(1), kind: policyHoldWrite, seq: 0}.name(true))
+	f.Add(recipe.PolicyNode{ID: newNodeID(1), Kind: recipe.QueueRead, Seq: -5}.Name(true))
+	f.Add(recipe.PolicyNode{ID: newNodeID(1), Kind: recipe.HoldWrite, Seq: 0}.Name(true))
 	f.Fuzz(func(t *testing.T, name string) {
-		if n, ok := parsePolicy(name); ok && n.name(true) != name {
-			t.Fatalf("%q is read as %v, which is called %q", name, n, n.name(true))
+		if n, ok := recipe.ParsePolicyNode(name); ok && n.Name(true) != name {
+			t.Fatalf("%q is read as %v, which is called %q", name, n, n.Name(true))
 		}
 	})
 }

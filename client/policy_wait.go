@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -41,27 +42,16 @@ func (s *policyClock) since(ms int64) (time.Duration, bool) {
 	return s.offset + time.Since(s.origin) - time.Duration(ms)*time.Millisecond, true
 }
 
-// oldestWriter returns the queued writer that waits longest.
-func (v *policyView) oldestWriter() *policyNode {
-	var oldest *policyNode
-	for i := range v.nodes {
-		if n := &v.nodes[i]; n.kind == policyQueueWrite && (oldest == nil || before(n.seq, oldest.seq)) {
-			oldest = n
-		}
-	}
-	return oldest
-}
-
 // writerLeft is the time until the oldest queued writer is overdue, because readers
 // have overtaken it for longer than the bound. It only ever errs towards too long.
-func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Duration, bool, error) {
-	n := v.oldestWriter()
+func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (time.Duration, bool, error) {
+	n := v.OldestWriter()
 	if n == nil {
 		return 0, false, nil
 	}
-	ms, ok := w.since[n.id]
+	ms, ok := w.since[n.ID]
 	if !ok {
-		st, err := w.e.exists(ctx, join(w.a.dir, n.name(true)))
+		st, err := w.e.exists(ctx, join(w.a.dir, n.Name(true)))
 		if err != nil || st == nil {
 			if errors.Is(err, zk.ErrNoAuth) {
 				err = nil
@@ -69,17 +59,17 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *policyView) (time.Dura
 			return 0, false, err
 		}
 		ms = st.Ctime
-		w.since[n.id] = ms
+		w.since[n.ID] = ms
 	}
 	waited, ok := w.c.policyClock.since(ms)
-	return w.dir.rec.writerBound() - waited, ok, nil
+	return w.dir.rec.WriterBound() - waited, ok, nil
 }
 
 // awaitStep waits for what the decision named. Any wake leads to another look; an
 // event alone grants nothing.
-func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
+func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	var also wakers
-	if step.timer {
+	if step.Timer {
 		left, ok, err := w.writerLeft(ctx, w.dir.view(w.a.cfg.policy))
 		if err != nil {
 			return err
@@ -88,18 +78,18 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step policyStep) error {
 			also.timer = time.After(max(left, 0) + time.Millisecond)
 		}
 	}
-	if step.data {
+	if step.Data {
 		also.fired = firedOf(w.dir.watch)
 	}
-	holder := w.a.cfg.breakable && step.on.kind.hold()
-	_, err := w.await(ctx, join(w.a.dir, step.on.name(true)), 1, holder, also)
+	holder := w.a.cfg.breakable && step.On.Kind.Hold()
+	_, err := w.await(ctx, join(w.a.dir, step.On.Name(true)), 1, holder, also)
 	return err
 }
 
 // policyDelay is a lock delay being sat out: since when a mark was seen whose owner
 // is dead.
 type policyDelay struct {
-	mark  policyDoor
+	mark  recipe.Door
 	since time.Time
 }
 
@@ -107,21 +97,21 @@ type policyDelay struct {
 // unlocking. It reports whether there is to be another look.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	v := w.dir.view(w.a.cfg.policy)
-	dead := v.door.kind != policyDoorNone && v.door.owner != w.id && v.doorOwner() == nil
+	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil
 	if w.a.cfg.lockDelay == 0 || !dead {
 		return false, nil
 	}
 	if w.a.try && w.delay.since.IsZero() {
 		return true, ErrNotAcquired
 	}
-	if w.delay.mark != v.door {
-		w.delay = policyDelay{v.door, time.Now()}
+	if w.delay.mark != v.Door {
+		w.delay = policyDelay{v.Door, time.Now()}
 		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
 	}
 	left := w.a.cfg.lockDelay - time.Since(w.delay.since)
 	if left <= 0 {
 		if w.reads() {
-			return true, w.dir.setDoor(ctx, policyDoor{}) // so that the next reader need not wait again
+			return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
 		}
 		return false, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -78,14 +79,14 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 }
 
 // reapID removes the node of an attempt of which only the id is known.
-func (c *Client) reapID(e *epoch, dir string, id nodeID) {
+func (c *Client) reapID(e *epoch, dir string, id recipe.ID) {
 	c.reapFunc(e, []string{dir}, func(ctx context.Context) error {
 		names, err := e.relist(ctx, dir)
 		if err != nil {
 			return err
 		}
 		var paths []string
-		for _, n := range bearing(names, id) {
+		for _, n := range recipe.Bearing(names, id) {
 			paths = append(paths, join(dir, n))
 		}
 		return c.deleteEach(ctx, e, paths...)

@@ -1,38 +1,14 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
-
-// Revocation is a wish that a contender leaves.
-type Revocation struct {
-	By       string    `json:"by,omitempty"`      // who asks
-	Reason   string    `json:"reason,omitempty"`  // what for
-	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
-}
-
-// curatorRevoke is the node data by which Curator asks.
-const curatorRevoke = "__REVOKE__"
-
-// revocationIn finds the wish in a node's data.
-func revocationIn(data []byte) (Revocation, bool) {
-	if string(data) == curatorRevoke {
-		return Revocation{}, true
-	}
-	if !bytes.Contains(data, []byte(`"revoke"`)) {
-		return Revocation{}, false // as almost always
-	}
-	if o, ok := parseOwner(data); ok && o.Revoke != nil {
-		return *o.Revoke, true
-	}
-	return Revocation{}, false
-}
 
 // revoke delivers the first wish and ends a revocable hold after its grace.
 func (h *hold) revoke(r Revocation) {
@@ -58,24 +34,12 @@ func (c *Client) Revoke(ctx context.Context, path, node string, r Revocation) er
 	target := join(path, node)
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		return e.update(ctx, target, func(data []byte) ([]byte, error) {
-			if _, asked := revocationIn(data); asked {
+			if _, asked := recipe.RevocationIn(data); asked {
 				return nil, nil
 			}
-			return revokedData(data, r), nil
+			return recipe.AskBack(data, r), nil
 		})
 	}))
-}
-
-// revokedData adds the wish to a record of ours, and replaces anything else by
-// what Curator understands.
-func revokedData(data []byte, r Revocation) []byte {
-	o, ok := parseOwner(data)
-	if !ok {
-		return []byte(curatorRevoke)
-	}
-	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
-	o.Revoke = &r
-	return ownerData(o)
 }
 
 // nodeErr is the error for an operation on somebody's node.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // RWMutex is a read-write lock on a path: many readers or one writer. It is fair,
@@ -56,9 +57,9 @@ func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []Ac
 // rwQueue is the fair recipe for one mode.
 func rwQueue(l Layout, mode fence.Mode) queue {
 	if mode == fence.Shared {
-		return queue{layout: l, kind: kindRead, rw: true}
+		return queue{recipe.Rule{Layout: l, Kind: recipe.RoleRead, RW: true}}
 	}
-	return queue{layout: l, kind: kindWrite, rw: true}
+	return queue{recipe.Rule{Layout: l, Kind: recipe.RoleWrite, RW: true}}
 }
 
 // Do runs f while it holds the write lock; see [Mutex.Do].

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Semaphore lets a limited number of permits be held at a time, and serves those
@@ -30,7 +31,7 @@ type Semaphore struct {
 type semLayout struct {
 	lock, leases string // directories
 	q            queue
-	leaseName    func(id nodeID) string
+	leaseName    func(id recipe.ID) string
 	mode         zk.Mode // of the permits
 	use          use
 }
@@ -46,11 +47,11 @@ func (c *Client) Semaphore(path string, limit int, opts ...LockOption) *Semaphor
 
 func semLayoutOf(l Layout, path string) semLayout {
 	if l == LayoutKazoo {
-		return semLayout{lock: path + "-__lock__", leases: path, q: queue{layout: l, kind: kindLock}, leaseName: nodeID.hex, mode: zk.Ephemeral, use: useBarePermits}
+		return semLayout{lock: path + "-__lock__", leases: path, q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, leaseName: recipe.ID.Hex, mode: zk.Ephemeral, use: useBarePermits}
 	}
 	return semLayout{
-		lock: join(path, "locks"), leases: join(path, permitsName), q: queue{layout: l, kind: kindLock}, mode: zk.EphemeralSequential, use: usePermits,
-		leaseName: func(id nodeID) string { return nodeName(l, kindLease, id, "") },
+		lock: join(path, "locks"), leases: join(path, permitsName), q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
+		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
 	}
 }
 
@@ -218,21 +219,21 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 }
 
 // parseLimit returns the stored limit, 0 if there is none.
-func (s *Semaphore) parseLimit(data []byte) (int, dirRecord, error) {
+func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	if s.cfg.layout == LayoutKazoo {
 		if len(data) == 0 {
-			return 0, dirRecord{}, nil
+			return 0, recipe.Record{}, nil
 		}
-		if _, ok := parseDir(data); ok && data[0] == '{' {
-			return 0, dirRecord{}, fmt.Errorf("%w: %s is of a lock of another kind", ErrMixedLayout, s.path)
+		if _, ok := recipe.ParseRecord(data); ok && data[0] == '{' {
+			return 0, recipe.Record{}, fmt.Errorf("%w: %s is of a lock of another kind", ErrMixedLayout, s.path)
 		}
 		n, err := strconv.Atoi(string(data))
 		if err != nil || n < 1 {
-			return 0, dirRecord{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
+			return 0, recipe.Record{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
 		}
-		return n, dirRecord{}, nil
+		return n, recipe.Record{}, nil
 	}
-	rec, ok := parseDir(data)
+	rec, ok := recipe.ParseRecord(data)
 	if !ok {
 		return 0, rec, nil // of another program, which stores no limit
 	}
@@ -242,12 +243,12 @@ func (s *Semaphore) parseLimit(data []byte) (int, dirRecord, error) {
 	return rec.Limit, rec, nil
 }
 
-func (s *Semaphore) limitData(rec dirRecord, limit int) []byte {
+func (s *Semaphore) limitData(rec recipe.Record, limit int) []byte {
 	if s.cfg.layout == LayoutKazoo {
 		return []byte(strconv.Itoa(limit))
 	}
 	rec.Limit = limit
-	return rec.encode()
+	return rec.Encode()
 }
 
 // changeLimit stores what f makes of the stored limit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -27,10 +28,10 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 		return fmt.Errorf("%w: %s is gone", fence.ErrStale, path)
 	}
 	born, name := fence.Token(st.Czxid), baseName(s.Node)
-	made, _, _ := parseName(name)
+	made, _, _ := recipe.ParseName(name)
 	// A downgraded hold has a younger node with the token of the older one; its
 	// name is unique, so that it exists is enough.
-	if born == s.Token || s.Mode == fence.Shared && born > s.Token && (made.maker == makerSelf || isPolicyNode(name)) {
+	if born == s.Token || s.Mode == fence.Shared && born > s.Token && (made.Maker == recipe.MakerSelf || recipe.IsPolicyNode(name)) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s has token %d", fence.ErrStale, path, born)

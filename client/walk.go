@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -81,14 +82,14 @@ func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names
 	case slices.Contains(names, permitsName):
 		return true, nil
 	}
-	if live, err := c.anyLive(ctx, e, path, names); live || err != nil || st.DataLength == 0 || st.DataLength > maxOwnerData {
+	if live, err := c.anyLive(ctx, e, path, names); live || err != nil || st.DataLength == 0 || st.DataLength > recipe.MaxOwnerData {
 		return live, err
 	}
 	n, err := e.get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return false, nil
 	}
-	rec, ok := parseDir(n.Data)
+	rec, ok := recipe.ParseRecord(n.Data)
 	return ok && rec.ZL == 1 || len(names) > 0 && kazooLimit(names, n.Data) > 0, err
 }
 
@@ -112,10 +113,10 @@ func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []str
 
 // isContender reports whether a name is that of a contender, which has no children.
 func isContender(name string) bool {
-	if _, _, ok := parseName(name); ok {
+	if _, _, ok := recipe.ParseName(name); ok {
 		return true
 	}
-	if _, ok := parsePolicy(name); ok {
+	if _, ok := recipe.ParsePolicyNode(name); ok {
 		return true
 	}
 	_, ok := parseNumbered(name)
@@ -124,13 +125,13 @@ func isContender(name string) bool {
 
 // parseNumbered reads a name of another kind that ends with a sequential node's
 // number, such as lock0000000017, the name of the best-known tutorials.
-func parseNumbered(name string) (contender, bool) {
+func parseNumbered(name string) (recipe.Contender, bool) {
 	at := len(name) - 10
 	if at < 1 || name[at-1] >= '0' && name[at-1] <= '9' {
-		return contender{}, false
+		return recipe.Contender{}, false
 	}
-	seq, ok := parseSeq(name[at:])
-	return contender{name: name, seq: seq}, ok
+	seq, ok := recipe.ParseSeq(name[at:])
+	return recipe.Contender{Name: name, Seq: seq}, ok
 }
 
 // Party is one side of a wait: a task if its contenders say so, else a session.

@@ -34,7 +34,8 @@ var allowed = map[string][]string{
 	"server/view":    {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/clients", "server/locks"},
 	"server/sasl":    {},
 	"cmd/zlockd":     {"server", "server/admin", "server/clients", "server/sasl", "server/sasl/kerberos", "raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk", "server/backup", "cmd/internal/suggest"},
-	"client":         {"client/fence", "client/zk", "jute"},
+	"client":         {"client/fence", "client/recipe", "client/zk", "jute"},
+	"client/recipe":  {},
 	"client/fence":   {},
 	"client/zk":      {"jute"},
 	"cmd/zlock":      {"client", "client/zk", "client/fence", "raftfsm/state", "tree/zkfiles", "cmd/internal/suggest"},
@@ -47,7 +48,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
-var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status", "server/locks"}
+var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status", "server/locks", "client/recipe"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "context", "io/fs", "runtime"}
 

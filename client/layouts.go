@@ -1,0 +1,45 @@
+package client
+
+import "github.com/zlockd/zlockd/client/recipe"
+
+// Layout says how contenders are named in a lock's directory, and thus with
+// which other programs the lock can be shared.
+type Layout = recipe.Layout
+
+const (
+	// LayoutCurator is shared with Apache Curator and with go-zookeeper's Lock.
+	LayoutCurator = recipe.LayoutCurator
+	// LayoutKazoo is shared with kazoo, the Python client.
+	LayoutKazoo = recipe.LayoutKazoo
+	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
+	// host-W-0000000002.
+	LayoutHost = recipe.LayoutHost
+	// LayoutPolicy is that of read-write locks WithPolicy: only this package
+	// knows it.
+	LayoutPolicy = recipe.LayoutPolicy
+)
+
+// ParseLayout reads what [Layout.String] writes.
+func ParseLayout(s string) (Layout, error) { return recipe.ParseLayout(s) }
+
+// Policy says which side of a read-write lock goes first.
+type Policy = recipe.Policy
+
+const (
+	// PolicyFair serves in the order of arrival.
+	PolicyFair = recipe.PolicyFair
+	// PolicyReader lets readers overtake waiting writers, for a bounded time.
+	PolicyReader = recipe.PolicyReader
+	// PolicyWriter lets no reader in while a writer waits.
+	PolicyWriter = recipe.PolicyWriter
+)
+
+// ParsePolicy reads what [Policy.String] writes.
+func ParsePolicy(s string) (Policy, error) { return recipe.ParsePolicy(s) }
+
+// Owner is the record by which a contender of this package describes itself in its
+// node. No decision depends on it.
+type Owner = recipe.Owner
+
+// Revocation asks a contender to leave.
+type Revocation = recipe.Revocation

@@ -1,0 +1,262 @@
+package recipe
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Layout says how contenders are named in a lock's directory, and thus with
+// which other programs the lock can be shared.
+type Layout uint8
+
+const (
+	// LayoutCurator is shared with Apache Curator and with go-zookeeper's Lock.
+	LayoutCurator Layout = iota
+	// LayoutKazoo is shared with kazoo, the Python client.
+	LayoutKazoo
+	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
+	// host-W-0000000002.
+	LayoutHost
+	// LayoutPolicy is that of read-write locks WithPolicy: only this package
+	// knows it.
+	LayoutPolicy
+)
+
+var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1"}
+
+// String returns "curator", "kazoo", "host" or "rw1".
+func (l Layout) String() string {
+	if int(l) < len(LayoutNames) {
+		return LayoutNames[l]
+	}
+	return "layout " + strconv.Itoa(int(l))
+}
+
+// ParseLayout reads what [Layout.String] writes.
+func ParseLayout(s string) (Layout, error) {
+	if i := slices.Index(LayoutNames[:], s); i >= 0 {
+		return Layout(i), nil
+	}
+	return 0, fmt.Errorf("%w: layout %q", ErrInvalid, s)
+}
+
+// Role is what a contender wants.
+type Role uint8
+
+const (
+	RoleLock  Role = iota // exclusive
+	RoleWrite             // exclusive, of a read-write lock
+	RoleRead              // shared
+	RoleLease             // of a semaphore
+	RoleLatch             // of Curator's LeaderLatch; exclusive
+)
+
+func (k Role) Exclusive() bool { return k != RoleRead && k != RoleLease }
+
+// Maker is the program that made a node, as far as its name tells.
+type Maker uint8
+
+const (
+	MakerUnknown Maker = iota
+	MakerSelf          // this package
+	MakerCurator
+	MakerGo    // go-zookeeper's Lock
+	MakerKazoo // kazoo
+)
+
+// Contender is one node of a queue.
+type Contender struct {
+	Name  string
+	Maker Maker
+	Kind  Role
+	guest bool // a kazoo lock in Curator's layout
+	Seq   int32
+}
+
+// marker is the text between a contender's id and its number.
+type marker struct {
+	layout Layout
+	kind   Role
+	text   string
+}
+
+// markers of all layouts. "lock-" stands for "-lock-" as well: Curator without
+// protection writes no id and no dash before it.
+var markers = []marker{
+	{LayoutCurator, RoleRead, "__READ__"},
+	{LayoutCurator, RoleWrite, "__WRIT__"},
+	{LayoutCurator, RoleLock, "lock-"},
+	{LayoutCurator, RoleLease, "lease-"},
+	{LayoutCurator, RoleLatch, "latch-"},
+	{LayoutKazoo, RoleRead, "__rlock__"},
+	{LayoutKazoo, RoleLock, "__lock__"},
+	{LayoutHost, RoleRead, "-R-"},
+	{LayoutHost, RoleWrite, "-W-"},
+}
+
+// MarkerOf returns a layout's marker. In the layouts whose writers are named like
+// exclusive locks, RoleWrite is RoleLock.
+func MarkerOf(l Layout, k Role) (string, bool) {
+	switch {
+	case l == LayoutKazoo && k == RoleWrite:
+		k = RoleLock
+	case l == LayoutHost && k == RoleLock:
+		k = RoleWrite
+	}
+	for _, m := range markers {
+		if m.layout == l && m.kind == k {
+			return m.text, true
+		}
+	}
+	return "", false
+}
+
+// NodeName returns the name of a new contender, without its number.
+func NodeName(l Layout, k Role, id ID, host string) string {
+	m, _ := MarkerOf(l, k)
+	switch l {
+	case LayoutKazoo:
+		return id.Hex() + m
+	case LayoutHost:
+		// A reader that splits at dashes must find host, type and number.
+		return strings.NewReplacer("-", "_", "/", "_").Replace(host) + "~" + id.Hex() + m
+	default:
+		return "_c_" + id.UUID() + "-" + m
+	}
+}
+
+// ParseSeq reads what %010d writes for an int32, and nothing else. Taking the
+// last ten digits instead would turn the dash of "lock-" into a minus sign.
+func ParseSeq(s string) (int32, bool) {
+	digits := s
+	if s != "" && s[0] == '-' {
+		digits = s[1:]
+	}
+	if len(s) != 10 && (len(s) != 11 || len(digits) == len(s)) {
+		return 0, false
+	}
+	var n int64
+	for i := 0; i < len(digits); i++ {
+		d := digits[i] - '0'
+		if d > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(d)
+	}
+	if len(digits) < len(s) {
+		n = -n
+	}
+	if n < math.MinInt32 || n > math.MaxInt32 || len(s) == 11 && n > -1e9 {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// ParseName reads a node's name, which ends in a marker and a number, and says
+// whether it does. Long queues are read at every turn, so it looks at the end only.
+func ParseName(name string) (c Contender, l Layout, ok bool) {
+	for _, digits := range [...]int{10, 11} {
+		if len(name) < digits {
+			break
+		}
+		head := name[:len(name)-digits]
+		m := markerAtEnd(head)
+		if m == nil {
+			continue
+		}
+		if seq, isSeq := ParseSeq(name[len(head):]); isSeq {
+			return Contender{Name: name, Kind: m.kind, Seq: seq, Maker: MakerOf(head[:len(head)-len(m.text)])}, m.layout, true
+		}
+	}
+	return Contender{}, 0, false
+}
+
+// markerAtEnd returns the marker that head ends in. It tries only those that can be.
+func markerAtEnd(head string) *marker {
+	n := len(head)
+	if n < 3 {
+		return nil
+	}
+	dash := head[n-1] == '-'
+	if !dash && head[n-1] != '_' {
+		return nil
+	}
+	for i := range markers {
+		if m := &markers[i]; dash == (m.text[len(m.text)-1] == '-') && strings.HasSuffix(head, m.text) {
+			return m
+		}
+	}
+	return nil
+}
+
+// MakerOf finds out who made a node, by what stands before its marker.
+func MakerOf(head string) Maker {
+	if rest, ok := strings.CutPrefix(head, "_c_"); ok {
+		rest = strings.TrimSuffix(rest, "-")
+		switch {
+		case len(rest) == 36 && isSelfUUID(rest):
+			return MakerSelf // the other digits are not looked at
+		case len(rest) == 36 && isUUID(rest):
+			return MakerCurator
+		case len(rest) == 32 && isHex(rest):
+			return MakerGo // an id of random bits may look like any version
+		}
+		return MakerUnknown
+	}
+	made := MakerKazoo
+	if i := strings.LastIndexByte(head, '~'); i >= 0 {
+		head, made = head[i+1:], MakerUnknown
+	}
+	if len(head) != 32 || !isHex(head) {
+		return MakerUnknown
+	}
+	if v := head[16]; head[12] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') {
+		return MakerSelf
+	}
+	return made
+}
+
+// isSelfUUID reports whether s, of 36 bytes, has the dashes, version 8 and its variant.
+func isSelfUUID(s string) bool {
+	v := s[19]
+	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-'
+}
+
+// Before is the order of numbers. A difference is taken, so that it holds while
+// they wrap.
+func Before(a, b int32) bool { return a-b < 0 }
+
+// Compare is the order of a queue. Equal numbers come from a downgrade,
+// whose read node takes its write node's: the write node is before it, because
+// until it is gone it excludes everybody.
+func Compare(a, b Contender) int {
+	switch {
+	case a.Seq != b.Seq:
+		if Before(a.Seq, b.Seq) {
+			return -1
+		}
+		return 1
+	case a.Kind.Exclusive() != b.Kind.Exclusive():
+		if a.Kind.Exclusive() {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// IsPolicyNode reports whether a name is that of a lock with a policy.
+func IsPolicyNode(name string) bool {
+	if len(name) < 2 || name[1] != '-' { // nearly all
+		return false
+	}
+	_, ok := ParsePolicyNode(name)
+	return ok
+}
+
+// maxForeignSeq is the last number at which clients that compare text agree with
+// us, less a million for those on their way.
+const maxForeignSeq = math.MaxInt32 - 1_000_000

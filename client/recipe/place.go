@@ -1,0 +1,243 @@
+package recipe
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Place is what one pass over a directory tells a contender: whether it is there,
+// and whom it waits for. Long queues are listed at every turn, so the pass makes no
+// copy, no order and nothing else that grows with the queue.
+type Place struct {
+	Found   bool      // the own node is there
+	Blocker Contender // the one waited for, if blocked: one only, so that no release wakes a herd
+	Blocked bool
+	Before  Contender // the last one ahead of the blocker, if ahead is two or more
+	Ahead   int       // who would have to go first
+	Others  []string  // children that are no contenders of this queue
+}
+
+// Place finds a contender's place. A contender without a name is one that would
+// come now.
+func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
+	var p Place
+	var seen census
+	alike := LikenessOf(own)
+	for name := range names {
+		c, ok := alike.Read(name)
+		if !ok {
+			var err error
+			if c, ok, err = q.member(name); err != nil {
+				return p, err
+			}
+		}
+		if !ok {
+			p.Others = append(p.Others, name)
+			continue
+		}
+		seen.add(c)
+		if own.Name != "" && c.Name == own.Name {
+			p.Found = true
+			continue
+		}
+		if !q.ExcludedBy(c) || own.Name != "" && Compare(c, own) > 0 {
+			continue
+		}
+		p.Ahead++
+		switch {
+		case !p.Blocked || Compare(c, p.Blocker) > 0:
+			p.Before, p.Blocker, p.Blocked = p.Blocker, c, true
+		case p.Ahead == 2 || Compare(c, p.Before) > 0:
+			p.Before = c
+		}
+	}
+	if err := seen.check(q); err != nil {
+		return p, err
+	}
+	return p, seen.oneFamily(q)
+}
+
+// likeness reads the names that differ from an own one in id and number only: in a
+// long queue nearly all do, and a pass over it is what a turn costs.
+type likeness struct {
+	own  Contender
+	tail string // what is between id and number
+}
+
+const (
+	idBegins = len("_c_")
+	idEnds   = idBegins + 36
+)
+
+func LikenessOf(own Contender) likeness {
+	if own.Maker != MakerSelf || len(own.Name) < idEnds+10 || own.Name[:idBegins] != "_c_" {
+		return likeness{}
+	}
+	if seq, ok := ParseSeq(own.Name[len(own.Name)-10:]); !ok || seq != own.Seq {
+		return likeness{} // it has a sign before its ten digits
+	}
+	return likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
+}
+
+func (l likeness) Read(name string) (Contender, bool) {
+	end := len(name) - 10
+	if l.tail == "" || len(name) != len(l.own.Name) || name[idEnds:end] != l.tail || name[:idBegins] != "_c_" || !isSelfUUID(name[idBegins:idEnds]) {
+		return Contender{}, false
+	}
+	seq, ok := ParseSeq(name[end:])
+	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: seq}, ok
+}
+
+// EndIsFinal reports whether nothing takes the place of c when it goes. A write lock
+// may be downgraded, which puts a read node there.
+func (q Rule) EndIsFinal(c Contender) bool {
+	return q.Kind == RoleRead || c.Kind == RoleRead || c.Kind == RoleLatch || c.Kind == RoleLock && q.Layout == LayoutCurator
+}
+
+// ExcludedBy reports whether a contender that waits for those before it waits for c.
+func (q Rule) ExcludedBy(c Contender) bool { return q.Kind != RoleRead || c.Kind.Exclusive() }
+
+// Holds reports whether c holds the lock, going by the queue alone.
+func (q Rule) Holds(names iter.Seq[string], c Contender) bool {
+	for name := range names {
+		o, ok, err := q.member(name)
+		if err == nil && ok && (c.Kind.Exclusive() || o.Kind.Exclusive()) && Compare(o, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// member reads the name of a child, and says whether it is a contender of this
+// queue. A contender that cannot be one beside it is an error.
+func (q Rule) member(name string) (Contender, bool, error) {
+	c, layout, ok := ParseName(name)
+	switch {
+	case IsPolicyNode(name):
+		return c, false, notOf(name, q.Layout) // it may hold, and looks at nodes of its own kind only
+	case !ok || c.Kind == RoleLease:
+		return c, false, nil
+	case layout == q.Layout:
+	case q.Layout == LayoutCurator && layout == LayoutKazoo && c.Kind == RoleLock && c.Maker == MakerKazoo && !q.RW:
+		c.guest = true // a kazoo lock that was told to look at ours too
+	default:
+		return c, false, notOf(name, q.Layout)
+	}
+	return c, true, nil
+}
+
+func notOf(name string, l Layout) error {
+	return fmt.Errorf("%w: %s is no %v node", ErrMixedLayout, name, l)
+}
+
+// census is what of a queue's contenders decides whether they see each other.
+type census struct {
+	foreign, late bool
+	kazoo, peers  bool      // kinds of makers that may not see each other
+	families      [3]string // a contender of each family
+	stranger      Contender // one of another program
+}
+
+func (s *census) add(c Contender) {
+	s.late = s.late || c.Seq < 0 || c.Seq > maxForeignSeq
+	s.kazoo = s.kazoo || c.guest
+	if f := &s.families[c.Kind.family()]; *f == "" {
+		*f = c.Name
+	}
+	if c.Maker == MakerSelf {
+		return
+	}
+	s.foreign = true
+	s.peers = s.peers || !c.guest
+	if s.stranger.Name == "" {
+		s.stranger = c
+	}
+}
+
+// check fails if some contender cannot read, or not order, the names of all others.
+func (s *census) check(q Rule) error {
+	switch {
+	case s.kazoo && s.peers && q.Layout == LayoutCurator:
+		return fmt.Errorf("%w: kazoo and Curator cannot see each other", ErrMixedLayout)
+	case s.foreign && s.late:
+		return ErrSequenceExhausted
+	}
+	return nil
+}
+
+// oneFamily fails if a contender of another program does not look at all the
+// others. Those of this package do; who follows Curator's recipes looks at its own.
+func (s *census) oneFamily(q Rule) error {
+	if !s.foreign || q.Layout != LayoutCurator {
+		return nil
+	}
+	f := s.stranger.Kind.family()
+	if f != q.Kind.family() {
+		return fmt.Errorf("%w: %s is of a %v of another program, which does not see a %v", ErrMixedLayout, s.stranger.Name, f, q.Kind.family())
+	}
+	for other, name := range s.families {
+		if name != "" && family(other) != f {
+			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout, s.stranger.Name, name)
+		}
+	}
+	return nil
+}
+
+// family is what programs that follow Curator's recipes see of a directory: each
+// recipe looks at its own.
+type family uint8
+
+const (
+	familyLock family = iota
+	familyReadWrite
+	familyLatch
+)
+
+func (k Role) family() family {
+	switch k {
+	case RoleRead, RoleWrite:
+		return familyReadWrite
+	case RoleLatch:
+		return familyLatch
+	}
+	return familyLock
+}
+
+func (f family) String() string {
+	return [...]string{"exclusive lock", "read-write lock", "leader latch"}[f]
+}
+
+// Rule is the rule of a queue in which every contender has a numbered node and
+// waits for one node before it.
+type Rule struct {
+	Layout Layout
+	Kind   Role
+	RW     bool // reads and writes contend
+}
+
+// QueueOf returns the contenders among a directory's children, in order, and the
+// names of children that are none. With rw, reads and writes contend, not only
+// exclusive locks.
+func QueueOf(l Layout, names []string, rw bool) (list []Contender, foreign []string, err error) {
+	q := Rule{Layout: l, RW: rw}
+	var seen census
+	list = make([]Contender, 0, len(names))
+	for _, name := range names {
+		c, ok, e := q.member(name)
+		switch {
+		case e != nil:
+			err = e
+		case ok:
+			list = append(list, c)
+			seen.add(c)
+		default:
+			foreign = append(foreign, name)
+		}
+	}
+	if err != nil {
+		return nil, foreign, err
+	}
+	slices.SortFunc(list, Compare)
+	return list, foreign, seen.check(q)
+}
