@@ -14,8 +14,8 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
-	"github.com/zlockd/zlockd/test/stock/launch"
 )
 
 func TestE31Chroot(t *testing.T) {
@@ -57,9 +57,9 @@ func TestE31Chroot(t *testing.T) {
 }
 
 // ensemble starts servers of the test's own.
-func ensemble(t *testing.T, n int) *launch.Ensemble {
+func ensemble(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
-	e, err := launch.Start(launchOptions(n))
+	e, err := cluster.Start(launchOptions(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestE33LeaderChange(t *testing.T) {
 	l := lock(t, c.Mutex("/m").Lock)
 	token := l.Token()
 	for range rounds(20, 2) {
-		var leader *launch.Server
+		var leader *cluster.Server
 		eventually(t, "a leader", func() bool { leader = e.Leader(); return leader != nil })
 		leader.Kill()
 		if err := l.Check(testCtx(t)); err != nil {

@@ -16,25 +16,25 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
-	"github.com/zlockd/zlockd/test/stock/launch"
 )
 
 // server is the ensemble most tests share; each uses a directory of its own.
 var server struct {
 	once  sync.Once
-	e     *launch.Ensemble
+	e     *cluster.Ensemble
 	err   error
 	count atomic.Int64
 }
 
 // kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET
 // says zookeeper.
-func kind() launch.Kind {
+func kind() cluster.Kind {
 	if k := os.Getenv("ZLOCKD_CLIENT_TARGET"); k != "" {
-		return launch.Kind(k)
+		return cluster.Kind(k)
 	}
-	return launch.Zlockd
+	return cluster.Zlockd
 }
 
 func TestMain(m *testing.M) {
@@ -53,9 +53,9 @@ func TestMain(m *testing.M) {
 
 // launchOptions start an ensemble with a short tick, so that session timeouts of
 // a second and more are granted.
-func launchOptions(nodes int) launch.Options {
-	o := launch.Options{Kind: kind(), Nodes: nodes, Dev: nodes == 1}
-	if o.Kind == launch.ZooKeeper {
+func launchOptions(nodes int) cluster.Options {
+	o := cluster.Options{Kind: kind(), Nodes: nodes, Dev: nodes == 1}
+	if o.Kind == cluster.ZooKeeper {
 		o.Config = []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=60000"}
 		o.JVM = []string{"-Dznode.container.checkIntervalMs=500"}
 	} else {
@@ -67,7 +67,7 @@ func launchOptions(nodes int) launch.Options {
 // addr is the shared server's address.
 func addr(t testing.TB) string {
 	t.Helper()
-	server.once.Do(func() { server.e, server.err = launch.Start(launchOptions(rounds(3, 1))) })
+	server.once.Do(func() { server.e, server.err = cluster.Start(launchOptions(rounds(3, 1))) })
 	if server.err != nil {
 		t.Fatal(server.err)
 	}
@@ -95,7 +95,7 @@ func leakCheck(t testing.TB) {
 	t.Cleanup(func() {
 		if !t.Failed() {
 			// A server started by the test is ended after this.
-			goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/stock/launch.(*Server).Spawn.func1"))
+			goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/cluster.(*Server).Spawn.func1"))
 		}
 	})
 }

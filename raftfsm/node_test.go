@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -239,7 +239,7 @@ type trio struct {
 }
 
 func freeAddr(t testing.TB) string {
-	list, err := launch.FreePorts(1)
+	list, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // built is what the tests run: the binary, and a server for it.
@@ -46,13 +46,13 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return
 		}
-		o := launch.Options{Kind: launch.Zlockd, Dev: true,
+		o := cluster.Options{Kind: cluster.Zlockd, Dev: true,
 			Flags: []string{"--tick-time", "200ms", "--min-session-timeout", "400ms", "--max-session-timeout", "40s"}}
 		if os.Getenv("ZLOCK_TEST_TARGET") == "zookeeper" {
-			o = launch.Options{Kind: launch.ZooKeeper, Config: []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=40000", "4lw.commands.whitelist=srvr"}}
+			o = cluster.Options{Kind: cluster.ZooKeeper, Config: []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=40000", "4lw.commands.whitelist=srvr"}}
 		}
 		o.Nodes = 1
-		e, err := launch.Start(o)
+		e, err := cluster.Start(o)
 		if err != nil {
 			built.err = err
 		} else {

@@ -34,7 +34,7 @@ func (h house) ask(statement string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-func startHouse(t *testing.T, c cluster, id int) house {
+func startHouse(t *testing.T, c application, id int) house {
 	t.Helper()
 	dir, p := t.TempDir(), ports(t, 3)
 	var nodes strings.Builder

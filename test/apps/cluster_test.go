@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // kills is how many leaders each application loses at least.
@@ -34,17 +34,17 @@ func need(t *testing.T, files ...string) {
 	}
 }
 
-// cluster is three servers: zlockd's, or with ZLOCKD_APPS_TARGET=zookeeper
+// application is the three servers of one: zlockd's, or with ZLOCKD_APPS_TARGET=zookeeper
 // Debian's ZooKeeper, which proves the tests themselves.
-type cluster struct {
-	*launch.Ensemble
+type application struct {
+	*cluster.Ensemble
 	t *testing.T
 }
 
-func start(t *testing.T) cluster {
+func start(t *testing.T) application {
 	t.Helper()
-	kind := launch.Kind(os.Getenv("ZLOCKD_APPS_TARGET"))
-	e, err := launch.Start(launch.Options{Kind: kind, Nodes: 3})
+	kind := cluster.Kind(os.Getenv("ZLOCKD_APPS_TARGET"))
+	e, err := cluster.Start(cluster.Options{Kind: kind, Nodes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func start(t *testing.T) cluster {
 		}
 		e.Close()
 	})
-	return cluster{e, t}
+	return application{e, t}
 }
 
 // killLeader kills the server that leads, waits until another does, and
 // returns the dead one, and how many sessions it served.
-func (c cluster) killLeader() (dead *launch.Server, cut int) {
+func (c application) killLeader() (dead *cluster.Server, cut int) {
 	c.t.Helper()
 	within(c.t, 30*time.Second, "a leader", func() error {
 		if dead = c.Leader(); dead == nil {
@@ -86,7 +86,7 @@ func (c cluster) killLeader() (dead *launch.Server, cut int) {
 // server that the application was connected to, that one. After each death,
 // and again when the dead one is back, it waits until the application has got
 // further.
-func (c cluster) killLeaders(progress func() int64, by int64) {
+func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {
 		c.t.Helper()
@@ -127,7 +127,7 @@ func (c cluster) killLeaders(progress func() int64, by int64) {
 	}
 }
 
-func sessions(s *launch.Server) int { return strings.Count(s.Word("cons"), "sid=0x") }
+func sessions(s *cluster.Server) int { return strings.Count(s.Word("cons"), "sid=0x") }
 
 // within waits until ok says nil.
 func within(t *testing.T, limit time.Duration, what string, ok func() error) {
@@ -217,7 +217,7 @@ func lines(t *testing.T, file string) []string {
 
 func ports(t *testing.T, n int) []string {
 	t.Helper()
-	list, err := launch.FreePorts(n)
+	list, err := cluster.FreePorts(n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // member is one PostgreSQL under Patroni.
@@ -50,14 +50,14 @@ func (m member) ask(statement string) (string, error) {
 
 func postgresUser(t *testing.T) *syscall.Credential {
 	t.Helper()
-	as, err := launch.PostgresUser()
+	as, err := cluster.PostgresUser()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return as
 }
 
-func startMember(t *testing.T, c cluster, dir, bin string, i int) member {
+func startMember(t *testing.T, c application, dir, bin string, i int) member {
 	t.Helper()
 	p := ports(t, 2)
 	m := member{name: fmt.Sprintf("pg%d", i), rest: p[0], sql: p[1], as: postgresUser(t)}

@@ -23,7 +23,7 @@ type announced struct {
 	conn *zk.Conn
 }
 
-func announce(t *testing.T, c cluster) announced {
+func announce(t *testing.T, c application) announced {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "asked 1") }))
 	t.Cleanup(web.Close)

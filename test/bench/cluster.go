@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -27,7 +27,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	const writers = 16
 	var followers []string
 	for _, a := range s.addrs() {
-		if launch.Mode(a) == "follower" {
+		if cluster.Mode(a) == "follower" {
 			followers = append(followers, a)
 		}
 	}
@@ -136,9 +136,9 @@ func (v *survivor) write(deadline time.Time) error {
 	}
 }
 
-func runFailover(e *launch.Ensemble) (out sample, err error) {
+func runFailover(e *cluster.Ensemble) (out sample, err error) {
 	const perServer = 4
-	var leader *launch.Server
+	var leader *cluster.Server
 	for range 500 {
 		if leader = e.Leader(); leader != nil {
 			break

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // config is what the command line says.
@@ -122,7 +122,7 @@ func (c *config) run() error {
 			s.close()
 		}
 	}()
-	if c.pages > 0 && (sides[0].external != nil || sides[0].options.Kind != launch.Zlockd) {
+	if c.pages > 0 && (sides[0].external != nil || sides[0].options.Kind != cluster.Zlockd) {
 		return errors.New("-pages needs servers of zlockd that are started here as -a")
 	}
 	list := points(c)

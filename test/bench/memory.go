@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -13,7 +13,7 @@ import (
 const restTime = 3 * time.Second
 
 // residentOf returns the resident memory of all servers at rest.
-func residentOf(e *launch.Ensemble) float64 {
+func residentOf(e *cluster.Ensemble) float64 {
 	time.Sleep(restTime)
 	var sum int64
 	for _, s := range e.Servers {
@@ -30,8 +30,8 @@ func memoryPoint(name, unit, help string, good float64, count int,
 		name: name, good: good, alone: true, once: true, help: help,
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (out sample, err error) {
-				e, err := s.fresh(func(o *launch.Options) {
-					if o.Kind == launch.ZooKeeper {
+				e, err := s.fresh(func(o *cluster.Options) {
+					if o.Kind == cluster.ZooKeeper {
 						o.JVM = append(o.JVM, c.bigHeap)
 					}
 					manyConnections(o, c.sessions)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -164,7 +164,7 @@ func expiry(sessions int, good float64) point {
 
 func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 	const timeout = 5 * time.Second
-	e, err := s.fresh(func(o *launch.Options) { manyConnections(o, sessions) })
+	e, err := s.fresh(func(o *cluster.Options) { manyConnections(o, sessions) })
 	if err != nil {
 		return out, err
 	}
@@ -240,6 +240,6 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 }
 
 // manyConnections lifts the bound on connections where a server has one.
-func manyConnections(o *launch.Options, n int) {
+func manyConnections(o *cluster.Options, n int) {
 	o.Config = append(o.Config, fmt.Sprintf("maxCnxns=%d", n+1000))
 }

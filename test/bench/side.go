@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -22,8 +22,8 @@ const sessionTimeout = 40 * time.Second
 // side is one of the two things compared.
 type side struct {
 	name     string
-	options  launch.Options
-	steady   *launch.Ensemble // runs through all rounds; nil for external servers
+	options  cluster.Options
+	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
 	external []string
 	dirs     int
 	base     string // where the side's data goes
@@ -34,26 +34,26 @@ type side struct {
 // addrs=host:port,… or cmd=command with {id}, {dir}, {client}, {peer}, {admin}
 // and {peers} filled in.
 func newSide(spec string, c *config) (*side, error) {
-	s := &side{name: spec, options: launch.Options{Nodes: c.nodes, ReadyTimeout: 10 * time.Minute}}
+	s := &side{name: spec, options: cluster.Options{Nodes: c.nodes, ReadyTimeout: 10 * time.Minute}}
 	switch {
 	case spec == "zookeeper":
 		s.name = "ZooKeeper"
-		s.options.Kind = launch.ZooKeeper
+		s.options.Kind = cluster.ZooKeeper
 		s.options.JVM = strings.Fields(c.zookeeperJVM)
 	case spec == "zlockd" || strings.HasPrefix(spec, "zlockd@"):
-		s.options.Kind = launch.Zlockd
+		s.options.Kind = cluster.Zlockd
 		s.options.Flags = strings.Fields(c.zlockdFlags)
 		_, s.options.Binary, _ = strings.Cut(spec, "@")
 	case strings.HasPrefix(spec, "addrs="):
 		s.external = strings.Split(strings.TrimPrefix(spec, "addrs="), ",")
 	case strings.HasPrefix(spec, "cmd="):
-		s.options.Kind = launch.ZooKeeper // ready when srvr names a mode
+		s.options.Kind = cluster.ZooKeeper // ready when srvr names a mode
 		s.options.Command = strings.Fields(strings.TrimPrefix(spec, "cmd="))
 	default:
 		return nil, fmt.Errorf("no such side: %q", spec)
 	}
-	if s.options.Kind == launch.Zlockd && s.options.Binary == "" && s.external == nil {
-		bin, err := launch.Binary()
+	if s.options.Kind == cluster.Zlockd && s.options.Binary == "" && s.external == nil {
+		bin, err := cluster.Binary()
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (s *side) rest() {
 var errExternal = errors.New("needs servers that the benchmark can start")
 
 // prepare lays out servers of their own; change may alter the options.
-func (s *side) prepare(change func(*launch.Options)) (*launch.Ensemble, error) {
+func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	if s.external != nil {
 		return nil, errExternal
 	}
@@ -99,11 +99,11 @@ func (s *side) prepare(change func(*launch.Options)) (*launch.Ensemble, error) {
 	if change != nil {
 		change(&o)
 	}
-	return launch.Prepare(o)
+	return cluster.Prepare(o)
 }
 
 // fresh starts servers of their own.
-func (s *side) fresh(change func(*launch.Options)) (*launch.Ensemble, error) {
+func (s *side) fresh(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	e, err := s.prepare(change)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s *side) addrs() []string {
 	return addrsOf(s.steady)
 }
 
-func addrsOf(e *launch.Ensemble) []string { return strings.Split(e.Addrs(), ",") }
+func addrsOf(e *cluster.Ensemble) []string { return strings.Split(e.Addrs(), ",") }
 
 // dial opens a session at the next server in turn.
 func (s *side) dial() (*wire.Pipe, error) {
@@ -183,13 +183,13 @@ func (s *side) settings() string {
 			fmt.Fprintf(&b, "  * zoo.cfg: `%s`\n", s.clean(strings.Join(strings.Fields(string(cfg)), " ")))
 		}
 	}
-	for line := range strings.Lines(launch.Word(s.addrs()[0], "srvr")) {
+	for line := range strings.Lines(cluster.Word(s.addrs()[0], "srvr")) {
 		if strings.HasPrefix(line, "Zookeeper version") {
 			fmt.Fprintf(&b, "  * `%s`\n", strings.TrimSpace(line))
 		}
 	}
-	fmt.Fprintf(&b, "  * conf: `%s`\n", s.clean(strings.Join(strings.Fields(launch.Word(s.addrs()[0], "conf")), " ")))
-	if s.options.Kind == launch.ZooKeeper {
+	fmt.Fprintf(&b, "  * conf: `%s`\n", s.clean(strings.Join(strings.Fields(cluster.Word(s.addrs()[0], "conf")), " ")))
+	if s.options.Kind == cluster.ZooKeeper {
 		if v, err := exec.Command("java", "-version").CombinedOutput(); err == nil {
 			line, _, _ := strings.Cut(string(v), "\n")
 			fmt.Fprintf(&b, "  * %s\n", line)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -58,7 +58,7 @@ func createOnce(addr string, deadline time.Time) error {
 
 // startTime starts servers that lie ready and waits for the first create at
 // each.
-func startTime(e *launch.Ensemble) (time.Duration, error) {
+func startTime(e *cluster.Ensemble) (time.Duration, error) {
 	from := time.Now()
 	for _, s := range e.Servers {
 		if err := s.Spawn(); err != nil {
@@ -73,12 +73,12 @@ func startTime(e *launch.Ensemble) (time.Duration, error) {
 	return time.Since(from), nil
 }
 
-func startPoint(name, help string, good float64, change func(*launch.Options)) point {
+func startPoint(name, help string, good float64, change func(*cluster.Options)) point {
 	return point{
 		name: name, good: good, good3: min(good, 2.5), alone: true, help: help,
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (out sample, err error) {
-				if change != nil && s.options.Kind != launch.Zlockd {
+				if change != nil && s.options.Kind != cluster.Zlockd {
 					return out, errNotHere
 				}
 				e, err := s.prepare(change)
@@ -101,7 +101,7 @@ func startup() point {
 
 // startupDev measures zlockd in memory.
 func startupDev() point {
-	p := startPoint("startup-dev", "the same in memory, zlockd --dev; below 50 ms", 0, func(o *launch.Options) { o.Dev = true })
+	p := startPoint("startup-dev", "the same in memory, zlockd --dev; below 50 ms", 0, func(o *cluster.Options) { o.Dev = true })
 	p.only = 1
 	return p
 }
@@ -112,7 +112,7 @@ func startupEmbedded() point {
 		name: "startup-embedded", only: 1, alone: true, help: "server.Start in this process to the first answered create; below 5 ms",
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (out sample, err error) {
-				if s.options.Kind != launch.Zlockd || s.external != nil {
+				if s.options.Kind != cluster.Zlockd || s.external != nil {
 					return out, errNotHere
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -132,9 +132,9 @@ func startupEmbedded() point {
 }
 
 // bigServer starts fresh servers that can hold the large state, and fills it.
-func bigServer(c *config, s *side, n int, change func(*launch.Options)) (*launch.Ensemble, error) {
-	e, err := s.fresh(func(o *launch.Options) {
-		if o.Kind == launch.ZooKeeper {
+func bigServer(c *config, s *side, n int, change func(*cluster.Options)) (*cluster.Ensemble, error) {
+	e, err := s.fresh(func(o *cluster.Options) {
+		if o.Kind == cluster.ZooKeeper {
 			o.JVM = append(o.JVM, c.bigHeap)
 		}
 		if change != nil {
@@ -199,7 +199,7 @@ func snapshots(n int) point {
 		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,
 		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 %%)", conns, n, every),
 		open: func(c *config, s *side) (runner, error) {
-			e, err := bigServer(c, s, n, func(o *launch.Options) {
+			e, err := bigServer(c, s, n, func(o *cluster.Options) {
 				o.Flags = append(o.Flags, "--snapshot-entries", fmt.Sprint(every))
 				o.JVM = append(o.JVM, fmt.Sprintf("-Dzookeeper.snapCount=%d", every))
 			})
@@ -211,7 +211,7 @@ func snapshots(n int) point {
 	}
 }
 
-func runSnapshots(cfg *config, e *launch.Ensemble, n, clients int) (out sample, err error) {
+func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample, err error) {
 	addrs := addrsOf(e)
 	conns := make([]*wire.Pipe, clients)
 	work := make([]workload, clients)
@@ -261,7 +261,7 @@ func runSnapshots(cfg *config, e *launch.Ensemble, n, clients int) (out sample, 
 }
 
 // snapshotFiles are where both servers keep snapshots.
-func snapshotFiles(e *launch.Ensemble) (list []string) {
+func snapshotFiles(e *cluster.Ensemble) (list []string) {
 	for _, pattern := range []string{"data/version-2/snapshot.*", "data/snapshots/*"} {
 		found, _ := filepath.Glob(filepath.Join(e.Servers[0].Dir, pattern))
 		list = append(list, found...)
@@ -269,7 +269,7 @@ func snapshotFiles(e *launch.Ensemble) (list []string) {
 	return list
 }
 
-func newestSnapshot(e *launch.Ensemble) map[string]bool {
+func newestSnapshot(e *cluster.Ensemble) map[string]bool {
 	seen := map[string]bool{}
 	for _, f := range snapshotFiles(e) {
 		seen[f] = true
@@ -278,7 +278,7 @@ func newestSnapshot(e *launch.Ensemble) map[string]bool {
 }
 
 // countSnapshots counts those that appear until stop; old ones may go.
-func countSnapshots(e *launch.Ensemble, seen map[string]bool, stop <-chan struct{}) (n int) {
+func countSnapshots(e *cluster.Ensemble, seen map[string]bool, stop <-chan struct{}) (n int) {
 	for {
 		for _, f := range snapshotFiles(e) {
 			if filepath.Ext(f) == ".tmp" {

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -40,10 +40,10 @@ func (c *config) traceWrite(out io.Writer) error {
 		return err
 	}
 	defer s.close()
-	if s.options.Kind != launch.Zlockd || s.external != nil {
+	if s.options.Kind != cluster.Zlockd || s.external != nil {
 		return errors.New("-trace-write needs a zlockd that it can start: -a zlockd or zlockd@BINARY")
 	}
-	e, err := s.fresh(func(o *launch.Options) { o.Flags = append(o.Flags, "--pprof") })
+	e, err := s.fresh(func(o *cluster.Options) { o.Flags = append(o.Flags, "--pprof") })
 	if err != nil {
 		return err
 	}
@@ -114,9 +114,9 @@ func (c *config) traceWrite(out io.Writer) error {
 }
 
 // traceAt is the server that writes go to: the leader.
-func (c *config) traceAt(e *launch.Ensemble) (*launch.Server, error) {
+func (c *config) traceAt(e *cluster.Ensemble) (*cluster.Server, error) {
 	for _, v := range e.Servers {
-		if mode := launch.Word(v.Client, "srvr"); strings.Contains(mode, "Mode: leader") || strings.Contains(mode, "Mode: standalone") {
+		if mode := cluster.Word(v.Client, "srvr"); strings.Contains(mode, "Mode: leader") || strings.Contains(mode, "Mode: standalone") {
 			return v, nil
 		}
 	}
@@ -131,7 +131,7 @@ func monotonic() int64 {
 
 // traceServer fetches the execution trace of a server, and reads it with the Go
 // tool.
-func traceServer(v *launch.Server) ([]hop, error) {
+func traceServer(v *cluster.Server) ([]hop, error) {
 	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/trace?seconds=%v", v.Admin, traceTime.Seconds()))
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/golden"
-	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/zkreal"
 )
@@ -33,7 +33,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 				t.Skip("waits for nodes and sessions to end: 25 s")
 			}
 			t.Parallel()
-			e := prepare(t, launch.Options{Dev: profile != "ensemble"}, config)
+			e := prepare(t, cluster.Options{Dev: profile != "ensemble"}, config)
 			if profile == "ensemble" {
 				e.Servers[0].Args = append(e.Servers[0].Args, "--peers", "1="+e.Servers[0].Peer)
 			}
@@ -45,7 +45,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 	}
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
-		e := prepare(t, launch.Options{Nodes: 3}, []string{"readonlymode.enabled=true"})
+		e := prepare(t, cluster.Options{Nodes: 3}, []string{"readonlymode.enabled=true"})
 		alone := e.Servers[0] // the others are never started
 		if err := alone.Spawn(); err != nil {
 			t.Fatal(err)
@@ -75,15 +75,15 @@ func isro(addr string) string {
 }
 
 // prepare lays out a zlockd that is gone when the test ends.
-func prepare(t *testing.T, o launch.Options, config []string) *launch.Ensemble {
+func prepare(t *testing.T, o cluster.Options, config []string) *cluster.Ensemble {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "zoo.cfg")
 	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.Kind = launch.Zlockd
+	o.Kind = cluster.Zlockd
 	o.Flags = []string{"--config", file}
-	e, err := launch.Prepare(o)
+	e, err := cluster.Prepare(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -67,7 +67,7 @@ func writes(t *testing.T, addr string, long time.Duration) (median time.Duration
 	return took[len(took)/2]
 }
 
-func resident(s *launch.Server) (bytes int) {
+func resident(s *cluster.Server) (bytes int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.Pid()))
 	if f := strings.Fields(string(b)); len(f) > 1 {
 		pages, _ := strconv.Atoi(f[1])
@@ -83,7 +83,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	} else if testing.Short() {
 		t.Skip("servers as processes")
 	}
-	e, err := launch.Start(launch.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
+	e, err := cluster.Start(cluster.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // others are the servers that run, without one.
-func (e *ensemble) others(not *launch.Server) (list []*launch.Server) {
+func (e *ensemble) others(not *cluster.Server) (list []*cluster.Server) {
 	for _, s := range e.Servers {
 		if s != not && s.Running() {
 			list = append(list, s)
@@ -64,7 +64,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 			gone = e.others(leader)[0]
 		}
 		rest := e.others(gone)
-		c := dial(t, "", append([]*launch.Server{gone}, rest...)...)
+		c := dial(t, "", append([]*cluster.Server{gone}, rest...)...)
 		id := c.SessionID()
 		if _, err := c.Create("/of"+gone.Peer, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 // A single server has no members to change.
 func TestMemberOfASingleServer(t *testing.T) {
 	t.Parallel()
-	e, err := launch.Start(launch.Options{Dev: true})
+	e, err := cluster.Start(cluster.Options{Dev: true})
 	if err != nil {
 		t.Fatal(err)
 	}

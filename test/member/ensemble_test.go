@@ -24,7 +24,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -107,14 +107,14 @@ func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ec
 // ensemble is three servers that run and, from the fourth on, some that could
 // join them.
 type ensemble struct {
-	*launch.Ensemble
+	*cluster.Ensemble
 	t    *testing.T
 	auth string // file with the super user's password
 }
 
 func start(t *testing.T, spare int, flags ...string) *ensemble {
 	t.Helper()
-	e, err := launch.Prepare(launch.Options{Nodes: 3 + spare,
+	e, err := cluster.Prepare(cluster.Options{Nodes: 3 + spare,
 		Flags: append([]string{"--super-digest", tree.DigestID("super:" + password).ID}, flags...)})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func start(t *testing.T, spare int, flags ...string) *ensemble {
 	return &ensemble{e, t, auth}
 }
 
-func peerList(servers []*launch.Server) string {
+func peerList(servers []*cluster.Server) string {
 	var list []string
 	for _, s := range servers {
 		list = append(list, fmt.Sprintf("%d=%s", s.ID, s.Peer))
@@ -157,7 +157,7 @@ func peerList(servers []*launch.Server) string {
 }
 
 // member runs zlock member against a server.
-func (e *ensemble) member(at *launch.Server, args ...string) (out, errs string, code int) {
+func (e *ensemble) member(at *cluster.Server, args ...string) (out, errs string, code int) {
 	e.t.Helper()
 	return e.run(append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)
 }
@@ -180,7 +180,7 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 }
 
 // must is member for what must succeed.
-func (e *ensemble) must(at *launch.Server, args ...string) string {
+func (e *ensemble) must(at *cluster.Server, args ...string) string {
 	e.t.Helper()
 	out, errs, code := e.member(at, args...)
 	if code != 0 || strings.Contains(errs, "zlock: member:") {
@@ -190,7 +190,7 @@ func (e *ensemble) must(at *launch.Server, args ...string) string {
 }
 
 // post makes a change without waiting for anything, as curl does it.
-func (e *ensemble) post(at *launch.Server, body string) {
+func (e *ensemble) post(at *cluster.Server, body string) {
 	e.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://"+at.Admin+"/members", strings.NewReader(body))
 	if err != nil {
@@ -208,7 +208,7 @@ func (e *ensemble) post(at *launch.Server, body string) {
 }
 
 // roles are what zlock member list says at a server: the leader counts as voter.
-func (e *ensemble) roles(at *launch.Server) string {
+func (e *ensemble) roles(at *cluster.Server) string {
 	e.t.Helper()
 	var roles []string
 	for line := range strings.Lines(e.must(at, "list", "-o", "plain")) {
@@ -232,7 +232,7 @@ func await(t *testing.T, what string, within time.Duration, ok func() bool) {
 }
 
 // dial opens a session at the servers and logs in.
-func dial(t *testing.T, user string, servers ...*launch.Server) *zk.Conn {
+func dial(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	t.Helper()
 	var addrs []string
 	for _, s := range servers {
@@ -267,7 +267,7 @@ func (silent) Printf(string, ...any) {}
 
 // config is what a server shows at /zookeeper/config: the servers by role, and
 // the version.
-func config(t *testing.T, at *launch.Server) (roles, version string) {
+func config(t *testing.T, at *cluster.Server) (roles, version string) {
 	t.Helper()
 	b, _, err := dial(t, "", at).Get("/zookeeper/config")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // blocks are the shell examples below a heading of a document.
@@ -65,7 +65,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 		t.Errorf("the list:\n%s", out)
 	}
 
-	zlockd, err := launch.Binary()
+	zlockd, err := cluster.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 }
 
 // ready is what a server answers to /ready.
-func ready(s *launch.Server) string {
+func ready(s *cluster.Server) string {
 	resp, err := http.Get("http://" + s.Admin + "/ready")
 	if err != nil {
 		return err.Error()

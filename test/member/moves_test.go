@@ -13,14 +13,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // moveTo gives a server, which is stopped, another peer address: in its own
 // flags only, as an operator does who moves one machine.
-func (e *ensemble) moveTo(s *launch.Server) (was string) {
+func (e *ensemble) moveTo(s *cluster.Server) (was string) {
 	e.t.Helper()
-	ports, err := launch.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (e *ensemble) moveTo(s *launch.Server) (was string) {
 }
 
 // addr is where a member is in the list of a server.
-func (e *ensemble) addr(at *launch.Server, id int) string {
+func (e *ensemble) addr(at *cluster.Server, id int) string {
 	e.t.Helper()
 	for line := range strings.Lines(e.must(at, "list", "-o", "plain")) {
 		if f := strings.Split(line, "\t"); f[0] == strconv.Itoa(id) {
@@ -58,7 +58,7 @@ func TestServerComesBackAtANewAddressOverTLS(t *testing.T) {
 
 func comesBackElsewhere(t *testing.T, e *ensemble) {
 	for _, what := range []string{"follower", "leader"} {
-		var moved *launch.Server
+		var moved *cluster.Server
 		await(t, "somebody leads", 20*time.Second, func() bool { moved = e.Leader(); return moved != nil })
 		if what == "follower" {
 			moved = e.others(moved)[0]
@@ -139,7 +139,7 @@ type started struct {
 	errs bytes.Buffer
 }
 
-func (e *ensemble) begin(at *launch.Server, args ...string) *started {
+func (e *ensemble) begin(at *cluster.Server, args ...string) *started {
 	e.t.Helper()
 	s := &started{t: e.t, cmd: exec.Command(zlock, append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
 	s.cmd.Stderr = &s.errs
@@ -185,9 +185,9 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	fill(t, nodes, one, two, three)
 	// ask is a server that runs and does not lead, so that what is asked of it
 	// goes on when the leader is killed.
-	ask := func(not ...*launch.Server) *launch.Server {
+	ask := func(not ...*cluster.Server) *cluster.Server {
 		t.Helper()
-		var found *launch.Server
+		var found *cluster.Server
 		await(t, "a follower", 30*time.Second, func() bool {
 			for _, s := range e.others(nil) {
 				if s.Mode() == "follower" && (len(not) == 0 || not[0] != s) {
@@ -198,13 +198,13 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 		})
 		return found
 	}
-	kill := func() (killed *launch.Server) {
+	kill := func() (killed *cluster.Server) {
 		t.Helper()
 		await(t, "somebody leads", 30*time.Second, func() bool { killed = e.Leader(); return killed != nil })
 		killed.Kill()
 		return killed
 	}
-	back := func(s *launch.Server) {
+	back := func(s *cluster.Server) {
 		t.Helper()
 		if err := s.Spawn(); err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 }
 
 // fill makes nodes of 100 bytes.
-func fill(t *testing.T, nodes int, at ...*launch.Server) {
+func fill(t *testing.T, nodes int, at ...*cluster.Server) {
 	t.Helper()
 	c := dial(t, "", at...)
 	if _, err := c.Create("/fill", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
@@ -327,7 +327,7 @@ func rollingRestart(t *testing.T, e *ensemble) {
 		}
 	}()
 	first := e.Leader()
-	var named []*launch.Server
+	var named []*cluster.Server
 	for line := range lines {
 		i, err := strconv.Atoi(strings.Split(line, "\t")[0])
 		if err != nil {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // line is a server as clients of ZooKeeper name one that is to join.
-func line(s *launch.Server, role string) string {
+func line(s *cluster.Server, role string) string {
 	_, port, _ := net.SplitHostPort(s.Election)
 	return fmt.Sprintf("server.%d=%s:%s:%s;%s", s.ID, s.Peer, port, role, s.Client)
 }
@@ -258,7 +258,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 // A server alone has no ensemble.
 func TestReconfigOfASingleServer(t *testing.T) {
 	t.Parallel()
-	e, err := launch.Start(launch.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})
+	e, err := cluster.Start(cluster.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})
 	if err != nil {
 		t.Fatal(err)
 	}

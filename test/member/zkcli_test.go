@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // zkCli runs lines through ZooKeeper's own command and returns all it writes.
@@ -18,7 +18,7 @@ func zkCli(t *testing.T, servers string, lines ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", launch.ClassPath,
+	cmd := exec.CommandContext(ctx, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", cluster.ClassPath,
 		"org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", servers)
 	cmd.Stdin = strings.NewReader(strings.Join(append(lines, "quit"), "\n") + "\n")
 	out, err := cmd.CombinedOutput()
@@ -30,7 +30,7 @@ func zkCli(t *testing.T, servers string, lines ...string) string {
 
 // The commands of ZooKeeper's manual for a rolling replacement.
 func TestZkCliReconfigures(t *testing.T) {
-	if !launch.HaveZooKeeper() {
+	if !cluster.HaveZooKeeper() {
 		if os.Getenv("ZLOCKD_REQUIRE_STOCK") != "" {
 			t.Fatal("ZooKeeper is not installed")
 		}
@@ -53,7 +53,7 @@ func TestZkCliReconfigures(t *testing.T) {
 			rest = rest[i+len(w):]
 		}
 	}
-	member := func(s *launch.Server) string { return line(s, "participant") }
+	member := func(s *cluster.Server) string { return line(s, "participant") }
 
 	out := zkCli(t, all, "config", "reconfig -remove 3", "addauth digest super:"+password, "reconfig -v 77 -remove 2",
 		"reconfig -add "+member(fourth), "config")

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/oracle"
-	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/test/zkreal"
 )
 
@@ -39,7 +39,7 @@ func TestZlockdAgreesWithRealServer(t *testing.T) {
 // A cluster is as one server: connections to different members see the same
 // history, once they have caught up.
 func TestClusterAgreesWithRealServer(t *testing.T) {
-	e := zlockd(t, launch.Options{Nodes: 3})
+	e := zlockd(t, cluster.Options{Nodes: 3})
 	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, e.Addrs())
 	r.Pipeline, r.Exact = true, true
 	explore(t, r, seed(t), *opsFlag/10)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/oracle"
-	"github.com/zlockd/zlockd/test/stock/launch"
 	"github.com/zlockd/zlockd/test/zkreal"
 )
 
@@ -41,7 +41,7 @@ func TestKilledServerComesBackAsItWas(t *testing.T) {
 		t.Skip("restarts a server many times")
 	}
 	// Snapshots are frequent, so that both ways of coming back are taken.
-	e := zlockd(t, launch.Options{}, "--snapshot-entries", "100")
+	e := zlockd(t, cluster.Options{}, "--snapshot-entries", "100")
 	r := oracle.NewRunner(startZlockd(t), e.Addrs())
 	r.Pipeline, r.Exact = true, true
 	restarts := 0
@@ -67,17 +67,17 @@ func TestPipeliningChangesNothing(t *testing.T) {
 // startZlockd runs a single zlockd in memory until the test ends.
 func startZlockd(t *testing.T) (addr string) {
 	t.Helper()
-	return zlockd(t, launch.Options{Dev: true}).Addrs()
+	return zlockd(t, cluster.Options{Dev: true}).Addrs()
 }
 
 // zlockd runs what corresponds to realConfig until the test ends.
-func zlockd(t *testing.T, o launch.Options, flags ...string) *launch.Ensemble {
+func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble {
 	t.Helper()
-	o.Kind = launch.Zlockd
+	o.Kind = cluster.Zlockd
 	o.Flags = append(flags,
 		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000", "enforceQuota=true"),
 		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", zkreal.Digest(oracle.Super))
-	e, err := launch.Start(o)
+	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -24,7 +24,7 @@ func Build(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("runs servers as processes: make test-all")
 	}
-	bin, err := launch.Binary()
+	bin, err := cluster.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func Build(t testing.TB) string {
 
 // Server is one zlockd process, which may be started again and again.
 type Server struct {
-	*launch.Server
+	*cluster.Server
 	Dir  string // its data; that of the process holds its log
 	host host
 	t    testing.TB
@@ -95,7 +95,7 @@ func LayOut(t testing.TB, hosts []host, args ...string) *Cluster {
 	t.Helper()
 	bin := Build(t)
 	c := &Cluster{t: t}
-	ports, err := launch.FreePorts(3 * len(hosts))
+	ports, err := cluster.FreePorts(3 * len(hosts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func LayOut(t testing.TB, hosts []host, args ...string) *Cluster {
 			return net.JoinHostPort(h.addr, port)
 		}
 		dir := t.TempDir()
-		s := &Server{Server: &launch.Server{ID: i + 1, Kind: launch.Zlockd, Client: at(0), Peer: at(1), Admin: at(2), Dir: dir},
+		s := &Server{Server: &cluster.Server{ID: i + 1, Kind: cluster.Zlockd, Client: at(0), Peer: at(1), Admin: at(2), Dir: dir},
 			Dir: filepath.Join(dir, "data"), host: h, t: t}
 		c.Servers = append(c.Servers, s)
 		peers = append(peers, fmt.Sprintf("%d=%s", s.ID, s.Peer))

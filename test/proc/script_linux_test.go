@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // script is test/cluster.sh in a process group of its own, as a terminal
@@ -46,7 +46,7 @@ func (s *script) String() string {
 func freeRow(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		list, err := launch.FreePorts(1)
+		list, err := cluster.FreePorts(1)
 		if err != nil {
 			t.Fatal(err)
 		}

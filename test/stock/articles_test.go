@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // The programs of the articles that made these locks known, with the clients
@@ -15,7 +15,7 @@ import (
 // TestZkCliSharedLock replays a shared lock made by hand in zkCli.sh.
 func TestZkCliSharedLock(t *testing.T) {
 	t.Parallel()
-	replay(t, freshTarget(t, launch.Options{Nodes: 1}), "sharedlock")
+	replay(t, freshTarget(t, cluster.Options{Nodes: 1}), "sharedlock")
 }
 
 // TestTutorialLock runs the tutorial's lock with its fifteen contenders. A

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // What docs/coming-from.md says of other locks, shown: what becomes of each
@@ -229,7 +229,7 @@ func TestLocksOfSessions(t *testing.T) {
 		{"Curator", append(javaDriver(t, "CuratorHold"), "/job", "6000"), "held", "state LOST"},
 	} {
 		t.Run(maker.name, func(t *testing.T) {
-			g := startTarget(t, launch.Options{Nodes: 3})
+			g := startTarget(t, cluster.Options{Nodes: 3})
 			if g.ensemble == nil {
 				t.Skip("kills servers: unset ZLOCKD_STOCK_SERVERS")
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 var deaths = flag.Duration("deaths", time.Minute, "how long locks are contended for while leaders die")
@@ -63,7 +63,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 
 // killLeaders kills whoever leads, again and again, and starts it again a
 // second later.
-func killLeaders(t *testing.T, e *launch.Ensemble, stop <-chan struct{}) {
+func killLeaders(t *testing.T, e *cluster.Ensemble, stop <-chan struct{}) {
 	kills := 0
 	defer func() { t.Logf("%d leaders killed", kills) }()
 	for {

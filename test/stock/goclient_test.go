@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestGoClient runs go-zookeeper/zk: operations, watches, multi, locks under
@@ -339,7 +339,7 @@ func (s *goSuite) words(t *testing.T) {
 		}
 	}
 	check(t, "own session in cons", found, true)
-	if s.target.kind == launch.ZooKeeper {
+	if s.target.kind == cluster.ZooKeeper {
 		// go-zookeeper wants a build date as ZooKeeper 3.4 wrote it.
 		t.Log("FLWSrvr cannot parse ZooKeeper 3.8's build date")
 		return

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // kdc is a Kerberos of its own, on a loopback port, with all its files in one
@@ -55,7 +55,7 @@ const kdcConf = `[kdcdefaults]
 func startKDC(t *testing.T, realm string, principals ...string) *kdc {
 	t.Helper()
 	need(t, "/usr/sbin/krb5kdc", "/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/bin/kinit")
-	ports, err := launch.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 const kerberosServer = `Server {
@@ -48,11 +48,11 @@ func TestKerberos(t *testing.T) {
 	cli := kerberosCli(t)
 	for name, config := range map[string][]string{"as they are": nil, "by rules": kerberosRules} {
 		t.Run(name, func(t *testing.T) {
-			seen := map[launch.Kind]string{}
-			for _, kind := range []launch.Kind{launch.ZooKeeper, launch.Zlockd} {
+			seen := map[cluster.Kind]string{}
+			for _, kind := range []cluster.Kind{cluster.ZooKeeper, cluster.Zlockd} {
 				seen[kind] = kerberosSeen(t, kind, config, cli)
 			}
-			if a, b := seen[launch.ZooKeeper], seen[launch.Zlockd]; a != b {
+			if a, b := seen[cluster.ZooKeeper], seen[cluster.Zlockd]; a != b {
 				t.Errorf("ZooKeeper:\n%s\nzlockd:\n%s", a, b)
 			}
 			who := []string{"alice@ZK.TEST", "app/host@ZK.TEST"}
@@ -64,8 +64,8 @@ func TestKerberos(t *testing.T) {
 				want = append(want, "java sasl: "+w+"\n", "id='"+w+"')")
 			}
 			for _, w := range want {
-				if !strings.Contains(seen[launch.Zlockd], w) {
-					t.Errorf("%q is not there:\n%s", w, seen[launch.Zlockd])
+				if !strings.Contains(seen[cluster.Zlockd], w) {
+					t.Errorf("%q is not there:\n%s", w, seen[cluster.Zlockd])
 				}
 			}
 		})
@@ -98,7 +98,7 @@ func kerberosCli(t *testing.T) string {
 }
 
 // kerberosSeen is what the clients see of a server, one fact a line.
-func kerberosSeen(t *testing.T, kind launch.Kind, config []string, cli string) string {
+func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) string {
 	k := startKDC(t, "ZK.TEST", "zookeeper/localhost", "other/localhost", "alice", "app/host")
 	jaas := k.file("server.jaas")
 	write := func(name, text string) {
@@ -108,7 +108,7 @@ func kerberosSeen(t *testing.T, kind launch.Kind, config []string, cli string) s
 		}
 	}
 	write(jaas, fmt.Sprintf(kerberosServer, k.keytab(t, "zookeeper/localhost", "server.keytab")))
-	e, err := launch.Start(launch.Options{
+	e, err := cluster.Start(cluster.Options{
 		Kind: kind, Dev: true, Flags: []string{"--sasl-users", jaas, "--log-level", "debug"},
 		JVM:    []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" + k.file("krb5.conf")},
 		Config: append([]string{"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}, config...),

@@ -19,7 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // holder is a program that holds locks by its session a and waits by b.
@@ -69,13 +69,13 @@ type viewed struct {
 func startViewed(t *testing.T) *viewed {
 	t.Helper()
 	o := generous()
-	o.Kind, o.Nodes = launch.Zlockd, 1
-	e, err := launch.Start(o)
+	o.Kind, o.Nodes = cluster.Zlockd, 1
+	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	return &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: launch.Zlockd, ensemble: e}, "http://" + e.Servers[0].Admin}
+	return &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: cluster.Zlockd, ensemble: e}, "http://" + e.Servers[0].Admin}
 }
 
 // lock is a lock as the view tells of it.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/boards"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // prometheus is a running Prometheus that looks at servers each second.
@@ -27,10 +27,10 @@ type prometheus struct {
 	base string
 }
 
-func startPrometheus(t *testing.T, e ...*launch.Ensemble) *prometheus {
+func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 	t.Helper()
 	need(t, "/usr/bin/prometheus")
-	ports, err := launch.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func exists(float64) bool  { return true }
 func moved(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 
 // handOffs gives a lock from one client to another, n times, and reads.
-func handOffs(t *testing.T, e *launch.Ensemble, n int) {
+func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	t.Helper()
 	var mutexes []*client.Mutex
 	for range 2 {
@@ -149,8 +149,8 @@ func handOffs(t *testing.T, e *launch.Ensemble, n int) {
 // snapshot, an election and a restart. Each has a series; those that are to
 // move move; the public alerts are silent until their cause is there.
 func TestBoards(t *testing.T) {
-	o := launch.Options{Kind: launch.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40", "--backup-dir", t.TempDir()}}
-	e, err := launch.Start(o)
+	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40", "--backup-dir", t.TempDir()}}
+	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}

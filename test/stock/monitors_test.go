@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // watched are three servers with nodes under names that programs stumble over.
-func watched(t *testing.T) *launch.Ensemble {
+func watched(t *testing.T) *cluster.Ensemble {
 	t.Helper()
-	e, err := launch.Start(launch.Options{Kind: launch.Zlockd, Nodes: 3})
+	e, err := cluster.Start(cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // otherLock is a lock in a server that is none of ours: a row with a unique
@@ -65,7 +65,7 @@ type redisConn struct {
 func startRedis(t *testing.T, more ...string) (addr string, cmd *exec.Cmd) {
 	t.Helper()
 	need(t, "/usr/bin/redis-server")
-	ports, err := launch.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ const pgBin = "/usr/lib/postgresql/15/bin/"
 
 func postgresUser(t *testing.T) *syscall.Credential {
 	t.Helper()
-	as, err := launch.PostgresUser()
+	as, err := cluster.PostgresUser()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func startPostgres(t *testing.T, dir string) (addr string, cmd *exec.Cmd) {
 	if _, err := os.Stat(filepath.Join(dir, "PG_VERSION")); err != nil {
 		pgRun(t, pgBin+"initdb", "-D", dir, "-U", "postgres", "-A", "trust", "--no-sync")
 	}
-	ports, err := launch.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/boards"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // alertSeries are, for each public rule, series with which it fires and with
@@ -95,8 +95,8 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 // cannot be: threads that are deadlocked, a server that answers other than imok.
 // Where a rule wants gigabytes or minutes it is asked with a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
-	o := launch.Options{Kind: launch.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0", "--snapshot-entries", "500"}}
-	e, err := launch.Start(o)
+	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0", "--snapshot-entries", "500"}}
+	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	}
 	fires("average latency is too high", rule("average latency is too high"), func() {
 		lead.Word("srst")
-		var followers []*launch.Server
+		var followers []*cluster.Server
 		for _, s := range e.Servers {
 			if s != lead {
 				followers = append(followers, s)
@@ -227,9 +227,9 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 // TestTwoClustersInOneJobAreTooManyLeaders: what the public rule can find here.
 // It is silent when one of them has gone.
 func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
-	var two []*launch.Ensemble
+	var two []*cluster.Ensemble
 	for range 2 {
-		e, err := launch.Start(launch.Options{Kind: launch.Zlockd, Nodes: 3})
+		e, err := cluster.Start(cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

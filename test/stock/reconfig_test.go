@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // asked is a request to reconfigure: joining and leaving servers, or members.
@@ -46,9 +46,9 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 		{joining: strings.Replace(voter, ";", ":observer;", 1), version: -1}, {joining: strings.NewReplacer(";", ":observer;", "34401", "34411").Replace(voter), version: -1},
 		{joining: voter, leaving: "4", version: -1}, {leaving: "4,5", version: -1},
 	}
-	answers := map[launch.Kind][]answered{}
-	for _, kind := range []launch.Kind{launch.ZooKeeper, launch.Zlockd} {
-		e, err := launch.Start(launch.Options{Kind: kind, Nodes: 3, Config: []string{"reconfigEnabled=true"}, Flags: []string{"--super-digest", superPw},
+	answers := map[cluster.Kind][]answered{}
+	for _, kind := range []cluster.Kind{cluster.ZooKeeper, cluster.Zlockd} {
+		e, err := cluster.Start(cluster.Options{Kind: kind, Nodes: 3, Config: []string{"reconfigEnabled=true"}, Flags: []string{"--super-digest", superPw},
 			JVM: []string{"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw}})
 		if err != nil {
 			t.Fatal(err)
@@ -61,14 +61,14 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 		e.Close()
 	}
 	for i, q := range list {
-		if real, ours := answers[launch.ZooKeeper][i], answers[launch.Zlockd][i]; real != ours {
+		if real, ours := answers[cluster.ZooKeeper][i], answers[cluster.Zlockd][i]; real != ours {
 			t.Errorf("%+v\nZooKeeper %+v\nzlockd    %+v", q, real, ours)
 		}
 	}
 }
 
 // reconfigurer returns what asks as somebody.
-func reconfigurer(t *testing.T, e *launch.Ensemble, who string) func(asked) string {
+func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) string {
 	t.Helper()
 	c, _, err := zk.Connect(strings.Split(e.Addrs(), ","), 10*time.Second, zk.WithLogger(quiet{}))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 const saslUsers = `Server {
@@ -39,7 +39,7 @@ func TestSASL(t *testing.T) {
 		return file
 	}
 	users, client := write("server.jaas", saslUsers), write("client.jaas", saslClient)
-	e, err := launch.Start(launch.Options{Kind: launch.Zlockd, Dev: true, Flags: []string{"--sasl-users", users, "--sasl-super", "root"}})
+	e, err := cluster.Start(cluster.Options{Kind: cluster.Zlockd, Dev: true, Flags: []string{"--sasl-users", users, "--sasl-super", "root"}})
 	if err != nil {
 		t.Fatal(err)
 	}

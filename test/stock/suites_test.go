@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // ownServers skips a suite that starts servers of its own, where others are to
@@ -22,7 +22,7 @@ func ownServers(t *testing.T) (zlockd string) {
 	if os.Getenv("ZLOCKD_STOCK_SERVERS") != "" || os.Getenv("ZLOCKD_STOCK_TARGET") == "zookeeper" {
 		t.Skip("these tests start servers of their own, which are zlockd")
 	}
-	zlockd, err := launch.Binary()
+	zlockd, err := cluster.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

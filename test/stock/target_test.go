@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // target is the server, or the ensemble, under test.
 type target struct {
 	addrs    []string
-	kind     launch.Kind
-	ensemble *launch.Ensemble
+	kind     cluster.Kind
+	ensemble *cluster.Ensemble
 	external bool // somebody else started it: it is not fresh
 }
 
@@ -30,26 +30,26 @@ func (g target) String() string { return strings.Join(g.addrs, ",") }
 // startTarget starts what ZLOCKD_STOCK_TARGET names (zlockd unless told
 // otherwise), with ZLOCKD_STOCK_NODES servers, or returns the servers of
 // ZLOCKD_STOCK_SERVERS. It ends with the test.
-func startTarget(t *testing.T, o launch.Options) target {
+func startTarget(t *testing.T, o cluster.Options) target {
 	t.Helper()
 	if list := os.Getenv("ZLOCKD_STOCK_SERVERS"); list != "" {
-		return target{addrs: strings.Split(list, ","), kind: launch.Zlockd, external: true}
+		return target{addrs: strings.Split(list, ","), kind: cluster.Zlockd, external: true}
 	}
-	o.Kind = launch.Zlockd
+	o.Kind = cluster.Zlockd
 	if k := os.Getenv("ZLOCKD_STOCK_TARGET"); k != "" {
-		o.Kind = launch.Kind(k)
+		o.Kind = cluster.Kind(k)
 	}
 	if o.Nodes == 0 {
 		o.Nodes, _ = strconv.Atoi(os.Getenv("ZLOCKD_STOCK_NODES"))
 	}
-	e, err := launch.Start(o)
+	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, s := range e.Servers {
-				if tail := s.LogTail(); tail != "" && o.Kind == launch.Zlockd {
+				if tail := s.LogTail(); tail != "" && o.Kind == cluster.Zlockd {
 					t.Logf("log of server %d:\n%s", s.ID, tail)
 				}
 			}
@@ -61,9 +61,9 @@ func startTarget(t *testing.T, o launch.Options) target {
 
 // generous is what the recipe tests need of a server: on ZooKeeper TTL nodes
 // are off by default, and a super user makes ACL checks possible on both.
-func generous() launch.Options {
+func generous() cluster.Options {
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
-	return launch.Options{
+	return cluster.Options{
 		JVM:   []string{"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + super},
 		Flags: []string{"--super-digest", super},
 	}

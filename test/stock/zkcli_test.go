@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // difference is a place where zlockd may answer otherwise than the recorded
@@ -78,7 +78,7 @@ func permit(t *testing.T, script string, steps []step, words *strings.Replacer) 
 func replay(t *testing.T, g target, script string, replace ...string) {
 	words := strings.NewReplacer(append([]string{"{server}", g.String()}, replace...)...)
 	steps := readTranscript(t, "testdata/zkcli/"+script+".txt", words)
-	real := g.kind == launch.ZooKeeper
+	real := g.kind == cluster.ZooKeeper
 	// The length of /zookeeper/config depends on the digits of its version.
 	cmp := comparison{exactZxids: real && script != "ensemble", anyLength: !real && script == "ensemble"}
 	if !real {
@@ -111,7 +111,7 @@ func replay(t *testing.T, g target, script string, replace ...string) {
 	t.Logf("%d commands replayed", len(steps))
 }
 
-func freshTarget(t *testing.T, o launch.Options) target {
+func freshTarget(t *testing.T, o cluster.Options) target {
 	t.Helper()
 	need(t, zkCli, "java")
 	g := startTarget(t, o)
@@ -126,12 +126,12 @@ const superPw = "super:0bX78nEegDzJM3ju0iLBEJdWzjg="
 
 func TestZkCliFresh(t *testing.T) {
 	t.Parallel()
-	replay(t, freshTarget(t, launch.Options{Nodes: 1}), "fresh")
+	replay(t, freshTarget(t, cluster.Options{Nodes: 1}), "fresh")
 }
 
 func TestZkCliTTL(t *testing.T) {
 	t.Parallel()
-	replay(t, freshTarget(t, launch.Options{
+	replay(t, freshTarget(t, cluster.Options{
 		Nodes: 1,
 		JVM:   []string{"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
 		Flags: []string{"--super-digest", superPw},
@@ -142,7 +142,7 @@ func TestZkCliTTL(t *testing.T) {
 // own arguments, with its exit codes.
 func TestZkCliOneShot(t *testing.T) {
 	t.Parallel()
-	g := freshTarget(t, launch.Options{Nodes: 1})
+	g := freshTarget(t, cluster.Options{Nodes: 1})
 	for _, c := range []struct {
 		args      string
 		status    int
@@ -188,7 +188,7 @@ func lastLine(s string) string {
 // TestZkCliEnsemble replays against three servers, with reconfig.
 func TestZkCliEnsemble(t *testing.T) {
 	t.Parallel()
-	o := launch.Options{
+	o := cluster.Options{
 		Nodes:  3,
 		JVM:    []string{"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
 		Config: []string{"reconfigEnabled=true"},
@@ -199,7 +199,7 @@ func TestZkCliEnsemble(t *testing.T) {
 	var words []string
 	for i, s := range g.ensemble.Servers {
 		peer := s.Peer + s.Election[strings.LastIndex(s.Election, ":"):]
-		if g.kind == launch.Zlockd { // which has one peer port and makes the second up
+		if g.kind == cluster.Zlockd { // which has one peer port and makes the second up
 			line := regexp.MustCompile(fmt.Sprintf(`server\.%d=([^:]+:\d+):(\d+):participant`, i+1)).FindStringSubmatch(config)
 			if line == nil || line[1] != s.Peer || strings.HasSuffix(s.Peer, ":"+line[2]) {
 				t.Fatalf("server %d, peer address %s: clients want two ports that differ in /zookeeper/config:\n%s", i+1, s.Peer, config)

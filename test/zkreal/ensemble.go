@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // Ensemble is several servers that form one cluster. Server i has id i+1.
@@ -86,7 +86,7 @@ func launchEnsemble(dir string, n, running int, c Config) (Ensemble, error) {
 	var members strings.Builder
 	addrs := make([]string, n)
 	for i := range n {
-		list, err := launch.FreePorts(3)
+		list, err := cluster.FreePorts(3)
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // Required reports whether a missing ZooKeeper is a failure on this machine.
@@ -20,7 +20,7 @@ func Require(t testing.TB) {
 	if !tagged {
 		t.Skip("needs a ZooKeeper: make test-stock")
 	}
-	_, err := launch.ZooKeeperArgs(nil, "")
+	_, err := cluster.ZooKeeperArgs(nil, "")
 	switch {
 	case err == nil:
 	case Required():

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // startLimit bounds the wait for a server to serve: generous, because a busy
@@ -18,14 +18,14 @@ const startLimit = 90 * time.Second
 // Server is one running ZooKeeper process. Its Dir holds configuration, data
 // and output.
 type Server struct {
-	*launch.Server
+	*cluster.Server
 	Addr string // where clients connect
 
 	jvm []string
 }
 
 func newServer(addr, dir string, jvm []string) *Server {
-	return &Server{&launch.Server{Kind: launch.ZooKeeper, Client: addr, Dir: dir}, addr, jvm}
+	return &Server{&cluster.Server{Kind: cluster.ZooKeeper, Client: addr, Dir: dir}, addr, jvm}
 }
 
 // Start runs a standalone server until the test ends, and waits until it
@@ -56,7 +56,7 @@ func Launch(dir string, c Config) (*Server, error) {
 		}
 		return e[0], e[0].WaitServing(startLimit)
 	}
-	ports, err := launch.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Server) configure(text, id string) error {
 
 // Run starts the process, for the first time or again after Stop or Kill.
 func (s *Server) Run() (err error) {
-	if s.Args, err = launch.ZooKeeperArgs(s.jvm, filepath.Join(s.Dir, "zoo.cfg")); err != nil {
+	if s.Args, err = cluster.ZooKeeperArgs(s.jvm, filepath.Join(s.Dir, "zoo.cfg")); err != nil {
 		return err
 	}
 	return s.Spawn()

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // bench is one run of this command.
@@ -85,7 +85,7 @@ func run(args []string, out, log io.Writer) error {
 
 // prepare builds what is to be run. What is not installed is left out.
 func (b *bench) prepare(names []string) (missing []string, err error) {
-	root, err := launch.ModuleRoot()
+	root, err := cluster.ModuleRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (b *bench) startServer(server string) (what string, stop func(), err error)
 		b.server = server
 		return "one that ran", func() {}, nil
 	}
-	e, err := launch.Start(launch.Options{Kind: launch.Kind(server), JVM: []string{"-Xmx1g"}})
+	e, err := cluster.Start(cluster.Options{Kind: cluster.Kind(server), JVM: []string{"-Xmx1g"}})
 	if err != nil {
 		return "", nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // received is how many requests servers say they have received, heartbeats and
@@ -18,7 +18,7 @@ type received struct {
 func askReceived(servers string) received {
 	var r received
 	for s := range strings.SplitSeq(servers, ",") {
-		_, text, _ := strings.Cut(launch.Word(s, "srvr"), "\nReceived: ")
+		_, text, _ := strings.Cut(cluster.Word(s, "srvr"), "\nReceived: ")
 		number, _, _ := strings.Cut(text, "\n")
 		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/test/stock/launch"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -46,8 +46,8 @@ var kinds = []struct {
 	name  string
 	start func(dir string) (service, error)
 }{
-	{"zlockd", func(dir string) (service, error) { return startZK("zlockd", launch.Zlockd, dir) }},
-	{"ZooKeeper", func(dir string) (service, error) { return startZK("ZooKeeper", launch.ZooKeeper, dir) }},
+	{"zlockd", func(dir string) (service, error) { return startZK("zlockd", cluster.Zlockd, dir) }},
+	{"ZooKeeper", func(dir string) (service, error) { return startZK("ZooKeeper", cluster.ZooKeeper, dir) }},
 	{"etcd", startEtcd},
 	{"Redis", startRedis},
 }
@@ -55,12 +55,12 @@ var kinds = []struct {
 // zkService is zlockd or ZooKeeper; the locks are those of package client.
 type zkService struct {
 	title string
-	e     *launch.Ensemble
+	e     *cluster.Ensemble
 }
 
-func startZK(title string, kind launch.Kind, dir string) (service, error) {
-	o := launch.Options{Kind: kind, Dir: dir, JVM: []string{"-Xmx1g"}}
-	if kind == launch.Zlockd {
+func startZK(title string, kind cluster.Kind, dir string) (service, error) {
+	o := cluster.Options{Kind: kind, Dir: dir, JVM: []string{"-Xmx1g"}}
+	if kind == cluster.Zlockd {
 		// Built from the module that this one stands in.
 		if o.Binary = os.Getenv("ZLOCKD_BIN"); o.Binary == "" {
 			root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/zlockd/zlockd").Output()
@@ -75,7 +75,7 @@ func startZK(title string, kind launch.Kind, dir string) (service, error) {
 			}
 		}
 	}
-	e, err := launch.Start(o)
+	e, err := cluster.Start(o)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func startZK(title string, kind launch.Kind, dir string) (service, error) {
 
 func (s *zkService) name() string { return s.title }
 func (s *zkService) settings() string {
-	for line := range strings.Lines(launch.Word(s.e.Servers[0].Client, "srvr")) {
+	for line := range strings.Lines(cluster.Word(s.e.Servers[0].Client, "srvr")) {
 		if v, ok := strings.CutPrefix(line, "Zookeeper version: "); ok {
 			return strings.TrimSpace(v) + "; a sync before every answer; package client's Mutex"
 		}

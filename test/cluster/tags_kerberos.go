@@ -1,5 +1,5 @@
 //go:build kerberos
 
-package launch
+package cluster
 
 const buildTags = "kerberos"

@@ -1,6 +1,6 @@
 //go:build !unix || solaris || aix
 
-package launch
+package cluster
 
 import "os"
 

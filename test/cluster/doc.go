@@ -1,4 +1,4 @@
-// Package launch starts server processes for tests and benchmarks: zlockd
+// Package cluster starts server processes for tests and benchmarks: zlockd
 // built from this module, and the ZooKeeper of Debian's package `zookeeper`
 // beside it, one server or an ensemble. Both sides come up with the same
 // limits and on loopback ports of their own, so whatever talks to one can talk
@@ -6,4 +6,4 @@
 //
 // An [Ensemble] owns its processes and its directory. Servers can be killed
 // and started again on the same ports and data.
-package launch
+package cluster

@@ -1,4 +1,4 @@
-package launch
+package cluster
 
 import (
 	"bufio"
@@ -94,7 +94,7 @@ func Prepare(o Options) (*Ensemble, error) {
 	}
 	e := &Ensemble{Kind: o.Kind, Dir: o.Dir}
 	if e.Dir == "" {
-		dir, err := os.MkdirTemp("", "zlockd-launch-")
+		dir, err := os.MkdirTemp("", "zlockd-cluster-")
 		if err != nil {
 			return nil, err
 		}
