@@ -2,10 +2,7 @@ package tree
 
 import (
 	"crypto/sha1"
-	"crypto/subtle"
 	"encoding/base64"
-	"net/netip"
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -23,97 +20,39 @@ const (
 	schemeSuper  = "super"
 )
 
-// Allowed tells whether somebody with the identities ids may do what any of
-// the bits of perm stands for, under acl. It is the one permission check:
-// reads, writes and the delivery of events all come here.
-func Allowed(acl []jute.ACL, ids []jute.ID, perm int32) bool {
-	if len(acl) == 0 || hasScheme(ids, schemeSuper) {
-		return true
-	}
-	if QuicklyAllowed(acl, ids) {
-		return allowedFew(acl, ids, perm)
-	}
-	return allowedMany(acl, ids, perm)
+// asker keeps what the ACLs that a request asked about give its client: one request
+// may ask tens of thousands of times.
+type asker struct {
+	last  *ACL
+	perms int32          // that last gives
+	known map[*ACL]int32 // of clients with many identities
 }
 
-// QuicklyAllowed tells whether Allowed takes no longer than it does for nearly
-// everybody; else its answer is worth keeping.
-func QuicklyAllowed(acl []jute.ACL, ids []jute.ID) bool { return len(acl)*len(ids) <= fewPairs }
+// fewIDs is how many identities are looked up in an ACL each time.
+const fewIDs = 4
 
-// fewPairs is how many pairs of entry and identity are compared one by one. An
-// ACL of a thousand entries and a client of 64 identities are both allowed, but
-// not that one request after another takes milliseconds with the log waiting.
-const fewPairs = 64
-
-// asked is what the ACL that was asked about last allows somebody: one request may
-// ask ten thousand times.
-type asked struct {
-	acl  *aclSet
-	perm int32
-	ok   bool
+// allows tells whether a node's ACL gives a client one of the permissions in perm.
+// The identities are the same in every call.
+func (a *asker) allows(n *node, ids []jute.ID, perm int32) bool {
+	if a.last != n.acl {
+		a.last, a.perms = n.acl, a.grants(n.acl, ids)
+	}
+	return a.perms&perm != 0
 }
 
-// allows is Allowed for the ACL of a node. The identities are always the same.
-func (a *asked) allows(n *node, ids []jute.ID, perm int32) bool {
-	if a.acl != n.acl || a.perm != perm {
-		*a = asked{n.acl, perm, Allowed(n.acl.list, ids, perm)}
+func (a *asker) grants(acl *ACL, ids []jute.ID) int32 {
+	if len(ids) <= fewIDs {
+		return acl.Grants(ids)
 	}
-	return a.ok
-}
-
-// anyone tells whether an entry is for everybody.
-func anyone(a *jute.ACL) bool { return a.Scheme == schemeWorld && a.ID.ID == "anyone" }
-
-// allowedMany is Allowed for a client with many identities.
-func allowedMany(acl []jute.ACL, ids []jute.ID, perm int32) bool {
-	proved := make(map[jute.ID]bool, len(ids))
-	for _, id := range ids {
-		proved[id] = true
+	perms, known := a.known[acl]
+	if !known {
+		if a.known == nil {
+			a.known = make(map[*ACL]int32)
+		}
+		perms = acl.Grants(ids)
+		a.known[acl] = perms
 	}
-	for i := range acl {
-		a := &acl[i]
-		if a.Perms&perm == 0 {
-			continue
-		}
-		switch a.Scheme {
-		case schemeSASL:
-			if proved[a.ID] || proved[jute.ID{Scheme: schemeSASL, ID: schemeSuper}] {
-				return true
-			}
-		case schemeDigest, schemeX509:
-			if proved[a.ID] {
-				return true
-			}
-		case schemeIP:
-			if slices.ContainsFunc(ids, func(id jute.ID) bool { return id.Scheme == schemeIP && inRange(id.ID, a.ID.ID) }) {
-				return true
-			}
-		default:
-			if anyone(a) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// allowedFew is Allowed for the usual client.
-func allowedFew(acl []jute.ACL, ids []jute.ID, perm int32) bool {
-	for i := range acl {
-		a := &acl[i]
-		if a.Perms&perm == 0 {
-			continue
-		}
-		if anyone(a) {
-			return true
-		}
-		for j := range ids {
-			if ids[j].Scheme == a.Scheme && matches(a.Scheme, ids[j].ID, a.ID.ID) {
-				return true
-			}
-		}
-	}
-	return false
+	return perms
 }
 
 func hasScheme(ids []jute.ID, scheme string) bool {
@@ -125,49 +64,11 @@ func hasScheme(ids []jute.ID, scheme string) bool {
 	return false
 }
 
-// matches tells whether the identity id of a connection is the one that an
-// ACL entry of the same scheme names.
-func matches(scheme, id, entry string) bool {
-	switch scheme {
-	case schemeDigest:
-		return subtle.ConstantTimeCompare(bytesOf(id), bytesOf(entry)) == 1
-	case schemeIP:
-		return inRange(id, entry)
-	case schemeSASL:
-		return id == entry || id == schemeSuper
-	case schemeX509:
-		return id == entry
-	}
-	return false
-}
-
 // bytesOf views a string as bytes that must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // stringOf views bytes that do not change while the string is in use.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// inRange tells whether the address addr is in the range of an ACL entry. As
-// in the reference only IPv4 can match; an address mapped into IPv6 counts as
-// what it maps.
-func inRange(addr, entry string) bool {
-	p, ok := parseRange(entry)
-	if !ok {
-		return false
-	}
-	a, err := netip.ParseAddr(addr)
-	return err == nil && p.Contains(a.Unmap())
-}
-
-// parseRange reads "a.b.c.d" or "a.b.c.d/bits".
-func parseRange(s string) (netip.Prefix, bool) {
-	if !strings.Contains(s, "/") {
-		a, err := netip.ParseAddr(s)
-		return netip.PrefixFrom(a, 32), err == nil && a.Is4()
-	}
-	p, err := netip.ParsePrefix(s)
-	return p, err == nil && p.Addr().Is4()
-}
 
 // DigestID returns the identity that the credentials "user:password" prove in
 // the digest scheme. Without a colon the user is everything.

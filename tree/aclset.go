@@ -1,40 +1,191 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sort"
+	"strings"
 
-// aclSet is one distinct ACL, shared by all nodes that have it. It never
-// changes, so an event or a snapshot may keep its list for as long as it
-// likes.
-type aclSet struct {
+	"github.com/zlockd/zlockd/jute"
+)
+
+// ACL is one distinct ACL, shared by all nodes that have it. It is read when it
+// is stored, so that a question costs next to nothing however many entries there
+// are. It never changes: an event or a snapshot may keep it.
+type ACL struct {
 	list []jute.ACL // its strings are parts of key
 	key  string     // the encoded list
 	refs int        // nodes that have it; at 0 it leaves the table
+	sum  uint64     // of key, for the digest of the tree
+
+	anyone int32             // what everybody may
+	proved map[jute.ID]int32 // what an identity of digest, sasl or x509 may
+	sasl   int32             // what any entry of sasl allows: the super user of sasl may all of it
+	ranges []addrRange       // of ip, by their first address, wide ones before those they contain
 }
 
-// aclTable finds the aclSet of an encoded ACL.
-type aclTable map[string]*aclSet
+// addrRange is a range of IPv4 addresses. Two of them are apart, or one contains
+// the other.
+type addrRange struct {
+	first, last uint32
+	perms       int32 // with those of the ranges around it
+	outer       int   // the range around it, -1 if there is none
+}
 
-// intern returns the set of acl. Nodes that take it say so with retain.
-func (t aclTable) intern(acl []jute.ACL) *aclSet {
+// NewACL returns the ACL with the given entries.
+func NewACL(list []jute.ACL) *ACL { return newACL(string(jute.AppendACL(nil, list))) }
+
+// newACL returns the ACL of a well-formed encoded list.
+func newACL(key string) *ACL {
+	d := jute.NewDecoder(bytesOf(key))
+	list, _ := d.ACL()
+	a := &ACL{list: list, key: key}
+	var sum digest
+	sum.string(key)
+	a.sum = uint64(sum)
+	for i := range list {
+		a.enter(&list[i])
+	}
+	a.nest()
+	return a
+}
+
+// enter puts one entry where Grants finds it. An entry that no client can match
+// has no place.
+func (a *ACL) enter(e *jute.ACL) {
+	switch e.Scheme {
+	case schemeWorld:
+		if e.ID.ID == "anyone" {
+			a.anyone |= e.Perms
+		}
+	case schemeIP:
+		if p, ok := parseRange(e.ID.ID); ok {
+			first := addressNumber(p.Masked().Addr())
+			a.ranges = append(a.ranges, addrRange{first: first, last: first | (1<<(32-p.Bits()) - 1), perms: e.Perms})
+		}
+	case schemeDigest, schemeSASL, schemeX509:
+		if a.proved == nil {
+			a.proved = make(map[jute.ID]int32)
+		}
+		a.proved[e.ID] |= e.Perms
+		if e.Scheme == schemeSASL {
+			a.sasl |= e.Perms
+		}
+	}
+}
+
+// nest sorts the ranges and links each to the one around it.
+func (a *ACL) nest() {
+	slices.SortFunc(a.ranges, func(x, y addrRange) int {
+		return cmp.Or(cmp.Compare(x.first, y.first), cmp.Compare(y.last, x.last))
+	})
+	list := a.ranges[:0]
+	for _, r := range a.ranges {
+		r.outer = len(list) - 1
+		for r.outer >= 0 && list[r.outer].last < r.first {
+			r.outer = list[r.outer].outer
+		}
+		if r.outer >= 0 {
+			o := &list[r.outer]
+			r.perms |= o.perms
+			if o.first == r.first && o.last == r.last {
+				o.perms = r.perms
+				continue
+			}
+		}
+		list = append(list, r)
+	}
+	a.ranges = list
+}
+
+// List returns the entries, which must not be changed.
+func (a *ACL) List() []jute.ACL { return a.list }
+
+// Grants returns every permission that a client with the identities ids has. It
+// is the one permission check: reads, writes and events all come here.
+func (a *ACL) Grants(ids []jute.ID) int32 {
+	if len(a.list) == 0 {
+		return -1
+	}
+	perms := a.anyone
+	for i := range ids {
+		switch id := &ids[i]; id.Scheme {
+		case schemeSuper:
+			return -1
+		case schemeIP:
+			perms |= a.address(id.ID)
+		case schemeSASL:
+			if id.ID == schemeSuper {
+				perms |= a.sasl
+			}
+			perms |= a.proved[*id]
+		case schemeDigest, schemeX509:
+			perms |= a.proved[*id]
+		}
+	}
+	return perms
+}
+
+// Allows tells whether a client with the identities ids has one of the
+// permissions in perm.
+func (a *ACL) Allows(ids []jute.ID, perm int32) bool { return a.Grants(ids)&perm != 0 }
+
+// address returns what the client at an address may. As in the reference only
+// IPv4 can match; an address mapped into IPv6 counts as what it maps.
+func (a *ACL) address(s string) int32 {
+	if len(a.ranges) == 0 {
+		return 0
+	}
+	addr, err := netip.ParseAddr(s)
+	if addr = addr.Unmap(); err != nil || !addr.Is4() {
+		return 0
+	}
+	n := addressNumber(addr)
+	at := sort.Search(len(a.ranges), func(i int) bool { return a.ranges[i].first > n }) - 1
+	for at >= 0 && a.ranges[at].last < n {
+		at = a.ranges[at].outer
+	}
+	if at < 0 {
+		return 0
+	}
+	return a.ranges[at].perms
+}
+
+// addressNumber returns an IPv4 address as a number.
+func addressNumber(a netip.Addr) uint32 {
+	b := a.As4()
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// parseRange reads "a.b.c.d" or "a.b.c.d/bits".
+func parseRange(s string) (netip.Prefix, bool) {
+	if !strings.Contains(s, "/") {
+		a, err := netip.ParseAddr(s)
+		return netip.PrefixFrom(a, 32), err == nil && a.Is4()
+	}
+	p, err := netip.ParsePrefix(s)
+	return p, err == nil && p.Addr().Is4()
+}
+
+// aclTable finds the ACL of an encoded list.
+type aclTable map[string]*ACL
+
+// intern returns the ACL with these entries. Nodes that take it say so with
+// retain.
+func (t aclTable) intern(acl []jute.ACL) *ACL {
 	var room [128]byte
 	key := jute.AppendACL(room[:0], acl)
 	if a := t[string(key)]; a != nil {
 		return a
 	}
-	a := newACLSet(string(key))
+	a := newACL(string(key))
 	t[a.key] = a
 	return a
 }
 
-// newACLSet returns the set of a well-formed encoded list.
-func newACLSet(key string) *aclSet {
-	d := jute.NewDecoder(bytesOf(key))
-	list, _ := d.ACL()
-	return &aclSet{list: list, key: key}
-}
-
 // retain counts a node that has a.
-func (t aclTable) retain(a *aclSet) {
+func (t aclTable) retain(a *ACL) {
 	a.refs++
 	if a.refs == 1 {
 		t[a.key] = a
@@ -42,14 +193,14 @@ func (t aclTable) retain(a *aclSet) {
 }
 
 // release ends what retain began.
-func (t aclTable) release(a *aclSet) {
+func (t aclTable) release(a *ACL) {
 	a.refs--
 	if a.refs == 0 {
 		delete(t, a.key)
 	}
 }
 
-// sweep drops sets that no node has.
+// sweep drops ACLs that no node has.
 func (t aclTable) sweep() {
 	for key, a := range t {
 		if a.refs == 0 {

@@ -14,7 +14,7 @@ import (
 // Any operation that is not a write of the tree is answered with
 // UNIMPLEMENTED, check outside a multi among them.
 func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
-	c.asked = asked{} // by somebody else
+	c.asked = asker{} // by somebody else
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:

@@ -52,7 +52,7 @@ func (h *digest) node(what uint64, path string, n *node) {
 	h.pair(what, kind)
 	h.string(path)
 	h.string(n.data)
-	h.string(n.acl.key)
+	h.int(n.acl.sum)
 	h.pair(uint64(n.czxid), uint64(n.mzxid))
 	h.pair(uint64(n.mtime), uint64(n.owner))
 	h.pair(uint64(uint32(n.version))<<32|uint64(uint32(n.aversion)), uint64(n.pzxid))

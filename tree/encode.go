@@ -9,12 +9,12 @@ import (
 
 // encoder writes the records of a snapshot's stream.
 type encoder struct {
-	acls map[*aclSet]uint32 // those written, by number
-	last []byte             // path of the node written last
-	out  int                // nodes written
+	acls map[*ACL]uint32 // those written, by number
+	last []byte          // path of the node written last
+	out  int             // nodes written
 }
 
-func newEncoder() encoder { return encoder{acls: map[*aclSet]uint32{}} }
+func newEncoder() encoder { return encoder{acls: map[*ACL]uint32{}} }
 
 func appendHeader(b []byte, zxid int64, hash digest, nodes int) []byte {
 	b = append(b, recHeader, snapshotVersion)

@@ -24,7 +24,7 @@ func (t *Tree) Verify() error {
 		}
 	}
 	count, size, owned, reapable := 0, int64(0), 0, 0
-	refs := map[*aclSet]int{}
+	refs := map[*ACL]int{}
 	quotas := map[string]bool{}
 	var visit func(n *node) (int, int64) // recursion is fine here: test trees are shallow
 	visit = func(n *node) (below int, bytes int64) {
@@ -145,6 +145,3 @@ func (s *Snapshot) Marked() (nodes, gone int) {
 	visit(s.tree.root)
 	return nodes, len(s.deleted)
 }
-
-// AllowedFew and AllowedMany are the two ways of Allowed.
-var AllowedFew, AllowedMany = allowedFew, allowedMany

@@ -3,7 +3,6 @@ package tree_test
 import (
 	"bytes"
 	"encoding/binary"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -47,7 +46,7 @@ func FuzzTree(f *testing.F) {
 			if !bytes.Equal(out, want) || code != wantCode || changed != wantChanged {
 				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode, wantChanged)
 			}
-			if len(c.Events)+len(m.Events) > 0 && !reflect.DeepEqual(c.Events, m.Events) {
+			if !treetest.SameEvents(c.Events, m.Events) {
 				t.Fatalf("%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)
 			}
 			if changed {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestEveryHandlerAsksForPermission reads the package: whatever Apply, a multi
-// or a read runs for a client must come to Allowed, except where the rules
+// or a read runs for a client must come to Grants, except where the rules
 // ask for no permission. A new operation that forgets it fails here.
 func TestEveryHandlerAsksForPermission(t *testing.T) {
 	free := map[string]string{
@@ -36,12 +36,12 @@ func TestEveryHandlerAsksForPermission(t *testing.T) {
 		t.Errorf("only %d handlers found: %v", len(handlers), handlers)
 	}
 	for name := range handlers {
-		if free[name] == "" && !reaches(calls, name, "Allowed", map[string]bool{}) {
+		if free[name] == "" && !reaches(calls, name, "Grants", map[string]bool{}) {
 			t.Errorf("%s asks for no permission", name)
 		}
 	}
 	for name := range free {
-		if !handlers[name] || reaches(calls, name, "Allowed", map[string]bool{}) {
+		if !handlers[name] || reaches(calls, name, "Grants", map[string]bool{}) {
 			t.Errorf("%s is no exception any more", name)
 		}
 	}

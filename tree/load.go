@@ -22,7 +22,7 @@ type Loader struct {
 	end   bool
 	zxid  int64
 	nodes int64 // how many the header promises
-	acls  []*aclSet
+	acls  []*ACL
 	path  []byte // of the node before
 
 	// dir is the path of parent: most nodes have the same one as the node

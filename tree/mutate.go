@@ -20,20 +20,20 @@ type Change struct {
 	// to be fired. The operations append to it.
 	Events []Event
 
-	asked asked
+	asked asker
 }
 
 // Event is something that happened to a node.
 type Event struct {
 	Type jute.EventType
 	Path string
-	ACL  []jute.ACL // of the node named, when it happened; not to be changed
+	ACL  *ACL // of the node named, when it happened
 }
 
 func (c *Change) allowed(n *node, perm int32) bool { return c.asked.allows(n, c.IDs, perm) }
 
 func (c *Change) tell(t jute.EventType, path string, n *node) {
-	c.Events = append(c.Events, Event{t, path, n.acl.list})
+	c.Events = append(c.Events, Event{t, path, n.acl})
 }
 
 // The steps below are all that ever changes a tree. Each keeps every derived

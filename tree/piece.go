@@ -40,7 +40,7 @@ func (r Ref) Kind() NodeKind { return r.n.kind }
 // Data returns the node's data, for somebody with the identities ids. It never
 // changes: a write replaces it.
 func (r Ref) Data(ids []jute.ID) (data string, allowed bool) {
-	if !Allowed(r.n.acl.list, ids, jute.PermRead) {
+	if !r.n.acl.Allows(ids, jute.PermRead) {
 		return "", false
 	}
 	return r.n.data, true

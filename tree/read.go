@@ -31,7 +31,7 @@ func (t *Tree) readable(ids []jute.ID, path string, perm int32) (*node, jute.Err
 	if n == nil {
 		return nil, jute.NoNode
 	}
-	if !Allowed(n.acl.list, ids, perm) {
+	if !n.acl.Allows(ids, perm) {
 		return nil, jute.NoAuth
 	}
 	return n, jute.OK
@@ -55,7 +55,7 @@ func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.Err
 	if code != jute.OK {
 		return b, code
 	}
-	if Allowed(n.acl.list, ids, jute.PermAdmin) {
+	if n.acl.Allows(ids, jute.PermAdmin) {
 		b = append(b, n.acl.key...)
 		return n.appendStat(b), jute.OK
 	}
@@ -146,7 +146,7 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int)
 func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
-	var asked asked
+	var asked asker
 	for count := 0; ; count++ {
 		h := d.MultiHeader()
 		if d.Err() == nil && h.Done {

@@ -192,7 +192,7 @@ func (s *script) change(f func(*tree.Change)) {
 	}
 	f(&c)
 	for _, e := range c.Events {
-		fmt.Fprintf(&s.out, "  %v %s%s\n", e.Type, pathNote(e.Path), aclNote(e.ACL))
+		fmt.Fprintf(&s.out, "  %v %s%s\n", e.Type, pathNote(e.Path), aclNote(e.ACL.List()))
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 // writes and what an undo log keeps.
 type state struct {
 	data  string // immutable, so that copies of a state share it
-	acl   *aclSet
+	acl   *ACL
 	czxid int64
 	mzxid int64
 	pzxid int64
@@ -129,7 +129,7 @@ func newTree() *Tree {
 	}
 }
 
-func (t *Tree) builtin(parent *node, name string, acl *aclSet) *node {
+func (t *Tree) builtin(parent *node, name string, acl *ACL) *node {
 	n := &node{state: state{acl: acl}, name: name, parent: parent}
 	t.link(n, -1)
 	return n

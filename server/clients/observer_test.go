@@ -275,7 +275,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			c.setIDs(append(ids[:maxIDs-1], acl[len(acl)-1].ID))
 			s.watches.add(c, "/a", tree.Persistent)
 		}
-		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: acl}}, 500)
+		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)
 		least = time.Hour
 		for zxid := range int64(5) {
 			began := time.Now()

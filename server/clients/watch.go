@@ -26,10 +26,10 @@ type watchTable struct {
 	asked map[question]bool // of the change being told
 }
 
-// question is whether somebody may read a node, where that takes long to say.
+// question is whether a client with these identities may read a node with this ACL.
 type question struct {
 	ids *[]jute.ID
-	acl *jute.ACL // the first entry
+	acl *tree.ACL
 }
 
 func (t *watchTable) init(s *Server) {
@@ -125,20 +125,23 @@ func (t *watchTable) tellOne(c *conn) {
 	c.touch()
 }
 
-// mayRead tells whether somebody may read the node of the event being told.
+// mayRead tells whether a client may read the node of the event being told. The
+// answer for many identities is kept until the whole change is told.
 func (t *watchTable) mayRead(ids *[]jute.ID) bool {
-	acl := t.event.ACL
-	if tree.QuicklyAllowed(acl, *ids) {
-		return tree.Allowed(acl, *ids, jute.PermRead)
+	if len(*ids) <= fewIDs {
+		return t.event.ACL.Allows(*ids, jute.PermRead)
 	}
-	q := question{ids, &acl[0]}
+	q := question{ids, t.event.ACL}
 	may, known := t.asked[q]
 	if !known {
-		may = tree.Allowed(acl, *ids, jute.PermRead)
+		may = t.event.ACL.Allows(*ids, jute.PermRead)
 		t.asked[q] = may
 	}
 	return may
 }
+
+// fewIDs is how many identities are looked up in an ACL for each event.
+const fewIDs = 4
 
 // drop forgets a connection's watches, a few at a time: the goroutine that
 // applies the log may be waiting for the lock.

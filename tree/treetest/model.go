@@ -63,7 +63,7 @@ func (m *Model) Stat(path string) jute.Stat {
 }
 
 func (m *Model) allowed(c *tree.Change, path string, perm int32) bool {
-	return tree.Allowed(m.Nodes[path].ACL, c.IDs, perm)
+	return Allowed(m.Nodes[path].ACL, c.IDs, perm)
 }
 
 // Apply is tree.Tree.Apply.
@@ -290,7 +290,7 @@ func next(v int32) int32 {
 }
 
 func tell(c *tree.Change, t jute.EventType, path string, n Node) {
-	c.Events = append(c.Events, tree.Event{Type: t, Path: path, ACL: n.ACL})
+	c.Events = append(c.Events, tree.Event{Type: t, Path: path, ACL: tree.NewACL(n.ACL)})
 }
 
 func cloneACL(acl []jute.ACL) []jute.ACL {
