@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -62,7 +63,7 @@ type fsm struct {
 
 	measure  func(Measure, int64) // nil: nobody wants to know
 	replay   replay
-	snapshot atomic.Pointer[SnapshotInfo] // the newest; nil: none
+	snapshot atomic.Pointer[status.Snapshot] // the newest; nil: none
 }
 
 // snapshotCounters measure the log since the last snapshot.

@@ -36,27 +36,24 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error { return h.n.admit(p
 func (h host) ServeLink(c net.Conn, from *peer.Greeting) { h.n.serveLink(c, from) }
 
 // Answer implements peer.Host.
-func (h host) Answer(ctx context.Context, q *peer.Question) (map[uint32]peer.Progress, error) {
+func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err error) {
 	switch {
 	case q.Form != nil:
-		return nil, h.n.forming.accept(q.Form)
+		err = h.n.forming.accept(q.Form)
 	case q.Member != nil:
-		return nil, h.n.changeMember(ctx, *q.Member, false)
+		err = h.n.changeMember(ctx, *q.Member, false)
 	case q.Reach != nil:
-		_, err := h.n.port.Ask(ctx, q.Reach.ID, q.Reach.Addr, peer.Question{})
-		return nil, err
+		_, err = h.n.port.Ask(ctx, q.Reach.ID, q.Reach.Addr, peer.Question{})
 	case q.Probe != nil:
-		p, err := h.n.probe(ctx, *q.Probe, false)
-		return map[uint32]peer.Progress{q.Probe.ID: p}, err
+		told.Probed, err = h.n.probe(ctx, *q.Probe, false)
 	case q.Stage != nil:
-		return nil, h.n.stage(ctx, *q.Stage, false)
+		err = h.n.stage(ctx, *q.Stage, false)
+	case q.Progress && h.n.term.Load() == nil:
+		err = errNotLeading
 	case q.Progress:
-		if h.n.term.Load() == nil {
-			return nil, errNotLeading
-		}
-		return h.n.survey(ctx), nil
+		told.All = h.n.survey(ctx)
 	}
-	return nil, nil
+	return told, err
 }
 
 // Status implements peer.Host.

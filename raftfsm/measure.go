@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Measure names something that a server measures of its part in the cluster.
@@ -134,14 +135,10 @@ func (n *Node) watchLeader() {
 	}
 }
 
-// SnapshotInfo is the newest snapshot on this server's disk.
-type SnapshotInfo struct {
-	Zxid int64
-	Time time.Time // zero: there is none
-}
-
 // noteSnapshot remembers the newest snapshot.
-func (f *fsm) noteSnapshot(zxid int64, at time.Time) { f.snapshot.Store(&SnapshotInfo{zxid, at}) }
+func (f *fsm) noteSnapshot(zxid int64, at time.Time) {
+	f.snapshot.Store(&status.Snapshot{Zxid: zxid, Time: at})
+}
 
 // measureApplied measures one log entry that has just been applied here.
 func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	promoteLag = 1000        // entries a server may be behind to become a voter
-	askTime    = time.Second // for a server to say what it is doing
+	askTime = time.Second // for a server to say what it is doing
 
 	linkPatience = 2 * time.Second // of a new leader, with servers that are yet to say how far they are
 	linkPoll     = 20 * time.Millisecond
@@ -162,7 +161,7 @@ func (t *term) caughtUp(ctx context.Context, id uint32) (at, ours uint64, ok boo
 		at, heard := t.links.progress()[id]
 		ours := t.n.fsm.index.Load()
 		if heard || time.Since(t.began) > linkPatience {
-			return at, ours, heard && at+promoteLag >= ours
+			return at, ours, heard && at+status.EnoughToVote >= ours
 		}
 		select {
 		case <-ctx.Done():

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,22 +12,20 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Progress is how far a member is, as servers tell each other.
-type Progress = peer.Progress
-
-// Progress tells how far each member is: as the leader knows, or where none is
-// known, as the members say themselves.
-func (n *Node) Progress(ctx context.Context) map[uint32]peer.Progress {
+// Progress tells who the members are and how far each is: as the leader knows, or
+// where no leader answers, as the members say themselves.
+func (n *Node) Progress(ctx context.Context) map[uint32]status.Member {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
 	if n.term.Load() == nil {
 		asked, done := context.WithTimeout(ctx, 2*askTime)
 		st, err := n.askLeader(asked, peer.Question{Progress: true})
 		done()
-		if err == nil && st.Progress != nil {
-			return st.Progress
+		if err == nil {
+			return st.All
 		}
 	}
 	return n.survey(ctx)
@@ -36,9 +33,9 @@ func (n *Node) Progress(ctx context.Context) map[uint32]peer.Progress {
 
 // survey gathers what the links of this server, if it leads, tell of the
 // members, and asks those that have none.
-func (n *Node) survey(ctx context.Context) map[uint32]peer.Progress {
+func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.index.Load()
-	linked := map[uint32]peer.Progress{}
+	linked := map[uint32]status.Progress{}
 	if t := n.term.Load(); t != nil {
 		linked = t.links.far()
 	}
@@ -46,54 +43,68 @@ func (n *Node) survey(ctx context.Context) map[uint32]peer.Progress {
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	all := map[uint32]peer.Progress{}
-	for _, s := range n.raft.servers() {
-		id := peer.ParseID(s.ID)
-		p, is := linked[id]
-		switch {
-		case id == n.id:
-			p = peer.Progress{Applied: own, Release: n.o.Release, Start: n.disk.Identity().Start}
-			_, p.Waits = n.Serving()
-		case !is && n.port != nil:
-			wg.Go(func() {
-				p := n.askFar(ctx, id, n.addresses.instead(id, string(s.Address)))
-				mu.Lock()
-				defer mu.Unlock()
-				all[id] = p
-			})
-			continue
+	all := map[uint32]status.Member{}
+	for _, m := range n.members() {
+		tell := func(p status.Progress) {
+			mu.Lock()
+			defer mu.Unlock()
+			m.Progress = p
+			all[m.ID] = m
 		}
-		mu.Lock()
-		all[id] = p
-		mu.Unlock()
+		p, is := linked[m.ID]
+		switch {
+		case m.ID == n.id:
+			p = status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release, Starts: n.disk.Identity().Start}
+			_, p.Waits = n.Serving()
+			tell(p)
+		case !is && n.port != nil:
+			wg.Go(func() { tell(n.askFar(ctx, m.ID, n.addresses.instead(m.ID, m.Peer))) })
+		default:
+			tell(p)
+		}
 	}
 	wg.Wait()
 	newest := own
-	for _, p := range all {
-		newest = max(newest, p.Applied)
+	for _, m := range all {
+		newest = max(newest, m.Applied)
 	}
-	for id, p := range all {
-		p.Lag = newest - p.Applied
-		if p.Bytes = n.disk.LogAfter(p.Applied); p.Lag == 0 {
-			p.Bytes = 0
+	for id, m := range all {
+		m.Lag = newest - m.Applied
+		if bytes := n.disk.LogAfter(m.Applied); m.Lag == 0 {
+			m.LagBytes = new(int64)
+		} else if bytes >= 0 {
+			m.LagBytes = &bytes
 		}
 		if n.port != nil {
-			p.SnapshotSent, p.SnapshotSize = n.port.Sending(id)
+			m.SnapshotSent, m.SnapshotSize = n.port.Sending(id)
 		}
-		all[id] = p
+		all[id] = m
 	}
 	return all
 }
 
+// members lists the servers of raft's newest configuration by id.
+func (n *Node) members() (list []status.Member) {
+	servers := n.raft.servers()
+	n.View(func(s *state.State) {
+		for _, srv := range servers {
+			m, _ := s.Member(peer.ParseID(srv.ID))
+			list = append(list, status.Member{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr, Voter: srv.Suffrage == raft.Voter})
+		}
+	})
+	slices.SortFunc(list, func(a, b status.Member) int { return int(a.ID) - int(b.ID) })
+	return list
+}
+
 // far tells how far each linked server is.
-func (ls *linkSet) far() map[uint32]peer.Progress {
+func (ls *linkSet) far() map[uint32]status.Progress {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	m := map[uint32]peer.Progress{}
+	m := map[uint32]status.Progress{}
 	for _, l := range ls.links {
 		l.mu.Lock()
 		if !l.heard.IsZero() {
-			m[l.from] = peer.Progress{Applied: l.applied, Heard: time.Since(l.heard).Milliseconds(), Release: l.release, Start: l.start}
+			m[l.from] = status.Progress{Applied: l.applied, Heard: status.Ago(time.Since(l.heard).Milliseconds()), Version: l.release, Starts: l.start}
 		}
 		l.mu.Unlock()
 	}
@@ -101,17 +112,17 @@ func (ls *linkSet) far() map[uint32]peer.Progress {
 }
 
 // askFar asks a server how far it is.
-func (n *Node) askFar(ctx context.Context, id uint32, addr string) peer.Progress {
+func (n *Node) askFar(ctx context.Context, id uint32, addr string) status.Progress {
 	st, err := n.port.Ask(ctx, id, addr, peer.Question{})
 	if err != nil {
-		return peer.Progress{Heard: -1, Waits: err.Error()}
+		return status.Progress{Waits: err.Error()}
 	}
 	return progressOf(&st)
 }
 
-// progressOf is a server's own word.
-func progressOf(st *peer.Status) peer.Progress {
-	p := peer.Progress{Release: st.Release, Start: st.Now.Start, Waits: st.Waits}
+// progressOf is what a server says of itself.
+func progressOf(st *peer.Status) status.Progress {
+	p := status.Progress{Heard: status.Ago(0), Version: st.Release, Starts: st.Now.Start, Waits: st.Waits}
 	if st.Up {
 		p.Applied = st.Now.Index
 	}
@@ -121,56 +132,54 @@ func progressOf(st *peer.Status) peer.Progress {
 // Probe looks whether a server could be the member id at an address, from where
 // the leader is and from where the others are. It is not an error that the
 // server does not run.
-func (n *Node) Probe(ctx context.Context, id uint32, addr string) (peer.Progress, error) {
+func (n *Node) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
 	return n.probe(ctx, peer.Place{ID: id, Addr: addr}, true)
 }
 
-func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (peer.Progress, error) {
+func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*status.Found, error) {
 	switch {
 	case n.port == nil:
-		return peer.Progress{}, errAlone
+		return nil, errAlone
 	case !state.IsServerID(place.ID):
-		return peer.Progress{}, errServerID(place.ID)
+		return nil, errServerID(place.ID)
 	case n.term.Load() == nil && !forward:
-		return peer.Progress{}, errNotLeading
+		return nil, errNotLeading
 	case n.term.Load() == nil:
 		st, err := n.askLeader(ctx, peer.Question{Probe: &place})
-		if err == nil && st.Progress == nil {
-			err = fmt.Errorf("server %d, which leads, runs a release that does not know this: upgrade it", st.ID)
-		}
-		return st.Progress[place.ID], err
+		return st.Probed, err
 	}
 	servers := n.raft.servers()
 	for _, s := range servers {
 		if id := peer.ParseID(s.ID); string(s.Address) == place.Addr && id != place.ID {
-			return peer.Progress{}, fmt.Errorf("server %d is at %s", id, place.Addr)
+			return nil, fmt.Errorf("server %d is at %s", id, place.Addr)
 		}
 	}
 	asked, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	st, err := n.port.Ask(asked, place.ID, place.Addr, peer.Question{})
+	var refused *peer.Refusal
 	switch {
-	case errors.Is(err, peer.ErrRefused):
-		return peer.Progress{}, fmt.Errorf("server %d cannot be what answers at %s: %s", place.ID, place.Addr, refusal(err))
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("server %d cannot be what answers at %s: %s", place.ID, place.Addr, refused.Reason)
 	case err != nil:
-		return peer.Progress{Heard: -1, Waits: err.Error()}, nil
+		return &status.Found{Progress: status.Progress{Waits: err.Error()}}, nil
 	}
-	p := progressOf(&st)
-	p.At, p.Peers = st.Peers[place.ID], st.Peers
-	p.Known = st.Cluster == n.disk.Identity().Cluster && st.Incarnation == n.incarnationOf(place.ID)
+	found := &status.Found{Progress: progressOf(&st), At: st.Peers[place.ID],
+		Known: st.Cluster == n.disk.Identity().Cluster && st.Incarnation == n.incarnationOf(place.ID)}
 	if st.Cluster == "" && !namesOne(st.Peers, servers) {
-		return p, fmt.Errorf("server %d was started with --peers %s, where no member is: it would not find this cluster. Start it with a list of the members and itself", place.ID, listPeers(st.Peers, st.Observers))
+		return nil, fmt.Errorf("server %d was started with --peers %s, where no member is: it would not find this cluster. "+
+			"Start it with a list of the members and itself", place.ID, listPeers(st.Peers, st.Observers))
 	}
 	if err := n.tooOld(place.ID, &st); err != nil {
-		return p, err
+		return nil, err
 	}
 	var problem error
 	n.addresses.reachedBy(ctx, servers, place, func(id uint32, err error) {
 		problem = fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w", id, place.ID, place.Addr, err)
 	})
-	return p, problem
+	return found, problem
 }
 
 // tooOld says why a server of an earlier release cannot be a member: the log may
@@ -185,15 +194,6 @@ func (n *Node) tooOld(id uint32, st *peer.Status) error {
 		return nil
 	}
 	return fmt.Errorf("server %d runs an older release, which does not understand what is in this cluster's log: it would stop. Start it with the release that the members run", id)
-}
-
-// refusal is what the other side said, without our own words around it.
-func refusal(err error) string {
-	_, said, ok := strings.Cut(err.Error(), peer.ErrRefused.Error()+": ")
-	if !ok {
-		return err.Error()
-	}
-	return said
 }
 
 // namesOne reports whether a list of --peers has one of the members.

@@ -23,7 +23,7 @@ func TestProgressOfMembers(t *testing.T) {
 		eventually(t, "all are level", func() bool {
 			all := c.nodes[id].Progress(t.Context())
 			for of := uint32(1); of <= 3; of++ {
-				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard < 0 || p.Release != fmt.Sprintf("9.%d", of) || p.Start != 1 || p.Waits != "" {
+				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard == nil || p.Version != fmt.Sprintf("9.%d", of) || p.Starts != 1 || p.Waits != "" {
 					return false
 				}
 			}
@@ -35,10 +35,10 @@ func TestProgressOfMembers(t *testing.T) {
 	c.create(c.leader(), "/more")
 	eventually(t, "it is not heard", func() bool {
 		p := c.nodes[c.leader()].Progress(t.Context())[gone]
-		return p.Heard < 0 && strings.Contains(p.Waits, "refused")
+		return p.Heard == nil && strings.Contains(p.Waits, "refused")
 	})
 	p := c.nodes[c.leader()].Progress(t.Context())[gone]
-	if p.Lag == 0 || p.Bytes <= 0 {
+	if p.Lag == 0 || p.LagBytes == nil || *p.LagBytes <= 0 {
 		t.Errorf("it is behind by %+v", p)
 	}
 	// Without a leader the one that is left still tells what it finds.
@@ -50,7 +50,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 	eventually(t, "nobody leads", func() bool { id, _ := c.nodes[last].raft.leader(); return id == 0 })
 	for id, p := range c.nodes[last].Progress(t.Context()) {
-		if (id == last) != (p.Heard >= 0) {
+		if (id == last) != (p.Heard != nil) {
 			t.Errorf("without a leader, server %d: %+v", id, p)
 		}
 	}
@@ -80,8 +80,11 @@ func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 		} {
 			eventually(t, test.what, func() bool {
 				p, err := c.nodes[asked].Probe(t.Context(), test.id, test.addr)
-				text := p.Waits
-				if test.fail && err != nil {
+				text := ""
+				switch {
+				case p != nil:
+					text = p.Waits
+				case err != nil:
 					text = err.Error()
 				}
 				return test.fail == (err != nil) && strings.Contains(text, test.want)
@@ -196,7 +199,7 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	startWaiting(t, Options{ID: 4, Peers: peers})
 	eventually(t, "it could be added", func() bool {
 		p, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])
-		return err == nil && p.Heard >= 0
+		return err == nil && p.Heard != nil
 	})
 	net.set(blind, 4, syscall.ECONNREFUSED)
 	_, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])

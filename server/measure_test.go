@@ -143,10 +143,10 @@ func TestClusterMeasuresMove(t *testing.T) {
 	for id, i := range e.servers {
 		e.moved(i, "propagation_latency")
 		e.moved(i, "election_time")
-		if s := i.Status(0); id == first && (s.Proposals.Last <= 0 || s.Proposals.Min <= 0 || s.Proposals.Max < s.Proposals.Min || s.LeaderUptime <= 0) {
-			t.Errorf("the leader shows %+v, leading for %v", s.Proposals, s.LeaderUptime)
+		if s := i.Status(0); id == first && (s.Proposals.Last <= 0 || s.Proposals.Min <= 0 || s.Proposals.Max < s.Proposals.Min || s.Leads <= 0) {
+			t.Errorf("the leader shows %+v, leading for %v", s.Proposals, s.Leads)
 		}
-		if at := i.Status(0).SnapshotTime; !at.IsZero() {
+		if at := i.Status(0).Snapshot.Time; !at.IsZero() {
 			t.Errorf("server %d shows a snapshot of %v before the first", id, at)
 		}
 	}
@@ -155,8 +155,8 @@ func TestClusterMeasuresMove(t *testing.T) {
 	must(t, led.Node().Snapshot())
 	e.moved(led, "snapshottime")
 	s := led.Status(0)
-	if s.SnapshotZxid <= 0 || s.SnapshotZxid > s.Zxid || time.Since(s.SnapshotTime) > time.Hour {
-		t.Errorf("newest snapshot: zxid %d of %d, %v", s.SnapshotZxid, s.Zxid, s.SnapshotTime)
+	if s.Snapshot.Zxid <= 0 || s.Snapshot.Zxid > s.Zxid || time.Since(s.Snapshot.Time) > time.Hour {
+		t.Errorf("newest snapshot: zxid %d of %d, %v", s.Snapshot.Zxid, s.Zxid, s.Snapshot.Time)
 	}
 	e.write(led, "/b", 5)
 
@@ -184,7 +184,7 @@ func TestClusterMeasuresMove(t *testing.T) {
 	for _, name := range []string{"dbinittime", "startup_snap_load_time", "startup_txns_loaded", "startup_txns_load_time"} {
 		e.moved(back, name)
 	}
-	if got := back.Status(0); got.SnapshotZxid != s.SnapshotZxid || got.SnapshotTime.IsZero() {
-		t.Errorf("after a restart: snapshot of zxid %d at %v, was %d", got.SnapshotZxid, got.SnapshotTime, s.SnapshotZxid)
+	if got := back.Status(0); got.Snapshot.Zxid != s.Snapshot.Zxid || got.Snapshot.Time.IsZero() {
+		t.Errorf("after a restart: snapshot of zxid %d at %v, was %d", got.Snapshot.Zxid, got.Snapshot.Time, s.Snapshot.Zxid)
 	}
 }

@@ -2,40 +2,32 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"time"
 
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Progress implements admin.Source.
-func (i *Instance) Progress(ctx context.Context) map[int64]admin.Progress {
+func (i *Instance) Progress(ctx context.Context) map[uint32]status.Member {
 	node := i.node.Load()
 	if node == nil {
 		return nil
 	}
-	all := map[int64]admin.Progress{}
-	for id, p := range node.Progress(ctx) {
-		all[int64(id)] = shownProgress(&p)
-	}
-	return all
+	return node.Progress(ctx)
 }
 
 // Probe implements admin.Source.
-func (i *Instance) Probe(ctx context.Context, id uint32, addr string) (admin.Progress, error) {
+func (i *Instance) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
 	node := i.node.Load()
 	if node == nil {
-		return admin.Progress{}, errNotJoined
+		return nil, errNotJoined
 	}
 	if err := checkPeerAddr(addr); err != nil {
-		return admin.Progress{}, err
+		return nil, err
 	}
-	p, err := node.Probe(ctx, id, addr)
-	return shownProgress(&p), err
+	return node.Probe(ctx, id, addr)
 }
 
 func checkPeerAddr(addr string) error {
@@ -45,9 +37,4 @@ func checkPeerAddr(addr string) error {
 	return nil
 }
 
-var errNotJoined = errors.New("this server has not joined its cluster yet")
-
-func shownProgress(p *raftfsm.Progress) admin.Progress {
-	return admin.Progress{Applied: p.Applied, Lag: p.Lag, Bytes: p.Bytes, Heard: time.Duration(p.Heard) * time.Millisecond, Release: p.Release,
-		Starts: p.Start, SnapshotSent: p.SnapshotSent, SnapshotSize: p.SnapshotSize, Waits: p.Waits, At: p.At, Known: p.Known}
-}
+var errNotJoined = status.Errorf(status.NotJoined, "this server has not joined its cluster yet")

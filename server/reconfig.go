@@ -44,7 +44,7 @@ func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) 
 		if m.ID == id {
 			voter = m.Voter
 		} else {
-			to[m.ID] = state.Server{ID: m.ID, Peer: m.PeerAddr, Voter: m.Voter}
+			to[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
 		}
 	}
 	if !voter {

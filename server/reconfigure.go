@@ -288,7 +288,7 @@ func (c *change) rollBack() bool {
 	}
 	now := members{}
 	for _, m := range c.node.Status().Members {
-		now[m.ID] = state.Server{ID: m.ID, Peer: m.PeerAddr, Voter: m.Voter}
+		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
 	}
 	if !now.same(c.from) {
 		c.i.o.Logger.Warn("reconfig: what was begun cannot be taken back")

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 )
@@ -21,11 +21,8 @@ var _ admin.Source = (*Instance)(nil)
 // and dashboards compare it with numbers.
 const compatible = "3.9.3"
 
-// Limits of what is called keeping up, and of a disk that is filling.
-const (
-	syncedLag  = 1000     // log entries
-	diskFailed = 64 << 20 // free bytes at which health fails
-)
+// diskFailed is the number of free bytes at which health fails.
+const diskFailed = 64 << 20
 
 // Status implements admin.Source. No lock is held for longer than a bounded
 // piece of the work: whoever looks must not slow down those who write.
@@ -36,8 +33,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		Uptime:      snap.Uptime,
 		Built:       i.o.Built,
 		Version:     compatible + "-zlockd-" + cmp.Or(i.o.Version, "dev"),
-		ID:          int64(i.o.ID),
-		Serving:     snap.Serving,
+		Node:        status.Node{ID: i.o.ID, Serving: snap.Serving},
 		Conns:       snap.Conns,
 		Outstanding: snap.Outstanding,
 		WatchConns:  snap.WatchConns,
@@ -147,48 +143,43 @@ func (i *Instance) diskStatus(s *admin.Status) {
 
 // clusterStatus adds this server's part in the cluster and what is replicated.
 func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin.Need) {
-	n := node.Status()
-	s.Serving = s.Serving && n.Serving
-	if !s.Serving {
-		s.Reason = cmp.Or(n.Reason, "starting")
+	serving := s.Serving // clients are let in
+	s.Node = node.Status()
+	if s.Serving = s.Serving && serving; !s.Serving {
+		s.Reason = cmp.Or(s.Reason, "starting")
 	}
-	if n.Full != "" {
-		s.Notices = append(s.Notices, "requests that need more room are refused: "+n.Full)
+	if s.Full != "" {
+		s.Notices = append(s.Notices, "requests that need more room are refused: "+s.Full)
 	}
-	s.Cluster = n.Cluster
-	s.LeaderID, s.LeaderUptime, s.Term, s.Zxid = int64(n.Leader), n.Leads, n.Term, n.Zxid
-	s.SnapshotZxid, s.SnapshotTime = n.Snapshot.Zxid, n.Snapshot.Time
-	s.LastIndex, s.CommitIndex, s.AppliedIndex = n.Last, n.Commit, n.Applied
 	if need&admin.NeedDirs != 0 {
 		s.DataDirSize, s.LogDirSize = node.DiskBytes()
 	}
-	s.Mode = i.mode(&n)
-	if n.ReadOnly {
+	s.Mode = i.mode(&s.Node)
+	if s.ReadOnly {
 		s.Mode = admin.ReadOnly
 	}
-	if s.Mode != admin.Standalone {
-		for _, m := range n.Members {
-			s.Members = append(s.Members, admin.Member{ID: int64(m.ID), PeerAddr: m.PeerAddr, ClientAddr: m.ClientAddr, Voter: m.Voter})
-			if m.ID == n.Leader {
-				s.LeaderAddr = m.PeerAddr
-			}
-			if m.ID == n.ID {
-				_, p, _ := net.SplitHostPort(m.PeerAddr)
-				s.Config.PeerPort, _ = strconv.Atoi(p)
-			} else if m.Applied > 0 && m.Applied+syncedLag >= n.Last {
-				if m.Voter {
-					s.Synced++
-				} else {
-					s.SyncedNon++
-				}
-			}
+	if s.Mode == admin.Standalone {
+		s.Members = nil
+	}
+	for _, m := range s.Members {
+		if m.ID == s.Leader {
+			s.LeaderAddr = m.Peer
 		}
-		slices.SortFunc(s.Members, func(a, b admin.Member) int { return cmp.Compare(a.ID, b.ID) })
-		if !s.Serving && n.Removed {
-			s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, or add it again by zlock member add %d", n.ID)
+		if m.ID == s.ID {
+			_, p, _ := net.SplitHostPort(m.Peer)
+			s.Config.PeerPort, _ = strconv.Atoi(p)
+		} else if m.Applied > 0 && m.Applied+status.EnoughToVote >= s.Last {
+			if m.Voter {
+				s.Synced++
+			} else {
+				s.SyncedNon++
+			}
 		}
 	}
-	if n.PeerInsecure {
+	if !s.Serving && s.Removed {
+		s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, or add it again by zlock member add %d", s.ID)
+	}
+	if s.PeerInsecure {
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
 	}
 
@@ -210,12 +201,12 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		listEphemerals(s, node)
 	}
 	if need&admin.NeedMetrics != 0 {
-		clusterMetrics(s, &n)
+		clusterMetrics(s)
 	}
 }
 
 // mode is the server's part, as srvr names it; empty while it has none.
-func (i *Instance) mode(n *raftfsm.Status) admin.Mode {
+func (i *Instance) mode(n *status.Node) admin.Mode {
 	if n.Role == string(admin.Follower) {
 		for _, m := range n.Members {
 			if m.ID == n.ID && !m.Voter {
@@ -227,20 +218,20 @@ func (i *Instance) mode(n *raftfsm.Status) admin.Mode {
 }
 
 // clusterMetrics adds what the replicated log has measured.
-func clusterMetrics(s *admin.Status, n *raftfsm.Status) {
+func clusterMetrics(s *admin.Status) {
 	const ms = float64(time.Millisecond)
-	s.Summaries["fsynctime"] = admin.Summary{Count: n.Syncs, Sum: float64(n.SyncTime) / ms, Max: float64(n.SyncMax) / ms}
-	s.Counters["commit_count"] = int64(n.Applied)
+	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms, Max: float64(s.SyncMax) / ms}
+	s.Counters["commit_count"] = int64(s.Applied)
 	gauge := func(name, help string, v float64, labels ...admin.Pair) {
 		s.Extra = append(s.Extra, admin.Sample{Name: name, Help: help, Value: v, Labels: labels})
 	}
-	gauge("peer_insecure", "1 if servers talk to each other in the clear.", flag(n.PeerInsecure))
-	gauge("stream_pending", "Requests of this server not yet applied.", float64(n.Pending))
-	gauge("log_requests", "Requests in the log since the last snapshot.", float64(n.LogBehind))
+	gauge("peer_insecure", "1 if servers talk to each other in the clear.", flag(s.PeerInsecure))
+	gauge("stream_pending", "Requests of this server not yet applied.", float64(s.Pending))
+	gauge("log_requests", "Requests in the log since the last snapshot.", float64(s.LogBehind))
 	gauge("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
 	gauge("snapshot_bytes", "Bytes of snapshots on disk.", float64(s.DataDirSize))
-	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server won.", Counter: true, Value: float64(n.Elections)})
-	for _, m := range n.Members {
+	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server won.", Counter: true, Value: float64(s.Elections)})
+	for _, m := range s.Members {
 		if m.Applied > 0 {
 			gauge("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
 				float64(m.Applied), admin.Pair{Key: "id", Value: strconv.Itoa(int(m.ID))})

@@ -51,8 +51,8 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 	if brief.LogDirSize != 0 || brief.DataDirSize != 0 {
 		t.Errorf("the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
 	}
-	if brief.LeaderUptime <= 0 || brief.CommitIndex < brief.AppliedIndex || brief.AppliedIndex == 0 || brief.LastIndex < brief.CommitIndex {
-		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.LeaderUptime, brief.LastIndex, brief.CommitIndex, brief.AppliedIndex)
+	if brief.Leads <= 0 || brief.Commit < brief.Applied || brief.Applied == 0 || brief.Last < brief.Commit {
+		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit, brief.Applied)
 	}
 	if s := i.Status(admin.NeedDirs); s.LogDirSize == 0 {
 		t.Error("no log on disk")

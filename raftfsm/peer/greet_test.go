@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // host is a Host that admits whom it is told to.
@@ -30,9 +32,9 @@ func (h *host) ServeLink(c net.Conn, g *Greeting) {
 	h.links <- g.From
 	io.Copy(io.Discard, c)
 }
-func (h *host) Answer(_ context.Context, q *Question) (map[uint32]Progress, error) {
+func (h *host) Answer(_ context.Context, q *Question) (Told, error) {
 	h.asked = append(h.asked, q)
-	return map[uint32]Progress{7: {Applied: 70}}, h.said
+	return Told{All: map[uint32]status.Member{7: {Progress: status.Progress{Applied: 70}}}}, h.said
 }
 func (h *host) Status(*Greeting) Status       { return Status{ID: 1, Cluster: "c"} }
 func (h *host) SnapshotSent()                 {}

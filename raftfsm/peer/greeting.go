@@ -3,7 +3,6 @@ package peer
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 )
@@ -69,8 +68,17 @@ const VersionAppend = 5
 // common.
 func (g *Greeting) Understands() bool { return g.Version >= Oldest && g.Oldest <= Version }
 
-// ErrRefused marks the answer of a server that does not want to talk to us.
+// ErrRefused marks the answer of a server that does not talk to this one.
 var ErrRefused = errors.New("refused")
+
+// Refusal is the answer of a server that does not talk to this one, and why not.
+type Refusal struct{ Reason string }
+
+// Error implements error.
+func (r *Refusal) Error() string { return ErrRefused.Error() + ": " + r.Reason }
+
+// Unwrap makes every Refusal an ErrRefused.
+func (*Refusal) Unwrap() error { return ErrRefused }
 
 // writeAnswer answers a greeting by a caller that understands a version.
 func writeAnswer(w io.Writer, version int, reason error) error {
@@ -108,5 +116,5 @@ func readAnswer(r io.Reader) (version int, err error) {
 	if _, err := io.ReadFull(r, text); err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("%w: %s", ErrRefused, text)
+	return 0, &Refusal{string(text)}
 }

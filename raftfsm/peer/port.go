@@ -25,9 +25,8 @@ type Host interface {
 	Admit(Purpose, *Greeting) error
 	// ServeLink runs another server's link until it ends.
 	ServeLink(c net.Conn, from *Greeting)
-	// Answer does what a question wishes, and tells how far members are if that
-	// is asked.
-	Answer(context.Context, *Question) (map[uint32]Progress, error)
+	// Answer does what a question wishes, and tells what it asks for.
+	Answer(context.Context, *Question) (Told, error)
 	// Status is what the server says of itself to one that asks.
 	Status(asker *Greeting) Status
 	// SnapshotSent is called when another server has taken a snapshot of this one.

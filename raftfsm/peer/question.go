@@ -43,10 +43,16 @@ type Status struct {
 	Release string `json:"release,omitempty"` // of its program
 	Waits   string `json:"waits,omitempty"`   // for what, if it does not serve clients
 
-	Progress map[uint32]Progress `json:"progress,omitempty"` // if it was asked for
+	Told
 
 	LastTerm  uint64 `json:"last_term"` // of its log
 	LastIndex uint64 `json:"last_index"`
+}
+
+// Told is what a question asked for beside the status.
+type Told struct {
+	All    map[uint32]status.Member `json:"all,omitempty"`    // the members, and how far each is
+	Probed *status.Found            `json:"probed,omitempty"` // what a probe found
 }
 
 // Formation makes servers into a cluster.
@@ -64,26 +70,6 @@ type Formation struct {
 type Place struct {
 	ID   uint32 `json:"id"`
 	Addr string `json:"addr"`
-}
-
-// Progress is how far a member is.
-type Progress struct {
-	Applied uint64 `json:"applied"`
-	Lag     uint64 `json:"lag"`     // log entries behind the leader
-	Bytes   int64  `json:"bytes"`   // of these; -1: not known
-	Heard   int64  `json:"heard"`   // ms since it was heard from; -1: it is not
-	Release string `json:"release"` // of its program
-	Start   uint64 `json:"start"`   // how often its data directory was started
-
-	SnapshotSent int64 `json:"snapshot_sent,omitempty"` // bytes of a snapshot that is being sent to it
-	SnapshotSize int64 `json:"snapshot_size,omitempty"`
-
-	Waits string `json:"waits,omitempty"` // what it says that it waits for, or why it is not heard
-
-	// Of a server that is probed.
-	At    string            `json:"at,omitempty"`    // where it says that it is
-	Known bool              `json:"known,omitempty"` // its data directory is the one that the member has
-	Peers map[uint32]string `json:"peers,omitempty"` // its --peers
 }
 
 // Question passes between servers outside raft. Without a wish in it, it asks
@@ -134,9 +120,9 @@ func (p *Port) answer(c net.Conn, asker *Greeting) {
 	c.SetDeadline(time.Now().Add(AnswerTime))
 	ctx, cancel := context.WithTimeout(p.ctx, AnswerTime)
 	defer cancel()
-	progress, err := p.o.Host.Answer(ctx, &q)
+	told, err := p.o.Host.Answer(ctx, &q)
 	r := reply{status.Failed(err), p.o.Host.Status(asker)}
-	r.Status.Progress = progress
+	r.Status.Told = told
 	if err := writeJSON(c, &r); err != nil {
 		p.o.Logger.Debug("answer to a peer", "err", err)
 	}

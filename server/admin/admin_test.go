@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -48,15 +49,23 @@ func (f *fake) ChangeMember(_ context.Context, c state.MemberChange) error {
 	return nil
 }
 
-func (f *fake) Progress(context.Context) map[int64]Progress {
-	return map[int64]Progress{1: {Applied: 70, Release: "1.1"}, 4: {Applied: 60, Lag: 10, Bytes: -1, Heard: -1, Waits: "refused"}}
+func (f *fake) Progress(context.Context) map[uint32]status.Member {
+	all := map[uint32]status.Member{}
+	for _, m := range f.status.Members {
+		m.Progress = status.Progress{Applied: 70, Heard: status.Ago(0), LagBytes: new(int64), Version: "1.1"}
+		if !m.Voter {
+			m.Progress = status.Progress{Applied: 60, Lag: 10, Waits: "refused"}
+		}
+		all[m.ID] = m
+	}
+	return all
 }
 
-func (f *fake) Probe(_ context.Context, id uint32, addr string) (Progress, error) {
+func (f *fake) Probe(_ context.Context, id uint32, addr string) (*status.Found, error) {
 	if addr == "" {
-		return Progress{}, errors.New("nowhere")
+		return nil, errors.New("nowhere")
 	}
-	return Progress{At: addr, Waits: "to be let in"}, nil
+	return &status.Found{At: addr, Progress: status.Progress{Heard: status.Ago(0), LagBytes: new(int64), Waits: "to be let in"}}, nil
 }
 
 func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
@@ -78,12 +87,12 @@ func standalone() Status {
 		Built:   time.Date(2022, 2, 25, 8, 49, 0, 0, time.UTC),
 		Now:     at,
 		Uptime:  900 * time.Second,
-		Serving: true,
-		Mode:    Standalone,
-		ID:      1,
-		Term:    2,
+		Node: status.Node{
+			Serving: true, ID: 1, Term: 2, Zxid: 0x81,
+			Snapshot: status.Snapshot{Zxid: 0x200000003, Time: time.Unix(1795224230, 0)},
+		},
+		Mode: Standalone,
 
-		Zxid:           0x81,
 		Nodes:          31,
 		EphemeralCount: 1,
 		DataSize:       248,
@@ -92,8 +101,6 @@ func standalone() Status {
 		WatchPaths:     2,
 		Watches:        3,
 		AllWatches:     4,
-		SnapshotZxid:   0x200000003,
-		SnapshotTime:   time.Unix(1795224230, 0),
 		Digests:        []Digest{{Zxid: 128, Digest: 59093131102, Version: 2}},
 
 		Conns:     3,
@@ -154,15 +161,15 @@ func standalone() Status {
 // ensemble is the third of three servers, the leader.
 func ensemble() Status {
 	s := standalone()
-	s.Mode, s.ID, s.LeaderID, s.LeaderAddr = Leader, 3, 3, "127.0.0.1:22313"
-	s.LeaderUptime = 6334 * time.Millisecond
+	s.Mode, s.ID, s.Leader, s.LeaderAddr = Leader, 3, 3, "127.0.0.1:22313"
+	s.Leads = 6334 * time.Millisecond
 	s.Zxid = 0x30000000c
 	s.Synced = 2
 	s.Config.PeerPort = 22313
-	s.Members = []Member{
-		{ID: 1, PeerAddr: "127.0.0.1:22311", ClientAddr: "", Voter: true},
-		{ID: 2, PeerAddr: "127.0.0.1:22312", ClientAddr: "", Voter: true},
-		{ID: 3, PeerAddr: "127.0.0.1:22313", ClientAddr: "127.0.0.1:22203", Voter: true},
+	s.Members = []status.Member{
+		{ID: 1, Peer: "127.0.0.1:22311", Client: "", Voter: true},
+		{ID: 2, Peer: "127.0.0.1:22312", Client: "", Voter: true},
+		{ID: 3, Peer: "127.0.0.1:22313", Client: "127.0.0.1:22203", Voter: true},
 	}
 	s.ConfigIndex = 0x1a
 	return s

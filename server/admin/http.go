@@ -183,7 +183,7 @@ func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word stri
 		j.field("mode", nil)
 	}
 	j.field("id", s.ID)
-	j.field("leader", s.LeaderID)
+	j.field("leader", s.Leader)
 	j.field("zxid", hex(s.Zxid))
 	j.field("version", s.Version)
 	j.field("uptime_ms", s.Uptime.Milliseconds())

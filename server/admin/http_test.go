@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Names that widespread dashboards and alerts use.
@@ -370,7 +372,7 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 
 func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 	s := ensemble()
-	s.Members = []Member{{ID: 1, PeerAddr: "h1:2888", ClientAddr: "h1:2181", Voter: true}, {ID: 4, PeerAddr: "h4:2888"}}
+	s.Members = []status.Member{{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true}, {ID: 4, Peer: "h4:2888"}}
 	a, err := New(Options{Source: &fake{status: s}})
 	if err != nil {
 		t.Fatal(err)
@@ -427,5 +429,26 @@ func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 		if w := do(t, a.Handler(), r); w.Code != test.code || !strings.Contains(w.Body.String(), test.want) || !strings.Contains(w.Body.String(), `"v" : 1`) {
 			t.Errorf("%s as %q: %d %s", test.body, test.login, w.Code, w.Body)
 		}
+	}
+}
+
+// The answers that are ours and not ZooKeeper's keep their form too.
+func TestOwnAnswersKeepTheirForm(t *testing.T) {
+	s := ensemble()
+	s.Faults, s.Notices, s.Cluster = []string{"the disk is full"}, []string{"servers talk in the clear"}, "abc"
+	a, err := New(Options{Source: &fake{status: s}, Authorize: func(string, string) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, method, path, body string }{
+		{"health", "GET", "/health", ""},
+		{"ready", "GET", "/ready", ""},
+		{"members", "GET", "/members", ""},
+		{"members.check", "POST", "/members", `{"op":"check","id":4,"addr":"h:1"}`},
+		{"members.refused", "POST", "/members", `{"op":"check","id":4}`},
+	} {
+		r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+		r.Header.Set("Authorization", "digest super:x")
+		golden(t, "own."+c.name+".json", do(t, a.Handler(), r).Body.Bytes())
 	}
 }

@@ -2,7 +2,10 @@ package admin
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"unicode/utf8"
 )
@@ -98,6 +101,8 @@ func (j *jsonWriter) value(v any) {
 		j.w.WriteString(strconv.FormatBool(v))
 	case int:
 		j.w.WriteString(strconv.Itoa(v))
+	case uint32:
+		j.w.WriteString(strconv.FormatUint(uint64(v), 10))
 	case int64:
 		j.w.WriteString(strconv.FormatInt(v, 10))
 	case uint64:
@@ -122,6 +127,54 @@ func (j *jsonWriter) value(v any) {
 		j.endArray()
 	default:
 		panic(fmt.Sprintf("admin: no JSON form for %T", v))
+	}
+}
+
+// writeObject answers with a struct, in the layout of the other answers.
+func writeObject(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain data, which can be marshalled
+	}
+	j := &jsonWriter{w: bufio.NewWriter(w)}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	j.copy(d)
+	_ = j.w.Flush()
+}
+
+// copy writes the next value of d.
+func (j *jsonWriter) copy(d *json.Decoder) {
+	t, _ := d.Token() // what json.Marshal wrote
+	switch t := t.(type) {
+	case json.Delim:
+		object := t == '{'
+		if object {
+			j.beginObject()
+		} else {
+			j.beginArray()
+		}
+		for d.More() {
+			if object {
+				key, _ := d.Token()
+				j.key(key.(string))
+			} else {
+				j.elem()
+			}
+			j.copy(d)
+		}
+		_, _ = d.Token()
+		if object {
+			j.endObject()
+		} else {
+			j.endArray()
+		}
+	case json.Number:
+		j.value(number(t))
+	default:
+		j.value(t)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // TestListsSayWhatTheyTake: no entry of a list is longer in an answer than what
@@ -50,7 +52,7 @@ func TestListsSayWhatTheyTake(t *testing.T) {
 // TestListsEndWhereThereIsNoRoom: and the answer says so.
 func TestListsEndWhereThereIsNoRoom(t *testing.T) {
 	path := "/" + strings.Repeat(`"`, 60_000)
-	s := &Status{Serving: true, Mode: Leader}
+	s := &Status{Node: status.Node{Serving: true}, Mode: Leader}
 	l := SessionPaths{Session: 1}
 	for s.Fits("watches", 1_000_000, ListedPath(path)) {
 		l.Paths = append(l.Paths, path)

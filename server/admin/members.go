@@ -1,12 +1,13 @@
 package admin
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // maxChange bounds the body of a change.
@@ -17,107 +18,79 @@ const maxChange = 4 << 10
 // with a vote only.
 func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		a.listMembers(w, r)
+		writeObject(w, http.StatusOK, a.members(r.Context()))
 		return
 	}
+	var done changed
 	code, problem := a.mayChange(w, r)
-	var found *Progress
-	if problem == "" {
-		code, found, problem = a.changeMember(w, r)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	j := &jsonWriter{w: bufio.NewWriter(w)}
-	j.beginObject()
-	j.field("v", 1)
-	if problem == "" {
-		j.field("error", nil)
+	if problem != "" {
+		done.fail(status.Errorf(status.NotAllowed, "%s", problem))
 	} else {
-		j.field("error", problem)
+		code = a.changeMember(w, r, &done)
 	}
-	if found != nil {
-		j.progress(found)
-		j.field("at", found.At)
-		j.field("known", found.Known)
-	}
-	j.endObject()
-	_ = j.w.Flush()
+	done.V = 1
+	writeObject(w, code, &done)
+}
+
+// changed is the answer to a change, or to the operation check.
+type changed struct {
+	V     int         `json:"v"`
+	Error *string     `json:"error"`
+	Code  status.Code `json:"code,omitempty"`
+	*status.Found
+}
+
+func (c *changed) fail(err error) {
+	text := err.Error()
+	c.Error, c.Code = &text, status.Of(err)
 }
 
 // changeMember makes a change, or for the operation check looks whether one
 // could be made.
-func (a *Admin) changeMember(w http.ResponseWriter, r *http.Request) (code int, found *Progress, problem string) {
+func (a *Admin) changeMember(w http.ResponseWriter, r *http.Request, done *changed) (code int) {
 	var c state.MemberChange
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return http.StatusBadRequest, nil, `want {"op": "add", "id": 4, "addr": "HOST:PORT"}, or op promote, remove or lead and an id`
+		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, or op promote, remove or lead and an id`))
+		return http.StatusBadRequest
 	}
+	var err error
 	if c.Op == "check" {
-		p, err := a.source.Probe(r.Context(), c.ID, c.Addr)
-		if err != nil {
-			return http.StatusConflict, nil, err.Error()
-		}
-		return http.StatusOK, &p, ""
+		done.Found, err = a.source.Probe(r.Context(), c.ID, c.Addr)
+	} else {
+		err = a.source.ChangeMember(r.Context(), c)
 	}
-	if err := a.source.ChangeMember(r.Context(), c); err != nil {
-		return http.StatusConflict, nil, err.Error()
+	if err != nil {
+		done.fail(err)
+		return http.StatusConflict
 	}
-	a.log.Info("members changed", "op", c.Op, "peer", c.ID)
-	return http.StatusOK, nil, ""
+	if c.Op != "check" {
+		a.log.Info("members changed", "op", c.Op, "peer", c.ID)
+	}
+	return http.StatusOK
 }
 
-// listMembers writes the members by id: all of them as far as this server
-// knows, none if it runs alone.
-func (a *Admin) listMembers(w http.ResponseWriter, r *http.Request) {
+// members lists the members: all of them as far as this server knows, none if it
+// runs alone.
+func (a *Admin) members(ctx context.Context) *status.Members {
 	s := a.source.Status(0)
-	var progress map[int64]Progress
-	if len(s.Members) > 0 {
-		if release, ok := a.asks.acquire(); ok { // else the list is without it
-			progress = a.source.Progress(r.Context())
-			release()
-		}
+	list := &status.Members{V: 1, ID: s.ID, Leader: s.Leader, Cluster: s.Cluster, Members: map[uint32]status.Member{}}
+	if !s.Serving {
+		list.Reason = s.Reason
 	}
-	w.Header().Set("Content-Type", "application/json")
-	j := &jsonWriter{w: bufio.NewWriter(w)}
-	j.beginObject()
-	j.field("v", 1)
-	j.field("id", s.ID)
-	j.field("leader", s.LeaderID)
-	j.field("cluster", s.Cluster)
-	j.object("members", func() {
+	if len(s.Members) == 0 {
+		return list
+	}
+	if release, ok := a.asks.acquire(); ok { // else the list tells what this server knows
+		list.Members = a.source.Progress(ctx)
+		release()
+	}
+	if len(list.Members) == 0 {
+		list.Members = map[uint32]status.Member{}
 		for _, m := range s.Members {
-			j.object(strconv.FormatInt(m.ID, 10), func() {
-				j.field("peer", m.PeerAddr)
-				j.field("client", m.ClientAddr)
-				j.field("voter", m.Voter)
-				if p, ok := progress[m.ID]; ok {
-					j.progress(&p)
-				}
-			})
+			list.Members[m.ID] = m
 		}
-	})
-	j.endObject()
-	_ = j.w.Flush()
-}
-
-// progress writes the fields of a Progress; what is not known is null.
-func (j *jsonWriter) progress(p *Progress) {
-	j.field("applied", int64(p.Applied))
-	j.field("lag", int64(p.Lag))
-	if p.Bytes < 0 {
-		j.field("lag_bytes", nil)
-	} else {
-		j.field("lag_bytes", p.Bytes)
 	}
-	if p.Heard < 0 {
-		j.field("heard_ms", nil)
-	} else {
-		j.field("heard_ms", p.Heard.Milliseconds())
-	}
-	j.field("version", p.Release)
-	j.field("starts", int64(p.Starts))
-	j.field("snapshot_sent", p.SnapshotSent)
-	j.field("snapshot_size", p.SnapshotSize)
-	j.field("waits", p.Waits)
+	return list
 }

@@ -58,7 +58,7 @@ func gaugeTable() []gauge {
 		{name: "synced_observers", help: "Servers without a vote that keep up.", only: leading, value: count(func(s *Status) int { return s.SyncedNon })},
 		{name: "synced_non_voting_followers", help: "As synced_observers.", only: leading, value: count(func(s *Status) int { return s.SyncedNon })},
 		{name: "pending_syncs", only: leading, value: zero},
-		{name: "leader_uptime", help: "Milliseconds since this server became leader.", only: leading, value: num(func(s *Status) int64 { return millis(s.LeaderUptime) })},
+		{name: "leader_uptime", help: "Milliseconds since this server became leader.", only: leading, value: num(func(s *Status) int64 { return millis(s.Leads) })},
 		{name: "last_proposal_size", help: "Bytes of the last log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Last })},
 		{name: "min_proposal_size", help: "Bytes of the smallest log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Min })},
 		{name: "max_proposal_size", help: "Bytes of the largest log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Max })},
@@ -148,7 +148,7 @@ func (s *Status) keyed() map[string]map[string]Summary {
 			by = map[string]Summary{}
 		}
 		for _, m := range s.Members {
-			id := strconv.FormatInt(m.ID, 10)
+			id := strconv.Itoa(int(m.ID))
 			if _, fed := by[id]; !fed && m.ID != s.ID {
 				by[id] = Summary{}
 			}

@@ -111,10 +111,10 @@ func jsonHash(j *jsonWriter, s *Status) {
 }
 
 func jsonLastSnapshot(j *jsonWriter, s *Status) {
-	j.field("zxid", strings.TrimPrefix(hex(s.SnapshotZxid), "0x"))
+	j.field("zxid", strings.TrimPrefix(hex(s.Snapshot.Zxid), "0x"))
 	seconds := int64(0)
-	if !s.SnapshotTime.IsZero() {
-		seconds = s.SnapshotTime.Unix()
+	if !s.Snapshot.Time.IsZero() {
+		seconds = s.Snapshot.Time.Unix()
 	}
 	j.field("timestamp", seconds)
 }
@@ -124,7 +124,7 @@ func jsonLeader(j *jsonWriter, s *Status, _ url.Values) string {
 		return "server is not initialized"
 	}
 	j.field("is_leader", s.Mode == Leader)
-	j.field("leader_id", s.LeaderID)
+	j.field("leader_id", s.Leader)
 	j.field("leader_ip", hostOf(s.LeaderAddr))
 	return ""
 }
@@ -150,7 +150,7 @@ func jsonObservers(j *jsonWriter, s *Status) {
 		j.elem()
 		j.beginObject()
 		j.field("sid", m.ID)
-		j.field("address", m.PeerAddr)
+		j.field("address", m.Peer)
 		j.endObject()
 	}
 	j.endArray()
@@ -199,10 +199,10 @@ func jsonVotingView(j *jsonWriter, s *Status) {
 			if !m.Voter {
 				continue
 			}
-			j.object(strconv.FormatInt(m.ID, 10), func() {
-				j.field("server_addresses", []string{m.PeerAddr})
-				j.field("election_addresses", []string{m.PeerAddr})
-				j.field("client_address", m.ClientAddr)
+			j.object(strconv.Itoa(int(m.ID)), func() {
+				j.field("server_addresses", []string{m.Peer})
+				j.field("election_addresses", []string{m.Peer})
+				j.field("client_address", m.Client)
 				j.field("learner_type", "participant")
 			})
 		}
@@ -220,9 +220,9 @@ func jsonZabState(j *jsonWriter, s *Status) {
 	}
 	j.field("myid", s.ID)
 	j.field("is_leader", s.Serving && s.Mode == Leader)
-	j.object("quorum_address", func() { jsonAddress(j, m.PeerAddr) })
-	j.object("election_address", func() { jsonAddress(j, m.PeerAddr) })
-	j.field("client_address", m.ClientAddr)
+	j.object("quorum_address", func() { jsonAddress(j, m.Peer) })
+	j.object("election_address", func() { jsonAddress(j, m.Peer) })
+	j.field("client_address", m.Client)
 	j.field("voting", m.Voter)
 	j.field("last_zxid", hex(s.Zxid))
 	j.field("zab_epoch", s.Term)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Need says which costly parts of a Status are asked for. The rest is always
@@ -34,12 +35,12 @@ type Source interface {
 	// ChangeMember changes who belongs to the ensemble, and returns when it is
 	// done or refused.
 	ChangeMember(context.Context, state.MemberChange) error
-	// Progress tells how far the members are, by id. It asks other servers, so
-	// it may take some seconds.
-	Progress(context.Context) map[int64]Progress
+	// Progress tells who the members are and how far each is, by id. It asks
+	// other servers, so it may take some seconds.
+	Progress(context.Context) map[uint32]status.Member
 	// Probe looks whether a server could be a member at an address, and how far
 	// it is.
-	Probe(ctx context.Context, id uint32, addr string) (Progress, error)
+	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 }
 
 // Mode is a server's part in the ensemble, as `srvr` names it.
@@ -61,28 +62,18 @@ type Status struct {
 	Now     time.Time
 	Uptime  time.Duration
 
-	Serving bool     // clients are served
-	Reason  string   // why not, for people
+	status.Node // its part in the cluster
+
 	Faults  []string // what is wrong though clients may be served: disk nearly full, …
 	Notices []string // what an operator should know and wants on a dashboard: insecure peers, …
 
-	Mode         Mode
-	ID           int64
-	LeaderID     int64  // 0: unknown
-	Cluster      string // its name; empty: not joined yet
-	LeaderAddr   string // peer address of the leader
-	LeaderUptime time.Duration
-	Term         uint64
-	LastIndex    uint64 // newest entry in the log
-	CommitIndex  uint64
-	AppliedIndex uint64
-	Synced       int      // voters that keep up, the leader not counted
-	SyncedNon    int      // non-voters that keep up
-	Members      []Member // sorted by id; empty when standalone
-	ConfigIndex  int64    // version of the membership
-	ConfigText   string   // its lines as clients read them, if they can
+	Mode        Mode
+	LeaderAddr  string // peer address of the leader
+	Synced      int    // voters that keep up, the leader not counted
+	SyncedNon   int    // non-voters that keep up
+	ConfigIndex int64  // version of the membership
+	ConfigText  string // its lines as clients read them, if they can
 
-	Zxid           int64
 	Digests        []Digest
 	SnapshotZxid   int64 // of the newest snapshot
 	SnapshotTime   time.Time
@@ -128,30 +119,6 @@ type Status struct {
 	// Keyed holds families of summaries: by namespace, by peer.
 	Keyed map[string]map[string]Summary
 	Extra []Sample
-}
-
-// Member is one server of the ensemble.
-type Member struct {
-	ID         int64
-	PeerAddr   string // host:port
-	ClientAddr string // host:port, or empty when not published
-	Voter      bool
-}
-
-// Progress is how far a member of the ensemble is.
-type Progress struct {
-	Applied uint64        // newest log entry that it has applied
-	Lag     uint64        // entries that it has not
-	Bytes   int64         // of these; -1: not known
-	Heard   time.Duration // since it was heard from; negative: it is not
-	Release string        // of its program; empty: not known
-	Starts  uint64        // how often its data directory was started
-	// A snapshot that is on its way to it, in bytes.
-	SnapshotSent, SnapshotSize int64
-	Waits                      string // for what, by its own word, or why it is not heard
-
-	At    string // where it says that it is, if it was probed
-	Known bool   // and its data directory is the one that the member has
 }
 
 // Digest is the digest of the whole tree at a zxid.
@@ -248,13 +215,13 @@ type Config struct {
 }
 
 // member returns the entry of the server itself.
-func (s *Status) member() (Member, bool) {
+func (s *Status) member() (status.Member, bool) {
 	for _, m := range s.Members {
 		if m.ID == s.ID {
 			return m, true
 		}
 	}
-	return Member{}, false
+	return status.Member{}, false
 }
 
 // answers says whether questions about the service are answered.

@@ -105,7 +105,7 @@ func renderConf(w io.Writer, s *Status) {
 		return
 	}
 	for _, m := range s.Members {
-		line := state.Server{ID: uint32(m.ID), Peer: m.PeerAddr, Client: m.ClientAddr, Voter: m.Voter}
+		line := state.Server{ID: uint32(m.ID), Peer: m.Peer, Client: m.Client, Voter: m.Voter}
 		fmt.Fprintln(w, line.Line())
 	}
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
@@ -116,7 +116,7 @@ func confID(s *Status) int64 {
 	if !s.ensemble() {
 		return 0
 	}
-	return s.ID
+	return int64(s.ID)
 }
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

@@ -282,8 +282,8 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	switch {
 	case len(s.Members) < 2:
 		return nil, &problem{http.StatusConflict, "this server runs alone: there is nobody to lead instead"}
-	case s.LeaderID != s.ID:
-		return nil, &problem{http.StatusConflict, fmt.Sprintf("this server does not lead; ask server %d", s.LeaderID)}
+	case s.Leader != s.ID:
+		return nil, &problem{http.StatusConflict, fmt.Sprintf("this server does not lead; ask server %d", s.Leader)}
 	}
 	return &step{
 		does: "hand over leadership to the follower that is furthest",

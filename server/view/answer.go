@@ -195,7 +195,7 @@ func (v *View) knownHost(host string) bool {
 		return true
 	}
 	for _, m := range v.source.Status(0).Members {
-		for _, addr := range []string{m.PeerAddr, m.ClientAddr} {
+		for _, addr := range []string{m.Peer, m.Client} {
 			if h, _, err := net.SplitHostPort(addr); err == nil && strings.EqualFold(host, h) {
 				return true
 			}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // reach is how far the members were when somebody last wanted to know. To find
@@ -15,7 +15,7 @@ type reach struct {
 	asked chan struct{}
 
 	mu    sync.Mutex
-	all   map[int64]admin.Progress
+	all   map[uint32]status.Member
 	at    time.Time     // by the monotonic clock
 	fresh chan struct{} // closed when all is another one
 }
@@ -53,7 +53,7 @@ func (v *View) watchMembers(ctx context.Context) {
 
 // members tells how far the members are, nil if that could not be found out in
 // time.
-func (v *View) members(ctx context.Context) map[int64]admin.Progress {
+func (v *View) members(ctx context.Context) map[uint32]status.Member {
 	r := &v.reach
 	select {
 	case r.asked <- struct{}{}:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view"
 )
@@ -21,17 +22,20 @@ type three struct {
 
 func (s *three) Status(admin.Need) *admin.Status {
 	st := s.still.Status(0)
-	st.ID, st.LeaderID = 1, 1
-	for id := int64(1); id <= 3; id++ {
-		st.Members = append(st.Members, admin.Member{ID: id, PeerAddr: "10.0.0.1:2888", Voter: true})
+	st.ID, st.Leader = 1, 1
+	for id := uint32(1); id <= 3; id++ {
+		st.Members = append(st.Members, status.Member{ID: id, Peer: "10.0.0.1:2888", Voter: true})
 	}
 	return st
 }
 
-func (s *three) Progress(ctx context.Context) map[int64]admin.Progress {
+func (s *three) Progress(ctx context.Context) map[uint32]status.Member {
 	select {
 	case s.asked <- struct{}{}:
-		return map[int64]admin.Progress{1: {}, 2: {Lag: 7}, 3: {Heard: -1, Lag: 99, Waits: "connection refused"}}
+		return map[uint32]status.Member{
+			1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(0), Lag: 7}},
+			3: {Progress: status.Progress{Lag: 99, Waits: "connection refused"}},
+		}
 	case <-ctx.Done():
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -186,13 +187,13 @@ func (v *View) watched() (rows []topRow, more bool) {
 type overviewAnswer struct {
 	V        int         `json:"v"`
 	Version  string      `json:"version"`
-	ID       int64       `json:"id"`
+	ID       uint32      `json:"id"`
 	Mode     string      `json:"mode"`
 	Serving  bool        `json:"serving"`
 	Reason   string      `json:"reason,omitempty"`
 	Faults   []string    `json:"faults"`
 	Notices  []string    `json:"notices"`
-	Leader   int64       `json:"leader"`
+	Leader   uint32      `json:"leader"`
 	Term     uint64      `json:"term"`
 	Zxid     string      `json:"zxid"`
 	Started  int64       `json:"started"` // ms since 1970
@@ -252,7 +253,7 @@ type certificate struct {
 }
 
 type memberRow struct {
-	ID     int64  `json:"id"`
+	ID     uint32 `json:"id"`
 	Peer   string `json:"peer"`
 	Client string `json:"client,omitempty"`
 	Voter  bool   `json:"voter"`
@@ -276,10 +277,10 @@ func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
 	s := v.source.Status(0)
 	a := overviewAnswer{
 		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason, Faults: s.Faults, Notices: s.Notices,
-		Leader: s.LeaderID, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{}, Nodes: s.Nodes, DataSize: s.DataSize,
+		Leader: s.Leader, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{}, Nodes: s.Nodes, DataSize: s.DataSize,
 		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount, Received: s.Received, Sent: s.Sent,
 		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg, DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
-		SnapshotZxid: hexZxid(s.SnapshotZxid), CanAct: v.o.Authorize != nil, Token: v.token, Certificates: []certificate{},
+		SnapshotZxid: hexZxid(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token, Certificates: []certificate{},
 	}
 	for _, c := range v.source.Certificates() {
 		a.Certificates = append(a.Certificates, certificate{c.Name, c.Expires.UnixMilli()})
@@ -289,14 +290,14 @@ func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
 			*list = []string{}
 		}
 	}
-	var far map[int64]admin.Progress
+	var far map[uint32]status.Member
 	if len(s.Members) > 0 {
 		far = v.members(ctx)
 	}
 	for _, m := range s.Members {
-		row := memberRow{ID: m.ID, Peer: m.PeerAddr, Client: m.ClientAddr, Voter: m.Voter, Leader: m.ID == s.LeaderID, Self: m.ID == s.ID}
+		row := memberRow{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter, Leader: m.ID == s.Leader, Self: m.ID == s.ID}
 		if p, ok := far[m.ID]; ok {
-			heard := p.Heard >= 0
+			heard := p.Heard != nil
 			row.Reached, row.Waits = &heard, clip(p.Waits)
 			if heard {
 				row.Lag = p.Lag

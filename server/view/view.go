@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/locks"
@@ -38,7 +39,7 @@ type Source interface {
 	HandOver(context.Context) error
 	// Progress tells how far the members are, by id. It asks other servers, so
 	// it may take some seconds.
-	Progress(context.Context) map[int64]admin.Progress
+	Progress(context.Context) map[uint32]status.Member
 	// Certificates are those this server shows.
 	Certificates() []Certificate
 	// TakeSnapshot writes a snapshot to disk.

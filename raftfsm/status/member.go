@@ -1,0 +1,66 @@
+package status
+
+import (
+	"maps"
+	"slices"
+)
+
+// Member is one server of the cluster, as the leader knows it, or where no
+// server leads, as the server that was asked does.
+type Member struct {
+	ID     uint32 `json:"id"`
+	Peer   string `json:"peer"`   // address for other servers
+	Client string `json:"client"` // address for clients; empty: it has not said
+	Voter  bool   `json:"voter"`
+	Progress
+}
+
+// Progress is how far a member is.
+type Progress struct {
+	Applied  uint64 `json:"applied"`   // the newest log entry that it has applied
+	Lag      uint64 `json:"lag"`       // entries behind the leader
+	LagBytes *int64 `json:"lag_bytes"` // bytes of these; nil: not known
+	Heard    *int64 `json:"heard_ms"`  // ms since it was heard from; nil: it is not heard
+	Version  string `json:"version"`   // of its program; empty: not known
+	Starts   uint64 `json:"starts"`    // how often its data directory was started
+
+	SnapshotSent int64  `json:"snapshot_sent"` // bytes of a snapshot that is being sent to it
+	SnapshotSize int64  `json:"snapshot_size"`
+	Waits        string `json:"waits"` // what it says that it waits for, or why it is not heard
+}
+
+// EnoughToVote is how many log entries a server may be behind the leader to get
+// its vote, or the leadership.
+const EnoughToVote = 1000
+
+// Well reports whether the member runs, serves and has caught up.
+func (p *Progress) Well() bool { return p.Heard != nil && p.Lag <= EnoughToVote && p.Waits == "" }
+
+// Found is the server that answers at an address.
+type Found struct {
+	Progress
+	At    string `json:"at"`    // where it says that it is
+	Known bool   `json:"known"` // its data directory is the one that the member has
+}
+
+// Members is the answer to GET /members.
+type Members struct {
+	V       int               `json:"v"`
+	ID      uint32            `json:"id"`               // the server that answers
+	Leader  uint32            `json:"leader"`           // 0: none is known
+	Reason  string            `json:"reason,omitempty"` // why the server that answers does not serve clients
+	Cluster string            `json:"cluster"`
+	Members map[uint32]Member `json:"members"` // by id
+}
+
+// List returns the members in the order of their ids.
+func (m *Members) List() []Member {
+	list := make([]Member, 0, len(m.Members))
+	for _, id := range slices.Sorted(maps.Keys(m.Members)) {
+		list = append(list, m.Members[id])
+	}
+	return list
+}
+
+// Ago is a time since a member was heard from, in ms.
+func Ago(ms int64) *int64 { return &ms }

@@ -1,0 +1,40 @@
+package status
+
+import "time"
+
+// Node is a server's part in its cluster at one moment.
+type Node struct {
+	ID       uint32
+	Cluster  string
+	Serving  bool
+	Reason   string // why it does not serve clients
+	ReadOnly bool   // clients that ask for it may read though there is no leader
+	Full     string // why this server refuses what needs more room when it leads; empty: it does not
+	Role     string // standalone, leader, follower, or empty while neither
+	Leader   uint32 // 0: none known
+	Term     uint64
+	Commit   uint64 // index of the last log entry that is known here to be committed
+	Applied  uint64 // index of the last log entry applied here
+	Last     uint64 // index of the last log entry stored here
+	Zxid     int64
+
+	Snapshot Snapshot
+
+	Members []Member // by id; of their progress only Applied, where this server leads
+
+	Leads        time.Duration // how long this server has led; 0: it does not
+	Elections    int64         // won by this server
+	Pending      int           // requests of this server not yet applied
+	LogBehind    int64         // requests since the last snapshot
+	Syncs        int64
+	SyncTime     time.Duration
+	SyncMax      time.Duration
+	PeerInsecure bool
+	Removed      bool // this server is not a member any more
+}
+
+// Snapshot is the newest snapshot on a server's disk.
+type Snapshot struct {
+	Zxid int64
+	Time time.Time // zero: there is none
+}
