@@ -99,10 +99,14 @@ func (d *Disk) openDir(o Options) (err error) {
 	if err = d.dir.checkParts(&d.identity); err != nil {
 		return err
 	}
-	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Sealed); err != nil {
+	if err = d.identity.checkLogKind(o.LogStore); err != nil {
 		return err
 	}
 	id := d.identity
+	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, id.Start > 0); err != nil {
+		return err
+	}
+	id.LogStore = o.LogStore
 	if err = d.stores.checkWhole(d.dir.path, &id); err == nil {
 		id.begin(o.Rand)
 		err = d.SaveIdentity(id)

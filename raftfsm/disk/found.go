@@ -52,13 +52,13 @@ func Found(dir string, f Founding, write func(io.Writer) error) (err error) {
 		return err
 	}
 	own := NewID(rand.Reader)
-	return d.saveIdentity(Identity{Server: f.Server, Incarnation: own, Cluster: f.Cluster, Sealed: true,
+	return d.saveIdentity(Identity{Server: f.Server, Incarnation: own, Cluster: f.Cluster, Start: 1, LogStore: "wal",
 		Incarnations: map[uint32]string{f.Server: own}})
 }
 
 // store writes the snapshot and the term that it stands in.
 func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
-	if err := stores.Stable.SetUint64([]byte("CurrentTerm"), f.Term); err != nil {
+	if err := stores.Stable.SetUint64([]byte(keyCurrentTerm), f.Term); err != nil {
 		return err
 	}
 	addr := raft.ServerAddress(cmp.Or(f.Addr, localAddr))

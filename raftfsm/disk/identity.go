@@ -38,9 +38,8 @@ type Identity struct {
 	Start uint64 `json:"start,omitempty"`
 	Life  string `json:"life,omitempty"`
 	// Begun: there is a term, and a log or a snapshot. They cannot go away again.
-	Begun bool `json:"begun,omitempty"`
-	// Sealed: terms and votes have checksums; see sealedStable.
-	Sealed bool `json:"sealed,omitempty"`
+	Begun    bool   `json:"begun,omitempty"`
+	LogStore string `json:"log,omitempty"` // the kind of the log
 	// Sum is the checksum of the file up to it: the last field.
 	Sum string `json:"sum,omitempty"`
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,7 +126,8 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	bl := state.Block{Origin: 1, Birth: 1, First: 1, Count: 1, Requests: make([]byte, state.MaxRequest)}
 	entry := bl.Append(state.BeginEntry(nil, 0))
 	state.SealEntry(entry, 1)
-	if err := d.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: entry}); err != nil {
+	err = d.Stable().SetUint64([]byte(keyCurrentTerm), 1)
+	if err = errors.Join(err, d.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: entry})); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {

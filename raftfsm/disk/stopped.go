@@ -20,7 +20,6 @@ import (
 type Stopped struct {
 	Identity Identity
 	Term     uint64 // the highest it had seen
-	LogStore string // "wal" or "bolt"
 
 	dir  string
 	lock *os.File // nil: nobody ever ran here
@@ -35,7 +34,7 @@ func IsDataDir(dir string) bool {
 
 // OpenStopped opens a data directory for reading.
 func OpenStopped(dir string) (_ *Stopped, err error) {
-	s := &Stopped{dir: dir, LogStore: "wal"}
+	s := &Stopped{dir: dir}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
@@ -55,23 +54,21 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	file := filepath.Join(dir, "raft", "stable.db")
-	if s.Identity.Sealed {
-		if err := checkStable(file); err != nil {
-			return nil, err
-		}
+	file := filepath.Join(dir, boltName)
+	if s.Identity.Start == 0 {
+		return nil, fmt.Errorf("no server has started on %s yet", dir)
 	}
-	s.bolt, err = openBolt(file, true)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if kind, err := s.bolt.Get([]byte(logKindKey)); err == nil && len(kind) > 0 {
-		s.LogStore = string(kind)
-	}
-	stable := &sealedStable{s.bolt, file, s.Identity.Sealed}
-	if s.Term, err = stable.GetUint64([]byte("CurrentTerm")); err != nil && err.Error() != keyNotFound {
+	if err := checkBolt(file); err != nil {
 		return nil, err
 	}
+	if s.bolt, err = openBolt(file, true); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	stable, err := openTerms(s.bolt, file, true)
+	if err != nil {
+		return nil, err
+	}
+	s.Term = stable.stored.term
 	return s, nil
 }
 
@@ -125,14 +122,14 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 // Entries calls fn for every entry of the log, with the place where it stands.
 // torn is where a write was interrupted that nobody was told of.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
-	if s.LogStore != "bolt" {
+	if s.Identity.LogStore != "bolt" {
 		at, err := seglog.Scan(filepath.Join(s.dir, "raft", "log"), func(l *raft.Log, p seglog.Place) error { return fn(l, p.String()) })
 		if at != nil {
 			torn = at.String()
 		}
 		return torn, err
 	}
-	file := filepath.Join(s.dir, "raft", "stable.db")
+	file := filepath.Join(s.dir, boltName)
 	first, err := s.bolt.FirstIndex()
 	if err != nil {
 		return "", err

@@ -36,9 +36,8 @@ func NewMemoryStores(alone bool) *Stores {
 	return s
 }
 
-// openStores opens the stores of a data directory. sealed: terms and votes have
-// checksums already; else they get them.
-func openStores(d *dataDir, kind string, retain int, sealed bool) (_ *Stores, err error) {
+// openStores opens the stores of a data directory. A directory that is begun has its terms; a new one gets them.
+func openStores(d *dataDir, kind string, retain int, begun bool) (_ *Stores, err error) {
 	s := new(Stores)
 	defer func() {
 		if err != nil {
@@ -51,11 +50,8 @@ func openStores(d *dataDir, kind string, retain int, sealed bool) (_ *Stores, er
 			return s, err
 		}
 	}
-	bolt, err := s.openStable(d.files, dir+"/stable.db", sealed)
+	bolt, err := s.openStable(d.files, d.sub(boltName), begun)
 	if err != nil {
-		return s, err
-	}
-	if err := checkLogKind(bolt, kind); err != nil {
 		return s, err
 	}
 	if kind == "bolt" {
@@ -81,12 +77,12 @@ func openStores(d *dataDir, kind string, retain int, sealed bool) (_ *Stores, er
 	return s, errors.Join(fs.SyncDir(dir), fs.SyncDir(d.path))
 }
 
-// openStable opens the stable store, and returns what is below its checksums.
-func (s *Stores) openStable(files *Files, file string, sealed bool) (below raft.StableStore, err error) {
+// openStable opens terms and votes, and returns the store below them.
+func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.StableStore, err error) {
 	below = files.Stable
 	if below == nil {
-		if sealed {
-			if err := checkStable(file); err != nil {
+		if begun {
+			if err := checkBolt(file); err != nil {
 				return nil, err
 			}
 		}
@@ -97,14 +93,7 @@ func (s *Stores) openStable(files *Files, file string, sealed bool) (below raft.
 		s.closers = append(s.closers, bolt)
 		below = bolt
 	}
-	stable := &sealedStable{below, file, sealed}
-	s.Stable = stable
-	switch {
-	case !sealed:
-		err = stable.seal()
-	case files.Stable != nil:
-		err = stable.check()
-	}
+	s.Stable, err = openTerms(below, file, begun)
 	return below, err
 }
 
@@ -114,8 +103,8 @@ func (d *dataDir) checkParts(id *Identity) error {
 	if id.Cluster == "" && !id.Begun {
 		return nil
 	}
-	for _, part := range []string{"raft/stable.db", "raft/log", "snapshots"} {
-		if d.files.Stable != nil && part == "raft/stable.db" {
+	for _, part := range []string{boltName, "raft/log", "snapshots"} {
+		if d.files.Stable != nil && part == boltName {
 			continue
 		}
 		if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && !there {
@@ -131,7 +120,7 @@ func incomplete(path, what string) error {
 
 // promised is what others may count on; see Disk.Promised.
 func (s *Stores) promised() (term, end uint64, err error) {
-	term, err = s.Stable.GetUint64([]byte("CurrentTerm"))
+	term, err = s.Stable.GetUint64([]byte(keyCurrentTerm))
 	if err != nil && err.Error() != keyNotFound {
 		return 0, 0, err
 	}
@@ -153,8 +142,8 @@ func (id *Identity) checkBegun(path string, term, end uint64) error {
 	return nil
 }
 
-// checkWhole notes in id that there is a log, and refuses a directory that had
-// one and has it no more, or has lost a part of it.
+// checkWhole notes in id that the directory has a log. It refuses a directory that had a log and has lost it or a
+// part of it, and one whose terms are older than its log: its server would vote again in a term that it has seen.
 func (s *Stores) checkWhole(path string, id *Identity) error {
 	term, end, err := s.promised()
 	if err != nil {
@@ -176,34 +165,45 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 	if len(list) > 0 {
 		have = list[0].Index
 	}
+	newest, err := s.newestTerm(list)
+	if err != nil {
+		return err
+	}
+	if newest > term {
+		return incomplete(path, fmt.Sprintf("its log or its newest snapshot is of term %d, and %s knows of none after %d",
+			newest, boltName, term))
+	}
 	if first > have+1 {
 		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d", first, have))
 	}
 	return nil
 }
 
+// newestTerm is the term of the last entry that log or snapshots hold.
+func (s *Stores) newestTerm(snapshots []*raft.SnapshotMeta) (term uint64, err error) {
+	if len(snapshots) > 0 {
+		term = snapshots[0].Term
+	}
+	last, err := s.Log.LastIndex()
+	if err != nil || last == 0 {
+		return term, err
+	}
+	var l raft.Log
+	err = s.Log.GetLog(last, &l)
+	return max(term, l.Term), err
+}
+
 // begin begins another life of a directory.
 func (id *Identity) begin(rand io.Reader) {
 	id.Start++
-	id.Sealed = true
 	id.Life = NewID(rand)
 }
 
-const logKindKey = "zlockd log store"
-
-// checkLogKind remembers which log store a directory uses: opening the other
-// one would look like an empty log.
-func checkLogKind(stable raft.StableStore, kind string) error {
-	key := []byte(logKindKey)
-	was, err := stable.Get(key)
-	if err != nil && err.Error() != keyNotFound {
-		return err
-	}
-	if len(was) == 0 {
-		return stable.Set(key, []byte(kind))
-	}
-	if string(was) != kind {
-		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty directory", was)
+// checkLogKind refuses another log store than that of the directory: its log would look empty.
+func (id *Identity) checkLogKind(kind string) error {
+	if id.LogStore != "" && id.LogStore != kind {
+		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty directory",
+			id.LogStore)
 	}
 	return nil
 }

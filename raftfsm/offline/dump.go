@@ -67,7 +67,7 @@ func (p *printer) dataDir(dir string) error {
 	}
 	defer s.Close()
 	id := s.Identity
-	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster, s.Term, s.LogStore)
+	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster, s.Term, id.LogStore)
 	d := &Data{Identity: id, State: state.New(id.Cluster)}
 	if err := d.readSnapshot(s); err != nil {
 		return err

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/raftfsm/seglog"
-
 	"github.com/hashicorp/raft"
 )
 
@@ -79,7 +77,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	flip := func(at, bit int) {
 		put(at, right[at]^1<<bit)
 		defer put(at, right[at])
-		if err := checkStable(file); err != nil {
+		if err := checkBolt(file); err != nil {
 			refused++
 			if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove the data directory") {
 				t.Errorf("byte %d, bit %d: the refusal does not say what to do: %v", at, bit, err)
@@ -91,7 +89,11 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer bolt.Close()
-		if is, err := readVoted(&sealedStable{bolt, file, true}); err != nil || is != want {
+		stable, err := openTerms(bolt, file, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is, err := readVoted(stable); err != nil || is != want {
 			t.Errorf("byte %d, bit %d: %+v is believed, %v; it is %+v", at, bit, is, err, want)
 		}
 	}
@@ -103,19 +105,20 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 		flip(at, at%8)
 	}
 	// What is nothing but terms and votes: every bit.
-	for _, key := range sealedKeys {
+	record := termRecord{want.term, want.in, []byte(want.whom)}
+	for _, part := range [][]byte{[]byte(termsKey), record.encode()} {
 		for at := 0; ; {
-			next := bytes.Index(right[at:], []byte(key.key))
+			next := bytes.Index(right[at:], part)
 			if next < 0 {
 				break
 			}
 			at += next
-			for n := range len(key.key) + 8 + sealSize {
+			for n := range part {
 				for bit := range 8 {
 					flip(at+n, bit)
 				}
 			}
-			at += len(key.key)
+			at += len(part)
 		}
 	}
 	if refused < 100 {
@@ -123,7 +126,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	}
 	// And through the front door.
 	b := bytes.Clone(right)
-	at := bytes.LastIndex(right, []byte("CurrentTerm")) + len("CurrentTerm") + 7
+	at := bytes.LastIndex(right, record.encode()) + 7
 	b[at] ^= 1
 	put(at, b[at])
 	for what, opened := range map[string]func() error{
@@ -139,72 +142,9 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	}
 }
 
-// Directories of releases before had bare values. They open, are what they
-// were, and have checksums from then on.
-func TestR7DirectoryWithoutChecksumsOpens(t *testing.T) {
-	want := voted{7, 6, "3"}
-	for _, voter := range []bool{true, false} {
-		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, "raft", "log"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Join(dir, "snapshots"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(dir, "raft", "stable.db")
-		bolt, err := openBolt(file, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := want
-		if !voter {
-			want = voted{term: 7}
-			err = bolt.SetUint64([]byte("CurrentTerm"), 7)
-		} else {
-			err = want.write(bolt)
-		}
-		if err != nil || bolt.Set([]byte(logKindKey), []byte("wal")) != nil || bolt.Close() != nil {
-			t.Fatal(err)
-		}
-		log, err := seglog.Open(filepath.Join(dir, "raft", "log"), seglog.Options{})
-		if err != nil || log.StoreLog(&raft.Log{Index: 1, Term: 7}) != nil || log.Close() != nil {
-			t.Fatal(err)
-		}
-		text := `{"server": 1, "birth": "ab", "cluster": "c", "begun": true}`
-		if err := os.WriteFile(filepath.Join(dir, "identity"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			d, err := open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if is, err := readVoted(d.Stable()); err != nil || is != want {
-				t.Errorf("%+v, %v; want %+v", is, err, want)
-			}
-			if !d.Identity().Sealed {
-				t.Error("the directory is not sealed")
-			}
-			d.Close()
-		}
-		if err := checkStable(file); err != nil {
-			t.Error(err)
-		}
-		// What raft of a release before finds there.
-		bolt, err = openBolt(file, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if term, err := bolt.GetUint64([]byte("CurrentTerm")); err != nil || term != want.term {
-			t.Errorf("an older release reads term %d, %v", term, err)
-		}
-		bolt.Close()
-	}
-}
-
 // So with the identity: no bit of it can be wrong and be believed.
 func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
-	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"}, Start: 5, Life: "cd", Begun: true, Sealed: true}
+	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"}, Start: 5, Life: "cd", Begun: true, LogStore: "wal"}
 	right, err := encodeIdentity(whole)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,154 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// terms keeps the server's term and its last vote as one value in bolt, with a checksum behind them:
+//
+//	term u64 · term of the vote u64 · candidate · crc32c u32
+//
+// raft stores a vote as two values: the term, then the candidate. If the server ends between the two, it finds the
+// new term beside an older candidate when it starts again. raft would take that candidate's next request for a
+// request that it has granted before, and would grant it without comparing the logs. One value has no such state in
+// between, and saves an election two syncs. bolt has checksums for its two meta pages alone, and a server that
+// believed a damaged term or vote could vote twice: therefore the checksum.
+type terms struct {
+	below raft.StableStore
+	file  string
+
+	// raft writes on one goroutine; others read. The lock is not held while bolt writes.
+	mu     sync.Mutex
+	stored termRecord
+	voting uint64 // the term of a vote that raft is about to store the candidate of
+}
+
+// termRecord is what terms holds.
+type termRecord struct {
+	term, votedIn uint64
+	votedFor      []byte
+}
+
+const (
+	termsKey     = "terms"
+	termsFixed   = 16 // the two terms
+	termsTrailer = 4  // the checksum
+
+	keyCurrentTerm = "CurrentTerm" // these three are raft's names
+	keyVoteTerm    = "LastVoteTerm"
+	keyVoteFor     = "LastVoteCand"
+)
+
+func (r *termRecord) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, r.term)
+	b = binary.BigEndian.AppendUint64(b, r.votedIn)
+	b = append(b, r.votedFor...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crcTable))
+}
+
+func decodeTerms(b []byte) (r termRecord, err error) {
+	end := len(b) - termsTrailer
+	if end < termsFixed {
+		return r, errors.New("the record is cut short")
+	}
+	if crc32.Checksum(b[:end], crcTable) != binary.BigEndian.Uint32(b[end:]) {
+		return r, errors.New("the record does not fit its checksum")
+	}
+	r.term, r.votedIn, r.votedFor = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[termsFixed:end]
+	if r.votedIn > r.term {
+		return r, fmt.Errorf("the vote is of term %d, the term is %d", r.votedIn, r.term)
+	}
+	return r, nil
+}
+
+// openTerms reads the record. A directory that is begun has one; a new directory is given one.
+func openTerms(below raft.StableStore, file string, begun bool) (*terms, error) {
+	t := &terms{below: below, file: file}
+	b, err := below.Get([]byte(termsKey))
+	switch {
+	case err == nil && len(b) > 0: // raft's store in memory has an empty value for a key that it lacks
+		if t.stored, err = decodeTerms(b); err != nil {
+			return nil, damagedTerms(file, err.Error())
+		}
+		return t, nil
+	case err != nil && err.Error() != keyNotFound:
+		return nil, fmt.Errorf("read terms and votes: %w", err)
+	case begun:
+		return nil, damagedTerms(file, "the record is missing")
+	}
+	return t, t.store(termRecord{})
+}
+
+func damagedTerms(file, what string) error {
+	return fmt.Errorf("%s, which holds this server's term and vote, is damaged: %s; remove the data directory, "+
+		"then remove this server from the cluster and add it again as a new one", file, what)
+}
+
+func (t *terms) store(r termRecord) error {
+	if err := t.below.Set([]byte(termsKey), r.encode()); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stored = r
+	return nil
+}
+
+func (t *terms) load() (r termRecord, voting uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stored, t.voting
+}
+
+// SetUint64 implements raft.StableStore. It keeps the term of a vote in memory until Set names the candidate.
+func (t *terms) SetUint64(k []byte, v uint64) error {
+	r, _ := t.load()
+	switch string(k) {
+	case keyCurrentTerm:
+		r.term = v
+		return t.store(r)
+	case keyVoteTerm:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.voting = v
+		return nil
+	}
+	return fmt.Errorf("raft stores %q, which is neither a term nor a vote", k)
+}
+
+// Set implements raft.StableStore.
+func (t *terms) Set(k, v []byte) error {
+	if string(k) != keyVoteFor {
+		return fmt.Errorf("raft stores %q, which is not a candidate", k)
+	}
+	r, voting := t.load()
+	r.votedIn, r.votedFor = voting, slices.Clone(v)
+	return t.store(r)
+}
+
+// GetUint64 implements raft.StableStore.
+func (t *terms) GetUint64(k []byte) (uint64, error) {
+	r, _ := t.load()
+	switch string(k) {
+	case keyCurrentTerm:
+		return r.term, nil
+	case keyVoteTerm:
+		return r.votedIn, nil
+	}
+	return 0, errors.New(keyNotFound)
+}
+
+// Get implements raft.StableStore.
+func (t *terms) Get(k []byte) ([]byte, error) {
+	if r, _ := t.load(); string(k) == keyVoteFor {
+		return slices.Clone(r.votedFor), nil
+	}
+	return nil, errors.New(keyNotFound)
+}

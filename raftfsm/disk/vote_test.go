@@ -1,0 +1,204 @@
+package disk
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// countedStable lets the first writes through and fails the ones after: the server ends there.
+type countedStable struct {
+	raft.StableStore
+	left   int
+	writes int
+}
+
+func (s *countedStable) Set(k, v []byte) error {
+	if s.writes++; s.left == 0 {
+		return errRefused
+	}
+	s.left--
+	return s.StableStore.Set(k, v)
+}
+
+// voter is a server's raft over its own data directory.
+type voter struct {
+	t    *testing.T
+	d    *Disk
+	r    *raft.Raft
+	here raft.ServerAddress
+	tr   *raft.InmemTransport
+}
+
+func startVoter(t *testing.T, dir, kind string) *voter {
+	t.Helper()
+	v := &voter{t: t}
+	var err error
+	v.d, err = Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
+		Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.here, v.tr = raft.NewInmemTransport("")
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
+	snaps := v.d.Snapshots(state.CheckSnapshot, func(error) {})
+	if v.r, err = raft.NewRaft(conf, nothing{}, v.d.Log(), v.d.Stable(), snaps, v.tr); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (v *voter) stop() {
+	v.t.Helper()
+	if err := errors.Join(v.r.Shutdown().Error(), v.d.Close()); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// from is a way from another server to this one.
+func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
+	addr := raft.ServerAddress("addr-" + id)
+	_, other := raft.NewInmemTransport(addr)
+	other.Connect(v.here, v.tr)
+	return other, raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+		Addr: other.EncodePeer(raft.ServerID(id), addr)}
+}
+
+// votes asks for a vote, past pre-votes as zlockd's own elections do.
+func (v *voter) votes(candidate string, term, lastIndex, lastTerm uint64) bool {
+	v.t.Helper()
+	tr, head := v.from(candidate)
+	var resp raft.RequestVoteResponse
+	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: lastIndex, LastLogTerm: lastTerm, LeadershipTransfer: true}
+	if err := tr.RequestVote("1", v.here, req, &resp); err != nil {
+		v.t.Fatal(err)
+	}
+	return resp.Granted
+}
+
+func (v *voter) appends(leader string, term uint64, from, to uint64) {
+	v.t.Helper()
+	tr, head := v.from(leader)
+	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term}
+	for i := from; i <= to; i++ {
+		data := state.BeginEntry(nil, 0)
+		state.SealEntry(data, int64(i))
+		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
+	}
+	var resp raft.AppendEntriesResponse
+	if err := tr.AppendEntries("1", v.here, req, &resp); err != nil || !resp.Success {
+		v.t.Fatal(err, resp)
+	}
+}
+
+// A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable store while it
+// votes for 2 in term 4. Whatever that vote has left behind, server 3, whose log is empty, does not get a vote.
+func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
+	for _, kind := range []string{"wal", "bolt"} {
+		for left := 0; ; left++ {
+			what := fmt.Sprintf("%s, %d writes", kind, left)
+			dir := t.TempDir()
+			v := startVoter(t, dir, kind)
+			if !v.votes("3", 2, 0, 0) {
+				t.Fatal(what, ": no vote in term 2")
+			}
+			v.appends("2", 3, 1, 20)
+			v.stop()
+
+			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
+				Fatal: func(error) {}})
+			if err != nil {
+				t.Fatal(what, err)
+			}
+			stable := d.stores.Stable.(*terms)
+			counted := &countedStable{StableStore: stable.below, left: left}
+			stable.below = counted
+			// The calls that raft makes to store a term and then a vote in it; each is lost with all after it.
+			err = stable.SetUint64([]byte(keyCurrentTerm), 4)
+			if err == nil {
+				err = stable.SetUint64([]byte(keyVoteTerm), 4)
+			}
+			if err == nil {
+				err = stable.Set([]byte(keyVoteFor), []byte("addr-2"))
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(what, err)
+			}
+
+			v = startVoter(t, dir, kind)
+			if v.votes("3", 4, 0, 0) {
+				t.Error(what, ": server 3, whose log is empty, has the vote of a server with 20 entries")
+			}
+			if given := err == nil; v.votes("4", 4, 20, 3) == given {
+				t.Error(what, ": a second candidate with as long a log; the vote was given: ", given)
+			}
+			v.stop()
+			if err == nil {
+				if counted.writes != 2 {
+					t.Errorf("%s: a term and a vote took %d writes", kind, counted.writes)
+				}
+				break
+			}
+		}
+	}
+}
+
+// An old copy of the file with the terms beside a newer log is refused: its server may have voted since.
+func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
+	for what, put := range map[string]func(*Disk) error{
+		"log": func(d *Disk) error { return d.Log().StoreLog(&raft.Log{Index: 1, Term: 5, Type: raft.LogNoop}) },
+		"snapshot": func(d *Disk) error {
+			sink, err := d.stores.Snapshots.Create(raft.SnapshotVersionMax, 1, 5, raft.Configuration{}, 1, nil)
+			if err != nil {
+				return err
+			}
+			return sink.Close()
+		},
+	} {
+		for term, refused := range map[uint64]bool{2: true, 4: true, 5: false, 6: false} {
+			dir := t.TempDir()
+			d, err := open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(d.Stable().SetUint64([]byte(keyCurrentTerm), term), put(d), d.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if d, err = open(dir); err == nil {
+				d.Close()
+			}
+			if (err != nil) != refused {
+				t.Errorf("a %s of term 5 beside term %d: %v", what, term, err)
+			}
+		}
+	}
+}
+
+// The kind of the log is kept, and another one refused.
+func TestLogKindIsRemembered(t *testing.T) {
+	for _, kind := range []string{"wal", "bolt"} {
+		dir := t.TempDir()
+		opened := func(kind string) error {
+			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 1, Rand: rand.Reader, Logger: quiet,
+				Fatal: func(error) {}})
+			if err == nil {
+				err = d.Close()
+			}
+			return err
+		}
+		other := map[string]string{"wal": "bolt", "bolt": "wal"}[kind]
+		if err := errors.Join(opened(kind), opened(kind)); err != nil {
+			t.Error(err)
+		}
+		if err := opened(other); err == nil {
+			t.Errorf("a directory of %s is opened as one of %s", kind, other)
+		}
+	}
+}
