@@ -25,7 +25,7 @@ type adminFlags struct {
 }
 
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
-	f := &adminFlags{timeout: 15 * time.Second}
+	f := &adminFlags{timeout: answerTimeout}
 	fs.StringVar(&f.addr, "admin-addr", "", "`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
 	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
 	if changes {
@@ -57,7 +57,7 @@ func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error
 		}
 	}
 	ctx, stop := interruptible()
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	ctx, cancel := answerWithin(ctx, f.timeout)
 	return ctx, a, func() { cancel(); stop() }, nil
 }
 
@@ -84,7 +84,7 @@ type serverFlags struct {
 }
 
 func addServerFlags(fs *pflag.FlagSet) *serverFlags {
-	f := &serverFlags{adminFlags: &adminFlags{timeout: 15 * time.Second}}
+	f := &serverFlags{adminFlags: &adminFlags{}}
 	fs.BoolVar(&f.on, "server", false, "let a zlockd tell, by its admin listener, rather than read node by node")
 	fs.StringVar(&f.addr, "admin-addr", "", "`HOST:PORT` of that listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
 	return f
@@ -92,10 +92,11 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 
 // asks runs f with the admin port, if that is wanted and there is one. It
 // reports false if the command is to go on with a session.
-func (f *serverFlags) asks(c *call, do func(context.Context, adminClient) error) (done bool, err error) {
+func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Context, adminClient) error) (done bool, err error) {
 	if !f.on {
 		return false, nil
 	}
+	f.timeout = timeout
 	ctx, a, stop, err := c.admin(f.adminFlags)
 	if err != nil {
 		return true, err

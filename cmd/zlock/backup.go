@@ -197,7 +197,7 @@ func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, erro
 	if a.authorization != "" {
 		req.Header.Set("Authorization", a.authorization)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := adminHTTP.Do(req)
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}

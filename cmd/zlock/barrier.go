@@ -54,6 +54,9 @@ func (c *call) barrier(b *barrierFlags, conn *connectFlags) error {
 		return err
 	}
 	path := c.args[0]
+	if b.timeout == 0 && what != "wait" {
+		conn.timeout = answerTimeout
+	}
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 		wait, cancel := b.limit(ctx)
 		defer cancel()

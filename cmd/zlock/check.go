@@ -14,11 +14,12 @@ func checkCommand() *command {
 	return &command{
 		name: "check", args: "PATH", paths: true,
 		does: "ask whether a hold is current",
-		help: `Exit code: 0 it is, 1 it is not, 2 that could not be found out.`,
+		help: `Exit code: 0 it is, 1 it is not, 2 that could not be found out, 125
+usage error.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold")
 			seq := fs.String("sequencer", "", "`SEQUENCER` of the hold; PATH may be left away then")
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				err := c.check(conn, *token, *seq)
 				var e *exitError

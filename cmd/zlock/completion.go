@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -190,11 +191,20 @@ func (a *app) operandsFor(c *command, fs *pflag.FlagSet, before []string, last s
 	}
 	dir := last[:strings.LastIndexByte(last, '/')+1]
 	for _, name := range a.namesBelow(fs, strings.TrimSuffix(dir, "/")) {
-		if word := "/" + strings.TrimPrefix(dir+name, "/"); strings.HasPrefix(word, last) {
+		if word := "/" + strings.TrimPrefix(dir+name, "/"); strings.HasPrefix(word, last) && plainWord(word) {
 			found = append(found, candidate{word, ""})
 		}
 	}
 	return found
+}
+
+// plainWord reports whether every shell takes the word as it is. The shells put a
+// candidate into the command line without quotes, and any client of the servers may
+// have chosen the name.
+func plainWord(word string) bool {
+	return !strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+,:@%", r)
+	})
 }
 
 // completionPatience: somebody is waiting with a finger on the tab key.

@@ -23,6 +23,7 @@ type connectFlags struct {
 	servers, chroot string
 	sessionTimeout  time.Duration
 	connectTimeout  time.Duration
+	timeout         time.Duration // for the whole command; 0: no limit
 	authFile        string
 	tls             bool
 	cert, key, ca   string
@@ -50,14 +51,35 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	return f
 }
 
-// address returns the servers and the chroot, flags before environment.
+// addAskFlags adds the options of a command that asks the servers something. It ends
+// after --timeout, whatever happens to its session.
+func addAskFlags(fs *pflag.FlagSet) *connectFlags {
+	f := addConnectFlags(fs)
+	f.timeout = answerTimeout
+	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
+	return f
+}
+
+// answerTimeout is the time that the servers get to answer what needs no waiting.
+const answerTimeout = 15 * time.Second
+
+// answerWithin returns a context that ends after d, with an error that says so.
+func answerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d, exitf(exitNoSession, "no answer from the servers within %v", d))
+}
+
+// address returns the servers and the chroot, flags before environment. A chroot
+// behind the servers of -S counts as a flag.
 func (f *connectFlags) address(getenv func(string) string) (servers, chroot string, err error) {
 	servers, chroot = f.servers, f.chroot
+	if chroot == "" && !strings.Contains(servers, "/") {
+		chroot = getenv("ZLOCK_CHROOT")
+	}
 	if servers == "" {
 		servers = getenv("ZLOCK_SERVERS")
-		if chroot == "" {
-			chroot = getenv("ZLOCK_CHROOT")
-		}
 	}
 	if servers == "" {
 		servers = "127.0.0.1:2181"

@@ -77,6 +77,9 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 			return err
 		}
 	}
+	if err := c.refuseInherited(ctx, cl, chroot, c.args); err != nil {
+		return err
+	}
 	for {
 		lease, err := f.campaign(ctx, cl, c.args[0])
 		if err != nil {

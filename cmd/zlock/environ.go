@@ -110,6 +110,8 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 // locking), none, or some, which is an error, as all are without --inherit:
 // zlock would wait for itself.
 func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string, inherit bool) ([]held, error) {
+	ctx, cancel := answerWithin(ctx, answerTimeout)
+	defer cancel()
 	var found []held
 	for _, p := range paths {
 		s, ok := ancestorHolds(c.getenv("ZLOCK_HOLDS"), chroot, p)
@@ -122,6 +124,8 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 		case err == nil:
 			found = append(found, held{s})
 		case errors.Is(err, fence.ErrStale):
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		default:
 			return nil, fmt.Errorf("ask whether an ancestor still holds %s: %w", p, err)
 		}
@@ -130,11 +134,18 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 	case len(found) == 0:
 		return nil, nil
 	case !inherit:
-		return nil, exitf(exitFailed, "%s is held by an ancestor of this process, which would be waited for for ever; --inherit runs COMMAND under its lock", found[0].seq.Path)
+		return nil, exitf(exitFailed, "%s is held by an ancestor of this process, so that zlock would wait for itself; "+
+			"'zlock run --inherit' runs COMMAND under that lock", found[0].seq.Path)
 	case len(found) < len(paths):
 		return nil, exitf(exitFailed, "some of the paths are held by an ancestor of this process and some are not")
 	}
 	return found, nil
+}
+
+// refuseInherited refuses paths that an ancestor holds.
+func (c *call) refuseInherited(ctx context.Context, cl *client.Client, chroot string, paths []string) error {
+	_, err := c.inherited(ctx, cl, chroot, paths, false)
+	return asExit(err)
 }
 
 // executable is what COMMAND is.

@@ -64,9 +64,12 @@ func usagef(format string, args ...any) error {
 // their own leave to it.
 func codeOf(err error) int {
 	var e *exitError
+	var u *usageError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &u):
+		return exitFailed // also where a command has codes of its own
 	case errors.As(err, &e):
 		return e.code
 	default:

@@ -20,7 +20,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 			dot := fs.Bool("dot", false, "write a graph for graphviz")
 			format := addFormat(fs)
 			server := addServerFlags(fs)
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(0, 1); err != nil {
 					return err
@@ -29,7 +29,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 				if len(c.args) == 1 {
 					root = c.args[0]
 				}
-				done, err := server.asks(c, func(ctx context.Context, a adminClient) error {
+				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
 					g, err := a.graph(ctx, root)
 					if err != nil {
 						return err

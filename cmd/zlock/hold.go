@@ -33,6 +33,10 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
+	_, chroot, err := conn.address(c.getenv)
+	if err != nil {
+		return err
+	}
 	ctx, stop := interruptible()
 	defer stop()
 	cl, err := c.connect(ctx, conn)
@@ -40,6 +44,9 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		return asExit(err)
 	}
 	defer c.disconnect(cl)
+	if err := c.refuseInherited(ctx, cl, chroot, c.args); err != nil {
+		return err
+	}
 	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.args)
 	if err != nil {
 		return asExit(err)

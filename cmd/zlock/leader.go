@@ -18,10 +18,13 @@ without a value says that nobody leads.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			watch := fs.Bool("watch", false, "write each new leader until interrupted")
 			format := addFormat(fs)
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(1, 1); err != nil {
 					return err
+				}
+				if *watch {
+					conn.timeout = 0
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 					el := cl.Election(c.args[0])

@@ -116,6 +116,11 @@ func (f *lockFlags) options() []client.LockOption {
 func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, paths []string) (*client.Lease, error) {
 	ctx = client.Task(ctx, task)
 	try := f.nonblock || f.fs.Changed("timeout") && f.timeout == 0
+	if f.nonblock {
+		var cancel context.CancelFunc
+		ctx, cancel = answerWithin(ctx, answerTimeout)
+		defer cancel()
+	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTimeout)

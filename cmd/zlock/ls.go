@@ -25,7 +25,7 @@ seconds, kind.`,
 			fs.BoolVar(&l.watch, "watch", false, "list again every two seconds until interrupted")
 			format := addFormat(fs)
 			server := addServerFlags(fs)
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(0, 1); err != nil {
 					return err
@@ -34,7 +34,10 @@ seconds, kind.`,
 				if len(c.args) == 1 {
 					l.root = c.args[0]
 				}
-				done, err := server.asks(c, func(ctx context.Context, a adminClient) error {
+				if l.watch {
+					conn.timeout = 0
+				}
+				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
 					return l.run(ctx, c, *format, func(f func(listed)) error { return l.served(ctx, a, f) })
 				})
 				if done || err != nil {

@@ -259,7 +259,7 @@ func (a adminClient) do(ctx context.Context, method, path string, body []byte) (
 	if a.token != "" {
 		req.Header.Set("X-Zlockd-Token", a.token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := adminHTTP.Do(req)
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}

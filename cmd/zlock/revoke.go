@@ -27,13 +27,14 @@ if --wait is given and it was not released in time.`,
 			var wait time.Duration
 			addDuration(fs, &wait, "wait", "", "wait this long for the release")
 			reason := fs.String("reason", "", "`TEXT` that the holder sees")
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(1, 2); err != nil {
 					return err
 				}
 				r := client.Revocation{By: me(), Reason: *reason}
 				if wait > 0 {
+					conn.timeout += wait
 					r.Deadline = time.Now().Add(wait).UTC().Truncate(time.Second)
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
@@ -118,12 +119,12 @@ func breakCommand() *command {
 The token, as 'zlock show -o plain' tells it, guards against breaking another hold
 than the one you looked at. With --expired the node is removed only if it was taken
 with a maximum hold that is over. Exit code: 0, 1 if it is another hold by now or
-not expired, 2 on errors.`,
+not expired, 125 usage error, 2 other errors.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
 			expired := fs.Bool("expired", false, "only if its recorded maximum hold is over")
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				err := c.breakNode(conn, *token, *yes, *expired)
 				var e *exitError

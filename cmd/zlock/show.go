@@ -34,12 +34,12 @@ waited for, reason, node, session, token, maker.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			format := addFormat(fs)
 			server := addServerFlags(fs)
-			conn := addConnectFlags(fs)
+			conn := addAskFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(1, 1); err != nil {
 					return err
 				}
-				done, err := server.asks(c, func(ctx context.Context, a adminClient) error {
+				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
 					l, err := a.lockOf(ctx, c.args[0])
 					if err != nil {
 						return err
@@ -61,10 +61,13 @@ waited for, reason, node, session, token, maker.`,
 	}
 }
 
-// withClient runs f with a session that ends with it, or with a signal.
+// withClient runs f with a session that ends with it, with a signal, or with the
+// command's time.
 func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Client) error) error {
 	ctx, stop := interruptible()
 	defer stop()
+	ctx, cancel := answerWithin(ctx, conn.timeout)
+	defer cancel()
 	cl, err := c.connect(ctx, conn)
 	if err != nil {
 		return asExit(err)

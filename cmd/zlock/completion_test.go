@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// A shell that completes a path gets only names that it takes as they are: any
+// client may have chosen the name of a node.
+func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	env := scriptEnv(t)
+	chroot := ""
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "ZLOCK_CHROOT="); ok {
+			chroot = v
+		}
+	}
+	c, err := zk.Dial(ctx, server(t), zk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	create := func(path string) {
+		t.Helper()
+		if _, err := c.Create(ctx, zk.Create{Path: path}); err != nil {
+			t.Fatalf("%q: %v", path, err)
+		}
+	}
+	create(chroot)
+	create(chroot + "/jobs")
+	for r := rune(' '); r < 0x7f; r++ {
+		if r != '/' {
+			create(chroot + "/jobs/a" + string(r) + "b")
+		}
+	}
+	create(chroot + "/jobs/-rf")
+	create(chroot + "/jobs/nächtlich")
+	create(chroot + "/jobs/a\u00a0b")
+
+	zlock := exec.CommandContext(ctx, built.dir+"/zlock", "__complete", "show", "/jobs/")
+	zlock.Env = env
+	out, err := zlock.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered := strings.Fields(string(out))
+	if len(offered) < 26+26+10 || !strings.Contains(string(out), "nächtlich") {
+		t.Errorf("only %d names are offered: %q", len(offered), offered)
+	}
+	for _, word := range offered {
+		// What the shell makes of the word is the word.
+		for _, shell := range []string{"sh", "bash"} {
+			got, err := exec.CommandContext(ctx, shell, "-c", "printf %s "+word).CombinedOutput()
+			if err != nil || string(got) != word {
+				t.Errorf("%s takes %q for %q: %v", shell, word, got, err)
+			}
+		}
+		if strings.ContainsAny(word, "!^~#=[]{}*?$`;&|<>()'\"\\ ") {
+			t.Errorf("%q is offered", word)
+		}
+	}
+}
