@@ -1,7 +1,8 @@
 # Each target is one command a newcomer could type.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X main.release=$(VERSION)
+RELEASE := $(shell awk '/^[0-9]/ {print $$1; exit}' cmd/internal/release/RELEASES)
+VERSION ?= $(RELEASE)-dev$(shell git log -1 --format=.%h 2>/dev/null)
+LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

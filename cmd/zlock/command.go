@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/cmd/internal/suggest"
 )
 
@@ -102,7 +103,7 @@ func (a *app) main(args []string) int {
 		a.overview(a.stdout)
 		return exitOK
 	case "--version", "version":
-		fmt.Fprintf(a.stdout, "zlock %s\n", version())
+		fmt.Fprintf(a.stdout, "zlock %s\n", release.Version())
 		return exitOK
 	}
 	c := findCommand(args[0])

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"runtime"
-	"runtime/debug"
 )
 
 func main() {
@@ -15,18 +14,4 @@ func main() {
 		terminal: isTerminal(os.Stdout), getenv: os.Getenv,
 	}
 	os.Exit(a.main(os.Args[1:]))
-}
-
-// release is set by the linker for releases.
-var release = ""
-
-// version names what was built.
-func version() string {
-	if release != "" {
-		return release
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
 // Exit codes.
@@ -64,7 +66,7 @@ func (l readyLine) print(w io.Writer) {
 		secure = " secure=" + l.secure
 	}
 	// secure comes last: scripts know the fields before it.
-	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin, l.mode, version(), secure)
+	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin, l.mode, release.Version(), secure)
 }
 
 // run is zlockd from its arguments to its exit code.
@@ -83,7 +85,7 @@ func (d *daemon) run(args []string) int {
 		printHelp(d.stdout)
 		return exitOK
 	case s.version:
-		fmt.Fprintf(d.stdout, "zlockd %s\n", version())
+		fmt.Fprintf(d.stdout, "zlockd %s\n", release.Version())
 		return exitOK
 	}
 	log := newLogger(d.stderr, s.logLevel, s.logFormat)

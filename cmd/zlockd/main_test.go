@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -92,7 +94,7 @@ func TestReadyLine(t *testing.T) {
 	p := newFake()
 	out, signals, code := startFake(p, nil)
 	out.waitFor(t, "\n")
-	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" + version() + "\n"
+	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" + release.Version() + "\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

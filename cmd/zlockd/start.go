@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/server"
@@ -80,8 +81,8 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		AdminHosts:  strings.FieldsFunc(s.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }),
 		Raft:        raft,
 		Backup:      backup.Schedule{Dir: s.backupDir, Interval: s.backupInterval, Keep: s.backupKeep},
-		Version:     version(),
-		Built:       buildTime(),
+		Version:     release.Version(),
+		Built:       release.Built(),
 		Clients: clients.Options{
 			MinSessionTimeout: time.Duration(s.minSessionTimeout),
 			MaxSessionTimeout: time.Duration(s.maxSessionTimeout),

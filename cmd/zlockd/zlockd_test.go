@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
 // daemonProcess is a zlockd in a process of its own.
@@ -177,7 +179,7 @@ func TestDevServerAnswers(t *testing.T) {
 		"dump": "Sessions with Ephemerals (1):\n" + session + ":\n\t/app/a\n\t/app/b\n",
 		"isro": "rw",
 		"conf": "tickTime=2000\nmaxClientCnxns=60\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n",
-		"envi": "zookeeper.version=3.9.3-zlockd-" + version() + ", built on ",
+		"envi": "zookeeper.version=3.9.3-zlockd-" + release.Version() + ", built on ",
 		"stat": "Mode: standalone\n",
 		"dirs": "datadir_size: ",
 	} {

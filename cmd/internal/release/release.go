@@ -1,0 +1,95 @@
+// Package release tells which release the programs are.
+//
+// The file RELEASES names every release with the commit that it was built from,
+// newest first. The build reads it, so a copy of the sources without git knows
+// its release as well.
+package release
+
+import (
+	_ "embed"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Set by the linker: -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and
+// -X github.com/zlockd/zlockd/cmd/internal/release.built=2026-11-21T08:49:00Z
+var (
+	set   = ""
+	built = ""
+)
+
+//go:embed RELEASES
+var list string
+
+// Release is one line of RELEASES.
+type Release struct {
+	Version string
+	Commit  string // the sources of the release; empty until the release is recorded
+}
+
+// List returns all releases, newest first.
+func List() []Release {
+	var all []Release
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		r := Release{Version: fields[0]}
+		if len(fields) > 1 {
+			r.Commit = fields[1]
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// Version returns what the linker set, or the version of the module if the go
+// command installed the program from one, or the newest release with "-dev".
+func Version() string {
+	v := set
+	if v == "" {
+		v = moduleVersion()
+	}
+	if v == "" {
+		v = List()[0].Version + "-dev"
+	}
+	// Parsers of clients take letters, digits, dots and dashes.
+	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(strings.TrimPrefix(v, "v"), ".")
+}
+
+// moduleVersion returns the version of a module that was installed by its
+// version. A build in a checkout has a pseudo-version, which names no release.
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(info.Main.Version) {
+		return ""
+	}
+	return info.Main.Version
+}
+
+// Built returns when the program was built: as the linker was told, or the time
+// of the commit, or the time of the executable's file.
+func Built() time.Time {
+	if t, err := time.Parse(time.RFC3339, built); err == nil {
+		return t
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.time" {
+				if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+					return t
+				}
+			}
+		}
+	}
+	if file, err := os.Executable(); err == nil {
+		if info, err := os.Stat(file); err == nil {
+			return info.ModTime()
+		}
+	}
+	return time.Time{}
+}
