@@ -63,7 +63,8 @@ type Conn struct {
 	sid      int64
 	password []byte
 	timeout  time.Duration
-	auth     []Auth // presented on every connection
+	lost     time.Time // when the latest connection that carried the session ended
+	auth     []Auth    // presented on every connection
 	xid      int32
 	zxid     int64   // the highest seen in an answer
 	queue    []*call // to be sent when there is a connection

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -131,6 +132,9 @@ func (c *Conn) connect(first int) (*link, int, error) {
 				return l, o.at, nil
 			}
 			o.conn.Close()
+			if c.outlived() && c.takesNew(ctx, c.servers[o.at]) {
+				o.err = ErrSessionExpired
+			}
 		}
 		if errors.Is(o.err, ErrSessionExpired) || errors.Is(o.err, ErrAuthFailed) {
 			return nil, 0, o.err
@@ -200,7 +204,7 @@ func (c *Conn) dial(ctx context.Context, server string) (net.Conn, error) {
 	return secure, nil
 }
 
-// dialAny opens a connection to one of a name's addresses, looked up anew.
+// dialAny opens a connection to one of a name's addresses, looked up again.
 func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 	if c.opt.Dial != nil {
 		return c.opt.Dial(ctx, "tcp", server)
@@ -227,53 +231,20 @@ func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 	return nil, err
 }
 
-// greet makes the handshake.
+// greet asks a server to take the session, and presents the identities.
 func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	stop := context.AfterFunc(c.life, func() { conn.Close() })
 	defer stop()
 	c.mu.Lock()
 	sid, zxid, password, auth := c.sid, c.zxid, c.password, slices.Clone(c.auth)
 	c.mu.Unlock()
-	if err := conn.SetDeadline(time.Now().Add(c.opt.AttemptLimit)); err != nil {
-		return nil, err
-	}
-	b, _ := jute.BeginFrame(nil)
-	b = jute.AppendLong(jute.AppendInt(b, 0), zxid)
-	b = jute.AppendLong(jute.AppendInt(b, int32(c.opt.Timeout/time.Millisecond)), sid)
-	b = jute.AppendBool(jute.AppendBuffer(b, password), false)
-	jute.EndFrame(b, 0)
-	if _, err := conn.Write(b); err != nil {
-		return nil, err
-	}
 	br := bufio.NewReaderSize(conn, 16<<10)
-	var head [4]byte
-	if _, err := io.ReadFull(br, head[:]); err != nil {
+	granted, timeout, newPassword, err := c.hello(conn, br, sid, zxid, password)
+	if err != nil {
 		return nil, err
-	}
-	if head[0] == recordAlert {
-		return nil, errExpectsTLS
-	}
-	size := int32(binary.BigEndian.Uint32(head[:]))
-	if size < 36 || size > 64 {
-		return nil, errNotProtocol
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(br, body); err != nil {
-		return nil, err
-	}
-	d := jute.NewDecoder(body)
-	d.Int()
-	timeout := time.Duration(d.Int()) * time.Millisecond
-	granted := d.Long()
-	newPassword := d.Buffer()
-	if d.Err() != nil || timeout < 0 {
-		return nil, errNotProtocol
-	}
-	if granted == 0 || timeout == 0 {
-		return nil, ErrSessionExpired
 	}
 	c.mu.Lock()
-	c.sid, c.timeout, c.password, c.server = granted, timeout, slices.Clone(newPassword), server
+	c.sid, c.timeout, c.password, c.server = granted, timeout, newPassword, server
 	c.mu.Unlock()
 	for _, a := range auth {
 		if err := present(conn, br, a); err != nil {
@@ -283,7 +254,86 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	return &link{c: c, conn: conn, server: server, br: br, silent: timeout * 2 / 3, gone: make(chan struct{}), wrote: time.Now()}, nil
+	return &link{
+		c: c, conn: conn, server: server, br: br, silent: timeout * 2 / 3, gone: make(chan struct{}), wrote: time.Now(),
+	}, nil
+}
+
+// hello makes the handshake for a session, or for a new one if sid is 0, and returns what
+// the server grants.
+func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []byte) (int64, time.Duration, []byte, error) {
+	if err := conn.SetDeadline(time.Now().Add(c.opt.AttemptLimit)); err != nil {
+		return 0, 0, nil, err
+	}
+	wanted := min(c.opt.Timeout/time.Millisecond, math.MaxInt32)
+	b, _ := jute.BeginFrame(nil)
+	b = jute.AppendLong(jute.AppendInt(b, 0), zxid)
+	b = jute.AppendLong(jute.AppendInt(b, int32(wanted)), sid)
+	b = jute.AppendBool(jute.AppendBuffer(b, password), false)
+	jute.EndFrame(b, 0)
+	if _, err := conn.Write(b); err != nil {
+		return 0, 0, nil, err
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(br, head[:]); err != nil {
+		return 0, 0, nil, err
+	}
+	switch {
+	case head[0] == recordAlert:
+		return 0, 0, nil, errExpectsTLS
+	case string(head[:]) == "HTTP":
+		return 0, 0, nil, errHTTP
+	}
+	size := int32(binary.BigEndian.Uint32(head[:]))
+	if size < 36 || size > 64 {
+		return 0, 0, nil, errNotProtocol
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(br, body); err != nil {
+		return 0, 0, nil, err
+	}
+	d := jute.NewDecoder(body)
+	d.Int()
+	timeout := time.Duration(d.Int()) * time.Millisecond
+	granted := d.Long()
+	newPassword := d.Buffer()
+	if d.Err() != nil || timeout < 0 {
+		return 0, 0, nil, errNotProtocol
+	}
+	if granted == 0 || timeout == 0 {
+		return 0, 0, nil, ErrSessionExpired
+	}
+	return granted, timeout, slices.Clone(newPassword), nil
+}
+
+// outlived reports whether the session is over by this side's clock: no connection has
+// carried it for its whole timeout. A server may keep it all the same, such as one that
+// had no leader, so the session is still asked for first.
+func (c *Conn) outlived() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sid != 0 && !c.lost.IsZero() && time.Since(c.lost) > c.timeout
+}
+
+// takesNew reports whether a server that refuses the session begins a new one, as a
+// server does that has lost its data: the old session will never be found there.
+func (c *Conn) takesNew(ctx context.Context, server string) bool {
+	conn, err := c.dial(ctx, server)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, _, _, err = c.hello(conn, conn, 0, 0, make([]byte, jute.PasswordSize)); err != nil {
+		return false
+	}
+	bye := &call{}
+	bye.end(bye.begin(jute.OpCloseSession, "", 0))
+	bye.stamp(1)
+	if _, err := conn.Write(bye.frame); err == nil {
+		_, _ = io.ReadFull(conn, make([]byte, 4)) // the server has closed the session when it answers
+	}
+	return true
 }
 
 // present shows one identity and waits for the answer: a server that refuses it
@@ -380,6 +430,7 @@ func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.pending, l.out = nil, nil
 	c.queue = append(again, c.queue...)
 	c.link = nil
+	c.lost = time.Now()
 	c.ready = make(chan struct{})
 	useful = l.useful
 	ended := c.err != nil

@@ -329,7 +329,7 @@ func TestTroubleIsTold(t *testing.T) {
 		}
 	}})
 	is(t, err, context.Canceled)
-	for _, want := range []string{refused.Addr().String(), "refused", web, "not that of a ZooKeeper server"} {
+	for _, want := range []string{refused.Addr().String(), "refused", web, "answers in HTTP"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
@@ -356,5 +356,46 @@ func TestParseServers(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}
+	}
+}
+
+// A server that has lost its data refuses every session that has seen more than it has.
+// When the session is over by this side's clock as well, it ends here: the program can
+// open another one.
+func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
+	goleakAtEnd(t)
+	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
+	old, fresh := config.Start(t), config.Start(t)
+	c, p := proxied(t, old.Addr, zk.Options{Timeout: time.Second})
+	for range 5 {
+		must[zk.Created](t)(c.Create(within(t), zk.Create{Path: "/n-", Mode: zk.EphemeralSequential}))
+	}
+	before := c.Session()
+	p.SetTarget(fresh.Addr)
+	p.Cut()
+	soon(t, "the end of the session", c.Over())
+	is(t, c.Err(), zk.ErrSessionExpired)
+	if left := fresh.Sessions(); len(left) > 0 {
+		t.Errorf("the question left sessions behind: %v", left)
+	}
+	// The session is only asked for, and not given up, while no server begins another.
+	c, p = proxied(t, old.Addr, zk.Options{Timeout: before.Timeout})
+	p.Blackhole(true)
+	p.Cut()
+	select {
+	case <-c.Over():
+		t.Error("the session ended without a word of a server")
+	case <-time.After(3 * before.Timeout):
+	}
+	p.Blackhole(false)
+}
+
+// A timeout beyond what the protocol can say is the longest it can say, which the server
+// bounds.
+func TestLongTimeoutIsNotShort(t *testing.T) {
+	goleakAtEnd(t)
+	s := zlocktest.Start(t)
+	if c := dial(t, s.Addr, zk.Options{Timeout: 30 * 24 * time.Hour}); c.Session().Timeout != 40*time.Second {
+		t.Errorf("asked for a month, granted %v, not the longest there is", c.Session().Timeout)
 	}
 }

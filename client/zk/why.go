@@ -14,9 +14,11 @@ import (
 // Reasons why a connection is of no use that are not errors of the network.
 var (
 	errNotServing  = errors.New("the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
-	errFull        = errors.New("the server closes connections at once: it takes no more of them, or no more from this address (maxClientCnxns)")
+	errClosed      = errors.New("the server closes connections at once: it is starting or stopping, or takes no more of them")
+	errFull        = errors.New("the server closes connections at once, again and again: it takes no more, or no more from this address (maxClientCnxns)")
 	errExpectsTLS  = errors.New("the server expects TLS on this port")
 	errNoTLS       = errors.New("the server does not speak TLS on this port")
+	errHTTP        = errors.New("the server answers in HTTP: this is its port for operators or a web server's, not the port for clients (2181 by default)")
 	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
 )
 
@@ -79,7 +81,11 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	var b [1]byte
 	conn.SetReadDeadline(time.Now().Add(probeLimit))
 	if _, err := conn.Read(b[:]); wordless(err) {
-		return errFull
+		// A server on its way up or down closes connections, too, but not for long.
+		if errors.Is(before, errClosed) {
+			return errFull
+		}
+		return errClosed
 	}
 	if c.opt.TLS != nil {
 		return errNotServing

@@ -57,7 +57,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 		"no TLS":            {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
 		"web without":       {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
 		"reset without TLS": {answering(t, func(c net.Conn) { hear(c); c.(*net.TCPConn).SetLinger(0) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
-		"web":               {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{}, "not that of a ZooKeeper server"},
+		"web":               {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{}, "answers in HTTP"},
 		"not to be trusted": {front, zk.Options{TLS: &tls.Config{}}, "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
