@@ -291,10 +291,11 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 	incarnation, known := st.Incarnations[f.o.ID]
 	_, member := st.Members[f.o.ID]
 	if incarnation == "" {
-		// It may have been started again and not have read its log to the end, where
-		// this server opens its stream: that nobody is known counts when nobody knows.
+		// That server may have been started again and not have read its log to the
+		// end, where this server opens its stream: a server that has read more counts.
 		for i := range formed {
-			if o := &formed[i]; o.Cluster == st.Cluster && o.Incarnations[f.o.ID] != "" && !isStale(o, formed) {
+			o := &formed[i]
+			if o.Cluster == st.Cluster && o.AsOf > st.AsOf && o.Incarnations[f.o.ID] != "" && !isStale(o, formed) {
 				incarnation, known, st = o.Incarnations[f.o.ID], true, o
 			}
 		}
@@ -309,7 +310,7 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 		say(fmt.Sprintf("waiting for server %d, which waits: %s", st.ID, st.Waits))
 		return false, nil
 	case incarnation == "" && member:
-		id.Cluster, id.Incarnations = st.Cluster, st.Incarnations
+		id.Cluster, id.Incarnations, id.Expected = st.Cluster, st.Incarnations, st.AsOf
 		delete(id.Incarnations, f.o.ID) // so that no configuration is made up from the list
 	case incarnation != "":
 		say(fmt.Sprintf("server %d says: server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. If that directory is lost, on a server that runs: zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",

@@ -60,14 +60,15 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 // member has no directory yet.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
-	server := func(id uint32, waits string, incarnations map[uint32]string) peer.Status {
-		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: 2, LastTerm: 3, LastIndex: 90, Members: members, Incarnations: incarnations, Waits: waits}
+	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
+		return peer.Status{ID: id, AsOf: asOf, Cluster: "c", Up: true, Leader: 2, LastTerm: 3, LastIndex: 90, Members: members, Incarnations: incarnations, Waits: waits}
 	}
-	begins := server(1, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
-	behind := server(1, "", map[uint32]string{1: "a", 2: "b"}) // as far as it knows
-	leads := server(2, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
-	never := server(2, "", map[uint32]string{1: "a", 2: "b"})
-	gone := server(2, "", map[uint32]string{1: "a", 2: "b"})
+	begins := server(1, 10, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
+	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // as far as it knows
+	leads := server(2, 90, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
+	never := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
+	gone := server(2, 90, "", map[uint32]string{1: "a", 2: "b"})
+	old := server(3, 40, "", map[uint32]string{1: "a", 2: "b", 4: "lost"})
 	gone.Members = map[uint32]string{1: "x", 2: "x"}
 	for _, test := range []struct {
 		what   string
@@ -80,6 +81,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		{"nobody else answers", []peer.Status{begins}, false, "waiting for server 1, which waits: no contact with a leader"},
 		{"it has never had one", []peer.Status{begins, never}, false, "waiting for server 1"},
 		{"it has never had one, and a server serves", []peer.Status{never, begins}, true, ""},
+		{"the other server has yet to read of the replacement", []peer.Status{never, old}, true, ""},
 		{"it is no member", []peer.Status{gone}, false, "does not know server 4"},
 	} {
 		d, err := disk.Open(disk.Options{Server: 4, Rand: rand.Reader, Logger: quietLog(t, 4), Fatal: func(err error) { t.Error(err) }})
@@ -89,6 +91,9 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		f := &forming{o: &Options{ID: 4, Peers: members}, disk: d}
 		said := ""
 		joins, err := f.joinFormed(&test.formed[0], test.formed, func(text string) { said = text })
+		if joins && d.Identity().Expected != test.formed[0].AsOf {
+			t.Errorf("%s: the directory is expected as of entry %d", test.what, d.Identity().Expected)
+		}
 		if err != nil || joins != test.joins || !strings.Contains(said, test.says) || joins != (d.Identity().Cluster == "c") {
 			t.Errorf("%s: joins %v, says %q, %v", test.what, joins, said, err)
 		}
@@ -160,6 +165,30 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 		t.Error("another server with its id is let in")
 	}
 	if g.From, g.To = 3, 2; n.admit(peer.Raft, g) == nil {
-		t.Error("a server that has lost its directory is let in")
+		t.Error("a server with another directory is let in")
+	}
+}
+
+// A server that was replaced may lead before the others have read of it: each of
+// them lets in the newer directory, and none an older one.
+func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, nil)
+	n := c.nodes[2]
+	now := n.fsm.index.Load()
+	for _, test := range []struct {
+		what     string
+		expected uint64
+		refused  bool
+	}{
+		{"a directory from the formation", 0, true},
+		{"one that was expected before what is applied here", now - 1, true},
+		{"one that was expected at a later entry", now + 1000, false},
+	} {
+		g := &peer.Greeting{From: 3, To: 2, Cluster: n.disk.Identity().Cluster, Incarnation: "another", Expected: test.expected,
+			Version: peer.Version, Oldest: peer.Oldest}
+		if err := n.admit(peer.Raft, g); (err != nil) != test.refused {
+			t.Errorf("%s: %v", test.what, err)
+		}
 	}
 }

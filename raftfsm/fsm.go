@@ -94,6 +94,9 @@ func (f *fsm) Apply(l *raft.Log) any {
 	err := f.state.Apply(l.Data, (*fsmSink)(f))
 	f.zxid.Store(f.state.Zxid())
 	f.config.Store(f.state.Configured())
+	if err == nil {
+		f.at(l.Index, l.Term)
+	}
 	f.mu.Unlock()
 	if err != nil {
 		f.stop(fmt.Errorf("apply log entry %d: %w", l.Index, err))
@@ -104,7 +107,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		f.replaced = false
 		f.onReplaced(f.zxid.Load())
 	}
-	f.advance(l.Index, l.Term)
+	f.advance()
 	f.counted.bytes.Add(int64(len(l.Data)))
 	if f.obs != nil {
 		f.obs.Applied()
@@ -120,10 +123,15 @@ func (f *fsm) stop(err error) {
 	}
 }
 
-// advance publishes what has been applied.
-func (f *fsm) advance(index, term uint64) {
+// at notes which entry the state is as of, under the lock of the state: a reader
+// of both sees one moment.
+func (f *fsm) at(index, term uint64) {
 	f.term.Store(term)
 	f.index.Store(index)
+}
+
+// advance wakes those that wait for an entry to be applied.
+func (f *fsm) advance() {
 	if f.waiting.Load() == 0 {
 		return
 	}
@@ -275,10 +283,11 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		w.Done(&state.Outcome{Unknown: true})
 	}
 	f.onOpened(nonce, birth)
+	f.at(at.Index, at.Term)
 	f.mu.Unlock()
 	f.counted.requests.Store(0)
 	f.counted.bytes.Store(0)
-	f.advance(at.Index, at.Term)
+	f.advance()
 	f.noteSnapshot(restored.Zxid(), time.Now())
 	if f.replay.to > 0 && f.replay.from == 0 { // found at the start
 		f.replay.from = at.Index

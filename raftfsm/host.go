@@ -20,7 +20,7 @@ type host struct{ n *Node }
 // Greeting implements peer.Host.
 func (h host) Greeting(to uint32) peer.Greeting {
 	id := h.n.disk.Identity()
-	g := peer.Greeting{Cluster: id.Cluster, Incarnation: id.Incarnation}
+	g := peer.Greeting{Cluster: id.Cluster, Incarnation: id.Incarnation, Expected: id.Expected}
 	g.Shown, g.End = h.n.shown()
 	if g.KnownAs = h.n.incarnationOf(to); g.KnownAs != "" {
 		known := h.n.promises.of(g.KnownAs)
@@ -94,7 +94,7 @@ func (h host) Instead(id uint32, addr string) string { return h.n.addresses.inst
 func (n *Node) status() peer.Status {
 	id := n.disk.Identity()
 	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation, Incarnations: maps.Clone(id.Incarnations),
-		Peers: n.o.Peers, Formed: id.Peers, Found: id.Found, Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
+		AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers, Found: id.Found, Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
 		Observers: n.o.Observers, FormedObservers: id.Observers}
 	if st.Up = n.up.Load(); !st.Up {
 		st.Waits = n.forming.waits()
@@ -111,6 +111,7 @@ func (n *Node) status() peer.Status {
 		for _, m := range s.Members() {
 			st.Incarnations[m.ID] = m.Incarnation
 		}
+		st.AsOf = max(st.AsOf, n.fsm.index.Load())
 	})
 	var servers []raft.Server
 	servers, st.Config = n.raft.configuration()
@@ -142,10 +143,13 @@ func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
 	if err := n.confirm(g); err != nil {
 		return err
 	}
-	incarnation := n.incarnationOf(g.From)
+	known, asOf := n.knownAs(g.From)
+	// This server may have read less of the log than has the entry that gave the
+	// caller its directory, and the caller may be the leader that brings that entry.
+	newer := g.Expected > asOf
 	was := n.promises.of(g.Incarnation)
 	behind := g.Shown.Behind(was, g.End)
-	if behind == "" && g.Incarnation == incarnation {
+	if behind == "" && (g.Incarnation == known || newer) {
 		n.promises.note(g.Incarnation, g.Shown)
 		n.addresses.heard(g)
 	}
@@ -155,8 +159,9 @@ func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
 	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
 		return errors.New("the cluster is not formed yet")
 	case g.From != n.id && // raft asks itself too, and what is applied may be older than this directory
-		incarnation != "" && incarnation != g.Incarnation:
-		return fmt.Errorf("server %d has lost its data directory; remove it from the cluster and add it again", g.From)
+		known != "" && known != g.Incarnation && !newer:
+		return fmt.Errorf("server %d runs on a data directory that is not the one this cluster knows it by: "+
+			"if it was replaced, stop the process that still runs on the old directory", g.From)
 	case behind != "":
 		return oldCopy(g.From, n.id, behind)
 	}

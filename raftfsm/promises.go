@@ -106,16 +106,26 @@ func (n *Node) shown() (now peer.Shown, end uint64) {
 	return now, end
 }
 
-// incarnationOf is the data directory that a member is known by; empty: it is
-// none, or whoever comes is new.
+// incarnationOf is the data directory that a member is known by. It is empty for
+// a server that is not a member, or whose next directory is a new one.
 func (n *Node) incarnationOf(id uint32) string {
-	incarnation := n.disk.Identity().Incarnations[id]
+	incarnation, _ := n.knownAs(id)
+	return incarnation
+}
+
+// knownAs is incarnationOf with the log entry as of which that holds. A server
+// that has just started knows the others as of its snapshot, or as its cluster
+// formed.
+func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
+	own := n.disk.Identity()
+	incarnation, asOf = own.Incarnations[id], own.Expected
 	if n.up.Load() {
 		n.fsm.view(func(s *state.State) {
 			if m, ok := s.Member(id); ok {
 				incarnation = m.Incarnation
 			}
+			asOf = max(asOf, n.fsm.index.Load())
 		})
 	}
-	return incarnation
+	return incarnation, asOf
 }

@@ -38,8 +38,9 @@ type serving struct {
 	since    time.Time // since when
 	removed  time.Time // since when its log says that it is no member; zero: it does not
 	offSince time.Time // when it was started, or last turned off
-	advice   string    // what to do about a majority that does not come back
-	advised  bool      // it is time to say so
+	advised  string    // what an operator can do about a leader that stays away; empty: wait
+
+	advice func() string
 }
 
 // begin makes it work; until then nobody is served.
@@ -49,9 +50,7 @@ func (g *serving) begin(n *Node) {
 	g.raft, g.fsm, g.publishes, g.heartbeat = n.raft, n.fsm, n.port != nil, n.o.HeartbeatTimeout
 	g.leading = func() bool { return n.term.Load() != nil }
 	g.mayRead = n.o.ReadOnly
-	if n.port != nil && n.o.DataDir != "" {
-		g.advice = fmt.Sprintf("; start the servers that are down. If a majority of them is gone for good, stop this one and run: zlockd recover --data-dir %s", n.o.DataDir)
-	}
+	g.advice = n.adviceAlone
 	g.observer, g.log, g.measure = n.o.Observer, n.log, n.measureTime
 }
 
@@ -162,10 +161,25 @@ func (g *serving) look() {
 		reason = "far behind the leader"
 	}
 	g.setReadOnly(alone && g.mayRead)
-	if g.advised = alone && now.Sub(g.offSince) >= adviceAfter; g.advised {
-		reason += g.advice
+	if g.advised = ""; alone && now.Sub(g.offSince) >= adviceAfter {
+		g.advised = g.advice()
+		reason += g.advised
 	}
 	g.set(reason)
+}
+
+// adviceAlone says what an operator can do when this server has had no leader for
+// long. Recovery gives up what the other servers hold, so it is no advice while
+// one of them runs and merely refuses this one.
+func (n *Node) adviceAlone() string {
+	if n.port == nil || n.o.DataDir == "" {
+		return ""
+	}
+	if err := n.port.Refusal(); err != nil {
+		return fmt.Sprintf("; %v", err)
+	}
+	return "; start the servers that are down. If a majority of them is gone for good, stop this one and run: " +
+		"zlockd recover --data-dir " + n.o.DataDir
 }
 
 // noLeader is the error while there is no leader: with advice, once that has
@@ -173,8 +187,8 @@ func (g *serving) look() {
 func (g *serving) noLeader() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.advised {
-		return status.Errorf(status.NoMajority, "there is no leader%s", g.advice)
+	if g.advised != "" {
+		return status.Errorf(status.NoMajority, "there is no leader%s", g.advised)
 	}
 	return errNoLeader
 }

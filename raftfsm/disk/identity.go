@@ -33,6 +33,12 @@ type Identity struct {
 	Observers    []uint32          `json:"observers,omitempty"`
 	Found        bool              `json:"found,omitempty"` // the cluster's log begins with an entry that founds it
 
+	// Expected is the index of a log entry as of which the cluster expected an
+	// empty directory for this server, and let this one in. Every other directory
+	// that the log knows this server by as of that entry or earlier is an older
+	// one. It is 0 for a server that was there when the cluster formed.
+	Expected uint64 `json:"expected,omitempty"`
+
 	// A copy of the directory tells itself from the original by how often it was
 	// started, and by the random name of the last start.
 	Start uint64 `json:"start,omitempty"`

@@ -3,6 +3,8 @@ package peer
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -82,5 +84,23 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 	if why := <-answered; why != "" || !resp.Success {
 		t.Errorf("answered %q, %+v", why, resp)
+	}
+}
+
+// A server that lets this one in no more is told apart from one that is down.
+func TestRefusalIsRemembered(t *testing.T) {
+	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler)}}
+	down := errors.New("connection refused")
+	p.reach.note(2, down)
+	if err := p.Refusal(); err != nil {
+		t.Errorf("of a server that is down: %v", err)
+	}
+	p.reach.note(2, fmt.Errorf("server 2: %w: for a reason", ErrRefused))
+	if err := p.Refusal(); !errors.Is(err, ErrRefused) {
+		t.Errorf("of a server that refuses: %v", err)
+	}
+	p.reach.note(2, nil)
+	if err := p.Refusal(); err != nil {
+		t.Errorf("of a server that is reached: %v", err)
 	}
 }

@@ -27,7 +27,8 @@ type Greeting struct {
 	To          uint32 `json:"to"` // 0: whoever it is
 	Cluster     string `json:"cluster"`
 	Incarnation string `json:"birth"`
-	At          string `json:"at,omitempty"` // where the caller is reached, by its own word
+	Expected    uint64 `json:"expected,omitempty"` // of the caller's directory; see disk.Identity
+	At          string `json:"at,omitempty"`       // where the caller is reached, by its own word
 	Release     string `json:"release,omitempty"`
 	Shown
 	End uint64 `json:"end,omitempty"` // of the caller's log

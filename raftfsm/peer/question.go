@@ -18,6 +18,7 @@ type Status struct {
 	Cluster      string            `json:"cluster"`
 	Incarnation  string            `json:"birth"`
 	Incarnations map[uint32]string `json:"births"`          // of all servers it knows; empty: a new one is expected
+	AsOf         uint64            `json:"as_of,omitempty"` // the log entry as of which Incarnations hold
 	Peers        map[uint32]string `json:"peers"`           // its --peers
 	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
 	Found        bool              `json:"found,omitempty"` // its cluster's log begins with an entry that founds it

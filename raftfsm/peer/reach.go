@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ type reach struct {
 // outage is a server that is not reached.
 type outage struct {
 	since time.Time
+	err   error         // of the last call
 	long  bool          // it was said that this lasts
 	over  chan struct{} // closed when it is
 }
@@ -31,6 +33,9 @@ func (r *reach) note(id uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.lost[id]
+	if o != nil {
+		o.err = err
+	}
 	switch {
 	case err == nil && o != nil:
 		delete(r.lost, id)
@@ -41,7 +46,7 @@ func (r *reach) note(id uint32, err error) {
 		if r.lost == nil {
 			r.lost = map[uint32]*outage{}
 		}
-		r.lost[id] = &outage{since: time.Now(), over: make(chan struct{})}
+		r.lost[id] = &outage{since: time.Now(), err: err, over: make(chan struct{})}
 		r.log.Info("a server is not reached", "peer", id, "err", err)
 	case !o.long && time.Since(o.since) > longOutage:
 		o.long = true
@@ -55,6 +60,19 @@ func (r *reach) again(id uint32) <-chan struct{} {
 	defer r.mu.Unlock()
 	if o := r.lost[id]; o != nil {
 		return o.over
+	}
+	return nil
+}
+
+// Refusal returns the refusal of a server that runs but does not let this one in,
+// or nil. No majority is lost while such a server runs.
+func (p *Port) Refusal() error {
+	p.reach.mu.Lock()
+	defer p.reach.mu.Unlock()
+	for _, o := range p.reach.lost {
+		if errors.Is(o.err, ErrRefused) {
+			return o.err
+		}
 	}
 	return nil
 }

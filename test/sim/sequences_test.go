@@ -1,0 +1,386 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	oldrand "math/rand"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+var (
+	sequenceShare = flag.Int("sequences.share", 0, "run every Nth sequence of six steps; 1: all")
+	oneSequence   = flag.String("sequences.one", "", "run this one, such as 3:kill,wipe,replace,lead,restart,restart")
+)
+
+// steps are what operators and faults do to one member.
+var steps = []string{"kill", "wipe", "replace", "lead", "restart", "move", "add", "remove"}
+
+const sequenceLength = 6
+
+// TestR6R21MembersSurviveEverySequence runs sequences of six steps on three and on
+// five members. Each step chooses a member that it makes sense for, by a number
+// drawn from the sequence. In the end all members must be ready, also after all of
+// them were restarted at once, and hold every write that was answered.
+func TestR6R21MembersSurviveEverySequence(t *testing.T) {
+	if *oneSequence != "" {
+		size, list, _ := strings.Cut(*oneSequence, ":")
+		runSequence(t, int(size[0]-'0'), strings.Split(list, ","))
+		return
+	}
+	for _, size := range []int{3, 5} {
+		all := sequences(size)
+		share := map[int]int{3: 61, 5: 307}[size] // primes, so that the last steps vary
+		if testing.Short() {
+			share *= 10
+		}
+		if *sequenceShare > 0 {
+			share = *sequenceShare
+		}
+		ran := 0
+		for i := 0; i < len(all); i += share {
+			runSequence(t, size, all[i])
+			ran++
+		}
+		t.Logf("%d members: %d of %d sequences ran; the other %d of 8^6 cannot happen", size, ran, len(all), 1<<18-len(all))
+	}
+}
+
+// TestR6ReplacedMemberLeads is the sequence in which a member that restarts does
+// not know the directory of the leader: it was replaced since its snapshot.
+func TestR6ReplacedMemberLeads(t *testing.T) {
+	runSequence(t, 3, []string{"kill", "wipe", "replace", "lead", "restart", "restart"})
+	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"})
+}
+
+// sequences lists those in which every step can be done. How many servers run,
+// are dead, or have lost their directory decides it, whichever they are.
+func sequences(size int) (list [][]string) {
+	type counts struct{ run, dead, wiped, in int }
+	var walk func(c counts, done []string)
+	walk = func(c counts, done []string) {
+		if len(done) == sequenceLength {
+			list = append(list, slices.Clone(done))
+			return
+		}
+		quorum := c.in/2 + 1
+		for _, s := range steps {
+			n := c
+			switch s {
+			case "kill":
+				n.run, n.dead = c.run-1, c.dead+1
+				if n.run < quorum {
+					continue
+				}
+			case "wipe":
+				n.dead, n.wiped = c.dead-1, c.wiped+1
+				if c.dead == 0 || c.in-n.wiped < quorum {
+					continue
+				}
+			case "replace":
+				n.wiped, n.run = c.wiped-1, c.run+1
+				// Without the member that leaves, a majority of the others must run.
+				if c.wiped == 0 || c.run < (c.in-1)/2+1 {
+					continue
+				}
+			case "lead", "restart":
+				if c.run < quorum+1 && s == "restart" && c.dead == 0 {
+					continue // it would stop the cluster, and start it: nothing new
+				}
+				if s == "restart" && c.dead > 0 {
+					n.dead, n.run = c.dead-1, c.run+1
+				}
+			case "move":
+				if c.run < quorum+1 {
+					continue
+				}
+			case "add":
+				n.in, n.run = c.in+1, c.run+1
+				if c.in == size+1 || c.run < n.in/2+1 {
+					continue
+				}
+			case "remove":
+				n.in, n.run = c.in-1, c.run-1
+				if c.in == 2 || n.run < n.in/2+1 {
+					continue
+				}
+			}
+			walk(n, append(done, s))
+		}
+	}
+	walk(counts{run: size, in: size}, nil)
+	return list
+}
+
+// sequence is a cluster to which the steps of one sequence happen.
+type sequence struct {
+	*nodes
+	rng   *rand.Rand
+	lives uint64
+	dead  map[uint32]bool // members that do not run, with their directories
+	wiped map[uint32]bool // and those without
+	wrote []int64         // sessions: writes that were answered
+}
+
+func runSequence(t *testing.T, size int, list []string) {
+	t.Helper()
+	name := fmt.Sprintf("%d:%s", size, strings.Join(list, ","))
+	synctest.Test(t, func(t *testing.T) {
+		seed := uint64(size)
+		for _, s := range list {
+			seed = seed*8 + uint64(slices.Index(steps, s))
+		}
+		oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
+		c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
+			nodes: &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond), peers: map[uint32]string{},
+				disk: map[uint32]*Disk{}, run: map[uint32]*raftfsm.Node{}}}
+		defer c.end(name)
+		for id := uint32(1); id <= uint32(size); id++ {
+			c.peers[id] = peerAddrOf(id)
+		}
+		for id := range c.peers {
+			c.fresh(id)
+			go c.begin(id)
+		}
+		err := c.settle()
+		c.write()
+		for i, s := range list {
+			if err == nil {
+				err = c.step(s)
+			}
+			if err != nil {
+				t.Errorf("%s: step %d: %v", name, i+1, err)
+				return
+			}
+			c.write()
+		}
+		if err := c.last(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+}
+
+// fresh gives a server an empty disk.
+func (c *sequence) fresh(id uint32) {
+	c.lives++
+	c.disk[id] = NewDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
+}
+
+// begin starts a server; it returns when the server has joined.
+func (c *sequence) begin(id uint32) {
+	host, peers, files := hostName(id), maps.Clone(c.peers), c.disk[id].Files()
+	n, err := raftfsm.Start(context.Background(), raftfsm.Options{
+		ID: id, Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: files, Observer: quietObserver{},
+		Listen: c.net.Listen, Dial: c.net.Dialer(host), Logger: logger(id),
+		Fatal: func(err error) { c.t.Logf("server %d stopped: %v", id, err) },
+	})
+	if err != nil {
+		c.t.Errorf("start %d: %v", id, err)
+		return
+	}
+	c.mu.Lock()
+	c.run[id] = n
+	c.mu.Unlock()
+}
+
+func (c *sequence) end(string) {
+	for id := range c.peers {
+		c.crash(id)
+	}
+	time.Sleep(time.Minute)
+}
+
+// leads returns the server that leads by its own word; 0: none does.
+func (c *nodes) leads() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, n := range c.run {
+		if n != nil && n.Status().Role == "leader" {
+			return id
+		}
+	}
+	return 0
+}
+
+// running lists the members that run, in order.
+func (c *sequence) running() (list []uint32) {
+	for _, id := range slices.Sorted(maps.Keys(c.peers)) {
+		if !c.dead[id] && !c.wiped[id] {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+func (c *sequence) pick(list []uint32) uint32 { return list[c.rng.IntN(len(list))] }
+
+func (c *sequence) pickOf(set map[uint32]bool) uint32 { return c.pick(slices.Sorted(maps.Keys(set))) }
+
+// step does one thing, and waits until the servers that run serve.
+func (c *sequence) step(what string) error {
+	switch what {
+	case "kill":
+		id := c.pick(c.running())
+		c.crash(id)
+		c.dead[id] = true
+	case "wipe":
+		id := c.pickOf(c.dead)
+		c.fresh(id)
+		delete(c.dead, id)
+		c.wiped[id] = true
+	case "replace":
+		id := c.pickOf(c.wiped)
+		if err := c.change(state.MemberChange{Op: "remove", ID: id}); err != nil {
+			return err
+		}
+		delete(c.wiped, id)
+		return c.join(id)
+	case "lead":
+		lead, list := c.leads(), c.running()
+		list = slices.DeleteFunc(list, func(id uint32) bool { return id == lead })
+		return c.change(state.MemberChange{Op: "lead", ID: c.pick(list)})
+	case "restart":
+		id := c.pick(c.running())
+		if len(c.dead) > 0 {
+			id = c.pickOf(c.dead)
+			delete(c.dead, id)
+		} else {
+			c.crash(id)
+		}
+		go c.begin(id)
+	case "move":
+		id := c.pick(c.running())
+		c.crash(id)
+		c.lives++
+		c.peers[id] = fmt.Sprintf("%s:%d", hostName(id), 3000+c.lives)
+		go c.begin(id)
+	case "add":
+		id := uint32(1)
+		for c.peers[id] != "" {
+			id++
+		}
+		c.peers[id] = peerAddrOf(id)
+		c.fresh(id)
+		return c.join(id)
+	case "remove":
+		id := c.pick(c.running())
+		if err := c.change(state.MemberChange{Op: "remove", ID: id}); err != nil {
+			return err
+		}
+		time.Sleep(time.Second)
+		c.crash(id)
+		delete(c.peers, id)
+	}
+	return c.settle()
+}
+
+// join adds a server with an empty directory, and gives it its vote.
+func (c *sequence) join(id uint32) error {
+	if err := c.change(state.MemberChange{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
+		return err
+	}
+	go c.begin(id)
+	if err := c.change(state.MemberChange{Op: "promote", ID: id}); err != nil {
+		return err
+	}
+	return c.settle()
+}
+
+const sequencePatience = 60 * time.Second
+
+// change asks whoever leads for a change until it is made.
+func (c *sequence) change(m state.MemberChange) (err error) {
+	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		err = errors.New("nobody leads")
+		if lead := c.leads(); lead != 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			err = c.node(lead).ChangeMember(ctx, m)
+			cancel()
+		}
+		if err == nil || strings.Contains(err.Error(), "is a member already") ||
+			m.Op == "remove" && strings.Contains(err.Error(), "is not a member") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s server %d: %w", m.Op, m.ID, err)
+}
+
+// settle waits until all servers that run serve.
+func (c *sequence) settle() error {
+	why := ""
+	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		why = ""
+		for _, id := range c.running() {
+			n := c.node(id)
+			if n == nil {
+				why = fmt.Sprintf("server %d has not joined", id)
+			} else if ok, reason := n.Serving(); !ok {
+				why = fmt.Sprintf("server %d: %s", id, reason)
+			}
+		}
+		if why == "" && c.leads() != 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("not ready within %v: %s", sequencePatience, why)
+}
+
+// write makes a session, which lasts, on a server that runs.
+func (c *sequence) write() {
+	id := c.pick(c.running())
+	body := state.SessionBody{Timeout: 3600_000, Owner: id, Addr: "10.0.0.1"}
+	if o, _, ok := ask(c.node(id), state.Request{Op: state.OpCreateSession, Body: body.Append(nil)}); ok && !o.Refused {
+		c.wrote = append(c.wrote, o.Session.ID)
+	}
+}
+
+// last starts what is down, and replaces what has lost its directory; then it
+// restarts everything at once, and compares what the members hold.
+func (c *sequence) last() error {
+	for len(c.wiped) > 0 {
+		if err := c.step("replace"); err != nil {
+			return err
+		}
+	}
+	for len(c.dead) > 0 {
+		if err := c.step("restart"); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.running() {
+		c.crash(id)
+	}
+	for _, id := range c.running() {
+		go c.begin(id)
+	}
+	if err := c.settle(); err != nil {
+		return fmt.Errorf("after a restart of all: %w", err)
+	}
+	c.write()
+	time.Sleep(time.Second)
+	digests := map[uint64]bool{}
+	for _, id := range c.running() {
+		c.node(id).View(func(s *state.State) {
+			digests[s.Digest()] = true
+			for _, w := range c.wrote {
+				if _, ok := s.Sessions().Get(w); !ok {
+					c.t.Errorf("G2: server %d lacks a write that was answered", id)
+				}
+			}
+		})
+	}
+	if len(digests) != 1 || len(c.wrote) == 0 {
+		return fmt.Errorf("G9: %d different states, %d writes", len(digests), len(c.wrote))
+	}
+	return nil
+}
