@@ -22,8 +22,10 @@ import (
 // An id can be given to another data directory; if a vote were asked of the one
 // that had the id before, two servers could vote for one member. So the server
 // at the other address must have seen the very configuration that is the newest
-// here, or be known here, as of that configuration, by its incarnation; and once
-// the configuration has changed nobody is called there any more.
+// here, or be known here by its incarnation, as of an entry since which this
+// server's log has it as a member in every configuration. It is called there until
+// a configuration lacks it, or has another address for it: what is not committed
+// yet must reach it too.
 type addresses struct {
 	n    *Node
 	news chan struct{} // holds a token when a server has told of another address
@@ -69,7 +71,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 	if !ok || m.from != addr {
 		return addr
 	}
-	if _, config := a.n.raft.configuration(); config != m.config {
+	if !a.n.disk.StaysMember(m.config, peer.ServerID(id), raft.ServerAddress(addr)) {
 		return addr // until it has been looked at again
 	}
 	return m.to
@@ -183,7 +185,11 @@ func (a *addresses) isMember(id uint32, st *peer.Status, config uint64) bool {
 	if st.ID != id || st.Cluster != a.n.disk.Identity().Cluster {
 		return false
 	}
-	return st.Config >= config || a.n.fsm.index.Load() >= config && a.n.incarnationOf(id) == st.Incarnation
+	if st.Config >= config {
+		return true
+	}
+	known, asOf := a.n.knownAs(id)
+	return known == st.Incarnation && a.n.disk.StaysMember(asOf, peer.ServerID(id), "")
 }
 
 func (a *addresses) found(id uint32, m move) {

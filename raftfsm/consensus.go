@@ -139,13 +139,16 @@ func (r *consensus) lacks(id uint32) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, is)
 }
 
-// configuration is the same with the index of its log entry.
+// configuration is the same with the index of its log entry, which makes a change
+// fail if the members are others by then. A configuration whose index is not known
+// has one that never fits.
 func (r *consensus) configuration() ([]raft.Server, uint64) {
 	f := r.GetConfiguration()
 	if f.Error() != nil {
 		return nil, 0
 	}
-	return slices.Clone(f.Configuration().Servers), r.disk.Config() // raft's own list is shared
+	list := f.Configuration().Servers // raft's own, which is shared
+	return slices.Clone(list), r.disk.ConfigOf(list)
 }
 
 // move gives a member another address; it votes as before.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -114,7 +115,9 @@ func (n *Node) status() peer.Status {
 		st.AsOf = max(st.AsOf, n.fsm.index.Load())
 	})
 	var servers []raft.Server
-	servers, st.Config = n.raft.configuration()
+	if servers, st.Config = n.raft.configuration(); st.Config == disk.UnknownConfig {
+		st.Config = 0
+	}
 	for _, s := range servers {
 		st.Members[peer.ParseID(s.ID)] = string(s.Address)
 	}

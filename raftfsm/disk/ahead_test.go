@@ -103,10 +103,10 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 		"a leader's first":   {leads, func(s *slowDisk) error { return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogNoop, Term: 1}) }, 2},
 		"a barrier":          {leads, func(s *slowDisk) error { return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogBarrier, Term: 1}) }, 2},
 		"a configuration entry": {leads, func(s *slowDisk) error {
-			return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogConfiguration, Term: 1})
+			return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogConfiguration, Term: 1, Data: membersAt(2)})
 		}, 2},
 		"one among others": {leads, func(s *slowDisk) error {
-			return s.Log().StoreLogs([]*raft.Log{command(2), {Index: 3, Type: raft.LogConfiguration, Term: 1}})
+			return s.Log().StoreLogs([]*raft.Log{command(2), {Index: 3, Type: raft.LogConfiguration, Term: 1, Data: membersAt(3)}})
 		}, 3},
 		"a term":              {leads, func(s *slowDisk) error { return s.Stable().SetUint64([]byte("CurrentTerm"), 2) }, 1},
 		"a vote":              {leads, func(s *slowDisk) error { return s.Stable().Set([]byte("LastVoteCand"), []byte("2")) }, 1},

@@ -1,34 +1,53 @@
 package disk
 
 import (
+	"math"
 	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
 )
 
-// configs are the indexes of the log entries with raft's configurations, in
-// order; raft knows the newest and does not tell it. raft reads its log when it
-// starts, so all that count pass by.
+// configs are raft's configurations: those of the log entries, in order, and of
+// the snapshots before them. Raft knows the newest and does not tell its index.
+// Raft reads its log when it starts, so all that count pass by.
 type configs struct {
-	mu      sync.Mutex
-	indexes []uint64
+	mu   sync.Mutex
+	list []config
+}
+
+// config is one configuration and the index of its entry.
+type config struct {
+	index   uint64
+	servers []raft.Server
+	gap     bool // it came with a snapshot: there may be others before it
 }
 
 // add notes a configuration.
-func (c *configs) add(index uint64) {
+func (c *configs) add(now config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i, is := slices.BinarySearch(c.indexes, index); !is && index > 0 {
-		c.indexes = slices.Insert(c.indexes, i, index)
+	i, is := slices.BinarySearchFunc(c.list, now.index, config.compare)
+	if !is && now.index > 0 {
+		c.list = slices.Insert(c.list, i, now)
 	}
+}
+
+func (c config) compare(index uint64) int {
+	switch {
+	case c.index < index:
+		return -1
+	case c.index > index:
+		return 1
+	}
+	return 0
 }
 
 // addLogs notes those among log entries.
 func (c *configs) addLogs(logs ...*raft.Log) {
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
-			c.add(l.Index)
+			c.add(config{index: l.Index, servers: raft.DecodeConfiguration(l.Data).Servers})
 		}
 	}
 }
@@ -37,18 +56,45 @@ func (c *configs) addLogs(logs ...*raft.Log) {
 func (c *configs) cut(from uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i, _ := slices.BinarySearch(c.indexes, from)
-	c.indexes = c.indexes[:i]
+	i, _ := slices.BinarySearchFunc(c.list, from, config.compare)
+	c.list = c.list[:i]
 }
 
-// Config is the index of the log entry with the newest configuration; 0: there
-// is none.
-func (d *Disk) Config() uint64 {
+// UnknownConfig is an index that no log entry has.
+const UnknownConfig = math.MaxUint64
+
+// ConfigOf returns the index of the newest configuration that has these servers.
+// The log knows a configuration before raft does, while the entry is on its way to
+// the disk, so the newest index of all may belong to other servers.
+func (d *Disk) ConfigOf(servers []raft.Server) uint64 {
 	c := &d.configs
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.indexes) == 0 {
+	for _, now := range slices.Backward(c.list) {
+		if slices.Equal(now.servers, servers) {
+			return now.index
+		}
+	}
+	if len(c.list) == 0 && len(servers) == 0 {
 		return 0
 	}
-	return c.indexes[len(c.indexes)-1]
+	return UnknownConfig
+}
+
+// StaysMember reports whether a server is in every configuration after an entry,
+// at addr if that is not empty: its id was not given to another server since.
+func (d *Disk) StaysMember(after uint64, id raft.ServerID, addr raft.ServerAddress) bool {
+	c := &d.configs
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, now := range slices.Backward(c.list) {
+		if now.index <= after {
+			return true
+		}
+		is := func(s raft.Server) bool { return s.ID == id && (addr == "" || s.Address == addr) }
+		if now.gap || !slices.ContainsFunc(now.servers, is) {
+			return false
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"testing"
 
@@ -15,14 +16,14 @@ func TestConfigFollowsTheLog(t *testing.T) {
 	log := d.Log()
 	wants := func(want uint64) {
 		t.Helper()
-		if got := d.Config(); got != want {
+		if got := d.newestConfig(); got != want {
 			t.Errorf("the newest configuration is entry %d, want %d", got, want)
 		}
 	}
 	wants(0)
 	store := func(index uint64, typ raft.LogType) {
 		t.Helper()
-		if err := log.StoreLog(&raft.Log{Index: index, Term: 1, Type: typ}); err != nil {
+		if err := log.StoreLog(&raft.Log{Index: index, Term: 1, Type: typ, Data: membersAt(index)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +64,7 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 		if _, err := io.Copy(sink, bytes.NewReader(make([]byte, 100))); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Config(); got != 0 {
+		if got := d.newestConfig(); got != 0 {
 			t.Errorf("before the end: %d", got)
 		}
 		if cancel {
@@ -75,8 +76,56 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := d.Config(); got != 17 {
+	if got := d.newestConfig(); got != 17 {
 		t.Errorf("the newest configuration is entry %d", got)
+	}
+}
+
+// newestConfig is the index of the newest configuration.
+func (d *Disk) newestConfig() uint64 {
+	if len(d.configs.list) == 0 {
+		return 0
+	}
+	return d.configs.list[len(d.configs.list)-1].index
+}
+
+// membersAt is a configuration that differs from entry to entry.
+func membersAt(index uint64) []byte {
+	at := raft.ServerAddress(fmt.Sprint("a:", index))
+	return raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "1", Address: at}}})
+}
+
+// Members are paired with the index of their own entry, also while the entry of
+// the next ones is on its way to the disk (R21).
+func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
+	d := &Disk{}
+	a := []raft.Server{{ID: "1", Address: "a:1"}, {ID: "2", Address: "a:2"}}
+	b := []raft.Server{{ID: "1", Address: "a:1"}}
+	for i, servers := range [][]raft.Server{a, b, a} {
+		d.configs.add(config{index: uint64(i + 1), servers: servers})
+	}
+	if got := d.ConfigOf(b); got != 2 {
+		t.Errorf("the members of entry 2 have index %d", got)
+	}
+	if got := d.ConfigOf(a); got != 3 {
+		t.Errorf("the members of entries 1 and 3 have index %d", got)
+	}
+	if got := d.ConfigOf(nil); got != UnknownConfig {
+		t.Errorf("members that no entry has have index %d", got)
+	}
+	for _, test := range []struct {
+		after uint64
+		id    raft.ServerID
+		addr  raft.ServerAddress
+		want  bool
+	}{{3, "2", "", true}, {2, "2", "a:2", true}, {1, "2", "", false}, {1, "1", "", true}, {1, "1", "a:9", false}} {
+		if got := d.StaysMember(test.after, test.id, test.addr); got != test.want {
+			t.Errorf("server %s after entry %d at %q: %v", test.id, test.after, test.addr, got)
+		}
+	}
+	d.configs.add(config{index: 9, servers: a, gap: true})
+	if d.StaysMember(3, "1", "") || !d.StaysMember(9, "1", "") {
+		t.Error("what a snapshot hides is taken for known")
 	}
 }
 

@@ -22,18 +22,18 @@ const StandIn = raft.LogType(255)
 type covered struct {
 	mu     sync.Mutex
 	ends   [2]raft.Log // of the last snapshots, the newest first: index and term
-	config uint64      // the entry with the members, as of the newest
+	config config      // the members, as of the newest
 	gone   uint64      // 0: since then entries were stored
 }
 
 // snapshot notes that a snapshot up to an entry is on the disk.
-func (c *covered) snapshot(index, term, config uint64) {
+func (c *covered) snapshot(index, term uint64, members config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ends[0].Index != index {
 		c.ends[1] = c.ends[0]
 	}
-	c.ends[0], c.config = raft.Log{Index: index, Term: term}, config
+	c.ends[0], c.config = raft.Log{Index: index, Term: term}, members
 }
 
 // newest is the last entry of the newest snapshot.
@@ -43,9 +43,9 @@ func (c *covered) newest() uint64 {
 	return c.ends[0].Index
 }
 
-// emptied notes that the whole log went; its last entry was last. It returns
-// where the members are that count now.
-func (c *covered) emptied(last uint64) (config uint64) {
+// emptied notes that the whole log went; its last entry was last. It returns the
+// members that count now.
+func (c *covered) emptied(last uint64) config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = last

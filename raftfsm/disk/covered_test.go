@@ -61,7 +61,7 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 				t.Fatal("it does not compare terms")
 			}
 			f.install(&content)
-			if config := f.d.Config(); config != 5 {
+			if config := f.d.newestConfig(); config != 5 {
 				t.Errorf("the members are taken from entry %d, not from the snapshot's 5", config)
 			}
 			if !f.put(2, 10, 2, 11) {

@@ -185,8 +185,9 @@ func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadClo
 	if err != nil {
 		return nil, nil, err
 	}
-	s.d.configs.add(meta.ConfigurationIndex)
-	s.d.covered.snapshot(meta.Index, meta.Term, meta.ConfigurationIndex) // the one that raft starts from
+	members := config{index: meta.ConfigurationIndex, servers: meta.Configuration.Servers, gap: true}
+	s.d.configs.add(members)
+	s.d.covered.snapshot(meta.Index, meta.Term, members) // the one that raft starts from
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
 }
 
@@ -196,8 +197,9 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 		return sink, err
 	}
 	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, term: term, check: startCheck(s.verify), published: func() {
-		s.d.configs.add(ci)
-		s.d.covered.snapshot(index, term, ci)
+		members := config{index: ci, servers: c.Servers, gap: true}
+		s.d.configs.add(members)
+		s.d.covered.snapshot(index, term, members)
 	}}, nil
 }
 

@@ -63,6 +63,13 @@ func TestR6ReplacedMemberLeads(t *testing.T) {
 	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"})
 }
 
+// TestG22MovedMemberIsFoundByAnUncommittedChange is the sequence in which the leader
+// knows the new address of the member that it needs for the next change of members,
+// but has not written it to the log.
+func TestG22MovedMemberIsFoundByAnUncommittedChange(t *testing.T) {
+	runSequence(t, 3, []string{"kill", "restart", "move", "lead", "kill", "wipe"})
+}
+
 // sequences lists those in which every step can be done. How many servers run,
 // are dead, or have lost their directory decides it, whichever they are.
 func sequences(size int) (list [][]string) {
