@@ -51,6 +51,8 @@ type daemon struct {
 type process interface {
 	// Ready waits until clients are served and says where.
 	Ready(context.Context) (readyLine, error)
+	// Line tells mode, leader and clients in one line.
+	Line() string
 	// Failed is closed when the server has stopped by itself.
 	Failed() <-chan struct{}
 	// Close stops in order, or as far as ctx allows.
@@ -132,6 +134,8 @@ func readSettings(args []string) (*settings, error) {
 func (d *daemon) serve(s *settings, log *slog.Logger) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	manager := newNotifier(os.Getenv, log)
+	manager.tell("STATUS=starting")
 
 	// The start may wait for other servers, and must be interruptible.
 	type started struct {
@@ -171,11 +175,14 @@ func (d *daemon) serve(s *settings, log *slog.Logger) int {
 	go func() {
 		if line, err := p.Ready(ctx); err == nil {
 			line.print(d.stdout)
+			manager.ready(line)
+			manager.follow(ctx, p.Line)
 		}
 	}()
 	select {
 	case sig := <-d.signals:
 		log.Info("stopping", "signal", sig.String())
+		manager.stopping()
 		return d.stop(p, log)
 	case <-p.Failed():
 		log.Error("the server has stopped by itself")

@@ -69,6 +69,8 @@ func (p *fakeProcess) Ready(context.Context) (readyLine, error) {
 	return readyLine{client: "127.0.0.1:2181", peer: "off", admin: "127.0.0.1:8181", mode: "standalone"}, nil
 }
 
+func (p *fakeProcess) Line() string { return "mode standalone" }
+
 func (p *fakeProcess) Failed() <-chan struct{} { return p.failed }
 
 func (p *fakeProcess) Close(ctx context.Context) error {

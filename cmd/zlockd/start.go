@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -137,6 +138,19 @@ func (r running) Ready(ctx context.Context) (readyLine, error) {
 		admin:  orOff(r.AdminAddr()),
 		mode:   string(r.Status(0).Mode),
 	}, nil
+}
+
+// Line implements process.
+func (r running) Line() string {
+	s := r.Status(0)
+	line := fmt.Sprintf("mode %s, %d connections", s.Mode, s.Conns)
+	switch {
+	case !s.Serving:
+		line = "does not serve clients: " + s.Reason
+	case s.Leader != 0 && s.Mode != admin.Standalone:
+		line += fmt.Sprintf(", server %d leads", s.Leader)
+	}
+	return line
 }
 
 func orOff(addr string) string {
