@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
-	"github.com/zlockd/zlockd/test/zkreal"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -25,11 +25,10 @@ func both(t *testing.T, test func(t *testing.T, addr string)) {
 		test(t, s.Addr)
 	})
 	t.Run("zookeeper", func(t *testing.T) {
-		if !withReal {
-			t.Skip("needs a real ZooKeeper and the build tag stock")
-		}
-		s := zkreal.Start(t, zkreal.Config{TTL: true, TickTime: 200 * time.Millisecond, ContainerInterval: 100 * time.Millisecond, NoFsync: true})
-		test(t, s.Addr)
+		s := cluster.StartZooKeeper(t, cluster.ZooConfig{
+			TTL: true, NoFsync: true, TickTime: 200 * time.Millisecond, ContainerInterval: 100 * time.Millisecond,
+		})
+		test(t, s.Client)
 	})
 }
 

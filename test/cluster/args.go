@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +38,7 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 		if o.Dev {
 			s.Args = append(s.Args, "--dev")
 		} else {
-			s.Args = append(s.Args, "--data-dir", filepath.Join(s.Dir, "data"))
+			s.Args = append(s.Args, "--data-dir", s.Data())
 		}
 		if len(e.Servers) > 1 {
 			s.Args = append(s.Args, "--peers", e.peers())
@@ -111,74 +110,4 @@ func ModuleRoot() (string, error) {
 		return "", errors.New("not inside the zlockd module")
 	}
 	return filepath.Dir(mod), nil
-}
-
-// ClassPath is what Debian's ZooKeeper and its clients run with. The jar's
-// manifest names the rest.
-const ClassPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
-
-// ErrMissing means that Java or ZooKeeper are not installed.
-var ErrMissing = errors.New("not installed")
-
-// HaveZooKeeper reports whether Debian's ZooKeeper is installed.
-func HaveZooKeeper() bool {
-	_, err := os.Stat("/usr/share/java/zookeeper.jar")
-	return err == nil
-}
-
-// zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync
-// stays on: forceSync is ZooKeeper's default and is not touched.
-func (e *Ensemble) zookeeperArgs(o Options) error {
-	for i, s := range e.Servers {
-		data := filepath.Join(s.Dir, "data")
-		if err := os.MkdirAll(data, 0o700); err != nil {
-			return err
-		}
-		host, port, err := net.SplitHostPort(s.Client)
-		if err != nil {
-			return err
-		}
-		cfg := []string{
-			"dataDir=" + data, "clientPortAddress=" + host, "clientPort=" + port,
-			"tickTime=2000", "initLimit=10", "syncLimit=5", "maxClientCnxns=0",
-			"admin.enableServer=false", "4lw.commands.whitelist=*",
-		}
-		if len(e.Servers) > 1 {
-			for _, m := range e.Servers {
-				_, election, err := net.SplitHostPort(m.Election)
-				if err != nil {
-					return err
-				}
-				cfg = append(cfg, fmt.Sprintf("server.%d=%s:%s:participant;%s", m.ID, m.Peer, election, m.Client))
-			}
-			if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(i+1)), 0o600); err != nil {
-				return err
-			}
-		}
-		cfg = append(cfg, o.Config...)
-		file := filepath.Join(s.Dir, "zoo.cfg")
-		if err := os.WriteFile(file, []byte(strings.Join(cfg, "\n")+"\n"), 0o600); err != nil {
-			return err
-		}
-		if s.Args, err = ZooKeeperArgs(o.JVM, file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ZooKeeperArgs is the command line of a ZooKeeper with a configuration file.
-// It logs warnings to standard error. The error says what to install.
-func ZooKeeperArgs(jvm []string, file string) ([]string, error) {
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return nil, fmt.Errorf("%w: java (on Debian: apt-get install openjdk-17-jdk-headless)", ErrMissing)
-	}
-	for jar := range strings.SplitSeq(ClassPath, ":") {
-		if _, err := os.Stat(jar); err != nil {
-			return nil, fmt.Errorf("%w: %s (on Debian: apt-get install zookeeper libslf4j-java)", ErrMissing, jar)
-		}
-	}
-	args := []string{java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.jmx.log4j.disable=true"}
-	return append(append(args, jvm...), "-cp", ClassPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file), nil
 }

@@ -36,6 +36,7 @@ type Options struct {
 	Flags  []string // more flags of zlockd
 	Config []string // more lines of zoo.cfg, which zlockd reads too
 	JVM    []string // more arguments of ZooKeeper's JVM
+	Zoo    ZooConfig
 
 	// Command replaces the command of every server. The words {id}, {dir},
 	// {client}, {peer}, {admin} and {peers} in it are filled in.
@@ -295,6 +296,9 @@ func (s *Server) Signal(sig syscall.Signal) error {
 	}
 	return s.cmd.Process.Signal(sig)
 }
+
+// Data is the server's data directory.
+func (s *Server) Data() string { return filepath.Join(s.Dir, "data") }
 
 // LogFile is where the server's own log goes.
 func (s *Server) LogFile() string { return filepath.Join(s.Dir, "log.txt") }

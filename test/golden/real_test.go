@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/golden"
-	"github.com/zlockd/zlockd/test/zkreal"
 )
 
 // profiles are the configurations of the recorded server, for the real
 // ZooKeeper.
-var profiles = map[string]zkreal.Config{
+var profiles = map[string]cluster.ZooConfig{
 	"default":  {},
 	"extended": {TickTime: 500 * time.Millisecond, TTL: true, EnforceQuota: true, ContainerInterval: time.Second, Super: "super:secret"},
 	"ensemble": {TickTime: time.Second, Reconfig: true, Replicated: true},
@@ -29,16 +29,19 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	for profile, config := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			replayAll(t, profile, zkreal.Start(t, config).Addr, nil, racing)
+			replayAll(t, profile, cluster.StartZooKeeper(t, config).Client, nil, racing)
 		})
 	}
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
-		s := zkreal.StartPart(t, 3, 1, zkreal.Config{ReadOnly: true})[0]
-		if err := s.WaitReadOnly(); err != nil {
+		s := cluster.PrepareZooKeepers(t, 3, cluster.ZooConfig{ReadOnly: true}).Servers[0]
+		if err := s.Spawn(); err != nil {
 			t.Fatal(err)
 		}
-		replayAll(t, "readonly", s.Addr, nil)
+		if err := s.WaitReady(); err != nil || s.Mode() != "read-only" {
+			t.Fatal(err, s.Mode())
+		}
+		replayAll(t, "readonly", s.Client, nil)
 	})
 }
 
@@ -46,7 +49,7 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 // entry fails.
 func TestDeviationThatIsNotNeededFails(t *testing.T) {
 	t.Parallel()
-	addr := zkreal.Start(t, profiles["default"]).Addr
+	addr := cluster.StartZooKeeper(t, profiles["default"]).Client
 	vectors, err := golden.Load("default")
 	if err != nil {
 		t.Fatal(err)

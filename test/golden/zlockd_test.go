@@ -13,13 +13,13 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/zkreal"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // zlockdProfiles are the same configurations for zlockd, as a zoo.cfg.
 var zlockdProfiles = map[string][]string{
 	"default":  {"tickTime=2000", "extendedTypesEnabled=false", "enforceQuota=false"},
-	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "enforceQuota=true", "superUser=" + zkreal.Digest("super:secret")},
+	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "enforceQuota=true", "superUser=" + tree.DigestID("super:secret").ID},
 	"ensemble": {"tickTime=1000", "reconfigEnabled=true", "standaloneEnabled=false"},
 }
 

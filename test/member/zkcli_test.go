@@ -4,7 +4,6 @@ package member
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -30,12 +29,7 @@ func zkCli(t *testing.T, servers string, lines ...string) string {
 
 // The commands of ZooKeeper's manual for a rolling replacement.
 func TestZkCliReconfigures(t *testing.T) {
-	if !cluster.HaveZooKeeper() {
-		if os.Getenv("ZLOCKD_REQUIRE_STOCK") != "" {
-			t.Fatal("ZooKeeper is not installed")
-		}
-		t.Skip("ZooKeeper is not installed: sh test/stock/install.sh")
-	}
+	cluster.RequireZooKeeper(t)
 	e := start(t, 1, "--reconfig")
 	fourth := e.Servers[3]
 	if err := fourth.Spawn(); err != nil {

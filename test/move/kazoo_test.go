@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/proc"
-	"github.com/zlockd/zlockd/test/zkreal"
 )
 
 // holder holds a lock by kazoo, and says what becomes of its session. It ends
@@ -40,13 +40,9 @@ zk.stop()
 // TestKazooKeepsItsLock moves a ZooKeeper's data to zlockd, at the same address,
 // while a stock client holds a lock.
 func TestKazooKeepsItsLock(t *testing.T) {
-	zkreal.Require(t)
-	src, err := zkreal.Launch(t.TempDir(), config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(src.Kill)
-	cmd := exec.Command("/usr/bin/python3", "-c", holder, src.Addr)
+	cluster.RequireZooKeeper(t)
+	src := cluster.StartZooKeeper(t, config(), smallFiles...)
+	cmd := exec.Command("/usr/bin/python3", "-c", holder, src.Client)
 	in, err := cmd.StdinPipe()
 	must(t, "", err)
 	out, err := cmd.StdoutPipe()
@@ -83,9 +79,9 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	src.Stop()
 	wait("state SUSPENDED")
 	ours := filepath.Join(t.TempDir(), "ours")
-	text, err := zlockd(t, "import", "--from", filepath.Join(src.Dir, "data"), "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
+	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
 	t.Log(must(t, text, err))
-	s := serve(t, proc.Build(t), ours, "--client-addr", src.Addr, "--max-session-timeout", "10m")
+	s := serve(t, proc.Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
 	defer s.stop()
 	wait("state CONNECTED")
 	_, err = io.WriteString(in, "\n")

@@ -12,18 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/proc"
-	"github.com/zlockd/zlockd/test/zkreal"
 )
 
 // config is that of every ZooKeeper here: small snapshots and logs, so that
 // there are many, and no session ends by itself.
-func config() zkreal.Config {
-	return zkreal.Config{
-		TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true,
-		MaxSessionTimeout: longSession, Lines: []string{"preAllocSize=64", "snapCount=2000"},
-	}
+func config() cluster.ZooConfig {
+	return cluster.ZooConfig{TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true, MaxSessionTimeout: longSession}
 }
+
+var smallFiles = []string{"preAllocSize=64", "snapCount=2000"}
 
 // zlockd runs a command to its end.
 func zlockd(t testing.TB, args ...string) (string, error) {
@@ -33,25 +32,23 @@ func zlockd(t testing.TB, args ...string) (string, error) {
 }
 
 // start runs a ZooKeeper on a copy of a data directory.
-func start(t testing.TB, from string, c zkreal.Config) *zkreal.Server {
+func start(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(from)); err != nil {
+	e := cluster.PrepareZooKeepers(t, 1, c, smallFiles...)
+	if err := os.CopyFS(e.Servers[0].Data(), os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := zkreal.Launch(dir, c)
-	if err != nil {
+	if err := e.StartAll(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Kill)
-	return s
+	return e.Servers[0]
 }
 
 // TestThereAndBack lets a real ZooKeeper write, kills it in the middle, imports
 // what it left, exports that, and compares a ZooKeeper on the one with a
 // ZooKeeper on the other.
 func TestThereAndBack(t *testing.T) {
-	zkreal.Require(t)
+	cluster.RequireZooKeeper(t)
 	seeds, changes := 3, 12_000
 	if os.Getenv("ZLOCKD_LONG") != "" {
 		seeds, changes = 10, 100_000
@@ -62,32 +59,27 @@ func TestThereAndBack(t *testing.T) {
 }
 
 func thereAndBack(t *testing.T, seed uint64, changes int) {
-	how := config()
-	how.Lines = append(how.Lines, "snapshot.compression.method="+[...]string{"", "gz", "snappy"}[seed%3])
-	src, err := zkreal.Launch(t.TempDir(), how)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(src.Kill)
-	data, tmp := filepath.Join(src.Dir, "data"), t.TempDir()
+	compression := "snapshot.compression.method=" + [...]string{"", "gz", "snappy"}[seed%3]
+	src := cluster.StartZooKeeper(t, config(), append(smallFiles, compression)...)
+	data, tmp := src.Data(), t.TempDir()
 	ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	load(ctx, t, src.Addr, seed, changes/2)
+	load(ctx, t, src.Client, seed, changes/2)
 	if out, err := zlockd(t, "import", "--from", data, "--data-dir", ours); err == nil || !strings.Contains(out, "stop that ZooKeeper first") {
 		t.Errorf("a ZooKeeper that runs: %v\n%s", err, out)
 	}
 	src.Stop()
-	if err := src.Run(); err != nil { // goes on in a new log
+	if err := src.Spawn(); err != nil { // goes on in a new log
 		t.Fatal(err)
 	}
-	if err := src.WaitServing(time.Minute); err != nil {
+	if err := src.WaitReady(); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		load(ctx, t, src.Addr, seed+1000, changes/2)
+		load(ctx, t, src.Client, seed+1000, changes/2)
 	}()
 	wait := time.Duration(1+seed%4) * time.Duration(changes/12) * time.Millisecond
 	select {
@@ -116,10 +108,12 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	if err := os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err = zlockd(t, "verify", "--ephemerals", "--auth-file", auth, a.Addr, b.Addr)
+	out, err = zlockd(t, "verify", "--ephemerals", "--auth-file", auth, a.Client, b.Client)
 	t.Log(must(t, out, err))
-	for _, s := range []*zkreal.Server{a, b} {
-		if log := s.Log(); strings.Contains(log, "igest") && strings.Contains(strings.ToLower(log), "mismatch") {
+	for _, s := range []*cluster.Server{a, b} {
+		log, err := os.ReadFile(s.LogFile())
+		must(t, "", err)
+		if text := strings.ToLower(string(log)); strings.Contains(text, "digest") && strings.Contains(text, "mismatch") {
 			t.Errorf("ZooKeeper finds another digest:\n%s", log)
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/test/zkreal"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestZooKeepersToolsReadExports lets the programs behind zkSnapShotToolkit.sh
 // and zkTxnLogToolkit.sh read what is exported.
 func TestZooKeepersToolsReadExports(t *testing.T) {
-	zkreal.Require(t)
+	cluster.RequireZooKeeper(t)
 	const nodes = 3000
 	tmp := t.TempDir()
 	zoo, ours, back := filepath.Join(tmp, "zoo"), filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/oracle"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/zkreal"
 )
 
 // mutant is a small lie told about a server: it sees each frame from the
@@ -110,11 +110,11 @@ var mutants = []mutant{
 // The comparison must see every lie within a few thousand requests, or its
 // silence about a server would prove nothing.
 func TestEveryPlantedBugIsFound(t *testing.T) {
-	a, b := zkreal.Start(t, realConfig), zkreal.Start(t, realConfig)
+	a, b := cluster.StartZooKeeper(t, realConfig), cluster.StartZooKeeper(t, realConfig)
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			p := newProxy(t, b.Addr, m)
-			r := oracle.NewRunner(a.Addr, p.addr)
+			p := newProxy(t, b.Client, m)
+			r := oracle.NewRunner(a.Client, p.addr)
 			defer r.Close()
 			r.Patience = 2 * time.Second
 			for episode := uint64(0); r.Ops < 6000; episode++ {
@@ -242,12 +242,12 @@ func writeFrame(c net.Conn, b []byte) error {
 
 // A program that shows a difference is shrunk to the steps that matter.
 func TestShrinkKeepsWhatMatters(t *testing.T) {
-	a, b := zkreal.Start(t, realConfig), zkreal.Start(t, realConfig)
+	a, b := cluster.StartZooKeeper(t, realConfig), cluster.StartZooKeeper(t, realConfig)
 	// The lie: data of three bytes is read with a version too high.
-	p := newProxy(t, b.Addr, mutant{lie: every(1, func(op jute.OpCode, b []byte) bool {
+	p := newProxy(t, b.Client, mutant{lie: every(1, func(op jute.OpCode, b []byte) bool {
 		return op == jute.OpGetData && code(b) == 0 && binary.BigEndian.Uint32(b[16:]) == 3
 	}, add(version, 1))})
-	r := oracle.NewRunner(a.Addr, p.addr)
+	r := oracle.NewRunner(a.Client, p.addr)
 	for episode := uint64(0); ; episode++ {
 		program, err := r.Episode(1, episode, episodeOps)
 		if err == nil {

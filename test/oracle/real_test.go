@@ -10,12 +10,11 @@ import (
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/oracle"
-	"github.com/zlockd/zlockd/test/zkreal"
 )
 
 // realConfig configures a ZooKeeper for comparisons: the features zlockd has
 // by default are on, and nothing happens by the passing of time.
-var realConfig = zkreal.Config{
+var realConfig = cluster.ZooConfig{
 	TTL: true, EnforceQuota: true, Super: oracle.Super, NoFsync: true, ContainerInterval: 24 * time.Hour,
 	MinSessionTimeout: time.Minute, MaxSessionTimeout: 10 * time.Minute,
 }
@@ -23,15 +22,15 @@ var realConfig = zkreal.Config{
 // Two real servers must never differ: what the comparison does not hold
 // against the real server itself, it may hold against another.
 func TestRealServersAgree(t *testing.T) {
-	a, b := zkreal.Start(t, realConfig), zkreal.Start(t, realConfig)
-	explore(t, oracle.NewRunner(a.Addr, b.Addr), seed(t), *opsFlag/4)
+	a, b := cluster.StartZooKeeper(t, realConfig), cluster.StartZooKeeper(t, realConfig)
+	explore(t, oracle.NewRunner(a.Client, b.Client), seed(t), *opsFlag/4)
 }
 
 // zlockd must be indistinguishable from the real server, however requests are
 // pipelined, except as the table of known differences says.
 func TestZlockdAgreesWithRealServer(t *testing.T) {
-	a := zkreal.Start(t, realConfig)
-	r := oracle.NewRunner(a.Addr, startZlockd(t))
+	a := cluster.StartZooKeeper(t, realConfig)
+	r := oracle.NewRunner(a.Client, startZlockd(t))
 	r.Pipeline, r.Exact = true, true
 	explore(t, r, seed(t), *opsFlag)
 }
@@ -40,7 +39,7 @@ func TestZlockdAgreesWithRealServer(t *testing.T) {
 // history, once they have caught up.
 func TestClusterAgreesWithRealServer(t *testing.T) {
 	e := zlockd(t, cluster.Options{Nodes: 3})
-	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, e.Addrs())
+	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig).Client, e.Addrs())
 	r.Pipeline, r.Exact = true, true
 	explore(t, r, seed(t), *opsFlag/10)
 }
@@ -52,7 +51,7 @@ func TestScripts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	r := oracle.NewRunner(zkreal.Start(t, realConfig).Addr, startZlockd(t))
+	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig).Client, startZlockd(t))
 	r.Pipeline, r.Exact = true, true
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

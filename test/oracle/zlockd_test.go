@@ -13,7 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/oracle"
-	"github.com/zlockd/zlockd/test/zkreal"
+	"github.com/zlockd/zlockd/tree"
 )
 
 var (
@@ -76,7 +76,7 @@ func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble 
 	o.Kind = cluster.Zlockd
 	o.Flags = append(flags,
 		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000", "enforceQuota=true"),
-		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", zkreal.Digest(oracle.Super))
+		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", tree.DigestID(oracle.Super).ID)
 	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,0 @@
-//go:build stock
-
-package zk_test
-
-const withReal = true

@@ -1,0 +1,5 @@
+//go:build !stock
+
+package cluster
+
+const withStock = false

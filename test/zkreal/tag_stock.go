@@ -1,5 +1,0 @@
-//go:build stock
-
-package zkreal
-
-const tagged = true
