@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -29,6 +30,40 @@ func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	}
 	if f.index.Load() != 7 || f.term.Load() != 3 {
 		t.Errorf("it is at %d of term %d", f.index.Load(), f.term.Load())
+	}
+}
+
+// refusedSink refuses to be the newest snapshot.
+type refusedSink struct{ discard }
+
+func (refusedSink) Close() error { return errors.New("a newer one was sent") }
+
+// TestSnapshotThatIsRefusedCountsNothing: a snapshot of another server replaces the state while this server writes a
+// snapshot of its own, which is then refused. The log behind the new state is empty, and not shorter than that.
+func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
+	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f.onOpened = func(int64, uint32) {}
+	f.counted.requests.Store(5)
+	f.counted.bytes.Store(500)
+	own, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Release()
+	var file bytes.Buffer
+	sent := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
+	if err := sent.Write(&file, func(read func()) { read() }); err != nil {
+		t.Fatal(err)
+	}
+	sent.Close()
+	if err := f.Restore(io.NopCloser(&file)); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Persist(refusedSink{discard{io.Discard}}); err == nil {
+		t.Fatal("it is not refused")
+	}
+	if n, b := f.counted.requests.Load(), f.counted.bytes.Load(); n != 0 || b != 0 {
+		t.Errorf("%d requests of %d bytes", n, b)
 	}
 }
 

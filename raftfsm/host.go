@@ -81,8 +81,8 @@ func (h host) Replicates(term uint64, id uint32, addr string) bool {
 }
 
 // HasApplied implements peer.Host.
-func (h host) HasApplied(term, index, of uint64) bool {
-	return h.n.up.Load() && h.n.raft.CurrentTerm() == term && h.n.disk.HasApplied(index, of)
+func (h host) HasApplied(term, index uint64) bool {
+	return h.n.up.Load() && h.n.raft.CurrentTerm() == term && h.n.disk.HasApplied(index)
 }
 
 // AddrOf implements peer.Host.

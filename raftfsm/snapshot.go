@@ -40,22 +40,25 @@ type fsmSnapshot struct {
 	zxid    int64
 	state   *state.Snapshot
 	counted snapshotCounters
+	sink    raft.SnapshotSink // nil until it is written
 }
 
 // Persist implements raft.FSMSnapshot.
 func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+	s.sink = sink
 	disk.Own(sink)
 	if !disk.Forgets(sink) {
 		if err := s.state.Write(sink, s.read); err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
 	}
-	// What the snapshot covers no longer counts towards the next one.
-	s.f.counted.requests.Add(-s.counted.requests.Load())
-	s.f.counted.bytes.Add(-s.counted.bytes.Load())
 	if err := sink.Close(); err != nil {
 		return err
 	}
+	// What the snapshot covers no longer counts towards the next one. Until Release no snapshot of another server is
+	// installed, so both counters still count what they counted when it was begun.
+	s.f.counted.requests.Add(-s.counted.requests.Load())
+	s.f.counted.bytes.Add(-s.counted.bytes.Load())
 	if !disk.Forgets(sink) {
 		s.f.noteSnapshot(s.zxid, time.Now())
 	}
@@ -68,8 +71,9 @@ func (s *fsmSnapshot) read(fn func()) {
 	fn()
 }
 
-// Release implements raft.FSMSnapshot.
+// Release implements raft.FSMSnapshot. raft calls it when it has noted the snapshot and cut its log.
 func (s *fsmSnapshot) Release() {
+	disk.Done(s.sink)
 	s.f.mu.Lock()
 	s.state.Close()
 	s.f.mu.Unlock()

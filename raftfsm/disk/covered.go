@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -24,6 +26,9 @@ type covered struct {
 	ends   [2]raft.Log // of the last snapshots, the newest first: index and term
 	config config      // the members, as of the newest
 	gone   uint64      // 0: since then entries were stored
+
+	sent uint64 // the last snapshot that was sent and is being published, or was
+	own  bool   // raft has yet to note a snapshot of this server's own
 }
 
 // snapshot notes that a snapshot up to an entry is on the disk.
@@ -34,6 +39,37 @@ func (c *covered) snapshot(index, term uint64, members config) {
 		c.ends[1] = c.ends[0]
 	}
 	c.ends[0], c.config = raft.Log{Index: index, Term: term}, members
+}
+
+// beginOwn refuses to take a snapshot of this server's own for the newest if a newer one was sent.
+func (c *covered) beginOwn(index uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if newest := max(c.ends[0].Index, c.sent); newest > index {
+		return fmt.Errorf("another server has sent a snapshot up to entry %d while this one was written, up to entry %d",
+			newest, index)
+	}
+	c.own = true
+	return nil
+}
+
+// beginSent refuses a snapshot that was sent while raft has yet to note one of this server's own: raft would note
+// that one behind it.
+func (c *covered) beginSent(index uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own {
+		return errors.New("this server has just finished one of its own")
+	}
+	c.sent = index
+	return nil
+}
+
+// ownDone ends what beginOwn began.
+func (c *covered) ownDone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.own = false
 }
 
 // newest is the last entry of the newest snapshot.

@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	mathrand "math/rand/v2"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/simdisk"
 )
 
 // nothing is a state machine that takes everything.
@@ -106,12 +109,25 @@ type follower struct {
 	trans *raft.InmemTransport // the leader's
 	head  raft.RPCHeader
 	conf  raft.Configuration
+	r     *raft.Raft
 }
 
 func startFollower(t *testing.T, kind string) *follower {
 	t.Helper()
+	f := startFollowerWith(t, kind, nothing{})
+	t.Cleanup(f.stop)
+	return f
+}
+
+func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
+	t.Helper()
 	o := Options{Server: 1, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(err error) { t.Error(err) }}
-	if kind != "memory" {
+	switch kind {
+	case "simulated":
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
+		o.Dir, o.LogStore = "/var/lib/zlockd", "wal"
+		o.Files = &Files{FS: power.Mount(), Stable: raft.NewInmemStore(), Log: seglog.Options{FirstSize: 4096, FullSize: 8192}}
+	case "wal", "bolt":
 		o.Dir = t.TempDir()
 	}
 	d, err := Open(o)
@@ -123,18 +139,20 @@ func startFollower(t *testing.T, kind string) *follower {
 	trans.Connect(here, hereTrans)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
-	r, err := raft.NewRaft(conf, nothing{}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}), hereTrans)
+	r, err := raft.NewRaft(conf, fsm, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}), hereTrans)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.FollowApplied(r.AppliedIndex)
-	t.Cleanup(func() {
-		if err := errors.Join(r.Shutdown().Error(), d.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return &follower{t, d, here, trans, raft.RPCHeader{ProtocolVersion: conf.ProtocolVersion, ID: []byte("2"), Addr: trans.EncodePeer("2", leader)},
-		raft.Configuration{Servers: []raft.Server{{ID: "1", Address: here}, {ID: "2", Address: leader}}}}
+	head := raft.RPCHeader{ProtocolVersion: conf.ProtocolVersion, ID: []byte("2"), Addr: trans.EncodePeer("2", leader)}
+	members := raft.Configuration{Servers: []raft.Server{{ID: "1", Address: here}, {ID: "2", Address: leader}}}
+	return &follower{t, d, here, trans, head, members, r}
+}
+
+func (f *follower) stop() {
+	if err := errors.Join(f.r.Shutdown().Error(), f.d.Close()); err != nil {
+		f.t.Error(err)
+	}
 }
 
 // install sends a snapshot up to entry 10 of term 2.
@@ -145,10 +163,14 @@ func (f *follower) install(content *bytes.Buffer) {
 	}
 }
 
-func (f *follower) send(content *bytes.Buffer) error {
+func (f *follower) send(content *bytes.Buffer) error { return f.sendAt(10, content.Bytes()) }
+
+// sendAt sends a snapshot up to an entry.
+func (f *follower) sendAt(index uint64, content []byte) error {
 	var resp raft.InstallSnapshotResponse
-	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{RPCHeader: f.head, SnapshotVersion: 1, Term: 2, LastLogIndex: 10, LastLogTerm: 2,
-		Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 5, Size: int64(content.Len())}, &resp, bytes.NewReader(content.Bytes()))
+	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{RPCHeader: f.head, SnapshotVersion: 1, Term: 2,
+		LastLogIndex: index, LastLogTerm: 2, Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 5,
+		Size: int64(len(content))}, &resp, bytes.NewReader(content))
 	if err == nil && !resp.Success {
 		err = errors.New("refused")
 	}
@@ -158,17 +180,23 @@ func (f *follower) send(content *bytes.Buffer) error {
 // put sends entries of a term, and the place of the one before them.
 func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
 	f.t.Helper()
-	req := &raft.AppendEntriesRequest{RPCHeader: f.head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm}
+	return f.append(term, prev, prevTerm, 0, entries...).Success
+}
+
+// append also tells how far the log is committed.
+func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64) (resp raft.AppendEntriesResponse) {
+	f.t.Helper()
+	req := &raft.AppendEntriesRequest{RPCHeader: f.head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
+		LeaderCommitIndex: commit}
 	for _, i := range entries {
 		data := state.BeginEntry(nil, 0)
 		state.SealEntry(data, int64(i))
 		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
 	}
-	var resp raft.AppendEntriesResponse
 	if err := f.trans.AppendEntries("1", f.here, req, &resp); err != nil {
 		f.t.Fatal(err)
 	}
-	return resp.Success
+	return resp
 }
 
 // holds fails the test unless these entries, of this term, end the log.
@@ -210,6 +238,14 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 				return sink
 			}
 			own := create(5)
+			early := create(5)
+			if err := early.Close(); err != nil { // raft has yet to note it
+				t.Fatal(err)
+			}
+			if err := f.send(&content); err == nil {
+				t.Error("raft would note its own snapshot behind the one that was sent")
+			}
+			Done(early)
 			f.install(&content)
 			if err := own.Close(); err == nil {
 				t.Error("it is taken for the newest")

@@ -166,15 +166,14 @@ func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft
 // FollowApplied tells how far raft has applied the log.
 func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
 
-// HasApplied reports whether the log was applied up to an entry of a term, and
-// raft can still be answered for that entry: what follows it can be stored.
-func (d *Disk) HasApplied(index, term uint64) bool {
-	applied := d.applied.Load()
-	if applied == nil || (*applied)() < index {
-		return false
+// HasApplied reports whether this server has applied the log up to index. An applied entry is the same on all servers,
+// so a snapshot up to there tells this server nothing, and would take its state and its log back.
+func (d *Disk) HasApplied(index uint64) bool {
+	if index <= d.covered.newest() { // also before raft has told what it has applied
+		return true
 	}
-	var l raft.Log
-	return d.Log().GetLog(index, &l) == nil && l.Term == term
+	applied := d.applied.Load()
+	return applied != nil && index <= (*applied)()
 }
 
 // Watch runs the watchdog until ctx ends.

@@ -196,7 +196,7 @@ func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 	if err != nil || Forgets(sink) {
 		return sink, err
 	}
-	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, term: term, check: startCheck(s.verify), published: func() {
+	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, check: startCheck(s.verify), published: func() {
 		members := config{index: ci, servers: c.Servers, gap: true}
 		s.d.configs.add(members)
 		s.d.covered.snapshot(index, term, members)
@@ -208,7 +208,6 @@ type watchedSink struct {
 	raft.SnapshotSink
 	d         *Disk
 	index     uint64 // of the last log entry in it
-	term      uint64
 	check     *check // nil: of our own
 	published func()
 }
@@ -218,6 +217,13 @@ type watchedSink struct {
 func Own(sink raft.SnapshotSink) {
 	if s, ok := sink.(*watchedSink); ok {
 		_ = s.endCheck()
+	}
+}
+
+// Done says that raft has done everything that follows from a snapshot of this server's own, or from its failure.
+func Done(sink raft.SnapshotSink) {
+	if s, ok := sink.(*watchedSink); ok {
+		s.d.covered.ownDone()
 	}
 }
 
@@ -231,13 +237,14 @@ func (s *watchedSink) endCheck() error {
 	return c.end()
 }
 
-// Write refuses what another server sent, if it would take this one back. raft
-// takes any snapshot, and throws the log away: also one that the leader gave up
-// sending, and sent again, and that arrives when this server has stored more, and
-// has told the leader so.
+// Write refuses a snapshot of another server that would take this server back. raft installs any snapshot and empties
+// the log, even a snapshot that arrives late: the leader gave up sending it, sent a newer one, and entries behind it,
+// and counts on them. raft's main loop calls Write, and nothing else installs a snapshot or applies an entry until it
+// has returned, so the answer stays true. The leader, if it still waits, sends again; Port.relay then answers that this
+// server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
-	if s.check != nil && s.d.HasApplied(s.index, s.term) {
-		return 0, fmt.Errorf("the snapshot that another server sent is late: entry %d was applied long ago", s.index)
+	if s.check != nil && s.d.HasApplied(s.index) {
+		return 0, fmt.Errorf("the snapshot that another server sent is late: entry %d was applied before", s.index)
 	}
 	err = s.d.dog.run("write snapshot", func() (err error) { n, err = s.SnapshotSink.Write(b); return })
 	if s.check != nil {
@@ -252,12 +259,18 @@ func (s *watchedSink) Cancel() error {
 	return s.SnapshotSink.Cancel()
 }
 
-// Close is not timed as a whole: syncing a gigabyte may take its time. One of our
-// own must not follow another server's that is newer: raft would take it for the
-// newest, and the log begins behind that one.
+// Close is not timed as a whole: syncing a gigabyte may take its time.
+//
+// raft takes the snapshot that is finished last for the newest, and notes a snapshot of this server's own on another
+// goroutine than one that is sent. So a snapshot of its own is refused behind a newer one that was sent, where the log
+// begins; and one that is sent is refused until raft is done with one of its own.
 func (s *watchedSink) Close() error {
 	own := s.check == nil
-	if err := s.endCheck(); err != nil {
+	err := s.endCheck()
+	if err == nil && !own {
+		err = s.d.covered.beginSent(s.index)
+	}
+	if err != nil {
 		err = fmt.Errorf("the snapshot that another server sent is refused: %w", err)
 		s.d.dog.log.Error(err.Error())
 		return errors.Join(err, s.SnapshotSink.Cancel())
@@ -265,8 +278,10 @@ func (s *watchedSink) Close() error {
 	if err := s.SnapshotSink.Close(); err != nil {
 		return s.d.dog.die(fmt.Errorf("storage failed: finish snapshot: %w", err))
 	}
-	if newest := s.d.covered.newest(); own && newest > s.index {
-		return fmt.Errorf("another server has sent a snapshot up to entry %d while this one was written, up to entry %d", newest, s.index)
+	if own {
+		if err := s.d.covered.beginOwn(s.index); err != nil {
+			return err
+		}
 	}
 	s.published()
 	return nil

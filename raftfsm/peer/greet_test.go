@@ -41,7 +41,7 @@ func (h *host) SnapshotSent()                 {}
 func (h *host) Stored(uint32, uint64, uint64) {}
 
 func (h *host) Replicates(uint64, uint32, string) bool { return h.replicates.Load() }
-func (h *host) HasApplied(_, _, _ uint64) bool         { return false }
+func (h *host) HasApplied(_, _ uint64) bool            { return false }
 func (h *host) AddrOf(id uint32) string                { return "" }
 func (h *host) Instead(id uint32, addr string) string  { return addr }
 

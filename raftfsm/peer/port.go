@@ -37,9 +37,8 @@ type Host interface {
 	// Replicates reports whether this server leads in a term, with another one at
 	// addr for a member.
 	Replicates(term uint64, id uint32, addr string) bool
-	// HasApplied reports whether this server is in a term, and has applied the log
-	// up to an entry, which is of another term, and has it.
-	HasApplied(term, index, of uint64) bool
+	// HasApplied reports whether this server is in a term and has applied the log up to index.
+	HasApplied(term, index uint64) bool
 	// AddrOf returns where a server is; empty: nobody knows.
 	AddrOf(id uint32) string
 	// Instead returns where a server is that raft's configuration has at addr.

@@ -217,7 +217,7 @@ func (p *Port) relay(from <-chan raft.RPC) {
 		select {
 		case rpc := <-from:
 			s, ok := rpc.Command.(*raft.InstallSnapshotRequest)
-			if ok && p.o.Host.HasApplied(s.Term, s.LastLogIndex, s.LastLogTerm) {
+			if ok && p.o.Host.HasApplied(s.Term, s.LastLogIndex) {
 				p.wg.Go(func() {
 					_, err := io.Copy(io.Discard, rpc.Reader)
 					rpc.Respond(&raft.InstallSnapshotResponse{Term: s.Term, Success: err == nil}, err)
