@@ -15,20 +15,27 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Progress tells who the members are and how far each is: as the leader knows, or
-// where no leader answers, as the members say themselves.
-func (n *Node) Progress(ctx context.Context) map[uint32]status.Member {
+// Members tells who the members are and how far each is, as the leader knows. With
+// an error no leader has answered, and the list is what this server knows and what
+// the members say themselves.
+func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
-	if n.term.Load() == nil {
-		asked, done := context.WithTimeout(ctx, 2*askTime)
-		st, err := n.askLeader(asked, peer.Question{Progress: true})
-		done()
-		if err == nil {
-			return st.All
-		}
+	list := &status.Members{ID: n.id, Cluster: n.disk.Identity().Cluster}
+	if n.term.Load() != nil {
+		list.Leader, list.Members = n.id, n.survey(ctx)
+		return list, nil
 	}
-	return n.survey(ctx)
+	asked, done := context.WithTimeout(ctx, 2*askTime)
+	st, err := n.askLeader(asked, peer.Question{Progress: true})
+	done()
+	if err != nil {
+		list.Leader, _ = n.raft.leader()
+		list.Members = n.survey(ctx)
+		return list, err
+	}
+	list.Leader, list.Members = st.ID, st.All
+	return list, nil
 }
 
 // survey gathers what the links of this server, if it leads, tell of the
@@ -51,17 +58,20 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 			m.Progress = p
 			all[m.ID] = m
 		}
-		p, is := linked[m.ID]
-		switch {
-		case m.ID == n.id:
-			p = status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release, Starts: n.disk.Identity().Start}
+		if m.ID == n.id {
+			p := status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release, Starts: n.disk.Identity().Start}
 			_, p.Waits = n.Serving()
 			tell(p)
-		case !is && n.port != nil:
-			wg.Go(func() { tell(n.askFar(ctx, m.ID, n.addresses.instead(m.ID, m.Peer))) })
-		default:
-			tell(p)
+			continue
 		}
+		wg.Go(func() {
+			said := n.askFar(ctx, m.ID, n.addresses.instead(m.ID, m.Peer))
+			if p, is := linked[m.ID]; is {
+				p.Waits = said.Waits // a link stands before its server serves
+				said = p
+			}
+			tell(said)
+		})
 	}
 	wg.Wait()
 	newest := own

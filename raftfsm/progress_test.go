@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Every server tells how far all of them are; one that does not run is told
@@ -21,7 +22,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 	for id := 1; id <= 3; id++ {
 		eventually(t, "all are level", func() bool {
-			all := c.nodes[id].Progress(t.Context())
+			all := c.nodes[id].all(t)
 			for of := uint32(1); of <= 3; of++ {
 				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard == nil || p.Version != fmt.Sprintf("9.%d", of) || p.Starts != 1 || p.Waits != "" {
 					return false
@@ -34,10 +35,10 @@ func TestProgressOfMembers(t *testing.T) {
 	stop(t, c.nodes[gone])
 	c.create(c.leader(), "/more")
 	eventually(t, "it is not heard", func() bool {
-		p := c.nodes[c.leader()].Progress(t.Context())[gone]
+		p := c.nodes[c.leader()].all(t)[gone]
 		return p.Heard == nil && strings.Contains(p.Waits, "refused")
 	})
-	p := c.nodes[c.leader()].Progress(t.Context())[gone]
+	p := c.nodes[c.leader()].all(t)[gone]
 	if p.Lag == 0 || p.LagBytes == nil || *p.LagBytes <= 0 {
 		t.Errorf("it is behind by %+v", p)
 	}
@@ -49,7 +50,7 @@ func TestProgressOfMembers(t *testing.T) {
 		}
 	}
 	eventually(t, "nobody leads", func() bool { id, _ := c.nodes[last].raft.leader(); return id == 0 })
-	for id, p := range c.nodes[last].Progress(t.Context()) {
+	for id, p := range c.nodes[last].all(t) {
 		if (id == last) != (p.Heard != nil) {
 			t.Errorf("without a leader, server %d: %+v", id, p)
 		}
@@ -91,6 +92,12 @@ func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// all are the members as a server tells of them.
+func (n *Node) all(t *testing.T) map[uint32]status.Member {
+	list, _ := n.Members(t.Context())
+	return list.Members
 }
 
 // startWaiting starts a server that waits for others, and returns its address.

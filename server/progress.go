@@ -9,13 +9,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Progress implements admin.Source.
-func (i *Instance) Progress(ctx context.Context) map[uint32]status.Member {
+// Members implements admin.Source.
+func (i *Instance) Members(ctx context.Context) (*status.Members, error) {
 	node := i.node.Load()
 	if node == nil {
-		return nil
+		return &status.Members{ID: i.o.ID}, errNotJoined
 	}
-	return node.Progress(ctx)
+	return node.Members(ctx)
 }
 
 // Probe implements admin.Source.

@@ -32,7 +32,11 @@ func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error
 			return err
 		}
 	}
-	return node.ChangeMember(ctx, c)
+	err := node.ChangeMember(ctx, c)
+	if err == nil {
+		i.o.Logger.Info("members changed", "op", c.Op, "peer", c.ID)
+	}
+	return err
 }
 
 // mayLeave refuses to remove a voter whom the others could not do without: the

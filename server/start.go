@@ -137,6 +137,7 @@ func (i *Instance) accept() {
 	}
 	if i.http != nil {
 		i.pages = i.Admin.HTTPServer()
+		i.pages.BaseContext = func(net.Listener) context.Context { return i.ctx }
 		i.wg.Go(func() { i.served("admin port", i.pages.Serve(i.http)) })
 	}
 	if i.metrics != nil {

@@ -29,7 +29,8 @@ var allowed = map[string][]string{
 	"raftfsm/vfs":    {},
 	"server":         {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/status", "raftfsm/disk", "server/admin", "server/clients", "server/view", "server/backup"},
 	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/sasl"},
-	"server/admin":   {"raftfsm/state", "raftfsm/status"},
+	"server/admin":   {"raftfsm/state", "raftfsm/status", "server/members"},
+	"server/members": {"raftfsm/state", "raftfsm/status"},
 	"server/locks":   {"jute", "tree"},
 	"server/view":    {"jute", "tree", "session", "raftfsm/state", "raftfsm/status", "server/admin", "server/clients", "server/locks"},
 	"server/sasl":    {},
@@ -38,7 +39,7 @@ var allowed = map[string][]string{
 	"client/recipe":  {},
 	"client/fence":   {},
 	"client/zk":      {"jute"},
-	"cmd/zlock":      {"client", "client/zk", "client/fence", "raftfsm/state", "tree/zkfiles", "cmd/internal/suggest"},
+	"cmd/zlock":      {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "tree/zkfiles", "cmd/internal/suggest"},
 
 	"cmd/internal/suggest": {},
 	"server/sasl/kerberos": {},

@@ -2,19 +2,20 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 func memberCommand() *command {
@@ -83,51 +84,37 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if err != nil {
 		return usagef("the ID of a member is a number")
 	}
-	addr := ""
+	job := status.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.timeout.Milliseconds()}
 	if len(args) > 1 {
-		addr = args[1]
+		job.Addr = args[1]
 	}
-	j := newMemberJob(ctx, c, admin, int(id), f.timeout)
-	defer j.line.end()
-	switch op {
-	case "add":
-		err = j.add(addr, !noVote)
-	case "promote":
-		err = j.promote()
-	case "replace":
-		err = j.replace(addr)
-	case "lead":
-		err = j.lead()
-	case "remove":
-		err = j.remove()
-	}
-	var refused *refusal
-	if errors.As(err, &refused) {
-		return exitf(exitNo, "%v", err)
-	}
-	return err
+	return c.memberJob(ctx, admin, job, f.timeout)
 }
 
 const forever = 365 * 24 * time.Hour
 
 func (c *call) listMembers(ctx context.Context, admin adminClient, format string) error {
-	members, err := admin.members(ctx)
+	list, err := admin.members(ctx)
 	if err != nil {
 		return err
 	}
-	if len(members) == 0 {
+	members := membersOf(list)
+	switch {
+	case len(members) == 0:
 		c.say("the server runs alone, or has not joined its cluster yet")
+	case list.Leader == 0:
+		c.say("no server leads: %s", cmp.Or(list.Reason, "the next election is under way"))
 	}
 	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE", "APPLIED", "LAG", "LAST-HEARD", "VERSION")
 	for _, m := range members {
 		applied, lag, heard := "", "", ""
 		if m.Applied > 0 {
-			applied, lag = strconv.FormatInt(m.Applied, 10), strconv.FormatInt(m.Lag, 10)
+			applied, lag = strconv.FormatUint(m.Applied, 10), strconv.FormatUint(m.Lag, 10)
 		}
 		if m.Heard != nil {
 			heard = (time.Duration(*m.Heard) * time.Millisecond).Round(10 * time.Millisecond).String()
 		}
-		p.row(m, strconv.Itoa(m.ID), m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
+		p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
 	}
 	return p.flush()
 }
@@ -139,113 +126,61 @@ type adminClient struct {
 	token         string // of the lock view's page, for its actions
 }
 
-// memberChange is the body of POST /members.
-type memberChange struct {
-	Op   string `json:"op"` // add, promote, remove, lead, move or check
-	ID   uint32 `json:"id"`
-	Addr string `json:"addr,omitempty"`
-}
-
-// memberInfo is one member.
+// memberInfo is a member as zlock prints it.
 type memberInfo struct {
-	ID     int    `json:"id"`
+	ID     uint32 `json:"id"`
 	Peer   string `json:"peer"`
 	Client string `json:"client,omitempty"`
 	Role   string `json:"role"` // leader, voter or non-voter
-	memberFar
+	status.Progress
 }
 
-// votes reports whether the member has a vote.
-func (m *memberInfo) votes() bool { return m.Role != "non-voter" }
-
-// memberFar is how far a member is.
-type memberFar struct {
-	Applied      int64  `json:"applied"`
-	Lag          int64  `json:"lag"`
-	LagBytes     *int64 `json:"lag_bytes"` // nil: not known
-	Heard        *int64 `json:"heard_ms"`  // nil: it is not heard
-	Version      string `json:"version"`
-	Starts       int64  `json:"starts"`
-	SnapshotSent int64  `json:"snapshot_sent"`
-	SnapshotSize int64  `json:"snapshot_size"`
-	Waits        string `json:"waits,omitempty"`
-}
-
-// untold reports whether it is not told how far the member is, by a release that
-// does not tell it.
-func (m *memberFar) untold() bool {
-	return m.Heard == nil && m.Applied == 0 && m.Version == "" && m.Waits == ""
-}
-
-// memberFound is what answers at an address.
-type memberFound struct {
-	memberFar
-	At    string `json:"at"`
-	Known bool   `json:"known"`
-}
-
-// refusal is the servers' no.
-type refusal struct{ text string }
-
-func (r *refusal) Error() string { return r.text }
-
-// members reads the ensemble from GET /members.
-func (a adminClient) members(ctx context.Context) ([]memberInfo, error) {
-	body, err := a.do(ctx, http.MethodGet, "/members", nil)
-	if err != nil {
-		return nil, err
-	}
-	var view struct {
-		Leader  int `json:"leader"`
-		Members map[int]struct {
-			Peer   string `json:"peer"`
-			Client string `json:"client"`
-			Voter  bool   `json:"voter"`
-			memberFar
-		} `json:"members"`
-	}
-	if err := json.Unmarshal(body, &view); err != nil {
-		return nil, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
-	}
-	var members []memberInfo
-	for id, m := range view.Members {
+func membersOf(list *status.Members) (members []memberInfo) {
+	for _, m := range list.List() {
 		role := "non-voter"
 		switch {
-		case id == view.Leader:
+		case m.ID == list.Leader:
 			role = "leader"
 		case m.Voter:
 			role = "voter"
 		}
-		members = append(members, memberInfo{id, m.Peer, m.Client, role, m.memberFar})
+		members = append(members, memberInfo{m.ID, m.Peer, m.Client, role, m.Progress})
 	}
-	slices.SortFunc(members, func(x, y memberInfo) int { return x.ID - y.ID })
-	return members, nil
+	return members
 }
 
-// change asks for a change and waits until it is done or refused.
-func (a adminClient) change(ctx context.Context, ch memberChange) error {
-	_, err := a.post(ctx, ch)
-	return err
+// refusal is the servers' no.
+type refusal struct {
+	text string
+	code status.Code
 }
 
-// check looks what answers at an address.
-func (a adminClient) check(ctx context.Context, id int, addr string) (found memberFound, err error) {
-	body, err := a.post(ctx, memberChange{Op: "check", ID: uint32(id), Addr: addr})
-	if err == nil {
-		err = json.Unmarshal(body, &found)
-	}
-	return found, err
-}
+func (r *refusal) Error() string { return r.text }
 
-func (a adminClient) post(ctx context.Context, ch memberChange) ([]byte, error) {
-	body, err := json.Marshal(ch)
-	if err != nil {
-		return nil, err
-	}
-	return a.do(ctx, http.MethodPost, "/members", body)
+// members reads the list of members.
+func (a adminClient) members(ctx context.Context) (*status.Members, error) {
+	list := new(status.Members)
+	return list, a.ask(ctx, "/members", nil, list)
 }
 
 func (a adminClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	resp, err := a.send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil {
+		return nil, a.unreachable(ctx, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, refused(resp, answer)
+	}
+	return answer, nil
+}
+
+// send sends a request; the caller closes the body of the answer.
+func (a adminClient) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, usagef("--admin-addr: %v", err)
@@ -263,15 +198,7 @@ func (a adminClient) do(ctx context.Context, method, path string, body []byte) (
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
-	if err != nil {
-		return nil, a.unreachable(ctx, err)
-	}
-	if resp.StatusCode/100 != 2 {
-		return nil, refused(resp, answer)
-	}
-	return answer, nil
+	return resp, nil
 }
 
 // unreachable says what stood in the way of an answer.
@@ -294,11 +221,9 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 // was sent is repeated: it may hold the password.
 func refused(resp *http.Response, answer []byte) error {
 	text := strings.TrimSpace(string(answer))
-	var e struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal(answer, &e) == nil && e.Error != "" {
-		text = e.Error
+	var e status.Failure
+	if json.Unmarshal(answer, &e) == nil && e.Text != "" {
+		text = e.Text
 	}
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
@@ -308,5 +233,5 @@ func refused(resp *http.Response, answer []byte) error {
 	case text == "":
 		text = resp.Status
 	}
-	return &refusal{text}
+	return &refusal{text, e.Code}
 }

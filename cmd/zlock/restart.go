@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 
@@ -48,9 +49,9 @@ func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
 		return err
 	}
 	defer stop()
-	job := newMemberJob(ctx, c, admin, -1, forever)
-	defer job.line.end()
-	members, _, err := job.members()
+	w := &restartWatch{call: c, admin: admin, line: newStatusLine(c.app)}
+	defer w.line.end()
+	members, err := w.members(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,82 +61,92 @@ func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
 	}
 	p := c.printer(format, "ID", "PEER-ADDR", "ROLE")
 	row := func(m *memberInfo) error {
-		p.row(m, strconv.Itoa(m.ID), m.Peer, m.Role)
+		p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Role)
 		return p.flush()
 	}
 	if !wait {
 		for _, m := range restartFirst(members) {
-			p.row(m, strconv.Itoa(m.ID), m.Peer, m.Role)
+			p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Role)
 		}
 		return p.flush()
 	}
-	return job.awaitRestarts(members, row)
+	return w.awaitRestarts(ctx, members, row)
 }
 
-// restarted tells a server that was restarted from how it was before. A release
-// that does not count its starts is missed in between instead.
-type restarted struct {
-	starts int64
-	missed bool
+// restartWatch follows the members while an operator restarts them.
+type restartWatch struct {
+	*call
+	admin    adminClient
+	line     *statusLine
+	answered bool // a server has
 }
 
-func (r *restarted) is(m *memberInfo) bool {
-	r.missed = r.missed || m.Heard == nil
-	return m.well() && (m.Starts != r.starts || r.starts == 0 && r.missed)
-}
-
-// well reports whether a member runs and has caught up.
-func (m *memberInfo) well() bool { return m.Heard != nil && m.Lag <= memberCaught && m.Waits == "" }
-
-// awaitRestarts names one server after the other, while all others are well.
-func (j *memberJob) awaitRestarts(members []memberInfo, name func(*memberInfo) error) error {
-	before := map[int]*restarted{}
-	for _, m := range members {
-		before[m.ID] = &restarted{starts: m.Starts}
+// members reads the list. Once a server has answered, one that does not answer
+// is being restarted.
+func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
+	for {
+		asked, cancel := context.WithTimeout(ctx, memberSilent)
+		list, err := w.admin.members(asked)
+		cancel()
+		switch {
+		case err == nil:
+			w.answered = true
+			return membersOf(list), nil
+		case !w.answered || codeOf(err) != exitNoSession:
+			return nil, err
+		}
+		if err := pause(ctx, w.admin); err != nil {
+			return nil, err
+		}
 	}
-	named := map[int]bool{}
+}
+
+// awaitRestarts names one server after the other, while all others are well. It
+// returns when all have been restarted and serve.
+func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo, name func(*memberInfo) error) error {
+	before := map[uint32]uint64{} // how often each was started
+	for _, m := range members {
+		before[m.ID] = m.Starts
+	}
+	named := map[uint32]bool{}
 	for {
 		var left, ill []memberInfo
 		for _, m := range restartFirst(members) {
-			was := before[m.ID]
-			if was == nil { // it came later, with what it was started with
-				continue
+			if !m.Well() {
+				ill = append(ill, m)
 			}
+			starts, waits := before[m.ID]
 			switch {
-			case was.is(&m):
-				j.line.end()
-				j.say("server %d was restarted", m.ID)
+			case !waits: // restarted, or added since
+			case m.Well() && m.Starts != starts:
+				w.line.end()
+				w.say("server %d was restarted", m.ID)
 				delete(before, m.ID)
 			default:
 				left = append(left, m)
-				if !m.well() {
-					ill = append(ill, m)
-				}
 			}
 		}
-		if len(left) == 0 {
-			return nil
-		}
-		next := &left[0]
 		switch {
 		case len(ill) > 0 && !named[ill[0].ID]:
-			j.line.show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag, ill[0].Waits)
+			w.line.show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag, ill[0].Waits)
 		case len(ill) > 0:
-			j.line.show("server %d is being restarted", ill[0].ID)
-		case !named[next.ID]:
-			j.line.end()
-			if err := name(next); err != nil {
+			w.line.show("server %d is being restarted", ill[0].ID)
+		case len(left) == 0:
+			return nil
+		case !named[left[0].ID]:
+			w.line.end()
+			if err := name(&left[0]); err != nil {
 				return err
 			}
-			named[next.ID] = true
+			named[left[0].ID] = true
 		default:
-			j.line.show("waiting for server %d to be restarted", next.ID)
+			w.line.show("waiting for server %d to be restarted", left[0].ID)
 		}
-		if err := j.pause(); err != nil {
+		if err := pause(ctx, w.admin); err != nil {
 			return err
 		}
 		var err error
-		if members, _, err = j.members(); err != nil {
+		if members, err = w.members(ctx); err != nil {
 			return err
 		}
 	}

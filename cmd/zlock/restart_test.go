@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
@@ -40,12 +42,12 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	}
 }
 
-// One after the other is named, and none while another is missing.
+// One after the other is named, and none while another is missing. The last one
+// too must serve before the command ends.
 func TestRestartOrderWaitsForEach(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
-	heard := int64(1)
 	for id := range f.voter {
-		f.far[id] = &memberFar{Applied: 10, Heard: &heard, Starts: 1}
+		f.far[id] = &status.Progress{Applied: 10, Heard: status.Ago(1), Starts: 1}
 	}
 	f.restarts = true
 	// --timeout is for an answer, not for those who restart servers.
@@ -53,28 +55,14 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || code != 0 {
 		t.Errorf("%q %d", out, code)
 	}
+	for id, far := range f.far {
+		if far.Waits != "" || far.Starts != 2 {
+			t.Errorf("it ends while server %d waits: %s", id, far.Waits)
+		}
+	}
 	for _, want := range []string{"server 10 is being restarted", "server 10 was restarted", "server 3 was restarted", "server 2 was restarted"} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("%q is missing in %s", want, errs)
-		}
-	}
-}
-
-func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
-	heard := int64(1)
-	for name, c := range map[string]struct {
-		far  memberFar
-		want bool
-	}{
-		"never heard":  {memberFar{}, false},
-		"there":        {memberFar{Heard: &heard}, true},
-		"a bit behind": {memberFar{Heard: &heard, Lag: memberCaught}, true},
-		"far behind":   {memberFar{Heard: &heard, Lag: memberCaught + 1}, false},
-		"waits":        {memberFar{Heard: &heard, Waits: "for the others"}, false},
-	} {
-		m := memberInfo{memberFar: c.far}
-		if got := m.well(); got != c.want {
-			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (f *fake) ChangeMember(_ context.Context, c state.MemberChange) error {
 	return nil
 }
 
-func (f *fake) Progress(context.Context) map[uint32]status.Member {
+func (f *fake) Members(context.Context) (*status.Members, error) {
 	all := map[uint32]status.Member{}
 	for _, m := range f.status.Members {
 		m.Progress = status.Progress{Applied: 70, Heard: status.Ago(0), LagBytes: new(int64), Version: "1.1"}
@@ -58,7 +58,7 @@ func (f *fake) Progress(context.Context) map[uint32]status.Member {
 		}
 		all[m.ID] = m
 	}
-	return all
+	return &status.Members{ID: f.status.ID, Leader: f.status.Leader, Cluster: f.status.Cluster, Members: all}, nil
 }
 
 func (f *fake) Probe(_ context.Context, id uint32, addr string) (*status.Found, error) {

@@ -452,3 +452,25 @@ func TestOwnAnswersKeepTheirForm(t *testing.T) {
 		golden(t, "own."+c.name+".json", do(t, a.Handler(), r).Body.Bytes())
 	}
 }
+
+// A job answers with a line for each step, and the last says what came of it.
+func TestJobAnswersStepByStep(t *testing.T) {
+	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(string, string) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		`{"op":"lead","id":3,"wait":true}`: `{"kind":"started"}
+{"kind":"leads","text":"server 3 leads"}
+{"done":true}
+`,
+		`{"op":"replace","id":9,"wait":true}`: `{"kind":"started"}
+{"done":true,"error":"server 9 is not a member; add it: zlock member add 9 HOST:PORT","code":"not_member"}
+`} {
+		r := httptest.NewRequest("POST", "/members", strings.NewReader(body))
+		r.Header.Set("Authorization", "digest super:x")
+		if w := do(t, a.Handler(), r); w.Body.String() != want || w.Code != 200 {
+			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/members"
 )
 
 // maxChange bounds the body of a change.
@@ -22,14 +24,56 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var done changed
+	var job status.Job
 	code, problem := a.mayChange(w, r)
-	if problem != "" {
+	switch {
+	case problem != "":
 		done.fail(status.Errorf(status.NotAllowed, "%s", problem))
-	} else {
-		code = a.changeMember(w, r, &done)
+	case !readJob(w, r, &job):
+		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, or op promote, remove or lead and an id`))
+		code = http.StatusBadRequest
+	case job.Wait:
+		a.runJob(w, r, job)
+		return
+	default:
+		code = a.changeMember(r.Context(), job, &done)
 	}
 	done.V = 1
 	writeObject(w, code, &done)
+}
+
+func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange))
+	d.DisallowUnknownFields()
+	return d.Decode(j) == nil
+}
+
+// stepAgain is how often a step that lasts is told again: the caller then knows
+// that the server is there.
+const stepAgain = time.Second
+
+// runJob does a whole job, and answers with a line for each step.
+func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{}) // recorders and the like take no deadlines
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	lines := json.NewEncoder(w)
+	send := func(s status.Step) {
+		_ = c.SetWriteDeadline(time.Now().Add(heavyTime))
+		if lines.Encode(s) == nil {
+			_ = c.Flush()
+		}
+	}
+	send(status.Step{Kind: "started"}) // the job is accepted; its first step may take a while
+	var last status.Step
+	var told time.Time
+	err := members.Run(r.Context(), a.source, j, func(s status.Step) {
+		if s != last || time.Since(told) >= stepAgain {
+			last, told = s, time.Now()
+			send(s)
+		}
+	})
+	send(status.Step{Done: true, Failure: status.Failed(err)})
 }
 
 // changed is the answer to a change, or to the operation check.
@@ -47,26 +91,16 @@ func (c *changed) fail(err error) {
 
 // changeMember makes a change, or for the operation check looks whether one
 // could be made.
-func (a *Admin) changeMember(w http.ResponseWriter, r *http.Request, done *changed) (code int) {
-	var c state.MemberChange
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxChange))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, or op promote, remove or lead and an id`))
-		return http.StatusBadRequest
-	}
+func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (code int) {
 	var err error
-	if c.Op == "check" {
-		done.Found, err = a.source.Probe(r.Context(), c.ID, c.Addr)
+	if j.Op == "check" {
+		done.Found, err = a.source.Probe(ctx, j.ID, j.Addr)
 	} else {
-		err = a.source.ChangeMember(r.Context(), c)
+		err = a.source.ChangeMember(ctx, state.MemberChange{Op: j.Op, ID: j.ID, Addr: j.Addr})
 	}
 	if err != nil {
 		done.fail(err)
 		return http.StatusConflict
-	}
-	if c.Op != "check" {
-		a.log.Info("members changed", "op", c.Op, "peer", c.ID)
 	}
 	return http.StatusOK
 }
@@ -75,16 +109,15 @@ func (a *Admin) changeMember(w http.ResponseWriter, r *http.Request, done *chang
 // runs alone.
 func (a *Admin) members(ctx context.Context) *status.Members {
 	s := a.source.Status(0)
-	list := &status.Members{V: 1, ID: s.ID, Leader: s.Leader, Cluster: s.Cluster, Members: map[uint32]status.Member{}}
-	if !s.Serving {
+	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
+	if len(s.Members) > 0 {
+		if release, ok := a.asks.acquire(); ok { // else the list tells what this server knows
+			list, _ = a.source.Members(ctx) // without a leader it is still a list
+			release()
+		}
+	}
+	if list.V = 1; !s.Serving {
 		list.Reason = s.Reason
-	}
-	if len(s.Members) == 0 {
-		return list
-	}
-	if release, ok := a.asks.acquire(); ok { // else the list tells what this server knows
-		list.Members = a.source.Progress(ctx)
-		release()
 	}
 	if len(list.Members) == 0 {
 		list.Members = map[uint32]status.Member{}

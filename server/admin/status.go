@@ -35,9 +35,10 @@ type Source interface {
 	// ChangeMember changes who belongs to the ensemble, and returns when it is
 	// done or refused.
 	ChangeMember(context.Context, state.MemberChange) error
-	// Progress tells who the members are and how far each is, by id. It asks
-	// other servers, so it may take some seconds.
-	Progress(context.Context) map[uint32]status.Member
+	// Members tells who the members are and how far each is. It asks other
+	// servers, so it may take some seconds. With an error the list is what this
+	// server finds without a leader.
+	Members(context.Context) (*status.Members, error)
 	// Probe looks whether a server could be a member at an address, and how far
 	// it is.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)

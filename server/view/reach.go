@@ -37,9 +37,9 @@ func (v *View) watchMembers(ctx context.Context) {
 			return
 		case <-r.asked:
 		}
-		all := v.source.Progress(ctx)
+		list, _ := v.source.Members(ctx) // without a leader it is still a list
 		r.mu.Lock()
-		r.all, r.at = all, time.Now()
+		r.all, r.at = list.Members, time.Now()
 		close(r.fresh)
 		r.fresh = make(chan struct{})
 		r.mu.Unlock()

@@ -29,15 +29,15 @@ func (s *three) Status(admin.Need) *admin.Status {
 	return st
 }
 
-func (s *three) Progress(ctx context.Context) map[uint32]status.Member {
+func (s *three) Members(ctx context.Context) (*status.Members, error) {
 	select {
 	case s.asked <- struct{}{}:
-		return map[uint32]status.Member{
+		return &status.Members{Members: map[uint32]status.Member{
 			1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(0), Lag: 7}},
 			3: {Progress: status.Progress{Lag: 99, Waits: "connection refused"}},
-		}
+		}}, nil
 	case <-ctx.Done():
-		return nil
+		return new(status.Members), ctx.Err()
 	}
 }
 

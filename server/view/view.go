@@ -37,9 +37,9 @@ type Source interface {
 	Do(context.Context, state.Request) (state.Outcome, error)
 	// HandOver gives leadership to another server.
 	HandOver(context.Context) error
-	// Progress tells how far the members are, by id. It asks other servers, so
+	// Members tells who the members are and how far each is. It asks others, so
 	// it may take some seconds.
-	Progress(context.Context) map[uint32]status.Member
+	Members(context.Context) (*status.Members, error)
 	// Certificates are those this server shows.
 	Certificates() []Certificate
 	// TakeSnapshot writes a snapshot to disk.

@@ -1,0 +1,358 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+// Cluster is what a job needs of the cluster; any server can be asked.
+type Cluster interface {
+	// Members lists the members as the leader knows them.
+	Members(context.Context) (*status.Members, error)
+	// Probe looks whether a server could be a member at an address.
+	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
+	// ChangeMember makes one change.
+	ChangeMember(context.Context, state.MemberChange) error
+}
+
+const (
+	jobPoll         = 200 * time.Millisecond
+	jobRequest      = 20 * time.Second // for one answer
+	defaultPatience = 30 * time.Second
+)
+
+// Run does a job, tells its steps, and returns when the job is done, refused, or
+// given up for lack of progress. When ctx ends the job stops where it is; the
+// same job begun again goes on from there.
+func Run(ctx context.Context, c Cluster, j status.Job, tell func(status.Step)) error {
+	r := &job{Job: j, ctx: ctx, cluster: c, tell: tell, since: time.Now(), patience: time.Duration(j.Patience) * time.Millisecond}
+	if r.patience <= 0 {
+		r.patience = defaultPatience
+	}
+	switch j.Op {
+	case "add":
+		return r.add()
+	case "promote":
+		return r.promote()
+	case "replace":
+		return r.replace()
+	case "lead":
+		return r.lead()
+	case "remove":
+		return r.remove()
+	}
+	return r.change(j.Op, j.Addr)
+}
+
+// job is one under way.
+type job struct {
+	status.Job
+	ctx      context.Context
+	cluster  Cluster
+	tell     func(status.Step)
+	patience time.Duration // without progress
+
+	since   time.Time // of the last progress
+	best    uint64    // entries that the member has applied at most
+	sent    int64     // bytes of its snapshot
+	problem string    // why nothing goes on
+	rate    rate
+}
+
+// show tells how the job stands.
+func (j *job) show(kind, format string, args ...any) {
+	j.tell(status.Step{Kind: kind, Text: fmt.Sprintf(format, args...)})
+}
+
+func (j *job) progress()     { j.since = time.Now() }
+func (j *job) expired() bool { return time.Since(j.since) > j.patience }
+
+func (j *job) pause() error {
+	select {
+	case <-j.ctx.Done():
+		return status.With(status.Interrupted, context.Cause(j.ctx))
+	case <-time.After(jobPoll):
+		return nil
+	}
+}
+
+// again repeats a request while it may yet succeed: leaders change, and servers
+// are restarted.
+func (j *job) again(request func(context.Context) error) error {
+	for {
+		ctx, cancel := context.WithTimeout(j.ctx, jobRequest)
+		err := request(ctx)
+		cancel()
+		if err == nil || !status.Of(err).Passes() || j.expired() {
+			return err
+		}
+		j.show("leader", "waiting: %v", err)
+		if err := j.pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// members reads the list; the member of the job is nil if there is none.
+func (j *job) members() (all *status.Members, ours *status.Member, err error) {
+	err = j.again(func(ctx context.Context) (err error) {
+		all, err = j.cluster.Members(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if m, is := all.Members[j.ID]; is {
+		ours = &m
+	}
+	return all, ours, nil
+}
+
+// change makes one change. If the answer to a try is lost, done names the code
+// of the refusal that tells the next try that the change was made.
+func (j *job) change(op, addr string, done ...status.Code) error {
+	lost := j.Again
+	return j.again(func(ctx context.Context) error {
+		err := j.cluster.ChangeMember(ctx, state.MemberChange{Op: op, ID: j.ID, Addr: addr})
+		for _, code := range done {
+			if lost && status.Of(err) == code {
+				return nil
+			}
+		}
+		lost = lost || status.Of(err) == status.Interrupted
+		return err
+	})
+}
+
+// add makes a server a member, and waits until it follows or votes.
+func (j *job) add() error {
+	all, m, err := j.members()
+	switch {
+	case err != nil:
+		return err
+	case m != nil && m.Peer != j.Addr:
+		return status.Errorf(status.IsMember, "server %d is a member already, at %s; if it is to be at %s: zlock member replace %d %s",
+			j.ID, m.Peer, j.Addr, j.ID, j.Addr)
+	case m != nil && m.Voter && j.Again:
+		j.show("votes", "server %d votes", j.ID)
+		return nil
+	case m != nil && m.Voter:
+		return status.Errorf(status.IsMember, "server %d is a member already, at %s", j.ID, m.Peer)
+	case m != nil:
+		j.show("member", "server %d is a member without a vote", j.ID)
+		return j.follow(!j.NoVote)
+	}
+	if err := j.vacant(all, j.Addr); err != nil {
+		return err
+	}
+	if _, err := j.answers(j.Addr); err != nil {
+		return err
+	}
+	return j.join(j.Addr, !j.NoVote)
+}
+
+// vacant refuses an address that another member has.
+func (j *job) vacant(all *status.Members, addr string) error {
+	for _, m := range all.Members {
+		if m.Peer == addr && m.ID != j.ID {
+			return fmt.Errorf("server %d is at %s; two members cannot have one address", m.ID, addr)
+		}
+	}
+	return nil
+}
+
+// answers waits until the server runs at the address.
+func (j *job) answers(addr string) (found *status.Found, err error) {
+	for {
+		err = j.again(func(ctx context.Context) (err error) {
+			found, err = j.cluster.Probe(ctx, j.ID, addr)
+			return err
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case found.Heard != nil:
+			if found.At != "" && found.At != addr {
+				j.show("", "server %d says that it is at %s; the members are told that address once it is reached there", j.ID, found.At)
+			}
+			j.progress()
+			return found, nil
+		case j.expired():
+			return nil, fmt.Errorf("server %d does not answer at %s: %s; start it there with --peers that list the members and itself, "+
+				"or correct the address: every member must reach it", j.ID, addr, found.Waits)
+		}
+		j.show("answers", "waiting for server %d to answer at %s: %s", j.ID, addr, found.Waits)
+		if err := j.pause(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// join adds the server, which runs, and sees it through.
+func (j *job) join(addr string, vote bool) error {
+	if err := j.change("add", addr, status.IsMember); err != nil {
+		return err
+	}
+	j.progress()
+	j.show("member", "server %d is a member without a vote", j.ID)
+	return j.follow(vote)
+}
+
+// promote gives a member its vote once it has caught up.
+func (j *job) promote() error {
+	_, m, err := j.members()
+	if err != nil || m != nil && m.Voter {
+		return err
+	}
+	if m == nil {
+		return j.change("promote", "") // refused
+	}
+	return j.follow(true)
+}
+
+// follow waits until the member has caught up, and gives it its vote.
+func (j *job) follow(vote bool) error {
+	j.best, j.sent, j.problem = 0, -1, ""
+	for {
+		_, m, err := j.members()
+		switch {
+		case err != nil:
+			return err
+		case m == nil:
+			return status.Errorf(status.NotMember, "server %d is not a member any more", j.ID)
+		case m.Voter:
+			j.show("votes", "server %d votes", j.ID)
+			return nil
+		}
+		j.note(m)
+		if m.Heard != nil && m.Applied > 0 && m.Lag <= status.EnoughToVote {
+			if !vote {
+				j.show("follows", "server %d follows; it has no vote", j.ID)
+				return nil
+			}
+			err := j.cluster.ChangeMember(j.ctx, state.MemberChange{Op: "promote", ID: j.ID})
+			switch code := status.Of(err); {
+			case code == status.NotReady: // it fell behind again
+				j.problem = err.Error()
+			case err != nil && !code.Passes():
+				return err
+			case err == nil:
+				continue
+			}
+		}
+		if j.expired() {
+			return status.Errorf(status.NotReady, "server %d is not ready, and there was no progress for %v: %s. It stays a member without a vote; "+
+				"the same command goes on, and zlock member remove %d takes it out", j.ID, j.patience, j.problem, j.ID)
+		}
+		if err := j.pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// note looks whether the member has come any further, and tells how far it is.
+func (j *job) note(m *status.Member) {
+	if m.Applied > j.best || m.SnapshotSent > j.sent {
+		j.progress()
+	}
+	j.best = max(j.best, m.Applied)
+	j.sent = m.SnapshotSent // a snapshot may be sent again
+	switch {
+	case m.SnapshotSize > 0:
+		j.problem = fmt.Sprintf("it receives a snapshot, %s of %s", byteCount(m.SnapshotSent), byteCount(m.SnapshotSize))
+		j.show("snapshot", "server %d receives a snapshot: %s of %s%s", j.ID, byteCount(m.SnapshotSent), byteCount(m.SnapshotSize),
+			j.rate.of(m.SnapshotSent, m.SnapshotSize-m.SnapshotSent, byteCount))
+	case m.Heard == nil:
+		j.problem = m.Waits
+		j.show("silent", "server %d does not answer: %s", j.ID, m.Waits)
+	case m.Applied == 0 || m.Waits != "" && m.Lag > status.EnoughToVote:
+		j.problem = "it waits: " + m.Waits
+		j.show("waits", "server %d waits: %s", j.ID, m.Waits)
+	default:
+		behind := fmt.Sprintf("%d entries", m.Lag)
+		if m.LagBytes != nil {
+			behind += ", " + byteCount(*m.LagBytes)
+		}
+		j.problem = behind + " behind"
+		entries := func(n int64) string { return fmt.Sprint(n, " entries") }
+		j.show("follows", "server %d follows, %s behind%s", j.ID, behind, j.rate.of(int64(m.Applied), int64(m.Lag), entries))
+	}
+}
+
+// replace gives a member's place to an empty server, or takes note that it has
+// moved with its data.
+func (j *job) replace() error {
+	all, m, err := j.members()
+	addr := j.Addr
+	switch {
+	case err != nil:
+		return err
+	case m == nil:
+		return status.Errorf(status.NotMember, "server %d is not a member; add it: zlock member add %d HOST:PORT", j.ID, j.ID)
+	case addr == "":
+		addr = m.Peer
+	}
+	if err := j.vacant(all, addr); err != nil {
+		return err
+	}
+	found, err := j.answers(addr)
+	switch {
+	case err != nil:
+		return err
+	case found.Known && addr == m.Peer:
+		return fmt.Errorf("server %d runs at %s with the data directory that it always had: there is nothing to replace. "+
+			"To give it an empty one, stop it and start it on that", j.ID, addr)
+	case found.Known:
+		j.show("moved", "server %d has moved from %s to %s with its data", j.ID, m.Peer, addr)
+		if err := j.change("move", addr); err != nil || m.Voter {
+			return err
+		}
+		return j.follow(false)
+	}
+	if m.Voter {
+		voters := 0
+		for _, other := range all.Members {
+			if other.Voter {
+				voters++
+			}
+		}
+		j.show("", "until server %d has caught up there are %d voters instead of %d, and a majority of these must run", j.ID, voters-1, voters)
+	}
+	if err := j.remove(); err != nil {
+		return err
+	}
+	if err := j.join(addr, m.Voter); err != nil {
+		return fmt.Errorf("%w (server %d was taken out; to go on: zlock member add %d %s)", err, j.ID, j.ID, addr)
+	}
+	return nil
+}
+
+// lead hands the leadership to the member.
+func (j *job) lead() error {
+	for {
+		all, _, err := j.members()
+		switch {
+		case err != nil:
+			return err
+		case all.Leader == j.ID:
+			j.show("leads", "server %d leads", j.ID)
+			return nil
+		}
+		if err := j.change("lead", ""); err != nil {
+			return err
+		}
+		if j.expired() {
+			return fmt.Errorf("server %d does not lead yet", j.ID)
+		}
+		if err := j.pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// remove takes the member out.
+func (j *job) remove() error { return j.change("remove", "", status.NotMember) }
