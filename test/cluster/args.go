@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 )
 
 func (e *Ensemble) peers() string {
@@ -66,7 +67,13 @@ func (e *Ensemble) commandArgs(o Options) {
 	}
 }
 
-var builtOnce = sync.OnceValues(func() (string, error) {
+var (
+	zlockdOnce = sync.OnceValues(func() (string, error) { return build("zlockd") })
+	zlockOnce  = sync.OnceValues(func() (string, error) { return build("zlock") })
+)
+
+// build builds a program of this module and returns its path.
+func build(program string) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
@@ -79,24 +86,34 @@ var builtOnce = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	bin := filepath.Join(dir, "zlockd")
+	bin := filepath.Join(dir, program)
 	// Built beside and moved into place, so that runs side by side cannot
 	// start a half-written file.
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
-	cmd := exec.Command("go", "build", "-tags", buildTags, "-o", tmp, "./cmd/zlockd")
+	cmd := exec.Command("go", "build", "-tags", buildTags, "-o", tmp, "./cmd/"+program)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./cmd/zlockd: %w\n%s", err, out)
+		return "", fmt.Errorf("go build ./cmd/%s: %w\n%s", program, err, out)
 	}
 	return bin, os.Rename(tmp, bin)
-})
+}
 
 // Binary returns the path of zlockd: ZLOCKD_BIN, or a build of this module.
 func Binary() (string, error) {
 	if bin := os.Getenv("ZLOCKD_BIN"); bin != "" {
 		return filepath.Abs(bin)
 	}
-	return builtOnce()
+	return zlockdOnce()
+}
+
+// Zlock returns the path of zlock, built from this module.
+func Zlock(t testing.TB) string {
+	t.Helper()
+	bin, err := zlockOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 // ModuleRoot returns the directory of go.mod.

@@ -158,16 +158,6 @@ func TestRedisKeyAsLock(t *testing.T) {
 	mustTake(t, replica, "c", time.Hour, true)
 }
 
-// zlockBinary is the command zlock, built.
-var zlockBinary = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(scratch, "zlock")
-	out, err := exec.Command("go", "build", "-o", bin, "github.com/zlockd/zlockd/cmd/zlock").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return bin, nil
-})
-
 // holding is a program that holds the lock /job, and what it says.
 type holding struct {
 	*exec.Cmd
@@ -215,10 +205,7 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 // TestLocksOfSessions shows the same of locks that live as long as a session:
 // Curator's and zlock's, on zlockd and on ZooKeeper, one server and three.
 func TestLocksOfSessions(t *testing.T) {
-	zlock, err := zlockBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	zlock := cluster.Zlock(t)
 	for _, maker := range []struct {
 		name string
 		args []string

@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestSurvivorBecomesACluster loses two servers of three for good, recovers the
@@ -24,7 +24,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	c := proc.StartCluster(t, 3, "--super-digest", superFlag)
+	c := StartCluster(t, 3, "--super-digest", superFlag)
 	conn := dial(t, c.Servers[0].Client)
 	for i := range 50 {
 		_, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")})
@@ -39,7 +39,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	conn.Close(cancelled())
 	saysWhatToDo(t, survivor)
 	survivor.Kill()
-	bin := proc.Build(t)
+	bin := Build(t)
 	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Dir).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "Lost at most") || !strings.Contains(string(out), "give --yes") {
 		t.Fatalf("%v\n%s", err, out)
@@ -77,7 +77,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 
 // saysWhatToDo waits until a server without a majority names the way out, to
 // whoever asks whether it is ready and to whoever wants to change the members.
-func saysWhatToDo(t *testing.T, s *proc.Server) {
+func saysWhatToDo(t *testing.T, s *Server) {
 	t.Helper()
 	way := "zlockd recover --data-dir " + s.Dir
 	said := ""
@@ -91,8 +91,7 @@ func saysWhatToDo(t *testing.T, s *proc.Server) {
 		must(t, "", errors.Join(err, resp.Body.Close()))
 		said = string(b)
 	}
-	zlock, err := buildZlock()
-	must(t, "", err)
+	zlock := cluster.Zlock(t)
 	auth := filepath.Join(t.TempDir(), "auth")
 	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file", auth).CombinedOutput()

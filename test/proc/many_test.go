@@ -1,4 +1,4 @@
-package many
+package proc
 
 import (
 	"bufio"
@@ -19,13 +19,13 @@ import (
 )
 
 // client is a process with sessions.
-type client struct {
+type manyClient struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 	cmd *exec.Cmd
 }
 
-func startClient(t *testing.T, name string, servers []string, n int) *client {
+func startClient(t *testing.T, name string, servers []string, n int) *manyClient {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "ZLOCKD_MANY_SERVERS="+strings.Join(servers, ","), "ZLOCKD_MANY_NAME="+name,
@@ -43,13 +43,13 @@ func startClient(t *testing.T, name string, servers []string, n int) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return &client{in, bufio.NewReader(out), cmd}
+	return &manyClient{in, bufio.NewReader(out), cmd}
 }
 
 // writes measures lone writes of a client of its own for a while.
-func writes(t *testing.T, addr string, long time.Duration) (median time.Duration) {
+func loneWrites(t *testing.T, addr string, long time.Duration) (median time.Duration) {
 	t.Helper()
-	c, err := wire.OpenPipe(addr, timeout)
+	c, err := wire.OpenPipe(addr, manyTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close) // behind the clients
-	admin, err := wire.OpenPipe(e.Servers[0].Client, timeout)
+	admin, err := wire.OpenPipe(e.Servers[0].Client, manyTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	}
 	// Each process begins with another server, so that all servers have equally many.
 	began := time.Now()
-	var list []*client
+	var list []*manyClient
 	addrs := strings.Split(e.Addrs(), ",")
 	for i := range addrs {
 		list = append(list, startClient(t, fmt.Sprint("p", i), slices.Concat(addrs[i:], addrs[:i]), each))
@@ -119,14 +119,14 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	if other == leader {
 		other = e.Servers[1]
 	}
-	alone := writes(t, other.Client, 3*time.Second)
+	alone := loneWrites(t, other.Client, 3*time.Second)
 	for i, s := range e.Servers {
 		t.Logf("server %d: %d bytes of resident memory for each session", s.ID, (resident(s)-before[i])/each)
 	}
 	leader.Kill()
 	killed := time.Now()
 	for {
-		c, err := wire.OpenPipe(other.Client, timeout)
+		c, err := wire.OpenPipe(other.Client, manyTimeout)
 		if err == nil {
 			c.Drop()
 			break
@@ -137,7 +137,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("the first session after %v", time.Since(killed).Round(time.Millisecond))
-	t.Logf("a lone write of somebody else: %v at the median, %v while %d sessions come back", alone, writes(t, other.Client, 5*time.Second), each)
+	t.Logf("a lone write of somebody else: %v at the median, %v while %d sessions come back", alone, loneWrites(t, other.Client, 5*time.Second), each)
 	for _, c := range list {
 		c.in.Close()
 	}
@@ -155,7 +155,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		}
 	}
 	// The clients have ended without a word; their sessions last.
-	admin, err = wire.OpenPipe(other.Client, timeout)
+	admin, err = wire.OpenPipe(other.Client, manyTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestDocumentIsFollowed runs the shell parts of docs/data.md, one after another,
@@ -27,9 +27,8 @@ func TestDocumentIsFollowed(t *testing.T) {
 	}
 	dir, bin := t.TempDir(), t.TempDir()
 	fill(t, filepath.Join(dir, "zookeeper"), 2000)
-	zlock, err := buildZlock()
-	must(t, "", err)
-	for name, path := range map[string]string{"zlockd": proc.Build(t), "zlock": zlock} {
+	zlock := cluster.Zlock(t)
+	for name, path := range map[string]string{"zlockd": Build(t), "zlock": zlock} {
 		must(t, "", os.Symlink(path, filepath.Join(bin, name)))
 	}
 	client, admin := freeAddr(t), freeAddr(t)

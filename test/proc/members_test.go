@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/big"
@@ -29,33 +28,6 @@ import (
 )
 
 const password = "secret"
-
-// zlock is the command, built for the tests.
-var zlock string
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if testing.Short() {
-		fmt.Println("skipped: runs servers as processes (make test-all)")
-		return
-	}
-	code := 1
-	func() {
-		dir, err := os.MkdirTemp("", "zlock-member-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return
-		}
-		defer os.RemoveAll(dir)
-		zlock = filepath.Join(dir, "zlock")
-		if out, err := exec.Command("go", "build", "-o", zlock, "github.com/zlockd/zlockd/cmd/zlock").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build zlock: %v\n%s", err, out)
-			return
-		}
-		code = m.Run()
-	}()
-	os.Exit(code)
-}
 
 // certificates makes an authority and a certificate for each server, and returns
 // the flags that name them; {id} in these is the server's id.
@@ -112,8 +84,11 @@ type ensemble struct {
 	auth string // file with the super user's password
 }
 
-func start(t *testing.T, spare int, flags ...string) *ensemble {
+func startMembers(t *testing.T, spare int, flags ...string) *ensemble {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs servers as processes: make test-all")
+	}
 	e, err := cluster.Prepare(cluster.Options{Nodes: 3 + spare,
 		Flags: append([]string{"--super-digest", tree.DigestID("super:" + password).ID}, flags...)})
 	if err != nil {
@@ -164,6 +139,7 @@ func (e *ensemble) member(at *cluster.Server, args ...string) (out, errs string,
 
 func (e *ensemble) run(args ...string) (out, errs string, code int) {
 	e.t.Helper()
+	zlock := cluster.Zlock(e.t)
 	cmd := exec.Command(zlock, args...)
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	var o, s bytes.Buffer
@@ -232,7 +208,7 @@ func await(t *testing.T, what string, within time.Duration, ok func() bool) {
 }
 
 // dial opens a session at the servers and logs in.
-func dial(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
+func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	t.Helper()
 	var addrs []string
 	for _, s := range servers {
@@ -267,9 +243,9 @@ func (silent) Printf(string, ...any) {}
 
 // config is what a server shows at /zookeeper/config: the servers by role, and
 // the version.
-func config(t *testing.T, at *cluster.Server) (roles, version string) {
+func shownConfig(t *testing.T, at *cluster.Server) (roles, version string) {
 	t.Helper()
-	b, _, err := dial(t, "", at).Get("/zookeeper/config")
+	b, _, err := dialZK(t, "", at).Get("/zookeeper/config")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"io"
@@ -36,7 +36,7 @@ func blocks(t *testing.T, doc, heading string) (list []string) {
 // those of this test, and on loopback there is no TLS.
 func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	t.Parallel()
-	e := start(t, 1)
+	e := startMembers(t, 1)
 	steps := blocks(t, "../../docs/operations.md", "Members")
 	if len(steps) != 5 {
 		t.Fatalf("%d examples; this test knows of 5: list, start, add, remove, a lost disk", len(steps))
@@ -54,7 +54,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("sh", "-ec", words.Replace(script))
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(zlock)+":"+os.Getenv("PATH"), "ZLOCK_ADMIN="+e.Servers[0].Admin)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(cluster.Zlock(t))+":"+os.Getenv("PATH"), "ZLOCK_ADMIN="+e.Servers[0].Admin)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s\n%v\n%s", script, err, out)

@@ -1,6 +1,6 @@
 //go:build stock
 
-package move
+package proc
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"os"
@@ -24,7 +24,7 @@ func (e *ensemble) others(not *cluster.Server) (list []*cluster.Server) {
 
 func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	t.Parallel()
-	e := start(t, 1)
+	e := startMembers(t, 1)
 	one, fourth := e.Servers[0], e.Servers[3]
 	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter" {
 		t.Fatal(got)
@@ -42,7 +42,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	if m := fourth.Mode(); m != "observer" {
 		t.Errorf("the new server calls itself %q", m)
 	}
-	c := dial(t, "", fourth)
+	c := dialZK(t, "", fourth)
 	if _, err := c.Create("/by4", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatalf("a write through the server without a vote: %v", err)
 	}
@@ -50,7 +50,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	for _, s := range e.Servers {
 		await(t, "all see four voters", 5*time.Second, func() bool { return e.roles(s) == "1 voter, 2 voter, 3 voter, 4 voter" })
 		await(t, "all show them to clients", 5*time.Second, func() bool {
-			roles, _ := config(t, s)
+			roles, _ := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter"
 		})
 	}
@@ -64,7 +64,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 			gone = e.others(leader)[0]
 		}
 		rest := e.others(gone)
-		c := dial(t, "", append([]*cluster.Server{gone}, rest...)...)
+		c := dialZK(t, "", append([]*cluster.Server{gone}, rest...)...)
 		id := c.SessionID()
 		if _, err := c.Create("/of"+gone.Peer, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -94,9 +94,9 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 // and added again; until then it waits and says what is to be done.
 func TestServerWithALostDiskComesBack(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0)
+	e := startMembers(t, 0)
 	one, lost := e.Servers[0], e.Servers[2]
-	c := dial(t, "", one)
+	c := dialZK(t, "", one)
 	if _, err := c.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +122,14 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	// It counts: the cluster lives on without another one.
 	e.others(lost)[0].Kill()
 	await(t, "two of three serve", 10*time.Second, func() bool { return lost.Mode() != "" })
-	if _, _, err := dial(t, "", lost).Get("/kept"); err != nil {
+	if _, _, err := dialZK(t, "", lost).Get("/kept"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0)
+	e := startMembers(t, 0)
 	one := e.Servers[0]
 	wrong := filepath.Join(t.TempDir(), "wrong")
 	if err := os.WriteFile(wrong, []byte("digest:super:"+password+"er\n"), 0o600); err != nil {

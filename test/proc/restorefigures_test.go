@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/zlockd/zlockd/test/proc"
 )
 
 // TestRestoreFigures measures what docs/data.md says of a running cluster that is
@@ -21,7 +19,7 @@ func TestRestoreFigures(t *testing.T) {
 	if os.Getenv("ZLOCKD_FIGURES") == "" {
 		t.Skip("measures; set ZLOCKD_FIGURES=1")
 	}
-	bin, dir := proc.Build(t), t.TempDir()
+	bin, dir := Build(t), t.TempDir()
 	zoo, ours, file := filepath.Join(dir, "zoo"), filepath.Join(dir, "ours"), filepath.Join(dir, "backup")
 	fill(t, zoo, 1_000_000)
 	t.Log(measured(t, bin, "import", "--from", zoo, "--data-dir", ours))
@@ -29,7 +27,7 @@ func TestRestoreFigures(t *testing.T) {
 	s.backup(t, file)
 	s.stop()
 
-	c := proc.StartCluster(t, 3, "--super-digest", superFlag)
+	c := StartCluster(t, 3, "--super-digest", superFlag)
 	r := &running{admin: c.Servers[0].Admin}
 	yes := clusterName(t, c.Servers[0])
 	begun := time.Now()
@@ -89,7 +87,7 @@ type users struct {
 	wg               sync.WaitGroup
 }
 
-func newUsers(t *testing.T, c *proc.Cluster) *users {
+func newUsers(t *testing.T, c *Cluster) *users {
 	u := &users{ended: make(chan struct{})}
 	for i := range 32 {
 		conn, path := dial(t, c.Servers[i%3].Client), fmt.Sprintf("/d%04d", i)

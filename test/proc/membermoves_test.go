@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"bytes"
@@ -47,13 +47,13 @@ func (e *ensemble) addr(at *cluster.Server, id int) string {
 // clients are told, the logs have a line, and it counts.
 func TestServerComesBackAtANewAddress(t *testing.T) {
 	t.Parallel()
-	comesBackElsewhere(t, start(t, 0))
+	comesBackElsewhere(t, startMembers(t, 0))
 }
 
 // The same through TLS.
 func TestServerComesBackAtANewAddressOverTLS(t *testing.T) {
 	t.Parallel()
-	comesBackElsewhere(t, start(t, 0, certificates(t, 3)...))
+	comesBackElsewhere(t, startMembers(t, 0, certificates(t, 3)...))
 }
 
 func comesBackElsewhere(t *testing.T, e *ensemble) {
@@ -76,7 +76,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		for _, s := range e.Servers {
 			await(t, "the list has the new address", 20*time.Second, func() bool { return e.addr(s, moved.ID) == moved.Peer })
 		}
-		b, _, err := dial(t, "", rest[0]).Get("/zookeeper/config")
+		b, _, err := dialZK(t, "", rest[0]).Get("/zookeeper/config")
 		if err != nil || !strings.Contains(string(b), moved.Peer) || strings.Contains(string(b), was) {
 			t.Errorf("clients are told %s, %v", b, err)
 		}
@@ -89,7 +89,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		}
 		// It counts: with one other gone, the two write.
 		rest[1].Kill()
-		c := dial(t, "", moved)
+		c := dialZK(t, "", moved)
 		await(t, "the two write", 20*time.Second, func() bool {
 			_, err := c.Create("/moved-"+what, nil, 0, zk.WorldACL(zk.PermAll))
 			return err == nil || err == zk.ErrNodeExists
@@ -106,7 +106,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 // A lost machine: another one has the id and a new address.
 func TestMachineIsReplaced(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0)
+	e := startMembers(t, 0)
 	lost := e.others(e.Leader())[0]
 	rest := e.others(lost)
 	if _, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID)); code != 1 || !strings.Contains(errs, "there is nothing to replace") {
@@ -141,7 +141,7 @@ type started struct {
 
 func (e *ensemble) begin(at *cluster.Server, args ...string) *started {
 	e.t.Helper()
-	s := &started{t: e.t, cmd: exec.Command(zlock, append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
+	s := &started{t: e.t, cmd: exec.Command(cluster.Zlock(e.t), append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
 	s.cmd.Stderr = &s.errs
 	if err := s.cmd.Start(); err != nil {
 		e.t.Fatal(err)
@@ -162,13 +162,13 @@ func (s *started) wait() {
 // and while another is to lead. Each command goes on to its end.
 func TestLeadersDieWhileMembersChange(t *testing.T) {
 	t.Parallel()
-	changesOverLeaderKills(t, start(t, 2), 200)
+	changesOverLeaderKills(t, startMembers(t, 2), 200)
 }
 
 // The same through TLS.
 func TestLeadersDieWhileMembersChangeOverTLS(t *testing.T) {
 	t.Parallel()
-	changesOverLeaderKills(t, start(t, 2, certificates(t, 5)...), 200)
+	changesOverLeaderKills(t, startMembers(t, 2, certificates(t, 5)...), 200)
 }
 
 // The same with a million nodes, for which ZLOCKD_MEMBER_NODES=1000000 is given.
@@ -177,12 +177,12 @@ func TestMembersOfALargeCluster(t *testing.T) {
 	if n == 0 {
 		t.Skip("ZLOCKD_MEMBER_NODES says with how many nodes this runs")
 	}
-	changesOverLeaderKills(t, start(t, 2), n)
+	changesOverLeaderKills(t, startMembers(t, 2), n)
 }
 
 func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
-	fill(t, nodes, one, two, three)
+	fillMembers(t, nodes, one, two, three)
 	// ask is a server that runs and does not lead, so that what is asked of it
 	// goes on when the leader is killed.
 	ask := func(not ...*cluster.Server) *cluster.Server {
@@ -264,16 +264,16 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	}
 	for _, s := range left {
 		await(t, "all are level", time.Minute, func() bool {
-			b, _, err := dial(t, "", s).Get(fmt.Sprintf("/fill/n%d", nodes-1))
+			b, _, err := dialZK(t, "", s).Get(fmt.Sprintf("/fill/n%d", nodes-1))
 			return err == nil && len(b) == 100 && strings.Count(e.roles(s), " voter") == 3
 		})
 	}
 }
 
 // fill makes nodes of 100 bytes.
-func fill(t *testing.T, nodes int, at ...*cluster.Server) {
+func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 	t.Helper()
-	c := dial(t, "", at...)
+	c := dialZK(t, "", at...)
 	if _, err := c.Create("/fill", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
@@ -293,19 +293,19 @@ func fill(t *testing.T, nodes int, at ...*cluster.Server) {
 // noticing more than a pause.
 func TestRollingRestartInTheOrderThatIsPrinted(t *testing.T) {
 	t.Parallel()
-	rollingRestart(t, start(t, 0))
+	rollingRestart(t, startMembers(t, 0))
 }
 
 // The same through TLS.
 func TestRollingRestartOverTLS(t *testing.T) {
 	t.Parallel()
-	rollingRestart(t, start(t, 0, certificates(t, 3)...))
+	rollingRestart(t, startMembers(t, 0, certificates(t, 3)...))
 }
 
 func rollingRestart(t *testing.T, e *ensemble) {
-	c := dial(t, "", e.Servers...)
+	c := dialZK(t, "", e.Servers...)
 	id := c.SessionID()
-	order := exec.Command(zlock, "restart-order", "--wait", "-o", "plain", "--admin-addr", e.Servers[0].Admin)
+	order := exec.Command(cluster.Zlock(t), "restart-order", "--wait", "-o", "plain", "--admin-addr", e.Servers[0].Admin)
 	out, err := order.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -354,8 +354,8 @@ func rollingRestart(t *testing.T, e *ensemble) {
 // What is wrong with a server is said before it is a member.
 func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	t.Parallel()
-	e := start(t, 1)
-	other := start(t, 0)
+	e := startMembers(t, 1)
+	other := startMembers(t, 0)
 	one := e.Servers[0]
 	fourth := e.Servers[3]
 	if err := fourth.Spawn(); err != nil {

@@ -1,6 +1,6 @@
 //go:build stock
 
-package move
+package proc
 
 import (
 	"bufio"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
-	"github.com/zlockd/zlockd/test/proc"
 )
 
 // holder holds a lock by kazoo, and says what becomes of its session. It ends
@@ -41,7 +40,7 @@ zk.stop()
 // while a stock client holds a lock.
 func TestKazooKeepsItsLock(t *testing.T) {
 	cluster.RequireZooKeeper(t)
-	src := cluster.StartZooKeeper(t, config(), smallFiles...)
+	src := cluster.StartZooKeeper(t, zooConfig(), smallFiles...)
 	cmd := exec.Command("/usr/bin/python3", "-c", holder, src.Client)
 	in, err := cmd.StdinPipe()
 	must(t, "", err)
@@ -81,7 +80,7 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	ours := filepath.Join(t.TempDir(), "ours")
 	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
 	t.Log(must(t, text, err))
-	s := serve(t, proc.Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
+	s := serve(t, Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
 	defer s.stop()
 	wait("state CONNECTED")
 	_, err = io.WriteString(in, "\n")

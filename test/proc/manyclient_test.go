@@ -1,4 +1,4 @@
-package many
+package proc
 
 import (
 	"encoding/json"
@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// timeout is what each session asks for.
-const timeout = 30 * time.Second
+// manyTimeout is what each session asks for.
+const manyTimeout = 30 * time.Second
 
 // TestMain runs the sessions of one client process, if it is one.
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	n, _ := strconv.Atoi(os.Getenv("ZLOCKD_MANY_SESSIONS"))
-	if err := run(strings.Split(os.Getenv("ZLOCKD_MANY_SERVERS"), ","), os.Getenv("ZLOCKD_MANY_NAME"), n); err != nil {
+	if err := runMany(strings.Split(os.Getenv("ZLOCKD_MANY_SERVERS"), ","), os.Getenv("ZLOCKD_MANY_NAME"), n); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -43,7 +43,7 @@ type outcome struct {
 }
 
 // session is one of them.
-type session struct {
+type manySession struct {
 	servers []string
 	at      int
 	node    string
@@ -57,15 +57,15 @@ type session struct {
 
 // run opens n sessions, the ith at server i of those given, says so, and keeps
 // them alive until its input ends.
-func run(servers []string, name string, n int) error {
-	list := make([]*session, n)
+func runMany(servers []string, name string, n int) error {
+	list := make([]*manySession, n)
 	var opened sync.WaitGroup
 	lane := make(chan struct{}, 32)
 	errs := make(chan error, n)
 	stop := make(chan struct{})
 	var ended sync.WaitGroup
 	for i := range list {
-		s := &session{servers: servers, at: i % len(servers), node: fmt.Sprintf("/many/%s-%d", name, i)}
+		s := &manySession{servers: servers, at: i % len(servers), node: fmt.Sprintf("/many/%s-%d", name, i)}
 		list[i] = s
 		lane <- struct{}{}
 		opened.Add(1)
@@ -114,20 +114,20 @@ func run(servers []string, name string, n int) error {
 }
 
 // open makes the session and its lock.
-func (s *session) open() (err error) {
-	if s.c, err = wire.OpenPipe(s.servers[s.at], timeout); err != nil {
+func (s *manySession) open() (err error) {
+	if s.c, err = wire.OpenPipe(s.servers[s.at], manyTimeout); err != nil {
 		return err
 	}
-	s.c.SetDeadline(time.Now().Add(timeout))
+	s.c.SetDeadline(time.Now().Add(manyTimeout))
 	s.c.Create(s.node, nil, jute.FlagEphemeral)
 	_, err = s.c.Do()
 	return err
 }
 
 // keep pings, and attaches the session again whenever its connection ends.
-func (s *session) keep(stop <-chan struct{}) {
+func (s *manySession) keep(stop <-chan struct{}) {
 	for {
-		s.c.SetDeadline(time.Now().Add(timeout / 3))
+		s.c.SetDeadline(time.Now().Add(manyTimeout / 3))
 		_, err := s.c.Next()
 		select {
 		case <-stop:
@@ -135,7 +135,7 @@ func (s *session) keep(stop <-chan struct{}) {
 		default:
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.c.SetDeadline(time.Now().Add(timeout / 3))
+			s.c.SetDeadline(time.Now().Add(manyTimeout / 3))
 			s.c.Ping()
 			if err = s.c.Flush(); err == nil {
 				continue
@@ -148,7 +148,7 @@ func (s *session) keep(stop <-chan struct{}) {
 }
 
 // attach finds the session a server, as clients do.
-func (s *session) attach(stop <-chan struct{}) bool {
+func (s *manySession) attach(stop <-chan struct{}) bool {
 	began := time.Now()
 	old := s.c
 	old.Drop()
@@ -157,7 +157,7 @@ func (s *session) attach(stop <-chan struct{}) bool {
 	s.mu.Unlock()
 	for {
 		s.at = (s.at + 1) % len(s.servers)
-		c, err := wire.AttachPipe(s.servers[s.at], timeout, old.Session, old.Password, old.Zxid)
+		c, err := wire.AttachPipe(s.servers[s.at], manyTimeout, old.Session, old.Password, old.Zxid)
 		s.mu.Lock()
 		if err == nil {
 			s.c, s.away = c, max(s.away, time.Since(began))

@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"encoding/json"
@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/zlockd/zlockd/test/proc"
 )
 
 // answerOf runs a command and returns the last object that it prints.
@@ -40,7 +38,7 @@ func TestAnswersInJSON(t *testing.T) {
 	}
 	text, err := os.ReadFile("../../docs/data.md")
 	must(t, "", err)
-	bin, dir := proc.Build(t), t.TempDir()
+	bin, dir := Build(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	fill(t, at("zoo"), 2000)
 	check := func(row string, a map[string]any) {

@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // smallDisk mounts a file system in memory, of so many KiB.
@@ -38,7 +38,7 @@ func grow(t *testing.T, dir, kib string) {
 // TestDiskThatFillsHalfWay: each command that writes data says which file did
 // not fit, leaves nothing half made, and does its work once there is room.
 func TestDiskThatFillsHalfWay(t *testing.T) {
-	bin, dir := proc.Build(t), t.TempDir()
+	bin, dir := Build(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	run := func(args ...string) (string, error) {
 		out, err := exec.Command(bin, args...).CombinedOutput()
@@ -78,8 +78,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	must(t, out, err)
 
 	r := serve(t, bin, ours)
-	zlock, err := buildZlock()
-	must(t, "", err)
+	zlock := cluster.Zlock(t)
 	auth := at("auth")
 	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	small := smallDisk(t, "1000")

@@ -1,10 +1,8 @@
-package member
+package proc
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/zlockd/zlockd/test/proc"
 )
 
 // TestServerOfAnOlderReleaseIsNotAdded: the log may hold what it does not
@@ -12,8 +10,8 @@ import (
 // is added.
 func TestServerOfAnOlderReleaseIsNotAdded(t *testing.T) {
 	t.Parallel()
-	old := proc.BuildOlder(t)
-	e := start(t, 1)
+	old := BuildOlder(t)
+	e := startMembers(t, 1)
 	one, fourth := e.Servers[0], e.Servers[3]
 	today := fourth.Args[0]
 	fourth.Args[0] = old

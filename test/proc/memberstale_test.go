@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 // that lost its disk asks it first, and is not stopped by what it says.
 func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
-	e := start(t, 1)
+	e := startMembers(t, 1)
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
 	if err := four.Spawn(); err != nil {
 		t.Fatal(err)

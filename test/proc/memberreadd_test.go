@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"strings"
@@ -12,18 +12,18 @@ import (
 // it opens a new stream of requests, and serves.
 func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0)
+	e := startMembers(t, 0)
 	one, three := e.Servers[0], e.Servers[2]
 	e.must(one, "remove", "3")
 	await(t, "it serves no more", 5*time.Second, func() bool { return three.Mode() == "" })
 	e.must(one, "add", "3", three.Peer)
 	e.must(one, "promote", "3")
 	await(t, "it serves again", 10*time.Second, func() bool { return three.Mode() != "" })
-	if _, err := dial(t, "", three).Create("/again", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := dialZK(t, "", three).Create("/again", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "its client address is told", 5*time.Second, func() bool {
-		b, _, err := dial(t, "", one).Get("/zookeeper/config")
+		b, _, err := dialZK(t, "", one).Get("/zookeeper/config")
 		return err == nil && len(b) > 0 && strings.Contains(string(b), three.Client)
 	})
 }

@@ -1,4 +1,4 @@
-package member
+package proc
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ func line(s *cluster.Server, role string) string {
 
 func TestReconfigIsOffByDefault(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0)
-	c := dial(t, "super:"+password, e.Servers[0])
+	e := startMembers(t, 0)
+	c := dialZK(t, "super:"+password, e.Servers[0])
 	if _, err := c.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrReconfigDisabled) {
 		t.Errorf("%v", err)
 	}
@@ -32,16 +32,16 @@ func TestReconfigIsOffByDefault(t *testing.T) {
 
 func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0, "--reconfig")
-	ann := dial(t, "ann:x", e.Servers[0])
+	e := startMembers(t, 0, "--reconfig")
+	ann := dialZK(t, "ann:x", e.Servers[0])
 	if _, err := ann.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("ann: %v", err)
 	}
-	super := dial(t, "super:"+password, e.Servers[1])
+	super := dialZK(t, "super:"+password, e.Servers[1])
 	stop := make(chan struct{})
 	var others sync.WaitGroup
 	for range 3 { // who has no right does not keep others from theirs
-		bob := dial(t, "bob:x", e.Servers[1])
+		bob := dialZK(t, "bob:x", e.Servers[1])
 		others.Go(func() {
 			for {
 				select {
@@ -77,12 +77,12 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 
 func TestReconfigAddsAndRemoves(t *testing.T) {
 	t.Parallel()
-	e := start(t, 2, "--reconfig")
+	e := startMembers(t, 2, "--reconfig")
 	fourth, fifth := e.Servers[3], e.Servers[4]
 	// The whole story at a follower: what a client asks of it the leader does.
 	leader := e.Leader()
 	at := e.others(leader)[0]
-	c := dial(t, "super:"+password, at)
+	c := dialZK(t, "super:"+password, at)
 	version := func() int64 {
 		t.Helper()
 		b, _, err := c.Get("/zookeeper/config")
@@ -147,7 +147,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	}
 	for _, s := range e.Servers[:4] {
 		await(t, "every server shows four voters", 5*time.Second, func() bool {
-			roles, v := config(t, s)
+			roles, v := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter" && v == strconv.FormatInt(version(), 16)
 		})
 	}
@@ -196,8 +196,8 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 // operator wrote of it comes back as it was written, as one version.
 func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	t.Parallel()
-	e := start(t, 0, "--reconfig")
-	c := dial(t, "super:"+password, e.others(e.Leader())[0])
+	e := startMembers(t, 0, "--reconfig")
+	c := dialZK(t, "super:"+password, e.others(e.Leader())[0])
 	read := func() (text string, version int64) {
 		t.Helper()
 		b, stat, err := c.Get("/zookeeper/config")
@@ -263,7 +263,7 @@ func TestReconfigOfASingleServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	_, err = dial(t, "", e.Servers[0]).IncrementalReconfig(nil, []string{"3"}, -1)
+	_, err = dialZK(t, "", e.Servers[0]).IncrementalReconfig(nil, []string{"3"}, -1)
 	if err == nil {
 		t.Error("reconfig of a single server succeeded")
 	}

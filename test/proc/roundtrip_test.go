@@ -1,6 +1,6 @@
 //go:build stock
 
-package move
+package proc
 
 import (
 	"context"
@@ -13,12 +13,11 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
-	"github.com/zlockd/zlockd/test/proc"
 )
 
 // config is that of every ZooKeeper here: small snapshots and logs, so that
 // there are many, and no session ends by itself.
-func config() cluster.ZooConfig {
+func zooConfig() cluster.ZooConfig {
 	return cluster.ZooConfig{TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true, MaxSessionTimeout: longSession}
 }
 
@@ -27,12 +26,12 @@ var smallFiles = []string{"preAllocSize=64", "snapCount=2000"}
 // zlockd runs a command to its end.
 func zlockd(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	out, err := exec.Command(proc.Build(t), args...).CombinedOutput()
+	out, err := exec.Command(Build(t), args...).CombinedOutput()
 	return string(out), err
 }
 
 // start runs a ZooKeeper on a copy of a data directory.
-func start(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
+func startOn(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
 	t.Helper()
 	e := cluster.PrepareZooKeepers(t, 1, c, smallFiles...)
 	if err := os.CopyFS(e.Servers[0].Data(), os.DirFS(from)); err != nil {
@@ -60,7 +59,7 @@ func TestThereAndBack(t *testing.T) {
 
 func thereAndBack(t *testing.T, seed uint64, changes int) {
 	compression := "snapshot.compression.method=" + [...]string{"", "gz", "snappy"}[seed%3]
-	src := cluster.StartZooKeeper(t, config(), append(smallFiles, compression)...)
+	src := cluster.StartZooKeeper(t, zooConfig(), append(smallFiles, compression)...)
 	data, tmp := src.Data(), t.TempDir()
 	ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
 	ctx, stop := context.WithCancel(t.Context())
@@ -101,9 +100,9 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	out, err = zlockd(t, "verify", "--ephemerals", ours, back)
 	t.Log(must(t, out, err))
 
-	quiet := config()
+	quiet := zooConfig()
 	quiet.ContainerInterval = time.Hour // nothing goes while the two are compared
-	a, b := start(t, data, quiet), start(t, back, quiet)
+	a, b := startOn(t, data, quiet), startOn(t, back, quiet)
 	auth := filepath.Join(tmp, "auth")
 	if err := os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -19,7 +18,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -30,7 +29,7 @@ func TestFigures(t *testing.T) {
 		t.Skip("measures; set ZLOCKD_FIGURES=1")
 	}
 	const nodes = 1_000_000
-	bin, dir := proc.Build(t), t.TempDir()
+	bin, dir := Build(t), t.TempDir()
 	zoo, ours := filepath.Join(dir, "zoo"), filepath.Join(dir, "ours")
 	fill(t, zoo, nodes)
 	measure := func(args ...string) { t.Log(measured(t, bin, args...)) }
@@ -213,25 +212,10 @@ func rss(pid int) int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// buildZlock builds zlock once for all tests.
-var buildZlock = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "zlock-bin")
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "zlock")
-	out, err := exec.Command("go", "build", "-o", bin, "github.com/zlockd/zlockd/cmd/zlock").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return bin, nil
-})
-
 // zlock runs a command of zlock against the server's admin port.
 func (r *running) zlock(t *testing.T, args ...string) string {
 	t.Helper()
-	bin, err := buildZlock()
-	must(t, "", err)
+	bin := cluster.Zlock(t)
 	auth := filepath.Join(t.TempDir(), "auth")
 	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err := exec.Command(bin, append(args, "--admin-addr", r.admin, "--auth-file", auth)...).CombinedOutput()

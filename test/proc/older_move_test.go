@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestRollingUpgradeKeepsLocks starts three servers of an earlier release, puts
 // today's in their place one after the other, on their data, and sees a lock
 // held all the time by one session. A restore waits until all are of today.
 func TestRollingUpgradeKeepsLocks(t *testing.T) {
-	old := proc.BuildOlder(t)
-	bin := proc.Build(t)
+	old := BuildOlder(t)
+	bin := Build(t)
 	c := startOlder(t, old)
 	var servers []string
 	for _, s := range c.Servers {
@@ -61,14 +61,13 @@ func TestRollingUpgradeKeepsLocks(t *testing.T) {
 
 // refusedByOlder checks that a restore is refused while servers of the earlier
 // release would not take part in it.
-func refusedByOlder(t *testing.T, s *proc.Server) {
+func refusedByOlder(t *testing.T, s *Server) {
 	t.Helper()
 	r, dir := &running{admin: s.Admin}, t.TempDir()
 	file, auth := filepath.Join(dir, "backup"), filepath.Join(dir, "auth")
 	r.backup(t, file)
 	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
-	zlock, err := buildZlock()
-	must(t, "", err)
+	zlock := cluster.Zlock(t)
 	out, err := exec.Command(zlock, "restore", file, "--yes", clusterName(t, s), "--admin-addr", s.Admin, "--auth-file", auth).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "run a release that cannot restore") {
 		t.Errorf("restored beside an older release: %v %s", err, out)
@@ -76,9 +75,9 @@ func refusedByOlder(t *testing.T, s *proc.Server) {
 }
 
 // startOlder starts three servers of the earlier release.
-func startOlder(t *testing.T, bin string) *proc.Cluster {
+func startOlder(t *testing.T, bin string) *Cluster {
 	t.Helper()
-	c := proc.Prepare(t, 3, "--super-digest", superFlag)
+	c := Prepare(t, 3, "--super-digest", superFlag)
 	for _, s := range c.Servers {
 		s.Args[0] = bin
 	}

@@ -1,4 +1,4 @@
-package move
+package proc
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // reader reads what is written and restored, as fast as it can, through one
 // server, and keeps what it saw, without repetitions.
 type reader struct {
-	s    *proc.Server
+	s    *Server
 	seen []string
 }
 
@@ -41,7 +41,7 @@ func (r *reader) run(ctx context.Context) {
 }
 
 // clusterName asks a server which cluster it belongs to.
-func clusterName(t *testing.T, s *proc.Server) string {
+func clusterName(t *testing.T, s *Server) string {
 	t.Helper()
 	resp, err := http.Get("http://" + s.Admin + "/members")
 	must(t, "", err)
@@ -60,7 +60,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	c := proc.StartCluster(t, 3, "--super-digest", superFlag)
+	c := StartCluster(t, 3, "--super-digest", superFlag)
 	conn := dial(t, c.Servers[0].Client)
 	const nodes = 3000
 	_, err := conn.Create(t.Context(), zk.Create{Path: "/state"})
@@ -106,7 +106,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 		}
 		c.SameState()
 		for _, s := range c.Servers {
-			out, err := exec.Command(proc.Build(t), "verify", file, s.Client).CombinedOutput()
+			out, err := exec.Command(Build(t), "verify", file, s.Client).CombinedOutput()
 			must(t, string(out), err)
 		}
 	}
@@ -134,9 +134,9 @@ func TestRunningClusterIsRestored(t *testing.T) {
 func serversAreForgotten(t *testing.T, backup string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "alone")
-	out, err := exec.Command(proc.Build(t), "restore", backup, "--data-dir", dir).CombinedOutput()
+	out, err := exec.Command(Build(t), "restore", backup, "--data-dir", dir).CombinedOutput()
 	must(t, string(out), err)
-	r := serve(t, proc.Build(t), dir)
+	r := serve(t, Build(t), dir)
 	conn := dial(t, r.client)
 	defer conn.Close(context.Background())
 	n, err := conn.Get(t.Context(), "/zookeeper/config")
@@ -147,7 +147,7 @@ func serversAreForgotten(t *testing.T, backup string) {
 }
 
 // writeBoth changes both nodes at once.
-func writeBoth(t *testing.T, s *proc.Server, v string) {
+func writeBoth(t *testing.T, s *Server, v string) {
 	t.Helper()
 	conn := dial(t, s.Client)
 	defer conn.Close(context.Background())
@@ -160,7 +160,7 @@ func TestRestoreIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	r := serve(t, proc.Build(t), filepath.Join(t.TempDir(), "data"))
+	r := serve(t, Build(t), filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
 	good, bad, torn, auth := filepath.Join(dir, "good"), filepath.Join(dir, "bad"), filepath.Join(dir, "torn"), filepath.Join(dir, "auth")
 	r.backup(t, good)
@@ -170,8 +170,7 @@ func TestRestoreIsRefused(t *testing.T) {
 	b[len(b)/2] ^= 1
 	must(t, "", os.WriteFile(bad, b, 0o600))
 	must(t, "", os.WriteFile(auth, []byte("digest:super:wrong\n"), 0o600))
-	zlock, err := buildZlock()
-	must(t, "", err)
+	zlock := cluster.Zlock(t)
 	var members struct{ Cluster string }
 	resp, err := http.Get("http://" + r.admin + "/members")
 	must(t, "", err)

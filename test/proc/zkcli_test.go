@@ -1,6 +1,6 @@
 //go:build stock
 
-package member
+package proc
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func zkCli(t *testing.T, servers string, lines ...string) string {
 // The commands of ZooKeeper's manual for a rolling replacement.
 func TestZkCliReconfigures(t *testing.T) {
 	cluster.RequireZooKeeper(t)
-	e := start(t, 1, "--reconfig")
+	e := startMembers(t, 1, "--reconfig")
 	fourth := e.Servers[3]
 	if err := fourth.Spawn(); err != nil {
 		t.Fatal(err)
