@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,6 +27,7 @@ type consensus struct {
 	trans raft.Transport
 	disk  *disk.Disk
 	began time.Time
+	stuck atomic.Bool // this server's log hangs; see relief
 }
 
 // startConsensus starts raft on what the disk holds. On an empty disk it begins
@@ -112,8 +114,22 @@ func (r *consensus) leader() (id uint32, addr string) {
 }
 
 // leads reports whether raft takes this server for the leader. It then holds
-// its lease, but may not yet have applied all that was ever acknowledged.
-func (r *consensus) leads() bool { return r.State() == raft.Leader }
+// its lease, but may not yet have applied all that was ever acknowledged. While
+// the log hangs it does not lead: raft's main loop, which looks after the lease,
+// may hang with it, and the others may have elected another leader.
+func (r *consensus) leads() bool { return r.State() == raft.Leader && !r.stuck.Load() }
+
+// heardOfLeader returns when this server last heard of another one that leads, if
+// it knows a leader. Raft counts more than that as a contact: a vote that it gave,
+// and that it stepped down itself.
+func (r *consensus) heardOfLeader() time.Time {
+	at := r.LastContact()
+	// Raft forgets the leader before it notes a vote, and this server after.
+	if id, _ := r.leader(); id == 0 || id == r.id {
+		return time.Time{}
+	}
+	return at
+}
 
 // nobodyLeadsBut reports whether this server knows no leader other than id.
 func (r *consensus) nobodyLeadsBut(id uint32) bool {

@@ -145,6 +145,16 @@ func TestClusterFormsWithObservers(t *testing.T) {
 	}
 }
 
+// Sessions last longer than a server takes to notice that it is cut off.
+func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
+	if _, err := (Options{HeartbeatTimeout: 5 * time.Second}).withDefaults(); err == nil {
+		t.Error("a heartbeat timeout beyond the shortest session is allowed")
+	}
+	if _, err := (Options{MinSessionTimeout: time.Millisecond}).withDefaults(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A server that was replaced knows itself, also before it has read so much of its
 // log that the state names its new directory: raft asks itself for votes.
 func TestReplacedServerKnowsItself(t *testing.T) {

@@ -48,7 +48,8 @@ type Options struct {
 	Release string
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// stands for election; default 1 s, 30 ms without Peers.
+	// stands for election; default 1 s, 30 ms without Peers. It is at most
+	// MinSessionTimeout: a server that is cut off serves for this time and 2 s.
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
@@ -134,6 +135,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("all peers are observers: somebody must vote")
 	}
 	setDefault(&o.Release, "dev")
+	setDefault(&o.MinSessionTimeout, 4*time.Second)
+	if o.HeartbeatTimeout > o.MinSessionTimeout {
+		return o, fmt.Errorf("a heartbeat timeout of %v is longer than the shortest session, %v: a session would end before its server notices that it is cut off",
+			o.HeartbeatTimeout, o.MinSessionTimeout)
+	}
 	setDefault(&o.HeartbeatTimeout, time.Second)
 	if len(o.Peers) == 0 && o.HeartbeatTimeout == time.Second { // nobody will ever join
 		o.HeartbeatTimeout = 30 * time.Millisecond
@@ -148,7 +154,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.SnapshotRetain, 2)
 	setDefault(&o.TrailingLogs, 10_240)
 	setDefault(&o.TrailingBytes, 64<<20)
-	setDefault(&o.MinSessionTimeout, 4*time.Second)
 	setDefault(&o.SweepInterval, time.Minute)
 	setDefault(&o.PeerListen, o.Peers[o.ID])
 	if o.Logger == nil {

@@ -62,7 +62,9 @@ func (r *relief) watch() {
 			return
 		case <-tick.C:
 		}
-		if r.look(r.disk.Writing()) && r.raft.leads() {
+		due := r.look(r.disk.Writing())
+		r.raft.stuck.Store(r.stuck > r.limit())
+		if due && r.raft.State() == raft.Leader {
 			r.giveAway("storage hangs", r.stuck)
 		}
 	}
@@ -113,10 +115,11 @@ func (r *relief) began(err error, limit time.Duration) {
 
 // giveAway asks the voter with the longest log to stand for election; if it
 // has been asked before in this stall and this server still leads, the next
-// one. It does not need raft's main loop, which may be waiting for the disk.
+// one. It does not need raft's main loop, which may be waiting for the disk, and
+// so does not know that another server leads: the others tell.
 func (r *relief) giveAway(why string, since time.Duration) {
 	list := r.successors()
-	if len(list) == 0 {
+	if len(list) == 0 || slices.ContainsFunc(list, func(s successor) bool { return s.Leader == s.ID }) {
 		return
 	}
 	to := list[r.tried%len(list)]

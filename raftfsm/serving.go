@@ -113,7 +113,7 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 
 // look decides, and tells the stream and the observer when that changes.
 func (g *serving) look() {
-	contact := g.raft.LastContact()
+	contact := g.raft.heardOfLeader()
 	lacks := g.raft.lacks(g.fsm.id)
 	leading := g.leading() && g.raft.leads()
 	birth := g.fsm.stream.birthNow()

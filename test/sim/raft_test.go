@@ -79,6 +79,8 @@ type nodes struct {
 	above map[uint32]raftfsm.Observer // those that are not quiet
 	mu    sync.Mutex
 	run   map[uint32]*raftfsm.Node
+
+	heartbeat time.Duration // 0: the default
 }
 
 // newNodes starts three.
@@ -106,7 +108,8 @@ func (c *nodes) start(id uint32) {
 	n, err := raftfsm.Start(context.Background(), raftfsm.Options{
 		ID: id, Peers: c.peers, PeerInsecure: true, DataDir: dataDir, Files: c.disk[id].Files(), Observer: above,
 		Listen: c.net.Listen, Dial: c.net.Dialer(host), Logger: logger(id), SnapshotEntries: 2000, TrailingLogs: 10240,
-		Fatal: func(err error) { c.t.Errorf("server %d stopped: %v", id, err) },
+		HeartbeatTimeout: c.heartbeat,
+		Fatal:            func(err error) { c.t.Errorf("server %d stopped: %v", id, err) },
 	})
 	if err != nil {
 		c.t.Errorf("start %d: %v", id, err)
