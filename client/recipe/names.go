@@ -23,11 +23,20 @@ const (
 	// LayoutPolicy is that of read-write locks WithPolicy: only this package
 	// knows it.
 	LayoutPolicy
+
+	// The layouts from here on are recognised, and package client makes no locks
+	// of them. LayoutZooKeeper is that of ZooKeeper's own recipes: x-SESSION-0000000001.
+	LayoutZooKeeper
+	// LayoutPlain is any other name that ends in a number.
+	LayoutPlain
+	// LayoutLone is a name without a number: one node is the lock.
+	LayoutLone
 )
 
-var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1"}
+// LayoutNames are the layouts as text, those that package client makes locks of first.
+var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "x", "plain", "lone"}
 
-// String returns "curator", "kazoo", "host" or "rw1".
+// String returns "curator", "kazoo", "host", "rw1", "x", "plain" or "lone".
 func (l Layout) String() string {
 	if int(l) < len(LayoutNames) {
 		return LayoutNames[l]
@@ -35,37 +44,90 @@ func (l Layout) String() string {
 	return "layout " + strconv.Itoa(int(l))
 }
 
-// ParseLayout reads what [Layout.String] writes.
-func ParseLayout(s string) (Layout, error) {
-	if i := slices.Index(LayoutNames[:], s); i >= 0 {
-		return Layout(i), nil
+// MarshalText writes what String returns.
+func (l Layout) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads what String returns.
+func (l *Layout) UnmarshalText(b []byte) error {
+	return unmarshalName(LayoutNames[:], "layout", b, (*uint8)(l))
+}
+
+// unmarshalName stores the place of a name among names.
+func unmarshalName(names []string, what string, name []byte, into *uint8) error {
+	i := slices.Index(names, string(name))
+	if i < 0 {
+		return fmt.Errorf("%w: %s %.30q", ErrInvalid, what, name)
 	}
-	return 0, fmt.Errorf("%w: layout %q", ErrInvalid, s)
+	*into = uint8(i)
+	return nil
+}
+
+// ParseLayout reads the name of a layout of which package client makes locks.
+func ParseLayout(s string) (l Layout, err error) {
+	return l, unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
 }
 
 // Role is what a contender wants.
 type Role uint8
 
+// The roles.
 const (
-	RoleLock  Role = iota // exclusive
-	RoleWrite             // exclusive, of a read-write lock
-	RoleRead              // shared
-	RoleLease             // of a semaphore
-	RoleLatch             // of Curator's LeaderLatch; exclusive
+	RoleLock   Role = iota // exclusive
+	RoleWrite              // exclusive, of a read-write lock
+	RoleRead               // shared
+	RoleLease              // of a semaphore
+	RoleLatch              // of Curator's LeaderLatch; exclusive
+	RoleMember             // of kazoo's party, which has no turns
 )
 
-func (k Role) Exclusive() bool { return k != RoleRead && k != RoleLease }
+// Exclusive reports whether a contender of the role holds alone.
+func (k Role) Exclusive() bool { return k != RoleRead && k != RoleLease && k != RoleMember }
+
+// ofRW reports whether the role is one of a read-write lock.
+func (k Role) ofRW() bool { return k == RoleRead || k == RoleWrite }
+
+// Mode returns the right that the role asks for.
+func (k Role) Mode() Mode {
+	switch k {
+	case RoleRead:
+		return Shared
+	case RoleLease:
+		return Permit
+	case RoleMember:
+		return Participant
+	}
+	return Exclusive
+}
+
+// Excludes reports whether a contender that waits must wait for one ahead of it: this
+// is the rule of every queue.
+func Excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }
 
 // Maker is the program that made a node, as far as its name tells.
 type Maker uint8
 
+// The makers.
 const (
 	MakerUnknown Maker = iota
-	MakerSelf          // this package
+	MakerSelf          // package client
 	MakerCurator
-	MakerGo    // go-zookeeper's Lock
-	MakerKazoo // kazoo
+	MakerGo        // go-zookeeper's Lock
+	MakerKazoo     // kazoo
+	MakerZooKeeper // ZooKeeper's own recipes
 )
+
+var makerNames = [...]string{"unknown", "zlock", "curator", "go-zookeeper", "kazoo", "zookeeper"}
+
+// String returns "zlock", "curator", "go-zookeeper", "kazoo", "zookeeper" or "unknown".
+func (m Maker) String() string { return makerNames[m] }
+
+// MarshalText writes what String returns.
+func (m Maker) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what String returns.
+func (m *Maker) UnmarshalText(b []byte) error {
+	return unmarshalName(makerNames[:], "maker", b, (*uint8)(m))
+}
 
 // Contender is one node of a queue.
 type Contender struct {

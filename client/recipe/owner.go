@@ -103,9 +103,6 @@ type Revocation struct {
 	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
 }
 
-// CuratorRevoke is the node data by which Curator asks.
-const CuratorRevoke = "__REVOKE__"
-
 // RevocationIn finds the wish in a node's data.
 func RevocationIn(data []byte) (Revocation, bool) {
 	if string(data) == CuratorRevoke {
@@ -120,14 +117,22 @@ func RevocationIn(data []byte) (Revocation, bool) {
 	return Revocation{}, false
 }
 
-// AskBack adds the wish to a record of ours, and replaces anything else by
-// what Curator understands.
+// AskBack adds the wish to a record of ours, with all fields that it has, and
+// replaces anything else by what Curator understands.
 func AskBack(data []byte, r Revocation) []byte {
 	o, ok := ParseOwner(data)
 	if !ok {
 		return []byte(CuratorRevoke)
 	}
 	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
-	o.Revoke = &r
+	fields := map[string]json.RawMessage{}
+	wish, err := json.Marshal(r)
+	if err == nil && json.Unmarshal(data, &fields) == nil {
+		fields["revoke"] = wish
+		if b, err := json.Marshal(fields); err == nil && len(b) <= 2*MaxOwnerData {
+			return b
+		}
+	}
+	o.Revoke = &r // the record is too long for a wish: it is cut
 	return EncodeOwner(o)
 }

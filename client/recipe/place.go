@@ -96,13 +96,13 @@ func (q Rule) EndIsFinal(c Contender) bool {
 }
 
 // ExcludedBy reports whether a contender that waits for those before it waits for c.
-func (q Rule) ExcludedBy(c Contender) bool { return q.Kind != RoleRead || c.Kind.Exclusive() }
+func (q Rule) ExcludedBy(c Contender) bool { return Excludes(c.Kind, q.Kind) }
 
 // Holds reports whether c holds the lock, going by the queue alone.
 func (q Rule) Holds(names iter.Seq[string], c Contender) bool {
 	for name := range names {
 		o, ok, err := q.member(name)
-		if err == nil && ok && (c.Kind.Exclusive() || o.Kind.Exclusive()) && Compare(o, c) < 0 {
+		if err == nil && ok && Excludes(o.Kind, c.Kind) && Compare(o, c) < 0 {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"slices"
 	"testing"
 
@@ -65,7 +66,7 @@ func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	if q := f.at("/app/it"); short(q) != "semaphore [curator] *2 *1 1<2,1" {
 		t.Fatal(short(q))
 	}
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 0 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 {
 		t.Errorf("cycles %+v", g.Cycles)
 	}
 }

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"runtime"
 	"slices"
 	"testing"
@@ -36,7 +37,7 @@ func BenchmarkScan(b *testing.B) {
 				}
 				begun := time.Now()
 				list := s.Locks(f)
-				locks.WaitGraph(list)
+				recipe.WaitGraph(list)
 				assembled += time.Since(begun)
 			}
 			for by, all := range map[string][]time.Duration{"cpu": ran, "clock": held} {

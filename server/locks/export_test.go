@@ -11,7 +11,7 @@ const (
 // read up to now.
 func (s *Scan) Read() (nodes, bytes int) {
 	for _, g := range s.order {
-		bytes += len(g.path)
+		bytes += len(g.Path)
 	}
 	return s.Total, bytes
 }
@@ -20,7 +20,7 @@ func (s *Scan) Read() (nodes, bytes int) {
 func (a *At) Read() int {
 	n := a.OtherCount
 	for _, g := range a.groups {
-		n += g.total
+		n += g.Total
 	}
 	return n
 }

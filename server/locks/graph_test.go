@@ -2,10 +2,10 @@ package locks_test
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/zlockd/zlockd/server/locks"
 )
 
 func (f *forest) hold(lock string, sessions ...int64) {
@@ -22,11 +22,11 @@ func TestDeadlock(t *testing.T) {
 	f.hold("/c", 3, 9, 1) // 1 waits behind 9, who waits for 3
 	f.hold("/d", 4, 5, 4) // 4 waits behind itself and 5: threads
 	f.hold("/e", 6, 6)
-	g := locks.WaitGraph(f.scan())
+	g := recipe.WaitGraph(f.scan())
 	if len(g.Cycles) != 2 {
 		t.Fatalf("cycles %+v", g.Cycles)
 	}
-	in := map[int64]int{}
+	in := map[recipe.Session]int{}
 	for _, p := range g.Parties {
 		in[p.Session] = p.Cycle
 	}
@@ -37,7 +37,7 @@ func TestDeadlock(t *testing.T) {
 		t.Errorf("paths %v", g.Cycles[in[1]-1].Paths)
 	}
 	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // 1 gives up
-	if n := len(locks.WaitGraph(f.scan()).Cycles); n != 1 {
+	if n := len(recipe.WaitGraph(f.scan()).Cycles); n != 1 {
 		t.Errorf("%d cycles are left", n)
 	}
 }
@@ -50,7 +50,7 @@ func TestReadersAreAllWaitedFor(t *testing.T) {
 	f.eph(2, "/rw/b-R-0000000002")
 	f.eph(3, "/rw/c-W-0000000003")
 	f.hold("/x", 3, 1)
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 1 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 1 {
 		t.Errorf("cycles %+v", g.Cycles)
 	}
 }
@@ -64,11 +64,11 @@ func TestSemaphoreNeedsOnePermit(t *testing.T) {
 		2 L/leases/_c_` + u2 + `-lease-0000000002
 		3 L/locks/_c_` + u3 + `-lock-0000000003`)
 	f.hold("/x", 3, 1)
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 0 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 {
 		t.Errorf("cycles %+v", g.Cycles)
 	}
 	f.hold("/y", 3, 2)
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 1 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 1 {
 		t.Errorf("cycles %+v", g.Cycles)
 	}
 }
@@ -79,11 +79,11 @@ func TestTasksWaitForThemselves(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/l/lock-0000000001", `{"v":1,"task":"a"}`)
 	f.eph(1, "/l/lock-0000000002", `{"v":1,"task":"b"}`)
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 1 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 1 {
 		t.Errorf("%+v", g)
 	}
 	f.eph(1, "/l/lock-0000000003", `{"v":1,"task":"a"}`)
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 1 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 1 {
 		t.Errorf("%+v", g)
 	}
 }
@@ -99,7 +99,7 @@ func TestCyclesAreThoseThatReach(t *testing.T) {
 				f.hold(fmt.Sprintf("/l%d", l), int64(s+1))
 			}
 		}
-		g := locks.WaitGraph(f.scan())
+		g := recipe.WaitGraph(f.scan())
 		reach := make([]map[int]bool, len(g.Parties))
 		for p := range reach {
 			reach[p] = map[int]bool{}
@@ -133,7 +133,7 @@ func TestOnlookersAreInNoCycle(t *testing.T) {
 	f.eph(1, "/master")
 	f.watches[2] = []string{"/master"}
 	f.hold("/l", 2, 1)
-	if g := locks.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 2 {
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 2 {
 		t.Errorf("%+v", g)
 	}
 }

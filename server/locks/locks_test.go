@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"slices"
 	"strings"
 	"testing"
@@ -89,7 +90,7 @@ func (f *forest) Watchers(path string, most int) (list []int64) {
 	return list
 }
 
-func (f *forest) scan() []locks.Queue {
+func (f *forest) scan() []recipe.Queue {
 	s := locks.NewScan()
 	for more := true; more; s.Rest() {
 		more = s.Step(f.t)
@@ -97,7 +98,7 @@ func (f *forest) scan() []locks.Queue {
 	return s.Locks(f)
 }
 
-func (f *forest) at(path string) locks.Queue {
+func (f *forest) at(path string) recipe.Queue {
 	f.tb.Helper()
 	a := locks.NewAt(path)
 	for more := true; more; a.Rest() {
@@ -112,9 +113,9 @@ func (f *forest) at(path string) locks.Queue {
 
 // short says what was found in one line: kind, layouts, holders, waiters in
 // order with whom they wait for, members; sessions stand for nodes.
-func short(q locks.Queue) string {
-	by := map[string]int64{}
-	for _, l := range [][]locks.Contender{q.Waiters, q.Holders} {
+func short(q recipe.Queue) string {
+	by := map[string]recipe.Session{}
+	for _, l := range [][]recipe.Entry{q.Waiters, q.Holders} {
 		for _, c := range l {
 			by[c.Node] = c.Session
 		}
@@ -125,16 +126,16 @@ func short(q locks.Queue) string {
 		b.WriteString(" mixed")
 	}
 	for _, c := range q.Holders {
-		fmt.Fprintf(&b, " *%d", c.Session)
+		fmt.Fprintf(&b, " *%d", int64(c.Session))
 	}
 	for _, c := range q.Waiters {
-		fmt.Fprintf(&b, " %d", c.Session)
+		fmt.Fprintf(&b, " %d", int64(c.Session))
 		for i, n := range c.BlockedBy {
-			fmt.Fprintf(&b, "%s%d", map[bool]string{true: "<", false: ","}[i == 0], by[n])
+			fmt.Fprintf(&b, "%s%d", map[bool]string{true: "<", false: ","}[i == 0], int64(by[n]))
 		}
 	}
 	for _, c := range q.Participants {
-		fmt.Fprintf(&b, " +%d", c.Session)
+		fmt.Fprintf(&b, " +%d", int64(c.Session))
 	}
 	return b.String()
 }
@@ -336,7 +337,7 @@ func TestWhatIsNoLock(t *testing.T) {
 	if found := f.scan(); len(found) != 0 {
 		t.Errorf("found %+v", found)
 	}
-	if q := f.at("/k"); q.Kind != locks.Unknown || len(q.Holders)+len(q.Waiters)+len(q.Participants) > 0 {
+	if q := f.at("/k"); q.Kind != recipe.KindUnknown || len(q.Holders)+len(q.Waiters)+len(q.Participants) > 0 {
 		t.Errorf("a directory above a directory named lock is %+v", q)
 	}
 }
@@ -348,13 +349,13 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	f.eph(1, "/cars/leases/lock-0000000001")
 	f.eph(2, "/cars/leases/lock-0000000002")
 	found := f.scan()
-	if len(found) != 1 || found[0].Path != "/cars/leases" || found[0].Kind != locks.Lock || len(found[0].Waiters) != 1 {
+	if len(found) != 1 || found[0].Path != "/cars/leases" || found[0].Kind != recipe.KindLock || len(found[0].Waiters) != 1 {
 		t.Errorf("found %+v", found)
 	}
-	if q := f.at("/cars"); q.Kind != locks.Unknown {
+	if q := f.at("/cars"); q.Kind != recipe.KindUnknown {
 		t.Errorf("the directory above is %+v", q)
 	}
-	if q := f.at("/cars/leases"); q.Kind != locks.Lock {
+	if q := f.at("/cars/leases"); q.Kind != recipe.KindLock {
 		t.Errorf("looked at alone: %+v", q)
 	}
 }
@@ -367,7 +368,7 @@ func TestDataIsNotShownToStrangers(t *testing.T) {
 	f.node(1, "/l/lock-0000000001", `{"v":1,"host":"secret"}`, 1, []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: "a:b"}}})
 	q := f.scan()[0]
 	c := &q.Holders[0]
-	if _, ok := c.Owner(); ok || !c.Hidden || c.Data(100) != "" {
+	if _, ok := c.Record(); ok || !c.Hidden || c.Text(100) != "" {
 		t.Errorf("shown: %+v", c)
 	}
 }
@@ -379,7 +380,7 @@ func TestTooMany(t *testing.T) {
 	for i := range n {
 		f.node(int64(1+i%7), fmt.Sprintf("/big/lock-%010d", n-1-i), "", 1, jute.WorldAnyone)
 	}
-	for _, q := range []locks.Queue{f.scan()[0], f.at("/big")} {
+	for _, q := range []recipe.Queue{f.scan()[0], f.at("/big")} {
 		shown := len(q.Holders) + len(q.Waiters)
 		if q.Total != n || shown < locks.ShownPerLock || shown >= 2*locks.ShownPerLock {
 			t.Fatalf("%d in all, %d shown", q.Total, shown)
@@ -400,7 +401,7 @@ func TestShortNameInACrowd(t *testing.T) {
 			f.node(1, fmt.Sprintf("/big/x%d", i), "", 1, jute.WorldAnyone)
 		}
 	}
-	if found := f.scan(); !slices.ContainsFunc(found, func(q locks.Queue) bool { return q.Path == "/big" && q.Total >= 3*locks.ShownPerLock }) {
+	if found := f.scan(); !slices.ContainsFunc(found, func(q recipe.Queue) bool { return q.Path == "/big" && q.Total >= 3*locks.ShownPerLock }) {
 		t.Errorf("found %d locks, not that of the crowd", len(found))
 	}
 	f.at("/big")

@@ -3,6 +3,7 @@ package locks
 import (
 	"strings"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -30,7 +31,7 @@ type piece struct {
 type met struct {
 	in *group
 	at int // place in dirs, if in is nil
-	entry
+	recipe.Node
 }
 
 // dir is what matters of a directory itself.
@@ -40,24 +41,17 @@ type dir struct {
 	data     string
 	next     int32
 	// part is what the directory may be of a semaphore, whose node says semData.
-	part    part
+	part    recipe.Part
+	kazoo   bool // by kazoo's names
 	semData string
 }
-
-// part is what a directory is by its name.
-type part int
-
-const (
-	noPart      part = iota
-	locksPart        // Curator's locks: the queue
-	leasesPart       // Curator's leases: the permits
-	leasesAlone      // the same, if its nodes say so: the queue, a container, goes when nobody waits
-	kazooQueue
-)
 
 func newPiece(nodes, dirs, paths int) *piece {
 	return &piece{nodes: make([]met, 0, nodes), dirs: make([]dir, 0, dirs), paths: make([]byte, 0, paths)}
 }
+
+// kazooQueue ends the name of the queue of kazoo's semaphore.
+const kazooQueue = "-__lock__"
 
 // pathBytes is how many bytes of a directory's path cost as much as a node.
 const pathBytes = 8
@@ -76,9 +70,9 @@ var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 func (p *piece) node(n tree.Ref, in *group, at int) {
 	st := n.Stat()
 	data, allowed := n.Data(anyone)
-	p.nodes = append(p.nodes, met{in, at, entry{
-		name: n.Name(), data: data, hidden: !allowed, session: n.Session(),
-		czxid: st.Czxid, ctime: st.Ctime, mtime: st.Mtime, version: st.Version,
+	p.nodes = append(p.nodes, met{in, at, recipe.Node{
+		Name: n.Name(), Data: data, Hidden: !allowed, Session: n.Session(),
+		Czxid: st.Czxid, Ctime: st.Ctime, Mtime: st.Mtime, Version: st.Version,
 	}})
 }
 
@@ -100,18 +94,18 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 		_, leases := t.Child(of.Parent(), "leases")
 		switch {
 		case queue && name == "leases":
-			d.part = leasesPart
+			d.part = recipe.PermitsPart
 		case leases && name == "locks":
-			d.part = locksPart
+			d.part = recipe.QueuePart
 		case name == "leases":
-			d.part = leasesAlone
+			d.part = recipe.PermitsAlone
 		}
-		if d.part != noPart {
+		if d.part != recipe.NoPart {
 			d.semData, _ = of.Parent().Data(anyone)
 		}
-	case strings.HasSuffix(name, "-__lock__"):
-		if sem, ok := t.Child(of.Parent(), strings.TrimSuffix(name, "-__lock__")); ok {
-			d.part = kazooQueue
+	case strings.HasSuffix(name, kazooQueue):
+		if sem, ok := t.Child(of.Parent(), strings.TrimSuffix(name, kazooQueue)); ok {
+			d.part, d.kazoo = recipe.QueuePart, true
 			d.semData, _ = sem.Data(anyone)
 		}
 	}
@@ -122,17 +116,13 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 // group makes a group of a directory, outside the lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
-	g := &group{path: string(p.paths[d.from:d.to]), data: d.data, next: d.next}
-	switch d.part {
-	case locksPart, leasesPart, leasesAlone:
-		g.alone = d.part == leasesAlone
-		g.sem = g.path[:strings.LastIndexByte(g.path, '/')]
-		g.semData, g.queue = d.semData, d.part == locksPart
-	case kazooQueue:
-		if limitOf(d.semData) > 0 {
-			g.sem, g.semData, g.queue = strings.TrimSuffix(g.path, "-__lock__"), d.semData, true
-		}
-	case noPart:
+	g := &group{Dir: recipe.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next}}
+	switch {
+	case d.part == recipe.NoPart:
+	case !d.kazoo:
+		g.Sem, g.SemData, g.Part = recipe.Parent(g.Path), d.semData, d.part
+	case recipe.LimitOf(d.semData) > 0:
+		g.Sem, g.SemData, g.Part = strings.TrimSuffix(g.Path, kazooQueue), d.semData, d.part
 	}
 	return g
 }

@@ -1,10 +1,9 @@
 package locks
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -15,33 +14,11 @@ const (
 	maxKept      = 400_000 // contenders of one scan
 )
 
-// entry is a contender's node as it was met.
-type entry struct {
-	name, data   string
-	session      int64
-	czxid        int64
-	ctime, mtime int64
-	version      int32
-	hidden       bool
-}
-
-// group is the ephemeral children of one directory.
+// group is the ephemeral children of one directory, or the first of very many.
 type group struct {
-	path    string
-	data    string // of the directory, as world:anyone reads it
-	next    int32
-	entries []entry
-	total   int
-	cut     bool  // entries are only the first
-	bound   int32 // if cut: the number of the last of them, if bounded
+	recipe.Dir
+	bound   int32 // if Cut: the number of the last of Nodes, if bounded
 	bounded bool
-
-	// sem is the path of the semaphore that the directory is a part of, and
-	// semData what that node says.
-	sem     string
-	semData string
-	queue   bool // it is the queue, else it is the permits
-	alone   bool // permits without a queue: only if all are named so
 }
 
 // Scan gathers every lock of a tree. Step is called under the read lock until
@@ -53,7 +30,7 @@ type Scan struct {
 	groups map[tree.Ref]*group
 	order  []*group
 	kept   int
-	sorter sorter
+	sorter recipe.Sorter
 
 	// Total counts the ephemeral nodes met. Truncated says that there were
 	// more than fit.
@@ -93,152 +70,64 @@ func (s *Scan) Rest() {
 		if g == nil {
 			g = s.order[fresh+m.at]
 		}
-		s.meet(g, &m.entry)
+		s.meet(g, &m.Node)
 	}
 	p.clear()
 }
 
 // meet puts a contender into its group.
-func (s *Scan) meet(g *group, e *entry) {
+func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
 	if s.kept >= maxKept {
 		s.Truncated = true
-		g.total++
-		g.cut = true
+		g.Total++
+		g.Cut = true
 		return
 	}
-	had := len(g.entries)
+	had := len(g.Nodes)
 	g.add(e, &s.sorter)
-	s.kept += len(g.entries) - had
+	s.kept += len(g.Nodes) - had
 }
 
 // add keeps one contender, and only the first of very many.
-func (g *group) add(e *entry, by *sorter) {
-	g.total++
+func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
+	g.Total++
 	if g.bounded {
 		// Most of a crowd comes behind those that are shown.
-		if name := e.name; len(name) > 10 {
-			if seq, ok := parseSeq(name[len(name)-10:]); ok && before(g.bound, seq) {
+		if name := e.Name; len(name) > 10 {
+			if seq, ok := recipe.ParseSeq(name[len(name)-10:]); ok && recipe.Before(g.bound, seq) {
 				return
 			}
 		}
 	}
-	if g.entries = append(g.entries, *e); len(g.entries) >= 2*ShownPerLock {
+	if g.Nodes = append(g.Nodes, *e); len(g.Nodes) >= 2*ShownPerLock {
 		g.trim(by)
 	}
 }
 
 // trim keeps the first contenders.
-func (g *group) trim(by *sorter) {
-	by.sort(g)
-	if len(g.entries) > ShownPerLock {
-		clear(g.entries[ShownPerLock:])
-		g.entries = g.entries[:ShownPerLock]
-		g.cut = true
-		last := parseName(g.entries[ShownPerLock-1].name)
-		g.bound, g.bounded = last.seq, last.numbed
+func (g *group) trim(by *recipe.Sorter) {
+	by.Sort(&g.Dir)
+	if len(g.Nodes) > ShownPerLock {
+		clear(g.Nodes[ShownPerLock:])
+		g.Nodes, g.Cut = g.Nodes[:ShownPerLock], true
+		g.bound, g.bounded = recipe.Number(g.Nodes[ShownPerLock-1].Name)
 	}
 }
-
-// numbered is an entry with the number in its name.
-type numbered struct {
-	entry
-	seq    int32
-	numbed bool
-}
-
-// sorter has the memory for sorting: of a crowd it is needed for every thousand.
-type sorter struct{ list []numbered }
-
-// sort sorts the contenders by their turn and drops those met twice.
-func (s *sorter) sort(g *group) {
-	if len(g.entries) < 2 {
-		return
-	}
-	list := s.list[:0]
-	for _, e := range g.entries {
-		n := parseName(e.name)
-		list = append(list, numbered{e, n.seq, n.numbed})
-	}
-	s.list = list
-	slices.SortFunc(list, func(a, b numbered) int {
-		switch {
-		case a.numbed != b.numbed:
-			if a.numbed {
-				return 1 // what holds without a number comes first
-			}
-			return -1
-		case a.seq != b.seq:
-			if before(a.seq, b.seq) {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.name, b.name)
-	})
-	once := slices.CompactFunc(list, func(a, b numbered) bool { return a.name == b.name })
-	if !g.cut {
-		g.total -= len(list) - len(once)
-	}
-	g.entries = g.entries[:len(once)]
-	for i := range once {
-		g.entries[i] = once[i].entry
-	}
-}
-
-// Watches is what is known of who watches what. It knows the connections of
-// one server only.
-type Watches interface {
-	// Watching tells whether a session watches a path, and whether that is
-	// known here.
-	Watching(session int64, path string) (watching, known bool)
-	// Watchers returns some of the sessions that watch the data or the
-	// children of path.
-	Watchers(path string, most int) []int64
-}
-
-// nobody knows of no watches.
-type nobody struct{}
-
-func (nobody) Watching(int64, string) (watching, known bool) { return false, false }
-func (nobody) Watchers(string, int) []int64                  { return nil }
 
 // Locks returns the locks that were found, by path.
-func (s *Scan) Locks(w Watches) []Queue {
-	list := assemble(s.order, w)
+func (s *Scan) Locks(w recipe.Watches) []recipe.Queue {
+	list := recipe.Assemble(dirsOf(s.order), w)
 	s.groups, s.order = nil, nil
 	return list
 }
 
-// assemble makes locks of groups.
-func assemble(groups []*group, w Watches) []Queue {
-	if w == nil {
-		w = nobody{}
+func dirsOf(groups []*group) []*recipe.Dir {
+	dirs := make([]*recipe.Dir, len(groups))
+	for i, g := range groups {
+		dirs[i] = &g.Dir
 	}
-	var list []Queue
-	var by sorter
-	sems := map[string]*semaphore{}
-	for _, g := range groups {
-		by.sort(g)
-		switch {
-		case g.sem != "" && (!g.alone || allLeases(g.entries)):
-			sem := semaphoreAt(sems, g.sem, g.semData)
-			if g.queue {
-				sem.queue = g
-			} else {
-				sem.permits = g
-			}
-		case limitOf(g.data) > 0 && allPermits(g.entries):
-			semaphoreAt(sems, g.path, g.data).permits = g
-		default:
-			list = append(list, g.locks(w)...)
-		}
-	}
-	for _, sem := range sems {
-		list = append(list, sem.lock(w))
-	}
-	slices.SortFunc(list, func(a, b Queue) int { return cmp.Compare(a.Path, b.Path) })
-	return list
+	return dirs
 }
 
 // At reads the lock at one path, in pieces like Scan.
@@ -249,7 +138,7 @@ type At struct {
 	dirs   []tree.Ref // nil when there is nothing to be walked
 	groups []*group
 	piece  *piece
-	sorter sorter
+	sorter recipe.Sorter
 	begun  bool
 	at     int
 	gone   bool
@@ -289,9 +178,9 @@ func (a *At) haunt() {
 	}
 	dir, name := a.ghost[:max(at, 1)], a.ghost[at+1:]
 	for _, g := range a.groups {
-		if g.path == dir {
-			g.entries = append(g.entries, entry{name: name, session: a.owner})
-			g.total++
+		if g.Path == dir {
+			g.Nodes = append(g.Nodes, recipe.Node{Name: name, Session: a.owner})
+			g.Total++
 			return
 		}
 	}
@@ -350,13 +239,13 @@ func (a *At) Rest() {
 			a.groups = append(a.groups, a.piece.group(at))
 		}
 		if a.groups == nil {
-			a.groups = []*group{{path: a.path}}
+			a.groups = []*group{{Dir: recipe.Dir{Path: a.path}}}
 		}
 		a.haunt()
 	}
 	for i := range a.piece.nodes {
 		m := &a.piece.nodes[i]
-		a.groups[m.at].add(&m.entry, &a.sorter)
+		a.groups[m.at].add(&m.Node, &a.sorter)
 	}
 	a.piece.clear()
 }
@@ -370,19 +259,19 @@ func (a *At) other(n tree.Ref) {
 
 // Lock returns the lock, and whether there is a node at the path at all. A
 // path that is no lock is one of kind Unknown without anybody.
-func (a *At) Lock(w Watches) (Queue, bool) {
-	none := Queue{Path: a.path, Kind: Unknown}
+func (a *At) Lock(w recipe.Watches) (recipe.Queue, bool) {
+	none := recipe.Queue{Lock: recipe.Lock{Path: a.path, Kind: recipe.KindUnknown}}
 	if a.gone {
 		return none, false
 	}
-	none.Next = a.groups[0].next
+	none.Next = a.groups[0].Next
 	var found []*group
 	for i, g := range a.groups {
-		if len(g.entries) > 0 && (i == 0 || g.sem == a.path) {
+		if len(g.Nodes) > 0 && (i == 0 || g.Sem == a.path) {
 			found = append(found, g)
 		}
 	}
-	for _, q := range assemble(found, w) {
+	for _, q := range recipe.Assemble(dirsOf(found), w) {
 		if q.Path == a.path {
 			return q, true
 		}

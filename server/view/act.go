@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"mime"
 	"net/http"
 	"strconv"
@@ -15,7 +16,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -130,7 +130,7 @@ func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err 
 
 // target finds the contender an action is about. The token guards against
 // hitting another hold than the one that was looked at.
-func (v *View) target(ctx context.Context, a *action) (*locks.Queue, *locks.Contender, error) {
+func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
 		return nil, nil, badRequest("path wants the path of a lock")
 	}
@@ -152,9 +152,10 @@ func (v *View) target(ctx context.Context, a *action) (*locks.Queue, *locks.Cont
 	return &q, c, nil
 }
 
-func (v *View) hitOf(c *locks.Contender, what string) hit {
-	h := hit{Session: sessionID(c.Session), What: what, Addr: v.sessionsOf(map[int64]bool{c.Session: true})[c.Session].Addr}
-	if o, ok := c.Owner(); ok && o.Host != "" {
+func (v *View) hitOf(c *recipe.Entry, what string) hit {
+	id := int64(c.Session)
+	h := hit{Session: sessionID(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
+	if o, ok := c.Record(); ok && o.Host != "" {
 		h.Host = fmt.Sprintf("%s[%d]", clip(o.Host), o.PID)
 	}
 	return h
@@ -190,13 +191,13 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Asked() {
+	if _, asked := c.Asked(); asked {
 		return nil, &problem{http.StatusConflict, "it has been asked already"}
 	}
-	record, err := askRecord(c, a.Reason)
-	if err != nil {
-		return nil, err
+	if !c.Askable() {
+		return nil, &problem{http.StatusConflict, "the program that made this node (" + c.Maker.String() + ") knows no way to be asked"}
 	}
+	record := string(recipe.AskBack(c.Raw(), recipe.Revocation{By: "operator", Reason: a.Reason}))
 	target := q.Target(c.Node)
 	body := jute.AppendString(jute.AppendString(nil, target), record)
 	body = jute.AppendInt(body, c.Version)
@@ -205,27 +206,6 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 		hits: []hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
 		do:   func(ctx context.Context) error { return v.write(ctx, jute.OpSetData, body) },
 	}, nil
-}
-
-// askRecord is the contender's data with the wish added.
-func askRecord(c *locks.Contender, reason string) (string, error) {
-	if c.Maker == "curator" {
-		return locks.CuratorRevoke, nil
-	}
-	if _, ok := c.Owner(); !ok {
-		return "", &problem{http.StatusConflict, "the program that made this node (" + c.Maker + ") knows no way to be asked"}
-	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal([]byte(c.Data(1<<20)), &fields); err != nil {
-		return "", err
-	}
-	wish, err := json.Marshal(locks.Revoke{By: "operator", Reason: reason[:min(len(reason), 200)]})
-	if err != nil {
-		return "", err
-	}
-	fields["revoke"] = wish
-	b, err := json.Marshal(fields)
-	return string(b), err
 }
 
 // planEnd ends a session.
@@ -254,7 +234,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 	for i := range scan.locks {
 		q := &scan.locks[i]
 		for j := range q.Holders {
-			if c := &q.Holders[j]; c.Session == id && len(step.hits) < 50 {
+			if c := &q.Holders[j]; int64(c.Session) == id && len(step.hits) < 50 {
 				step.hits = append(step.hits, v.hitOf(c, "loses "+clip(q.Path)))
 			}
 		}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"github.com/zlockd/zlockd/client/recipe"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,10 +33,10 @@ type endings struct {
 
 // fate is one lock that a session held or waited for when it ended.
 type fate struct {
-	Path string     `json:"path"`
-	Node string     `json:"node"`
-	Held bool       `json:"held"` // else it waited
-	Kind locks.Kind `json:"kind"`
+	Path string      `json:"path"`
+	Node string      `json:"node"`
+	Held bool        `json:"held"` // else it waited
+	Kind recipe.Kind `json:"kind"`
 	// maker is the library that made the node, as far as its name tells.
 	maker string
 	// Next is who holds since: the lock has moved because of the end.
@@ -157,17 +158,17 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 	}
 	q, _ := look.Lock(v.source)
 	c := q.Find(node)
-	if c == nil || c.Session != session || c.Mode == locks.Participant {
+	if c == nil || int64(c.Session) != session || c.Mode == recipe.Participant {
 		return fate{}, false
 	}
-	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, maker: c.Maker, Held: len(c.BlockedBy) == 0}
+	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, maker: c.Maker.String(), Held: len(c.BlockedBy) == 0}
 	if !f.Held {
 		return f, true
 	}
 	for i := range q.Waiters {
 		w := &q.Waiters[i]
 		if len(w.BlockedBy) == 1 && w.BlockedBy[0] == node && len(f.Next) < someHolders {
-			f.Next = append(f.Next, successor{sessionID(w.Session), clip(w.Node)})
+			f.Next = append(f.Next, successor{w.Session.String(), clip(w.Node)})
 		}
 	}
 	return f, true

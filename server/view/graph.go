@@ -3,54 +3,26 @@ package view
 import (
 	"context"
 	"net/http"
-	"strconv"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/locks"
 )
 
-// partyRow is somebody in the wait-for graph.
+// partyRow is one side of waits.
 type partyRow struct {
-	ID      int    `json:"id"`
-	Label   string `json:"label"`
-	Task    string `json:"task,omitempty"`
-	Session string `json:"session"`
-	Addr    string `json:"addr,omitempty"`
-	Host    string `json:"host,omitempty"`
-	PID     int    `json:"pid,omitempty"`
-	Reason  string `json:"reason,omitempty"`
-	Cycle   int    `json:"cycle,omitempty"`
-}
-
-// edgeRow is one wait.
-type edgeRow struct {
-	From      int    `json:"from"`
-	To        int    `json:"to"`
-	Path      string `json:"path"`
-	FromNode  string `json:"fromNode"`
-	ToNode    string `json:"toNode"`
-	FromToken string `json:"fromToken"`
-	ToToken   string `json:"toToken"`
-	Since     int64  `json:"since"`
-	Any       bool   `json:"any,omitempty"`
-	Watch     bool   `json:"watch,omitempty"` // known by a watch only: it may merely look on
-	Cycle     bool   `json:"cycle,omitempty"`
-}
-
-// cycleRow is a suspected deadlock.
-type cycleRow struct {
-	Parties []int    `json:"parties"`
-	Paths   []string `json:"paths"`
-	Since   int64    `json:"since"`
+	ID    int    `json:"id"`
+	Label string `json:"label"`
+	recipe.Party
+	Addr string `json:"addr,omitempty"`
 }
 
 type graphAnswer struct {
-	V         int        `json:"v"`
-	Suspected []cycleRow `json:"suspected"`
-	Parties   []partyRow `json:"parties"`
-	Edges     []edgeRow  `json:"edges"`
-	EdgeCount int        `json:"edgeCount"`
-	Truncated string     `json:"truncated,omitempty"`
+	V         int            `json:"v"`
+	Suspected []recipe.Cycle `json:"suspected"`
+	Parties   []partyRow     `json:"parties"`
+	Edges     []recipe.Edge  `json:"edges"`
+	EdgeCount int            `json:"edgeCount"`
+	Truncated string         `json:"truncated,omitempty"`
 }
 
 // maxEdges is how many waits an answer has at most; those of cycles come first.
@@ -70,19 +42,19 @@ func (v *View) waitGraph(ctx context.Context, r *http.Request) (any, error) {
 	if prefix == "" || prefix == "/" {
 		return v.graphAnswer(s.waitGraph(v)), nil
 	}
-	var some []locks.Queue
+	var some []recipe.Queue
 	for i := range s.locks {
 		if below(s.locks[i].Path, prefix) {
 			some = append(some, s.locks[i])
 		}
 	}
-	return v.graphAnswer(v.confirmed(locks.WaitGraph(some))), nil
+	return v.graphAnswer(v.confirmed(recipe.WaitGraph(some))), nil
 }
 
 // confirmed drops cycles that never were: a scan looks at one lock after
 // another. Whoever is still there waits still, so if all are there at one
 // moment, all wait at that moment.
-func (v *View) confirmed(g *locks.Graph) *locks.Graph {
+func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 	if len(g.Cycles) == 0 {
 		return g
 	}
@@ -101,7 +73,7 @@ func (v *View) confirmed(g *locks.Graph) *locks.Graph {
 				return // those of cycles come first
 			}
 			checked++
-			q := locks.Queue{Path: e.Path}
+			q := recipe.Lock{Path: e.Path}
 			if !there(q.Target(e.ToNode), e.ToToken) || !there(q.Target(e.FromNode), e.FromToken) {
 				gone[g.Parties[e.From].Cycle-1] = true
 			}
@@ -125,8 +97,8 @@ func (v *View) confirmed(g *locks.Graph) *locks.Graph {
 	return g
 }
 
-func (v *View) graphAnswer(g *locks.Graph) graphAnswer {
-	a := graphAnswer{V: Version, Suspected: []cycleRow{}, Parties: []partyRow{}, Edges: []edgeRow{}, EdgeCount: len(g.Edges)}
+func (v *View) graphAnswer(g *recipe.Graph) graphAnswer {
+	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{}, EdgeCount: len(g.Edges)}
 	edges := g.Edges[:min(len(g.Edges), maxEdges)]
 	if len(edges) < len(g.Edges) {
 		a.Truncated = "too many: " + thousands(len(g.Edges)) + " waits, the first " + thousands(len(edges)) + " shown"
@@ -139,22 +111,22 @@ func (v *View) graphAnswer(g *locks.Graph) graphAnswer {
 			at = len(a.Parties)
 			place[p] = at
 			n := &g.Parties[p]
-			ids[n.Session] = true
-			a.Parties = append(a.Parties, partyRow{
-				ID: at, Task: clip(n.Task), Session: sessionID(n.Session), Host: clip(n.Host), PID: n.PID, Reason: clip(n.Reason), Cycle: n.Cycle,
-			})
+			ids[int64(n.Session)] = true
+			row := partyRow{ID: at, Party: *n}
+			row.Task, row.Host, row.Reason = clip(n.Task), clip(n.Host), clip(n.Reason)
+			row.Label = row.Party.Label()
+			a.Parties = append(a.Parties, row)
 		}
 		return at
 	}
 	for i := range edges {
-		e := &edges[i]
-		a.Edges = append(a.Edges, edgeRow{
-			From: add(e.From), To: add(e.To), Path: clip(e.Path), FromNode: clip(e.FromNode), ToNode: clip(e.ToNode),
-			FromToken: strconv.FormatInt(e.FromToken, 10), ToToken: strconv.FormatInt(e.ToToken, 10), Since: e.Since, Any: e.Any, Watch: e.Watch, Cycle: e.Cycle,
-		})
+		e := edges[i]
+		e.From, e.To = add(e.From), add(e.To)
+		e.Path, e.FromNode, e.ToNode = clip(e.Path), clip(e.FromNode), clip(e.ToNode)
+		a.Edges = append(a.Edges, e)
 	}
 	for _, c := range g.Cycles[:min(len(g.Cycles), 100)] {
-		row := cycleRow{Since: c.Since, Paths: []string{}, Parties: []int{}}
+		row := recipe.Cycle{Since: c.Since, Paths: []string{}, Parties: []int{}}
 		for _, p := range c.Parties[:min(len(c.Parties), 100)] {
 			row.Parties = append(row.Parties, add(p))
 		}
@@ -165,23 +137,7 @@ func (v *View) graphAnswer(g *locks.Graph) graphAnswer {
 	}
 	who := v.sessionsOf(ids)
 	for i := range a.Parties {
-		p := &a.Parties[i]
-		id, _ := parseSession(p.Session)
-		p.Addr = who[id].Addr
-		p.Label = labelOf(p)
+		a.Parties[i].Addr = who[int64(a.Parties[i].Session)].Addr
 	}
 	return a
-}
-
-// labelOf is what people call a party.
-func labelOf(p *partyRow) string {
-	switch {
-	case p.Host != "" && p.PID != 0:
-		return p.Host + "[" + strconv.Itoa(p.PID) + "]"
-	case p.Host != "":
-		return p.Host
-	case p.Task != "":
-		return p.Task
-	}
-	return p.Session
 }

@@ -8,55 +8,35 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/session"
 )
 
 // lockRow is a lock as the list has it.
 type lockRow struct {
-	Path    string         `json:"path"`
-	Href    string         `json:"href"`
-	Kind    locks.Kind     `json:"kind"`
-	Layouts []locks.Layout `json:"layouts"`
-	Recipe  string         `json:"recipe"`
-	Mixed   bool           `json:"mixed,omitempty"`
-	Policy  string         `json:"policy,omitempty"`
-	Limit   int            `json:"limit,omitempty"`
-	Next    int32          `json:"nextSeq"`
+	recipe.Lock
+	Href   string `json:"href"`
+	Recipe string `json:"recipe"`
 
 	HolderCount      int `json:"holderCount"`
 	WaiterCount      int `json:"waiterCount"`
 	ParticipantCount int `json:"participantCount"`
-	Total            int `json:"total"`
-	// Times are milliseconds since 1970 by the leader's clock; 0: none.
+	// Times are milliseconds since 1970 by the leader's clock, 0 if there is none.
 	OldestWait int64 `json:"oldestWait"`
 	HeldSince  int64 `json:"heldSince"`
 
 	Holders []contenderRow `json:"holders"` // some of them
 }
 
-// contenderRow is a contender.
+// contenderRow is a contender, and what the server knows of its session.
 type contenderRow struct {
-	Node      string       `json:"node"`
-	Target    string       `json:"target"` // its whole path
-	Position  int          `json:"position"`
-	Mode      locks.Mode   `json:"mode"`
-	Layout    locks.Layout `json:"layout"`
-	Maker     string       `json:"maker"`
-	Session   string       `json:"session"`
-	Addr      string       `json:"addr,omitempty"`
-	Server    uint32       `json:"server,omitempty"` // that it is connected to
-	Token     string       `json:"token"`
-	Since     int64        `json:"since"`
-	HeldSince int64        `json:"heldSince,omitempty"` // if it is known
-	BlockedBy []string     `json:"blockedBy,omitempty"` // some of them
-	Blockers  int          `json:"blockers,omitempty"`
-	Any       bool         `json:"any,omitempty"`
-	Watch     bool         `json:"watch,omitempty"` // known by its watch only: it may merely look on
-	Owner     *locks.Owner `json:"owner,omitempty"`
-	Data      string       `json:"data,omitempty"`
-	Hidden    bool         `json:"hidden,omitempty"`
-	Asked     bool         `json:"asked,omitempty"`
+	recipe.Entry
+	Target   string `json:"target"` // the whole path of its node
+	Addr     string `json:"addr,omitempty"`
+	Server   uint32 `json:"server,omitempty"`   // that its client is connected to
+	Blockers int    `json:"blockers,omitempty"` // in all; BlockedBy are some of them
+	Asked    bool   `json:"asked,omitempty"`
 }
 
 type lockList struct {
@@ -74,15 +54,15 @@ const (
 )
 
 // row describes a lock for the list.
-func row(q *locks.Queue, who map[int64]session.Session) lockRow {
+func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
 	r := lockRow{
-		Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Layouts: q.Layouts, Recipe: q.Recipe(), Mixed: q.Mixed,
-		Policy: clip(q.Policy), Limit: q.Limit, Next: q.Next,
-		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), ParticipantCount: len(q.Participants), Total: q.Total,
+		Lock: q.Lock, Href: href("/locks", q.Path), Recipe: q.Recipe(),
+		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), ParticipantCount: len(q.Participants),
 		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(), Holders: []contenderRow{},
 	}
+	r.Path, r.Policy = clip(q.Path), clip(q.Policy)
 	if r.Layouts == nil {
-		r.Layouts = []locks.Layout{}
+		r.Layouts = []recipe.Layout{}
 	}
 	for i := range q.Holders[:min(len(q.Holders), someHolders)] {
 		r.Holders = append(r.Holders, contenderOf(q, &q.Holders[i], 0, who))
@@ -90,20 +70,14 @@ func row(q *locks.Queue, who map[int64]session.Session) lockRow {
 	return r
 }
 
-func contenderOf(q *locks.Queue, c *locks.Contender, position int, who map[int64]session.Session) contenderRow {
-	s := who[c.Session]
-	r := contenderRow{
-		Node: clip(c.Node), Target: clip(q.Target(c.Node)), Position: position, Mode: c.Mode, Layout: c.Layout, Maker: c.Maker,
-		Session: sessionID(c.Session), Addr: s.Addr, Server: s.Owner, Token: strconv.FormatInt(c.Token, 10), Since: c.Since,
-		HeldSince: c.Held, Any: c.Any, Watch: c.Watch, Blockers: len(c.BlockedBy), Hidden: c.Hidden, Asked: c.Asked(),
-	}
-	for _, b := range c.BlockedBy[:min(len(c.BlockedBy), someBlockers)] {
+func contenderOf(q *recipe.Queue, e *recipe.Entry, position int, who map[int64]session.Session) contenderRow {
+	s := who[int64(e.Session)]
+	r := contenderRow{Entry: *e, Target: clip(q.Target(e.Node)), Addr: s.Addr, Server: s.Owner, Blockers: len(e.BlockedBy)}
+	r.Tell()
+	_, r.Asked = e.Asked()
+	r.Node, r.Position, r.BlockedBy = clip(e.Node), position, nil
+	for _, b := range e.BlockedBy[:min(len(e.BlockedBy), someBlockers)] {
 		r.BlockedBy = append(r.BlockedBy, clip(b))
-	}
-	if o, ok := c.Owner(); ok {
-		r.Owner = &o
-	} else {
-		r.Data = c.Data(someData)
 	}
 	return r
 }
@@ -117,9 +91,9 @@ type filter struct {
 
 func (v *View) filterOf(q *query) filter {
 	f := filter{prefix: q.prefix(), kind: q.text("kind"), holder: strings.ToLower(q.text("holder")), waiting: q.flag("waiting")}
-	if f.kind != "" && !slices.Contains(locks.Kinds, locks.Kind(f.kind)) {
-		names := make([]string, len(locks.Kinds))
-		for i, k := range locks.Kinds {
+	if f.kind != "" && !slices.Contains(recipe.Kinds, recipe.Kind(f.kind)) {
+		names := make([]string, len(recipe.Kinds))
+		for i, k := range recipe.Kinds {
 			names[i] = string(k)
 		}
 		q.refuse("kind=%s: want one of %s", f.kind, strings.Join(names, ", "))
@@ -136,7 +110,7 @@ func below(path, prefix string) bool {
 	return prefix == "" || strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
 }
 
-func (f *filter) match(q *locks.Queue) bool {
+func (f *filter) match(q *recipe.Queue) bool {
 	switch {
 	case !below(q.Path, f.prefix), f.kind != "" && string(q.Kind) != f.kind, f.waiting && len(q.Waiters) == 0:
 		return false
@@ -151,23 +125,23 @@ func (f *filter) match(q *locks.Queue) bool {
 
 // held tells whether a holder is the one asked for: by session, host, task or
 // what its data say.
-func (f *filter) held(c locks.Contender) bool {
+func (f *filter) held(c recipe.Entry) bool {
 	if id, ok := parseSession(f.holder); ok {
-		return id == c.Session
+		return id == int64(c.Session)
 	}
-	if o, ok := c.Owner(); ok {
+	if o, ok := c.Record(); ok {
 		return slices.ContainsFunc([]string{o.Host, o.Task, o.Cmd, o.User, o.Reason}, func(s string) bool {
 			return strings.Contains(strings.ToLower(s), f.holder)
 		})
 	}
-	return strings.Contains(strings.ToLower(c.Data(someData)), f.holder)
+	return strings.Contains(strings.ToLower(c.Text(someData)), f.holder)
 }
 
-var lockOrders = map[string]func(a, b *locks.Queue) int{
+var lockOrders = map[string]func(a, b *recipe.Queue) int{
 	"path":    nil, // as they are
-	"waiters": func(a, b *locks.Queue) int { return cmp.Compare(len(b.Waiters), len(a.Waiters)) },
-	"wait":    func(a, b *locks.Queue) int { return compareSince(a.OldestWait(), b.OldestWait()) },
-	"hold":    func(a, b *locks.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },
+	"waiters": func(a, b *recipe.Queue) int { return cmp.Compare(len(b.Waiters), len(a.Waiters)) },
+	"wait":    func(a, b *recipe.Queue) int { return compareSince(a.OldestWait(), b.OldestWait()) },
+	"hold":    func(a, b *recipe.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },
 }
 
 // compareSince puts the oldest first and none last.
@@ -193,7 +167,7 @@ func (v *View) listLocks(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []*locks.Queue
+	var found []*recipe.Queue
 	for i := range s.locks {
 		if f.match(&s.locks[i]) {
 			found = append(found, &s.locks[i])
@@ -211,7 +185,7 @@ func (v *View) listLocks(ctx context.Context, r *http.Request) (any, error) {
 	ids := map[int64]bool{}
 	for _, l := range found[from:to] {
 		for i := range l.Holders[:min(len(l.Holders), someHolders)] {
-			ids[l.Holders[i].Session] = true
+			ids[int64(l.Holders[i].Session)] = true
 		}
 	}
 	who := v.sessionsOf(ids)
@@ -247,7 +221,7 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	ids := map[int64]bool{}
-	lists := [][]locks.Contender{q.Holders, q.Waiters, q.Participants}
+	lists := [][]recipe.Entry{q.Holders, q.Waiters, q.Participants}
 	shown := 0
 	for n, l := range lists {
 		if cut := max(0, min(len(l), locks.ShownPerLock-shown)); cut < len(l) {
@@ -255,7 +229,7 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 		}
 		shown += len(lists[n])
 		for i := range lists[n] {
-			ids[l[i].Session] = true
+			ids[int64(l[i].Session)] = true
 		}
 	}
 	who := v.sessionsOf(ids)

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"github.com/zlockd/zlockd/client/recipe"
 	"maps"
 	"slices"
 	"strings"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
-	"github.com/zlockd/zlockd/server/locks"
 )
 
 // meter makes metrics of the locks. Grants are what has changed between two
@@ -50,7 +50,7 @@ func (m *meter) look(s *scan) {
 	now := make(map[string]seen, min(len(s.locks), maxSeen))
 	for i := range s.locks {
 		q := &s.locks[i]
-		if q.Kind == locks.Unknown || q.Kind == locks.Party {
+		if q.Kind == recipe.KindUnknown || q.Kind == recipe.KindParty {
 			continue
 		}
 		label := clients.Label(m.sums, strings.ToValidUTF8(clients.Prefix(q.Path), "\uFFFD"))
@@ -82,7 +82,7 @@ func (m *meter) look(s *scan) {
 
 // granted is how many grants there were between two looks, at least: holders
 // that are new, or contenders that came and do not wait any more.
-func granted(q *locks.Queue, was, is seen, known bool) int64 {
+func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {
 		if !slices.Contains(was.holders, token) {
@@ -90,7 +90,7 @@ func granted(q *locks.Queue, was, is seen, known bool) int64 {
 		}
 	}
 	passed := 0
-	if known && q.Kind != locks.Simple && q.Kind != locks.Semaphore && q.Policy == "" {
+	if known && q.Kind != recipe.KindSimple && q.Kind != recipe.KindSemaphore && q.Policy == "" {
 		passed = int(is.next-was.next) - (is.waiters - was.waiters)
 	}
 	return int64(max(fresh, passed))

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"github.com/zlockd/zlockd/client/recipe"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -16,8 +17,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/zlockd/zlockd/server/locks"
 )
 
 //go:embed page.html
@@ -42,7 +41,7 @@ type pageData struct {
 	Token   string
 	Tabs    []tab
 	Problem string
-	Kinds   []locks.Kind
+	Kinds   []recipe.Kind
 	Sorts   []string
 
 	O       overviewAnswer
@@ -138,7 +137,7 @@ func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	d := &pageData{r: r, Tab: "overview", Token: v.token, Kinds: locks.Kinds, Sorts: []string{"path", "waiters", "wait", "hold"}}
+	d := &pageData{r: r, Tab: "overview", Token: v.token, Kinds: recipe.Kinds, Sorts: []string{"path", "waiters", "wait", "hold"}}
 	asked := r.URL.Query().Get("tab")
 	for _, t := range tabs {
 		if t.ID == asked {
@@ -180,6 +179,7 @@ var rendered = sync.OnceValue(func() *template.Template {
 type rowOf struct {
 	Path string
 	Act  bool
+	Ask  bool // its program can be asked
 	C    contenderRow
 }
 
@@ -206,7 +206,7 @@ func pageFuncs() template.FuncMap {
 		},
 		"holder": holderOf,
 		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
-		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c} },
+		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c.Askable(), c} },
 		"top":    func(title, name string, rows []topRow) topOf { return topOf{title, name, rows[:min(len(rows), 10)]} },
 		"child":  func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
 	}
@@ -220,12 +220,12 @@ func holderOf(c contenderRow) string {
 		return clip(o.Host) + "[" + strconv.Itoa(o.PID) + "]"
 	case o != nil && o.Host != "":
 		return clip(o.Host)
-	case c.Data != "" && c.Data != locks.CuratorRevoke && len(c.Data) < 80:
+	case c.Data != "" && c.Data != recipe.CuratorRevoke && len(c.Data) < 80:
 		return c.Data
 	case c.Addr != "":
-		return c.Addr + " " + c.Session
+		return c.Addr + " " + c.Session.String()
 	}
-	return c.Session
+	return c.Session.String()
 }
 
 // policies is what the page may do: run its one script, use its one style, and

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"strconv"
 )
 
@@ -41,7 +42,7 @@ func draw(g *graphAnswer) *picture {
 	}
 	n := min(len(g.Parties), maxBoxes)
 	level := make([]int, n)
-	shown := func(e *edgeRow) bool { return e.From < n && e.To < n }
+	shown := func(e *recipe.Edge) bool { return e.From < n && e.To < n }
 	for range n { // as often as the longest way has steps
 		changed := false
 		for i := range g.Edges {
@@ -69,7 +70,7 @@ func draw(g *graphAnswer) *picture {
 		x, y := 10+(last-level[i])*colWidth, 10+rows[level[i]]*rowHeight
 		rows[level[i]]++
 		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(party.Label, 24), Sub: short(subOf(party), 26)}
-		b.Title = party.Session + " " + party.Addr + " " + party.Reason
+		b.Title = party.Session.String() + " " + party.Addr + " " + party.Reason
 		if party.Cycle != 0 {
 			b.Class = "cycle"
 		}
@@ -106,7 +107,7 @@ func draw(g *graphAnswer) *picture {
 
 // lineOf draws one wait: from the right of the waiter to the left of whom it
 // waits for, or in a bow to the right if that one stands in the same column.
-func lineOf(e *edgeRow, from, to *box, i int) line {
+func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	l := line{Text: short(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
 	switch {
 	case e.Cycle:
@@ -135,8 +136,8 @@ func subOf(p *partyRow) string {
 	switch {
 	case p.Reason != "":
 		return p.Reason
-	case p.Label != p.Session:
-		return p.Session
+	case p.Label != p.Session.String():
+		return p.Session.String()
 	}
 	return p.Addr
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"github.com/zlockd/zlockd/client/recipe"
 	"sync"
 	"time"
 
@@ -15,16 +16,16 @@ type scan struct {
 	zxid      int64
 	at        time.Time // on the local clock
 	took      time.Duration
-	locks     []locks.Queue
+	locks     []recipe.Queue
 	total     int // ephemeral nodes
 	truncated bool
 
 	graphOnce sync.Once
-	graph     *locks.Graph
+	graph     *recipe.Graph
 }
 
-func (s *scan) waitGraph(v *View) *locks.Graph {
-	s.graphOnce.Do(func() { s.graph = v.confirmed(locks.WaitGraph(s.locks)) })
+func (s *scan) waitGraph(v *View) *recipe.Graph {
+	s.graphOnce.Do(func() { s.graph = v.confirmed(recipe.WaitGraph(s.locks)) })
 	return s.graph
 }
 
@@ -101,7 +102,7 @@ func (v *View) scan(ctx context.Context) (*scan, error) {
 }
 
 // lockAt looks at one lock.
-func (v *View) lockAt(ctx context.Context, path string) (q locks.Queue, at *locks.At, err error) {
+func (v *View) lockAt(ctx context.Context, path string) (q recipe.Queue, at *locks.At, err error) {
 	at = locks.NewAt(path)
 	for more := true; more; {
 		if !v.source.View(func(st *state.State) { more = at.Step(st.Tree()) }) {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"github.com/zlockd/zlockd/client/recipe"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -150,13 +150,13 @@ func (v *View) listSessions(ctx context.Context, r *http.Request) (any, error) {
 
 // role is a contender of the session's.
 type role struct {
-	Path  string     `json:"path"`
-	Href  string     `json:"href"`
-	Kind  locks.Kind `json:"kind"`
-	Node  string     `json:"node"`
-	Mode  locks.Mode `json:"mode"`
-	Token string     `json:"token"`
-	Since int64      `json:"since"`
+	Path  string      `json:"path"`
+	Href  string      `json:"href"`
+	Kind  recipe.Kind `json:"kind"`
+	Node  string      `json:"node"`
+	Mode  recipe.Mode `json:"mode"`
+	Token string      `json:"token"`
+	Since int64       `json:"since"`
 }
 
 type sessionAnswer struct {
@@ -221,9 +221,9 @@ func (v *View) oneSession(ctx context.Context, r *http.Request) (any, error) {
 // maxRoles is how many locks of a session are listed.
 const maxRoles = 1000
 
-func appendRoles(list []role, q *locks.Queue, from []locks.Contender, session int64) []role {
+func appendRoles(list []role, q *recipe.Queue, from []recipe.Entry, session int64) []role {
 	for i := range from {
-		if c := &from[i]; c.Session == session && len(list) < maxRoles {
+		if c := &from[i]; int64(c.Session) == session && len(list) < maxRoles {
 			list = append(list, role{
 				Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Node: clip(c.Node), Mode: c.Mode,
 				Token: strconv.FormatInt(c.Token, 10), Since: c.Since,

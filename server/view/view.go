@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"github.com/zlockd/zlockd/client/recipe"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -13,12 +14,11 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
-	"github.com/zlockd/zlockd/server/locks"
 )
 
 // Source is the server as this package sees it.
 type Source interface {
-	locks.Watches
+	recipe.Watches
 	Ended
 	// View runs f under the read side of the state lock, if there is a state.
 	View(f func(*state.State)) bool

@@ -1,4 +1,4 @@
-package locks
+package recipe
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ func TestIDsAreLowerCase(t *testing.T) {
 	for s, want := range map[string]bool{
 		id: true, strings.ToUpper(id): false, id[1:]: false, id + "0": false, id[1:] + "g": false, id[1:] + "`": false, id[1:] + ":": false, id[1:] + "/": false,
 	} {
-		if _, ok := parseHex(s); ok != want {
+		if _, ok := ParseHex(s); ok != want {
 			t.Errorf("%s is an id: %v", s, ok)
 		}
 		if got := isSession("0x" + s[:16]); got != (strings.ToLower(s) == s) {
@@ -34,10 +34,10 @@ func TestOwnerIsAShortRecord(t *testing.T) {
 		"indented": {" " + record(100), false},
 		"version":  {`{"v":2}`, false},
 		"short":    {record(100), true},
-		"longest":  {record(maxRecord), true},
-		"longer":   {record(maxRecord + 1), false},
+		"longest":  {record(2 * MaxOwnerData), true},
+		"longer":   {record(2*MaxOwnerData + 1), false},
 	} {
-		if o, ok := (&Contender{data: c.data}).Owner(); ok != c.want || ok && o.Host != "h" {
+		if o, ok := (&Entry{raw: c.data}).Record(); ok != c.want || ok && o.Host != "h" {
 			t.Errorf("%s: %v, %+v", name, ok, o)
 		}
 	}

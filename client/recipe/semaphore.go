@@ -1,4 +1,4 @@
-package locks
+package recipe
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 type semaphore struct {
 	path    string
 	data    string
-	permits *group
-	queue   *group
+	permits *Dir
+	queue   *Dir
 }
 
 func semaphoreAt(all map[string]*semaphore, path, data string) *semaphore {
@@ -23,9 +23,9 @@ func semaphoreAt(all map[string]*semaphore, path, data string) *semaphore {
 	return s
 }
 
-// limitOf reads how many permits there are: kazoo stores a number, package
+// LimitOf reads how many permits there are: kazoo stores a number, package
 // client a record, Curator nothing.
-func limitOf(data string) int {
+func LimitOf(data string) int {
 	if n, err := strconv.Atoi(data); err == nil && len(data) < 10 && n > 0 {
 		return n
 	}
@@ -33,7 +33,7 @@ func limitOf(data string) int {
 		ZL    int `json:"zl"`
 		Limit int `json:"limit"`
 	}
-	if len(data) < maxRecord && strings.HasPrefix(data, "{") && json.Unmarshal([]byte(data), &rec) == nil && rec.ZL == 1 {
+	if len(data) < 2*MaxOwnerData && strings.HasPrefix(data, "{") && json.Unmarshal([]byte(data), &rec) == nil && rec.ZL == 1 {
 		return max(rec.Limit, 0)
 	}
 	return 0
@@ -41,9 +41,9 @@ func limitOf(data string) int {
 
 // allPermits tells whether the contenders are those of kazoo's semaphore: ids
 // without a number.
-func allPermits(list []entry) bool {
+func allPermits(list []Node) bool {
 	for i := range list {
-		if n := parseName(list[i].name); n.layout != Kazoo || n.mode != Permit {
+		if n := describe(list[i].Name); n.layout != LayoutKazoo || n.Kind != RoleLease {
 			return false
 		}
 	}
@@ -51,9 +51,9 @@ func allPermits(list []entry) bool {
 }
 
 // allLeases tells whether the contenders are named as Curator's permits.
-func allLeases(list []entry) bool {
+func allLeases(list []Node) bool {
 	for i := range list {
-		if n := parseName(list[i].name); n.layout != Curator || n.mode != Permit {
+		if n := describe(list[i].Name); n.layout != LayoutCurator || n.Kind != RoleLease {
 			return false
 		}
 	}
@@ -63,21 +63,21 @@ func allLeases(list []entry) bool {
 // lock tells who has permits and who waits. The first of the queue waits for
 // any permit, the others for the one before them.
 func (s *semaphore) lock(w Watches) Queue {
-	q := Queue{Path: s.path, Kind: Semaphore, Limit: limitOf(s.data)}
+	q := Queue{Lock: Lock{Path: s.path, Kind: KindSemaphore, Limit: LimitOf(s.data)}}
 	permitDir, queueDir := "leases/", "locks/"
 	var permits, queue []item
 	if s.permits != nil {
 		permits = items(s.permits)
-		q.Total += s.permits.total
-		q.Next = s.permits.next
+		q.Total += s.permits.Total
+		q.Next = s.permits.Next
 	}
 	if s.queue != nil {
 		queue = items(s.queue)
-		q.Total += s.queue.total
+		q.Total += s.queue.Total
 	}
-	layout := Curator
-	if s.permits != nil && s.permits.path == s.path || s.queue != nil && strings.HasSuffix(s.queue.path, "-__lock__") {
-		layout = Kazoo
+	layout := LayoutCurator
+	if s.permits != nil && s.permits.Path == s.path || s.queue != nil && strings.HasSuffix(s.queue.Path, "-__lock__") {
+		layout = LayoutKazoo
 		permitDir, queueDir = "", s.path+"-__lock__/"
 	}
 	q.Layouts = []Layout{layout}
@@ -88,23 +88,23 @@ func (s *semaphore) lock(w Watches) Queue {
 			q.Total--
 			continue
 		}
-		it.c.Node = permitDir + it.entry.name
-		it.c.Mode, it.c.Held = Permit, it.ctime // made by the grant
-		q.Holders = append(q.Holders, it.c)
+		it.e.Node = permitDir + it.Node.Name
+		it.e.Mode, it.e.HeldSince = Permit, it.Ctime // made by the grant
+		q.Holders = append(q.Holders, it.e)
 	}
 	for i := range queue {
 		it := &queue[i]
-		it.c.Node, it.c.Mode, it.c.Held = queueDir+it.entry.name, Permit, 0
-		it.c.BlockedBy = []string{}
+		it.e.Node, it.e.Mode, it.e.HeldSince = queueDir+it.Node.Name, Permit, 0
+		it.e.BlockedBy = []string{}
 		if i > 0 {
-			it.c.BlockedBy = []string{queueDir + queue[i-1].entry.name}
+			it.e.BlockedBy = []string{queueDir + queue[i-1].Node.Name}
 		} else {
-			it.c.Any = true
+			it.e.Any = true
 			for j := range q.Holders {
-				it.c.BlockedBy = append(it.c.BlockedBy, q.Holders[j].Node)
+				it.e.BlockedBy = append(it.e.BlockedBy, q.Holders[j].Node)
 			}
 		}
-		q.Waiters = append(q.Waiters, it.c)
+		q.Waiters = append(q.Waiters, it.e)
 	}
 	return q
 }
@@ -113,15 +113,15 @@ func (s *semaphore) lock(w Watches) Queue {
 // Curator's recipe the first of the queue makes the node of its permit, and
 // then waits until there are few enough of them, watching the directory.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
-	if len(queue) == 0 || s.permits == nil || s.permits.path == s.path || limit > 0 && len(permits) <= limit {
+	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path || limit > 0 && len(permits) <= limit {
 		return -1
 	}
 	head := &queue[0]
 	for i := len(permits) - 1; i >= 0; i-- {
-		if permits[i].session != head.session || permits[i].czxid < head.czxid {
+		if permits[i].Session != head.Session || permits[i].Czxid < head.Czxid {
 			continue
 		}
-		if watching, known := w.Watching(head.session, s.permits.path); known && !watching {
+		if watching, known := w.Watching(head.Session, s.permits.Path); known && !watching {
 			return -1
 		}
 		return i

@@ -1,4 +1,4 @@
-package locks
+package recipe
 
 import (
 	"cmp"
@@ -6,48 +6,80 @@ import (
 	"strconv"
 )
 
-// Graph is who waits for whom, over all locks.
+// Graph is who waits for whom, over some locks.
 type Graph struct {
-	Parties []Node
-	Edges   []Edge
-	// Cycles are the suspected deadlocks: parties, by their place in Parties,
-	// that wait for each other.
-	Cycles []Cycle
+	Parties []Party `json:"parties"`
+	Edges   []Edge  `json:"edges"` // those of cycles first, then by age
+	// Cycles are the suspected deadlocks: parties that wait for each other.
+	Cycles []Cycle `json:"suspected"`
 }
 
-// Node is somebody who waits or is waited for: a task where contenders name
-// one, else a session.
-type Node struct {
-	Task    string
-	Session int64
-	Host    string
-	PID     int
-	Reason  string
-	Cycle   int // number of its cycle, from 1; 0: none
+// Party is one side of a wait: a task where contenders name one, else a session.
+type Party struct {
+	Task    string  `json:"task,omitempty"`
+	Session Session `json:"session"`
+	Host    string  `json:"host,omitempty"`
+	PID     int     `json:"pid,omitempty"`
+	Reason  string  `json:"reason,omitempty"`
+	Cycle   int     `json:"cycle,omitempty"` // number of its cycle, from 1; 0: it is in none
+}
+
+// Label is what people call a party.
+func (p *Party) Label() string {
+	switch {
+	case p.Host != "" && p.PID != 0:
+		return p.Host + "[" + strconv.Itoa(p.PID) + "]"
+	case p.Host != "":
+		return p.Host
+	case p.Task != "":
+		return p.Task
+	}
+	return p.Session.String()
 }
 
 // Edge says that one party waits for another.
 type Edge struct {
-	From, To         int
-	Path             string // of the lock
-	FromNode, ToNode string
-	FromToken        int64
-	ToToken          int64
-	Since            int64
+	From      int    `json:"from"` // places in Parties
+	To        int    `json:"to"`
+	Path      string `json:"path"` // of the lock
+	FromNode  string `json:"fromNode"`
+	ToNode    string `json:"toNode"`
+	FromToken int64  `json:"fromToken,string"`
+	ToToken   int64  `json:"toToken,string"`
+	Since     int64  `json:"since"`
 	// Any says that it is enough if one of several lets go: a semaphore's.
-	Any bool
+	Any bool `json:"any,omitempty"`
 	// Watch says that the waiter is known by its watch only and may merely look
 	// on: no cycle goes through it.
-	Watch bool
-	Cycle bool
+	Watch bool `json:"watch,omitempty"`
+	Cycle bool `json:"cycle,omitempty"`
 }
 
 // Cycle is a set of parties that wait for each other, and the locks between
 // them. It is suspected, because a session may do several things at a time.
 type Cycle struct {
-	Parties []int
-	Paths   []string
-	Since   int64 // when the last of its waits began
+	Parties []int    `json:"parties"`
+	Paths   []string `json:"paths"`
+	Since   int64    `json:"since"` // when the last of its waits began
+}
+
+// Possible reports whether an edge may not be a wait: a side is known by its session
+// only, which may do several things at a time, or one of several holders is enough.
+func (g *Graph) Possible(e *Edge) bool {
+	return g.Parties[e.From].Task == "" || g.Parties[e.To].Task == "" || e.Any || e.Watch
+}
+
+// Deadlocked reports whether there is a cycle of which every edge is certain.
+func (g *Graph) Deadlocked() bool {
+	sure := &builder{g: &Graph{Parties: slices.Clone(g.Parties)}}
+	for i := range g.Edges {
+		if e := &g.Edges[i]; !g.Possible(e) {
+			sure.g.Edges = append(sure.g.Edges, *e)
+			sure.waits = append(sure.waits, wait{from: e.From, edges: []int{len(sure.g.Edges) - 1}})
+		}
+	}
+	sure.findCycles()
+	return len(sure.g.Cycles) > 0
 }
 
 // wait is one contender's wait for all, or any, of some parties.
@@ -74,17 +106,17 @@ type builder struct {
 }
 
 // party returns the place of a contender's party.
-func (b *builder) party(c *Contender) int {
-	key := c.Party()
+func (b *builder) party(c *Entry) int {
+	key := c.task()
 	if key == "" {
-		key = "\x00" + strconv.FormatInt(c.Session, 16)
+		key = "\x00" + strconv.FormatInt(int64(c.Session), 16)
 	}
 	at, ok := b.index[key]
 	if !ok {
 		at = len(b.g.Parties)
 		b.index[key] = at
-		o, _ := c.Owner()
-		b.g.Parties = append(b.g.Parties, Node{Task: o.Task, Session: c.Session, Host: o.Host, PID: o.PID, Reason: o.Reason})
+		o, _ := c.Record()
+		b.g.Parties = append(b.g.Parties, Party{Task: o.Task, Session: c.Session, Host: o.Host, PID: o.PID, Reason: o.Reason})
 	}
 	return at
 }
@@ -95,8 +127,8 @@ func (b *builder) add(q *Queue) {
 	if len(q.Waiters) == 0 {
 		return
 	}
-	by := make(map[string]*Contender, len(q.Holders)+len(q.Waiters))
-	for _, l := range [][]Contender{q.Holders, q.Waiters} {
+	by := make(map[string]*Entry, len(q.Holders)+len(q.Waiters))
+	for _, l := range [][]Entry{q.Holders, q.Waiters} {
 		for i := range l {
 			if by[l[i].Node] == nil {
 				by[l[i].Node] = &l[i]

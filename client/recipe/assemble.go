@@ -1,0 +1,168 @@
+package recipe
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Node is a contender's node as it was read.
+type Node struct {
+	Name    string
+	Data    string
+	Session int64 // of an ephemeral node
+	Czxid   int64
+	Ctime   int64 // ms since 1970, and so is Mtime
+	Mtime   int64
+	Version int32
+	Hidden  bool // its data may not be read
+}
+
+// Dir is a directory with its contenders' nodes, as they were read.
+type Dir struct {
+	Path  string
+	Data  string
+	Next  int32  // the number that the next sequential child gets
+	Nodes []Node // all, or the first; Total counts all
+	Total int
+	Cut   bool // Nodes are only the first
+
+	// Sem is the path of the semaphore that the directory is a part of, and
+	// SemData the data of that node.
+	Sem     string
+	SemData string
+	Part    Part
+}
+
+// Part is what a directory is to its semaphore.
+type Part uint8
+
+// The parts.
+const (
+	NoPart       Part = iota
+	QueuePart         // of the contenders that wait for permits
+	PermitsPart       // of the permits
+	PermitsAlone      // of the permits, if all nodes are named so: there is no queue
+)
+
+// Watches tells which sessions watch what.
+type Watches interface {
+	// Watching reports whether a session watches a path, and whether that is
+	// known.
+	Watching(session int64, path string) (watching, known bool)
+	// Watchers returns some of the sessions that watch the data or the
+	// children of path.
+	Watchers(path string, most int) []int64
+}
+
+// Unseen is the Watches of a reader that cannot see any. Then numbered nodes of
+// programs that are not known count as a lock, as most of them are.
+type Unseen struct{}
+
+// Watching knows nothing.
+func (Unseen) Watching(int64, string) (watching, known bool) { return false, false }
+
+// Watchers knows of none.
+func (Unseen) Watchers(string, int) []int64 { return nil }
+
+// Sorter has the memory for sorting: a reader of a long queue sorts again and again.
+type Sorter struct{ list []sortable }
+
+// sortable is a node with what its name says.
+type sortable struct {
+	Node
+	c      Contender
+	numbed bool
+}
+
+// Sort puts a directory's nodes in the order of their turns, and drops those that
+// were met twice. It returns the number of the last one, if that has one.
+func (s *Sorter) Sort(d *Dir) (last int32, numbed bool) {
+	list := s.list[:0]
+	for _, n := range d.Nodes {
+		what := describe(n.Name)
+		list = append(list, sortable{n, what.Contender, what.numbed})
+	}
+	s.list = list
+	if len(list) < 2 {
+		return 0, false
+	}
+	slices.SortFunc(list, func(a, b sortable) int {
+		switch {
+		case a.numbed != b.numbed:
+			if a.numbed {
+				return 1 // a hold without a number comes first
+			}
+			return -1
+		case !a.numbed:
+			return cmp.Compare(a.Name, b.Name)
+		}
+		return Compare(a.c, b.c)
+	})
+	once := slices.CompactFunc(list, func(a, b sortable) bool { return a.Name == b.Name })
+	if !d.Cut {
+		d.Total -= len(list) - len(once)
+	}
+	d.Nodes = d.Nodes[:len(once)]
+	for i := range once {
+		d.Nodes[i] = once[i].Node
+	}
+	end := &once[len(once)-1]
+	return end.c.Seq, end.numbed
+}
+
+// Assemble makes locks of directories, sorted by path.
+func Assemble(dirs []*Dir, w Watches) []Queue {
+	if w == nil {
+		w = Unseen{}
+	}
+	var list []Queue
+	var by Sorter
+	sems := map[string]*semaphore{}
+	for _, d := range dirs {
+		by.Sort(d)
+		switch {
+		case d.Sem != "" && (d.Part != PermitsAlone || allLeases(d.Nodes)):
+			sem := semaphoreAt(sems, d.Sem, d.SemData)
+			if d.Part == QueuePart {
+				sem.queue = d
+			} else {
+				sem.permits = d
+			}
+		case LimitOf(d.Data) > 0 && allPermits(d.Nodes):
+			semaphoreAt(sems, d.Path, d.Data).permits = d
+		default:
+			list = append(list, d.locks(w)...)
+		}
+	}
+	for _, sem := range sems {
+		list = append(list, sem.lock(w))
+	}
+	slices.SortFunc(list, func(a, b Queue) int { return cmp.Compare(a.Path, b.Path) })
+	return list
+}
+
+// item is a contender while it is decided upon.
+type item struct {
+	Node
+	described
+	e Entry
+}
+
+func items(d *Dir) []item {
+	list := make([]item, len(d.Nodes))
+	for i, n := range d.Nodes {
+		it := &list[i]
+		it.Node, it.described = n, describe(n.Name)
+		it.e = Entry{
+			Node: n.Name, Layout: it.layout, Mode: it.Kind.Mode(), Maker: it.Maker, Session: Session(n.Session), Token: n.Czxid,
+			Since: n.Ctime, Version: n.Version, Hidden: n.Hidden, raw: n.Data,
+		}
+		if strings.Contains(n.Data, `"held"`) { // decoding every record would be most of the work
+			if o, ok := it.e.Record(); ok && o.Held {
+				it.e.HeldSince = n.Mtime
+			}
+		}
+	}
+	return list
+}

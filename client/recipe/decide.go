@@ -1,0 +1,310 @@
+package recipe
+
+import (
+	"slices"
+)
+
+// kinship is what contenders that can see each other share: one layout, and within it
+// leader latches are among themselves.
+type kinship struct {
+	layout Layout
+	latch  bool
+}
+
+// kin are the contenders of one kinship in a directory.
+type kin struct {
+	kinship
+	list []item
+}
+
+// locks makes locks of the ephemeral children of one directory: one, unless
+// they are nodes without numbers, each of which may be a lock.
+func (d *Dir) locks(w Watches) []Queue {
+	kins, lone := split(items(d))
+	list := d.lone(lone, w)
+	if len(kins) == 0 {
+		return list
+	}
+	kins = merge(kins)
+	q := Queue{Lock: Lock{Path: d.Path, Kind: KindLock, Next: d.Next, Total: d.Total - len(lone), Mixed: len(kins) > 1}}
+	for i, k := range kins {
+		q.Layouts = append(q.Layouts, k.layout)
+		kind := d.decide(k.kinship, k.list, w)
+		if i == 0 {
+			q.Kind = kind
+		} else if q.Kind != kind {
+			q.Kind = KindUnknown
+		}
+		q.take(k.list, kind)
+		if k.layout == LayoutPolicy {
+			q.Policy = policyOf(d.Data)
+		}
+	}
+	return append(list, q)
+}
+
+// split sorts contenders into families, and those without a number, which are
+// no queue. Almost always there is one family, which then is all of them.
+func split(all []item) (kins []kin, lone []item) {
+	same := len(all) > 0
+	for i := range all {
+		f, queued := familyOf(&all[i])
+		first, _ := familyOf(&all[0])
+		same = same && queued && f == first
+	}
+	if same {
+		f, _ := familyOf(&all[0])
+		return []kin{{f, all}}, nil
+	}
+	for _, it := range all {
+		f, queued := familyOf(&it)
+		if !queued {
+			lone = append(lone, it)
+			continue
+		}
+		at := slices.IndexFunc(kins, func(k kin) bool { return k.kinship == f })
+		if at < 0 {
+			at = len(kins)
+			kins = append(kins, kin{kinship: f})
+		}
+		kins[at].list = append(kins[at].list, it)
+	}
+	return kins, lone
+}
+
+func familyOf(it *item) (f kinship, queued bool) {
+	switch {
+	case it.layout == LayoutLone || it.layout == LayoutKazoo && it.Kind == RoleLease:
+		return kinship{}, false
+	case it.Kind == RoleLease: // outside a semaphore
+		return kinship{LayoutPlain, false}, true
+	}
+	return kinship{it.layout, it.Kind == RoleLatch}, true
+}
+
+// merge joins what the names alone would keep apart: kazoo's locks can be told
+// to look at package client's, and then those look at kazoo's as well.
+func merge(kins []kin) []kin {
+	find := func(l Layout) int {
+		return slices.IndexFunc(kins, func(k kin) bool { return k.kinship == kinship{l, false} })
+	}
+	ours, theirs := find(LayoutCurator), find(LayoutKazoo)
+	if ours < 0 || theirs < 0 {
+		return kins
+	}
+	for _, it := range kins[ours].list {
+		if it.Maker != MakerSelf || it.Kind.ofRW() {
+			return kins
+		}
+	}
+	for _, it := range kins[theirs].list {
+		if it.Maker != MakerKazoo || it.Kind != RoleLock {
+			return kins
+		}
+	}
+	both := append(slices.Clone(kins[ours].list), kins[theirs].list...)
+	slices.SortFunc(both, func(x, y item) int { return Compare(x.Contender, y.Contender) })
+	kins[ours].list = both
+	return slices.Delete(kins, theirs, theirs+1)
+}
+
+// decide finds out who waits for whom within a family, whose members are in
+// the order of their turns, and what kind of lock it is.
+func (d *Dir) decide(f kinship, list []item, w Watches) Kind {
+	switch {
+	case list[0].Kind == RoleMember:
+		return KindParty
+	case f.layout == LayoutPolicy:
+		decidePolicy(list)
+		return KindRWLock
+	case f.layout == LayoutPlain && !plainLock(d.Path, list, w):
+		return KindUnknown
+	}
+	kind := KindLock
+	if f.latch {
+		kind = KindLatch
+	}
+	for i := range list {
+		if list[i].Kind.ofRW() {
+			kind = KindRWLock
+		}
+	}
+	decideQueue(d.Path, list, w)
+	return kind
+}
+
+// decideQueue lets an exclusive contender wait for whoever came before it and a
+// shared one for the last exclusive one before it.
+func decideQueue(dir string, list []item, w Watches) {
+	last := -1 // the last exclusive one
+	for i := range list {
+		it := &list[i]
+		if it.Kind == RoleRead {
+			if last >= 0 && !downgraded(dir, list, i, last, w) {
+				it.e.BlockedBy = []string{list[last].Node.Name}
+			}
+			continue
+		}
+		for j := max(last, 0); j < i; j++ {
+			if j > last || j == i-1 {
+				it.e.BlockedBy = append(it.e.BlockedBy, list[j].Node.Name)
+			}
+		}
+		last = i
+	}
+}
+
+// downgraded tells whether the reader i holds beside the writer it came after:
+// the same session's, which holds and is not waited for. A downgrade of package
+// client gives the reader its writer's number.
+func downgraded(dir string, list []item, i, writer int, w Watches) bool {
+	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 || list[i].layout != LayoutCurator {
+		return false
+	}
+	watching, known := w.Watching(list[i].Session, Join(dir, list[writer].Node.Name))
+	return known && !watching
+}
+
+// plainLock tells whether sequential nodes of no known library are a lock's:
+// their names say so, or those behind watch those before them.
+func plainLock(dir string, list []item, w Watches) bool {
+	words := true
+	for i := range list {
+		words = words && list[i].word
+	}
+	if words {
+		return true
+	}
+	for i := 1; i < min(len(list), 8); i++ {
+		if list[i].Session == list[i-1].Session {
+			continue
+		}
+		if watching, _ := w.Watching(list[i].Session, Join(dir, list[i-1].Node.Name)); watching {
+			return true
+		}
+	}
+	return false
+}
+
+// decidePolicy decides upon a lock with a policy: hold nodes hold, and of those
+// queued the ones whose id does not hold wait.
+func decidePolicy(list []item) {
+	holds := map[ID]bool{}
+	var writers, all []string
+	for i := range list {
+		if it := &list[i]; it.hold {
+			holds[it.id] = true
+			it.e.HeldSince = it.Ctime // made by the grant
+			all = append(all, it.Node.Name)
+			if it.Kind == RoleWrite {
+				writers = append(writers, it.Node.Name)
+			}
+		}
+	}
+	lastWriter, last := "", ""
+	for i := range list {
+		it := &list[i]
+		if it.hold {
+			continue
+		}
+		if holds[it.id] {
+			it.Kind = RoleMember // a writer keeps its place in the queue while it holds
+			continue
+		}
+		switch {
+		case it.Kind == RoleWrite && len(all) > 0:
+			it.e.BlockedBy = all
+		case it.Kind == RoleRead && len(writers) > 0:
+			it.e.BlockedBy = writers
+		case it.Kind == RoleRead && lastWriter != "":
+			it.e.BlockedBy = []string{lastWriter}
+		case it.Kind == RoleWrite && last != "":
+			it.e.BlockedBy = []string{last}
+		default:
+			it.e.BlockedBy = []string{} // it will be granted in a moment
+		}
+		if it.Kind == RoleWrite {
+			lastWriter = it.Node.Name
+		}
+		last = it.Node.Name
+	}
+}
+
+// take adds a family that has been decided upon.
+func (q *Queue) take(list []item, kind Kind) {
+	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
+		q.Waiters = make([]Entry, 0, len(list)-1)
+	}
+	for i := range list {
+		it := &list[i]
+		switch {
+		case kind == KindParty || kind == KindUnknown:
+			it.e.Mode = Participant
+			q.Participants = append(q.Participants, it.e)
+		case it.layout == LayoutPolicy && it.Kind == RoleMember:
+			q.Total--
+		case it.e.BlockedBy == nil:
+			q.Holders = append(q.Holders, it.e)
+		default:
+			it.e.HeldSince = 0
+			q.Waiters = append(q.Waiters, it.e)
+		}
+	}
+}
+
+// someWatchers is how many of those who watch a node are shown as waiting.
+const someWatchers = 200
+
+// lone looks at nodes without a number. One is a lock if it names itself so, or
+// if others watch it; but who watches several nodes of a directory watches
+// over its members and waits for nothing.
+func (d *Dir) lone(list []item, w Watches) []Queue {
+	var found []Queue
+	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == SimpleName {
+		it := &list[0]
+		if _, ours := it.e.Record(); ours || len(w.Watchers(d.Path, 1)) > 0 {
+			return []Queue{simple(d.Path, it, w.Watchers(d.Path, someWatchers), d.Next)}
+		}
+	}
+	watchers := make([][]int64, len(list))
+	watched := map[int64]int{}
+	for i := range list {
+		if list[i].layout != LayoutLone {
+			continue
+		}
+		watchers[i] = w.Watchers(Join(d.Path, list[i].Node.Name), someWatchers)
+		for _, s := range watchers[i] {
+			watched[s]++
+		}
+	}
+	for i := range list {
+		it := &list[i]
+		if it.layout != LayoutLone {
+			continue
+		}
+		_, named := plainRole(it.Node.Name)
+		losers := slices.DeleteFunc(watchers[i], func(s int64) bool { return s == it.Session || watched[s] > 1 && !named })
+		if !named && len(losers) == 0 {
+			continue // a member of something, or a lock nobody waits for: who could tell
+		}
+		it.e.Node = ""
+		found = append(found, simple(Join(d.Path, it.Node.Name), it, losers, 0))
+	}
+	return found
+}
+
+// simple is a lock of one node. Who waits has no node: only a watch.
+func simple(path string, it *item, watchers []int64, next int32) Queue {
+	q := Queue{Lock: Lock{Path: path, Kind: KindSimple, Layouts: []Layout{LayoutLone}, Next: next, Total: 1}}
+	it.e.HeldSince = it.Ctime // made by the grant
+	q.Holders = []Entry{it.e}
+	for _, s := range watchers {
+		if s != it.Session {
+			q.Total++
+			q.Waiters = append(q.Waiters, Entry{
+				Layout: LayoutLone, Mode: Exclusive, Session: Session(s), BlockedBy: []string{it.e.Node}, Watch: true,
+			})
+		}
+	}
+	return q
+}

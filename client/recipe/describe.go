@@ -1,0 +1,132 @@
+package recipe
+
+import "strings"
+
+// described is all that the name of a node of any program tells. [ParseName], which
+// long queues call at every turn, looks for less.
+type described struct {
+	Contender
+	layout Layout
+	numbed bool // the name ends in a number
+	word   bool // LayoutPlain: a word in it says that it is a lock
+	hold   bool // LayoutPolicy: a hold node
+	id     ID   // LayoutPolicy: of the attempt
+}
+
+// describe reads a name. It never fails: a name that tells nothing is a lone one.
+func describe(s string) described {
+	if IsPolicyNode(s) {
+		n, _ := ParsePolicyNode(s)
+		d := described{layout: LayoutPolicy, numbed: !n.Kind.Hold(), hold: n.Kind.Hold(), id: n.ID}
+		d.Contender = Contender{Name: s, Kind: RoleWrite, Seq: n.Seq, Maker: MakerSelf}
+		if n.Kind == QueueRead || n.Kind == HoldRead {
+			d.Kind = RoleRead
+		}
+		return d
+	}
+	if c, l, ok := ParseName(s); ok && separate(c, l) {
+		return described{Contender: c, layout: l, numbed: true}
+	}
+	head, seq, ok := cutSeq(s)
+	if !ok {
+		return describeLone(s)
+	}
+	d := described{Contender: Contender{Name: s, Seq: seq}, layout: LayoutPlain, numbed: true}
+	if id, found := strings.CutPrefix(head, "x-"); found && isSession(strings.TrimSuffix(id, "-")) {
+		d.layout, d.Maker = LayoutZooKeeper, MakerZooKeeper
+		return d
+	}
+	d.Kind, d.word = plainRole(head)
+	return d
+}
+
+// separate reports whether the marker of a name in Curator's layout stands alone:
+// "block-" is not "lock-".
+func separate(c Contender, l Layout) bool {
+	if l != LayoutCurator || c.Kind.ofRW() || c.Maker != MakerUnknown {
+		return true
+	}
+	text, _ := MarkerOf(l, c.Kind)
+	at := strings.LastIndex(c.Name, text)
+	return at <= 0 || c.Name[at-1] == '-'
+}
+
+// describeLone reads a name without a number: the members of kazoo's semaphores and
+// parties have one.
+func describeLone(s string) described {
+	d := described{Contender: Contender{Name: s}, layout: LayoutLone}
+	if id, ok := strings.CutSuffix(s, "__party__"); ok {
+		if _, ok = ParseHex(id); ok {
+			d.layout, d.Kind, d.Maker = LayoutKazoo, RoleMember, MakerKazoo
+			return d
+		}
+	}
+	if _, ok := ParseHex(s); ok {
+		d.layout, d.Kind, d.Maker = LayoutKazoo, RoleLease, MakerOf(s)
+	}
+	return d
+}
+
+// lockWords are parts of names that nothing but a lock or an election has.
+var lockWords = []string{"lock", "mutex", "latch", "leader", "master", "elect", "candidate", "semaphore"}
+
+// plainRole reads what stands before the number in a name of no known library, and
+// whether it says that the node is a lock's: the tutorials have lock0000000017, the
+// manual guid-lock-, read-, write- and n_.
+func plainRole(head string) (r Role, word bool) {
+	last := strings.ToLower(strings.TrimRight(head, "-_.:~#"))
+	if i := strings.LastIndexAny(last, "-_.:~#"); i >= 0 {
+		last = last[i+1:]
+	}
+	switch last {
+	case "read", "reader", "rlock", "readlock", "shared", "r":
+		return RoleRead, true
+	case "write", "writer", "wlock", "writelock", "w":
+		return RoleWrite, true
+	case "n", "lk":
+		return RoleLock, true
+	}
+	lower := strings.ToLower(head)
+	for _, w := range lockWords {
+		if strings.Contains(lower, w) {
+			return RoleLock, true
+		}
+	}
+	return RoleLock, false
+}
+
+// IsContender reports whether a name is one that recipes give to the nodes of
+// contenders: it ends in a number, or is a hold of a lock with a policy.
+func IsContender(name string) bool {
+	d := describe(name)
+	return d.numbed || d.hold
+}
+
+// Number returns the number that a contender's name ends in.
+func Number(name string) (seq int32, ok bool) {
+	d := describe(name)
+	return d.Seq, d.numbed
+}
+
+// cutSeq cuts the number off a sequential name: ten characters, or eleven once
+// the counter has wrapped far. A minus before ten digits is a sign only behind
+// another separator: "lock-" ends in a dash of its own.
+func cutSeq(s string) (head string, seq int32, ok bool) {
+	if n := len(s); n > 12 && s[n-11] == '-' && (s[n-12] == '-' || s[n-12] == '_') {
+		if seq, ok = ParseSeq(s[n-11:]); ok {
+			return s[:n-11], seq, true
+		}
+	}
+	if len(s) < 10 {
+		return "", 0, false
+	}
+	seq, ok = ParseSeq(s[len(s)-10:])
+	return s[:len(s)-10], seq, ok
+}
+
+// isSession reports whether s is a session's id as the recipes write it: hex in C,
+// decimal in Java.
+func isSession(s string) bool {
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "-"), "0x")
+	return s != "" && len(s) <= 20 && isHex(s)
+}

@@ -1,0 +1,283 @@
+package recipe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind is the purpose of a lock.
+type Kind string
+
+// The kinds.
+const (
+	KindLock      Kind = "lock" // Curator's leader selector and kazoo's election are locks, too
+	KindRWLock    Kind = "rwlock"
+	KindSemaphore Kind = "semaphore"
+	KindLatch     Kind = "latch"  // Curator's leader latch: the first leads
+	KindSimple    Kind = "simple" // one node; the session that creates it holds
+	KindParty     Kind = "party"  // participants that do not wait for each other
+	KindUnknown   Kind = "unknown"
+)
+
+// Kinds lists all kinds.
+var Kinds = []Kind{KindLock, KindRWLock, KindSemaphore, KindLatch, KindSimple, KindParty, KindUnknown}
+
+// Mode is the right that a contender has or waits for.
+type Mode string
+
+// The modes.
+const (
+	Exclusive   Mode = "exclusive"
+	Shared      Mode = "shared"
+	Permit      Mode = "permit"      // of a semaphore
+	Participant Mode = "participant" // none: the node only says that its session is there
+)
+
+// Session is a session's id. Its text is hexadecimal.
+type Session int64
+
+// String returns the id as 0x100000ae0210023.
+func (s Session) String() string { return "0x" + strconv.FormatUint(uint64(s), 16) }
+
+// MarshalText writes what String returns.
+func (s Session) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what String returns.
+func (s *Session) UnmarshalText(b []byte) error {
+	n, err := strconv.ParseUint(string(b), 0, 64)
+	if err != nil {
+		return fmt.Errorf("recipe: session %.30q is no id", b)
+	}
+	*s = Session(n)
+	return nil
+}
+
+// Lock is what a list of locks tells of one.
+type Lock struct {
+	Path    string   `json:"path"`
+	Kind    Kind     `json:"kind"`
+	Layouts []Layout `json:"layouts"` // one, unless Mixed
+	// Mixed says that contenders are there that cannot see each other: each
+	// layout has holders of its own.
+	Mixed  bool   `json:"mixed,omitempty"`
+	Policy string `json:"policy,omitempty"` // of LayoutPolicy
+	Limit  int    `json:"limit,omitempty"`  // of a semaphore, 0 if it is not stored
+	Next   int32  `json:"nextSeq"`          // the number that the next contender gets
+	Total  int    `json:"total"`            // contenders in all, also those that are not listed
+}
+
+// Layout returns the layouts as one word, such as "curator+kazoo".
+func (l *Lock) Layout() string {
+	words := make([]string, len(l.Layouts))
+	for i, layout := range l.Layouts {
+		words[i] = layout.String()
+	}
+	return strings.Join(words, "+")
+}
+
+// Target returns the path of a contender's node.
+func (l *Lock) Target(node string) string {
+	switch {
+	case node == "":
+		return l.Path
+	case node[0] == '/': // kazoo's semaphore has its queue elsewhere
+		return node
+	}
+	return Join(l.Path, node)
+}
+
+// Queue is a lock with its contenders, at one moment.
+type Queue struct {
+	Lock
+	Holders      []Entry `json:"holders"`
+	Waiters      []Entry `json:"waiters"`      // in the order of their turns
+	Participants []Entry `json:"participants"` // it is not known, or does not matter, who holds
+	// Others are children that are no contenders, or some of them.
+	Others []string `json:"others,omitempty"`
+}
+
+// Entry is one contender.
+type Entry struct {
+	Node     string  `json:"node"`     // relative to the lock's path; "" is the node at that path
+	Position int     `json:"position"` // 1 for the first that waits, 0 for one that does not wait
+	Mode     Mode    `json:"mode"`
+	Layout   Layout  `json:"layout"`
+	Maker    Maker   `json:"maker"`
+	Session  Session `json:"session"`
+	Token    int64   `json:"token,string"` // the zxid that made the node: of a holder its fencing token
+	// Since is when the node was made, in milliseconds since 1970 by the leader's
+	// clock. HeldSince is 0 if it is not known; the hold then began after Since.
+	Since     int64 `json:"since"`
+	HeldSince int64 `json:"heldSince,omitempty"`
+	// BlockedBy are the nodes waited for, all of them or with Any one of them.
+	BlockedBy []string `json:"blockedBy,omitempty"`
+	Any       bool     `json:"any,omitempty"`
+	// Watch says that the contender is known by its watch only. It may wait, or
+	// merely look on.
+	Watch bool `json:"watch,omitempty"`
+	// Owner and Data are there once Tell was called: the record in the node, or
+	// else the beginning of its data.
+	Owner  *Owner `json:"owner,omitempty"`
+	Data   string `json:"data,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"` // the node may not be read
+
+	Version int32  `json:"-"` // of the node
+	raw     string // the node's data
+}
+
+// CuratorRevoke is the data by which Curator asks a contender to leave.
+const CuratorRevoke = "__REVOKE__"
+
+// shownData is how much of a node's data is told.
+const shownData = 200
+
+// Tell fills in Owner or Data. Decoding the record of every contender would be most
+// of the work of a look at all locks, so it is left until an entry is shown.
+func (e *Entry) Tell() {
+	if o, ok := e.Record(); ok {
+		e.Owner = &o
+	} else {
+		e.Data = e.Text(shownData)
+	}
+}
+
+// Record returns the owner record, if the node has one.
+func (e *Entry) Record() (Owner, bool) {
+	if e.Owner != nil {
+		return *e.Owner, true
+	}
+	return ParseOwner([]byte(e.raw))
+}
+
+// Raw returns the node's data.
+func (e *Entry) Raw() []byte { return []byte(e.raw) }
+
+// Text returns the node's data as text of at most n bytes.
+func (e *Entry) Text(n int) string {
+	cut := e.raw
+	if len(cut) > n {
+		for n > 0 && !utf8.RuneStart(cut[n]) {
+			n--
+		}
+		cut = cut[:n]
+	}
+	return strings.ToValidUTF8(cut, "\uFFFD")
+}
+
+// Asked returns the wish that the contender leaves, if there is one.
+func (e *Entry) Asked() (Revocation, bool) {
+	if e.raw == CuratorRevoke || e.Data == CuratorRevoke {
+		return Revocation{}, true
+	}
+	if o, ok := e.Record(); ok && o.Revoke != nil {
+		return *o.Revoke, true
+	}
+	return Revocation{}, false
+}
+
+// Askable reports whether the contender can be asked to leave: its program looks
+// for a wish in its node.
+func (e *Entry) Askable() bool {
+	if e.Token == 0 || e.Hidden {
+		return false // known by its watch only, or its record is not known
+	}
+	_, ours := e.Record()
+	return ours || e.Maker == MakerCurator
+}
+
+// task is what the node says of the task it serves.
+func (e *Entry) task() string {
+	if e.Owner == nil && !strings.Contains(e.raw, `"task"`) {
+		return ""
+	}
+	o, _ := e.Record()
+	return o.Task
+}
+
+// lists are all contenders.
+func (q *Queue) lists() [3][]Entry { return [3][]Entry{q.Holders, q.Waiters, q.Participants} }
+
+// Find returns the contender of a node, nil if it is not there.
+func (q *Queue) Find(node string) *Entry {
+	for _, list := range q.lists() {
+		for i := range list {
+			if list[i].Node == node {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// OldestWait returns since when the longest waiting contender waits, 0 if none
+// waits.
+func (q *Queue) OldestWait() (since int64) {
+	for i := range q.Waiters {
+		if s := q.Waiters[i].Since; since == 0 || s < since {
+			since = s
+		}
+	}
+	return since
+}
+
+// OldestHold returns since when the lock has been held at least by its present
+// holders, 0 if it is free.
+func (q *Queue) OldestHold() (since int64) {
+	for i := range q.Holders {
+		s := max(q.Holders[i].Since, q.Holders[i].HeldSince)
+		if since == 0 || s < since {
+			since = s
+		}
+	}
+	return since
+}
+
+// recipes are the names of what uses a layout, by the program that made it.
+var recipes = map[Kind]map[Maker]string{
+	KindLock: {
+		MakerSelf: "zlock lock", MakerCurator: "Curator mutex or leader selector", MakerGo: "go-zookeeper lock",
+		MakerKazoo: "kazoo lock or election", MakerZooKeeper: "ZooKeeper's lock recipe",
+	},
+	KindRWLock: {
+		MakerSelf: "zlock read-write lock", MakerCurator: "Curator read-write lock", MakerKazoo: "kazoo read-write lock",
+	},
+	KindSemaphore: {MakerSelf: "zlock semaphore", MakerCurator: "Curator semaphore", MakerKazoo: "kazoo semaphore"},
+	KindLatch:     {MakerSelf: "zlock leader latch", MakerCurator: "Curator leader latch"},
+	KindParty:     {MakerKazoo: "kazoo party"},
+}
+
+// Recipe says in words what kind of lock of which libraries it is.
+func (q *Queue) Recipe() string {
+	var words []string
+	for _, list := range q.lists() {
+		for i := range list {
+			if w := recipes[q.Kind][list[i].Maker]; w != "" && !slices.Contains(words, w) {
+				words = append(words, w)
+			}
+		}
+	}
+	switch {
+	case len(words) > 0:
+		return strings.Join(words, ", ")
+	case q.Kind == KindSimple:
+		return "one ephemeral node"
+	case q.Kind == KindUnknown:
+		return "not known"
+	}
+	return "sequential nodes"
+}
+
+// policyOf returns the policy that a directory's record names.
+func policyOf(data string) string {
+	var rec struct {
+		Policy string `json:"policy"`
+	}
+	if len(data) > 2*MaxOwnerData || !strings.HasPrefix(data, "{") || json.Unmarshal([]byte(data), &rec) != nil || len(rec.Policy) > 20 {
+		return ""
+	}
+	return rec.Policy
+}
