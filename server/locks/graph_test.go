@@ -5,7 +5,6 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"math/rand/v2"
 	"testing"
-
 )
 
 func (f *forest) hold(lock string, sessions ...int64) {
