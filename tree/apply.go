@@ -14,7 +14,7 @@ import (
 // Any operation that is not a write of the tree is answered with
 // UNIMPLEMENTED, check outside a multi among them.
 func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
-	c.asked = asker{} // by somebody else
+	c.asked, c.Steps = asker{}, 0 // of the request before
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
@@ -58,6 +58,9 @@ func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte,
 // version counts before the children, and the permission is the parent's to
 // give: the node's own ACL does not matter.
 func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
+	if !c.spend(opSteps + pathSteps(r.Path)) {
+		return jute.BadArguments
+	}
 	dir, name, ok := splitPath(r.Path)
 	if !ok || isBuiltin(r.Path) {
 		return jute.BadArguments
@@ -77,6 +80,8 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 		return jute.BadVersion
 	case n.children() > 0:
 		return jute.NotEmpty
+	case !c.spend(deleteSteps + 2*eventSteps(r.Path) + len(n.data)/stepBytes):
+		return jute.BadArguments
 	}
 	t.removeNode(c, n, strings.Clone(r.Path))
 	return jute.OK
@@ -106,6 +111,9 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	if c.Full && len(r.Data) > len(n.data) {
 		return reply, jute.Throttled
 	}
+	if !c.spend(setSteps + eventSteps(r.Path) + len(r.Data)/stepBytes) {
+		return reply, jute.BadArguments
+	}
 	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.version))
 	return n.appendStat(reply), jute.OK
 }
@@ -116,7 +124,7 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 	if r.NoPath || !ValidPath(r.Path) {
 		return reply, jute.BadArguments
 	}
-	acl, code := FixACL(r.ACL, c.IDs, r.NullACLID)
+	acl, code := c.fixACL(r.ACL, r.NullACLID)
 	if code != jute.OK {
 		return reply, code
 	}
@@ -143,7 +151,7 @@ func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
 // writable finds the node of a request that names it by a full path and needs
 // perm on it. It answers BADARGUMENTS, NONODE or NOAUTH.
 func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute.ErrCode) {
-	if r.NoPath || !ValidPath(r.Path) {
+	if !c.spend(opSteps+pathSteps(r.Path)) || r.NoPath || !ValidPath(r.Path) {
 		return nil, jute.BadArguments
 	}
 	n := t.find(r.Path)

@@ -57,7 +57,10 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if !ok {
 		return reply, jute.BadArguments
 	}
-	acl, code := FixACL(r.ACL, c.IDs, r.NullACLID)
+	if !c.spend(opSteps + pathSteps(r.Path)) {
+		return reply, jute.BadArguments
+	}
+	acl, code := c.fixACL(r.ACL, r.NullACLID)
 	if code != jute.OK {
 		return reply, code
 	}
@@ -81,6 +84,9 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	}
 	if t.overQuota(c, path, 1, int64(len(r.Data))) {
 		return reply, jute.QuotaExceeded
+	}
+	if !c.spend(createSteps + 2*eventSteps(path) + len(r.Data)/stepBytes) {
+		return reply, jute.BadArguments
 	}
 
 	s := state{acl: t.acls.intern(acl), data: string(r.Data), null: r.Data == nil, kind: kind}

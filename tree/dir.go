@@ -202,12 +202,16 @@ func (d *dir) appendList(b []byte) []byte {
 	return append(b, *c...)
 }
 
-func (d *dir) encode(b []byte) []byte {
-	b = jute.AppendInt(b, int32(len(d.nodes)))
-	for _, n := range d.nodes {
-		b = jute.AppendString(b, n.name)
+// listSteps is what it costs to put a listing together that is not kept.
+func (d *dir) listSteps() int {
+	if d == nil || d.names <= maxCacheLen && d.cache.Load() != nil {
+		return 0
 	}
-	return b
+	return len(d.nodes) / 2
+}
+
+func (d *dir) encode(b []byte) []byte {
+	return appendNames(b, d.nodes)
 }
 
 // reverse turns the order of the children round.

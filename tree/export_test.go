@@ -107,10 +107,10 @@ func (t *Tree) Verify() error {
 			bad("ACL %v: %d references are %d", a.list, a.refs, n)
 		}
 	}
-	if len(refs) != len(t.acls) || len(quotas) != len(t.quotas) {
-		bad("%d ACLs are %d, %d quotas are %d", len(t.acls), len(refs), len(t.quotas), len(quotas))
+	if len(refs) != len(t.acls) || len(quotas) != t.quotas {
+		bad("%d ACLs are %d, %d quotas are %d", len(t.acls), len(refs), t.quotas, len(quotas))
 	}
-	if t.undo != nil || len(t.ops) > 0 && t.ops[0].op != 0 {
+	if t.undo != nil {
 		bad("a multi left something behind")
 	}
 	if errs != nil {

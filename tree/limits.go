@@ -13,9 +13,6 @@ const (
 	// one is answered with INVALIDACL.
 	MaxACLEntries = 1000
 	MaxACLBytes   = 64 << 10
-	// MaxMultiOps is how many operations a multi or multiRead may hold;
-	// more are answered with MARSHALLINGERROR.
-	MaxMultiOps = 10_000
 	// MaxChildren bounds one directory, MaxEphemerals what one session owns,
 	// and MaxListing the list of either, so that it can always be sent; and
 	// the paths of all events when a session ends are no more than that. (A

@@ -2,30 +2,105 @@ package tree_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
+	"github.com/zlockd/zlockd/tree/treetest"
 )
 
-// L11, at the limit and one beyond.
-func TestMultiHoldsItsLimit(t *testing.T) {
-	for n, want := range map[int]jute.ErrCode{tree.MaxMultiOps: jute.OK, tree.MaxMultiOps + 1: jute.MarshallingError} {
-		tr := tree.New()
-		var checks, reads []byte
+// A multi holds as many operations as a frame of 1 MB does, and what it may cost is
+// bounded: one that costs more changes nothing.
+func TestRequestsHoldTheirBudget(t *testing.T) {
+	const frame = 1_048_575
+	deep := strings.Repeat("/d", tree.MaxDepth-1)
+	tr := tree.New()
+	c := &tree.Change{Session: 1}
+	for depth := 2; depth <= len(deep); depth += 2 {
+		c.Zxid++
+		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(deep[:depth], "", 0), nil); code != jute.OK {
+			t.Fatal(depth, code)
+		}
+	}
+	auth := slices.Repeat([]jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "auth"}}}, 20)
+	for i := range auth {
+		auth[i].Perms = int32(i)
+	}
+	ids := []jute.ID{{Scheme: "ip", ID: "10.0.0.1"}}
+	for i := range 45 {
+		ids = append(ids, tree.DigestID(fmt.Sprint(i)))
+	}
+	for _, x := range []struct {
+		name string
+		op   jute.OpCode
+		body func(i int) []byte
+		want jute.ErrCode
+	}{
+		{"checks", jute.OpCheck, func(int) []byte { return pathVersion("/") }, jute.OK},
+		{"creates", jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint("/", i), "", 0) }, jute.OK},
+		{"writes", jute.OpSetData, func(i int) []byte { return setBody(fmt.Sprint("/", i%1000), "x") }, jute.OK},
+		{"deletes", jute.OpDelete, func(i int) []byte { return pathVersion(fmt.Sprint("/", i)) }, jute.OK},
+		{"deep writes", jute.OpSetData, func(int) []byte { return setBody(deep, "x") }, jute.BadArguments},
+		{"deep creates", jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint(deep, "/", i), "", 0) }, jute.BadArguments},
+		{"long ACLs", jute.OpCreate, func(i int) []byte {
+			b := jute.AppendBuffer(jute.AppendString(nil, fmt.Sprint("/l", i)), nil)
+			return jute.AppendInt(jute.AppendACL(b, auth), 0)
+		}, jute.BadArguments},
+	} {
+		var body []byte
+		n := 0
+		for ; ; n++ {
+			op := x.body(n)
+			if len(body)+len(op)+18 > frame || x.op == jute.OpDelete && n == 18_000 {
+				break
+			}
+			body = append(jute.AppendMultiHeader(body, x.op, false, -1), op...)
+		}
+		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
+		before, digest := treetest.Dump(tr), tr.Digest()
+		c := &tree.Change{Zxid: tr.Zxid() + 1, Session: 1, IDs: ids}
+		reply, code, changed := tr.Apply(c, jute.OpMulti, body, nil)
+		d := jute.NewDecoder(reply)
+		code = cmp.Or(code, d.MultiHeader().Err)
+		for !changed && code == jute.OK && d.Err() == nil {
+			d.Int()
+			code = d.MultiHeader().Err
+		}
+		t.Logf("%d %s cost %d steps", n, x.name, c.Steps)
+		if code != x.want || changed != (x.want == jute.OK) {
+			t.Errorf("%s: %v, changed: %v, want %v", x.name, code, changed, x.want)
+		}
+		if !changed && (tr.Digest() != digest || treetest.Dump(tr) != before || len(c.Events) > 0) {
+			t.Errorf("%s: something has changed", x.name)
+		}
+		if over := c.Steps - tree.MaxSteps; over > 5000 {
+			t.Errorf("%s went on for %d steps beyond the budget", x.name, over)
+		}
+	}
+}
+
+// A multiRead has the same budget.
+func TestMultiReadsHoldTheirBudget(t *testing.T) {
+	tr := tree.New()
+	c := &tree.Change{Session: 1}
+	for i := range 300_000 {
+		c.Zxid++
+		c.Events = c.Events[:0]
+		tr.Apply(c, jute.OpCreate, createBody(fmt.Sprintf("/%020d", i), "", 0), nil)
+	}
+	for n, want := range map[int]jute.ErrCode{1: jute.OK, 2: jute.BadArguments} {
+		var body []byte
 		for range n {
-			checks = append(jute.AppendMultiHeader(checks, jute.OpCheck, false, -1), pathVersion("/")...)
-			reads = jute.AppendBool(jute.AppendString(jute.AppendMultiHeader(reads, jute.OpGetChildren, false, -1), "/"), false)
+			body = jute.AppendMultiHeader(body, jute.OpGetChildren, false, -1)
+			body = jute.AppendBool(jute.AppendString(body, "/"), false)
 		}
-		checks = jute.AppendMultiHeader(checks, jute.OpError, true, -1)
-		reads = jute.AppendMultiHeader(reads, jute.OpError, true, -1)
-		if _, code, _ := tr.Apply(&tree.Change{Zxid: 1}, jute.OpMulti, checks, nil); code != want {
-			t.Errorf("multi of %d: %v", n, code)
-		}
-		if _, code := tr.AppendMultiRead(nil, nil, reads); code != want {
-			t.Errorf("multiRead of %d: %v", n, code)
+		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
+		if _, code := tr.AppendMultiRead(nil, nil, body); code != want {
+			t.Errorf("%d lists of 300,000 names: %v, want %v", n, code, want)
 		}
 	}
 }

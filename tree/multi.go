@@ -1,6 +1,10 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
+import (
+	"slices"
+
+	"github.com/zlockd/zlockd/jute"
+)
 
 // multiOp is one decoded operation of a multi.
 type multiOp struct {
@@ -9,46 +13,33 @@ type multiOp struct {
 	set    jute.SetDataRequest // its PathVersion serves delete and check too
 }
 
-// keepOps is how many decoded operations are kept as scratch between multis.
-const keepOps = 64
-
-// decodeMulti reads the operations of a multi into t.ops. Everything it finds
-// wrong makes the whole request undecodable: a missing end, an operation that
-// is no write or is not allowed in a multi, a null path, illegal create flags.
-func (t *Tree) decodeMulti(d *jute.Decoder) bool {
-	t.ops = t.ops[:0]
-	for {
-		h := d.MultiHeader()
-		if d.Err() != nil {
-			return false
-		}
-		if h.Done {
-			return true
-		}
-		if len(t.ops) == MaxMultiOps {
-			return false
-		}
-		t.ops = append(t.ops, multiOp{op: h.Type})
-		o := &t.ops[len(t.ops)-1]
-		var noPath bool
-		switch h.Type {
-		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-			o.create = d.CreateRequest(h.Type)
-			o.op = multiCreate(h.Type, o.create.Flags)
-			noPath = o.create.NoPath
-		case jute.OpDelete, jute.OpCheck:
-			o.set.PathVersion = d.PathVersion()
-			noPath = o.set.NoPath
-		case jute.OpSetData:
-			o.set = d.SetDataRequest()
-			noPath = o.set.NoPath
-		default:
-			return false
-		}
-		if d.Err() != nil || noPath || o.op == jute.OpError {
-			return false
-		}
+// next reads the next operation of a multi into o and reports whether there is one.
+// Everything that it finds wrong makes the whole request undecodable: a missing end,
+// an operation that is no write or is not allowed in a multi, a null path, illegal
+// create flags.
+func (o *multiOp) next(d *jute.Decoder) (more, ok bool) {
+	h := d.MultiHeader()
+	if d.Err() != nil || h.Done {
+		return false, d.Err() == nil
 	}
+	*o = multiOp{op: h.Type}
+	var noPath bool
+	switch h.Type {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		o.create = d.CreateRequest(h.Type)
+		o.op = multiCreate(h.Type, o.create.Flags)
+		noPath = o.create.NoPath
+	case jute.OpDelete, jute.OpCheck:
+		o.set.PathVersion = d.PathVersion()
+		noPath = o.set.NoPath
+	case jute.OpSetData:
+		o.set = d.SetDataRequest()
+		noPath = o.set.NoPath
+	default:
+		return false, false
+	}
+	ok = d.Err() == nil && !noPath && o.op != jute.OpError
+	return ok, ok
 }
 
 // multiCreate returns the operation that a create inside a multi amounts to:
@@ -96,18 +87,25 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 	return reply, t.check(c, &o.set.PathVersion)
 }
 
-// multi applies all operations of a multi or none, each seeing what those
-// before it did.
+// multi applies all operations of a multi or none, each seeing what those before it
+// did. It reads the request twice, to learn first whether all of it can be read: tens
+// of thousands of operations would take many times the memory of the request.
 func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
-	defer t.forget()
-	if !t.decodeMulti(d) {
-		return reply, jute.MarshallingError, false
+	var o multiOp
+	count, first := 0, *d
+	for more, ok := o.next(d); more || !ok; more, ok = o.next(d) {
+		if !ok {
+			return reply, jute.MarshallingError, false
+		}
+		count++
 	}
 	events := len(c.Events)
-	t.undo = t.newUndo()
-	out = reply
-	for i := range t.ops {
-		out, code = t.step(c, &t.ops[i], out)
+	c.Events = slices.Grow(c.Events, 2*count)
+	t.undo = t.newUndo(count)
+	out, d = reply, &first
+	for i := range count {
+		o.next(d)
+		out, code = t.step(c, &o, out)
 		if code == jute.OK {
 			continue
 		}
@@ -117,21 +115,13 @@ func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code
 		if code == jute.MarshallingError {
 			return reply, code, false
 		}
-		return appendFailure(reply, len(t.ops), i, code), jute.OK, false
+		return appendFailure(reply, count, i, code), jute.OK, false
 	}
 	t.undo = nil
 	// A multi of checks alone changes no node, but it is a write like any
 	// other and consumes its zxid.
 	t.zxid = c.Zxid
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
-}
-
-// forget drops what the scratch of a multi points to.
-func (t *Tree) forget() {
-	clear(t.ops)
-	if cap(t.ops) > keepOps {
-		t.ops = nil
-	}
 }
 
 // appendFailure appends the results of a multi of n operations whose

@@ -20,6 +20,9 @@ type Change struct {
 	// to be fired. The operations append to it.
 	Events []Event
 
+	// Steps are what the newest request has cost so far.
+	Steps int
+
 	asked asker
 }
 
@@ -30,7 +33,20 @@ type Event struct {
 	ACL  *ACL // of the node named, when it happened
 }
 
-func (c *Change) allowed(n *node, perm int32) bool { return c.asked.allows(n, c.IDs, perm) }
+// fixACL is FixACL for the client that asks.
+func (c *Change) fixACL(acl []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) {
+	fixed, code := FixACL(acl, c.IDs, nullID)
+	c.spend(aclSteps * max(0, len(acl)+len(fixed)-2)) // an operation pays for one entry
+	return fixed, code
+}
+
+// allowed tells whether the client may do to n what perm stands for.
+func (c *Change) allowed(n *node, perm int32) bool {
+	if c.asked.last != n.acl {
+		c.spend(1 + len(c.IDs)/2)
+	}
+	return c.asked.allows(n, c.IDs, perm)
+}
 
 func (c *Change) tell(t jute.EventType, path string, n *node) {
 	c.Events = append(c.Events, Event{t, path, n.acl})
@@ -72,7 +88,7 @@ func (t *Tree) link(n *node, p int) {
 	}
 	if n.name == limitsName {
 		if p := quotaOf(pathOf(n.parent)); p != "" {
-			t.quotas[p] = struct{}{}
+			t.quotas++
 		}
 	}
 }
@@ -101,7 +117,7 @@ func (t *Tree) unlink(n *node) int {
 	}
 	if n.name == limitsName {
 		if p := quotaOf(pathOf(n.parent)); p != "" {
-			delete(t.quotas, p)
+			t.quotas--
 		}
 	}
 	return p

@@ -24,42 +24,30 @@ func quotaOf(path string) string {
 	return p
 }
 
-// quotaNode returns a node of p's quota, or nil.
-func (t *Tree) quotaNode(p, name string) *node {
+// covering returns the nodes of the quota that counts path: the activated one of
+// path or of the deepest node above it. Without one, both are nil.
+func (t *Tree) covering(path string) (limits, stats *node) {
+	if t.quotas == 0 || path == "" {
+		return nil, nil
+	}
 	n := t.find(quotaPath)
-	for rest := p[1:]; n != nil && rest != ""; {
-		var step string
-		step, rest, _ = strings.Cut(rest, "/")
-		n = t.child(n, step)
-	}
-	if n == nil {
-		return nil
-	}
-	return t.child(n, name)
-}
-
-// covering returns the deepest path with an activated quota that is path or
-// above it, or "".
-func (t *Tree) covering(path string) string {
-	if len(t.quotas) == 0 {
-		return ""
-	}
-	for p := path; p != ""; p = p[:strings.LastIndexByte(p, '/')] {
-		if _, ok := t.quotas[p]; ok {
-			return p
+	for rest, found := path[1:], true; found; {
+		var name string
+		name, rest, found = strings.Cut(rest, "/")
+		if n = t.child(n, name); n == nil {
+			break
+		}
+		if l := t.child(n, limitsName); l != nil {
+			limits, stats = l, t.child(n, statsName)
 		}
 	}
-	return ""
+	return limits, stats
 }
 
 // charge adds to the counts of the quota that covers path. They change in
 // place: no version, no zxid, no event.
 func (t *Tree) charge(path string, count, bytes int64) {
-	p := t.covering(path)
-	if p == "" {
-		return
-	}
-	if n := t.quotaNode(p, statsName); n != nil {
+	if _, n := t.covering(path); n != nil {
 		t.setStats(n, quotaField(n.data, "count")+count, quotaField(n.data, "bytes")+bytes)
 	}
 }
@@ -103,11 +91,7 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if c.NoQuota {
 		return false
 	}
-	p := t.covering(path)
-	if p == "" {
-		return false
-	}
-	limits, stats := t.quotaNode(p, limitsName), t.quotaNode(p, statsName)
+	limits, stats := t.covering(path)
 	if limits == nil || stats == nil {
 		return false
 	}

@@ -141,32 +141,34 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int)
 
 // AppendMultiRead runs the reads in the body of a multiRead and appends their
 // results; a failing one fails alone. It answers MARSHALLINGERROR if anything
-// in body is not a read that multiRead allows, or THROTTLEDOP if the answer
-// would be too large.
+// in body is not a read that multiRead allows, THROTTLEDOP if the answer would be
+// too large, or BADARGUMENTS if it would cost too much.
 func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
-	var asked asker
-	for count := 0; ; count++ {
+	c := Change{IDs: ids} // which counts steps
+	for {
 		h := d.MultiHeader()
 		if d.Err() == nil && h.Done {
 			return jute.AppendMultiHeader(b, jute.OpError, true, -1), jute.OK
 		}
 		path, ok := d.String()
 		d.Bool() // a watch: multiRead sets none
-		if d.Err() != nil || !ok || count == MaxMultiOps {
+		if d.Err() != nil || !ok {
 			return b[:start], jute.MarshallingError
 		}
 		if h.Type != jute.OpGetData && h.Type != jute.OpGetChildren {
 			return b[:start], jute.MarshallingError
 		}
+		c.spend(opSteps + pathSteps(path))
 		code := jute.OK
 		n := t.find(path)
 		if n == nil {
 			code = jute.NoNode
-		} else if !asked.allows(n, ids, jute.PermRead) {
+		} else if !c.allowed(n, jute.PermRead) {
 			code = jute.NoAuth
 		}
+		at := len(b)
 		switch {
 		case code != jute.OK:
 			b = jute.AppendMultiHeader(b, jute.OpError, false, code)
@@ -176,7 +178,13 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, ju
 			b = n.appendStat(n.appendData(b))
 		default:
 			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
+			if !c.spend(n.dir.listSteps()) {
+				return b[:start], jute.BadArguments
+			}
 			b = n.dir.appendList(b)
+		}
+		if !c.spend((len(b) - at) / stepBytes) {
+			return b[:start], jute.BadArguments
 		}
 		if len(b)-start > t.lim.multiRead {
 			return b[:start], jute.Throttled

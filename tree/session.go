@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
-
-	"github.com/zlockd/zlockd/jute"
 )
 
 // holding is the ephemeral nodes of a session.
@@ -41,6 +38,7 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.node.czxid, b.node.czxid), cmp.Compare(a.path, b.path))
 	})
+	c.spend(endSteps * len(list)) // the end of a session has no bound but MaxEphemerals
 	for _, e := range list {
 		t.removeNode(c, e.node, e.path)
 	}
@@ -89,49 +87,10 @@ func (t *Tree) SomeEphemeralsOf(session int64, most int) []string {
 // AppendEphemerals appends the paths of a session's ephemeral nodes that begin
 // with prefix; a blank one and "/" ask for all.
 func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
-	if meansAll(prefix) {
-		prefix = "/"
-	}
-	paths := t.ephemeralsInOrder(session, prefix)
-	b = jute.AppendInt(b, int32(len(paths)))
-	for _, path := range paths {
-		b = jute.AppendString(b, path)
-	}
-	return b
-}
-
-// ephemeralsInOrder returns the paths of a session's ephemeral nodes that begin
-// with prefix, in the order of the reference, which copies a set of all that
-// grew one by one. There may be very many, and the log waits meanwhile: each
-// path is made and hashed once, and only those that were asked for are sorted.
-func (t *Tree) ephemeralsInOrder(session int64, prefix string) []string {
-	type entry struct {
-		path          string
-		copied, grown uint32 // buckets
-		czxid         int64
-	}
 	nodes := t.ephemerals[session].list()
-	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
-	var list []entry
-	for _, n := range nodes {
-		if path := pathOf(n); strings.HasPrefix(path, prefix) {
-			hash := jute.JavaHash(path)
-			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.czxid})
-		}
+	created := make([]int64, len(nodes))
+	for i, n := range nodes {
+		created[i] = n.czxid
 	}
-	slices.SortStableFunc(list, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.copied, b.copied), cmp.Compare(a.grown, b.grown), cmp.Compare(a.czxid, b.czxid))
-	})
-	paths := make([]string, len(list))
-	for i := range list {
-		paths[i] = list[i].path
-	}
-	return paths
-}
-
-// meansAll tells whether a prefix asks for everything: the reference drops white
-// space, as Java sees it, before it looks.
-func meansAll(prefix string) bool {
-	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
-	return prefix == "" || prefix == "/"
+	return appendEphemerals(b, nodes, created, prefix)
 }

@@ -96,14 +96,13 @@ type Tree struct {
 	size  int64 // bytes of all paths and data
 
 	acls       aclTable
-	ephemerals map[int64]*holding  // by session
-	owners     []*holding          // the same, for walks in pieces; holding.slot is the position
-	owned      int                 // ephemerals of all sessions
-	reapable   []*node             // containers and TTL nodes; node.slot is the position
-	quotas     map[string]struct{} // paths with an activated quota
+	ephemerals map[int64]*holding // by session
+	owners     []*holding         // the same, for walks in pieces; holding.slot is the position
+	owned      int                // ephemerals of all sessions
+	reapable   []*node            // containers and TTL nodes; node.slot is the position
+	quotas     int                // activated ones
 
 	undo  *undoLog  // of the multi being applied, else nil
-	ops   []multiOp // scratch of multi
 	buf   []byte    // scratch of names and keys
 	snap  *Snapshot // the open one, or nil
 	snaps uint32    // how many were begun: the newest one's mark
@@ -125,7 +124,7 @@ func New() *Tree {
 func newTree() *Tree {
 	return &Tree{
 		seed: maphash.MakeSeed(), lim: defaultLimits, acls: aclTable{},
-		ephemerals: map[int64]*holding{}, quotas: map[string]struct{}{},
+		ephemerals: map[int64]*holding{},
 	}
 }
 

@@ -27,7 +27,10 @@ const (
 	stepDelete
 )
 
-func (t *Tree) newUndo() *undoLog { return &undoLog{hash: t.hash, zxid: t.zxid} }
+// newUndo begins the log of a multi with this many operations.
+func (t *Tree) newUndo(count int) *undoLog {
+	return &undoLog{hash: t.hash, zxid: t.zxid, steps: make([]undoStep, 0, count)}
+}
 
 func (u *undoLog) edited(n *node) {
 	if u != nil {

@@ -59,6 +59,7 @@ type Outcome struct {
 	Code    jute.ErrCode    // code for the reply header
 	Reply   []byte          // response record, when Code is OK
 	Session session.Session // of OpCreateSession and OpAttach
+	Steps   int             // what it cost while the state was locked; see tree.MaxSteps
 
 	// Refused: the session has gone or moved since the request was sent. The
 	// client gets no reply; its connection is closed.

@@ -191,13 +191,14 @@ func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 		} else if bl.Origin != 0 && r.Op != OpOpenStream {
 			return fmt.Errorf("%w: %v outside any stream", ErrCorrupt, r.Op)
 		}
-		s.out = Outcome{}
+		s.out, s.change.Steps = Outcome{}, 0
 		if err := s.applyRequest(&r, to); err != nil {
 			return err
 		}
 		if s.out.Zxid == 0 {
 			s.out.Zxid = s.zxid
 		}
+		s.out.Steps = s.change.Steps
 		to.Outcome(bl.Origin, bl.Birth, seq, &s.out)
 	}
 	return nil

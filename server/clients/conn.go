@@ -70,6 +70,7 @@ type conn struct {
 	frame      []byte         // the frame that run begins with
 	replica    Replica        // what is read and written here, from the connect request on
 	need       int            // bytes of memory that run must have before it goes on
+	long       *longReply     // what run has begun to answer
 	runView    func(*state.State)
 	asked      int64 // the session that the client came back for, if any
 	said       bool  // the log has a line about why this connection ends

@@ -199,7 +199,7 @@ func (m *memory) drop(c *conn) {
 // fill it. It is locked.
 func (c *conn) hold(others bool) {
 	o := &c.out
-	n := len(o.buf) + o.writing + o.reserved
+	n := len(o.buf) + len(o.later) + o.writing + o.reserved
 	if n <= flushSize {
 		n = 0
 	}

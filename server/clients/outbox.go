@@ -32,6 +32,12 @@ type outbox struct {
 	spare  []byte // the buffer of the flush before
 	frames int    // in buf
 
+	// gap: the connection's goroutine puts a long reply together, which comes behind
+	// buf. What is appended by others until then waits in later.
+	gap         bool
+	later       []byte
+	laterFrames int
+
 	writing  int // bytes that the flush under way has taken
 	held     int // what of all this is told to srv.memory
 	reserved int // and what was waited for beyond it, for a long reply
@@ -92,7 +98,7 @@ func (o *outbox) accepts(opt *Options) bool {
 	if o.state != outboxOpen {
 		return false
 	}
-	if len(o.buf) >= opt.MaxOutboxBytes || o.frames >= opt.MaxOutboxFrames {
+	if len(o.buf)+len(o.later) >= opt.MaxOutboxBytes || o.frames+o.laterFrames >= opt.MaxOutboxFrames {
 		o.die(endSlow)
 		return false
 	}
@@ -125,8 +131,28 @@ func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
 
 // append appends a whole frame.
 func (o *outbox) append(frame []byte) {
+	if o.gap {
+		o.later = append(o.later, frame...)
+		o.laterFrames++
+		return
+	}
 	o.buf = append(o.buf, frame...)
 	o.frames++
+}
+
+// fill ends the gap with the reply that belongs there.
+func (o *outbox) fill(reply []byte) {
+	if o.state == outboxOpen {
+		if len(o.buf) == 0 {
+			o.buf = reply
+		} else {
+			o.buf = append(o.buf, reply...)
+		}
+		o.buf = append(o.buf, o.later...)
+		o.frames += 1 + o.laterFrames
+		o.stat.size(len(reply) - 4)
+	}
+	o.gap, o.later, o.laterFrames = false, nil, 0
 }
 
 // end lets the outbox be written and then closed.
@@ -142,7 +168,7 @@ func (o *outbox) die(why endReason) {
 		o.why = why
 	}
 	o.state = outboxDead
-	o.buf, o.spare, o.reserved = nil, nil, 0
+	o.buf, o.spare, o.later, o.reserved = nil, nil, nil, 0
 }
 
 // take returns what is to be written next.

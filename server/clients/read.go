@@ -23,6 +23,9 @@ func (c *conn) read(frame []byte) bool {
 		}
 	}
 	c.frame = nil
+	if c.long != nil {
+		c.answerLong()
+	}
 	if c.stop {
 		return false
 	}
@@ -55,7 +58,7 @@ func (c *conn) run(st *state.State) {
 			c.stop = true
 			break
 		}
-		if n == maxRun || size >= flushSize || takesLong(frame) {
+		if n == maxRun || size >= flushSize || takesLong(frame) || c.long != nil {
 			break
 		}
 		next, _, err := c.in.peek(c.srv.o.MaxFrame)
@@ -74,10 +77,56 @@ func (c *conn) run(st *state.State) {
 }
 
 // takesLong reports whether an answer may have taken long however short it is:
-// of a session's ephemeral nodes all are gone through for those that are asked for.
+// getEphemerals goes through all nodes of its session.
 func takesLong(frame []byte) bool {
 	_, op, _ := header(frame)
 	return op == jute.OpGetEphemerals
+}
+
+// longReply is the reply to a read that is put together when the state lock is
+// released.
+type longReply struct {
+	list *tree.Long
+	head []byte // of the frame
+	size int    // about, of the whole
+}
+
+// takeLong begins such a reply, if this is one: the answer to a read that lists so
+// much that other clients would wait for it. The outbox is locked.
+func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, taken bool) {
+	switch op {
+	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals:
+	default:
+		return w, false
+	}
+	d := jute.NewDecoder(body)
+	path, named := d.String()
+	w = watch{path: path, kind: tree.Child, set: op != jute.OpGetEphemerals && d.Bool()}
+	if d.Err() != nil || !named && op != jute.OpGetEphemerals {
+		return w, false
+	}
+	list := st.Tree().Take(op, c.session, *c.ids.Load(), path)
+	if list == nil {
+		return w, false
+	}
+	o := &c.out
+	head, _ := jute.BeginFrame(nil)
+	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK), o.reserved}
+	o.gap = true
+	return w, true
+}
+
+// answerLong puts the reply together that takeLong began.
+func (c *conn) answerLong() {
+	l := c.long
+	c.long = nil
+	b := l.list.Encode(append(make([]byte, 0, max(l.size, len(l.head))), l.head...))
+	jute.EndFrame(b, 0)
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	c.out.fill(b)
+	c.out.reserved = 0
+	c.hold(false)
 }
 
 // longAnswer reports whether the reply to a read is so long that its memory
@@ -131,6 +180,10 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		return w, 0, true
 	}
 	c.cameBack(op, body)
+	if w, taken := c.takeLong(st, xid, op, body); taken {
+		o.stat.last(xid, op, st.Zxid())
+		return w, 0, true
+	}
 	if o.reserved > 0 {
 		o.buf = slices.Grow(o.buf, o.reserved) // or it would double, again and again
 	}

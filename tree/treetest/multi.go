@@ -27,7 +27,7 @@ func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, ju
 		peek := *d
 		_, path := peek.String()
 		s := m.step(d, h.Type)
-		if d.Err() != nil || s.run == nil || !path || len(steps) == tree.MaxMultiOps {
+		if d.Err() != nil || s.run == nil || !path {
 			return reply, jute.MarshallingError, false
 		}
 		steps = append(steps, s)

@@ -1,0 +1,41 @@
+package tree
+
+import "strings"
+
+// MaxSteps is the budget of one request: what it may cost while the state is
+// locked. A step is about 80 ns, so the budget is 20 ms. A multi or multiRead of
+// ordinary paths that fills a frame of 1 MB costs less; what costs more ends with
+// BADARGUMENTS, which every client library knows, and changes nothing. The counts
+// are part of what every server must decide alike, so they are constants and
+// follow from the request and the tree alone.
+const MaxSteps = 250_000
+
+// What a request pays for. The figures come from a multi of each operation that
+// fills a frame, on short paths, on paths of 1,023 names and on paths of 64 KiB.
+const (
+	opSteps     = 2   // one operation, read and looked up
+	setSteps    = 3   // new data, and the event
+	createSteps = 7   // a new node, and two events
+	deleteSteps = 3   // a node less, and two events
+	endSteps    = 10  // a node that goes with its session
+	aclSteps    = 2   // an entry of an ACL that a client sends
+	stepBytes   = 400 // of data or of an answer that are copied in a step
+	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
+)
+
+// spend counts n steps. It reports false when the budget is used up.
+func (c *Change) spend(n int) bool {
+	c.Steps += n
+	return c.Steps <= MaxSteps
+}
+
+// pathSteps is what it costs to check a path and to walk along it.
+func pathSteps(path string) int {
+	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
+}
+
+// eventSteps is what an event costs where each name of its path may be watched
+// with all that is below: every prefix of the path is hashed.
+func eventSteps(path string) int {
+	return len(path) * strings.Count(path, "/") / 2 / eventBytes
+}
