@@ -46,8 +46,9 @@ type Options struct {
 	// Admin says what is shown to whom. Start sets its Source, and adds the lock
 	// view to its Pages.
 	Admin admin.Options
-	// AdminHosts are names under which the lock view may be asked for, besides
-	// those it knows; "*" is any.
+	// AdminHosts are names under which the admin port may be asked for, besides
+	// addresses, localhost, this machine's name and those of the members; "*" is
+	// any.
 	AdminHosts []string
 	// Backup says whether the server backs up its state by itself.
 	Backup backup.Schedule

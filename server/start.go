@@ -116,7 +116,7 @@ func (i *Instance) listen() (err error) {
 
 // openAdmin makes what answers four-letter words and HTTP.
 func (i *Instance) openAdmin() (err error) {
-	i.o.Admin.Source = i
+	i.o.Admin.Source, i.o.Admin.Hosts = i, i.o.AdminHosts
 	i.openView()
 	i.addBackupPages()
 	i.addTracePage()

@@ -21,7 +21,7 @@ func (i *Instance) openView() {
 		return
 	}
 	i.view = view.New(view.Options{
-		Source: viewSource{i, i.Clients}, Authorize: i.o.Admin.Authorize, Hosts: i.o.AdminHosts, Now: i.o.Now, Log: i.o.Logger,
+		Source: viewSource{i, i.Clients}, Authorize: i.o.Admin.Authorize, Now: i.o.Now, Log: i.o.Logger,
 	})
 	i.addPages(i.view.Pages())
 }

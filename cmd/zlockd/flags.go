@@ -41,7 +41,7 @@ func flagGroups(s *settings) []group {
 	f = begin("Addresses (any port may be 0: a free one is taken and shown)")
 	f.StringVar(&s.clientAddr, "client-addr", "127.0.0.1:2181", "serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
 	f.StringVar(&s.adminAddr, "admin-addr", "127.0.0.1:8181", "serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
-	f.StringVar(&s.adminHosts, "admin-hosts", "", "further `NAMES` under which the lock view on the admin port may be asked for, * = any")
+	f.StringVar(&s.adminHosts, "admin-hosts", "", "further `NAMES` under which the admin port may be asked for, * = any")
 	f.StringVar(&s.metricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
 	f.StringVar(&s.peerAddr, "peer-addr", "127.0.0.1:2888", "listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
 

@@ -19,6 +19,9 @@ type Options struct {
 	// Authorize decides whether a user may change state over HTTP, and
 	// compares in constant time. Nil: nobody may.
 	Authorize func(user, password string) bool
+	// Hosts are names by which the server may be asked for, besides addresses,
+	// localhost, this machine's name and those of the members; "*" is any.
+	Hosts []string
 	// Profiling serves /debug/pprof.
 	Profiling bool
 	// NoJVM leaves out the jvm_* metrics, which describe this process as
@@ -39,6 +42,7 @@ type Admin struct {
 	authorize func(user, password string) bool
 	profiling bool
 	noJVM     bool
+	hosts     []string
 	pages     map[string]http.Handler
 	now       func() time.Time
 	log       *slog.Logger
@@ -70,6 +74,7 @@ func New(o Options) (*Admin, error) {
 		authorize: o.Authorize,
 		profiling: o.Profiling,
 		noJVM:     o.NoJVM,
+		hosts:     o.Hosts,
 		pages:     o.Pages,
 		now:       o.Now,
 		log:       o.Log,

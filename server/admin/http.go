@@ -3,8 +3,10 @@ package admin
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"time"
 )
 
@@ -25,12 +27,12 @@ func (a *Admin) Handler() http.Handler {
 	}
 	if a.profiling {
 		mux.HandleFunc("/debug/pprof/", unlimited(pprof.Index))
-		mux.HandleFunc("/debug/pprof/cmdline", unlimited(pprof.Cmdline))
+		mux.HandleFunc("/debug/pprof/cmdline", servePprofName)
 		mux.HandleFunc("/debug/pprof/profile", unlimited(pprof.Profile))
 		mux.HandleFunc("/debug/pprof/symbol", unlimited(pprof.Symbol))
 		mux.HandleFunc("/debug/pprof/trace", unlimited(pprof.Trace))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.forThisHost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodTrace {
 			http.Error(w, "TRACE is refused", http.StatusMethodNotAllowed)
 			return
@@ -39,7 +41,14 @@ func (a *Admin) Handler() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		mux.ServeHTTP(w, r)
-	})
+	}))
+}
+
+// servePprofName answers in place of pprof.Cmdline, whose answer may hold the
+// digest of the super user's password.
+func servePprofName(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, os.Args[0])
 }
 
 // HTTPServer returns a server for Handler.
@@ -49,13 +58,14 @@ func (a *Admin) HTTPServer() *http.Server { return httpServer(a.Handler()) }
 func (a *Admin) MetricsServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", a.metricsHandler())
-	return httpServer(mux)
+	return httpServer(a.forThisHost(mux))
 }
 
 // httpServer returns a server whose limits suit a port that strangers may find.
 func httpServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           busy(h),
+		ConnContext:       withConn,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,

@@ -36,6 +36,9 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 
 func do(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
+	if r.Host == "example.com" { // httptest's own
+		r.Host = "localhost"
+	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -472,5 +475,36 @@ func TestJobAnswersStepByStep(t *testing.T) {
 		if w := do(t, a.Handler(), r); w.Body.String() != want || w.Code != 200 {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}
+	}
+}
+
+// A page of another site, whose name was made to point here, is told nothing.
+func TestStrangeHostsAreRefused(t *testing.T) {
+	s := ensemble()
+	s.Members[0].Peer = "Lock1.example:2888"
+	a, err := New(Options{Source: &fake{status: s}, Hosts: []string{"locks.example"}, Profiling: true, Pages: map[string]http.Handler{"/locks": http.NotFoundHandler()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := map[string]bool{"evil.example": false, "evil.example:8080": false, "localhost:1": true, "127.0.0.1": true, "[::1]:8080": true,
+		"lock1.example:8181": true, "LOCKS.example.": true}
+	for _, path := range []string{"/commands", "/commands/dump", "/members", "/metrics", "/debug/pprof/cmdline", "/health", "/ready", "/locks", "/nope"} {
+		for host, known := range hosts {
+			r := httptest.NewRequest("GET", path, nil)
+			r.Host = host
+			w := do(t, a.Handler(), r)
+			if told := w.Code != http.StatusMisdirectedRequest; told != (known || path == "/health" || path == "/ready") {
+				t.Errorf("%s as %s: %d %.200s", path, host, w.Code, w.Body)
+			}
+		}
+	}
+	r := httptest.NewRequest("GET", "/metrics", nil)
+	r.Host = "evil.example"
+	if w := do(t, a.MetricsServer().Handler, r); w.Code != http.StatusMisdirectedRequest {
+		t.Errorf("the metrics port: %d", w.Code)
+	}
+	// The command line may hold the digest of the super user's password.
+	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Body.String() != os.Args[0] {
+		t.Errorf("command line: %q", w.Body)
 	}
 }

@@ -1,52 +1,138 @@
 package admin
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
+	"net/http"
+	"slices"
 	"sync"
 )
 
-// maxConns is how many connections an admin port has at a time. Those beyond
-// wait until others end, which the deadlines of the HTTP server see to.
+// maxConns is how many connections an admin port has at a time. A connection
+// beyond them takes the place of one on which no request is being answered.
 const maxConns = 256
 
-// LimitListener bounds the connections that are accepted from ln.
+// LimitListener bounds the connections that are accepted from ln. The HTTP
+// servers of this package tell it which of them are busy.
 func LimitListener(ln net.Listener) net.Listener {
-	return &limitListener{Listener: ln, room: make(chan struct{}, maxConns), closed: make(chan struct{})}
+	l := &limitListener{Listener: ln, from: map[string]int{}}
+	l.room.L = &l.mu
+	return l
 }
 
+// limitListener gives way to new connections at the cost of the address that has
+// most: idle connections must not keep health checks out.
 type limitListener struct {
 	net.Listener
-	room   chan struct{} // a token for each connection
-	closed chan struct{}
-	once   sync.Once
-}
 
-func (l *limitListener) Accept() (net.Conn, error) {
-	select {
-	case l.room <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &limitedConn{Conn: c, room: l.room}, nil
-}
-
-func (l *limitListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	mu     sync.Mutex
+	room   sync.Cond      // a connection has ended or is not busy any more
+	conns  []*limitedConn // the oldest first
+	from   map[string]int // how many of them each address has
+	closed bool
 }
 
 type limitedConn struct {
 	net.Conn
-	room chan struct{}
-	once sync.Once
+	l    *limitListener
+	addr string
+	busy int // requests that are being answered
+}
+
+func (l *limitListener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := net.SplitHostPort(inner.RemoteAddr().String())
+	c := &limitedConn{Conn: inner, l: l, addr: host}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.conns) >= maxConns && !l.closed && !l.displace() {
+		l.room.Wait() // for an answer, which has a deadline
+	}
+	if l.closed {
+		inner.Close()
+		return nil, net.ErrClosed
+	}
+	l.conns = append(l.conns, c)
+	l.from[host]++
+	return c, nil
+}
+
+// displace closes a connection that is not busy: the oldest of the address that
+// has most. It reports false if there is none.
+func (l *limitListener) displace() bool {
+	var victim *limitedConn
+	for _, c := range l.conns {
+		if c.busy == 0 && (victim == nil || l.from[c.addr] > l.from[victim.addr]) {
+			victim = c
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	l.forget(victim)
+	victim.Conn.Close()
+	return true
+}
+
+func (l *limitListener) forget(c *limitedConn) {
+	i := slices.Index(l.conns, c)
+	if i < 0 {
+		return
+	}
+	l.conns = slices.Delete(l.conns, i, i+1)
+	if l.from[c.addr]--; l.from[c.addr] == 0 {
+		delete(l.from, c.addr)
+	}
+	l.room.Signal()
+}
+
+func (l *limitListener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.room.Broadcast()
+	l.mu.Unlock()
+	return l.Listener.Close()
 }
 
 func (c *limitedConn) Close() error {
-	c.once.Do(func() { <-c.room })
+	c.l.mu.Lock()
+	c.l.forget(c)
+	c.l.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// working counts the requests that are being answered on the connection.
+func (c *limitedConn) working(n int) {
+	c.l.mu.Lock()
+	c.busy += n
+	c.l.room.Signal()
+	c.l.mu.Unlock()
+}
+
+type connKey struct{}
+
+// withConn lets busy find the connection of a request.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if l, ok := c.(*limitedConn); ok {
+		return context.WithValue(ctx, connKey{}, l)
+	}
+	return ctx
+}
+
+// busy keeps the connection of a request while the request is answered.
+func busy(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
+			c.working(1)
+			defer c.working(-1)
+		}
+		h.ServeHTTP(w, r)
+	})
 }

@@ -1,50 +1,124 @@
 package admin
 
 import (
+	"io"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 )
 
-func TestConnectionsOfTheAdminPortAreBounded(t *testing.T) {
+// adminPort serves /busy, which answers when it is told, and everything else at
+// once.
+func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln := LimitListener(inner)
-	defer ln.Close()
-	accepted := make(chan net.Conn, 2*maxConns)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				close(accepted)
-				return
+	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
+	s := httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			busyNow <- struct{}{}
+			<-answer
+		}
+		_, _ = io.WriteString(w, "ok")
+	}))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(LimitListener(inner)) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return inner.Addr().String(), busyNow, answer
+}
+
+func dialAdmin(t *testing.T, addr, send string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, send); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask reports whether a new connection is answered.
+func askAdmin(addr string) error {
+	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := c.Get("http://" + addr + "/health")
+	if err == nil {
+		err = r.Body.Close()
+	}
+	return err
+}
+
+// Connections that rest, or that never say what they want, give way to new ones.
+func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
+	for what, send := range map[string]string{"silent": "", "kept alive": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "slow": "GET /health HT"} {
+		t.Run(what, func(t *testing.T) {
+			addr, _, _ := adminPort(t)
+			for range maxConns + 50 {
+				dialAdmin(t, addr, send)
 			}
-			accepted <- c
-		}
-	}()
-	var first net.Conn
-	for i := range maxConns + 1 {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if i < maxConns {
-			first = <-accepted
-		}
+			for range 5 {
+				if err := askAdmin(addr); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
+}
+
+// A request that is being answered is not cut off for a new connection, and the
+// connections stay bounded.
+func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
+	addr, busyNow, answer := adminPort(t)
+	var conns []net.Conn
+	for range maxConns {
+		conns = append(conns, dialAdmin(t, addr, "GET /busy HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+		<-busyNow
+	}
+	one := make(chan error, 1)
+	go func() { one <- askAdmin(addr) }()
 	select {
-	case <-accepted:
-		t.Fatal("one too many")
-	case <-time.After(50 * time.Millisecond):
+	case err := <-one:
+		t.Fatalf("one too many is answered: %v", err)
+	case <-time.After(50 * time.Millisecond): // it waits; longer would prove no more
 	}
-	first.Close()
-	first.Close() // gives back one only
-	<-accepted
-	// Whoever waits for room hears of the end.
+	close(answer)
+	if err := <-one; err != nil {
+		t.Error(err)
+	}
+	for _, c := range conns[len(conns)/2:] {
+		b := make([]byte, 15)
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 200 OK" {
+			t.Fatalf("a busy connection gets %q, %v", b, err)
+		}
+	}
+}
+
+// A connection counts once, however often it is closed, and whoever waits for
+// room hears of the end.
+func TestRoomIsGivenBackOnce(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := LimitListener(inner).(*limitListener)
+	dialAdmin(t, inner.Addr().String(), "")
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c.Close()
+	if len(ln.conns) != 0 || len(ln.from) != 0 {
+		t.Errorf("%d connections of %d addresses are left", len(ln.conns), len(ln.from))
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := ln.Accept(); ended <- err }()
 	ln.Close()
-	for range accepted {
+	if <-ended == nil {
+		t.Error("Accept goes on after Close")
 	}
 }

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +46,7 @@ const maxAnswer = 50 << 20
 // answer makes a handler of a question: JSON, with an ETag, zipped for those
 // who take it so, four at a time.
 func (v *View) answer(f func(ctx context.Context, r *http.Request) (any, error)) http.Handler {
-	return v.forThisHost(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context) {
 			a, err := f(ctx, r)
 			if err != nil {
@@ -163,45 +161,6 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.code)
 	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.text)})
-}
-
-// forThisHost refuses requests for a host that this server is not: another site's
-// page, whose name was made to point here, must not read or change anything.
-func (v *View) forThisHost(f http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !v.knownHost(r.Host) {
-			v.fail(w, &problem{http.StatusMisdirectedRequest, fmt.Sprintf(
-				"this server is not known as %q: ask for its address, or name it with --admin-hosts", clip(r.Host))})
-			return
-		}
-		f(w, r)
-	})
-}
-
-func (v *View) knownHost(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "" || host == "localhost" || net.ParseIP(host) != nil {
-		return true
-	}
-	for _, known := range v.o.Hosts {
-		if strings.EqualFold(host, known) || known == "*" {
-			return true
-		}
-	}
-	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
-		return true
-	}
-	for _, m := range v.source.Status(0).Members {
-		for _, addr := range []string{m.Peer, m.Client} {
-			if h, _, err := net.SplitHostPort(addr); err == nil && strings.EqualFold(host, h) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // query reads the parameters of a question.

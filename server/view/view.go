@@ -58,9 +58,6 @@ type Options struct {
 	// Authorize decides whether a user may act, and compares in constant time.
 	// Nil: nobody may.
 	Authorize func(user, password string) bool
-	// Hosts are names by which the admin port may be asked for, besides
-	// addresses, localhost, this machine's name and those of the members.
-	Hosts []string
 	// Now is the wall clock; nil is time.Now.
 	Now func() time.Time
 	// Log gets what operators do; nil discards it.
@@ -122,7 +119,7 @@ func (v *View) Close() {
 // Pages returns the handlers by their patterns.
 func (v *View) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
-		"/{$}":             v.forThisHost(v.servePage),
+		"/{$}":             http.HandlerFunc(v.servePage),
 		"/locks":           v.answer(v.listLocks),
 		"/locks/{path...}": v.answer(v.oneLock),
 		"/wait-graph":      v.answer(v.waitGraph),
@@ -132,6 +129,6 @@ func (v *View) Pages() map[string]http.Handler {
 		"/top":             v.answer(v.top),
 		"/overview":        v.answer(v.overview),
 		"/tree/{path...}":  v.answer(v.oneNode),
-		"/actions/{name}":  v.forThisHost(v.act),
+		"/actions/{name}":  http.HandlerFunc(v.act),
 	}
 }

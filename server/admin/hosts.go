@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// forThisHost refuses requests for a host name that this server does not have:
+// a page of another site, whose name was made to point here, must not read or
+// change anything. Health checks are answered under any name.
+func (a *Admin) forThisHost(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.knownHost(r.Host) {
+			text := fmt.Sprintf("this server is not known as %.200q: ask for its address, or name it with --admin-hosts", r.Host)
+			writeObject(w, http.StatusMisdirectedRequest, &changed{V: 1, Error: &text})
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (a *Admin) knownHost(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
+	if host == "" || host == "localhost" || net.ParseIP(host) != nil {
+		return true
+	}
+	for _, known := range a.hosts {
+		if strings.EqualFold(host, known) || known == "*" {
+			return true
+		}
+	}
+	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
+		return true
+	}
+	for _, m := range a.source.Status(0).Members {
+		if strings.EqualFold(host, withoutPort(m.Peer)) || strings.EqualFold(host, withoutPort(m.Client)) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutPort returns the host of HOST or HOST:PORT, without brackets.
+func withoutPort(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.Trim(host, "[]")
+}
