@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 var (
@@ -40,7 +40,7 @@ const (
 // limited makes servers run with few descriptors and 1 GiB of memory: whoever
 // asks for more ends.
 func limited(t *testing.T) {
-	bin := proc.Build(t)
+	bin := cluster.Build(t)
 	path := filepath.Join(t.TempDir(), "zlockd")
 	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nulimit -d 1048576\nexec %s \"$@\"\n", descriptors, bin)
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
@@ -51,8 +51,8 @@ func limited(t *testing.T) {
 
 func TestAbuse(t *testing.T) {
 	limited(t)
-	c := proc.StartCluster(t, 3, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist", admin.DefaultWhitelist+",hash")
-	leader := c.Leader()
+	c := cluster.Three(t, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist", admin.DefaultWhitelist+",hash")
+	leader := c.WaitLeader()
 	others := c.Others(leader)
 	if err := prepare(leader); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestAbuse(t *testing.T) {
 }
 
 // profile writes a processor profile of a server.
-func profile(s *proc.Server, lasts time.Duration) {
+func profile(s *cluster.Server, lasts time.Duration) {
 	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin, max(1, int(lasts.Seconds())-1)))
 	if err != nil {
 		return // it is only for whoever looks
@@ -128,7 +128,7 @@ func profile(s *proc.Server, lasts time.Duration) {
 	}
 }
 
-func targetOf(s *proc.Server) target { return target{s.Client, s.Admin, s.Peer} }
+func targetOf(s *cluster.Server) target { return target{s.Client, s.Admin, s.Peer} }
 
 // TestAttacker is the process of one attack.
 func TestAttacker(t *testing.T) {
@@ -157,7 +157,7 @@ func TestAttacker(t *testing.T) {
 }
 
 // measureAll measures every server while f runs.
-func measureAll(t *testing.T, c *proc.Cluster, f func()) []measure {
+func measureAll(t *testing.T, c *cluster.Ensemble, f func()) []measure {
 	t.Helper()
 	list := make([]measure, len(c.Servers))
 	stop := make(chan struct{})

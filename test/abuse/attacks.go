@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -26,7 +26,7 @@ const (
 )
 
 // prepare makes what the attacks want to find.
-func prepare(s *proc.Server) error {
+func prepare(s *cluster.Server) error {
 	c, err := s.Open()
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/zlockd/zlockd/test/proc"
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // measure is what one server takes during an attack.
@@ -50,7 +50,7 @@ func onDisk(dir string) (size int64) {
 }
 
 // watch measures a server until stop is closed.
-func watch(s *proc.Server, stop <-chan struct{}) (m measure, err error) {
+func watch(s *cluster.Server, stop <-chan struct{}) (m measure, err error) {
 	pid := s.Pid()
 	if m.before, err = resident(pid, "VmRSS"); err != nil {
 		return m, err
@@ -59,9 +59,9 @@ func watch(s *proc.Server, stop <-chan struct{}) (m measure, err error) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return m, err
 	}
-	m.disk = onDisk(s.Dir)
+	m.disk = onDisk(s.Data())
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		m.most = max(m.most, onDisk(s.Dir))
+		m.most = max(m.most, onDisk(s.Data()))
 		if fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); err == nil {
 			m.files = max(m.files, len(fds))
 		}

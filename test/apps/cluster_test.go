@@ -44,18 +44,7 @@ type application struct {
 func start(t *testing.T) application {
 	t.Helper()
 	kind := cluster.Kind(os.Getenv("ZLOCKD_APPS_TARGET"))
-	e, err := cluster.Start(cluster.Options{Kind: kind, Nodes: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, s := range e.Servers {
-			if t.Failed() {
-				t.Logf("server %d:\n%s", s.ID, s.LogTail())
-			}
-		}
-		e.Close()
-	})
+	e := cluster.Run(t, cluster.Options{Kind: kind, Nodes: 3})
 	return application{e, t}
 }
 

@@ -7,15 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 )
 
-func (e *Ensemble) peers() string {
+// peers names the first n servers as --peers has them.
+func (e *Ensemble) peers(n int) string {
 	var list []string
-	for _, s := range e.Servers {
+	for _, s := range e.Servers[:n] {
 		list = append(list, strconv.Itoa(s.ID)+"="+s.Peer)
 	}
 	return strings.Join(list, ",")
@@ -31,18 +33,21 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 			return err
 		}
 	}
-	for _, s := range e.Servers {
-		s.Args = []string{
+	for i, s := range e.Servers {
+		s.Args = append(slices.Clone(s.host.Exec),
 			bin, "--id", strconv.Itoa(s.ID), "--client-addr", s.Client, "--peer-addr", s.Peer, "--admin-addr", s.Admin,
 			"--max-client-cnxns", "0", "--4lw-whitelist", "*",
-		}
+		)
 		if o.Dev {
 			s.Args = append(s.Args, "--dev")
 		} else {
 			s.Args = append(s.Args, "--data-dir", s.Data())
 		}
-		if len(e.Servers) > 1 {
-			s.Args = append(s.Args, "--peers", e.peers())
+		// A spare server names all that there will be.
+		if n := len(e.Servers) - e.spare; i >= n {
+			s.Args = append(s.Args, "--peers", e.peers(len(e.Servers)))
+		} else if n > 1 {
+			s.Args = append(s.Args, "--peers", e.peers(n))
 		}
 		if len(o.Config) > 0 {
 			file := filepath.Join(s.Dir, "extra.cfg")
@@ -51,7 +56,9 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 			}
 			s.Args = append(s.Args, "--config", file)
 		}
-		s.Args = append(s.Args, o.Flags...)
+		for _, f := range o.Flags {
+			s.Args = append(s.Args, strings.ReplaceAll(f, "{id}", strconv.Itoa(s.ID)))
+		}
 	}
 	return nil
 }
@@ -60,7 +67,7 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 func (e *Ensemble) commandArgs(o Options) {
 	for _, s := range e.Servers {
 		r := strings.NewReplacer("{id}", strconv.Itoa(s.ID), "{dir}", s.Dir, "{client}", s.Client,
-			"{peer}", s.Peer, "{admin}", s.Admin, "{peers}", e.peers())
+			"{peer}", s.Peer, "{admin}", s.Admin, "{peers}", e.peers(len(e.Servers)))
 		for _, w := range o.Command {
 			s.Args = append(s.Args, r.Replace(w))
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -29,11 +30,13 @@ const (
 type Options struct {
 	Kind  Kind
 	Nodes int    // default 1
+	Spare int    // so many more, which could join: Run does not start them
 	Dir   string // where data and logs go; default a temporary directory, removed by Close
 	Dev   bool   // zlockd in memory
 
 	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
-	Flags  []string // more flags of zlockd
+	Flags  []string // more flags of zlockd; {id} in them is the server's
+	Hosts  []Host   // where the servers run, instead of Nodes
 	Config []string // more lines of zoo.cfg, which zlockd reads too
 	JVM    []string // more arguments of ZooKeeper's JVM
 	Zoo    ZooConfig
@@ -45,12 +48,22 @@ type Options struct {
 	ReadyTimeout time.Duration // default 30 s
 }
 
+// Host is where a server runs and its clients dial from. The zero value is this
+// machine.
+type Host struct {
+	Addr string   // default loopback
+	Exec []string // runs a command there
+	Dial func(addr string, limit time.Duration) (net.Conn, error)
+}
+
 // Ensemble is a running set of servers.
 type Ensemble struct {
 	Kind    Kind
 	Dir     string
 	Servers []*Server
 	ownDir  bool
+	spare   int
+	t       testing.TB // of Run and LayOut
 }
 
 // Server is one process of an ensemble.
@@ -63,6 +76,8 @@ type Server struct {
 	Args                []string
 	ReadyLine           string // zlockd's first line on stdout, once it is ready
 
+	host    Host
+	t       testing.TB // of Run and LayOut
 	timeout time.Duration
 	cmd     *exec.Cmd
 	ready   chan string
@@ -87,13 +102,13 @@ func Prepare(o Options) (*Ensemble, error) {
 	if o.Kind == "" {
 		o.Kind = Zlockd
 	}
-	if o.Nodes == 0 {
-		o.Nodes = 1
+	if len(o.Hosts) == 0 {
+		o.Hosts = make([]Host, max(o.Nodes, 1)+o.Spare)
 	}
 	if o.ReadyTimeout == 0 {
 		o.ReadyTimeout = 30 * time.Second
 	}
-	e := &Ensemble{Kind: o.Kind, Dir: o.Dir}
+	e := &Ensemble{Kind: o.Kind, Dir: o.Dir, spare: o.Spare}
 	if e.Dir == "" {
 		dir, err := os.MkdirTemp("", "zlockd-cluster-")
 		if err != nil {
@@ -101,13 +116,20 @@ func Prepare(o Options) (*Ensemble, error) {
 		}
 		e.Dir, e.ownDir = dir, true
 	}
-	ports, err := FreePorts(4 * o.Nodes)
+	ports, err := FreePorts(4 * len(o.Hosts))
 	if err != nil {
 		return nil, err
 	}
-	for i := range o.Nodes {
-		p := ports[4*i:]
-		s := &Server{ID: i + 1, Kind: o.Kind, Client: p[0], Peer: p[1], Admin: p[2], Election: p[3], timeout: o.ReadyTimeout}
+	for i, h := range o.Hosts {
+		p := ports[4*i : 4*i+4]
+		for k := range p {
+			if h.Addr != "" {
+				_, port, _ := net.SplitHostPort(p[k])
+				p[k] = net.JoinHostPort(h.Addr, port)
+			}
+		}
+		s := &Server{ID: i + 1, Kind: o.Kind, Client: p[0], Peer: p[1], Admin: p[2], Election: p[3],
+			host: h, timeout: o.ReadyTimeout}
 		s.Dir = filepath.Join(e.Dir, string(o.Kind)+"-"+strconv.Itoa(s.ID))
 		if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 			return nil, err
@@ -131,10 +153,21 @@ func Prepare(o Options) (*Ensemble, error) {
 	return e, nil
 }
 
-// StartAll starts every server that is not running and waits for all of them.
+// StartAll starts every server that is not running, spare ones apart, and waits
+// for all of them. The ensemble of a test ends the test instead of returning an
+// error.
 func (e *Ensemble) StartAll() error {
+	err := e.startAll()
+	if err != nil && e.t != nil {
+		e.t.Helper()
+		e.t.Fatal(err)
+	}
+	return err
+}
+
+func (e *Ensemble) startAll() error {
 	var started []*Server
-	for _, s := range e.Servers {
+	for _, s := range e.Servers[:len(e.Servers)-e.spare] {
 		if s.Running() {
 			continue
 		}
@@ -309,12 +342,24 @@ func (s *Server) LogTail() string {
 	return string(b[max(0, len(b)-4000):])
 }
 
-// Word sends a four-letter word and returns the answer, empty on any error.
-func (s *Server) Word(w string) string { return Word(s.Client, w) }
+// Dial opens a connection to the client port.
+func (s *Server) Dial(limit time.Duration) (net.Conn, error) {
+	if s.host.Dial != nil {
+		return s.host.Dial(s.Client, limit)
+	}
+	return net.DialTimeout("tcp", s.Client, limit)
+}
 
-// Word sends a four-letter word to addr.
-func Word(addr, w string) string {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+// Word sends a four-letter word to addr and returns the answer, empty on any
+// error.
+func Word(addr, w string) string { return (&Server{Client: addr}).Word(w) }
+
+// Mode returns what the server at addr says to be; see Server.Mode.
+func Mode(addr string) string { return (&Server{Client: addr}).Mode() }
+
+// Word sends a four-letter word to the server.
+func (s *Server) Word(w string) string {
+	c, err := s.Dial(time.Second)
 	if err != nil {
 		return ""
 	}
@@ -327,12 +372,10 @@ func Word(addr, w string) string {
 	return string(b)
 }
 
-// Mode returns the mode the server names in srvr, empty while not serving.
-func (s *Server) Mode() string { return Mode(s.Client) }
-
-// Mode returns the mode that the server at addr names in srvr.
-func Mode(addr string) string {
-	for line := range strings.Lines(Word(addr, "srvr")) {
+// Mode returns the mode that the server names in srvr, empty while it does not
+// serve.
+func (s *Server) Mode() string {
+	for line := range strings.Lines(s.Word("srvr")) {
 		if m, ok := strings.CutPrefix(line, "Mode: "); ok {
 			return strings.TrimSpace(m)
 		}

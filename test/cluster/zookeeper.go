@@ -60,9 +60,7 @@ func RequireZooKeeper(t testing.TB) {
 func StartZooKeeper(t testing.TB, c ZooConfig, lines ...string) *Server {
 	t.Helper()
 	e := PrepareZooKeepers(t, 1, c, lines...)
-	if err := e.StartAll(); err != nil {
-		t.Fatal(err)
-	}
+	e.StartAll()
 	return e.Servers[0]
 }
 
@@ -75,7 +73,7 @@ func PrepareZooKeepers(t testing.TB, n int, c ZooConfig, lines ...string) *Ensem
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
+	e.attach(t)
 	return e
 }
 

@@ -28,7 +28,7 @@ func TestDocumentIsFollowed(t *testing.T) {
 	dir, bin := t.TempDir(), t.TempDir()
 	fill(t, filepath.Join(dir, "zookeeper"), 2000)
 	zlock := cluster.Zlock(t)
-	for name, path := range map[string]string{"zlockd": Build(t), "zlock": zlock} {
+	for name, path := range map[string]string{"zlockd": cluster.Build(t), "zlock": zlock} {
 		must(t, "", os.Symlink(path, filepath.Join(bin, name)))
 	}
 	client, admin := freeAddr(t), freeAddr(t)

@@ -29,7 +29,7 @@ func TestFigures(t *testing.T) {
 		t.Skip("measures; set ZLOCKD_FIGURES=1")
 	}
 	const nodes = 1_000_000
-	bin, dir := Build(t), t.TempDir()
+	bin, dir := cluster.Build(t), t.TempDir()
 	zoo, ours := filepath.Join(dir, "zoo"), filepath.Join(dir, "ours")
 	fill(t, zoo, nodes)
 	measure := func(args ...string) { t.Log(measured(t, bin, args...)) }

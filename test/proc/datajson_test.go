@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // answerOf runs a command and returns the last object that it prints.
@@ -38,7 +40,7 @@ func TestAnswersInJSON(t *testing.T) {
 	}
 	text, err := os.ReadFile("../../docs/data.md")
 	must(t, "", err)
-	bin, dir := Build(t), t.TempDir()
+	bin, dir := cluster.Build(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	fill(t, at("zoo"), 2000)
 	check := func(row string, a map[string]any) {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 var (
@@ -23,12 +25,12 @@ func report(t *testing.T, what string, list []time.Duration) {
 // clients of the other servers notice nothing but a pause, and nothing is lost
 // or doubled.
 func TestG2G21KillLeader(t *testing.T) {
-	c := StartCluster(t, 3)
-	w := c.StartWriters(2, 10*time.Second)
+	c := cluster.Three(t)
+	w := StartWriters(t, c, 2, 10*time.Second)
 	var resumed []time.Duration
 	for range *kills {
 		time.Sleep(500 * time.Millisecond)
-		lead := c.Leader()
+		lead := c.WaitLeader()
 		var before [2][]int
 		for _, s := range c.Servers {
 			if s != lead {
@@ -71,12 +73,12 @@ func TestG2G21KillLeader(t *testing.T) {
 
 // TestG2KillAll kills every server at once: what was answered is on disk.
 func TestG2KillAll(t *testing.T) {
-	c := StartCluster(t, 3)
-	w := c.StartWriters(2, 30*time.Second)
+	c := cluster.Three(t)
+	w := StartWriters(t, c, 2, 30*time.Second)
 	for range 2 {
 		time.Sleep(500 * time.Millisecond)
 		for _, s := range c.Servers {
-			s.Signal(syscall.SIGKILL)
+			s.MustSignal(syscall.SIGKILL)
 		}
 		for _, s := range c.Servers {
 			<-s.Exited()
@@ -94,8 +96,8 @@ func TestG2KillAll(t *testing.T) {
 
 // TestG2KillSingle kills a lone server under load, again and again.
 func TestG2KillSingle(t *testing.T) {
-	c := StartCluster(t, 1)
-	w := c.StartWriters(8, 30*time.Second)
+	c := cluster.Run(t, cluster.Options{})
+	w := StartWriters(t, c, 8, 30*time.Second)
 	for range 5 {
 		time.Sleep(300 * time.Millisecond)
 		c.Servers[0].Kill()
@@ -113,14 +115,14 @@ func TestG2KillSingle(t *testing.T) {
 // TestR1PauseLeader stops the leader for longer than its lease and continues
 // it, under load: the servers must still hold the same.
 func TestR1PauseLeader(t *testing.T) {
-	c := StartCluster(t, 3)
-	w := c.StartWriters(2, 20*time.Second)
+	c := cluster.Three(t)
+	w := StartWriters(t, c, 2, 20*time.Second)
 	for range *pauses {
 		time.Sleep(200 * time.Millisecond)
-		lead := c.Leader()
-		lead.Signal(syscall.SIGSTOP)
+		lead := c.WaitLeader()
+		lead.MustSignal(syscall.SIGSTOP)
 		time.Sleep(1200 * time.Millisecond)
-		lead.Signal(syscall.SIGCONT)
+		lead.MustSignal(syscall.SIGCONT)
 	}
 	time.Sleep(time.Second)
 	for _, s := range c.Servers {
@@ -137,8 +139,8 @@ func TestR1PauseLeader(t *testing.T) {
 
 // TestG24RollingRestart restarts one server after the other in good order.
 func TestG24RollingRestart(t *testing.T) {
-	c := StartCluster(t, 3)
-	w := c.StartWriters(1, 10*time.Second)
+	c := cluster.Three(t)
+	w := StartWriters(t, c, 1, 10*time.Second)
 	time.Sleep(300 * time.Millisecond)
 	for _, s := range c.Servers {
 		s.Stop()
@@ -162,15 +164,15 @@ func TestG24RollingRestart(t *testing.T) {
 // TestR25StopAll stops all servers for longer than any session's timeout. No
 // session whose client goes on asking may end.
 func TestR25StopAll(t *testing.T) {
-	c := StartCluster(t, 3)
-	w := c.StartWriters(2, 6*time.Second)
+	c := cluster.Three(t)
+	w := StartWriters(t, c, 2, 6*time.Second)
 	time.Sleep(300 * time.Millisecond)
 	for _, s := range c.Servers {
-		s.Signal(syscall.SIGSTOP)
+		s.MustSignal(syscall.SIGSTOP)
 	}
 	time.Sleep(10 * time.Second)
 	for _, s := range c.Servers {
-		s.Signal(syscall.SIGCONT)
+		s.MustSignal(syscall.SIGCONT)
 	}
 	time.Sleep(2 * time.Second)
 	for _, s := range c.Servers {

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestFlagsThatCannotBeRightAreRefused starts servers with flags that are
 // wrong by themselves: each says so, says what to do, and starts nothing.
 func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
-	bin := Build(t)
+	bin := cluster.Build(t)
 	const peers = "1=127.0.0.1:2888,2=127.0.0.1:2889,3=127.0.0.1:2890"
 	for _, test := range []struct{ name, args, want string }{
 		{"unknown id", "--id 7 --peers " + peers, "--id 7 is not among the --peers " + peers + ": list this server too, or correct --id"},
@@ -39,27 +41,8 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 	}
 }
 
-// set gives a server another value of a flag.
-func (s *Server) set(flag, value string) {
-	for i, a := range s.Args {
-		if a == flag {
-			s.Args[i+1] = value
-		}
-	}
-}
-
-// awaitLog waits until the server has logged a text.
-func (s *Server) awaitLog(text string) {
-	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log(1<<30), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("server %d does not log %q:\n%s", s.ID, text, s.Log(20))
-		}
-	}
-}
-
 // stays checks that no server of a list serves for a while.
-func stays(t *testing.T, servers ...*Server) {
+func stays(t *testing.T, servers ...*cluster.Server) {
 	t.Helper()
 	for range 20 {
 		for _, s := range servers {
@@ -71,10 +54,10 @@ func stays(t *testing.T, servers ...*Server) {
 	}
 }
 
-func three(t *testing.T) *Cluster { return LayOut(t, make([]host, 3)) }
+func three(t *testing.T) *cluster.Ensemble { return cluster.LayOut(t, cluster.Options{Nodes: 3}) }
 
 // peersOf returns a list of servers as --peers takes it.
-func peersOf(servers ...*Server) string {
+func peersOf(servers ...*cluster.Server) string {
 	var list []string
 	for _, s := range servers {
 		list = append(list, fmt.Sprintf("%d=%s", s.ID, s.Peer))
@@ -89,15 +72,15 @@ func TestListsThatDifferFormNoCluster(t *testing.T) {
 	c := three(t)
 	odd := c.Servers[2]
 	right := peersOf(c.Servers...)
-	odd.set("--peers", peersOf(c.Servers[0], odd))
+	odd.Set("--peers", peersOf(c.Servers[0], odd))
 	for _, s := range c.Servers {
 		s.Start()
 	}
-	c.Servers[0].awaitLog("server 3 was started with other --peers: " + peersOf(c.Servers[0], odd) + " instead of " + right + "; start all servers with the same list")
-	odd.awaitLog("server 1 was started with other --peers: " + right + " instead of ")
+	c.Servers[0].AwaitLog("server 3 was started with other --peers: " + peersOf(c.Servers[0], odd) + " instead of " + right + "; start all servers with the same list")
+	odd.AwaitLog("server 1 was started with other --peers: " + right + " instead of ")
 	stays(t, c.Servers...)
 	odd.Kill()
-	odd.set("--peers", right)
+	odd.Set("--peers", right)
 	odd.Start()
 	for _, s := range c.Servers {
 		s.WaitServing(20 * time.Second)
@@ -109,32 +92,32 @@ func TestListsThatDifferFormNoCluster(t *testing.T) {
 func TestTwoServersWithOneID(t *testing.T) {
 	c := three(t)
 	twin := c.Servers[1]
-	twin.set("--id", "1")
+	twin.Set("--id", "1")
 	for _, s := range c.Servers {
 		s.Start()
 	}
 	for _, s := range c.Servers {
-		s.awaitLog("this is server 1, not 2; check the --peers lists")
+		s.AwaitLog("this is server 1, not 2; check the --peers lists")
 	}
 	stays(t, c.Servers...)
 	// A directory knows whose it is.
 	twin.Kill()
-	twin.set("--id", "2")
+	twin.Set("--id", "2")
 	twin.Start()
 	<-twin.Exited()
-	twin.awaitLog("belongs to server 1, but --id is 2")
-	twin.set("--data-dir", t.TempDir())
+	twin.AwaitLog("belongs to server 1, but --id is 2")
+	twin.Set("--data-dir", t.TempDir())
 	twin.Start()
 	for _, s := range c.Servers {
 		s.WaitServing(20 * time.Second)
 	}
 
-	late := LayOut(t, make([]host, 1)).Servers[0]
+	late := cluster.LayOut(t, cluster.Options{}).Servers[0]
 	late.Args = append(late.Args, "--peers", peersOf(c.Servers...), "--peer-addr", late.Peer)
 	late.Start()
-	late.awaitLog("with another data directory; this one is empty, so the server must not vote")
-	late.awaitLog("If server 1 runs elsewhere, this one needs another --id")
-	late.awaitLog("does not reach itself at its address in --peers")
+	late.AwaitLog("with another data directory; this one is empty, so the server must not vote")
+	late.AwaitLog("If server 1 runs elsewhere, this one needs another --id")
+	late.AwaitLog("does not reach itself at its address in --peers")
 	stays(t, late)
 }
 
@@ -150,9 +133,9 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 	lost := c.Servers[2]
 	c.StartAll()
 	lost.Kill()
-	lost.set("--data-dir", elsewhere.Servers[2].Dir)
+	lost.Set("--data-dir", elsewhere.Servers[2].Data())
 	lost.Start()
-	lost.awaitLog("this server belongs to cluster")
+	lost.AwaitLog("this server belongs to cluster")
 	stays(t, lost)
 	for _, s := range c.Others(lost) {
 		s.WaitServing(10 * time.Second)
@@ -164,14 +147,14 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 func TestPeerAddrThatIsNotListed(t *testing.T) {
 	c := three(t)
 	wrong := c.Servers[0]
-	wrong.set("--peer-addr", LayOut(t, make([]host, 1)).Servers[0].Peer)
+	wrong.Set("--peer-addr", cluster.LayOut(t, cluster.Options{}).Servers[0].Peer)
 	for _, s := range c.Servers {
 		s.Start()
 	}
-	wrong.awaitLog("does not reach itself at its address in --peers, so the others may not either: correct --peer-addr or --peers")
-	c.Servers[1].awaitLog("waiting for server 1 at " + wrong.Peer)
+	wrong.AwaitLog("does not reach itself at its address in --peers, so the others may not either: correct --peer-addr or --peers")
+	c.Servers[1].AwaitLog("waiting for server 1 at " + wrong.Peer)
 	wrong.Kill()
-	wrong.set("--peer-addr", wrong.Peer)
+	wrong.Set("--peer-addr", wrong.Peer)
 	wrong.Start()
 	for _, s := range c.Servers {
 		s.WaitServing(20 * time.Second)
@@ -184,33 +167,33 @@ func TestPeersChangedAfterForming(t *testing.T) {
 	c := three(t)
 	c.StartAll()
 	s := c.Servers[0]
-	fourth := LayOut(t, make([]host, 1)).Servers[0]
+	fourth := cluster.LayOut(t, cluster.Options{}).Servers[0]
 	fourth.ID = 4
 	again := func(peers string) {
 		s.Stop()
-		s.set("--peers", peers)
+		s.Set("--peers", peers)
 		s.Start()
 		s.WaitServing(20 * time.Second)
 	}
 
 	longer := peersOf(c.Servers...) + "," + peersOf(fourth)
 	again(longer)
-	s.awaitLog("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT\" server=1 peer=4 addr=" + fourth.Peer)
+	s.AwaitLog("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT\" server=1 peer=4 addr=" + fourth.Peer)
 	fourth.Args = append(fourth.Args, "--peers", longer, "--peer-addr", fourth.Peer)
-	fourth.set("--id", "4")
+	fourth.Set("--id", "4")
 	fourth.Start()
-	fourth.awaitLog("does not know server 4. On a server that runs: zlock member add 4 " + fourth.Peer)
+	fourth.AwaitLog("does not know server 4. On a server that runs: zlock member add 4 " + fourth.Peer)
 	stays(t, fourth)
 
 	again(peersOf(c.Servers[:2]...))
-	s.awaitLog("a member is missing in --peers: list it, or remove it by: zlock member remove ID\" server=1 peer=3 addr=" + c.Servers[2].Peer)
+	s.AwaitLog("a member is missing in --peers: list it, or remove it by: zlock member remove ID\" server=1 peer=3 addr=" + c.Servers[2].Peer)
 
 	third := c.Servers[2].Peer
 	again(strings.Replace(peersOf(c.Servers...), third, fourth.Peer, 1))
-	s.awaitLog("--peers has another address than the cluster: start all servers with the same list\" server=1 peer=3 listed=" + fourth.Peer + " addr=" + third)
+	s.AwaitLog("--peers has another address than the cluster: start all servers with the same list\" server=1 peer=3 listed=" + fourth.Peer + " addr=" + third)
 
 	s.Stop()
-	alone := exec.Command(Build(t), "--data-dir", s.Dir, "--client-addr", s.Client, "--admin-addr", "off")
+	alone := exec.Command(cluster.Build(t), "--data-dir", s.Data(), "--client-addr", s.Client, "--admin-addr", "off")
 	timer := time.AfterFunc(10*time.Second, func() { alone.Process.Signal(os.Kill) })
 	defer timer.Stop()
 	out, _ := alone.CombinedOutput()

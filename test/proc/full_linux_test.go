@@ -38,7 +38,7 @@ func grow(t *testing.T, dir, kib string) {
 // TestDiskThatFillsHalfWay: each command that writes data says which file did
 // not fit, leaves nothing half made, and does its work once there is room.
 func TestDiskThatFillsHalfWay(t *testing.T) {
-	bin, dir := Build(t), t.TempDir()
+	bin, dir := cluster.Build(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	run := func(args ...string) (string, error) {
 		out, err := exec.Command(bin, args...).CombinedOutput()

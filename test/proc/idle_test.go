@@ -4,6 +4,8 @@ import (
 	"flag"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 var idle = flag.Int("idle", 1000, "sessions that only ping")
@@ -13,9 +15,9 @@ var idle = flag.Int("idle", 1000, "sessions that only ping")
 // server find another within five seconds, and those of the others notice
 // nothing.
 func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
-	c := StartCluster(t, 3)
+	c := cluster.Three(t)
 	began := time.Now()
-	h := c.StartHerd(*idle, 6*time.Second)
+	h := StartHerd(t, c, *idle, 6*time.Second)
 	t.Logf("%d sessions opened in %v", *idle, time.Since(began).Round(time.Millisecond))
 	time.Sleep(2 * time.Second) // all have pinged
 	if n := h.Disconnects.Load(); n > 0 {
@@ -23,7 +25,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	}
 	var took []time.Duration
 	for range *kills {
-		lead := c.Leader()
+		lead := c.WaitLeader()
 		theirs, at := h.On(lead), time.Now()
 		lead.Kill()
 		for len(h.Moves(at)) < theirs || h.Attached() < *idle {

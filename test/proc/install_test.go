@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -17,7 +18,7 @@ import (
 // its watches.
 type watcher struct {
 	t      *testing.T
-	at     *Server
+	at     *cluster.Server
 	c      *wire.Conn
 	events []wire.Event
 	again  int // how often it attached again
@@ -26,7 +27,7 @@ type watcher struct {
 // watcherTimeout is more than pour takes on a busy machine.
 const watcherTimeout = 3 * time.Minute
 
-func newWatcher(t *testing.T, s *Server) *watcher {
+func newWatcher(t *testing.T, s *cluster.Server) *watcher {
 	t.Helper()
 	nc, err := s.Dial(10 * time.Second)
 	if err != nil {
@@ -139,11 +140,11 @@ func (w *watcher) listen() {
 
 // pour writes one request after the other through a server until the log has
 // grown by some entries, of which it makes one each.
-func pour(t *testing.T, s *Server, entries int64) {
+func pour(t *testing.T, s *cluster.Server, entries int64) {
 	t.Helper()
 	c := open(t, s)
 	defer c.CloseSession()
-	for from := s.metric(t, "zlockd_raft_last_index"); s.metric(t, "zlockd_raft_last_index") < from+entries; {
+	for from := s.Metric("zlockd_raft_last_index"); s.Metric("zlockd_raft_last_index") < from+entries; {
 		for range 500 {
 			if _, err := c.SetData("/poured", []byte("x"), -1); err != nil {
 				t.Fatal(err)
@@ -159,8 +160,8 @@ func pour(t *testing.T, s *Server, entries int64) {
 func TestG17SnapshotInstall(t *testing.T) {
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {
-			c := StartCluster(t, 3, "--snapshot-entries", "1000", "--log-level", "debug", "--max-session-timeout", watcherTimeout.String())
-			lead := c.Leader()
+			c := cluster.Three(t, "--snapshot-entries", "1000", "--log-level", "debug", "--max-session-timeout", watcherTimeout.String())
+			lead := c.WaitLeader()
 			lagging := c.Others(lead)[0]
 			writer := open(t, lead)
 			for _, path := range []string{"/data", "/children", "/tree", "/poured"} {
@@ -169,7 +170,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 				}
 			}
 			Fill(t, lead, 5000)
-			load := c.StartWriters(1, watcherTimeout)
+			load := StartWriters(t, c, 1, watcherTimeout)
 			if sync := open(t, lagging); sync.Sync("/") != nil {
 				t.Fatal("no sync")
 			}
@@ -177,7 +178,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 			before := strings.Count(lagging.Log(1<<30), installed)
 
 			if how == "stopped" {
-				lagging.Signal(syscall.SIGSTOP)
+				lagging.MustSignal(syscall.SIGSTOP)
 			} else {
 				lagging.Kill()
 			}
@@ -196,7 +197,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 			pour(t, lead, 13_000) // more than stays behind a snapshot, which may come late
 			t.Logf("13,000 entries written in %v", time.Since(began).Round(time.Millisecond))
 			if how == "stopped" {
-				lagging.Signal(syscall.SIGCONT)
+				lagging.MustSignal(syscall.SIGCONT)
 			} else {
 				lagging.Start()
 			}

@@ -80,7 +80,7 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	ours := filepath.Join(t.TempDir(), "ours")
 	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
 	t.Log(must(t, text, err))
-	s := serve(t, Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
+	s := serve(t, cluster.Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
 	defer s.stop()
 	wait("state CONNECTED")
 	_, err = io.WriteString(in, "\n")

@@ -2,25 +2,23 @@ package proc
 
 import (
 	"flag"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
 
 // killLeader kills the leader some times under load and returns when writes
 // went on each time.
-func killLeader(t *testing.T, c *Cluster, times int) (resumed []time.Duration) {
+func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Duration) {
 	t.Helper()
-	w := c.StartWriters(2, 10*time.Second)
+	w := StartWriters(t, c, 2, 10*time.Second)
 	for range times {
 		time.Sleep(300 * time.Millisecond)
-		lead := c.Leader()
+		lead := c.WaitLeader()
 		lost, ended := w.disturbances(c.Others(lead))
 		at := time.Now()
 		lead.Kill()
@@ -38,10 +36,10 @@ func killLeader(t *testing.T, c *Cluster, times int) (resumed []time.Duration) {
 
 // restartAll ends every server, starts all again, and returns how long it took
 // from there until each of them served.
-func restartAll(t *testing.T, c *Cluster, sig syscall.Signal) time.Duration {
+func restartAll(t *testing.T, c *cluster.Ensemble, sig syscall.Signal) time.Duration {
 	t.Helper()
 	for _, s := range c.Servers {
-		s.Signal(sig)
+		s.MustSignal(sig)
 	}
 	for _, s := range c.Servers {
 		select {
@@ -60,38 +58,13 @@ func restartAll(t *testing.T, c *Cluster, sig syscall.Signal) time.Duration {
 	return time.Since(at)
 }
 
-// metric returns a value of /metrics.
-func (s *Server) metric(t *testing.T, name string) int64 {
-	t.Helper()
-	r, err := http.Get("http://" + s.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return int64(n)
-		}
-	}
-	t.Fatalf("server %d has no metric %s", s.ID, name)
-	return 0
-}
-
 // TestG21LargeTree compares the fail-over of a large tree with that of an
 // empty one, and stops and starts the whole cluster with it.
 func TestG21LargeTree(t *testing.T) {
-	c := StartCluster(t, 3)
+	c := cluster.Three(t)
 	report(t, "writes resume with an empty tree", killLeader(t, c, *kills))
 	began := time.Now()
-	Fill(t, c.Leader(), *znodes)
+	Fill(t, c.WaitLeader(), *znodes)
 	t.Logf("%d nodes created in %v", *znodes, time.Since(began).Round(time.Millisecond))
 	large := killLeader(t, c, *kills)
 	report(t, "writes resume with the large tree", large)
@@ -108,7 +81,7 @@ func TestG21LargeTree(t *testing.T) {
 			t.Errorf("after a stop %s it takes %v until all serve", way.name, took)
 		}
 		for _, s := range c.Servers {
-			if n := s.metric(t, "znode_count"); n < int64(*znodes) {
+			if n := s.Metric("znode_count"); n < int64(*znodes) {
 				t.Errorf("server %d has %d nodes", s.ID, n)
 			}
 		}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 var handoffs = flag.Int("handoffs", 300, "how often a write and a hand-over are timed")
 
-func open(t *testing.T, s *Server) *wire.Conn {
+func open(t *testing.T, s *cluster.Server) *wire.Conn {
 	t.Helper()
 	c, err := s.Open()
 	if err != nil {
@@ -33,8 +34,8 @@ func median(list []time.Duration) time.Duration {
 // of the change the follower answers its own. A follower that heard of a
 // commit only by the next heartbeat would be slower by orders of magnitude.
 func TestWriteThroughFollowerIsNudged(t *testing.T) {
-	c := StartCluster(t, 3)
-	lead := c.Leader()
+	c := cluster.Three(t)
+	lead := c.WaitLeader()
 	follower := c.Others(lead)[0]
 	direct, through, watcher := open(t, lead), open(t, follower), open(t, lead)
 	for _, path := range []string{"/direct", "/through"} {
@@ -85,7 +86,7 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 // begins to delete its lock the waiting session of another server hears of it,
 // for every pair of servers.
 func TestHandOverBetweenServers(t *testing.T) {
-	c := StartCluster(t, 3)
+	c := cluster.Three(t)
 	var clients []*wire.Conn
 	for _, s := range c.Servers {
 		clients = append(clients, open(t, s))

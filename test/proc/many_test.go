@@ -83,11 +83,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	} else if testing.Short() {
 		t.Skip("servers as processes")
 	}
-	e, err := cluster.Start(cluster.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close) // behind the clients
+	e := cluster.Run(t, cluster.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
 	admin, err := wire.OpenPipe(e.Servers[0].Client, manyTimeout)
 	if err != nil {
 		t.Fatal(err)

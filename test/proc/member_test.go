@@ -101,7 +101,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost.Kill()
-	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+	if err := os.RemoveAll(lost.Data()); err != nil {
 		t.Fatal(err)
 	}
 	if err := lost.Spawn(); err != nil {
@@ -185,11 +185,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 // A single server has no members to change.
 func TestMemberOfASingleServer(t *testing.T) {
 	t.Parallel()
-	e, err := cluster.Start(cluster.Options{Dev: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
+	e := cluster.Run(t, cluster.Options{Dev: true})
 	s := &ensemble{e, t, ""}
 	out, errs, code := s.run("member", "--admin-addr", e.Servers[0].Admin, "list", "-o", "plain")
 	if out != "" || code != 0 || errs != "zlock: the server runs alone, or has not joined its cluster yet\n" {

@@ -47,7 +47,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 		ip := "10.0.0." + string(rune('1'+i))
 		names = append(names, ip+":2888", s.Peer, ip+":2181", s.Client)
 	}
-	words := strings.NewReplacer(append(names, "/var/lib/zlockd", filepath.Join(fourth.Dir, "data"))...)
+	words := strings.NewReplacer(append(names, "/var/lib/zlockd", fourth.Data())...)
 	tls := regexp.MustCompile(` --peer-tls-\w+ \S+`)
 	dir := t.TempDir()
 	sh := func(script string) string {
@@ -95,7 +95,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	second.Stop()
 
 	lost.Kill()
-	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+	if err := os.RemoveAll(lost.Data()); err != nil {
 		t.Fatal(err)
 	}
 	if err := lost.Spawn(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,7 +112,7 @@ func TestMachineIsReplaced(t *testing.T) {
 		t.Errorf("a server that runs is replaced: %d %s", code, errs)
 	}
 	lost.Kill()
-	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+	if err := os.RemoveAll(lost.Data()); err != nil {
 		t.Fatal(err)
 	}
 	e.moveTo(lost)
@@ -230,7 +229,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 
 	lost := four
 	lost.Kill()
-	if err := os.RemoveAll(filepath.Join(lost.Dir, "data")); err != nil {
+	if err := os.RemoveAll(lost.Data()); err != nil {
 		t.Fatal(err)
 	}
 	if err := lost.Spawn(); err != nil {

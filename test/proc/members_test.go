@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -86,49 +85,13 @@ type ensemble struct {
 
 func startMembers(t *testing.T, spare int, flags ...string) *ensemble {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs servers as processes: make test-all")
-	}
-	e, err := cluster.Prepare(cluster.Options{Nodes: 3 + spare,
+	e := cluster.Run(t, cluster.Options{Nodes: 3, Spare: spare,
 		Flags: append([]string{"--super-digest", tree.DigestID("super:" + password).ID}, flags...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
 	auth := filepath.Join(e.Dir, "auth")
 	if err := os.WriteFile(auth, []byte("digest:super:"+password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range e.Servers {
-		for i := range s.Args {
-			s.Args[i] = strings.ReplaceAll(s.Args[i], "{id}", strconv.Itoa(s.ID))
-		}
-	}
-	first := peerList(e.Servers[:3])
-	for _, s := range e.Servers[:3] {
-		for i, arg := range s.Args {
-			if i > 0 && s.Args[i-1] == "--peers" && arg != first {
-				s.Args[i] = first
-			}
-		}
-		if err := s.Spawn(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, s := range e.Servers[:3] {
-		if err := s.WaitReady(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return &ensemble{e, t, auth}
-}
-
-func peerList(servers []*cluster.Server) string {
-	var list []string
-	for _, s := range servers {
-		list = append(list, fmt.Sprintf("%d=%s", s.ID, s.Peer))
-	}
-	return strings.Join(list, ",")
 }
 
 // member runs zlock member against a server.

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	await(t, "the removed server serves no more", 10*time.Second, func() bool { return two.Mode() == "" })
 
 	one.Kill()
-	if err := os.RemoveAll(filepath.Join(one.Dir, "data")); err != nil {
+	if err := os.RemoveAll(one.Data()); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "it can be removed", 20*time.Second, func() bool {

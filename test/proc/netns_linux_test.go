@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // wires is a switch with hosts on it, each host a network namespace of its
@@ -64,13 +66,13 @@ func (w *wires) ip(args ...string) {
 }
 
 // hosts says where servers 1 to n run, with all clients on the last host.
-func (w *wires) hosts(n int) []host {
-	var list []host
+func (w *wires) hosts(n int) []cluster.Host {
+	var list []cluster.Host
 	for h := 1; h <= n; h++ {
-		list = append(list, host{
-			addr: w.addr(h),
-			exec: []string{"ip", "netns", "exec", w.ns(fmt.Sprint(h))},
-			dial: func(addr string, limit time.Duration) (net.Conn, error) { return w.dial(n+1, addr, limit) },
+		list = append(list, cluster.Host{
+			Addr: w.addr(h),
+			Exec: []string{"ip", "netns", "exec", w.ns(fmt.Sprint(h))},
+			Dial: func(addr string, limit time.Duration) (net.Conn, error) { return w.dial(n+1, addr, limit) },
 		})
 	}
 	return list

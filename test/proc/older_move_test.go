@@ -19,7 +19,7 @@ import (
 // held all the time by one session. A restore waits until all are of today.
 func TestRollingUpgradeKeepsLocks(t *testing.T) {
 	old := BuildOlder(t)
-	bin := Build(t)
+	bin := cluster.Build(t)
 	c := startOlder(t, old)
 	var servers []string
 	for _, s := range c.Servers {
@@ -36,7 +36,7 @@ func TestRollingUpgradeKeepsLocks(t *testing.T) {
 		_, err := holder.Create(ctx, zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")})
 		must(t, "", err)
 	}
-	leader := c.Leader()
+	leader := c.WaitLeader()
 	for i, s := range append(c.Others(leader), leader) {
 		s.Stop()
 		s.Args[0] = bin
@@ -61,7 +61,7 @@ func TestRollingUpgradeKeepsLocks(t *testing.T) {
 
 // refusedByOlder checks that a restore is refused while servers of the earlier
 // release would not take part in it.
-func refusedByOlder(t *testing.T, s *Server) {
+func refusedByOlder(t *testing.T, s *cluster.Server) {
 	t.Helper()
 	r, dir := &running{admin: s.Admin}, t.TempDir()
 	file, auth := filepath.Join(dir, "backup"), filepath.Join(dir, "auth")
@@ -75,9 +75,9 @@ func refusedByOlder(t *testing.T, s *Server) {
 }
 
 // startOlder starts three servers of the earlier release.
-func startOlder(t *testing.T, bin string) *Cluster {
+func startOlder(t *testing.T, bin string) *cluster.Ensemble {
 	t.Helper()
-	c := Prepare(t, 3, "--super-digest", superFlag)
+	c := cluster.LayOut(t, cluster.Options{Nodes: 3, Flags: []string{"--super-digest", superFlag}})
 	for _, s := range c.Servers {
 		s.Args[0] = bin
 	}

@@ -258,12 +258,8 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 // A server alone has no ensemble.
 func TestReconfigOfASingleServer(t *testing.T) {
 	t.Parallel()
-	e, err := cluster.Start(cluster.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	_, err = dialZK(t, "", e.Servers[0]).IncrementalReconfig(nil, []string{"3"}, -1)
+	e := cluster.Run(t, cluster.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})
+	_, err := dialZK(t, "", e.Servers[0]).IncrementalReconfig(nil, []string{"3"}, -1)
 	if err == nil {
 		t.Error("reconfig of a single server succeeded")
 	}

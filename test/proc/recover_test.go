@@ -24,7 +24,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	c := StartCluster(t, 3, "--super-digest", superFlag)
+	c := cluster.Three(t, "--super-digest", superFlag)
 	conn := dial(t, c.Servers[0].Client)
 	for i := range 50 {
 		_, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")})
@@ -39,12 +39,12 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	conn.Close(cancelled())
 	saysWhatToDo(t, survivor)
 	survivor.Kill()
-	bin := Build(t)
-	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Dir).CombinedOutput()
+	bin := cluster.Build(t)
+	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Data()).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "Lost at most") || !strings.Contains(string(out), "give --yes") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Dir, "--yes").CombinedOutput()
+	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Data(), "--yes").CombinedOutput()
 	t.Log(must(t, string(out), err))
 
 	survivor.Start()
@@ -57,7 +57,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 		}
 	}
 	for _, s := range lost {
-		must(t, "", os.RemoveAll(s.Dir))
+		must(t, "", os.RemoveAll(s.Data()))
 		s.Start()
 	}
 	r := &running{admin: survivor.Admin}
@@ -77,9 +77,9 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 
 // saysWhatToDo waits until a server without a majority names the way out, to
 // whoever asks whether it is ready and to whoever wants to change the members.
-func saysWhatToDo(t *testing.T, s *Server) {
+func saysWhatToDo(t *testing.T, s *cluster.Server) {
 	t.Helper()
-	way := "zlockd recover --data-dir " + s.Dir
+	way := "zlockd recover --data-dir " + s.Data()
 	said := ""
 	for end := time.Now().Add(2 * time.Minute); !strings.Contains(said, way); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {

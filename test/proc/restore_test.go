@@ -20,7 +20,7 @@ import (
 // reader reads what is written and restored, as fast as it can, through one
 // server, and keeps what it saw, without repetitions.
 type reader struct {
-	s    *Server
+	s    *cluster.Server
 	seen []string
 }
 
@@ -41,7 +41,7 @@ func (r *reader) run(ctx context.Context) {
 }
 
 // clusterName asks a server which cluster it belongs to.
-func clusterName(t *testing.T, s *Server) string {
+func clusterName(t *testing.T, s *cluster.Server) string {
 	t.Helper()
 	resp, err := http.Get("http://" + s.Admin + "/members")
 	must(t, "", err)
@@ -60,7 +60,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	c := StartCluster(t, 3, "--super-digest", superFlag)
+	c := cluster.Three(t, "--super-digest", superFlag)
 	conn := dial(t, c.Servers[0].Client)
 	const nodes = 3000
 	_, err := conn.Create(t.Context(), zk.Create{Path: "/state"})
@@ -88,7 +88,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 		wg.Go(func() { r.run(ctx) })
 	}
 	for round, after := range []time.Duration{0, 150 * time.Millisecond, 400 * time.Millisecond, time.Hour} {
-		leader := c.Leader()
+		leader := c.WaitLeader()
 		by := c.Others(leader)[round%2]
 		writeBoth(t, by, fmt.Sprint("w", round))
 		killed := make(chan struct{})
@@ -106,7 +106,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 		}
 		c.SameState()
 		for _, s := range c.Servers {
-			out, err := exec.Command(Build(t), "verify", file, s.Client).CombinedOutput()
+			out, err := exec.Command(cluster.Build(t), "verify", file, s.Client).CombinedOutput()
 			must(t, string(out), err)
 		}
 	}
@@ -134,9 +134,9 @@ func TestRunningClusterIsRestored(t *testing.T) {
 func serversAreForgotten(t *testing.T, backup string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "alone")
-	out, err := exec.Command(Build(t), "restore", backup, "--data-dir", dir).CombinedOutput()
+	out, err := exec.Command(cluster.Build(t), "restore", backup, "--data-dir", dir).CombinedOutput()
 	must(t, string(out), err)
-	r := serve(t, Build(t), dir)
+	r := serve(t, cluster.Build(t), dir)
 	conn := dial(t, r.client)
 	defer conn.Close(context.Background())
 	n, err := conn.Get(t.Context(), "/zookeeper/config")
@@ -147,7 +147,7 @@ func serversAreForgotten(t *testing.T, backup string) {
 }
 
 // writeBoth changes both nodes at once.
-func writeBoth(t *testing.T, s *Server, v string) {
+func writeBoth(t *testing.T, s *cluster.Server, v string) {
 	t.Helper()
 	conn := dial(t, s.Client)
 	defer conn.Close(context.Background())
@@ -160,7 +160,7 @@ func TestRestoreIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	r := serve(t, Build(t), filepath.Join(t.TempDir(), "data"))
+	r := serve(t, cluster.Build(t), filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
 	good, bad, torn, auth := filepath.Join(dir, "good"), filepath.Join(dir, "bad"), filepath.Join(dir, "torn"), filepath.Join(dir, "auth")
 	r.backup(t, good)

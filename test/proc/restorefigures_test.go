@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // TestRestoreFigures measures what docs/data.md says of a running cluster that is
@@ -19,7 +21,7 @@ func TestRestoreFigures(t *testing.T) {
 	if os.Getenv("ZLOCKD_FIGURES") == "" {
 		t.Skip("measures; set ZLOCKD_FIGURES=1")
 	}
-	bin, dir := Build(t), t.TempDir()
+	bin, dir := cluster.Build(t), t.TempDir()
 	zoo, ours, file := filepath.Join(dir, "zoo"), filepath.Join(dir, "ours"), filepath.Join(dir, "backup")
 	fill(t, zoo, 1_000_000)
 	t.Log(measured(t, bin, "import", "--from", zoo, "--data-dir", ours))
@@ -27,7 +29,7 @@ func TestRestoreFigures(t *testing.T) {
 	s.backup(t, file)
 	s.stop()
 
-	c := StartCluster(t, 3, "--super-digest", superFlag)
+	c := cluster.Three(t, "--super-digest", superFlag)
 	r := &running{admin: c.Servers[0].Admin}
 	yes := clusterName(t, c.Servers[0])
 	begun := time.Now()
@@ -87,7 +89,7 @@ type users struct {
 	wg               sync.WaitGroup
 }
 
-func newUsers(t *testing.T, c *Cluster) *users {
+func newUsers(t *testing.T, c *cluster.Ensemble) *users {
 	u := &users{ended: make(chan struct{})}
 	for i := range 32 {
 		conn, path := dial(t, c.Servers[i%3].Client), fmt.Sprintf("/d%04d", i)

@@ -82,7 +82,7 @@ func startScript(t *testing.T, before *script) *script {
 	} else {
 		s.client = freeRow(t)
 		s.cmd.Dir = t.TempDir()
-		s.cmd.Env = append(os.Environ(), "ZLOCKD="+Build(t), fmt.Sprint("ZLOCKD_CLUSTER_CLIENT=", s.client),
+		s.cmd.Env = append(os.Environ(), "ZLOCKD="+cluster.Build(t), fmt.Sprint("ZLOCKD_CLUSTER_CLIENT=", s.client),
 			fmt.Sprint("ZLOCKD_CLUSTER_PEER=", freeRow(t)), fmt.Sprint("ZLOCKD_CLUSTER_ADMIN=", freeRow(t)))
 	}
 	s.cmd.Stdout, s.cmd.Stderr = s, s
@@ -161,7 +161,7 @@ func (s *script) end() (time.Duration, error) {
 // stop in order at Ctrl-C and at a signal to the script alone, come back to
 // their data, end together when one ends, and leave other servers alone.
 func TestClusterScript(t *testing.T) {
-	other := StartCluster(t, 1).Servers[0]
+	other := cluster.Run(t, cluster.Options{}).Servers[0]
 	var s *script
 	for _, test := range []struct {
 		name string

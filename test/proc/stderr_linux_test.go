@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // pipedLog is the stderr of a server: a pipe whose reader is this test.
@@ -19,28 +21,28 @@ type pipedLog struct {
 }
 
 // pipeLogs has every server write its log to a small pipe.
-func (c *Cluster) pipeLogs() map[*Server]*pipedLog {
-	logs := map[*Server]*pipedLog{}
+func pipeLogs(t *testing.T, c *cluster.Ensemble) map[*cluster.Server]*pipedLog {
+	logs := map[*cluster.Server]*pipedLog{}
 	for _, s := range c.Servers {
-		logs[s] = s.pipeLog()
+		logs[s] = pipeLog(t, s)
 	}
 	return logs
 }
 
-func (s *Server) pipeLog() *pipedLog {
-	p := &pipedLog{path: filepath.Join(s.t.TempDir(), "stderr")}
+func pipeLog(t *testing.T, s *cluster.Server) *pipedLog {
+	p := &pipedLog{path: filepath.Join(t.TempDir(), "stderr")}
 	if err := unix.Mkfifo(p.path, 0o600); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, 4096)
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	p.reader = os.NewFile(uintptr(fd), p.path)
-	s.t.Cleanup(func() { p.reader.Close() })
+	t.Cleanup(func() { p.reader.Close() })
 	s.Args = append(slices.Clone(toPipe), append([]string{p.path}, s.Args...)...)
 	return p
 }
@@ -68,7 +70,7 @@ func (p *pipedLog) fill(t *testing.T) {
 
 // longestGap returns how long there was no write of these clients, at most, in
 // the time after a moment.
-func (w *Writers) longestGap(at time.Time, span time.Duration, except *Server) (longest time.Duration) {
+func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (longest time.Duration) {
 	w.t.Helper()
 	for from := at; from.Before(at.Add(span)); {
 		gap := w.awaitWrite(from, except, 30*time.Second)
@@ -83,21 +85,21 @@ func (w *Writers) longestGap(at time.Time, span time.Duration, except *Server) (
 // leader is found by servers that nobody listens to, and when the readers go.
 func TestR9StderrThatNobodyReads(t *testing.T) {
 	const most = 5 * time.Second // a stopped main loop of raft's took 90; the goal is 2.5
-	c := LayOut(t, make([]host, 3))
-	logs := c.pipeLogs()
+	c := cluster.LayOut(t, cluster.Options{Nodes: 3})
+	logs := pipeLogs(t, c)
 	c.StartAll()
-	w := c.StartWriters(2, 30*time.Second)
+	w := StartWriters(t, c, 2, 30*time.Second)
 	for _, step := range []struct {
 		name string
-		harm func(*Server) // what is done to the log of each server
-		lead bool          // whether the leader dies, or a follower
+		harm func(*cluster.Server) // what is done to the log of each server
+		lead bool                  // whether the leader dies, or a follower
 	}{
-		{"full, a follower killed", func(s *Server) { logs[s].fill(t) }, false},
-		{"full, the leader killed", func(s *Server) { logs[s].fill(t) }, true},
-		{"readers gone, a follower killed", func(s *Server) { logs[s].reader.Close() }, false},
-		{"readers gone, the leader killed", func(*Server) {}, true},
+		{"full, a follower killed", func(s *cluster.Server) { logs[s].fill(t) }, false},
+		{"full, the leader killed", func(s *cluster.Server) { logs[s].fill(t) }, true},
+		{"readers gone, a follower killed", func(s *cluster.Server) { logs[s].reader.Close() }, false},
+		{"readers gone, the leader killed", func(*cluster.Server) {}, true},
 	} {
-		lead := c.Leader()
+		lead := c.WaitLeader()
 		victim := lead
 		if !step.lead {
 			victim = c.Others(lead)[0]
@@ -122,7 +124,7 @@ func TestR9StderrThatNobodyReads(t *testing.T) {
 		}
 		// The one that was killed is started with a log of its own.
 		victim.Args = victim.Args[len(toPipe)+1:]
-		logs[victim] = victim.pipeLog()
+		logs[victim] = pipeLog(t, victim)
 		victim.Start()
 		victim.WaitServing(30 * time.Second)
 	}

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
 )
 
 var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, and is cut off one way")
@@ -17,13 +19,13 @@ const arrived = 150 * time.Millisecond
 // comes back by itself.
 func TestG21LeadersHostVanishes(t *testing.T) {
 	w := newWires(t, 3)
-	c := LayOut(t, w.hosts(3), "--peer-insecure")
+	c := cluster.LayOut(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
 	c.StartAll()
-	load := c.StartWriters(2, 30*time.Second)
+	load := StartWriters(t, c, 2, 30*time.Second)
 	var resumed, noticed []time.Duration
 	for range *vanishes {
 		time.Sleep(500 * time.Millisecond)
-		lead := c.Leader()
+		lead := c.WaitLeader()
 		survivors := c.Others(lead)
 		lost, ended := load.disturbances(survivors)
 		w.vanish(lead.ID)
@@ -78,14 +80,14 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 // the clients, who reach everybody, lose no session.
 func TestG21LeaderIsCutOffOneWay(t *testing.T) {
 	w := newWires(t, 3)
-	c := LayOut(t, w.hosts(3), "--peer-insecure")
+	c := cluster.LayOut(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
 	c.StartAll()
-	load := c.StartWriters(2, 10*time.Second)
+	load := StartWriters(t, c, 2, 10*time.Second)
 	for _, way := range []string{"from", "to"} {
 		var resumed []time.Duration
 		for range *vanishes {
 			time.Sleep(500 * time.Millisecond)
-			lead := c.Leader()
+			lead := c.WaitLeader()
 			cut := func(f func(from, to int)) {
 				for _, s := range c.Others(lead) {
 					if way == "from" {

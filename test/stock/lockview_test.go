@@ -70,11 +70,7 @@ func startViewed(t *testing.T) *viewed {
 	t.Helper()
 	o := generous()
 	o.Kind, o.Nodes = cluster.Zlockd, 1
-	e, err := cluster.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
+	e := cluster.Run(t, o)
 	return &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: cluster.Zlockd, ensemble: e}, "http://" + e.Servers[0].Admin}
 }
 

@@ -150,11 +150,7 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 // move move; the public alerts are silent until their cause is there.
 func TestBoards(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40", "--backup-dir", t.TempDir()}}
-	e, err := cluster.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
+	e := cluster.Run(t, o)
 	p := startPrometheus(t, e)
 	const up = `count(up{job="zlockd"} == 1)`
 	p.await("three servers", up, func(v float64) bool { return v == 3 })

@@ -19,11 +19,7 @@ import (
 // watched are three servers with nodes under names that programs stumble over.
 func watched(t *testing.T) *cluster.Ensemble {
 	t.Helper()
-	e, err := cluster.Start(cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
+	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
 	c, err := zk.Dial(t.Context(), e.Addrs(), zk.Options{})
 	if err != nil {
 		t.Fatal(err)

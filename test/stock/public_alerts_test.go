@@ -96,11 +96,7 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 // Where a rule wants gigabytes or minutes it is asked with a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0", "--snapshot-entries", "500"}}
-	e, err := cluster.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
+	e := cluster.Run(t, o)
 	p := startPrometheus(t, e)
 	p.await("three servers", `count(up{job="zlockd"} == 1)`, func(v float64) bool { return v == 3 })
 	lead := e.Leader()
@@ -229,11 +225,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
 	var two []*cluster.Ensemble
 	for range 2 {
-		e, err := cluster.Start(cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { e.Close() })
+		e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
 		two = append(two, e)
 	}
 	p := startPrometheus(t, two...)

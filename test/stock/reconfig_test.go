@@ -48,12 +48,8 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 	}
 	answers := map[cluster.Kind][]answered{}
 	for _, kind := range []cluster.Kind{cluster.ZooKeeper, cluster.Zlockd} {
-		e, err := cluster.Start(cluster.Options{Kind: kind, Nodes: 3, Config: []string{"reconfigEnabled=true"}, Flags: []string{"--super-digest", superPw},
+		e := cluster.Run(t, cluster.Options{Kind: kind, Nodes: 3, Config: []string{"reconfigEnabled=true"}, Flags: []string{"--super-digest", superPw},
 			JVM: []string{"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(e.Close)
 		anybody, super := reconfigurer(t, e, ""), reconfigurer(t, e, "super:pw")
 		for _, q := range list {
 			answers[kind] = append(answers[kind], answered{anybody(q), super(q)})

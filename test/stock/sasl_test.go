@@ -39,11 +39,7 @@ func TestSASL(t *testing.T) {
 		return file
 	}
 	users, client := write("server.jaas", saslUsers), write("client.jaas", saslClient)
-	e, err := cluster.Start(cluster.Options{Kind: cluster.Zlockd, Dev: true, Flags: []string{"--sasl-users", users, "--sasl-super", "root"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
+	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Dev: true, Flags: []string{"--sasl-users", users, "--sasl-super", "root"}})
 	run := func(cmd *exec.Cmd) string {
 		timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 		defer timer.Stop()

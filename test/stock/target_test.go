@@ -42,20 +42,7 @@ func startTarget(t *testing.T, o cluster.Options) target {
 	if o.Nodes == 0 {
 		o.Nodes, _ = strconv.Atoi(os.Getenv("ZLOCKD_STOCK_NODES"))
 	}
-	e, err := cluster.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, s := range e.Servers {
-				if tail := s.LogTail(); tail != "" && o.Kind == cluster.Zlockd {
-					t.Logf("log of server %d:\n%s", s.ID, tail)
-				}
-			}
-		}
-		e.Close()
-	})
+	e := cluster.Run(t, o)
 	return target{addrs: strings.Split(e.Addrs(), ","), kind: o.Kind, ensemble: e}
 }
 

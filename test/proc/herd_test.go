@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -18,7 +19,7 @@ import (
 // connection ends goes to another server at once, as the stock clients do.
 type Herd struct {
 	t       testing.TB
-	c       *Cluster
+	c       *cluster.Ensemble
 	timeout time.Duration
 	stop    chan struct{}
 	wg      sync.WaitGroup
@@ -45,15 +46,15 @@ type sheep struct {
 
 // move is one attachment of a session.
 type move struct {
-	from, to *Server
+	from, to *cluster.Server
 	lost, at time.Time // connection lost, attached again
 	why      error
 }
 
 // StartHerd opens n sessions spread over the servers.
-func (c *Cluster) StartHerd(n int, timeout time.Duration) *Herd {
-	c.t.Helper()
-	h := &Herd{t: c.t, c: c, timeout: timeout, stop: make(chan struct{})}
+func StartHerd(t testing.TB, c *cluster.Ensemble, n int, timeout time.Duration) *Herd {
+	t.Helper()
+	h := &Herd{t: t, c: c, timeout: timeout, stop: make(chan struct{})}
 	var opened sync.WaitGroup
 	gate := make(chan struct{}, 64) // handshakes at a time
 	for i := range n {
@@ -63,7 +64,7 @@ func (c *Cluster) StartHerd(n int, timeout time.Duration) *Herd {
 		h.wg.Go(func() { s.live(gate, opened.Done) })
 	}
 	opened.Wait()
-	c.t.Cleanup(h.Stop)
+	t.Cleanup(h.Stop)
 	return h
 }
 
@@ -94,7 +95,7 @@ func (h *Herd) stopped() bool {
 }
 
 // On counts the sessions attached to a server.
-func (h *Herd) On(s *Server) (n int) {
+func (h *Herd) On(s *cluster.Server) (n int) {
 	for _, one := range h.sheep {
 		one.mu.Lock()
 		if one.attached && h.c.Servers[one.at] == s {
@@ -213,7 +214,7 @@ func (s *sheep) live(gate chan struct{}, opened func()) {
 	}
 }
 
-func (s *sheep) connect(server *Server) (net.Conn, error) {
+func (s *sheep) connect(server *cluster.Server) (net.Conn, error) {
 	nc, err := server.Dial(2 * time.Second)
 	if err != nil {
 		return nil, err

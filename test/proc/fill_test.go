@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 // Fill creates n nodes of 100 bytes, a thousand in a directory, in few
 // requests.
-func Fill(t testing.TB, s *Server, n int) {
+func Fill(t testing.TB, s *cluster.Server, n int) {
 	t.Helper()
 	c, err := s.Open()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -27,7 +28,7 @@ type Writers struct {
 
 // Writer is one client, bound to one server.
 type Writer struct {
-	Server *Server
+	Server *cluster.Server
 
 	mu         sync.Mutex
 	Answers    []time.Time // of its writes
@@ -38,15 +39,15 @@ type Writer struct {
 }
 
 // StartWriters starts n clients on each server.
-func (c *Cluster) StartWriters(n int, timeout time.Duration) *Writers {
-	w := &Writers{t: c.t, dir: fmt.Sprintf("/writers-%d", time.Now().UnixNano()), stop: make(chan struct{}), acked: map[string]int{}}
+func StartWriters(t testing.TB, c *cluster.Ensemble, n int, timeout time.Duration) *Writers {
+	w := &Writers{t: t, dir: fmt.Sprintf("/writers-%d", time.Now().UnixNano()), stop: make(chan struct{}), acked: map[string]int{}}
 	nc, err := c.Servers[0].Open()
 	if err == nil {
 		_, err = nc.Create(w.dir, nil, jute.FlagPersistent)
 		nc.CloseSession()
 	}
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, s := range c.Servers {
 		for range n {
@@ -59,7 +60,7 @@ func (c *Cluster) StartWriters(n int, timeout time.Duration) *Writers {
 }
 
 // Of returns the clients of one server.
-func (w *Writers) Of(s *Server) (list []*Writer) {
+func (w *Writers) Of(s *cluster.Server) (list []*Writer) {
 	for _, one := range w.all {
 		if one.Server == s {
 			list = append(list, one)
@@ -70,7 +71,7 @@ func (w *Writers) Of(s *Server) (list []*Writer) {
 
 // FirstAfter returns the first answer after a moment, to any client but those
 // of a server.
-func (w *Writers) FirstAfter(at time.Time, except *Server) (first time.Time, ok bool) {
+func (w *Writers) FirstAfter(at time.Time, except *cluster.Server) (first time.Time, ok bool) {
 	for _, one := range w.all {
 		if one.Server == except {
 			continue
@@ -173,7 +174,7 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 
 // Check stops the clients and compares what each server holds with what they
 // were answered.
-func (w *Writers) Check(c *Cluster) {
+func (w *Writers) Check(c *cluster.Ensemble) {
 	w.t.Helper()
 	close(w.stop)
 	w.wg.Wait()
@@ -203,7 +204,7 @@ func (w *Writers) Check(c *Cluster) {
 }
 
 // list reads, after a sync, what a server holds.
-func (w *Writers) list(s *Server) ([]string, error) {
+func (w *Writers) list(s *cluster.Server) ([]string, error) {
 	nc, err := s.Open()
 	if err != nil {
 		return nil, err
@@ -220,7 +221,7 @@ func (w *Writers) list(s *Server) ([]string, error) {
 }
 
 // disturbances counts what the clients of some servers have noticed.
-func (w *Writers) disturbances(servers []*Server) (disconnects, expired int) {
+func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired int) {
 	for _, s := range servers {
 		for _, o := range w.Of(s) {
 			_, d, e, _ := o.Counts()
@@ -232,7 +233,7 @@ func (w *Writers) disturbances(servers []*Server) (disconnects, expired int) {
 
 // awaitWrite waits for a write that was answered after a moment and returns how
 // long after it.
-func (w *Writers) awaitWrite(at time.Time, except *Server, limit time.Duration) time.Duration {
+func (w *Writers) awaitWrite(at time.Time, except *cluster.Server, limit time.Duration) time.Duration {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if first, ok := w.FirstAfter(at, except); ok {

@@ -1,0 +1,242 @@
+package cluster
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// Run starts an ensemble for a test and waits until all its servers serve,
+// Options.Spare ones apart. They end with the test; when it fails, it shows
+// what they logged last.
+func Run(t testing.TB, o Options) *Ensemble {
+	t.Helper()
+	e := LayOut(t, o)
+	e.StartAll()
+	return e
+}
+
+// Three is Run for three servers of zlockd with these flags.
+func Three(t testing.TB, flags ...string) *Ensemble {
+	t.Helper()
+	return Run(t, Options{Nodes: 3, Flags: flags})
+}
+
+// Build builds zlockd and returns its path. ZLOCKD_BIN names another one.
+func Build(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs servers as processes: make test-all")
+	}
+	bin, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// LayOut is Run without the start.
+func LayOut(t testing.TB, o Options) *Ensemble {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs servers as processes: make test-all")
+	}
+	e, err := Prepare(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.attach(t)
+	return e
+}
+
+// attach ends the ensemble with a test, which fails when it cannot start.
+func (e *Ensemble) attach(t testing.TB) {
+	e.t = t
+	for _, s := range e.Servers {
+		s.t = t
+	}
+	t.Cleanup(func() {
+		for _, s := range e.Servers {
+			if t.Failed() && s.cmd != nil {
+				t.Logf("server %d:\n%s", s.ID, s.LogTail())
+			}
+		}
+		e.Close()
+	})
+}
+
+// Start starts the process without waiting for it to serve. It is for the
+// servers of tests, as all that follows.
+func (s *Server) Start() {
+	s.t.Helper()
+	if err := s.Spawn(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Open opens a session of 30 seconds.
+func (s *Server) Open() (*wire.Conn, error) {
+	nc, err := s.Dial(5 * time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c := wire.New(nc)
+	if err := c.Connect(wire.NewSession(30000)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Log returns the last lines the server has logged.
+func (s *Server) Log(lines int) string {
+	b, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// MustSignal sends a signal to the process, which must run.
+func (s *Server) MustSignal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.Signal(sig); err != nil {
+		s.t.Fatalf("signal %v to server %d: %v", sig, s.ID, err)
+	}
+}
+
+// WaitServing waits until the server serves clients.
+func (s *Server) WaitServing(limit time.Duration) {
+	s.t.Helper()
+	for deadline := time.Now().Add(limit); s.Mode() == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("server %d does not serve after %v:\n%s", s.ID, limit, s.Log(20))
+		}
+	}
+}
+
+// Set gives a server another value of a flag.
+func (s *Server) Set(flag, value string) {
+	for i, a := range s.Args {
+		if a == flag {
+			s.Args[i+1] = value
+		}
+	}
+}
+
+// AwaitLog waits until the server has logged a text.
+func (s *Server) AwaitLog(text string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log(1<<30), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("server %d does not log %q:\n%s", s.ID, text, s.Log(20))
+		}
+	}
+}
+
+// Metric returns a value of /metrics.
+func (s *Server) Metric(name string) int64 {
+	s.t.Helper()
+	r, err := http.Get("http://" + s.Admin + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return int64(n)
+		}
+	}
+	s.t.Fatalf("server %d has no metric %s", s.ID, name)
+	return 0
+}
+
+// Others returns all servers but one.
+func (e *Ensemble) Others(but *Server) (list []*Server) {
+	for _, s := range e.Servers {
+		if s != but {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// WaitLeader waits until there is a leader and returns it.
+func (e *Ensemble) WaitLeader() *Server {
+	e.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s := e.Leader(); s != nil {
+			return s
+		}
+	}
+	e.t.Fatal("no leader in 30 s")
+	return nil
+}
+
+// hashes returns the digests the server remembers, by zxid.
+func (s *Server) hashes() map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(s.Word("hash")) {
+		if zxid, sum, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			m[zxid] = sum
+		}
+	}
+	return m
+}
+
+// SameState waits until all servers have applied the same and compares the
+// digests each of them remembers.
+func (e *Ensemble) SameState() {
+	e.t.Helper()
+	zxid := func(s *Server) string {
+		_, rest, _ := strings.Cut(s.Word("srvr"), "Zxid: ")
+		z, _, _ := strings.Cut(rest, "\n")
+		return z
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		seen := map[string]bool{}
+		for _, s := range e.Servers {
+			seen[zxid(s)] = true
+		}
+		if len(seen) == 1 && !seen[""] {
+			break
+		}
+		if time.Now().After(deadline) {
+			e.t.Fatalf("the servers do not reach the same zxid: %v", seen)
+		}
+	}
+	want := map[string]string{}
+	compared := 0
+	for _, s := range e.Servers {
+		m := s.hashes()
+		if len(m) == 0 {
+			e.t.Fatalf("server %d shows no digests", s.ID)
+		}
+		for z, sum := range m {
+			if w, ok := want[z]; ok && w != sum {
+				e.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)
+			} else if ok {
+				compared++
+			}
+		}
+		maps.Copy(want, m)
+	}
+	e.t.Logf("%d digests compared", compared)
+}
