@@ -12,18 +12,19 @@ import (
 
 // attempt is one call that wants a lock.
 type attempt struct {
-	c     *Client
-	path  string // as the user names the lock
-	dir   string // where the contenders are
-	mode  fence.Mode
-	rw    bool // of a read-write lock
-	try   bool
-	cfg   *lockConfig
-	start time.Time
-	task  string
-	turn  *turn
-	alone bool     // neither nested nor in the local queue
-	dirs  []string // where it makes nodes, if not only in dir
+	c      *Client
+	path   string // as the user names the lock
+	dir    string // where the contenders are
+	mode   fence.Mode
+	rw     bool // of a read-write lock
+	try    bool
+	cfg    *lockConfig
+	start  time.Time
+	task   string
+	turn   *turn
+	alone  bool     // neither nested nor in the local queue
+	elects bool     // for leadership
+	dirs   []string // where it makes nodes, if not only in dir
 }
 
 // data is the content of the attempt's node.
@@ -37,8 +38,8 @@ func (a *attempt) data() []byte {
 func (a *attempt) owner() Owner {
 	o := a.c.owner
 	o.Task, o.Reason, o.Revocable = a.task, a.cfg.reason, a.cfg.revocable
-	if a.cfg.maxHold > 0 {
-		o.MaxHold, o.Grace, o.Breakable = a.cfg.maxHold.String(), a.cfg.maxHoldGrace.String(), a.cfg.breakable
+	if l := a.cfg.limit; l.Hold > 0 {
+		o.MaxHold, o.Grace, o.Breakable = l.Hold.String(), l.grace().String(), l.Break
 	}
 	return o
 }
@@ -98,10 +99,13 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 
 // acquire is what all locks have in common: reentrancy, the local queue, the
 // grant and the reasons to begin again.
-func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, run way) (*Lease, error) {
-	a.c, a.start, a.cfg = c, time.Now(), a.cfg.with(opts)
+func (c *Client) acquire(ctx context.Context, a *attempt, run way) (*Lease, error) {
+	a.c, a.start = c, time.Now()
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err
+	}
+	if a.cfg.layout == LayoutLatch && !a.elects || a.cfg.policySet && !a.rw && a.dirs == nil {
+		return nil, fmt.Errorf("%w: a lock of this kind with the layout %v", ErrUnsupported, a.cfg.layout)
 	}
 	ctx, end := c.during(ctx)
 	defer end()
@@ -113,6 +117,9 @@ func (c *Client) acquire(ctx context.Context, a *attempt, opts []AcquireOption, 
 			err = fmt.Errorf("%w: %w", ErrNotAcquired, err)
 		}
 		return l, err
+	}
+	if a.cfg.waitSet && a.cfg.wait == 0 {
+		a.try = true
 	}
 	if a.cfg.wait > 0 {
 		late := fmt.Errorf("%w within %v", ErrNotAcquired, a.cfg.wait)

@@ -105,7 +105,7 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 
 func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	c := b.c
-	a := attempt{c: c, cfg: newLockConfig(nil), task: taskOf(ctx)}
+	a := attempt{c: c, cfg: c.lockConfig(nil), task: taskOf(ctx)}
 	id := newNodeID(e.sid)
 	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
 		Path: join(b.path, id.UUID()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,

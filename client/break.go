@@ -111,7 +111,7 @@ func (c *Client) breakNode(ctx context.Context, target string, token fence.Token
 // breakSettle is how long a grant may take to be stamped.
 const breakSettle = 2 * time.Second
 
-// BreakExpired removes a holder's node if it was taken WithBreakable and its
+// BreakExpired removes a holder's node if it was taken with [Limit].Break and its
 // maximum hold and grace are over by the server's clock; otherwise it returns
 // ErrNotAcquired. It may wait two seconds to be sure.
 func (c *Client) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {

@@ -16,7 +16,7 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	leakCheck(t)
 	d := dir(t)
 	c, p := proxied(t)
-	for name, f := range map[string]func(context.Context, ...AcquireOption) (*Lease, error){
+	for name, f := range map[string]func(context.Context, ...Option) (*Lease, error){
 		"mutex": c.Mutex(d + "/m").Lock, "write": c.RWMutex(d + "/rw").Lock, "read": c.RWMutex(d + "/rw").RLock,
 	} {
 		unlock(t, lock(t, f))
@@ -80,7 +80,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
 	addr(t)
 	e := lock(t, dial(t).Mutex(dir(t)).Lock).h.e
-	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach, 10000: heartbeat(e.sessionTimeout())} {
+	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach, 10000: e.sessionTimeout()} {
 		if got := e.ownWatchIn(ahead); got != want {
 			t.Errorf("%d ahead: %v, not %v", ahead, got, want)
 		}

@@ -219,15 +219,35 @@ func (e *epoch) erase(ctx context.Context, path string) error {
 // often as it takes.
 func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL) error {
 	mode := zk.Container
-	if c.opt.persistent || c.noContainers.Load() {
+	if c.noContainers.Load() {
 		mode = zk.Persistent
 	}
-	_, err := again(ctx, func() (struct{}, error) {
-		return struct{}{}, e.conn.MakePath(ctx, dir, mode, acl)
-	})
+	err := e.makePath(ctx, dir, mode, acl)
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
-		c.noContainers.Store(true)
-		return c.ensure(ctx, e, dir, acl)
+		// Either the server knows no containers, or the path is at fault. Then it
+		// refuses a persistent node as well.
+		if err = e.makePath(ctx, dir, zk.Persistent, acl); err == nil {
+			c.noContainers.Store(true)
+		}
 	}
 	return err
+}
+
+func (e *epoch) makePath(ctx context.Context, dir string, mode zk.Mode, acl []zk.ACL) error {
+	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, e.conn.MakePath(ctx, dir, mode, acl) })
+	return err
+}
+
+// tryLook is the look of a try before it writes. A server that lags behind may show a
+// lock as taken that was released, so the try is refused only by what is there after a
+// sync.
+func (e *epoch) tryLook(ctx context.Context, dir string, look func() error) error {
+	err := look()
+	if !errors.Is(err, ErrNotAcquired) {
+		return err
+	}
+	if err := e.sync(ctx, dir); err != nil {
+		return err
+	}
+	return look()
 }

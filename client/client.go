@@ -54,11 +54,8 @@ type Client struct {
 // be resolved does no harm while another one answers. While none does, the reasons
 // are logged (see [WithLogger]), and they are in the error when ctx ends.
 func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) {
-	o := defaultOptions()
-	for _, f := range opts {
-		f(&o)
-	}
-	if err := o.withDefaults(); err != nil {
+	o, err := clientOptions(opts)
+	if err != nil {
 		return nil, err
 	}
 	c := &Client{
@@ -117,9 +114,10 @@ func (c *Client) greet(ctx context.Context) error {
 }
 
 // Close releases everything: attempts under way end with ErrClosed, leases are
-// lost with reason Closed, abandoned nodes are removed until ctx ends, and the
-// session is closed, which removes whatever is left. The error is that of ctx if
-// it ended before all was clean; the client is closed in any case.
+// lost with reason Closed, abandoned nodes are removed until ctx ends, or the session does
+// by the client's own clock, and the session is closed, which removes whatever is left.
+// The error is that of ctx if it ended before all was clean; the client is closed in any
+// case.
 func (c *Client) Close(ctx context.Context) error {
 	first, e := c.beginDraining()
 	if !first {
@@ -133,9 +131,28 @@ func (c *Client) Close(ctx context.Context) error {
 	if e != nil {
 		e.loseAll(Closed)
 	}
-	err := c.reaper.left.wait(ctx)
+	err := c.awaitReaper(ctx, e)
 	c.shutdown()
 	return err
+}
+
+// awaitReaper waits until abandoned nodes are removed, or ctx ends. Without a server it
+// does not wait beyond the session: the nodes go with it.
+func (c *Client) awaitReaper(ctx context.Context, e *epoch) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := c.reaper.left.wait(bounded)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		c.mu.Lock()
+		gone := e != nil && !c.attached && e.outlived()
+		c.mu.Unlock()
+		if gone {
+			return nil
+		}
+	}
 }
 
 // beginDraining ends all attempts. It reports whether this call did it.

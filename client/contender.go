@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
@@ -58,34 +60,32 @@ func (w *waiter) unmark() []zk.Op {
 
 // node is a new contender's.
 func (q queue) node(e *epoch, a *attempt) newNode {
-	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lockDelay > 0}
+	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lasting()}
 	path := join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n
 }
 
-// precheck is a try's look before it leaps: if somebody is ahead, nothing is written.
+// precheck is a try's look before it leaps: if another contender is ahead, the try writes
+// nothing.
 func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
-	if a.cfg.freshTry {
-		if err := e.sync(ctx, a.dir); err != nil {
+	return e.tryLook(ctx, a.dir, func() error {
+		names, err := e.names(ctx, a.dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-	}
-	names, err := e.names(ctx, a.dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
+		p, err := q.Place(names.All(), recipe.Contender{})
+		if err == nil {
+			err = a.c.alone(ctx, e, a.dir, useQueue, p.Others)
+		}
+		if err == nil && p.Blocked {
+			err = ErrNotAcquired
+		}
 		return err
-	}
-	p, err := q.Place(names.All(), recipe.Contender{})
-	if err == nil {
-		err = a.c.alone(ctx, e, a.dir, useQueue, p.Others)
-	}
-	if err == nil && p.Blocked {
-		err = ErrNotAcquired
-	}
-	return err
+	})
 }
 
 // waiter is a contender with its node in the queue.
@@ -109,6 +109,9 @@ type waiter struct {
 	ahead   int           // who would have had to go first then
 	armed   *zk.Watch     // set in advance on the node at armedAt; nil if none
 	armedAt string
+
+	watchesOwn bool   // the own node is watched together with the next node
+	ownSince   uint64 // the connection on which the own watch was set
 }
 
 func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
@@ -117,9 +120,10 @@ func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
 	return w
 }
 
-// wait is the queue recipe: list, find whom to wait for, wait for that one, list
-// again. An event alone grants nothing, except when the list showed that nobody
-// else is waited for: nobody can come to be ahead.
+// wait is the rule of the queue: list the contenders, find the one to wait for, wait for
+// its end, and list again. An event alone grants nothing. The second list is spared where
+// the first has told enough: where few contenders are ahead, none of which leaves another
+// node in its place, it is enough that each of them is gone and the own node is there.
 func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 	for {
 		if names == nil {
@@ -142,22 +146,30 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			if !w.waited {
 				w.waited, w.begun, w.ahead = true, time.Now(), p.Ahead
 			}
-			holder := w.a.cfg.breakable && w.q.Holds(names.All(), p.Blocker)
-			final := w.q.EndIsFinal(p.Blocker) && !w.a.cfg.breakable && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
-			if final && p.Ahead > 1 && w.q.Kind != recipe.RoleRead && names.Len() <= shortList && w.c.paces.short(w.a.dir, w.took) {
+			holder := w.a.cfg.limit.Break && w.q.Holds(names.All(), p.Blocker)
+			final := w.q.EndIsFinal(p.Blocker) && !w.a.cfg.limit.Break && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
+			short := names.Len() <= shortList && w.q.Kind != recipe.RoleRead && w.c.paces.short(w.a.dir, w.took)
+			if final && p.Ahead > 1 && short {
 				if names, err = w.lookAhead(ctx, p); err != nil {
 					return nil, err
 				}
 				continue
 			}
-			names = nil // nor is the place kept, which has names of it
-			path, ahead := join(w.a.dir, p.Blocker.Name), p.Ahead
-			seen, err := w.await(ctx, path, ahead, holder, wakers{})
-			if err != nil {
-				return nil, err
+			if final && (p.Ahead == 1 || names.Len() > crowdedFor*p.Ahead && w.q.endsAreFinal(p.Few)) {
+				few := inOrder(p.Few)
+				names = nil // the list may be long, and is not kept
+				free, err := w.awaitFew(ctx, few)
+				if err != nil {
+					return nil, err
+				}
+				if free && w.e.valid() {
+					return w.first(ctx, recipe.Place{}, nil)
+				}
+				continue
 			}
-			if final && ahead == 1 && seen && w.e.valid() && (w.ownW == nil || !isClosed(w.ownW.Fired())) {
-				return w.first(ctx, recipe.Place{}, nil)
+			names = nil // nor is the place kept, which has names of it
+			if _, err := w.await(ctx, join(w.a.dir, p.Blocker.Name), p.Ahead, holder, wakers{}); err != nil {
+				return nil, err
 			}
 		case !w.e.valid():
 			if err := w.e.awaitValid(ctx); err != nil {
@@ -170,6 +182,45 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 	}
 }
 
+// crowdedFor is how many names of a list a question about one of them is worth.
+const crowdedFor = 32
+
+// endsAreFinal reports whether there are few contenders and none is replaced when it goes.
+func (q queue) endsAreFinal(few []recipe.Contender) bool {
+	return len(few) > 0 && !slices.ContainsFunc(few, func(c recipe.Contender) bool { return !q.EndIsFinal(c) })
+}
+
+// inOrder returns the names of contenders in the order of the queue, in memory of their own.
+func inOrder(few []recipe.Contender) []string {
+	slices.SortFunc(few, recipe.Compare)
+	names := make([]string, len(few))
+	for i, c := range few {
+		names[i] = strings.Clone(c.Name)
+	}
+	return names
+}
+
+// awaitFew waits until the few contenders ahead are gone, of whose places none is taken by
+// another node. It reports whether the own node was certainly there all the time: then no
+// contender is ahead. Otherwise another list tells.
+func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
+	for _, name := range slices.Backward(few) {
+		w.watchesOwn = true
+		gone, err := w.await(ctx, join(w.a.dir, name), len(few), false, wakers{})
+		if !gone || err != nil {
+			return false, err
+		}
+	}
+	return w.ownStays(), nil
+}
+
+// ownStays reports whether the own node has been there since its watch was set. After
+// another connection the server may tell of the end of the node waited for before it tells
+// of the end of the own node, so that a list is needed.
+func (w *waiter) ownStays() bool {
+	return w.ownW != nil && !isClosed(w.ownW.Fired()) && w.ownSince == w.c.count.wire.Connections.Load()
+}
+
 func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 	names, err := w.e.names(ctx, w.a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -180,19 +231,25 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 
 // lookAtOwn reads and watches the own node.
 func (w *waiter) lookAtOwn(ctx context.Context) error {
+	since := w.c.count.wire.Connections.Load()
 	s, err := w.e.see(ctx, w.own.path, true)
+	return w.sawOwn(s, err, since)
+}
+
+// sawOwn takes in what a look at the own node saw, on a connection of that number.
+func (w *waiter) sawOwn(s seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return w.displaced()
 	case err != nil:
 		return w.lostSession(err)
 	case s.listed:
-		w.ownW = s.w // of the directory: it is there
+		w.ownW, w.ownSince = s.w, since // of the directory: it is there
 		return nil
 	case s.Stat.EphemeralOwner != w.e.sid:
-		return w.displaced() // somebody made another node of that name
+		return w.displaced() // another client made a node of that name
 	}
-	w.ownW, w.data, w.ver = s.w, s.Data, s.Stat.Version
+	w.ownW, w.ownSince, w.data, w.ver = s.w, since, s.Data, s.Stat.Version
 	if r, ok := recipe.RevocationIn(s.Data); ok {
 		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
 		return &LostError{Path: w.a.path, Node: w.own.path, Reason: Revoked}
@@ -228,14 +285,14 @@ func (w *waiter) lostSession(err error) error {
 // are over before, and the watch would cost a request and an event.
 const ownWatch = 100 * time.Millisecond
 
-// ownWatchEach is added for each contender ahead: who is far from its turn looks at
-// its own node in the next list at the latest, and need not know before.
-const ownWatchEach = 5 * time.Millisecond
+// ownWatchEach is added for each contender ahead: a waiter that is far from its turn looks
+// at its own node in the next list at the latest.
+const ownWatchEach = 20 * time.Millisecond
 
 // ownWatchIn is for how long a waiter with so many ahead of it need not watch its
 // own node.
 func (e *epoch) ownWatchIn(ahead int) time.Duration {
-	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, heartbeat(e.sessionTimeout())))
+	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, e.sessionTimeout()))
 }
 
 // wakers are what else may end a wait for a node; each may be nil.
@@ -248,12 +305,13 @@ type wakers struct {
 // deletion ends the wait, of which it reports whether it is certain: a change of its
 // data or of the connection arms the watch again. A holder may be broken meanwhile.
 func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool, also wakers) (gone bool, err error) {
-	safety, long := w.e.recheck(), time.After(w.e.ownWatchIn(ahead))
+	long := time.After(w.e.ownWatchIn(ahead))
 	for {
 		s, gone, err := w.watchNode(ctx, path)
 		if gone || err != nil {
 			return gone, w.lostSession(err)
 		}
+		safety := w.e.recheck(s.hidden)
 		if holder {
 			if err := w.brk.look(ctx, w, path, s.Node); err != nil {
 				return false, w.lostSession(err)
@@ -297,17 +355,48 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 	}
 }
 
-// watchNode watches somebody's node, or notes that it is gone.
+// watchNode watches another contender's node, or notes that it is gone. If that is wanted,
+// the own node is watched in the same flight, unless it is.
 func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool, err error) {
+	own := w.watchesOwn && !w.ownStays()
+	w.watchesOwn = false
 	if w.armed != nil && w.armedAt == path {
 		s.w, w.armed = w.armed, nil
-		return s, false, nil
+		if own {
+			err = w.lookAtOwn(ctx)
+		}
+		return s, false, err
+	}
+	if own {
+		if s.w, err = w.watchBoth(ctx, path); s.w != nil || err != nil {
+			return s, false, err
+		}
 	}
 	s, err = w.e.see(ctx, path, true)
 	if errors.Is(err, zk.ErrNoNode) {
 		return s, true, nil
 	}
 	return s, false, err
+}
+
+// watchBoth watches a node and the own one in one flight. The watch is nil if the node
+// must be looked at by itself.
+func (w *waiter) watchBoth(ctx context.Context, path string) (*zk.Watch, error) {
+	since := w.c.count.wire.Connections.Load()
+	pipe := w.e.conn.Pipe()
+	node, own := pipe.GetW(path), pipe.GetW(w.own.path)
+	pipe.Send()
+	_, err := node.Wait(ctx)
+	mine, ownErr := own.Wait(ctx)
+	if ownErr != nil && !errors.Is(ownErr, zk.ErrNoNode) {
+		ownErr = w.lookAtOwn(ctx)
+	} else {
+		ownErr = w.sawOwn(seen{Node: mine, w: own.Watch()}, ownErr, since)
+	}
+	if err != nil {
+		return nil, ownErr
+	}
+	return node.Watch(), ownErr
 }
 
 // first is reached when nobody is ahead. The list is nil if there was no need for
@@ -342,25 +431,18 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	return h, nil
 }
 
-// stamp records the time of a grant that had to wait. Who may be broken must be
-// stamped before it acts; for others it is information.
+// stamp records the time of a grant that had to wait in the node of a holder that others
+// may break: they count from it.
 func (w *waiter) stamp(ctx context.Context) {
 	o, ok := recipe.ParseOwner(w.data)
-	if !ok || !w.a.cfg.heldSince && !o.Breakable {
+	if !ok || !o.Breakable {
 		return
 	}
 	o.Held = true
-	write := func(ctx context.Context) error {
-		_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, recipe.EncodeOwner(o), w.ver) })
-		return err
+	_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, recipe.EncodeOwner(o), w.ver) })
+	if err != nil {
+		w.c.opt.log.Debug("grant not stamped", "node", w.own.path, "err", err)
 	}
-	if o.Breakable {
-		if err := write(ctx); err != nil {
-			w.c.opt.log.Debug("grant not stamped", "node", w.own.path, "err", err)
-		}
-		return
-	}
-	w.c.detached(func(ctx context.Context) { _ = write(ctx) })
 }
 
 // readNode has the write node's number: no waiting writer is before it.

@@ -267,13 +267,13 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Record()
-	for _, f := range []func(context.Context, ...AcquireOption) (*Lease, error){
+	for _, f := range []func(context.Context, ...Option) (*Lease, error){
 		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock,
 		c.RWMutex(d, WithPolicy(PolicyFair)).Lock, c.RWMutex(d, WithPolicy(PolicyReader)).RLock,
-		func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.Semaphore(d, 2).Acquire(ctx, 1, o...)
 		},
-		func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.AcquireAll(ctx, c.Mutex(d).Request(o...))
 		},
 	} {

@@ -107,11 +107,11 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	waiting := start(testCtx(t), c.Mutex(d+"/w").Lock)
 	queued(t, o, d+"/w", 2)
 	local := start(testCtx(t), c.Mutex(d+"/w").Lock)
-	sem := start(testCtx(t), func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+	sem := start(testCtx(t), func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/s", 1).Acquire(ctx, 1, o...)
 	})
 	held := sem.wait(t)
-	sem = start(testCtx(t), func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+	sem = start(testCtx(t), func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/s", 1).Acquire(ctx, 1, o...)
 	})
 	queued(t, o, d+"/s/locks", 1)
@@ -256,7 +256,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	ctx := testCtx(t)
 	var le *LostError
 	// Held too long: the context ends, the node goes after the grace.
-	l := lock(t, c.Mutex(d).Lock, WithMaxHold(30*time.Millisecond), WithGrace(100*time.Millisecond))
+	l := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 30 * time.Millisecond, Grace: 100 * time.Millisecond}))
 	soon(t, "the end", l.Context().Done())
 	if len(names(t, o, d)) != 1 && time.Since(l.h.since) < 100*time.Millisecond {
 		t.Error("the grace was not observed")
@@ -266,7 +266,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Unlocking within the grace ends it.
-	l = lock(t, c.Mutex(d).Lock, WithMaxHold(10*time.Millisecond), WithGrace(time.Hour))
+	l = lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 10 * time.Millisecond, Grace: time.Hour}))
 	soon(t, "the end", l.Lost())
 	l.Unlock(ctx)
 	queued(t, o, d, 0)
@@ -280,7 +280,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	}
 	_, st, _ := o.Get(stuck)
 	from := time.Now()
-	b := lock(t, c.Mutex(d).Lock, WithMaxHold(time.Minute), WithBreakable())
+	b := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
 	if took := time.Since(from); took < 250*time.Millisecond {
 		t.Errorf("broken after %v", took)
 	}
@@ -288,12 +288,12 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 		t.Fatalf("token %d after %d", b.Token(), st.Czxid)
 	}
 	// The broken holder learns it by its node: it was stopped when it should have ended.
-	h := lock(t, c2.Mutex(d+"/b").Lock, WithMaxHold(time.Second), WithGrace(0), WithBreakable())
+	h := lock(t, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
 	eventually(t, "its node to be watched", func() bool { return c2.Stats().Watches > 0 })
 	h.h.mu.Lock()
 	h.h.stopTimers()
 	h.h.mu.Unlock()
-	g := start(ctx, c.Mutex(d+"/b").Lock, WithMaxHold(time.Minute), WithBreakable())
+	g := start(ctx, c.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
 	soon(t, "the loss", h.Lost())
 	if err := h.Unlock(ctx); !errors.As(err, &le) || le.Reason != Broken {
 		t.Fatal(err)
@@ -431,7 +431,7 @@ func TestHooksTellTheLifeOfALock(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	c := dial(t, WithClientHooks(Hooks{OnEnqueue: say("enqueue"), OnGrant: say("grant"), OnRelease: say("release")}))
+	c := dial(t, WithHooks(Hooks{OnEnqueue: say("enqueue"), OnGrant: say("grant"), OnRelease: say("release")}))
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	eventually(t, "the hooks", func() bool {
 		mu.Lock()

@@ -78,7 +78,7 @@ func TestE32NoQuorum(t *testing.T) {
 	e.Servers[1].Kill()
 	e.Servers[2].Kill()
 	eventually(t, "the client to be suspended", func() bool { return c.State() == StateSuspended })
-	for _, f := range []func(context.Context, ...AcquireOption) (*Lease, error){c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
+	for _, f := range []func(context.Context, ...Option) (*Lease, error){c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		if l, err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%v %v", l, err)
@@ -103,7 +103,7 @@ func TestE33LeaderChange(t *testing.T) {
 	e := ensemble(t, 3)
 	leakCheck(t)
 	lost := make(chan LockEvent, 1)
-	c := dialTo(t, e.Addrs(), WithSessionTimeout(30*time.Second), WithClientHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+	c := dialTo(t, e.Addrs(), WithSessionTimeout(30*time.Second), WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
 	l := lock(t, c.Mutex("/m").Lock)
 	token := l.Token()
 	for range rounds(20, 2) {
@@ -302,7 +302,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	leakCheck(t)
 	o, d := observer(t), dir(t)
 	p := newProxy(t, addr(t))
-	c := dialTo(t, p.Addr(), WithSessionTimeout(8*time.Second), WithMargin(4700*time.Millisecond), WithDialTimeout(time.Second))
+	c := dialTo(t, p.Addr(), WithSessionTimeout(8*time.Second), WithMargin(4700*time.Millisecond))
 	session := c.Session().ID
 	l := lock(t, c.Mutex(d).Lock)
 	waiting := start(testCtx(t), c.Mutex(d, WithoutLocalQueue()).Lock)
@@ -365,23 +365,6 @@ func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
 	if _, err := Dial(ctx, addr(t), WithSessionTimeout(time.Second)); !errors.Is(err, ErrInvalid) {
 		t.Fatal(err)
 	}
-}
-
-func TestStrictLeaseEndsWithTheConnection(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	c, p := proxied(t)
-	d := dir(t)
-	strict, calm := lock(t, c.Mutex(d+"/s").Lock, WithStrict()), lock(t, c.Mutex(d+"/c").Lock)
-	p.Cut()
-	soon(t, "the loss", strict.Lost())
-	if err := strict.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
-	if err := calm.Check(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
-	unlock(t, calm)
 }
 
 func TestE64AddressesChangeAndServersAreDown(t *testing.T) {

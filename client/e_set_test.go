@@ -60,7 +60,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	if _, err := any.TryAcquire(ctx, 1); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
-	g := start(ctx, func(ctx context.Context, o ...AcquireOption) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
+	g := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
 	// Raised: who waits hears of it.
 	if err := s.SetLimit(ctx, 4); err != nil {
@@ -74,7 +74,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	if !l.Valid() || !l2.Valid() {
 		t.Fatal("evicted")
 	}
-	g = start(ctx, func(ctx context.Context, o ...AcquireOption) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
+	g = start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
 	unlock(t, l2)
 	if !g.pending() {
@@ -87,12 +87,6 @@ func TestE49SemaphoreLimit(t *testing.T) {
 func TestE50SetsInDifferentOrders(t *testing.T) {
 	addr(t)
 	leakCheck(t)
-	for name, opts := range map[string][]AcquireOption{"in order": nil, "atomic": {WithAtomicSet()}} {
-		t.Run(name, func(t *testing.T) { setsInDifferentOrders(t, opts) })
-	}
-}
-
-func setsInDifferentOrders(t *testing.T, opts []AcquireOption) {
 	d := dir(t)
 	ctx := testCtx(t)
 	o := observer(t)
@@ -112,7 +106,7 @@ func setsInDifferentOrders(t *testing.T, opts []AcquireOption) {
 						continue
 					}
 					mine = append(mine, (k+i)%3)
-					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request(opts...))
+					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request())
 				}
 				for range 2 {
 					l, err := c.AcquireAll(ctx, reqs...)
@@ -127,7 +121,7 @@ func setsInDifferentOrders(t *testing.T, opts []AcquireOption) {
 					}
 					for _, s := range l.Sequencers() {
 						_, st, err := o.Get(s.Path + "/" + s.Node)
-						if err != nil || fence.Token(st.Czxid) != s.Token || opts != nil && s.Token != l.Token() {
+						if err != nil || fence.Token(st.Czxid) != s.Token {
 							t.Errorf("%v: zxid %v, token %d, %v", s, st, l.Token(), err)
 						}
 					}
@@ -143,7 +137,7 @@ func setsInDifferentOrders(t *testing.T, opts []AcquireOption) {
 	}
 	wg.Wait()
 	c := dial(t)
-	if _, err := c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request()); !errors.Is(err, ErrDuplicatePath) {
+	if _, err := c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request()); !errors.Is(err, ErrInvalid) {
 		t.Fatal(err)
 	}
 }
@@ -155,9 +149,9 @@ func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 	d := dir(t)
 	o, single, c := observer(t), dial(t), dial(t)
 	first := lock(t, single.Mutex(d+"/a").Lock)
-	all := func(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	all := func(ctx context.Context, opts ...Option) (*Lease, error) {
 		// Also when it takes part in the process's own queue.
-		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(opts...), c.RWMutex(d+"/c").Request(fence.Exclusive), c.Mutex(d+"/a").Request(opts...))
+		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive), c.Mutex(d+"/a").Request())
 	}
 	set, second := start(testCtx(t), all), start(testCtx(t), all)
 	eventually(t, "the set to wait", func() bool { return len(names(t, o, d+"/a")) >= 2 })
@@ -206,7 +200,7 @@ func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	c, p := proxied(t)
 	next := dial(t)
 	take := func(c *Client) take {
-		return func(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+		return func(ctx context.Context, opts ...Option) (*Lease, error) {
 			return c.Semaphore(d, 1).Acquire(ctx, 1, opts...)
 		}
 	}

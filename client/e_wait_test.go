@@ -442,7 +442,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 		}
 	}
 	waiters := map[string]func(c *Client, d string) (node string, end func(), done <-chan struct{}){}
-	held := func(f, g func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error)) func(*Client, string) (string, func(), <-chan struct{}) {
+	held := func(f, g func(c *Client, d string) func(context.Context, ...Option) (*Lease, error)) func(*Client, string) (string, func(), <-chan struct{}) {
 		return func(c *Client, d string) (string, func(), <-chan struct{}) {
 			h := lock(t, f(dial(t), d))
 			call, done := start(testCtx(t), g(c, d)), make(chan struct{})
@@ -454,21 +454,21 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 			return h.Node(), func() { unlock(t, h) }, done
 		}
 	}
-	mutex := func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+	mutex := func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 		return c.Mutex(d).Lock
 	}
 	waiters["mutex"] = held(mutex, mutex)
-	write := func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+	write := func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 		return c.RWMutex(d).Lock
 	}
-	read := func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+	read := func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 		return c.RWMutex(d).RLock
 	}
 	waiters["read"] = held(write, read)
 	waiters["write"] = held(read, write)
-	waiters["policy"] = held(func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+	waiters["policy"] = held(func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
-	}, func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+	}, func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
 	})
 	waiters["barrier"] = func(c *Client, d string) (string, func(), <-chan struct{}) {
@@ -516,11 +516,11 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	if err := o.AddAuth("digest", []byte("operator:secret")); err != nil {
 		t.Fatal(err)
 	}
-	for name, take := range map[string]func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error){
-		"mutex": func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+	for name, take := range map[string]func(c *Client, d string) func(context.Context, ...Option) (*Lease, error){
+		"mutex": func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 			return c.Mutex(d).Lock
 		},
-		"policy": func(c *Client, d string) func(context.Context, ...AcquireOption) (*Lease, error) {
+		"policy": func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
 			return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
 		},
 	} {

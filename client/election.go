@@ -25,24 +25,23 @@ type Election struct {
 }
 
 // Election returns the election on path. Nothing is sent before it is used.
-func (c *Client) Election(path string, opts ...LockOption) *Election {
-	return &Election{c: c, path: path, cfg: newLockConfig(opts)}
+func (c *Client) Election(path string, opts ...Option) *Election {
+	return &Election{c: c, path: path, cfg: c.lockConfig(opts)}
 }
 
-func (el *Election) queue() queue {
-	k := recipe.RoleLock
-	if el.cfg.latch && el.cfg.layout == LayoutCurator {
-		k = recipe.RoleLatch
+func electionQueue(l Layout) queue {
+	if l == LayoutLatch {
+		return queue{recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleLatch}}
 	}
-	return queue{recipe.Rule{Layout: el.cfg.layout, Kind: k}}
+	return queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}
 }
 
 // Campaign waits until this candidate leads or ctx ends. The lease is the
 // leadership: its Unlock ends it, and its context ends when it is lost.
-func (el *Election) Campaign(ctx context.Context, value []byte, opts ...AcquireOption) (*Lease, error) {
-	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: el.cfg, alone: true}
-	opts = append([]AcquireOption{WithData(value)}, opts...)
-	return el.c.acquire(ctx, a, opts, el.queue().run)
+func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
+	cfg := el.cfg.with(append([]Option{WithData(value)}, opts...))
+	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true, elects: true}
+	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)
 }
 
 // Proclaim changes the value of a leader.
@@ -117,7 +116,7 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 		}
 		var queue []recipe.Contender
 		if err == nil {
-			queue, _, err = recipe.QueueOf(el.cfg.layout, names, false)
+			queue, _, err = recipe.QueueOf(electionQueue(el.cfg.layout).Layout, names, false)
 		}
 		if err != nil {
 			return sight{}, err
@@ -135,8 +134,9 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			continue
 		}
 		st := first.Stat
+		value, _ := recipe.ValueOf(first.Data)
 		return sight{Leader{
-			Node: queue[0].Name, Value: first.Data, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
+			Node: queue[0].Name, Value: value, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
 		}, st.Mzxid, w}, err
 	}
 }

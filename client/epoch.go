@@ -88,6 +88,14 @@ func (e *epoch) remaining(now reading) time.Duration {
 	return e.left(now)
 }
 
+// outlived reports whether the session was not confirmed for its whole timeout.
+func (e *epoch) outlived() bool {
+	now := e.c.opt.clock.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.heard && now.since(e.confirmed) > e.timeout
+}
+
 // validUntil is the deadline as a time of day; it is in the past when the epoch
 // is not valid.
 func (e *epoch) validUntil() time.Time {
@@ -99,14 +107,21 @@ func (e *epoch) validUntil() time.Time {
 }
 
 // valid computes from the clock whether the session is certainly alive.
-func (e *epoch) valid() bool {
-	if e.ended() {
-		return false
-	}
+func (e *epoch) valid() bool { return e.whyOver() == 0 }
+
+// whyOver returns why leases of the session are lost at this moment, by the clock too, and
+// 0 while they are valid.
+func (e *epoch) whyOver() LostReason {
 	e.checkDeadline()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.heard && !e.overdue && e.left(e.c.opt.clock.Now()) > 0
+	switch {
+	case e.over != 0:
+		return e.over
+	case !e.heard || e.overdue || e.left(e.c.opt.clock.Now()) <= 0:
+		return Deadline
+	}
+	return 0
 }
 
 // checkDeadline declares the leases lost if the deadline has passed. It reports
@@ -165,16 +180,12 @@ func (e *epoch) remove(h *hold) {
 }
 
 // loseAll ends every lease of the epoch.
-func (e *epoch) loseAll(why LostReason) { e.lose(why, func(*hold) bool { return true }) }
-
-func (e *epoch) lose(why LostReason, which func(*hold) bool) {
+func (e *epoch) loseAll(why LostReason) {
 	e.mu.Lock()
 	holds := slices.Collect(maps.Keys(e.holds))
 	e.mu.Unlock()
 	for _, h := range holds {
-		if which(h) {
-			h.lose(why)
-		}
+		h.lose(why)
 	}
 }
 
@@ -213,16 +224,17 @@ func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-c
 
 // restAwhile is rest until another look is due anyway.
 func (e *epoch) restAwhile(ctx context.Context, signals ...<-chan struct{}) error {
-	return e.rest(ctx, e.recheck(), signals...)
+	return e.rest(ctx, e.recheck(true), signals...)
 }
 
-// recheck ticks for looking at what is waited for in case the server keeps the event
-// to itself. The first tick comes early for some, so that who began together does not
-// look together.
-func (e *epoch) recheck() <-chan time.Time {
+// recheck ticks for looking at a node that is waited for, in case the server keeps its
+// event to itself: rarely where a watch tells of the node's end, and with every heartbeat
+// where the node may not be read. The first tick comes early for some, so that waiters that
+// began together do not look together.
+func (e *epoch) recheck(hidden bool) <-chan time.Time {
 	d := e.c.opt.safety
 	if d < 0 {
-		d = heartbeat(e.sessionTimeout())
+		d = e.lookAgain(hidden)
 	}
 	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil for 0
 }

@@ -42,8 +42,6 @@ var (
 	// or have, while clients contend that cannot order them. Let the directory
 	// drain and remove it: numbering starts again at 0.
 	ErrSequenceExhausted = recipe.ErrSequenceExhausted
-	// ErrDuplicatePath says that one path was named twice in a set of locks.
-	ErrDuplicatePath = errors.New("client: path named twice")
 	// ErrNoAuth says that an access control list forbids the request.
 	ErrNoAuth = errors.New("client: not permitted by the access control list")
 	// ErrReadOnly says that the server takes no writes.
@@ -74,18 +72,15 @@ const (
 	Broken
 	// Revoked: somebody asked for the lock and the grace to give it back is over.
 	Revoked
-	// MaxHold: the lease was held longer than WithMaxHold allows.
+	// MaxHold: the lease was held longer than WithLimit allows.
 	MaxHold
 	// Closed: the client was closed.
 	Closed
-	// Disconnected: the connection was lost and the lease was taken WithStrict.
-	Disconnected
 )
 
 var reasonNames = [...]string{
 	Expired: "session expired", Deadline: "no word from the server", Removed: "node removed",
 	Broken: "broken after its maximum hold", Revoked: "revoked", MaxHold: "held too long", Closed: "client closed",
-	Disconnected: "connection lost",
 }
 
 // String returns the reason in a few words.

@@ -115,8 +115,8 @@ func quick(extra ...Option) []Option {
 }
 
 // Options of tests only.
-func withClock(c clocks) Option              { return func(o *options) { o.clock = c } }
-func withSafetyCheck(d time.Duration) Option { return func(o *options) { o.safety = d } }
+func withClock(c clocks) Option              { return ofSession(func(o *options) { o.clock = c }) }
+func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.safety = d }) }
 
 func dialTo(t testing.TB, servers string, opts ...Option) *Client {
 	t.Helper()
@@ -260,7 +260,7 @@ type granting struct {
 }
 
 // start calls lock in a goroutine.
-func start(ctx context.Context, lock func(context.Context, ...AcquireOption) (*Lease, error), opts ...AcquireOption) granting {
+func start(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), opts ...Option) granting {
 	g := granting{make(chan *Lease, 1), make(chan error, 1)}
 	go func() {
 		l, err := lock(ctx, opts...)
@@ -315,7 +315,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 }
 
 // lock takes a lock that must be granted.
-func lock(t testing.TB, f func(context.Context, ...AcquireOption) (*Lease, error), opts ...AcquireOption) *Lease {
+func lock(t testing.TB, f func(context.Context, ...Option) (*Lease, error), opts ...Option) *Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

@@ -105,8 +105,8 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	}
 	h.watchNodes()
 	h.mu.Lock()
-	if h.cfg.maxHold > 0 && !h.over {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.maxHold, func() { h.lose(MaxHold) }))
+	if h.cfg.limit.Hold > 0 && !h.over {
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.limit.Hold, func() { h.lose(MaxHold) }))
 	}
 	h.mu.Unlock()
 	c.count.granted.Add(1)
@@ -168,10 +168,10 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.lost = cause
 	leases := h.leases
 	h.leases = nil
-	h.graceful = why == MaxHold && h.cfg.maxHoldGrace > 0 || h.lingers(why)
+	h.graceful = why == MaxHold && h.cfg.limit.grace() > 0 || h.lingers(why)
 	h.stopTimers()
 	if h.graceful && !h.lingers(why) {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.maxHoldGrace, h.endGrace))
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.limit.grace(), h.endGrace))
 	}
 	graceful := h.graceful
 	h.mu.Unlock()
@@ -193,8 +193,8 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 // lingers reports whether the nodes stay until Unlock.
 func (h *hold) lingers(why LostReason) bool {
 	switch why {
-	case Deadline, Disconnected, MaxHold, Revoked:
-		return h.cfg.linger
+	case Deadline, MaxHold, Revoked:
+		return h.cfg.limit.Linger
 	}
 	return false // they are gone, or go with the session
 }

@@ -54,7 +54,7 @@ func (e Entry) Asked() (Revocation, bool) {
 	if e.Owner != nil && e.Owner.Revoke != nil {
 		return *e.Owner.Revoke, true
 	}
-	return Revocation{}, e.Raw == recipe.CuratorRevoke
+	return recipe.RevocationIn([]byte(e.Raw))
 }
 
 var makerNames = [...]string{recipe.MakerUnknown: "unknown", recipe.MakerSelf: "zlock", recipe.MakerCurator: "curator", recipe.MakerGo: "go-zookeeper", recipe.MakerKazoo: "kazoo"}

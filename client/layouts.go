@@ -17,6 +17,8 @@ const (
 	// LayoutPolicy is that of read-write locks WithPolicy: only this package
 	// knows it.
 	LayoutPolicy = recipe.LayoutPolicy
+	// LayoutLatch is that of elections shared with Curator's LeaderLatch.
+	LayoutLatch = recipe.LayoutLatch
 )
 
 // ParseLayout reads what [Layout.String] writes.

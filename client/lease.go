@@ -151,7 +151,13 @@ func (l *Lease) Lost() <-chan struct{} {
 
 // Err returns nil while the lease is held, the *LostError after a loss, and
 // ErrNotHeld after Unlock.
+//
+// It looks at the clock, so it is right even in the first instruction after a pause.
 func (l *Lease) Err() error {
+	why := l.h.e.whyOver()
+	if why != 0 {
+		l.h.lose(why)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -159,13 +165,14 @@ func (l *Lease) Err() error {
 		return l.cause
 	case l.unlocked:
 		return ErrNotHeld
+	case why != 0: // another goroutine is about to note the loss
+		return l.h.lossNow()
 	}
 	return nil
 }
 
-// Valid reports whether the lease certainly holds at this moment. It looks at the
-// clock, so it is right even in the first instruction after a pause.
-func (l *Lease) Valid() bool { return l.h.e.valid() && l.Err() == nil }
+// Valid reports whether the lease certainly holds at this moment: whether Err is nil.
+func (l *Lease) Valid() bool { return l.Err() == nil }
 
 // ValidUntil returns when the lease ends unless the server is heard from before:
 // a time that moves on as long as it is.

@@ -24,12 +24,14 @@ func lineageOf(ctx context.Context) *lineage {
 	return l
 }
 
-// heldBy returns the hold of path that ctx has.
+// heldBy returns the hold of path that ctx has. Permits of a semaphore exclude no other
+// permit, so a context that has some does not hold the path.
 func heldBy(ctx context.Context, c *Client, path string) *hold {
 	for l := lineageOf(ctx); l != nil; l = l.parent {
 		for _, lease := range append([]*Lease{l.lease}, l.lease.h.parts...) {
 			h := lease.h
-			if h.c == c && h.parts == nil && slices.Contains(h.locks(), path) && lease.Err() == nil && l.lease.Err() == nil {
+			if h.c == c && h.parts == nil && slices.Contains(h.locks(), path) && h.modeOf(path) != fence.Permit &&
+				lease.Err() == nil && l.lease.Err() == nil {
 				return h
 			}
 		}

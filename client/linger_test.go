@@ -12,7 +12,7 @@ func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	l := lock(t, c.Mutex(d, WithLinger(), WithMaxHold(50*time.Millisecond), WithGrace(10*time.Millisecond)).Lock)
+	l := lock(t, c.Mutex(d, WithLimit(Limit{Linger: true, Hold: 50 * time.Millisecond, Grace: 10 * time.Millisecond})).Lock)
 	soon(t, "the lease is lost", l.Lost())
 	next := start(testCtx(t), dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)

@@ -25,6 +25,9 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		return fmt.Errorf("%w: lock delay: %s has data of another use", ErrUnsupported, w.a.dir)
 	}
 	if rec.Holder != nil && *rec.Holder != "" && *rec.Holder != w.own.id.UUID() && !lives(names, *rec.Holder) {
+		if w.a.try {
+			return ErrNotAcquired
+		}
 		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
 		if err := w.sit(ctx, w.a.cfg.lockDelay); err != nil {
 			return err

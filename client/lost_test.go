@@ -14,7 +14,7 @@ import (
 )
 
 // take gets a lock, whatever that needs.
-type take = func(context.Context, ...AcquireOption) (*Lease, error)
+type take = func(context.Context, ...Option) (*Lease, error)
 
 // recipeTest says how to take a lock on d, and where below d its nodes are.
 type recipeTest = func(c *Client, d string) (take, []string)
@@ -26,12 +26,12 @@ var plainRecipes = map[string]recipeTest{
 		return c.Mutex(d, WithLockDelay(time.Millisecond)).Lock, []string{""}
 	},
 	"semaphore": func(c *Client, d string) (take, []string) {
-		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.Semaphore(d, 2).Acquire(ctx, 2, o...)
 		}, []string{"/locks", "/leases"}
 	},
 	"set": func(c *Client, d string) (take, []string) {
-		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
 		}, []string{"/a", "/b"}
 	},
@@ -46,7 +46,7 @@ var policyRecipes = map[string]recipeTest{
 	"policy upgrade": func(c *Client, d string) (take, []string) {
 		m := c.RWMutex(d, WithPolicy(PolicyFair))
 		upgraded := changing(m.RLock, (*Lease).Upgrade)
-		return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			for {
 				l, err := upgraded(ctx, o...)
 				if !errors.Is(err, ErrUpgradeConflict) {
@@ -66,7 +66,7 @@ var policyRecipes = map[string]recipeTest{
 
 // changing takes a lock and changes its mode.
 func changing(f take, change func(*Lease, context.Context) error) take {
-	return func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+	return func(ctx context.Context, o ...Option) (*Lease, error) {
 		l, err := f(ctx, o...)
 		if err == nil {
 			err = change(l, ctx)

@@ -126,15 +126,15 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 	ctx := testCtx(t)
 	for _, x := range []struct {
 		foreign string
-		lock    func(d string) func(context.Context, ...AcquireOption) (*Lease, error)
+		lock    func(d string) func(context.Context, ...Option) (*Lease, error)
 		mixed   bool
 	}{
-		{"__WRIT__", func(d string) func(context.Context, ...AcquireOption) (*Lease, error) { return c.Mutex(d).Lock }, true},
-		{"__READ__", func(d string) func(context.Context, ...AcquireOption) (*Lease, error) { return c.Mutex(d).Lock }, true},
-		{"latch-", func(d string) func(context.Context, ...AcquireOption) (*Lease, error) { return c.Mutex(d).Lock }, true},
-		{"lock-", func(d string) func(context.Context, ...AcquireOption) (*Lease, error) { return c.RWMutex(d).RLock }, true},
-		{"lock-", func(d string) func(context.Context, ...AcquireOption) (*Lease, error) { return c.Mutex(d).Lock }, false},
-		{"__WRIT__", func(d string) func(context.Context, ...AcquireOption) (*Lease, error) { return c.RWMutex(d).Lock }, false},
+		{"__WRIT__", func(d string) func(context.Context, ...Option) (*Lease, error) { return c.Mutex(d).Lock }, true},
+		{"__READ__", func(d string) func(context.Context, ...Option) (*Lease, error) { return c.Mutex(d).Lock }, true},
+		{"latch-", func(d string) func(context.Context, ...Option) (*Lease, error) { return c.Mutex(d).Lock }, true},
+		{"lock-", func(d string) func(context.Context, ...Option) (*Lease, error) { return c.RWMutex(d).RLock }, true},
+		{"lock-", func(d string) func(context.Context, ...Option) (*Lease, error) { return c.Mutex(d).Lock }, false},
+		{"__WRIT__", func(d string) func(context.Context, ...Option) (*Lease, error) { return c.RWMutex(d).Lock }, false},
 	} {
 		d := dir(t)
 		unlock(t, lock(t, x.lock(d))) // makes the directory

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/zlockd/zlockd/client/fence"
-	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Request names one lock of a set; Request methods of the locks make it.
@@ -18,33 +17,31 @@ type Request struct {
 	path string
 	mode fence.Mode
 	cfg  *lockConfig
-	q    queue
-	// alone takes the lock by itself, where one transaction for all cannot.
-	alone func(ctx context.Context, try bool) (*Lease, error)
+	take func(ctx context.Context, try bool) (*Lease, error)
 }
 
 // Request returns the lock as a member of a set.
-func (m *Mutex) Request(opts ...AcquireOption) Request {
+func (m *Mutex) Request(opts ...Option) Request {
 	cfg := m.cfg.with(opts)
-	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg, q: queue{recipe.Rule{Layout: cfg.layout, Kind: recipe.RoleLock}},
-		alone: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, opts) }}
+	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg,
+		take: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, opts) }}
 }
 
 // Request returns the write lock ([fence.Exclusive]) or a read lock
 // ([fence.Shared]) as a member of a set.
-func (m *RWMutex) Request(mode fence.Mode, opts ...AcquireOption) Request {
+func (m *RWMutex) Request(mode fence.Mode, opts ...Option) Request {
 	cfg := m.cfg.with(opts)
-	return Request{c: m.c, path: m.path, mode: mode, cfg: cfg, q: rwQueue(cfg.layout, mode),
-		alone: func(ctx context.Context, try bool) (*Lease, error) {
+	return Request{c: m.c, path: m.path, mode: mode, cfg: cfg,
+		take: func(ctx context.Context, try bool) (*Lease, error) {
 			return m.lock(ctx, mode, try, opts)
 		}}
 }
 
 // Request returns n permits as a member of a set.
-func (s *Semaphore) Request(n int, opts ...AcquireOption) Request {
+func (s *Semaphore) Request(n int, opts ...Option) Request {
 	cfg := s.cfg.with(opts)
 	return Request{c: s.c, path: s.path, mode: fence.Permit, cfg: cfg,
-		alone: func(ctx context.Context, try bool) (*Lease, error) {
+		take: func(ctx context.Context, try bool) (*Lease, error) {
 			return s.acquire(ctx, n, try, opts)
 		}}
 }
@@ -53,8 +50,7 @@ func (s *Semaphore) Request(n int, opts ...AcquireOption) Request {
 // are taken one after another in the order of their paths, whatever the order in
 // which they are named. So sets never deadlock with each other, nor with those who
 // take single locks in the order of the paths. Who takes them in another order can
-// still deadlock with others; see [Client.WaitGraph]. [WithAtomicSet] queues for
-// all the locks in one step instead.
+// still deadlock with others; see [Client.WaitGraph].
 //
 // The lease is one: it is lost when one of its locks is lost. Each lock has a
 // token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first path.
@@ -62,8 +58,7 @@ func (c *Client) AcquireAll(ctx context.Context, reqs ...Request) (*Lease, error
 	return c.acquireAll(ctx, false, reqs)
 }
 
-// TryAcquireAll takes all the locks if none needs waiting, and none otherwise, in
-// one transaction where the locks allow it.
+// TryAcquireAll takes all the locks if none needs waiting, and none otherwise.
 func (c *Client) TryAcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.acquireAll(ctx, true, reqs)
 }
@@ -74,16 +69,12 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	}
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
-	// Who never waits for one lock while holding another cannot deadlock.
-	wanted, possible := try, true
-	dirs := make([]string, len(reqs))
 	for i, r := range reqs {
-		dirs[i] = r.path
 		if r.c != c {
 			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)
 		}
 		if i > 0 && reqs[i-1].path == r.path {
-			return nil, fmt.Errorf("%w: %s", ErrDuplicatePath, r.path)
+			return nil, fmt.Errorf("%w: %s is named twice", ErrInvalid, r.path)
 		}
 		if err := r.cfg.check(r.path); err != nil {
 			return nil, err
@@ -94,78 +85,13 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 		if err := c.named.check(ctx, r.path, r.mode); err != nil {
 			return nil, err
 		}
-		wanted = wanted || r.cfg.atomicSet
-		possible = possible && r.mode != fence.Permit && !r.cfg.policySet && r.cfg.lockDelay == 0
 	}
-	a := &attempt{path: reqs[0].path, dir: reqs[0].path, mode: reqs[0].mode, try: try, cfg: reqs[0].cfg, alone: true, dirs: dirs}
-	if wanted && possible {
-		return c.acquire(ctx, a, nil, func(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
-			return c.competeAll(ctx, e, a, reqs)
-		})
-	}
-	a.dirs = []string{} // those of its parts
-	return c.acquire(ctx, a, nil, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
+	first := reqs[0]
+	// Its parts make the nodes.
+	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: first.cfg, alone: true, dirs: []string{}}
+	return c.acquire(ctx, a, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
 		return takeEach(ctx, a, reqs)
 	})
-}
-
-// competeAll takes places in all queues at once. They all have one zxid, so any
-// two sets are in the same order in every queue they share.
-func (c *Client) competeAll(ctx context.Context, e *epoch, a *attempt, reqs []Request) (*hold, error) {
-	members := make([]*attempt, len(reqs))
-	nodes := make([]newNode, len(reqs))
-	for i, r := range reqs {
-		m := *a
-		m.path, m.dir, m.mode, m.cfg = r.path, r.path, r.mode, r.cfg
-		members[i] = &m
-		if a.try {
-			if err := r.q.precheck(ctx, e, &m); err != nil {
-				return nil, err
-			}
-		}
-		nodes[i] = r.q.node(e, &m)
-	}
-	made, err := c.protectedCreate(ctx, e, nodes...)
-	if err != nil {
-		return nil, err
-	}
-	a.enqueued(made[0])
-	waiters := make([]*waiter, len(made))
-	held := make([]heldNode, len(made))
-	for i, m := range made {
-		waiters[i] = newWaiter(e, members[i], reqs[i].q, m)
-		held[i] = heldNode{path: m.path, id: m.id, lock: reqs[i].path, mode: reqs[i].mode}
-	}
-	if err := waitAll(ctx, e, waiters, held); err != nil {
-		gone := c.reap(e, pathsOf(held)...)
-		if errors.Is(err, ErrNotAcquired) {
-			awaitGone(ctx, gone)
-		}
-		return nil, err
-	}
-	return newHold(a, e, a.mode, fence.Token(made[0].stat.Czxid), held...), nil
-}
-
-// waitAll waits in one queue after the other. Having been first in one, a
-// contender stays first while its node lives.
-func waitAll(ctx context.Context, e *epoch, waiters []*waiter, held []heldNode) error {
-	for _, w := range waiters {
-		part, err := w.wait(ctx, nil)
-		if err != nil {
-			return err
-		}
-		part.endLife()
-	}
-	for i, w := range waiters {
-		if err := w.watchOwn(ctx); err != nil {
-			return err
-		}
-		held[i].w = w.ownW
-	}
-	if !e.valid() {
-		return &requeueError{ErrSessionExpired}
-	}
-	return nil
 }
 
 // takeEach takes one lock after another, in the order of their paths.
@@ -181,7 +107,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 		}
 	}
 	for _, r := range reqs {
-		l, err := r.alone(ctx, a.try)
+		l, err := r.take(ctx, a.try)
 		if err != nil {
 			giveBack()
 			return nil, err

@@ -20,33 +20,33 @@ type Mutex struct {
 }
 
 // Mutex returns the exclusive lock on path. Nothing is sent before it is used.
-func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
-	return &Mutex{c: c, path: path, cfg: newLockConfig(opts)}
+func (c *Client) Mutex(path string, opts ...Option) *Mutex {
+	return &Mutex{c: c, path: path, cfg: c.lockConfig(opts)}
 }
 
 // Lock waits until the lock is granted or ctx ends. What becomes of ctx afterwards
 // does not matter to the lease.
-func (m *Mutex) Lock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+func (m *Mutex) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, false, opts)
 }
 
 // TryLock takes the lock if nobody has it, and returns ErrNotAcquired otherwise.
-// It does not wait for others, but for the server. A lock released a moment ago
-// may still look held; see [WithFreshTry].
-func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+// It does not wait for others, but for the server.
+func (m *Mutex) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, true, opts)
 }
 
-func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Lease, error) {
-	a := &attempt{path: m.path, dir: m.path, mode: fence.Exclusive, try: try, cfg: m.cfg}
-	return m.c.acquire(ctx, a, opts, queue{recipe.Rule{Layout: m.cfg.layout, Kind: recipe.RoleLock}}.run)
+func (m *Mutex) lock(ctx context.Context, try bool, opts []Option) (*Lease, error) {
+	cfg := m.cfg.with(opts)
+	a := &attempt{path: m.path, dir: m.path, mode: fence.Exclusive, try: try, cfg: cfg}
+	return m.c.acquire(ctx, a, queue{recipe.Rule{Layout: cfg.layout, Kind: recipe.RoleLock}}.run)
 }
 
 // Do runs f while it holds the lock, with the lease's context. If the lock was
 // lost, errors.Is(err, ErrLost) holds for what Do returns, whatever f returned; an
 // error of f is kept beside it. f's context ends with ctx, too; [WithWait] limits
 // the wait alone. A panic in f releases the lock.
-func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
+func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := m.Lock(ctx, opts...)
 	return l.do(ctx, err, f)
 }

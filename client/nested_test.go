@@ -12,31 +12,29 @@ import (
 // is held, and with its token.
 func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
-	for _, opts := range [][]AcquireOption{nil, {WithAtomicSet()}} {
-		ctx := testCtx(t)
-		a, b := c.RWMutex(d+"/a", WithReentrant()), c.RWMutex(d+"/b", WithReentrant())
-		set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive, opts...), b.Request(fence.Shared)))
-		if _, err := b.Lock(set.Context()); !errors.Is(err, ErrSelfDeadlock) {
-			t.Errorf("%d options: a write lock in a read lock: %v", len(opts), err)
-		}
-		read := must[*Lease](t)(b.RLock(set.Context()))
-		write := must[*Lease](t)(a.Lock(set.Context()))
-		for i, l := range []*Lease{write, read} {
-			s := set.Sequencers()[i]
-			if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token || l.Node() != s.NodePath() || len(l.Nodes()) != 1 {
-				t.Errorf("%d options: %v at %s, want %+v", len(opts), l.Sequencers(), l.Nodes(), s)
-			}
-		}
-		unlock(t, set)
-		if n, m := len(names(t, o, d+"/a")), len(names(t, o, d+"/b")); n != 1 || m != 1 {
-			t.Errorf("%d options: %d and %d nodes, while the nested leases are held", len(opts), n, m)
-		}
-		unlock(t, read)
-		unlock(t, write)
-		queued(t, o, d+"/a", 0)
-		queued(t, o, d+"/b", 0)
+	ctx := testCtx(t)
+	a, b := c.RWMutex(d+"/a", WithReentrant()), c.RWMutex(d+"/b", WithReentrant())
+	set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))
+	if _, err := b.Lock(set.Context()); !errors.Is(err, ErrSelfDeadlock) {
+		t.Errorf("a write lock in a read lock: %v", err)
 	}
-	set := must[*Lease](t)(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared), c.RWMutex(d+"/b").Request(fence.Exclusive)))
+	read := must[*Lease](t)(b.RLock(set.Context()))
+	write := must[*Lease](t)(a.Lock(set.Context()))
+	for i, l := range []*Lease{write, read} {
+		s := set.Sequencers()[i]
+		if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token || l.Node() != s.NodePath() || len(l.Nodes()) != 1 {
+			t.Errorf("%v at %s, want %+v", l.Sequencers(), l.Nodes(), s)
+		}
+	}
+	unlock(t, set)
+	if n, m := len(names(t, o, d+"/a")), len(names(t, o, d+"/b")); n != 1 || m != 1 {
+		t.Errorf("%d and %d nodes, while the nested leases are held", n, m)
+	}
+	unlock(t, read)
+	unlock(t, write)
+	queued(t, o, d+"/a", 0)
+	queued(t, o, d+"/b", 0)
+	set = must[*Lease](t)(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared), c.RWMutex(d+"/b").Request(fence.Exclusive)))
 	unlock(t, must[*Lease](t)(c.RWMutex(d+"/b", WithReentrant()).Lock(set.Context())))
 	unlock(t, set)
 }
@@ -46,20 +44,18 @@ func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
 	c, d := dial(t), dir(t)
 	ctx := Task(testCtx(t), "order 1")
 	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")
-	for _, opts := range [][]AcquireOption{nil, {WithAtomicSet()}} {
-		set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive, opts...), b.Request(fence.Shared)))
-		if l, err := b.RLock(ctx); err != nil {
-			t.Errorf("%d options: a second read lock: %v", len(opts), err)
-		} else {
-			unlock(t, l)
-		}
-		unlock(t, set)
-		set = must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Shared, opts...), b.Request(fence.Exclusive)))
-		if _, err := b.TryRLock(ctx); !errors.Is(err, ErrSelfDeadlock) {
-			t.Errorf("%d options: a read lock beside the own write lock: %v", len(opts), err)
-		}
-		unlock(t, set)
+	set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))
+	if l, err := b.RLock(ctx); err != nil {
+		t.Errorf("a second read lock: %v", err)
+	} else {
+		unlock(t, l)
 	}
+	unlock(t, set)
+	set = must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))
+	if _, err := b.TryRLock(ctx); !errors.Is(err, ErrSelfDeadlock) {
+		t.Errorf("a read lock beside the own write lock: %v", err)
+	}
+	unlock(t, set)
 	if n := len(c.named.m); n != 0 {
 		t.Errorf("%d leases are kept", n)
 	}

@@ -11,91 +11,100 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Option sets something of a Client.
-type Option func(*options)
+// Option sets something of a client, of a lock or of one call. An option of locks counts,
+// given to [Dial], for every lock of the client; given to a lock, for all its calls; given
+// to a call, for that call. An option that says "of the session" is for Dial alone; a lock
+// that is given one answers ErrInvalid.
+type Option func(*config)
+
+// config is what options say.
+type config struct {
+	session options
+	lock    lockConfig
+	ofDial  bool // an option of the session was given
+}
+
+// ofSession makes an option of the session.
+func ofSession(f func(*options)) Option {
+	return func(c *config) {
+		f(&c.session)
+		c.ofDial = true
+	}
+}
+
+// ofLock makes an option of locks.
+func ofLock(f func(*lockConfig)) Option { return func(c *config) { f(&c.lock) } }
 
 type options struct {
-	timeout    time.Duration
-	margin     time.Duration // 0: max(T/5, 1s)
-	drift      float64
-	safety     time.Duration // between two looks at what is waited for; 0: none; negative: a part of the session timeout
-	tls        *tls.Config
-	auth       []zk.Auth
-	clock      clocks
-	log        *slog.Logger
-	hooks      Hooks
-	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
-	dialLimit  time.Duration
-	name       string
-	persistent bool
+	timeout time.Duration
+	margin  time.Duration // 0: max(T/5, 1s)
+	safety  time.Duration // between two looks at what is waited for; 0: none; negative: by the session timeout
+	tls     *tls.Config
+	auth    []zk.Auth
+	clock   clocks
+	log     *slog.Logger
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	name    string
+	hooks   Hooks      // of every lock
+	lock    lockConfig // what locks begin with
 }
 
 // Defaults of the options.
 const (
 	DefaultSessionTimeout = 20 * time.Second
-	defaultDrift          = 0.005
+	clockDrift            = 0.005 // by which part the clocks of client and server may differ in speed
 	minMargin             = time.Second
 )
 
-func defaultOptions() options {
-	return options{timeout: DefaultSessionTimeout, drift: defaultDrift, safety: -1}
+// clientOptions puts the options of Dial together.
+func clientOptions(opts []Option) (options, error) {
+	c := config{session: options{timeout: DefaultSessionTimeout, safety: -1}, lock: newLockConfig()}
+	for _, f := range opts {
+		f(&c)
+	}
+	o := c.session
+	o.hooks, o.lock = c.lock.hooks, c.lock
+	o.lock.hooks = Hooks{} // those of the client are called beside a lock's own
+	return o, o.withDefaults()
 }
 
-// WithSessionTimeout asks for a session timeout (20 s by default). The server
+// WithSessionTimeout, of the session, asks for a timeout (20 s by default). The server
 // may grant another one; [Client.Session] tells which.
-func WithSessionTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *options) { o.timeout = d }) }
 
-// WithMargin sets how long before the server may end the session its leases are
+// WithMargin, of the session, sets how long before the server may end it the leases are
 // given up here: a fifth of the session timeout and at least a second by
 // default. It must cover what has to happen between the loss and the next
 // holder's first action, and on stock ZooKeeper the time a server may be cut off
 // from its leader without noticing.
-func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }
+func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.margin = d }) }
 
-// WithClockDrift sets by which part of a second per second the clocks of client
-// and server may differ in speed: 0.005 by default.
-func WithClockDrift(part float64) Option { return func(o *options) { o.drift = part } }
-
-// WithTLS makes every connection use TLS. Where the configuration names no
+// WithTLS, of the session, makes every connection use TLS. Where the configuration names no
 // server, each server's certificate must bear the host name it was dialled by.
-func WithTLS(cfg *tls.Config) Option { return func(o *options) { o.tls = cfg.Clone() } }
+func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.tls = cfg.Clone() }) }
 
-// WithAuth adds an identity, such as ("digest", "user:password").
+// WithAuth, of the session, adds an identity, such as ("digest", "user:password").
 func WithAuth(scheme, secret string) Option {
-	return func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) }
+	return ofSession(func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
 }
 
-// WithLogger sets where the client reports what an operator would want to know. By
+// WithLogger, of the session, sets where the client reports what operators want to know. By
 // default warnings go to slog.Default(), such as why there is no connection.
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.log = l }) }
 
-// WithClientHooks sets functions that are told of events of every lock of the client.
-func WithClientHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
-
-// WithDialer replaces the function that opens connections. Its context ends with
+// WithDialer, of the session, replaces the function that opens connections. Its context ends with
 // the time allowed for one attempt.
 func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
-	return func(o *options) { o.dial = f }
+	return ofSession(func(o *options) { o.dial = f })
 }
 
-// WithDialTimeout sets how long one attempt to connect may take, the handshake
-// included: a quarter of the session timeout by default, and 5 s at most.
-func WithDialTimeout(d time.Duration) Option { return func(o *options) { o.dialLimit = d } }
-
-// WithClientName sets the command name that other clients see as the owner's;
-// by default it is the name of the program.
-func WithClientName(name string) Option { return func(o *options) { o.name = name } }
-
-// WithPersistentParents makes the directories of locks persistent. By default
-// they are containers, which the server removes once they are empty.
-func WithPersistentParents() Option { return func(o *options) { o.persistent = true } }
+// WithClientName, of the session, sets the name that other clients see as the owner's
+// command; by default it is the name of the program.
+func WithClientName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
 func (o *options) withDefaults() error {
 	if o.timeout <= 0 || o.margin < 0 {
 		return fmt.Errorf("%w: session timeout and margin must not be negative", ErrInvalid)
-	}
-	if o.drift < 0 || o.drift >= 0.5 {
-		return fmt.Errorf("%w: clock drift %v", ErrInvalid, o.drift)
 	}
 	if o.clock == nil {
 		o.clock = newSystemClock()
@@ -116,7 +125,7 @@ func (o *options) marginFor(t time.Duration) time.Duration {
 
 // usable is how long after a confirmed heartbeat a session of timeout t counts as alive.
 func (o *options) usable(t time.Duration) time.Duration {
-	return time.Duration(float64(t)*(1-o.drift)) - o.marginFor(t)
+	return time.Duration(float64(t)*(1-clockDrift)) - o.marginFor(t)
 }
 
 // heartbeat is the time between two heartbeats of a session of timeout t.
@@ -124,10 +133,16 @@ func heartbeat(t time.Duration) time.Duration { return t / 5 }
 
 // checkTimeout refuses a session timeout that leaves no room for two heartbeats
 // before the deadline: leases would flicker.
-func (o *options) checkTimeout(t time.Duration) error {
-	if need := 2 * heartbeat(t); o.usable(t) < need {
-		return fmt.Errorf("%w: session timeout %v is too short for a margin of %v: leases would last %v after a heartbeat, %v are needed",
-			ErrInvalid, t, o.marginFor(t), o.usable(t), need)
+func (o *options) checkTimeout(granted time.Duration) error {
+	need := 2 * heartbeat(granted)
+	if o.usable(granted) >= need {
+		return nil
 	}
-	return nil
+	least := time.Duration(float64(o.marginFor(granted))/(1-clockDrift-2.0/5)).Round(100*time.Millisecond) + 100*time.Millisecond
+	by := ""
+	if granted != o.timeout {
+		by = fmt.Sprintf(" (granted by the server instead of %v)", o.timeout)
+	}
+	return fmt.Errorf("%w: a session timeout of %v%s is too short: leases are given up %v before it ends, "+
+		"and two heartbeats need %v; ask for %v or more, or for a smaller margin", ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -45,7 +44,7 @@ func TestDataReplacesTheOwnerRecord(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	c, o := dial(t), observer(t)
-	for name, take := range map[string]func(context.Context, ...AcquireOption) (*Lease, error){
+	for name, take := range map[string]func(context.Context, ...Option) (*Lease, error){
 		"mutex": c.Mutex(dir(t)).Lock, "policy": c.RWMutex(dir(t), WithPolicy(PolicyFair)).RLock,
 	} {
 		l := lock(t, take, WithData([]byte("mine")))
@@ -55,30 +54,14 @@ func TestDataReplacesTheOwnerRecord(t *testing.T) {
 	}
 }
 
-func TestHeldSinceStampsAGrantThatHadToWait(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	o, d := observer(t), dir(t)
-	l := lock(t, dial(t).Mutex(d).Lock)
-	g := start(testCtx(t), dial(t).Mutex(d, WithHeldSince()).Lock)
-	queued(t, o, d, 2)
-	unlock(t, l)
-	node := g.wait(t).Node()
-	eventually(t, "the stamp", func() bool {
-		b, _ := contentOf(t, o, node)
-		owner, ok := recipe.ParseOwner(b)
-		return ok && owner.Held
-	})
-}
-
 func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	for _, test := range []struct {
-		opts []LockOption
+		opts []Option
 		want string
-	}{{nil, "-lock-"}, {[]LockOption{WithLatch()}, "-latch-"}} {
+	}{{nil, "-lock-"}, {[]Option{WithLayout(LayoutLatch)}, "-latch-"}} {
 		l, err := c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me"))
 		if err != nil {
 			t.Fatal(err)
@@ -88,23 +71,6 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 		}
 		unlock(t, l)
 		queued(t, o, d, 0)
-	}
-}
-
-func TestPersistentParentsAreNoContainers(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	for _, test := range []struct {
-		opts       []Option
-		containers bool
-	}{{nil, true}, {[]Option{WithPersistentParents()}, false}} {
-		d := dir(t)
-		c, p := proxied(t, test.opts...)
-		p.Record()
-		unlock(t, lock(t, c.Mutex(d+"/below").Lock))
-		if n := under(p, d, int32(jute.OpCreateContainer)); (n > 0) != test.containers {
-			t.Errorf("%d options: %d containers", len(test.opts), n)
-		}
 	}
 }
 
@@ -243,7 +209,7 @@ func TestRefusedBreakIsTriedAgain(t *testing.T) {
 	}
 	const noAuth = -102
 	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1, Do: faultproxy.Refused, Code: noAuth})
-	unlock(t, lock(t, c.Mutex(d).Lock, WithMaxHold(time.Minute), WithBreakable()))
+	unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
 	if refuse.Seen() < 2 {
 		t.Errorf("%d attempts to break", refuse.Seen())
 	}
@@ -261,7 +227,7 @@ func TestStateTellsOfTheLoss(t *testing.T) {
 			clock := newTestClock()
 			var mu sync.Mutex
 			var told []State
-			c, p := proxied(t, withClock(clock), WithClientHooks(Hooks{OnState: func(_, s State) {
+			c, p := proxied(t, withClock(clock), WithHooks(Hooks{OnState: func(_, s State) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, s)

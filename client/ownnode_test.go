@@ -23,13 +23,13 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		layout Layout
-		opts   []LockOption
+		opts   []Option
 		ctx    func() context.Context // of Downgrade
 	}{
 		{"fair", LayoutCurator, nil, func() context.Context { return testCtx(t) }},
-		{"policy", LayoutPolicy, []LockOption{WithPolicy(PolicyFair)}, func() context.Context { return testCtx(t) }},
+		{"policy", LayoutPolicy, []Option{WithPolicy(PolicyFair)}, func() context.Context { return testCtx(t) }},
 		{"fair, under way", LayoutCurator, nil, endedCtx},
-		{"policy, under way", LayoutPolicy, []LockOption{WithPolicy(PolicyFair)}, endedCtx},
+		{"policy, under way", LayoutPolicy, []Option{WithPolicy(PolicyFair)}, endedCtx},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b, d := dial(t), dial(t), dir(t)
@@ -79,7 +79,7 @@ func TestLostLockIsFreeForTheProcess(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	c, p := proxied(t)
-	m := c.Mutex(dir(t), WithLinger())
+	m := c.Mutex(dir(t), WithLimit(Limit{Linger: true}))
 	for range 3 {
 		l := lock(t, m.Lock)
 		next := start(testCtx(t), m.Lock)

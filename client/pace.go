@@ -52,14 +52,15 @@ const (
 )
 
 // lookAhead waits until the contender before the last one is gone, and lists then.
-// The last one is watched in the same flight, for the wait that follows.
+// The last one and the own node are watched in the same flight, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
 	last := join(w.a.dir, p.Blocker.Name)
 	if _, err := w.await(ctx, join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {
 		return nil, err
 	}
+	since := w.c.count.wire.Connections.Load()
 	pipe := w.e.conn.Pipe()
-	node, list := pipe.GetW(last), pipe.Names(w.a.dir)
+	node, own, list := pipe.GetW(last), pipe.GetW(w.own.path), pipe.Names(w.a.dir)
 	pipe.Send()
 	_, err := node.Wait(ctx)
 	switch {
@@ -67,6 +68,12 @@ func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, erro
 		w.armed, w.armedAt = node.Watch(), last
 	case !errors.Is(err, zk.ErrNoNode):
 		return nil, nil // the next look tells why
+	}
+	mine, err := own.Wait(ctx)
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		if err := w.sawOwn(seen{Node: mine, w: own.Watch()}, err, since); err != nil {
+			return nil, err
+		}
 	}
 	names, err := list.Wait(ctx)
 	if err != nil {

@@ -56,11 +56,18 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 			return nil, w.lostSession(err)
 		}
 	}
-	for {
+	for synced := false; ; {
 		if err := w.look(ctx); err != nil {
 			return nil, w.lostSession(err)
 		}
 		step, err := w.decide(ctx)
+		if errors.Is(err, ErrNotAcquired) && !synced {
+			// The server may lag behind: the try is refused by what is there after a sync.
+			synced, w.dir.fresh = true, false
+			if err = w.e.sync(ctx, w.a.dir); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, w.lostSession(err)
 		}

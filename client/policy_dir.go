@@ -30,7 +30,7 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 	for {
 		n, w, err := d.e.getW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lockDelay > 0, d.acl); err != nil {
+			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lasting(), d.acl); err != nil {
 				return err
 			}
 			continue

@@ -322,7 +322,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 	const delay = 2 * time.Second
 	d := dir(t)
-	opts := []LockOption{WithPolicy(PolicyFair), WithLockDelay(delay)}
+	opts := []Option{WithPolicy(PolicyFair), WithLockDelay(delay)}
 	c := dial(t)
 	m := c.RWMutex(d, opts...)
 	unlock(t, lock(t, m.Lock))

@@ -81,7 +81,7 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	if step.Data {
 		also.fired = firedOf(w.dir.watch)
 	}
-	holder := w.a.cfg.breakable && step.On.Kind.Hold()
+	holder := w.a.cfg.limit.Break && step.On.Kind.Hold()
 	_, err := w.await(ctx, join(w.a.dir, step.On.Name(true)), 1, holder, also)
 	return err
 }

@@ -107,7 +107,7 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 	if l := soon(t, "leader one", seen); string(l.Value) != "one" || l.Token != a.Token() {
 		t.Fatalf("leader %+v", l)
 	}
-	b := start(ctx, func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+	b := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c2.Election(d).Campaign(ctx, []byte("two"), o...)
 	})
 	queued(t, o, d, 2)
@@ -229,7 +229,7 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	if e := q.Waiters[0]; e.BlockedBy != q.Holders[0].Node || e.Mode != fence.Shared {
 		t.Fatalf("%+v", e)
 	}
-	p := lock(t, func(ctx context.Context, o ...AcquireOption) (*Lease, error) {
+	p := lock(t, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/sem", 4).Acquire(ctx, 3, o...)
 	})
 	q = must[*Queue](t)(c.Inspect(ctx, d+"/sem"))

@@ -32,12 +32,16 @@ func (h *hold) revoke(r Revocation) {
 // the lock's, as [Entry] has it. It needs WRITE on the node.
 func (c *Client) Revoke(ctx context.Context, path, node string, r Revocation) error {
 	target := join(path, node)
+	made, _, _ := recipe.ParseName(baseName(target))
+	if made.Maker == recipe.MakerKazoo || made.Maker == recipe.MakerGo {
+		return fmt.Errorf("%w: the program that made %s cannot be asked to leave", ErrUnsupported, target)
+	}
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		return e.update(ctx, target, func(data []byte) ([]byte, error) {
 			if _, asked := recipe.RevocationIn(data); asked {
 				return nil, nil
 			}
-			return recipe.AskBack(data, r), nil
+			return recipe.AskBack(data, made.Maker, r), nil
 		})
 	}))
 }

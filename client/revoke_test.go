@@ -15,7 +15,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	d, o := dir(t), observer(t)
 	c, p := proxied(t)
 	other := dial(t)
-	limits := []AcquireOption{WithMaxHold(time.Hour), WithBreakable()}
+	limits := []Option{WithLimit(Limit{Hold: time.Hour, Break: true})}
 	holder := lock(t, other.Mutex(d).Lock, limits...)
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1, Do: faultproxy.Hold})
 	waiter := start(testCtx(t), c.Mutex(d).Lock, limits...)

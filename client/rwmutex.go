@@ -20,38 +20,39 @@ type RWMutex struct {
 }
 
 // RWMutex returns the read-write lock on path. Nothing is sent before it is used.
-func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
-	return &RWMutex{c: c, path: path, cfg: newLockConfig(opts)}
+func (c *Client) RWMutex(path string, opts ...Option) *RWMutex {
+	return &RWMutex{c: c, path: path, cfg: c.lockConfig(opts)}
 }
 
 // Lock waits until the write lock is granted or ctx ends.
-func (m *RWMutex) Lock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+func (m *RWMutex) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Exclusive, false, opts)
 }
 
 // TryLock takes the write lock if nobody has or waits for the lock, and returns
 // ErrNotAcquired otherwise.
-func (m *RWMutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+func (m *RWMutex) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Exclusive, true, opts)
 }
 
 // RLock waits until a read lock is granted or ctx ends.
-func (m *RWMutex) RLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+func (m *RWMutex) RLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Shared, false, opts)
 }
 
 // TryRLock takes a read lock if that needs no waiting, and returns ErrNotAcquired
 // otherwise.
-func (m *RWMutex) TryRLock(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+func (m *RWMutex) TryRLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Shared, true, opts)
 }
 
-func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []AcquireOption) (*Lease, error) {
-	a := &attempt{path: m.path, dir: m.path, mode: mode, rw: true, try: try, cfg: m.cfg}
-	if m.cfg.policySet {
-		return m.c.acquire(ctx, a, opts, policyAcquire)
+func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []Option) (*Lease, error) {
+	cfg := m.cfg.with(opts)
+	a := &attempt{path: m.path, dir: m.path, mode: mode, rw: true, try: try, cfg: cfg}
+	if cfg.policySet {
+		return m.c.acquire(ctx, a, policyAcquire)
 	}
-	return m.c.acquire(ctx, a, opts, rwQueue(m.cfg.layout, mode).run)
+	return m.c.acquire(ctx, a, rwQueue(cfg.layout, mode).run)
 }
 
 // rwQueue is the fair recipe for one mode.
@@ -63,13 +64,13 @@ func rwQueue(l Layout, mode fence.Mode) queue {
 }
 
 // Do runs f while it holds the write lock; see [Mutex.Do].
-func (m *RWMutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
+func (m *RWMutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := m.Lock(ctx, opts...)
 	return l.do(ctx, err, f)
 }
 
 // RDo runs f while it holds a read lock; see [Mutex.Do].
-func (m *RWMutex) RDo(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
+func (m *RWMutex) RDo(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := m.RLock(ctx, opts...)
 	return l.do(ctx, err, f)
 }

@@ -38,8 +38,8 @@ type semLayout struct {
 
 // Semaphore returns the semaphore on path with so many permits; with limit 0, as
 // many as it was set up with. Nothing is sent before it is used.
-func (c *Client) Semaphore(path string, limit int, opts ...LockOption) *Semaphore {
-	s := &Semaphore{c: c, path: path, cfg: newLockConfig(opts)}
+func (c *Client) Semaphore(path string, limit int, opts ...Option) *Semaphore {
+	s := &Semaphore{c: c, path: path, cfg: c.lockConfig(opts)}
 	s.limit.Store(int64(limit))
 	s.d = semLayoutOf(s.cfg.layout, path)
 	return s
@@ -57,22 +57,27 @@ func semLayoutOf(l Layout, path string) semLayout {
 
 // Acquire waits until n permits are granted or ctx ends. The lease stands for all
 // of them.
-func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...AcquireOption) (*Lease, error) {
+func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, false, opts)
 }
 
 // TryAcquire takes n permits if they are free and nobody waits for permits, and
 // returns ErrNotAcquired otherwise.
-func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...AcquireOption) (*Lease, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, true, opts)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []AcquireOption) (*Lease, error) {
+func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Option) (*Lease, error) {
 	if err := s.check(n); err != nil {
 		return nil, err
 	}
-	a := &attempt{path: s.path, dir: s.d.lock, dirs: []string{s.d.lock, s.d.leases}, mode: fence.Permit, try: try, cfg: s.cfg}
-	return s.c.acquire(ctx, a, opts, func(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+	cfg := s.cfg.with(opts)
+	if cfg.layout != s.cfg.layout {
+		return nil, fmt.Errorf("%w: a semaphore's layout is not that of a call", ErrInvalid)
+	}
+	dirs := []string{s.d.lock, s.d.leases}
+	a := &attempt{path: s.path, dir: s.d.lock, dirs: dirs, mode: fence.Permit, try: try, cfg: cfg}
+	return s.c.acquire(ctx, a, func(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		return s.compete(ctx, e, a, n)
 	})
 }
@@ -89,7 +94,7 @@ func (s *Semaphore) check(n int) error {
 }
 
 // Do runs f while it holds one permit; see [Mutex.Do].
-func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...AcquireOption) error {
+func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := s.Acquire(ctx, 1, opts...)
 	return l.do(ctx, err, f)
 }
@@ -106,7 +111,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		}
 	}
 	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
-	cfg.lockDelay, cfg.maxHold, cfg.breakable, cfg.heldSince = 0, 0, false, false
+	cfg.lockDelay, cfg.limit = 0, Limit{}
 	head.turn, head.cfg = nil, &cfg
 	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
@@ -123,6 +128,11 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 
 // precheck looks whether a try makes sense, without writing anything.
 func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
+	return e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, n) })
+}
+
+// free answers ErrNotAcquired if n permits are not free.
+func (s *Semaphore) free(ctx context.Context, e *epoch, n int) error {
 	var limit int
 	dir, err := e.get(ctx, s.path)
 	if err == nil {
@@ -151,7 +161,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		return nil, err
 	}
 	own := waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{path: head.nodes[0].path}, ownW: head.nodes[0].w}
-	safety := e.recheck()
+	safety := e.recheck(true)
 	for {
 		limit, limitW, err := s.watchLimit(ctx, e)
 		if err != nil {
@@ -162,7 +172,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		}
 		used, usedW, err := e.list(ctx, s.d.leases, true)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = s.c.ensure(ctx, e, s.d.leases, a.cfg.acl); err == nil {
+			if err = s.c.ensureFor(ctx, e, s.d.leases, a.cfg.lasting(), a.cfg.acl); err == nil {
 				continue
 			}
 		}
@@ -194,7 +204,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	for i := range nodes {
 		id := newNodeID(e.sid)
 		path := join(s.d.leases, s.d.leaseName(id))
-		nodes[i] = newNode{id: id, Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
+		nodes[i] = newNode{id: id, lasting: a.cfg.lasting(), Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
 	nodes[0].behind = head.nodes[0].path
 	made, err := s.c.protectedCreate(ctx, e, nodes...)
@@ -235,7 +245,7 @@ func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	}
 	rec, ok := recipe.ParseRecord(data)
 	if !ok {
-		return 0, rec, nil // of another program, which stores no limit
+		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored", ErrMixedLayout, s.path, data)
 	}
 	if rec.Layout != "" {
 		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", ErrMixedLayout, s.path, rec.Layout)
@@ -268,7 +278,7 @@ func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) 
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		if err := s.c.ensure(ctx, e, s.path, s.cfg.acl); err != nil {
+		if err := s.c.ensureFor(ctx, e, s.path, s.cfg.lasting(), s.cfg.acl); err != nil {
 			return err
 		}
 	}

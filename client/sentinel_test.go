@@ -63,7 +63,7 @@ func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 // The loss of a set names the lock that is to blame.
 func TestLossOfASetNamesTheLock(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
-	for _, opts := range [][]AcquireOption{nil, {WithAtomicSet()}} {
+	for _, opts := range [][]Option{nil, {WithoutRequeue()}} {
 		for how, notice := range map[string]func(*Lease) error{
 			"watch": func(l *Lease) error { soon(t, "the loss", l.Lost()); return l.Err() },
 			"check": func(l *Lease) error { return l.Check(testCtx(t)) },
@@ -92,11 +92,11 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 	other := dial(t)
 	for name, want := range map[string]error{"removed": ErrNodeRemoved, "held too long": ErrLost} {
 		b := lock(t, other.Mutex(d+"/b").Lock)
-		opts := []AcquireOption{WithoutRequeue()}
+		opts := []Option{WithoutRequeue()}
 		if name == "held too long" {
-			opts = append(opts, WithMaxHold(ownWatch/2), WithGrace(0))
+			opts = append(opts, WithLimit(Limit{Hold: ownWatch / 2, Grace: -1}))
 		}
-		set := start(testCtx(t), func(ctx context.Context, _ ...AcquireOption) (*Lease, error) {
+		set := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
 			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(opts...), c.Mutex(d+"/b").Request())
 		})
 		queued(t, o, d+"/b", 2)
@@ -124,7 +124,7 @@ func TestSequencersAreCurrent(t *testing.T) {
 		"write": c.RWMutex(d + "/rw").Lock, "policy write": policy.Lock, "policy read": policy.RLock,
 		"policy upgrade": changing(policy.RLock, (*Lease).Upgrade), "policy downgrade": changing(policy.Lock, (*Lease).Downgrade),
 		"downgrade": changing(c.RWMutex(d+"/rw").Lock, (*Lease).Downgrade),
-		"set": func(ctx context.Context, _ ...AcquireOption) (*Lease, error) {
+		"set": func(ctx context.Context, _ ...Option) (*Lease, error) {
 			return c.AcquireAll(ctx, policy.Request(fence.Exclusive), c.Mutex(d+"/a").Request())
 		},
 	} {

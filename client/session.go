@@ -38,7 +38,7 @@ func (s State) String() string {
 // beginSession opens the next session; attach is told when there is one.
 func (c *Client) beginSession() error {
 	o := zk.Options{
-		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial, AttemptLimit: c.opt.dialLimit,
+		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial,
 		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
 	}
 	e := &epoch{c: c, gone: make(chan struct{}), holds: map[*hold]struct{}{}}
@@ -103,7 +103,6 @@ func (c *Client) detach() {
 // disconnected is told that the session may live without a connection.
 func (c *Client) disconnected(e *epoch) {
 	c.detach()
-	e.lose(Disconnected, func(h *hold) bool { return h.cfg.strict })
 	if c.State() == StateReady {
 		c.setState(StateSuspended)
 	}

@@ -18,7 +18,7 @@ func stamping(t *testing.T, ctx context.Context, rule faultproxy.Rule, opts ...O
 	r, other := p.Add(rule), dial(t).Mutex(d).Lock
 	for {
 		first := lock(t, other)
-		g := start(ctx, c.Mutex(d).Lock, WithMaxHold(time.Hour), WithBreakable())
+		g := start(ctx, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Hour, Break: true}))
 		queued(t, o, d, 2)
 		unlock(t, first)
 		eventuallyIn(t, 30*time.Second, "a stamp or a grant", func() bool { return isClosed(r.Acted()) || !g.pending() })

@@ -23,6 +23,8 @@ const (
 	// LayoutPolicy is that of read-write locks WithPolicy: only this package
 	// knows it.
 	LayoutPolicy
+	// LayoutLatch is that of elections shared with Curator's LeaderLatch.
+	LayoutLatch
 
 	// The layouts from here on are recognised, and package client makes no locks
 	// of them. LayoutZooKeeper is that of ZooKeeper's own recipes: x-SESSION-0000000001.
@@ -34,9 +36,9 @@ const (
 )
 
 // LayoutNames are the layouts as text, those that package client makes locks of first.
-var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "x", "plain", "lone"}
+var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "latch", "x", "plain", "lone"}
 
-// String returns "curator", "kazoo", "host", "rw1", "x", "plain" or "lone".
+// String returns "curator", "kazoo", "host", "rw1", "latch", "x", "plain" or "lone".
 func (l Layout) String() string {
 	if int(l) < len(LayoutNames) {
 		return LayoutNames[l]

@@ -22,11 +22,11 @@ type Owner struct {
 	Task      string `json:"task,omitempty"`      // see Task
 	Reason    string `json:"reason,omitempty"`    // WithReason, cut if it is long
 	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
-	Breakable bool   `json:"breakable,omitempty"` // WithBreakable
-	// MaxHold and Grace are durations as text; see WithMaxHold.
+	Breakable bool   `json:"breakable,omitempty"` // Limit.Break
+	// MaxHold and Grace are durations as text; see Limit.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`
-	// Held is set to the node's version by WithHeldSince: the node's mtime is then
+	// Held is set when a breakable lock that had to wait is granted: the node's mtime is then
 	// the time of the grant.
 	Held   bool        `json:"held,omitempty"`
 	Revoke *Revocation `json:"revoke,omitempty"`
@@ -105,7 +105,7 @@ type Revocation struct {
 
 // RevocationIn finds the wish in a node's data.
 func RevocationIn(data []byte) (Revocation, bool) {
-	if string(data) == CuratorRevoke {
+	if _, asked := ValueOf(data); asked || string(data) == CuratorRevoke {
 		return Revocation{}, true
 	}
 	if !bytes.Contains(data, []byte(`"revoke"`)) {
@@ -117,11 +117,25 @@ func RevocationIn(data []byte) (Revocation, bool) {
 	return Revocation{}, false
 }
 
-// AskBack adds the wish to a record of ours, with all fields that it has, and
-// replaces anything else by what Curator understands.
-func AskBack(data []byte, r Revocation) []byte {
+// askedMark follows the value of a node of ours whose contender is asked to leave.
+const askedMark = "\x00" + CuratorRevoke
+
+// ValueOf returns a node's value, such as a leader's, without the mark behind it that
+// asks its contender to leave, and whether the mark is there.
+func ValueOf(data []byte) (value []byte, asked bool) {
+	return bytes.CutSuffix(data, []byte(askedMark))
+}
+
+// AskBack adds the wish to the data of a contender's node. A record of ours takes it in,
+// with all fields that it has;
+// a value of ours, such as a leader's, keeps what it says, with a mark behind it. The data
+// of another program's contender are replaced by what Curator understands.
+func AskBack(data []byte, made Maker, r Revocation) []byte {
 	o, ok := ParseOwner(data)
-	if !ok {
+	switch {
+	case !ok && made == MakerSelf:
+		return append(bytes.Clone(data), askedMark...)
+	case !ok:
 		return []byte(CuratorRevoke)
 	}
 	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)

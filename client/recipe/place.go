@@ -13,10 +13,14 @@ type Place struct {
 	Found   bool      // the own node is there
 	Blocker Contender // the one waited for, if blocked: one only, so that no release wakes a herd
 	Blocked bool
-	Before  Contender // the last one ahead of the blocker, if ahead is two or more
-	Ahead   int       // who would have to go first
-	Others  []string  // children that are no contenders of this queue
+	Before  Contender   // the last one ahead of the blocker, if ahead is two or more
+	Ahead   int         // how many contenders have to go first
+	Few     []Contender // that have to go first, if there are at most MaxFew, in no order
+	Others  []string    // children that are no contenders of this queue
 }
+
+// MaxFew bounds [Place.Few].
+const MaxFew = 8
 
 // Place finds a contender's place. A contender without a name is one that would
 // come now.
@@ -44,13 +48,18 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 		if !q.ExcludedBy(c) || own.Name != "" && Compare(c, own) > 0 {
 			continue
 		}
-		p.Ahead++
+		if p.Ahead++; p.Ahead <= MaxFew {
+			p.Few = append(p.Few, c)
+		}
 		switch {
 		case !p.Blocked || Compare(c, p.Blocker) > 0:
 			p.Before, p.Blocker, p.Blocked = p.Blocker, c, true
 		case p.Ahead == 2 || Compare(c, p.Before) > 0:
 			p.Before = c
 		}
+	}
+	if p.Ahead > MaxFew {
+		p.Few = nil
 	}
 	if err := seen.check(q); err != nil {
 		return p, err

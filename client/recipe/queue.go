@@ -170,8 +170,10 @@ func (e *Entry) Text(n int) string {
 
 // Asked returns the wish that the contender leaves, if there is one.
 func (e *Entry) Asked() (Revocation, bool) {
-	if e.raw == CuratorRevoke || e.Data == CuratorRevoke {
-		return Revocation{}, true
+	for _, data := range []string{e.raw, e.Data} {
+		if r, asked := RevocationIn([]byte(data)); asked {
+			return r, true
+		}
 	}
 	if o, ok := e.Record(); ok && o.Revoke != nil {
 		return *o.Revoke, true

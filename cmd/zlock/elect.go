@@ -124,11 +124,11 @@ func (f *electFlags) campaign(ctx context.Context, cl *client.Client, path strin
 		wait, cancel = context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 		defer cancel()
 	}
-	var opts []client.LockOption
+	var opts []client.Option
 	if f.latch {
-		opts = append(opts, client.WithLatch())
+		opts = append(opts, client.WithLayout(client.LayoutLatch))
 	}
-	lease, err := cl.Election(path, opts...).Campaign(wait, []byte(f.value), client.WithLinger())
+	lease, err := cl.Election(path, opts...).Campaign(wait, []byte(f.value), client.WithLimit(client.Limit{Linger: true}))
 	switch {
 	case err == nil:
 		return lease, nil

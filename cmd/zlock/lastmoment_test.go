@@ -130,7 +130,7 @@ func TestRunWithoutAGuardEndsAsItShould(t *testing.T) {
 	if code := c.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("exit code %d", code)
 	}
-	if l, err := cl.Mutex("/g").TryLock(t.Context(), client.WithFreshTry()); err != nil {
+	if l, err := cl.Mutex("/g").TryLock(t.Context()); err != nil {
 		t.Errorf("the lock was not released: %v", err)
 	} else {
 		l.Unlock(t.Context())

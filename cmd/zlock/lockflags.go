@@ -79,10 +79,11 @@ func (f *lockFlags) check() error {
 func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 
 // options makes the client's options of the flags.
-func (f *lockFlags) options() []client.LockOption {
+func (f *lockFlags) options() []client.Option {
 	// What is held must stay so until the child is gone, not until the client
 	// thinks that its user was told.
-	opts := []client.LockOption{client.WithLinger(), client.WithHeldSince()}
+	limit := client.Limit{Linger: true}
+	var opts []client.Option
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
 	}
@@ -101,7 +102,7 @@ func (f *lockFlags) options() []client.LockOption {
 	if f.maxHold > 0 {
 		// The recorded limit lets others break the lock if this process cannot
 		// release it itself.
-		opts = append(opts, client.WithMaxHold(f.maxHold), client.WithGrace(f.killAfter+2*time.Second), client.WithBreakable())
+		limit.Hold, limit.Grace, limit.Break = f.maxHold, f.killAfter+2*time.Second, true
 	}
 	if f.lockDelay > 0 {
 		opts = append(opts, client.WithLockDelay(f.lockDelay))
@@ -109,7 +110,7 @@ func (f *lockFlags) options() []client.LockOption {
 	if f.isRevocable() {
 		opts = append(opts, client.WithRevocable(f.revocable))
 	}
-	return opts
+	return append(opts, client.WithLimit(limit))
 }
 
 // acquire takes the lock or the locks.
@@ -177,7 +178,7 @@ func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, 
 }
 
 // takeAll takes several locks at once.
-func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []string, opts []client.LockOption, try bool) (*client.Lease, error) {
+func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []string, opts []client.Option, try bool) (*client.Lease, error) {
 	reqs := make([]client.Request, len(paths))
 	for i, p := range paths {
 		switch {

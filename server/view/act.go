@@ -197,7 +197,7 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	if !c.Askable() {
 		return nil, &problem{http.StatusConflict, "the program that made this node (" + c.Maker.String() + ") knows no way to be asked"}
 	}
-	record := string(recipe.AskBack(c.Raw(), recipe.Revocation{By: "operator", Reason: a.Reason}))
+	record := string(recipe.AskBack(c.Raw(), c.Maker, recipe.Revocation{By: "operator", Reason: a.Reason}))
 	target := q.Target(c.Node)
 	body := jute.AppendString(jute.AppendString(nil, target), record)
 	body = jute.AppendInt(body, c.Version)

@@ -221,7 +221,8 @@ func holderOf(c contenderRow) string {
 	case o != nil && o.Host != "":
 		return clip(o.Host)
 	case c.Data != "" && c.Data != recipe.CuratorRevoke && len(c.Data) < 80:
-		return c.Data
+		value, _ := recipe.ValueOf([]byte(c.Data))
+		return string(value)
 	case c.Addr != "":
 		return c.Addr + " " + c.Session.String()
 	}

@@ -87,7 +87,7 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 
 // locksOf makes the recipe's locks of a client; each object is made once.
 func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bool) (*client.Lease, error) {
-	var opts []client.LockOption
+	var opts []client.Option
 	switch b.Recipe {
 	case "rw", "policy":
 		if p, err := client.ParsePolicy(b.Policy); b.Recipe == "policy" && err == nil {
