@@ -2,15 +2,24 @@
 
 RELEASE := $(shell awk '/^[0-9]/ {print $$1; exit}' cmd/internal/release/RELEASES)
 VERSION ?= $(RELEASE)-dev$(shell git log -1 --format=.%h 2>/dev/null)
+PREFIX ?= /usr/local
 LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: abuse build dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
+.PHONY: abuse build dist install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
 
 build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
 	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+dist: ## build release archives for all systems below dist/, with checksums
+	sh deploy/dist.sh $(RELEASE) dist
+
+install: ## install both programs below PREFIX (default /usr/local)
+	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
+	install -D -m 0755 bin/zlockd $(DESTDIR)$(PREFIX)/bin/zlockd
+	install -D -m 0755 bin/zlock $(DESTDIR)$(PREFIX)/bin/zlock
 
 dev: build ## run one server in memory on 127.0.0.1:2181
 	@exec bin/zlockd --dev

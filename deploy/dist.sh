@@ -4,7 +4,7 @@
 set -eu
 version=$1 out=$2
 shift 2
-[ $# -gt 0 ] || set -- linux/amd64 linux/arm64 darwin/arm64 windows/amd64
+[ $# -gt 0 ] || set -- linux/amd64 linux/arm64 darwin/arm64
 
 cd "$(dirname "$0")/.."
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y cmd/internal/release/RELEASES)}
