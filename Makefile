@@ -73,6 +73,7 @@ rivals: ## measure locks beside ZooKeeper's, etcd's and Redis's, and draw the fi
 
 lint: ## what CI checks besides tests: gofmt, builds for other systems, and golangci-lint as .golangci.yml says
 	test -z "$$(gofmt -l .)"
+	go test ./test -run 'TestErrorsAreToldByTheirCode'
 	GOOS=darwin GOARCH=arm64 go build ./...
 	GOOS=freebsd GOARCH=amd64 go build ./...
 	go run $(LINT) run

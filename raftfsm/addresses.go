@@ -170,11 +170,12 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 // refuses tells once that who is at an address in --peers does not want to talk
 // to this server: its data directory, or the list, may be of another cluster.
 func (a *addresses) refuses(id uint32, addr string, err error) {
+	text := err.Error()
 	a.mu.Lock()
 	was := a.refused[id]
-	a.refused[id] = err.Error()
+	a.refused[id] = text
 	a.mu.Unlock()
-	if was != err.Error() {
+	if was != text {
 		a.n.log.Warn("a server in --peers refuses this one", "peer", id, "addr", addr, "err", err)
 	}
 }

@@ -121,7 +121,7 @@ func incomplete(path, what string) error {
 // promised is what others may count on; see Disk.Promised.
 func (s *Stores) promised() (term, end uint64, err error) {
 	term, err = s.Stable.GetUint64([]byte(keyCurrentTerm))
-	if err != nil && err.Error() != keyNotFound {
+	if err != nil && !missing(err) {
 		return 0, 0, err
 	}
 	if end, err = s.Log.LastIndex(); err != nil {

@@ -78,7 +78,7 @@ func openTerms(below raft.StableStore, file string, begun bool) (*terms, error) 
 			return nil, damagedTerms(file, err.Error())
 		}
 		return t, nil
-	case err != nil && err.Error() != keyNotFound:
+	case err != nil && !missing(err):
 		return nil, fmt.Errorf("read terms and votes: %w", err)
 	case begun:
 		return nil, damagedTerms(file, "the record is missing")

@@ -61,7 +61,7 @@ func (w *watchdog) run(what string, call func() error) error {
 	w.mu.Lock()
 	delete(w.calls, c)
 	w.mu.Unlock()
-	if err == nil || errors.Is(err, raft.ErrLogNotFound) || err.Error() == keyNotFound {
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) || missing(err) {
 		return err
 	}
 	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
@@ -101,6 +101,9 @@ func (w *watchdog) watch(ctx context.Context) {
 // keyNotFound is the text by which raft recognises a missing key; it knows no
 // error value for it.
 const keyNotFound = "not found"
+
+// missing reports whether an error says that a store lacks a key.
+func missing(err error) bool { return err.Error() == keyNotFound }
 
 func (w *watchdog) die(err error) error {
 	if w.broken.CompareAndSwap(nil, &storeError{err}) {
