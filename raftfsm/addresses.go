@@ -279,7 +279,7 @@ func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place 
 	told, all := 0, true
 	for range asked {
 		switch w := <-answers; {
-		case w.st.Release == "": // cannot be asked: it is down, or of a release that does not know the question
+		case w.st.Release == "": // cannot be asked: it is down
 		case w.err != nil:
 			all = false
 			if fail != nil {

@@ -53,7 +53,7 @@ func (f *forming) accept(p *peer.Formation) error {
 	case listPeers(p.Peers, p.Observers) != f.list():
 		return peersDiffer(f.o.ID, f.list(), listPeers(p.Peers, p.Observers))
 	}
-	id.Cluster, id.Incarnations, id.Peers, id.Observers, id.Found = p.Cluster, p.Incarnations, p.Peers, p.Observers, p.Found
+	id.Cluster, id.Incarnations, id.Peers, id.Observers = p.Cluster, p.Incarnations, p.Peers, p.Observers
 	if err := f.disk.SaveIdentity(id); err != nil {
 		return err
 	}
@@ -146,7 +146,6 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 		return true, nil
 	}
 	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}
-	found := true
 	var missing []string
 	var formed []peer.Status
 	for _, a := range f.askAll(ctx) {
@@ -160,7 +159,6 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 			missing = append(missing, peersDiffer(a.id, listPeers(a.st.Peers, a.st.Observers), f.list()).Error())
 		default:
 			incarnations[a.id] = a.st.Incarnation
-			found = found && a.st.Version >= peer.VersionFound
 		}
 	}
 	st, stale := newest(formed)
@@ -180,7 +178,7 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	if f.o.ID != f.o.firstVoter() {
 		return false, nil
 	}
-	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers, Observers: f.o.Observers, Found: found}
+	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers, Observers: f.o.Observers}
 	return f.form(ctx, &p, say)
 }
 
@@ -305,7 +303,7 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 		say(peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)).Error())
 		return false, nil
 	case known && incarnation == id.Incarnation:
-		id.Cluster, id.Incarnations, id.Peers, id.Observers, id.Found = st.Cluster, st.Incarnations, st.Formed, st.FormedObservers, st.Found
+		id.Cluster, id.Incarnations, id.Peers, id.Observers = st.Cluster, st.Incarnations, st.Formed, st.FormedObservers
 	case incarnation == "" && member && st.Waits != "":
 		say(fmt.Sprintf("waiting for server %d, which waits: %s", st.ID, st.Waits))
 		return false, nil

@@ -95,7 +95,7 @@ func (h host) Instead(id uint32, addr string) string { return h.n.addresses.inst
 func (n *Node) status() peer.Status {
 	id := n.disk.Identity()
 	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation, Incarnations: maps.Clone(id.Incarnations),
-		AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers, Found: id.Found, Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
+		AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers, Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
 		Observers: n.o.Observers, FormedObservers: id.Observers}
 	if st.Up = n.up.Load(); !st.Up {
 		st.Waits = n.forming.waits()

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/session"
@@ -258,7 +257,7 @@ func (t *term) batch() error {
 		}
 		empty = nil
 		size = min(max(1<<10, len(entry)+len(entry)/4), batchBytes)
-		if short, ok := state.NameOnce(entry); ok && t.links.understand(peer.VersionSets, n.id, n.raft.servers()) {
+		if short, ok := state.NameOnce(entry); ok {
 			entry = short
 		}
 		state.SealEntry(entry, n.o.Now().UnixMilli())

@@ -82,8 +82,8 @@ func (ls *linkSet) closeAll() {
 	}
 }
 
-// understand reports whether all of these servers but self are linked and
-// understand a version of what servers say to each other.
+// understand reports whether all of these servers but self are linked and understand a version. A leader asks before it
+// puts an entry of a newer version into the log: a server that does not understand an entry stops at it.
 func (ls *linkSet) understand(version int, self uint32, servers []raft.Server) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -107,22 +107,6 @@ func (ls *linkSet) leastVersion() int {
 		least = min(least, l.version)
 	}
 	return least
-}
-
-// allKnow reports whether all linked servers understand a version.
-func (ls *linkSet) allKnow(version int) bool { return len(ls.older(version)) == 0 }
-
-// older returns the linked servers that do not understand a version.
-func (ls *linkSet) older(version int) (ids []uint32) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, l := range ls.links {
-		if l.version < version && !slices.Contains(ids, l.from) {
-			ids = append(ids, l.from)
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // progress returns how far each linked server is, by its own word.

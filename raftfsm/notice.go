@@ -41,7 +41,7 @@ var (
 
 // found begins a new cluster's history, before anything else is proposed.
 func (n *Node) found(ctx context.Context) error {
-	if !n.disk.Identity().Found || n.Zxid() != 0 {
+	if len(n.disk.Identity().Peers) == 0 || n.Zxid() != 0 {
 		return nil
 	}
 	members, _ := n.describe(new(state.State), n.raft.servers(), "")
@@ -94,10 +94,8 @@ func (t *term) note(c *state.MemberChange) error {
 		return nil
 	}
 	t.notice.words = c.Words
-	if t.links.allKnow(peer.VersionFound) {
-		t.acts.add(state.Request{Op: state.OpWords, Body: []byte(c.Words)})
-		t.wake()
-	}
+	t.acts.add(state.Request{Op: state.OpWords, Body: []byte(c.Words)})
+	t.wake()
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -114,16 +113,5 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	c.create(lead, "/after")
 	if now := c.config(lead); now != c.config(gone) || c.nodes[lead].Zxid() != zxid+3 {
 		t.Errorf("the others see %s", now)
-	}
-}
-
-func TestOneThatKnowsLessIsNotToldWords(t *testing.T) {
-	ls := &linkSet{links: []*inLink{{from: 2, version: peer.VersionFound}}}
-	if !ls.allKnow(peer.VersionFound) {
-		t.Error("all know them")
-	}
-	ls.links = append(ls.links, &inLink{from: 3, version: peer.VersionFound - 1})
-	if ls.allKnow(peer.VersionFound) {
-		t.Error("one does not know them")
 	}
 }

@@ -192,18 +192,18 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	return found, problem
 }
 
-// tooOld says why a server of an earlier release cannot be a member: the log may
-// hold whatever all members understand, and who does not would stop at it.
+// tooOld says why a server of an earlier release cannot be a member: the log may hold every entry that all members
+// understand, and that server would stop at the first entry that it does not understand.
 func (n *Node) tooOld(id uint32, st *peer.Status) error {
 	t := n.term.Load()
 	if t == nil {
 		return errNotLeading
 	}
-	said := t.links.leastVersion()
-	if said < peer.VersionFound || st.Version >= said { // those before do not tell theirs
+	if st.Version >= t.links.leastVersion() {
 		return nil
 	}
-	return fmt.Errorf("server %d runs an older release, which does not understand what is in this cluster's log: it would stop. Start it with the release that the members run", id)
+	return fmt.Errorf("server %d runs an older release, which does not understand what is in this cluster's log: "+
+		"it would stop. Start it with the release that the members run", id)
 }
 
 // namesOne reports whether a list of --peers has one of the members.

@@ -128,7 +128,6 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 		{"a copy of an earlier life", peer.Shown{Start: 2, Life: "x", Term: 5}, 100, true},
 		{"a copy made while it ran: the term", peer.Shown{Start: 4, Life: "d", Term: 4}, 100, true},
 		{"a copy made while it ran: the log", peer.Shown{Start: 4, Life: "d", Term: 5}, 99, true},
-		{"a release that does not tell", peer.Shown{Term: 4}, 0, false},
 	} {
 		if why := tc.now.Behind(shown, tc.end); (why != "") != tc.old {
 			t.Errorf("%s: %q", tc.name, why)

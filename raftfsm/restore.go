@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -115,24 +114,13 @@ func (n *Node) stage(ctx context.Context, g state.Staging, forward bool) error {
 	if !forward || n.port == nil {
 		return errNotLeading
 	}
-	st, err := n.askLeader(ctx, peer.Question{Stage: &g})
-	if err == nil && st.Version < peer.VersionStage {
-		err = outdated([]uint32{st.ID})
-	}
+	_, err := n.askLeader(ctx, peer.Question{Stage: &g})
 	return err
 }
 
-func outdated(ids []uint32) error {
-	return fmt.Errorf("servers %s run a release that cannot restore a running cluster; upgrade them, or stop all servers and restore as docs/data.md tells", strings.Trim(fmt.Sprint(ids), "[]"))
-}
-
-// stage opens the place. A server that does not understand the entry would stop
-// at it; one that is away now may be of any release, and will be told so then.
+// stage opens the place.
 func (t *term) stage(ctx context.Context, g state.Staging) error {
 	n := t.n
-	if old := t.links.older(peer.VersionStage); len(old) > 0 {
-		return outdated(old)
-	}
 	if t.low.Load() || *n.lowDisk.Load() != "" {
 		return errors.New("a server's disk is low: " + t.lowest())
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -305,21 +304,6 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	a.since = time.Now().Add(-restoreSilence - time.Second)
 	a.look(n.term.Load())
 	eventually(t, "given up", func() bool { return !open() })
-}
-
-// Servers of an older release would keep what the others replace.
-func TestOlderReleasesAreNotLeftBehind(t *testing.T) {
-	n, _ := start(t, Options{ID: 1})
-	eventually(t, "it leads", func() bool { return n.term.Load() != nil })
-	here, _ := net.Pipe()
-	defer here.Close()
-	l := &inLink{from: 3, version: peer.VersionStage - 1, c: here}
-	l.room.L = &l.mu
-	n.term.Load().links.add(l)
-	_, err := n.Restore(t.Context(), strings.NewReader("x"), 1, false)
-	if err == nil || !strings.Contains(err.Error(), "servers 3 run a release") {
-		t.Error(err)
-	}
 }
 
 // A leader may die with the question in its hands whether a backup may come.

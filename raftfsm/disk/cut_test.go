@@ -55,7 +55,7 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 			t.Errorf("%d of %d bytes: %+v, %v", n, len(whole), got, err)
 		}
 	}
-	for _, text := range []string{`{"server":3}`, `{"server":3,"birth":""}`, `[]`} {
+	for _, text := range []string{`{"server":3}`, `{"server":3,"incarnation":""}`, `[]`} {
 		os.WriteFile(d.sub(identityFile), []byte(text), 0o600)
 		if _, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("%s: %v", text, err)

@@ -22,16 +22,13 @@ import (
 // Identity says who a data directory is. It is written and synced before the
 // server's first vote: a voter that lost its disk and voted again under its
 // old name could help to vote committed writes away.
-//
-// The names in the file are older than those in the code.
 type Identity struct {
 	Server       uint32            `json:"server"`
-	Incarnation  string            `json:"birth"`             // of this directory, random
-	Cluster      string            `json:"cluster,omitempty"` // empty: not part of a cluster yet
-	Incarnations map[uint32]string `json:"births,omitempty"`  // of all servers, as the cluster was formed
-	Peers        map[uint32]string `json:"peers,omitempty"`   // and their addresses
+	Incarnation  string            `json:"incarnation"`            // of this directory, random
+	Cluster      string            `json:"cluster,omitempty"`      // empty: not part of a cluster yet
+	Incarnations map[uint32]string `json:"incarnations,omitempty"` // of all servers, as the cluster was formed
+	Peers        map[uint32]string `json:"peers,omitempty"`        // and their addresses
 	Observers    []uint32          `json:"observers,omitempty"`
-	Found        bool              `json:"found,omitempty"` // the cluster's log begins with an entry that founds it
 
 	// Expected is the index of a log entry as of which the cluster expected an
 	// empty directory for this server, and let this one in. Every other directory
@@ -198,12 +195,12 @@ func identitySum(b []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(b, crcTable))
 }
 
-// parseIdentity reads an identity. Older releases wrote none a checksum.
+// parseIdentity reads an identity.
 func parseIdentity(b []byte) (id Identity, err error) {
 	switch err := json.Unmarshal(b, &id); {
 	case err != nil:
 		return Identity{}, err
-	case id.Sum != "" && id.Sum != identitySum(b):
+	case id.Sum != identitySum(b):
 		return Identity{}, errors.New("it does not fit its checksum")
 	case id.Incarnation == "":
 		return Identity{}, errors.New("it names no server")

@@ -167,7 +167,7 @@ func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, _ := os.ReadFile(d.sub(identityFile))
-	b[bytes.Index(b, []byte("birth"))+9] ^= 1
+	b[bytes.Index(b, []byte("incarnation"))+15] ^= 1
 	os.WriteFile(d.sub(identityFile), b, 0o600)
 	if _, err := d.loadIdentity(1, rand.Reader); err == nil || !strings.Contains(err.Error(), d.sub(identityFile)) || !strings.Contains(err.Error(), "remove the directory") {
 		t.Errorf("a flipped identity: %v", err)

@@ -15,7 +15,7 @@ var opNames = map[jute.OpCode]string{
 	jute.OpCheck: "check", jute.OpMulti: "multi", jute.OpReconfig: "reconfig", jute.OpSync: "sync", jute.OpError: "error",
 	jute.OpCloseSession: "closeSession", state.OpCreateSession: "createSession", state.OpAttach: "attach", state.OpExpire: "expire",
 	state.OpOpenStream: "openStream", state.OpDigest: "digest", state.OpConfig: "members", state.OpReap: "reap",
-	state.OpForget: "forget", state.OpBarrier: "barrier", state.OpWords: "words", state.OpFound: "found",
+	state.OpBarrier: "barrier", state.OpWords: "words", state.OpFound: "found",
 	state.OpRefuse: "refuse", state.OpStage: "stage", state.OpPiece: "piece", state.OpRestore: "restore", state.OpUnstage: "unstage",
 }
 
@@ -97,8 +97,6 @@ func requestText(op jute.OpCode, d *jute.Decoder) string {
 		return fmt.Sprintf(" %q", d.Rest())
 	case state.OpDigest:
 		return fmt.Sprintf(" of zxid 0x%x: %016x", d.Long(), uint64(d.Long()))
-	case state.OpForget:
-		return fmt.Sprintf(" server %d", d.Int())
 	case state.OpCreateSession, state.OpAttach:
 		timeout := d.Int()
 		for range jute.PasswordSize {

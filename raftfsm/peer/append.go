@@ -49,10 +49,7 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && len(req.Entries) == 0
 }
 
-var (
-	errOlder = errors.New("the server runs an older release")
-	errBusy  = errors.New("this server is busy")
-)
+var errBusy = errors.New("this server is busy")
 
 // call sends one request and reads the answer.
 func (a *appends) call(to uint32, addr string, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
@@ -109,15 +106,9 @@ func (a *appends) take(to uint32, addr string) (*appendConn, error) {
 	c := &appendConn{Conn: nc, to: to, addr: addr, r: bufio.NewReader(nc)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case a.closed:
-		err = net.ErrClosed
-	case !a.p.knows(to, VersionAppend): // it was put back to an older release
-		err = errOlder
-	}
-	if err != nil {
+	if a.closed {
 		nc.Close()
-		return nil, err
+		return nil, net.ErrClosed
 	}
 	a.busy[c] = struct{}{}
 	return c, nil

@@ -8,11 +8,5 @@
 // at once whether, or why not, the caller is wanted.
 //
 //	connection := purpose u8 · length u32 · greeting (JSON) · answer
-//	answer     := 0 | 2 · version u8 | 1 · length u32 · reason
-//
-// The version is told to callers whose greeting has VersionAppend or a later
-// one.
-//
-// The names in JSON are older than those in the code: "birth" there is the
-// incarnation of a server, that is, of its data directory.
+//	answer     := 0 | 1 · length u32 · reason
 package peer

@@ -89,7 +89,7 @@ func TestWhatIsNoGreetingIsClosed(t *testing.T) {
 		}
 		defer c.Close()
 		c.Write([]byte(text))
-		if _, err := readAnswer(c); !errors.Is(err, ErrRefused) {
+		if err := readAnswer(c); !errors.Is(err, ErrRefused) {
 			t.Errorf("%q: %v", text, err)
 		}
 		ended(t, c)

@@ -13,7 +13,7 @@ type Purpose byte
 // Purposes of connections.
 const (
 	Raft   Purpose = 'R' // raft's own RPCs, in raft's own coding
-	Append Purpose = 'E' // raft's AppendEntries, in ours; for servers that know VersionAppend
+	Append Purpose = 'E' // raft's AppendEntries, in ours
 	Link   Purpose = 'L' // a server's request stream to the leader
 	Ask    Purpose = 'A' // one question, one answer, both JSON
 )
@@ -26,7 +26,7 @@ type Greeting struct {
 	From        uint32 `json:"from"`
 	To          uint32 `json:"to"` // 0: whoever it is
 	Cluster     string `json:"cluster"`
-	Incarnation string `json:"birth"`
+	Incarnation string `json:"incarnation"`
 	Expected    uint64 `json:"expected,omitempty"` // of the caller's directory; see disk.Identity
 	At          string `json:"at,omitempty"`       // where the caller is reached, by its own word
 	Release     string `json:"release,omitempty"`
@@ -38,32 +38,17 @@ type Greeting struct {
 	Known   *Shown `json:"known,omitempty"`
 	KnownAs string `json:"known_as,omitempty"`
 
-	// Versions of what servers say to each other, log entries included, that
-	// the caller understands. They are filled in by Call.
+	// Call fills in the versions that the caller understands.
 	Version int `json:"version"`
 	Oldest  int `json:"oldest"`
 }
 
-// Versions this program understands. A version that servers of the one before
-// cannot follow must not be spoken before all members announce it.
+// Version is the newest version of the messages between servers, log entries included, that this program understands,
+// and Oldest the oldest. A server sends nothing of a version before all members have announced that version.
 const (
-	Version = VersionAppend
+	Version = 1
 	Oldest  = 1
 )
-
-// VersionSets is the first whose log entries name a set of identities once.
-const VersionSets = 2
-
-// VersionFound is the first that knows an entry that founds a cluster, and
-// keeps what operators write of members.
-const VersionFound = 3
-
-// VersionStage is the first that knows entries that restore a running cluster.
-const VersionStage = 4
-
-// VersionAppend is the first that takes AppendEntries on connections of their
-// own, and whose answer to a greeting tells its version to those who know that.
-const VersionAppend = 5
 
 // Understands reports whether the caller and this server have a version in
 // common.
@@ -81,13 +66,10 @@ func (r *Refusal) Error() string { return ErrRefused.Error() + ": " + r.Reason }
 // Unwrap makes every Refusal an ErrRefused.
 func (*Refusal) Unwrap() error { return ErrRefused }
 
-// writeAnswer answers a greeting by a caller that understands a version.
-func writeAnswer(w io.Writer, version int, reason error) error {
+// writeAnswer answers a greeting.
+func writeAnswer(w io.Writer, reason error) error {
 	b := []byte{0}
-	switch {
-	case reason == nil && version >= VersionAppend:
-		b = []byte{2, Version}
-	case reason != nil:
+	if reason != nil {
 		text := reason.Error()
 		b = binary.BigEndian.AppendUint32([]byte{1}, uint32(len(text)))
 		b = append(b, text...)
@@ -96,26 +78,18 @@ func writeAnswer(w io.Writer, version int, reason error) error {
 	return err
 }
 
-// readAnswer returns the version of the server that has let us in; Oldest: it
-// does not tell.
-func readAnswer(r io.Reader) (version int, err error) {
+// readAnswer returns nil if the server that was called has let the caller in.
+func readAnswer(r io.Reader) error {
 	var b [5]byte
-	if _, err := io.ReadFull(r, b[:1]); err != nil {
-		return 0, err
-	}
-	switch b[0] {
-	case 0:
-		return Oldest, nil
-	case 2:
-		_, err := io.ReadFull(r, b[1:2])
-		return int(b[1]), err
+	if _, err := io.ReadFull(r, b[:1]); err != nil || b[0] == 0 {
+		return err
 	}
 	if _, err := io.ReadFull(r, b[1:]); err != nil {
-		return 0, err
+		return err
 	}
 	text := make([]byte, min(binary.BigEndian.Uint32(b[1:]), 4096))
 	if _, err := io.ReadFull(r, text); err != nil {
-		return 0, err
+		return err
 	}
-	return 0, &Refusal{string(text)}
+	return &Refusal{string(text)}
 }

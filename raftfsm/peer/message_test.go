@@ -71,19 +71,19 @@ func TestTouchesAndAcksHaveTheirLength(t *testing.T) {
 
 func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeAnswer(&b, Version, errors.New("not now")); err != nil {
+	if err := writeAnswer(&b, errors.New("not now")); err != nil {
 		t.Fatal(err)
 	}
 	refusal := b.Bytes()
 	for n := range refusal {
-		if _, err := readAnswer(bytes.NewReader(refusal[:n])); err == nil || errors.Is(err, ErrRefused) {
+		if err := readAnswer(bytes.NewReader(refusal[:n])); err == nil || errors.Is(err, ErrRefused) {
 			t.Errorf("%d of %d bytes of a refusal: %v", n, len(refusal), err)
 		}
 	}
-	if _, err := readAnswer(bytes.NewReader(refusal)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not now") {
+	if err := readAnswer(bytes.NewReader(refusal)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not now") {
 		t.Errorf("a refusal: %v", err)
 	}
-	if _, err := readAnswer(bytes.NewReader([]byte{0})); err != nil {
+	if err := readAnswer(bytes.NewReader([]byte{0})); err != nil {
 		t.Errorf("consent: %v", err)
 	}
 	b.Reset()

@@ -74,7 +74,6 @@ type Port struct {
 	conns  map[net.Conn]struct{}
 	new    []net.Conn // of conns, those that have not been let in, the oldest first
 	closed bool
-	speak  map[uint32]int // versions that servers told when they were called last
 	wg     sync.WaitGroup
 }
 
@@ -86,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Port, error) {
 		return nil, fmt.Errorf("peer port: %w", err)
 	}
 	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, raftConns: make(chan *raftConn), rpcs: make(chan raft.RPC),
-		conns: map[net.Conn]struct{}{}, speak: map[uint32]int{}}, nil
+		conns: map[net.Conn]struct{}{}}, nil
 }
 
 // Serve begins to let others in.
@@ -166,11 +165,11 @@ func (p *Port) greet(raw net.Conn) {
 	}
 	if err != nil {
 		p.o.Logger.Debug("peer connection refused", "peer", raw.RemoteAddr(), "err", err)
-		_ = writeAnswer(c, g.Version, err)
+		_ = writeAnswer(c, err)
 		p.untrack(raw)
 		return
 	}
-	if writeAnswer(c, g.Version, nil) != nil {
+	if writeAnswer(c, nil) != nil {
 		p.untrack(raw)
 		return
 	}
@@ -266,12 +265,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		_, err = c.Write(append(msg, b...))
 	}
 	if err == nil {
-		var version int
-		if version, err = readAnswer(c); err == nil {
-			p.mu.Lock()
-			p.speak[to] = version
-			p.mu.Unlock()
-		}
+		err = readAnswer(c)
 	}
 	if err != nil {
 		c.Close()
@@ -279,13 +273,6 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 	}
 	c.SetDeadline(time.Time{})
 	return c, nil
-}
-
-// knows reports whether a server, when it was called last, understood a version.
-func (p *Port) knows(id uint32, version int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.speak[id] >= version
 }
 
 // trackedConn tells the port when raft is done with a connection.

@@ -16,15 +16,14 @@ const AnswerTime = 10 * time.Second
 type Status struct {
 	ID           uint32            `json:"id"`
 	Cluster      string            `json:"cluster"`
-	Incarnation  string            `json:"birth"`
-	Incarnations map[uint32]string `json:"births"`          // of all servers it knows; empty: a new one is expected
+	Incarnation  string            `json:"incarnation"`
+	Incarnations map[uint32]string `json:"incarnations"`    // of all servers it knows; empty: a new one is expected
 	AsOf         uint64            `json:"as_of,omitempty"` // the log entry as of which Incarnations hold
 	Peers        map[uint32]string `json:"peers"`           // its --peers
 	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
-	Found        bool              `json:"found,omitempty"` // its cluster's log begins with an entry that founds it
 	Members      map[uint32]string `json:"members"`         // addresses in its raft configuration
 	Seen         uint64            `json:"seen"`            // highest term the asker's directory has shown it
-	Known        Shown             `json:"known"`           // and all else; releases before this one know the term alone
+	Known        Shown             `json:"known"`           // and all else
 	Now          Shown             `json:"now"`             // what it shows the asker
 	Leader       uint32            `json:"leader"`
 
@@ -33,13 +32,12 @@ type Status struct {
 
 	Linked  uint32 `json:"linked"`  // the leader to whom its link stands; 0: none
 	Up      bool   `json:"up"`      // its raft runs
-	Version int    `json:"version"` // of what servers say to each other; 0: one before VersionFound
+	Version int    `json:"version"` // of the messages between servers
 
 	Silent int64 `json:"silent"`           // ms since it heard of a leader
 	Stands bool  `json:"stands,omitempty"` // for election
 
-	// Config is the index of the log entry with its raft configuration. The rest
-	// is empty in releases before 1.1.
+	// Config is the index of the log entry with its raft configuration.
 	Config  uint64 `json:"config,omitempty"`
 	Release string `json:"release,omitempty"` // of its program
 	Waits   string `json:"waits,omitempty"`   // for what, if it does not serve clients
@@ -59,12 +57,9 @@ type Told struct {
 // Formation makes servers into a cluster.
 type Formation struct {
 	Cluster      string            `json:"cluster"`
-	Incarnations map[uint32]string `json:"births"`
+	Incarnations map[uint32]string `json:"incarnations"`
 	Peers        map[uint32]string `json:"peers"`
 	Observers    []uint32          `json:"observers,omitempty"` // of Peers, in order
-	// Found: the cluster begins with an entry that founds it, which all of its
-	// servers know.
-	Found bool `json:"found,omitempty"`
 }
 
 // Place is where a server may be reached.

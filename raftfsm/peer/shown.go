@@ -7,7 +7,7 @@ import "fmt"
 // the directory, and has forgotten promises that others count on, so it must
 // not vote.
 type Shown struct {
-	Start uint64 `json:"start,omitempty"` // how often it was started; 0: an older release, which does not tell
+	Start uint64 `json:"start,omitempty"` // how often it was started
 	Life  string `json:"life,omitempty"`  // random name of the last start
 	Term  uint64 `json:"term,omitempty"`
 	Index uint64 `json:"index,omitempty"` // of the last log entry it has applied
@@ -26,8 +26,6 @@ func (s *Shown) Raise(now Shown) {
 // showed before; empty: in nothing.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
-	case s.Start == 0:
-		return "" // an older release: only its term could be compared, and others do that
 	case s.Start < before.Start:
 		return fmt.Sprintf("it has been started %d times before, and %d are known", s.Start-1, before.Start)
 	case s.Start == before.Start && s.Life != before.Life:

@@ -29,8 +29,7 @@ const rpcTimeout = 10 * time.Second
 //
 // What servers say to each other without end, entries and heartbeats, goes on
 // connections of its own: raft's transport codes each message by reflection,
-// which was a sixth of what a lone write costs three servers. The rest, and
-// servers of older releases, are left to it.
+// which was a sixth of what a lone write costs three servers. The rest is left to it.
 type mainLoop struct {
 	*raft.NetworkTransport
 	port    *Port
@@ -120,12 +119,10 @@ func (m mainLoop) awaitReach(id raft.ServerID, target raft.ServerAddress, term u
 // to send to at all: the term may be over, and the server removed.
 const reachLook = 100 * time.Millisecond
 
-// append sends what AppendEntries has bounded to size bytes of data. Until a
-// server was called nobody knows what it understands, and raft's own transport
-// does that.
+// append sends what AppendEntries has bounded to size bytes of data. raft's own transport takes the longest messages.
 func (m mainLoop) append(id raft.ServerID, target raft.ServerAddress, size int, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	to := ParseID(id)
-	if size > maxEntries-1<<20 || !m.port.knows(to, VersionAppend) {
+	if size > maxEntries-1<<20 {
 		return m.NetworkTransport.AppendEntries(id, m.to(id, target), args, resp)
 	}
 	return m.appends.call(to, m.host.Instead(to, string(target)), args, resp)

@@ -153,14 +153,13 @@ func readWhole(b []byte) (base uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if was := binary.BigEndian.Uint32(b[20:]); was != 0 && was != sizeNoted(len(b)) {
+	if was := binary.BigEndian.Uint32(b[20:]); was != sizeNoted(len(b)) {
 		return 0, fmt.Errorf("segment of %d bytes, which was begun with %d: %w", len(b), was, errDamaged)
 	}
 	return base, nil
 }
 
-// sizeNoted is what the header says of the size; 0, as in what older releases wrote:
-// nothing.
+// sizeNoted is what the header says of the size; 0: it is longer than the header can say.
 func sizeNoted(size int) uint32 {
 	if uint64(size) > math.MaxUint32 {
 		return 0

@@ -17,21 +17,18 @@ import (
 //
 // The checksum covers everything but itself. Origin 0 is the leader acting on
 // its own account (expiry, sweeps): such a block has no stream and is applied
-// wherever it stands, so every request in it must be conditional. Sets of
-// identities are in entries of version 2. Version 3 is Founding's, 4 Staging's.
+// wherever it stands, so every request in it must be conditional.
 const (
-	entryVersion      = 1
-	entryVersionSets  = 2
-	entryVersionFound = 3
-	entryVersionStage = 4
-	EntryHeaderSize   = 14 // of an entry without blocks
-	BlockHeaderSize   = 24 // of a block without requests
-	requestMinSize    = 24
+	entryVersion    = 1
+	EntryHeaderSize = 14 // of an entry without blocks
+	BlockHeaderSize = 24 // of a block without requests
+	requestMinSize  = 24
 )
 
 // Kinds of entries are the low bits of the byte.
 const (
 	kindBatch byte = 1
+	kindNamed byte = 2 // a batch with sets of identities
 	kindMask  byte = 0x0f
 )
 
@@ -70,11 +67,9 @@ const firstZxid = 1 << 32
 
 // Founding is the first entry of a new cluster of several, which begins its
 // zxids at firstZxid with the members. It changes nothing where there is
-// anything already. Releases that do not know it must not go on after it:
-// their zxids would be others.
+// anything already.
 func Founding(members []Server, now int64) []byte {
 	entry := BeginEntry(nil, 0)
-	entry[0] = entryVersionFound
 	r := Request{Op: OpFound, Body: []byte(ConfigText(members))}
 	own := Block{Count: 1, Requests: r.Append(nil)}
 	entry = own.Append(entry)
@@ -93,9 +88,10 @@ func CheckEntry(b []byte) error {
 		return fmt.Errorf("%w: %d bytes", ErrCorrupt, len(b))
 	case entrySum(b) != binary.BigEndian.Uint32(b[2:]):
 		return fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
-	case b[0] < entryVersion || b[0] > entryVersionStage:
-		return fmt.Errorf("log entry of format %d is newer than this program understands (%d); use the version that wrote it", b[0], entryVersionStage)
-	case b[1]&kindMask != kindBatch:
+	case b[0] != entryVersion:
+		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that wrote it",
+			b[0], entryVersion)
+	case b[1]&kindMask != kindBatch && b[1]&kindMask != kindNamed:
 		return fmt.Errorf("log entry of unknown kind %d", b[1])
 	}
 	return nil

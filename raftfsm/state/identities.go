@@ -8,15 +8,13 @@ import (
 )
 
 // A client's identities travel with each of its requests, and may be much longer
-// than the request. An entry of version 2 names each set of them once, before
+// than the request. An entry of kindNamed names each set of them once, before
 // its blocks, and requests say which they mean:
 //
 //	sets       := count u32 · identities*
 //	identities := count i32 · (scheme · id)*
 //
-// In a request a negative count means set number −1 − count. A server that
-// understands version 1 alone stops at such an entry, so it is written only when
-// all members understand it.
+// In a request a negative count means set number −1 − count.
 
 // appendIDs appends the encoding of identities.
 func appendIDs(b []byte, ids []jute.ID) []byte {
@@ -62,8 +60,7 @@ func split(b []byte) (head, identities, body, rest []byte) {
 // named reports whether an encoding of identities holds any.
 func named(identities []byte) bool { return len(identities) > 4 }
 
-// NameOnce returns the entry of version 1, well formed and not yet sealed, as
-// one of version 2 that names each set of identities once, if that is shorter.
+// NameOnce returns an entry of kindBatch, well formed and not yet sealed, as one of kindNamed, if that is shorter.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	sets := map[string]int32{} // never written while no request names any
 	var list [][]byte
@@ -93,7 +90,7 @@ func NameOnce(entry []byte) (_ []byte, shorter bool) {
 		return entry, false
 	}
 	b := append(make([]byte, 0, len(entry)-saved), entry[:EntryHeaderSize]...)
-	b[0] = entryVersionSets
+	b[1] += kindNamed - kindBatch
 	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
 	for _, ids := range list {
 		b = append(b, ids...)
@@ -121,11 +118,10 @@ func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	return b, true
 }
 
-// decodeSets cuts the sets of identities off the front of an entry's blocks,
-// according to its version.
+// decodeSets cuts the sets of identities, if there are any, off the front of an entry's blocks.
 func decodeSets(entry []byte) (sets [][]jute.ID, blocks []byte, err error) {
 	blocks = entry[EntryHeaderSize:]
-	if entry[0] != entryVersionSets {
+	if entry[1]&kindMask != kindNamed {
 		return nil, blocks, nil
 	}
 	d := jute.NewDecoder(blocks)

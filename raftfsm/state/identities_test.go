@@ -96,7 +96,7 @@ func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
 		"not enough": {named, create(s, "/y", 0)},
 	} {
 		entry := b.entry(b.next, list...)
-		if same, ok := NameOnce(entry); ok || !bytes.Equal(same, entry) || entry[0] != 1 {
+		if same, ok := NameOnce(entry); ok || !bytes.Equal(same, entry) || entry[1] != kindBatch {
 			t.Errorf("%s: made shorter", name)
 		}
 	}
@@ -118,7 +118,7 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 		"too many sets":   func(e []byte) []byte { e[EntryHeaderSize] = 1; return e },
 		"a set too few":   func(e []byte) []byte { e[EntryHeaderSize+3] = 0; return e },
 		"cut in the sets": func(e []byte) []byte { return e[:EntryHeaderSize+20] },
-		"of version 1":    func(e []byte) []byte { e[0] = 1; return e },
+		"of a plain kind": func(e []byte) []byte { e[1] = kindBatch; return e },
 	} {
 		if err := b.apply(spoil(bytes.Clone(entry))); err == nil {
 			t.Errorf("%s was applied", name)

@@ -15,7 +15,6 @@ const (
 	OpDigest        jute.OpCode = -15 // body: zxid, digest
 	OpConfig        jute.OpCode = -16 // body: the text of /zookeeper/config
 	OpReap          jute.OpCode = -17 // body: path of a container or TTL node
-	OpForget        jute.OpCode = -18 // body: id of a removed server; no longer written, see Forget
 	OpBarrier       jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
 	OpWords         jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
 	OpFound         jute.OpCode = -21 // body: the text of /zookeeper/config; see Founding

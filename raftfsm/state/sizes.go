@@ -31,8 +31,7 @@ const (
 	// maxNode is the longest node that may come from elsewhere: whatever a snapshot
 	// puts into a chunk in front of it, the chunk can be read back.
 	maxNode = MaxChunk - 512<<10
-	// sessionsChunk is how much of the sessions is in one chunk. It is what
-	// releases before could read, who had all of them in one.
+	// sessionsChunk is how much of the sessions is in one chunk.
 	sessionsChunk = 64 << 20
 )
 

@@ -16,8 +16,7 @@ import (
 //
 // The place belongs to the stream that brings the pieces: when that has another
 // birth, it is given up. It is in no snapshot, so while there is one none may be
-// taken; see Staged. Whoever has applied what opened it understands all the rest,
-// so only that one entry must not reach releases that do not.
+// taken; see Staged.
 type staging struct {
 	id     int64
 	origin uint32
@@ -36,11 +35,9 @@ type Staging struct {
 	Size   int64  `json:"size"`   // of the backup
 }
 
-// Entry is the entry that opens the place, if there is none. Releases that do
-// not know it must not go on after it: they would keep what others replace.
+// Entry is the entry that opens the place, if no place is open.
 func (g *Staging) Entry(now int64) []byte {
 	entry := BeginEntry(nil, 0)
-	entry[0] = entryVersionStage
 	body := jute.AppendLong(nil, g.ID)
 	body = binary.BigEndian.AppendUint32(body, g.Origin)
 	body = binary.BigEndian.AppendUint32(body, g.Birth)

@@ -213,7 +213,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	case OpExpire:
 		if sess, ok := s.sessions.Get(r.Session); ok && sess.Gen == r.Gen {
 			cause := EndExpired
-			if len(r.Body) > 0 { // older releases take no notice: what it does is the same
+			if len(r.Body) > 0 {
 				cause = EndOperator
 			}
 			s.endSession(r.Session, cause, to)
@@ -237,14 +237,6 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		s.words = string(r.Body)
 	case OpOpenStream:
 		return s.openStream(r.Body, to)
-	case OpForget:
-		if len(r.Body) == 4 {
-			id := binary.BigEndian.Uint32(r.Body)
-			delete(s.streams, id) // as the releases that wrote this did: see Forget
-			s.unstage(id)
-			s.members[id] = Member{ID: id}
-			to.Opened(id, 0, 0)
-		}
 	case OpDigest:
 		return s.checkDigest(r.Body)
 	case OpBarrier: // its place in the log is all it is for
