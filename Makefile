@@ -11,7 +11,7 @@ LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 .PHONY: abuse build dist install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
 
 build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
-	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 dist: ## build release archives for all systems below dist/, with checksums
 	sh deploy/dist.sh $(RELEASE) dist

@@ -215,6 +215,15 @@ func (c *Client) Session() Session {
 	return s
 }
 
+// SessionKey returns the present session as another process can take it over, to close
+// it when this process cannot, by [zk.Options].Resume. Its password is a secret.
+func (c *Client) SessionKey() zk.Session {
+	c.mu.Lock()
+	conn := c.conn
+	c.mu.Unlock()
+	return conn.Session()
+}
+
 // State returns the state of the session.
 func (c *Client) State() State {
 	c.mu.Lock()

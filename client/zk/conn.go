@@ -39,6 +39,7 @@ type Session struct {
 	Timeout   time.Duration // as granted
 	Server    string        // connected to, or the latest one
 	Connected bool
+	Password  []byte // with the ID it lets another Conn continue the session, see [Options.Resume]
 }
 
 // Conn is one session with an ensemble, from its beginning to its end, over
@@ -101,6 +102,9 @@ func Open(servers string, opt Options) (*Conn, error) {
 		over: make(chan struct{}), finished: make(chan struct{}), ready: make(chan struct{}),
 		watches: watches{once: map[watchKey]*Watch{}}, trouble: map[string]error{}, password: make([]byte, jute.PasswordSize),
 	}
+	if opt.Resume.ID != 0 {
+		c.sid, c.password = opt.Resume.ID, opt.Resume.Password
+	}
 	c.life, c.endLife = context.WithCancel(context.Background())
 	go c.run()
 	return c, nil
@@ -159,7 +163,7 @@ func (c *Conn) Trouble() error {
 func (c *Conn) Session() Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Session{ID: c.sid, Timeout: c.timeout, Server: c.server, Connected: c.link != nil}
+	return Session{ID: c.sid, Timeout: c.timeout, Server: c.server, Connected: c.link != nil, Password: slices.Clone(c.password)}
 }
 
 // Over is closed when the session is over.

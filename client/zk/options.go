@@ -25,6 +25,9 @@ type Options struct {
 	// as it stands in the list of servers; without it names are looked up for
 	// each attempt, and the addresses tried in random order.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Resume, if it has an ID, is a session of another Conn, perhaps of another
+	// process, that this one takes over instead of beginning one.
+	Resume Session
 	// AttemptLimit bounds one attempt to connect, and one handshake: a quarter of
 	// the session timeout by default, and 5 s at most.
 	AttemptLimit time.Duration

@@ -233,6 +233,31 @@ func TestIdentitiesComeAlong(t *testing.T) {
 	})
 }
 
+// A Conn with the key of another one's session takes the session over and can close it;
+// a wrong password does not do.
+func TestResume(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		ctx := within(t)
+		c, p := proxied(t, addr, zk.Options{})
+		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))
+		key := c.Session()
+		p.Refuse(true) // it would take the session back
+		p.Cut()
+		wrong := key
+		wrong.Password = make([]byte, len(key.Password))
+		_, err := zk.Dial(ctx, addr, zk.Options{Resume: wrong})
+		is(t, err, zk.ErrSessionExpired)
+		heir := dial(t, addr, zk.Options{Resume: key})
+		if got := heir.Session().ID; got != key.ID {
+			t.Errorf("session %x, not %x", got, key.ID)
+		}
+		ok(t, heir.Close(ctx))
+		p.Refuse(false)
+		soon(t, "the end of the session", c.Over())
+		is(t, c.Err(), zk.ErrSessionExpired)
+	})
+}
+
 // TestSilentServerIsLeft uses virtual time: a connection on which nothing is heard
 // for two thirds of the timeout is given up, and an idle one is kept by pings.
 func TestSilentServerIsLeft(t *testing.T) {

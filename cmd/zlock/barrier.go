@@ -124,7 +124,8 @@ func runPlain(exe executable) (int, error) {
 	cmd := exec.Command(exe.path)
 	cmd.Args = exe.argv
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = childAttr(syscall.SIGTERM)
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
 		return 0, exitf(exitNotExec, "%w", err)
 	}

@@ -2,16 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
-
-	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 )
 
 // target is what is ended when a lock is lost: a process group, or in the
@@ -54,12 +49,11 @@ func (t target) alive() bool {
 // child is COMMAND.
 type child struct {
 	target
-	guard  int // its guard's process, not to be taken for one of COMMAND's
-	cmd    *exec.Cmd
-	start  *os.File // a byte written here lets COMMAND begin
-	leash  bool     // start stays open while this process lives
-	exited chan struct{}
-	status syscall.WaitStatus // valid once exited is closed
+	guard   int // its guard's process, not to be taken for one of COMMAND's
+	exited  chan struct{}
+	status  syscall.WaitStatus  // valid once exited is closed
+	signals chan syscall.Signal // sent to the guard, as COMMAND's parent
+	bereft  chan struct{}       // closed when the guard has died before COMMAND
 }
 
 // lookCommand finds COMMAND, so that a mistake shows before a queue is joined.
@@ -76,65 +70,6 @@ func lookCommand(name string) (string, error) {
 		}
 		return "", exitf(exitNotFound, "%s is not found", name)
 	}
-}
-
-// startChild starts COMMAND as a process that waits at its first step, so that
-// its guard can be in place before it does anything. argv[0] is the name it was
-// called by, path the file. It must be called from the main thread.
-func startChild(path string, argv, env []string, foreground, contained bool, loss lossFlags) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	// The pipe's number must not be one of those the user gave us to pass on, so
-	// it is not handed over as an ExtraFile, which would be number 3.
-	var p [2]int
-	if err := syscall.Pipe(p[:]); err != nil {
-		return nil, err
-	}
-	unix.CloseOnExec(p[1])
-	cmd := exec.Command(self)
-	cmd.Args = append([]string{"zlock", "__exec", strconv.Itoa(p[0]), path}, argv...)
-	cmd.Env = env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = childAttr(loss.onLost)
-	if contained {
-		cmd.Args = keeperArgs(p[0], loss.onLost, loss.killAfter, foreground, path, argv)
-		contain(cmd.SysProcAttr)
-	}
-	cmd.SysProcAttr.Setpgid = !foreground
-	mark := ""
-	if foreground {
-		adoptOrphans()
-		mark = fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
-		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], mark)
-	}
-	err = cmd.Start()
-	syscall.Close(p[0])
-	start := os.NewFile(uintptr(p[1]), "start")
-	if err != nil {
-		start.Close()
-		if contained && canContain {
-			return nil, exitf(exitFailed, "--contain: no namespace of processes for COMMAND: %w; it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)
-		}
-		return nil, fmt.Errorf("start a process: %w", err)
-	}
-	c := &child{target: target{cmd.Process.Pid, !foreground, mark}, cmd: cmd, start: start, leash: contained, exited: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait()
-		c.status, _ = cmd.ProcessState.Sys().(syscall.WaitStatus)
-		close(c.exited)
-	}()
-	return c, nil
-}
-
-// begin lets COMMAND run.
-func (c *child) begin() error {
-	_, err := c.start.Write([]byte{1})
-	if c.leash {
-		return err
-	}
-	return errors.Join(err, c.start.Close())
 }
 
 // signal is target's; in the foreground it also reaches what COMMAND started and
@@ -190,39 +125,5 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 			complain = complain.Add(time.Hour)
 			most = time.Second // each look reads the table of processes
 		}
-	}
-}
-
-// execCommand is the first step of COMMAND's process.
-func execCommand() *command {
-	return &command{
-		name: "__exec", args: "FD FILE ARGV…", does: "start a command when told so", hidden: true,
-		setup: func(flags *pflag.FlagSet) func(*call) error {
-			flags.SetInterspersed(false)
-			return func(c *call) error {
-				if len(c.args) < 3 {
-					return usagef("not for use by hand")
-				}
-				fd, err := strconv.Atoi(c.args[0])
-				if err != nil {
-					return err
-				}
-				var b [1]byte
-				n, err := syscall.Read(fd, b[:])
-				for errors.Is(err, syscall.EINTR) {
-					n, err = syscall.Read(fd, b[:])
-				}
-				if n != 1 {
-					return exit(exitFailed) // zlock gave up before it began
-				}
-				syscall.Close(fd)
-				err = syscall.Exec(c.args[1], c.args[2:], os.Environ())
-				code := exitNotExec
-				if errors.Is(err, fs.ErrNotExist) {
-					code = exitNotFound
-				}
-				return exitf(code, "%s: %w", c.args[1], err)
-			}
-		},
 	}
 }

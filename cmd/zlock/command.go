@@ -52,7 +52,7 @@ func commands() []*command {
 		runCommand(), holdCommand(), lsCommand(), showCommand(), holdersCommand(), waitersCommand(),
 		waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), electCommand(), leaderCommand(),
 		barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(), sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(), restoreCommand(), completionCommand(),
-		guardCommand(), execCommand(), keepCommand(),
+		guardCommand(), keepCommand(),
 	}
 }
 

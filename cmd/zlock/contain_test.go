@@ -53,12 +53,10 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			t.Parallel()
 			r := startCommand(t, escaped+tc.script, "/l", "--contain", "-k", "0.3")
 			zlock := r.cmd.Process.Pid
-			guard := guardOf(t, zlock, 0)
+			guard := guardOf(t, zlock)
 			var all []int
-			for _, keeper := range childrenOf(zlock) {
-				if keeper != guard {
-					all = descendants(keeper)
-				}
+			for _, keeper := range childrenOf(guard) {
+				all = descendants(keeper)
 			}
 			if len(all) < 3 {
 				t.Fatalf("keeper, COMMAND and its child are %v", all)

@@ -47,68 +47,29 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 	if len(c.args) != 1 {
 		return usagef("exactly one PATH is needed")
 	}
-	loss, err := run.loss(f.killAfter, false)
-	if err != nil {
-		return err
-	}
-	exe, err := findExecutable(c.dashed, run.shell)
-	if err != nil {
-		return err
-	}
-	if loss.onLost != 0 {
-		conn.margin = marginFor(f.killAfter)
-		if err := checkMargin(true, conn.sessionTimeout, f.killAfter); err != nil {
-			return err
-		}
-	}
-	servers, chroot, err := conn.address(c.getenv)
-	if err != nil {
-		return err
-	}
-	ctx, stop := interruptible()
-	defer stop()
-	cl, err := c.connect(ctx, conn)
+	j, err := c.begin(run, conn, f.killAfter, false)
 	if err != nil {
 		return asExit(err)
 	}
-	defer c.disconnect(cl)
-	if loss.onLost != 0 {
-		if err := checkMargin(false, cl.Session().Timeout, f.killAfter); err != nil {
-			return err
-		}
-	}
-	if err := c.refuseInherited(ctx, cl, chroot, c.args); err != nil {
-		return err
-	}
+	defer func() { j.end() }()
 	for {
-		lease, err := f.campaign(ctx, cl, c.args[0])
+		lease, err := f.campaign(client.Task(j.ctx, j.task), j.cl, c.args[0])
 		if err != nil {
 			return asExit(err)
 		}
-		sigs := listenForCommand() // from here on they are COMMAND's
-		stop()
-		if err := interrupted(ctx); err != nil {
-			sigs.stop()
-			c.giveBack(lease.Unlock)
-			return asExit(err)
-		}
-		s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), contained: run.contain, what: c.args[0]}
-		locks := heldOf(lease)
-		code, err := s.run(sigs, exe.path, exe.argv, environ(os.Environ(), servers, chroot, taskOf(c.getenv), locks, c.getenv), func() error {
-			return run.ready("locked " + locks[0].seq.Token.String())
-		})
-		code = s.release(code)
+		s := &supervisor{what: c.args[0]}
+		code, err := j.under(lease, s)
 		if err != nil {
-			return err
+			return asExit(err)
 		}
 		if !f.restart || s.told {
 			return exit(code)
 		}
 		run.readyFD = -1 // said once
-		ctx, stop = interruptible()
+		j.ctx, j.stop = interruptible()
 		select {
-		case <-ctx.Done():
-			return asExit(context.Cause(ctx))
+		case <-j.ctx.Done():
+			return asExit(context.Cause(j.ctx))
 		case <-time.After(restartPause):
 		}
 	}

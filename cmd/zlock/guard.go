@@ -1,347 +1,217 @@
 package main
 
 import (
-	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of this program. It knows until when COMMAND's
-// lock is safe and ends COMMAND's process group at that moment if zlock does not,
-// because it is stopped, starved or dead. It runs in a session of its own, so
-// that what hits zlock's process group does not hit it.
+// The guard is a second process of this program. It starts COMMAND, knows until when
+// COMMAND's lock is safe, and ends COMMAND at that moment if zlock does not, because
+// zlock is stopped, starved or dead. It has a process group of its own, so that what
+// hits zlock's group does not hit it.
 //
-// zlock writes lines to its standard input:
+// COMMAND is the guard's child, and gets KILL from the system when the guard dies.
+// So each of the two may be killed: without zlock the guard ends COMMAND with its
+// grace and closes the session, so that the lock moves at once; without the guard,
+// whether or not zlock lives, COMMAND is dead.
 //
-//	deadline T   the lock is safe until T (boot clock, ns), if nothing new comes
-//	lost T       zlock saw the loss and has signalled; kill at T
-//	done         nothing is left to guard
-//
-// The guard answers "ok" to the first line. The end of its input without "done"
-// means that zlock is dead.
-//
-// COMMAND is zlock's child, not the guard's, so that either of the two may die
-// alone: zlock starts another guard, the guard ends COMMAND with its grace. If both
-// are killed at once COMMAND gets the signal of --on-lost from the system, and may
-// ignore it; --contain is for those who must exclude that too.
+// zlock and the guard exchange JSON objects over a socket. The end of the guard's
+// input without "done" means that zlock is dead.
+
+// order is what zlock tells the guard.
+type order struct {
+	Start    *launch       `json:",omitempty"`
+	Session  *sessionKey   `json:",omitempty"` // to be closed if zlock dies
+	Deadline time.Duration `json:",omitempty"` // the lock is safe until then, on the boot clock
+	Lost     time.Duration `json:",omitempty"` // zlock saw the loss and has signalled; kill then
+	Done     bool          `json:",omitempty"` // nothing is left to guard
+}
+
+// news is what the guard tells zlock.
+type news struct {
+	PID    int    `json:",omitempty"` // COMMAND was started
+	Failed string `json:",omitempty"` // or was not, and why
+	Code   int    `json:",omitempty"` // the exit code for that
+	Ended  bool   `json:",omitempty"` // COMMAND has ended
+	Status int    `json:",omitempty"` // with this status
+	Signal int    `json:",omitempty"` // somebody sent this to the guard, as COMMAND's parent
+}
+
+// launch says how COMMAND is started. Its words need not be UTF-8.
+type launch struct {
+	Path      []byte
+	Argv, Env [][]byte
+	Group     int            // the process group to join, 0 for one of its own
+	Mark      string         // variable in the environment of all that comes from COMMAND, "" for none
+	Contain   bool           // in a process namespace
+	OnLost    syscall.Signal // the first signal on loss, 0: COMMAND goes on
+	KillAfter time.Duration
+}
+
+func newLaunch(exe executable, env []string, foreground, contained bool, loss lossFlags) *launch {
+	l := &launch{Path: []byte(exe.path), Argv: words(exe.argv), Contain: contained, OnLost: loss.onLost, KillAfter: loss.killAfter}
+	if foreground {
+		l.Group = syscall.Getpgrp()
+		l.Mark = fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
+		env = append(env[:len(env):len(env)], l.Mark)
+	}
+	l.Env = words(env)
+	return l
+}
+
+func words(list []string) (w [][]byte) {
+	for _, s := range list {
+		w = append(w, []byte(s))
+	}
+	return w
+}
+
+func strs(list [][]byte) (s []string) {
+	for _, w := range list {
+		s = append(s, string(w))
+	}
+	return s
+}
 
 // guardName is what the process table calls the guard: whoever kills all that is
 // called zlock must not kill with it what stays behind to end COMMAND.
 const guardName = "lock-guard"
 
-// guardLag is how long zlock gets to signal at the deadline before the guard does.
-const guardLag = 250 * time.Millisecond
-
-// guardTick is the longest the guard sleeps at a stretch: timers stand still
-// while the machine sleeps, the boot clock does not.
-const guardTick = time.Second
-
 // guard is zlock's end.
 type guard struct {
-	args []string
 	cmd  *exec.Cmd
-	in   io.WriteCloser
-	dead chan struct{}
-	last time.Duration // deadline told
+	conn *os.File
+	mu   sync.Mutex // held while an order is written
+	in   *json.Decoder
+	last time.Duration // the deadline told
 }
 
-// startGuard starts a guard of t and waits until it is in place.
-func startGuard(t target, sig syscall.Signal, killAfter time.Duration, deadline time.Duration) (*guard, error) {
-	g := &guard{args: []string{guardName, "__guard",
-		"--pid=" + strconv.Itoa(t.pid), "--group=" + strconv.FormatBool(t.group),
-		"--signal=" + strconv.Itoa(int(sig)), "--kill-after=" + killAfter.String(), "--mark=" + t.mark}}
-	err := g.launch(deadline)
-	for range 3 {
-		if err == nil || !g.killed() {
-			break
+// startGuard starts the guard's process. It can go on while zlock does other things.
+func startGuard(self string) (*guard, error) {
+	syscall.ForkLock.RLock()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(pair[0])
+		unix.CloseOnExec(pair[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, fmt.Errorf("start the guard: %w", err)
+	}
+	// The guard gets zlock's standard input and output for COMMAND, and its end of the
+	// socket, at numbers that are not those of files which the user passes on to
+	// COMMAND: not as ExtraFiles, whose numbers begin at 3.
+	theirs := []int{pair[1], 0, 1}
+	args := []string{guardName, "__guard"}
+	for i, fd := range theirs {
+		if theirs[i], err = unix.Dup(fd); err != nil {
+			return nil, fmt.Errorf("start the guard: %w", err)
 		}
-		// A signal for zlock's group came before the guard had left the group.
-		// It is for zlock to act on; COMMAND needs its guard until it has.
-		err = g.launch(deadline)
+		args = append(args, strconv.Itoa(theirs[i]))
 	}
-	return g, err
+	g := &guard{cmd: exec.Command(self), conn: os.NewFile(uintptr(pair[0]), "guard")}
+	g.cmd.Args, g.cmd.Stderr = args, os.Stderr
+	g.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // it starts sooner; COMMAND's is another
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = g.cmd.Start()
+	for _, fd := range append(theirs, pair[1]) {
+		_ = unix.Close(fd)
+	}
+	if err != nil {
+		g.conn.Close()
+		return nil, fmt.Errorf("start the guard: %w", err)
+	}
+	g.in = json.NewDecoder(g.conn)
+	return g, nil
 }
 
-// killed waits for the end of a guard that did not start, and reports whether a
-// signal ended it.
-func (g *guard) killed() bool {
-	if g.cmd == nil {
-		return false
-	}
-	<-g.dead
-	status, ok := g.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled()
+// send passes an order on. A guard that cannot be told is dead, which its news say.
+func (g *guard) send(o order) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = json.NewEncoder(g.conn).Encode(o)
 }
 
-func (g *guard) launch(deadline time.Duration) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+// start has the guard start COMMAND.
+func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
+	g.last = deadline
+	g.send(order{Start: l, Deadline: deadline})
+	var n news
+	for n.PID == 0 && n.Code == 0 {
+		if err := g.in.Decode(&n); err != nil {
+			return nil, fmt.Errorf("the guard did not start COMMAND: %w", err)
+		}
 	}
-	cmd := exec.Command(self)
-	cmd.Args = g.args
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
+	if n.Code != 0 {
+		return nil, exitf(n.Code, "%s", n.Failed)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+	if l.Group != 0 {
+		adoptOrphans()
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the guard: %w", err)
+	c := &child{
+		target: target{n.PID, l.Group == 0, l.Mark}, guard: g.cmd.Process.Pid,
+		exited: make(chan struct{}), signals: make(chan syscall.Signal, 16), bereft: make(chan struct{}),
 	}
-	g.cmd, g.in, g.last = cmd, in, 0
-	g.dead = make(chan struct{})
-	g.tell(deadline)
-	answer, err := bufio.NewReader(out).ReadString('\n')
-	dead := g.dead
-	go func() {
-		_ = cmd.Wait()
-		close(dead)
-	}()
-	if err != nil || answer != "ok\n" {
-		_ = in.Close()
-		return fmt.Errorf("the guard did not start: %w", errors.Join(err, io.ErrUnexpectedEOF))
+	go c.follow(g)
+	return c, nil
+}
+
+// follow reads the guard's news until COMMAND has ended.
+func (c *child) follow(g *guard) {
+	defer close(c.exited)
+	for {
+		var n news
+		switch err := g.in.Decode(&n); {
+		case err != nil:
+			// The system kills COMMAND when the guard is dead, or goes on with it (warn).
+			close(c.bereft)
+			for c.target.alive() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			c.status = syscall.WaitStatus(syscall.SIGKILL)
+			return
+		case n.Ended:
+			c.status = syscall.WaitStatus(n.Status)
+			return
+		case n.Signal != 0:
+			select {
+			case c.signals <- syscall.Signal(n.Signal):
+			default:
+			}
+		}
 	}
-	return nil
 }
 
 // tell passes a new deadline on.
 func (g *guard) tell(deadline time.Duration) {
 	if deadline != g.last {
 		g.last = deadline
-		fmt.Fprintf(g.in, "deadline %d\n", deadline)
+		g.send(order{Deadline: deadline})
 	}
 }
 
-// lost says that the group has been told and is to be killed at kill.
-func (g *guard) lost(kill time.Duration) { fmt.Fprintf(g.in, "lost %d\n", kill) }
-
-// done dismisses the guard.
+// done dismisses the guard, which has nothing left to guard: zlock goes on without
+// waiting for its end.
 func (g *guard) done() {
-	fmt.Fprintln(g.in, "done")
-	_ = g.in.Close()
-	<-g.dead
+	g.send(order{Done: true})
+	g.conn.Close()
+	go func() { _ = g.cmd.Wait() }()
 }
 
-// guardCommand is the guard's own program.
-func guardCommand() *command {
-	return &command{
-		name: "__guard", does: "end a process group when its lock is no longer safe", hidden: true,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
-			w := &watchman{lines: make(chan string)}
-			fs.IntVar(&w.pid, "pid", 0, "process or process group")
-			fs.BoolVar(&w.group, "group", false, "it is a group")
-			fs.StringVar(&w.mark, "mark", "", "variable in the environment of what comes from it")
-			fs.DurationVar(&w.killAfter, "kill-after", 0, "time between the signal and KILL")
-			sig := fs.Int("signal", int(syscall.SIGTERM), "signal to send first")
-			return func(c *call) error {
-				w.sig = syscall.Signal(*sig)
-				if w.pid <= 1 {
-					return usagef("not for use by hand")
-				}
-				w.say = c.say
-				return w.watch(c.stdin, c.stdout)
-			}
-		},
+// notStarted is the exit code for an error of the start of COMMAND.
+func notStarted(err error) int {
+	if errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
 	}
-}
-
-// watchman is the guard's end.
-type watchman struct {
-	target
-	sig       syscall.Signal
-	killAfter time.Duration
-	say       func(string, ...any)
-	lines     chan string
-	parent    int // zlock
-
-	deadline  time.Duration
-	kill      time.Duration // when to kill, 0 while all is well
-	signalled bool
-	kills     int  // how often it has killed
-	ended     bool // nothing is left to kill
-}
-
-// signal and alive are target's, and the family's.
-func (w *watchman) signal(sig syscall.Signal) {
-	w.target.signal(sig)
-	for _, pid := range w.family() {
-		(target{pid: pid}).signal(sig)
-	}
-}
-
-func (w *watchman) alive() bool { return w.target.alive() || len(w.family()) > 0 }
-
-func (w *watchman) family() []int {
-	if w.mark == "" {
-		return nil
-	}
-	return markedBy(w.mark)
-}
-
-// Times of the guard when it acts. It looks seldom: each look reads the table of
-// processes, and nobody is there to see that it uses a core.
-const (
-	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
-	lookMost  = 200 * time.Millisecond
-	giveUp    = 5 * time.Second // after the first KILL: what lives then cannot be killed by us
-)
-
-func (w *watchman) watch(in io.Reader, out io.Writer) error {
-	// zlock and its shell may be told to end; the guard ends with its work.
-	nameProcess(guardName)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGTSTP)
-	w.parent = os.Getppid()
-	closeInherited()
-	go func() {
-		defer close(w.lines)
-		for s := bufio.NewScanner(in); s.Scan(); {
-			w.lines <- s.Text()
-		}
-	}()
-	for {
-		select {
-		case line, ok := <-w.lines:
-			if !ok {
-				return w.orphaned()
-			}
-			if line == "done" {
-				return nil
-			}
-			first := w.deadline == 0
-			w.read(line)
-			if first {
-				fmt.Fprintln(out, "ok")
-			}
-		case <-time.After(w.pause()):
-		}
-		// The end of the input says the same, unless something holds it open.
-		if os.Getppid() != w.parent {
-			return w.orphaned()
-		}
-		w.look()
-	}
-}
-
-// read takes one line.
-func (w *watchman) read(line string) {
-	word, rest, _ := strings.Cut(line, " ")
-	ns, err := strconv.ParseInt(rest, 10, 64)
-	if err != nil {
-		return
-	}
-	switch at := time.Duration(ns); word {
-	case "deadline":
-		w.deadline = at
-		if !w.signalled {
-			w.kill = 0
-		}
-	case "lost":
-		w.signalled, w.kill = true, at
-	}
-}
-
-// look does what is due.
-func (w *watchman) look() {
-	now := bootClock()
-	if w.ended || w.deadline == 0 && !w.signalled {
-		return // zlock has not said yet; if it dies before, its input ends
-	}
-	if !w.signalled && now >= w.deadline+guardLag {
-		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid, signalName(w.sig))
-		w.end(w.deadline)
-	}
-	if w.kill == 0 || now < w.kill {
-		return
-	}
-	if w.kills > 0 && !w.alive() {
-		// zlock is not dead, or this process would have ended: it is stopped, and
-		// reaps COMMAND when it goes on.
-		w.ended = true
-		return
-	}
-	w.signal(syscall.SIGKILL)
-	w.kills++
-	w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until nothing is left
-}
-
-// end sends the signal and sets the time of the kill.
-func (w *watchman) end(from time.Duration) {
-	w.signal(w.sig)
-	w.signalled, w.kill = true, from+w.killAfter
-}
-
-func (w *watchman) pause() time.Duration {
-	next := w.deadline + guardLag
-	if w.ended || w.deadline == 0 && !w.signalled {
-		return guardTick
-	}
-	if w.signalled {
-		next = w.kill
-	}
-	return min(max(next-bootClock(), time.Millisecond), guardTick)
-}
-
-// orphaned: zlock is dead, nobody keeps the session alive, and nobody else will
-// end the group before the server gives the lock away.
-func (w *watchman) orphaned() error {
-	if !w.alive() {
-		return nil
-	}
-	if !w.signalled {
-		w.say("guard: zlock died: sending %s to process %d", signalName(w.sig), w.pid)
-		from := bootClock()
-		if w.deadline != 0 {
-			from = min(from, w.deadline)
-		}
-		w.end(from)
-	}
-	var killed time.Time
-	for pause := time.Millisecond; w.alive(); pause = min(2*pause, lookMost) {
-		w.look()
-		switch {
-		case w.kills > 0 && killed.IsZero():
-			killed = time.Now()
-		case w.kills > 0 && time.Since(killed) > giveUp:
-			return fmt.Errorf("guard: process %d cannot be killed", w.pid)
-		}
-		time.Sleep(min(w.pause(), pause))
-	}
-	return nil
-}
-
-// closeInherited closes what the user's shell handed to zlock: nobody should
-// have to wait for the guard to see the end of a pipe. What this program opened
-// itself is marked close-on-exec.
-func closeInherited() {
-	dir, err := os.Open("/dev/fd")
-	if err != nil {
-		return
-	}
-	names, _ := dir.Readdirnames(-1)
-	dir.Close()
-	for _, name := range names {
-		fd, err := strconv.Atoi(name)
-		if err != nil || fd < 3 {
-			continue
-		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd)
-		}
-	}
+	return exitNotExec
 }

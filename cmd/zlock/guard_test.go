@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // running is a 'zlock run' whose COMMAND has a child of its own, both deaf to
@@ -192,34 +193,57 @@ func TestCommandDiesBeforeTheLockIsBroken(t *testing.T) {
 	}
 }
 
-// A guard that is killed is replaced, and does not take COMMAND with it.
-func TestGuardThatDiesIsReplaced(t *testing.T) {
+// A signal for COMMAND's parent reaches zlock, which passes it on.
+func TestSignalForTheParentReachesZlock(t *testing.T) {
 	t.Parallel()
-	r := startRun(t, "/g", "--session-timeout", "6", "-k", "1")
-	first := guardOf(t, r.cmd.Process.Pid, 0)
-	syscall.Kill(first, syscall.SIGKILL)
-	second := guardOf(t, r.cmd.Process.Pid, first)
-	if r.gone() {
-		t.Fatal("COMMAND went with its guard")
-	}
-	// TERM does not end a guard, once it is in place: it ends when its work does.
-	awaitIgnoring(t, second, syscall.SIGTERM)
-	syscall.Kill(second, syscall.SIGTERM)
-	r.cmd.Process.Kill()
-	r.cmd.Wait()
-	r.awaitGone(t, 4*time.Second)
-	for end := time.Now().Add(5 * time.Second); processAlive(second); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the guard outlives its work")
-		}
+	r := startCommand(t, `trap 'exit 9' TERM; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; kill -TERM $PPID; while :; do sleep .02; done`, "/p")
+	if code := exitCode(r.cmd.Wait()); code != 9 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
-// guardOf finds zlock's guard, other than not.
-func guardOf(t *testing.T, zlock, not int) int {
+// After SIGKILL of zlock its guard closes the session: the lock moves when COMMAND is
+// dead, not when the session is over. The same goes for a waiter.
+func TestGuardClosesTheSession(t *testing.T) {
+	t.Parallel()
+	const long = 40 * time.Second
+	r := startRun(t, "/c", "-k", "0.5", "--session-timeout", long.String())
+	waiter := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--session-timeout", long.String(), "/c", "--", "true")
+	waiter.Env = r.cmd.Env
+	if err := waiter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	show := func() string {
+		cmd := exec.Command(filepath.Join(built.dir, "zlock"), "waiters", "-o", "plain", "/c")
+		cmd.Env = r.cmd.Env
+		out, _ := cmd.Output()
+		return string(out)
+	}
+	for end := time.Now().Add(30 * time.Second); show() == ""; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nobody waits")
+		}
+	}
+	begun := time.Now()
+	next := nextHolder(t, r.cmd.Env, "/c")
+	waiter.Process.Kill()
+	waiter.Wait()
+	r.cmd.Process.Kill()
+	r.cmd.Wait()
+	granted := <-next
+	if last := r.lastBeat(t); !r.gone() || !granted.After(last) {
+		t.Fatalf("the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
+	}
+	if took := granted.Sub(begun); took > long*3/4 {
+		t.Errorf("the lock moved after %v", took)
+	}
+}
+
+// guardOf finds zlock's guard.
+func guardOf(t *testing.T, zlock int) int {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		for _, p := range processes(func(p process) bool { return p.parent == zlock && p.pid != not && p.running() }) {
+		for _, p := range processes(func(p process) bool { return p.parent == zlock && p.running() }) {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 			if strings.Contains(string(b), "__guard") {
 				return p.pid
@@ -228,21 +252,6 @@ func guardOf(t *testing.T, zlock, not int) int {
 	}
 	t.Fatal("no guard")
 	return 0
-}
-
-// awaitIgnoring waits until a process ignores a signal.
-func awaitIgnoring(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		_, rest, _ := strings.Cut(string(b), "SigIgn:")
-		line, _, _ := strings.Cut(rest, "\n")
-		mask, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
-		if err == nil && mask>>(sig-1)&1 != 0 {
-			return
-		}
-	}
-	t.Fatalf("process %d does not ignore %v", pid, sig)
 }
 
 func exitCode(err error) int {
@@ -308,67 +317,56 @@ func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 // The guard by itself: the end of its input, or of the time, is the end of the group.
 func TestWatchman(t *testing.T) {
 	t.Parallel()
+	in := func(d time.Duration) time.Duration { return bootClock() + d }
 	for name, tc := range map[string]struct {
-		talk func(in io.Writer)
+		talk func(g *guard)
 		stay bool
 	}{
-		"done":            {func(in io.Writer) { say(in, "deadline", time.Hour); fmt.Fprintln(in, "done") }, true},
-		"zlock dies":      {func(in io.Writer) { say(in, "deadline", time.Hour) }, false},
-		"deadline passes": {func(in io.Writer) { say(in, "deadline", 50*time.Millisecond); time.Sleep(time.Second) }, false},
-		"deadline moves": {func(in io.Writer) {
-			say(in, "deadline", 50*time.Millisecond)
-			say(in, "deadline", time.Hour)
-			time.Sleep(600 * time.Millisecond)
-			fmt.Fprintln(in, "done")
+		"done":            {func(g *guard) { g.done() }, true},
+		"zlock dies":      {func(g *guard) { _ = unix.Shutdown(int(g.conn.Fd()), unix.SHUT_WR) }, false},
+		"deadline passes": {func(g *guard) { g.tell(in(50 * time.Millisecond)) }, false},
+		"deadline moves": {func(g *guard) {
+			g.tell(in(50 * time.Millisecond))
+			g.tell(in(time.Hour))
+			time.Sleep(2 * guardLag)
+			g.done()
 		}, true},
-		"kill after loss": {func(in io.Writer) {
-			say(in, "deadline", time.Hour)
-			say(in, "lost", 50*time.Millisecond)
-			time.Sleep(time.Second)
-		}, false},
-		"nothing was said": {func(in io.Writer) { time.Sleep(100 * time.Millisecond) }, false},
+		"kill after loss": {func(g *guard) { g.send(order{Lost: in(50 * time.Millisecond)}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			victim := exec.Command("sh", "-c", `trap "" TERM; while :; do sleep .02; done`)
-			victim.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			if err := victim.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan struct{})
-			go func() { victim.Wait(); close(ended) }()
-			defer syscall.Kill(-victim.Process.Pid, syscall.SIGKILL)
-			g := exec.Command(filepath.Join(built.dir, "zlock"), "__guard", "--group=true", "--signal=15", "--kill-after=100ms",
-				"--pid="+strconv.Itoa(victim.Process.Pid))
-			in, err := g.StdinPipe()
+			// The system ends COMMAND with its guard; what COMMAND started shows what the guard does.
+			file := filepath.Join(t.TempDir(), "pid")
+			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"; trap "" TERM; while :; do sleep .02; done`
+			exe := executable{"/bin/sh", []string{"sh", "-c", script, "sh", file}}
+			g, err := startGuard(filepath.Join(built.dir, "zlock"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := g.Start(); err != nil {
+			c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{onLost: syscall.SIGTERM, killAfter: 100 * time.Millisecond}), in(time.Hour))
+			if err != nil {
 				t.Fatal(err)
 			}
-			tc.talk(in)
-			in.Close()
-			if err := g.Wait(); err != nil {
-				t.Error(err)
+			defer syscall.Kill(-c.pid, syscall.SIGKILL)
+			pid := 0
+			for end := time.Now().Add(30 * time.Second); pid == 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				if b, err := os.ReadFile(file); err == nil {
+					pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+				}
 			}
+			if pid == 0 {
+				t.Fatal("COMMAND did not start")
+			}
+			tc.talk(g)
 			if tc.stay {
-				select {
-				case <-ended:
+				time.Sleep(300 * time.Millisecond)
+				if !processAlive(pid) {
 					t.Error("the group was ended")
-				case <-time.After(300 * time.Millisecond):
 				}
 				return
 			}
-			select {
-			case <-ended:
-			case <-time.After(5 * time.Second):
-				t.Error("the group lives")
-			}
+			awaitEnd(t, "the group", pid)
+			g.done()
 		})
 	}
-}
-
-func say(in io.Writer, word string, after time.Duration) {
-	fmt.Fprintf(in, "%s %d\n", word, bootClock()+after)
 }

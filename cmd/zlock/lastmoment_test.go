@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -102,35 +101,40 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 	}
 }
 
-// A zlock whose program was replaced while it ran, so that no other guard can be
-// started, goes on without one, and ends as it should.
-func TestRunWithoutAGuardEndsAsItShould(t *testing.T) {
+// COMMAND dies with its guard, and only then the lock is given back.
+func TestCommandDiesWithItsGuard(t *testing.T) {
 	t.Parallel()
-	zlock := filepath.Join(t.TempDir(), "zlock")
-	b, err := os.ReadFile(filepath.Join(built.dir, "zlock"))
-	if err == nil {
-		err = os.WriteFile(zlock, b, 0o755)
+	for _, foreground := range []string{"--foreground=false", "--foreground"} {
+		t.Run(foreground, func(t *testing.T) {
+			t.Parallel()
+			r := startRun(t, "/g", foreground)
+			next := nextHolder(t, r.cmd.Env, "/g")
+			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL)
+			if code := exitCode(r.cmd.Wait()); code != 128+int(syscall.SIGKILL) {
+				t.Errorf("exit code %d", code)
+			}
+			if granted, last := <-next, r.lastBeat(t); !r.gone() || !granted.After(last) {
+				t.Errorf("the next holder began at %v, COMMAND lived until %v", granted, last)
+			}
+		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := startTalker(t, zlock, "run", "/g", "--", "sh", "-c", "echo up; read x; exit 7")
+}
+
+// With --on-lost warn COMMAND goes on without its guard, and the lock with it.
+func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
+	t.Parallel()
+	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c", "echo up; read x")
 	c.await(t, "up")
-	if err := os.Remove(zlock); err != nil {
-		t.Fatal(err)
+	syscall.Kill(guardOf(t, c.Process.Pid), syscall.SIGKILL)
+	c.await(t, "the guard process died; COMMAND goes on")
+	if l, err := c.client(t).Mutex("/g").TryLock(t.Context()); err == nil {
+		t.Errorf("the lock is free: %v", l)
 	}
-	guard := guardOf(t, c.Process.Pid, 0)
-	syscall.Kill(guard, syscall.SIGKILL)
-	cl := c.client(t)
-	c.await(t, "start the guard:")
 	if _, err := io.WriteString(c.in, "\n"); err != nil {
 		t.Fatal(err)
 	}
 	c.Wait()
-	if code := c.ProcessState.ExitCode(); code != 7 {
-		t.Errorf("exit code %d", code)
-	}
-	if l, err := cl.Mutex("/g").TryLock(t.Context()); err != nil {
+	if l, err := c.client(t).Mutex("/g").Lock(t.Context()); err != nil {
 		t.Errorf("the lock was not released: %v", err)
 	} else {
 		l.Unlock(t.Context())

@@ -48,7 +48,7 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := startCommand(t, tc.command, "/l", tc.options...)
-			guard := guardOf(t, r.cmd.Process.Pid, 0)
+			guard := guardOf(t, r.cmd.Process.Pid)
 			r.cmd.Process.Kill()
 			r.cmd.Wait()
 			awaitEnd(t, "COMMAND's group", r.pids...)
@@ -62,7 +62,7 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
-	guard := guardOf(t, r.cmd.Process.Pid, 0)
+	guard := guardOf(t, r.cmd.Process.Pid)
 	for _, pid := range append(descendants(r.cmd.Process.Pid), r.pids...) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err == nil && strings.HasPrefix(string(name), "zlock") {
@@ -78,8 +78,8 @@ func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 // tells COMMAND itself.
 func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	t.Parallel()
-	r := startCommand(t, `echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; exec sleep 1000`, "/l")
-	guard := guardOf(t, r.cmd.Process.Pid, 0)
+	r := startCommand(t, `trap "" TERM HUP INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; exec sleep 1000`, "/l")
+	guard := guardOf(t, r.cmd.Process.Pid)
 	syscall.Kill(guard, syscall.SIGSTOP) // so that it cannot be quicker
 	syscall.Kill(r.cmd.Process.Pid, syscall.SIGKILL)
 	syscall.Kill(guard, syscall.SIGKILL)
@@ -115,7 +115,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 				kill = "0.1"
 			}
 			r := startRun(t, "/l", "--session-timeout", "10", "-k", kill)
-			guard := guardOf(t, r.cmd.Process.Pid, 0)
+			guard := guardOf(t, r.cmd.Process.Pid)
 			syscall.Kill(r.cmd.Process.Pid, sig)
 			if sig == syscall.SIGSTOP {
 				r.awaitGone(t, 20*time.Second) // the guard goes on: zlock may, too

@@ -11,16 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttr makes the kernel send sig to the child when the thread that started
-// it, zlock's main one, is gone. Zero sends nothing.
-func childAttr(sig syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: sig}
-}
+// dieWithParent makes the kernel send sig to the child when the thread that starts it
+// is gone.
+func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
 // contain makes the child the first process of a namespace. Without the right to
 // that it is tried in a namespace of users too, in which everybody is who he was.
 func contain(attr *syscall.SysProcAttr) {
-	attr.Pdeathsig = 0 // the keeper's pipe tells it
+	attr.Pdeathsig = 0 // its first process sees to that, see [keeper.keep]
 	attr.Cloneflags |= syscall.CLONE_NEWPID
 	if mayContain() {
 		return
@@ -143,6 +141,9 @@ func descendants(pid int) []int {
 func nameProcess(name string) {
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&append([]byte(name), 0)[0])), 0, 0, 0)
 }
+
+// dieWithGuard is dieWithParent for the process itself.
+func dieWithGuard() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0) }
 
 // adoptOrphans makes what loses its parent below this process its child.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttr: only Linux tells a child of its parent's death; the guard does elsewhere.
-func childAttr(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+// dieWithParent: only Linux ends a child with its parent.
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
+
+func dieWithGuard() {}
 
 // contain: only Linux has namespaces of processes.
 func contain(*syscall.SysProcAttr) {}

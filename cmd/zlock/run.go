@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/client"
 )
 
 // runFlags are the options of the commands that run a COMMAND.
@@ -113,73 +115,139 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
-	loss, err := run.loss(lock.killAfter, lock.isRevocable())
-	if err != nil {
-		return err
-	}
-	exe, err := findExecutable(c.dashed, run.shell)
-	if err != nil {
-		return err
-	}
-	if loss.onLost != 0 {
-		conn.margin = marginFor(lock.killAfter)
-		if err := checkMargin(true, conn.sessionTimeout, lock.killAfter); err != nil {
-			return err
-		}
-	}
-	servers, chroot, err := conn.address(c.getenv)
-	if err != nil {
-		return err
-	}
-
-	ctx, stop := interruptible()
-	defer stop()
-	cl, err := c.connect(ctx, conn)
+	j, err := c.begin(run, conn, lock.killAfter, lock.isRevocable())
 	if err != nil {
 		return asExit(err)
 	}
-	defer c.disconnect(cl)
-	if loss.onLost != 0 {
-		if err := checkMargin(false, cl.Session().Timeout, lock.killAfter); err != nil {
-			return err
-		}
-	}
-	if got, err := c.inherited(ctx, cl, chroot, c.args, run.inherit); err != nil {
-		return asExit(err)
-	} else if got != nil {
-		if err := run.ready("locked " + got[0].seq.Token.String()); err != nil {
-			return err
-		}
-		c.disconnect(cl)
-		err := syscall.Exec(exe.path, exe.argv, os.Environ())
-		return exitf(exitNotExec, "%s: %w", exe.path, err)
-	}
-
-	task := taskOf(c.getenv)
-	lease, err := lock.acquire(ctx, cl, task, c.args)
+	defer j.end()
+	lease, err := lock.acquire(j.ctx, j.cl, j.task, c.args)
 	if err != nil {
 		return asExit(err)
 	}
-	sigs := listenForCommand() // from here on they are COMMAND's
-	stop()
-	if err := interrupted(ctx); err != nil { // asked to end before that
-		sigs.stop()
-		c.giveBack(lease.Unlock)
-		return asExit(err)
-	}
-	locks := heldOf(lease)
-	s := &supervisor{app: c.app, lossFlags: loss, lease: lease, foreground: run.inForeground(c.app), contained: run.contain, what: lock.describe(c.args)}
+	s := &supervisor{what: lock.describe(c.args)}
 	if lock.maxHold > 0 {
 		s.limit = bootClock() + lock.maxHold
 	}
-	code, err := s.run(sigs, exe.path, exe.argv, environ(os.Environ(), servers, chroot, task, locks, c.getenv), func() error {
-		return run.ready("locked " + locks[0].seq.Token.String())
-	})
-	code = s.release(code)
+	code, err := j.under(lease, s)
 	if err != nil {
-		return err
+		return asExit(err)
 	}
 	return exit(code)
+}
+
+// job is COMMAND with all that it takes to run it under a lock.
+type job struct {
+	*call
+	run                   *runFlags
+	conn                  *connectFlags
+	loss                  lossFlags
+	exe                   executable
+	servers, chroot, task string
+	ctx                   context.Context // of the time before COMMAND runs
+	stop                  func()
+	cl                    *client.Client
+	guard                 *guard // of the next COMMAND
+}
+
+// begin makes everything ready to compete for the lock: it checks the options, starts
+// a guard, and opens the session. With --inherit it runs COMMAND in place of zlock, and
+// does not return, if an ancestor of this process holds the paths.
+func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool) (*job, error) {
+	j := &job{call: c, run: run, conn: conn, task: taskOf(c.getenv)}
+	var err error
+	if j.loss, err = run.loss(killAfter, revocable); err != nil {
+		return nil, err
+	}
+	if j.exe, err = findExecutable(c.dashed, run.shell); err != nil {
+		return nil, err
+	}
+	if j.loss.onLost != 0 {
+		conn.margin = marginFor(killAfter)
+		if err := checkMargin(true, conn.sessionTimeout, killAfter); err != nil {
+			return nil, err
+		}
+	}
+	if j.servers, j.chroot, err = conn.address(c.getenv); err != nil {
+		return nil, err
+	}
+	j.ctx, j.stop = interruptible()
+	if err = j.startGuard(); err == nil { // it comes up while zlock connects
+		j.cl, err = c.connect(j.ctx, conn)
+	}
+	if err != nil {
+		j.end()
+		return nil, err
+	}
+	// A waiter that is killed does not hold the others up.
+	j.guard.send(order{Session: newSessionKey(j.servers, j.conn, j.cl)})
+	if j.loss.onLost != 0 {
+		err = checkMargin(false, j.cl.Session().Timeout, killAfter)
+	}
+	var held []held
+	if err == nil {
+		held, err = c.inherited(j.ctx, j.cl, j.chroot, c.args, run.inherit)
+	}
+	if err == nil && held != nil {
+		err = run.ready("locked " + held[0].seq.Token.String())
+	}
+	if err != nil || held != nil {
+		j.end()
+	}
+	if err == nil && held != nil {
+		err = syscall.Exec(j.exe.path, j.exe.argv, os.Environ())
+		err = exitf(exitNotExec, "%s: %w", j.exe.path, err)
+	}
+	return j, err
+}
+
+// startGuard starts the next COMMAND's guard.
+func (j *job) startGuard() error {
+	self, err := os.Executable()
+	if err == nil {
+		j.guard, err = startGuard(self)
+	}
+	return err
+}
+
+// end gives everything back.
+func (j *job) end() {
+	j.stop()
+	if j.guard != nil {
+		j.guard.done()
+	}
+	if j.cl != nil {
+		j.disconnect(j.cl)
+	}
+}
+
+// under runs COMMAND under the lease, which it gives back, and returns the exit code.
+// s has what the supervision of this lock needs to know.
+func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
+	sigs := listenForCommand() // from here on they are COMMAND's
+	j.stop()
+	err := interrupted(j.ctx) // asked to end before that
+	if err == nil && j.guard == nil {
+		err = j.startGuard()
+	}
+	if err != nil {
+		sigs.stop()
+		j.giveBack(lease.Unlock)
+		return 0, err
+	}
+	locks := heldOf(lease)
+	foreground := j.run.inForeground(j.app)
+	s.app, s.lossFlags, s.lease, s.guard, s.foreground = j.app, j.loss, lease, j.guard, foreground
+	j.guard.send(order{Session: newSessionKey(j.servers, j.conn, j.cl)})
+	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
+	code := 0
+	if err = j.run.ready("locked " + locks[0].seq.Token.String()); err != nil {
+		sigs.stop()
+	} else {
+		code, err = s.run(sigs, newLaunch(j.exe, env, foreground, j.run.contain, j.loss))
+	}
+	j.guard.done()
+	j.guard = nil
+	return s.release(code), err
 }
 
 // giveBack unlocks without caring for the outcome: the session ends next.

@@ -23,7 +23,6 @@ type supervisor struct {
 	lossFlags
 	lease      *client.Lease
 	foreground bool
-	contained  bool   // COMMAND has a keeper
 	what       string // the lock, in messages
 	// limit is when the lock was held for --max-hold, on the boot clock; 0: never.
 	// Others may break it some time after that, whether or not zlock lives.
@@ -45,40 +44,21 @@ var (
 // listenForCommand begins to take the signals that are for COMMAND.
 func listenForCommand() *signals { return listen(append(terminalSignals, forwardedSignals...)...) }
 
-// run starts COMMAND and returns its exit code, or the one that says what became
-// of the lock. When it returns nothing of COMMAND is left running, and the lock
-// may be released.
-func (s *supervisor) run(sigs *signals, path string, argv, env []string, ready func() error) (int, error) {
+// run has the guard start COMMAND and returns COMMAND's exit code, or the one that
+// says what became of the lock. When it returns nothing of COMMAND is left running,
+// and the lock may be released.
+func (s *supervisor) run(sigs *signals, l *launch) (int, error) {
 	defer sigs.stop()
-	child, err := startChild(path, argv, env, s.foreground, s.contained, s.lossFlags)
+	child, err := s.guard.start(l, s.deadline())
 	if err != nil {
 		return 0, err
 	}
 	s.child = child
-	defer func() {
-		child.start.Close() // COMMAND that was not begun ends here
-		child.finish(s.killAfter, s.say)
-	}()
-	if s.onLost != 0 {
-		s.guard, err = startGuard(child.target, s.onLost, s.killAfter, s.deadline())
-		if err != nil {
-			return 0, err
-		}
-		child.guard = s.guard.cmd.Process.Pid
-		defer s.dismissGuard()
-	}
-	if err := ready(); err != nil {
-		return 0, err
-	}
 	if s.foreground {
 		s.passEarly(sigs)
 	}
-	if err := child.begin(); errors.Is(err, syscall.EPIPE) {
-		<-child.exited // a signal of the terminal ended it before it began
-	} else if err != nil {
-		return 0, err
-	}
 	s.watch(sigs)
+	child.finish(s.killAfter, s.say)
 	if s.code != 0 {
 		return s.code, nil
 	}
@@ -94,26 +74,13 @@ func (s *supervisor) deadline() time.Duration {
 	return d
 }
 
-// dismissGuard ends the guard, but not before there is nothing to guard.
-func (s *supervisor) dismissGuard() {
-	s.child.start.Close()
-	s.child.finish(s.killAfter, s.say)
-	if s.guard != nil { // it may have died, and no other have started
-		s.guard.done()
-	}
-}
-
 // watch reacts to everything until COMMAND has exited.
 func (s *supervisor) watch(sigs *signals) {
-	lost, revoked := s.lease.Lost(), s.lease.Revoked()
+	lost, revoked, bereft := s.lease.Lost(), s.lease.Revoked(), s.child.bereft
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var kill <-chan time.Time
 	for {
-		var guardDead chan struct{}
-		if s.guard != nil {
-			guardDead = s.guard.dead
-		}
 		select {
 		case <-s.child.exited:
 			s.exitedAsTold()
@@ -129,18 +96,22 @@ func (s *supervisor) watch(sigs *signals) {
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
 			kill = time.After(100 * time.Millisecond) // and what was forked meanwhile
+		case sig := <-s.child.signals:
+			if !s.told {
+				s.forward(sig)
+			}
 		case <-tick.C:
-			if s.guard != nil && lost != nil {
+			if lost != nil {
 				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))
 			}
-		case <-guardDead:
-			s.say("the guard process died, starting another")
-			if err := s.guard.launch(s.deadline()); err != nil {
-				s.say("%v; COMMAND goes on without one", err)
-				s.guard = nil
+		case <-bereft:
+			bereft = nil
+			if s.onLost == 0 {
+				s.say("the guard process died; COMMAND goes on without one, and its exit code is not known")
 				continue
 			}
-			s.child.guard = s.guard.cmd.Process.Pid
+			s.say("the guard process died, and COMMAND with it")
+			s.child.signal(syscall.SIGKILL)
 		}
 	}
 }
@@ -153,9 +124,9 @@ func (s *supervisor) exitedAsTold() {
 	}
 }
 
-// passEarly passes on what came before COMMAND begins. In the foreground the
-// terminal does that itself, but not with a signal of the moment before COMMAND
-// was in the group: it would be lost, and COMMAND run.
+// passEarly passes on what came before COMMAND ran. In the foreground the terminal
+// does that itself, but not with a signal of the moment before COMMAND was in the
+// group: it would be lost, and COMMAND run.
 func (s *supervisor) passEarly(sigs *signals) {
 	for {
 		select {
@@ -210,9 +181,7 @@ func (s *supervisor) lost() <-chan time.Time {
 		return nil
 	}
 	s.say("%v; sending %s", s.lease.Err(), signalName(s.onLost))
-	if s.guard != nil {
-		s.guard.lost(bootClock() + s.killAfter)
-	}
+	s.guard.send(order{Lost: bootClock() + s.killAfter})
 	s.child.signal(s.onLost)
 	return time.After(s.killAfter)
 }

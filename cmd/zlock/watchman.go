@@ -1,0 +1,312 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// guardLag is how long zlock gets to signal at the deadline before the guard does.
+const guardLag = 250 * time.Millisecond
+
+// guardTick is the longest the guard sleeps at a stretch: timers stand still
+// while the machine sleeps, the boot clock does not.
+const guardTick = time.Second
+
+// guardCommand is the guard's own program.
+func guardCommand() *command {
+	return &command{
+		name: "__guard", args: "SOCKET STDIN STDOUT", does: "start a command and end it when its lock is no longer safe", hidden: true,
+		setup: func(*pflag.FlagSet) func(*call) error {
+			return func(c *call) error {
+				var fds [3]int
+				for i := range fds {
+					n, err := strconv.Atoi(slices.Concat(c.args, []string{"", "", ""})[i])
+					if err != nil || len(c.args) != len(fds) {
+						return usagef("not for use by hand")
+					}
+					fds[i] = n
+				}
+				for _, fd := range fds {
+					unix.CloseOnExec(fd)
+				}
+				w := &watchman{say: c.say, conn: os.NewFile(uintptr(fds[0]), "zlock"), stdin: fds[1], stdout: fds[2]}
+				return w.watch()
+			}
+		},
+	}
+}
+
+// watchman is the guard's end.
+type watchman struct {
+	target
+	sig       syscall.Signal
+	killAfter time.Duration
+	say       func(string, ...any)
+	conn      *os.File // to zlock
+	stdin     int      // COMMAND's, and its output
+	stdout    int
+	parent    int // zlock
+	ends      chan syscall.WaitStatus
+	session   *sessionKey
+
+	deadline  time.Duration
+	kill      time.Duration // when to kill, 0 while all is well
+	signalled bool
+	kills     int  // how often it has killed
+	ended     bool // nothing is left to kill
+}
+
+// signal and alive are target's, and the family's.
+func (w *watchman) signal(sig syscall.Signal) {
+	w.target.signal(sig)
+	for _, pid := range w.family() {
+		(target{pid: pid}).signal(sig)
+	}
+}
+
+func (w *watchman) alive() bool { return w.target.alive() || len(w.family()) > 0 }
+
+func (w *watchman) family() []int {
+	if w.mark == "" {
+		return nil
+	}
+	return markedBy(w.mark)
+}
+
+// Times of the guard when it acts. It looks seldom: each look reads the table of
+// processes, and nobody is there to see that it uses a core.
+const (
+	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
+	lookMost  = 200 * time.Millisecond
+	giveUp    = 5 * time.Second // after the first KILL: what lives then cannot be killed by us
+)
+
+// passedUp are the signals that a guard passes to zlock: programs that want to end
+// their COMMAND's zlock send them to COMMAND's parent.
+var passedUp = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
+
+// watch serves zlock until nothing is left to guard. It must be called from the main
+// thread: the system kills COMMAND when the thread that started it ends.
+func (w *watchman) watch() error {
+	nameProcess(guardName)
+	w.parent, w.ends = os.Getppid(), make(chan syscall.WaitStatus, 1)
+	// What zlock was started to ignore, COMMAND ignores. The rest must not end the guard,
+	// and is as it was for COMMAND.
+	told := make(chan os.Signal, 16)
+	for _, s := range append(passedUp, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGUSR2) {
+		if !signal.Ignored(s) {
+			signal.Notify(told, s)
+		}
+	}
+	orders := make(chan order)
+	go func() {
+		defer close(orders)
+		for in := json.NewDecoder(w.conn); ; {
+			var o order
+			if in.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	for {
+		select {
+		case o, ok := <-orders:
+			if !ok {
+				return w.orphaned()
+			}
+			if o.Done {
+				return nil
+			}
+			w.take(o)
+		case st := <-w.ends:
+			w.report(news{Ended: true, Status: int(st)})
+		case s := <-told:
+			if slices.Contains(passedUp, s) {
+				w.report(news{Signal: int(s.(syscall.Signal))})
+			}
+		case <-time.After(w.pause()):
+		}
+		// The end of the input says the same, unless something holds it open.
+		if os.Getppid() != w.parent {
+			return w.orphaned()
+		}
+		w.look()
+	}
+}
+
+// report tells zlock; if it is dead, the end of the input says so.
+func (w *watchman) report(n news) { _ = json.NewEncoder(w.conn).Encode(n) }
+
+// take does what zlock asks for.
+func (w *watchman) take(o order) {
+	if o.Session != nil {
+		w.session = o.Session
+	}
+	if o.Deadline != 0 {
+		w.deadline = o.Deadline
+		if !w.signalled {
+			w.kill = 0
+		}
+	}
+	if o.Lost != 0 {
+		w.signalled, w.kill = true, o.Lost
+	}
+	if o.Start != nil {
+		w.start(o.Start)
+	}
+}
+
+// start starts COMMAND.
+func (w *watchman) start(l *launch) {
+	w.sig, w.killAfter = l.OnLost, l.KillAfter
+	path, argv := string(l.Path), strs(l.Argv)
+	attr := &syscall.SysProcAttr{Setpgid: l.Group == 0}
+	if l.OnLost != 0 {
+		dieWithParent(attr, syscall.SIGKILL)
+	}
+	if l.Contain {
+		contain(attr)
+		self, err := os.Executable()
+		if err != nil {
+			w.report(news{Code: exitFailed, Failed: err.Error()})
+			return
+		}
+		path, argv = self, keeperArgs(l, path, argv)
+	}
+	if l.Group != 0 {
+		// COMMAND begins in its parent's group, where a namespace does not matter.
+		_ = syscall.Setpgid(0, l.Group)
+	}
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
+		Env: strs(l.Env), Files: []uintptr{uintptr(w.stdin), uintptr(w.stdout), 2}, Sys: attr,
+	})
+	if l.Group != 0 {
+		_ = syscall.Setpgid(0, 0)
+	}
+	switch {
+	case err != nil && l.Contain:
+		w.report(news{Code: exitFailed, Failed: fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
+			"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
+		return
+	case err != nil:
+		w.report(news{Code: notStarted(err), Failed: fmt.Sprintf("%s: %v", path, err)})
+		return
+	}
+	w.target = target{pid, l.Group == 0, l.Mark}
+	go func() {
+		var st syscall.WaitStatus
+		for {
+			if _, err := syscall.Wait4(pid, &st, 0, nil); !errors.Is(err, syscall.EINTR) {
+				break
+			}
+		}
+		w.ends <- st
+	}()
+	_, _ = unix.Close(w.stdin), unix.Close(w.stdout)
+	closeInherited()
+	w.report(news{PID: pid})
+}
+
+// look does what is due.
+func (w *watchman) look() {
+	now := bootClock()
+	if w.pid == 0 || w.sig == 0 || w.ended {
+		return // nothing to end
+	}
+	if !w.signalled && now >= w.deadline+guardLag {
+		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid, signalName(w.sig))
+		w.end(w.deadline)
+	}
+	if w.kill == 0 || now < w.kill {
+		return
+	}
+	if w.kills > 0 && !w.alive() {
+		// zlock is not dead, or this process would have ended: it is stopped, and
+		// reaps COMMAND when it goes on.
+		w.ended = true
+		return
+	}
+	w.signal(syscall.SIGKILL)
+	w.kills++
+	w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until nothing is left
+}
+
+// end sends the signal and sets the time of the kill.
+func (w *watchman) end(from time.Duration) {
+	w.signal(w.sig)
+	w.signalled, w.kill = true, from+w.killAfter
+}
+
+func (w *watchman) pause() time.Duration {
+	next := w.deadline + guardLag
+	if w.pid == 0 || w.sig == 0 || w.ended {
+		return guardTick
+	}
+	if w.signalled {
+		next = w.kill
+	}
+	return min(max(next-bootClock(), time.Millisecond), guardTick)
+}
+
+// orphaned: zlock is dead, nobody keeps the session alive, and nobody else will
+// end the group before the server gives the lock away.
+func (w *watchman) orphaned() error {
+	switch {
+	case w.pid != 0 && w.sig == 0:
+		return nil // COMMAND goes on, and its lock with the session while that lasts
+	case w.pid == 0 || !w.alive():
+		return w.session.close()
+	}
+	if !w.signalled {
+		w.say("guard: zlock died: sending %s to process %d", signalName(w.sig), w.pid)
+		from := bootClock()
+		if w.deadline != 0 {
+			from = min(from, w.deadline)
+		}
+		w.end(from)
+	}
+	var killed time.Time
+	for pause := time.Millisecond; w.alive(); pause = min(2*pause, lookMost) {
+		w.look()
+		switch {
+		case w.kills > 0 && killed.IsZero():
+			killed = time.Now()
+		case w.kills > 0 && time.Since(killed) > giveUp:
+			return fmt.Errorf("guard: process %d cannot be killed", w.pid)
+		}
+		time.Sleep(min(w.pause(), pause))
+	}
+	return w.session.close()
+}
+
+// closeInherited closes what the user's shell handed to zlock for COMMAND: nobody
+// should have to wait for the guard to see the end of a pipe. What this program opened
+// itself is marked close-on-exec.
+func closeInherited() {
+	dir, err := os.Open("/dev/fd")
+	if err != nil {
+		return
+	}
+	names, _ := dir.Readdirnames(-1)
+	dir.Close()
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
