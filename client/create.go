@@ -83,6 +83,7 @@ func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk
 	if err := c.room(ctx, e, n.dir()); err != nil {
 		return created{}, nil, err
 	}
+	asked := c.opt.clock.Now()
 	p := e.conn.Pipe()
 	made, list := p.Create(n.Create), p.Names(n.dir())
 	p.Send()
@@ -108,6 +109,7 @@ func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk
 	if err != nil {
 		return created{}, nil, err
 	}
+	e.wrote(asked)
 	own := n.at(m.Path, m.Stat)
 	names, err := list.Wait(ctx)
 	if err != nil {

@@ -159,6 +159,31 @@ func (e *epoch) confirm(t reading) bool {
 	return lost
 }
 
+// wrote notes that a write sent at t was carried out: the leader has heard of the session
+// then, as by a heartbeat.
+func (e *epoch) wrote(t reading) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard && !e.overdue && t.Mono > e.confirmed.Mono && e.left(t) > 0 {
+		e.confirmed = t
+	}
+}
+
+// quiet is for how long the session was not confirmed, and after how much of that a
+// heartbeat is due: a session that holds nothing only keeps its places.
+func (e *epoch) quiet(now reading) (since, due time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	due = heartbeat(e.timeout)
+	if len(e.holds) == 0 {
+		due = e.timeout / 3
+	}
+	if !e.heard {
+		return due, due
+	}
+	return now.since(e.confirmed), due
+}
+
 // add registers a hold for loss. It fails if the epoch is not valid.
 func (e *epoch) add(h *hold) bool {
 	if !e.valid() {

@@ -207,8 +207,9 @@ type pulse struct {
 	answers chan answer
 	flying  *epoch    // whose heartbeat is under way
 	sent    reading   // when the latest heartbeat was sent
-	next    time.Time // when to send one at the latest
+	retry   time.Time // when to send one after a failure
 	failed  int       // heartbeats that failed in a row
+	fresh   bool      // a new attachment is confirmed at once
 }
 
 // answer is what came of a heartbeat.
@@ -220,15 +221,15 @@ type answer struct {
 
 // keepAlive sends heartbeats and watches the deadline.
 //
-// A heartbeat is a sync, not a ping: only for sync does the server promise to
-// touch the session at its leader.
+// A heartbeat is a sync, not a ping: only for syncs and writes does the server promise to
+// touch the session at its leader. So a session that writes needs no heartbeats.
 func (c *Client) keepAlive() {
-	p := pulse{answers: make(chan answer, 1)}
+	p := pulse{answers: make(chan answer, 1), fresh: true}
 	for wait := time.Duration(0); ; wait = c.pulse(&p) {
 		select {
 		case <-time.After(wait):
 		case <-c.beat:
-			p.next = time.Time{} // a new attachment is confirmed at once
+			p.fresh = true
 		case a := <-p.answers:
 			c.answered(&p, a)
 		case <-c.cleaning.Done():
@@ -257,6 +258,10 @@ func (c *Client) pulse(p *pulse) time.Duration {
 	if left := e.remaining(now); left > 0 {
 		wait = min(wait, left)
 	}
+	since, due := e.quiet(now)
+	if p.failed > 0 { // once more, after a moment
+		since, due = 0, time.Until(p.retry)
+	}
 	switch {
 	case p.flying != nil:
 		if attached && now.since(p.sent) > t*2/5 {
@@ -266,14 +271,14 @@ func (c *Client) pulse(p *pulse) time.Duration {
 			e.conn.Reconnect()
 		}
 	case !attached:
-	case !time.Now().Before(p.next) || now.since(p.sent) >= heartbeat(t) && p.failed == 0:
-		p.flying, p.sent, p.next = e, now, time.Now().Add(heartbeat(t))
+	case p.fresh || since >= due:
+		p.flying, p.sent, p.fresh = e, now, false
 		go func() {
 			err := e.conn.Confirm(c.cleaning)
 			p.answers <- answer{e, now, err}
 		}()
 	default:
-		wait = min(wait, max(time.Until(p.next), time.Millisecond))
+		wait = min(wait, max(due-since, time.Millisecond))
 	}
 	return wait
 }
@@ -283,7 +288,7 @@ func (c *Client) answered(p *pulse, a answer) {
 	p.flying = nil
 	if a.err != nil {
 		p.failed++
-		p.next = time.Now().Add(backoff(min(p.failed, 5), 10*time.Millisecond, 200*time.Millisecond))
+		p.retry = time.Now().Add(backoff(min(p.failed, 5), 10*time.Millisecond, 200*time.Millisecond))
 		return
 	}
 	p.failed = 0

@@ -24,6 +24,12 @@ func (h *holding) list() []*node {
 // CloseSession deletes all ephemerals of a session under one zxid, in the
 // order in which they were made.
 func (t *Tree) CloseSession(c *Change, session int64) {
+	t.DropEphemerals(c, session, func(string, int64) bool { return true })
+}
+
+// DropEphemerals deletes those ephemerals of a session, known by path and zxid of creation,
+// that drop chooses, in the order in which they were made.
+func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, czxid int64) bool) {
 	type entry struct {
 		node *node
 		path string
@@ -31,7 +37,9 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 	nodes := t.ephemerals[session].list()
 	list := make([]entry, 0, len(nodes))
 	for _, n := range nodes {
-		list = append(list, entry{n, pathOf(n)})
+		if path := pathOf(n); drop(path, n.czxid) {
+			list = append(list, entry{n, path})
+		}
 	}
 	// The index has no order of its own, and a restored one differs from one
 	// that grew; every server must delete in the same order.

@@ -188,7 +188,7 @@ func (e *Entry) Askable() bool {
 		return false // known by its watch only, or its record is not known
 	}
 	_, ours := e.Record()
-	return ours || e.Maker == MakerCurator
+	return ours || e.Maker == MakerSelf || e.Maker == MakerCurator
 }
 
 // task is what the node says of the task it serves.

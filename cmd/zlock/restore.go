@@ -24,7 +24,8 @@ func restoreCommand() *command {
 log beside what the servers hold, and takes its place on all of them at once: every
 client is cut off and finds the state of the backup, with a zxid above all that anybody
 has seen. Sessions end, and locks with them, unless --keep-sessions keeps those that are
-in the backup. The members stay.
+in the backup; of its locks in the backup, a session that lives keeps those that it has
+not released since. The members stay.
 
 All that was written since the backup is lost, so the name of the cluster must be typed,
 or given by --yes NAME. Refused or failed, nothing has changed. Needs the password of

@@ -183,9 +183,11 @@ func (s *State) restore(keep bool, to Sink) error {
 	config, _ := s.tree.Get(ConfigPath)
 	b.Raise(max(s.zxid, b.zxid) + Raised)
 	if keep {
+		b.change = tree.Change{Time: s.change.Time, Zxid: b.zxid}
 		s.sessions.All(func(x session.Session) {
 			if _, still := b.sessions.Get(x.ID); still {
 				ended--
+				b.dropReleased(x.ID, s.tree)
 			}
 		})
 	} else {
@@ -206,6 +208,16 @@ func (s *State) restore(keep bool, to Sink) error {
 	s.reply = (&Restored{s.tree.Count(), s.sessions.Len(), ended}).append(s.reply[:0])
 	s.out.Reply = s.reply
 	return nil
+}
+
+// dropReleased deletes the ephemeral nodes of a session that lives which it has deleted
+// since the backup: its client does not know that they are back, so that a lock that it
+// has released would stay taken as long as the session lives.
+func (s *State) dropReleased(id int64, now *tree.Tree) {
+	s.tree.DropEphemerals(&s.change, id, func(path string, czxid int64) bool {
+		have, there := now.Get(path)
+		return !there || have.Stat.Czxid != czxid || have.Stat.EphemeralOwner != id
+	})
 }
 
 // feeder builds a state of a snapshot that comes in pieces.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
 )
 
 // backupOf is what a server gives out of a state.
@@ -84,12 +86,11 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if _, there := b.s.tree.Get("/mine"); there {
 				t.Error("a node of the state before is there")
 			}
-			want := Restored{Nodes: old.s.tree.Count(), Sessions: 1, Ended: 1}
-			if !keep {
-				want = Restored{Nodes: old.s.tree.Count() - 100, Ended: 1}
-			}
-			if keep { // the session has the same id in both: both benches count from 1
-				want.Ended = 0
+			// The session has the same id in both, because both benches count from 1; it
+			// has none of the ephemeral nodes of the backup now.
+			want := Restored{Nodes: old.s.tree.Count() - 100, Ended: 1}
+			if keep {
+				want.Sessions, want.Ended = 1, 0
 			}
 			if said != want || b.s.tree.Count() != want.Nodes || b.s.sessions.Len() != want.Sessions {
 				t.Errorf("keep %v: said %+v, want %+v; there are %d nodes, %d sessions", keep, said, want, b.s.tree.Count(), b.s.sessions.Len())
@@ -111,6 +112,39 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if _, _, open := b.s.Staged(); open {
 				t.Error("the place is still open")
 			}
+		}
+	}
+}
+
+func remove(s session.Session, path string) Request {
+	body := jute.AppendInt(jute.AppendString(nil, path), -1)
+	return Request{Session: s.ID, Gen: s.Gen, Op: jute.OpDelete, Body: body}
+}
+
+// A session that lives through a restore has, of the ephemeral nodes in the backup, those
+// that it has not deleted since: its client knows of no others.
+func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	for _, path := range []string{"/held", "/released", "/again"} {
+		b.do(create(s, path, 1))
+	}
+	backup := backupOf(t, b.s)
+	b.do(remove(s, "/released"))
+	b.do(remove(s, "/again"))
+	b.do(create(s, "/again", 1))
+	x := b.stage(backup)
+	x.pieces(backup, 100)
+	o := b.do(x.g.Restore(true))[0]
+	if o.Code != jute.OK {
+		t.Fatalf("%+v %s", o, o.Reply)
+	}
+	if paths := b.s.tree.EphemeralsOf(s.ID); !slices.Equal(paths, []string{"/held"}) {
+		t.Errorf("the session has %v, want only what it held all the time", paths)
+	}
+	for _, path := range []string{"/released", "/again"} {
+		if _, there := b.s.tree.Get(path); there {
+			t.Errorf("%s is there", path)
 		}
 	}
 }
