@@ -41,8 +41,8 @@ test-stock: build ## run the stock clients and the real ZooKeeper against zlockd
 	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -count 1 -tags stock,kerberos ./server/sasl/... ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
 
 test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders
-	sh test/apps/install.sh
-	go test -timeout 10m -count 1 -parallel 2 -tags stock -v ./test/apps
+	sh test/stock/install-apps.sh
+	go test -timeout 10m -count 1 -parallel 2 -tags stock,apps -v ./test/stock -run Application
 
 test-soak: ## make test fifty times (RUNS) beside a load of eight (LOAD)
 	@sh test/soak.sh

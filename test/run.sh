@@ -8,7 +8,7 @@ say() { printf '== %s (%d s)\n' "$1" $(($(date +%s) - begin)); }
 
 say "vet"
 go vet ./... || exit 1
-go vet -tags stock,interop ./... || exit 1
+go vet -tags stock,interop,apps ./... || exit 1
 
 say "tests: $*"
 # Anew each time: some tests build the programs themselves, which go's cache

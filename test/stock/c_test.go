@@ -16,7 +16,7 @@ import (
 func TestCClient(t *testing.T) {
 	need(t, "gcc", "/usr/include/zookeeper/zookeeper.h")
 	bin := filepath.Join(scratch, "c-driver")
-	out, err := exec.Command("gcc", "-O1", "-Wall", "-DTHREADED", "-o", bin, "c/driver.c", "c/checks.c", "-lzookeeper_mt", "-lpthread").CombinedOutput()
+	out, err := exec.Command("gcc", "-O1", "-Wall", "-DTHREADED", "-o", bin, "testdata/c/driver.c", "testdata/c/checks.c", "-lzookeeper_mt", "-lpthread").CombinedOutput()
 	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}

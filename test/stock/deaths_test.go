@@ -38,7 +38,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 		t.Skip("servers that somebody else started are not killed")
 	}
 	seconds := strconv.Itoa(int(deaths.Seconds()))
-	script, err := filepath.Abs("kazoo/soak.py")
+	script, err := filepath.Abs("testdata/kazoo/soak.py")
 	if err != nil {
 		t.Fatal(err)
 	}

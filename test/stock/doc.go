@@ -12,4 +12,12 @@
 // from outside by a referee, a small TCP server inside the test to which every
 // holder reports; connections are cut by a relay that sits between client and
 // server.
+//
+// With the tag apps as well, the tests whose names begin with TestApplication run
+// programs that keep their state in ZooKeeper (ClickHouse, Prometheus, collectd,
+// TaskFlow, tooz, Patroni) on three servers, and kill one leader after another
+// while they work. Each says what the application owes its users: no row missing,
+// no job lost or done twice, one primary. An application that is not installed is
+// skipped and named, or fails when ZLOCKD_REQUIRE_STOCK=1 says that nothing may be
+// skipped.
 package stock

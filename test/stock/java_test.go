@@ -16,7 +16,7 @@ const javaClasses = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-clien
 
 var compileOnce = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch, "java")
-	sources, err := filepath.Glob("java/*.java")
+	sources, err := filepath.Glob("testdata/java/*.java")
 	if err != nil {
 		return "", err
 	}

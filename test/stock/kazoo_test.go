@@ -12,7 +12,7 @@ import (
 func TestKazoo(t *testing.T) {
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	g := startTarget(t, generous())
-	script, err := filepath.Abs("kazoo/driver.py")
+	script, err := filepath.Abs("testdata/kazoo/driver.py")
 	if err != nil {
 		t.Fatal(err)
 	}

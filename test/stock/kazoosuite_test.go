@@ -22,7 +22,7 @@ func TestKazoosOwnTests(t *testing.T) {
 	k.keytab(t, "zookeeper/127.0.0.1", "server.keytab")
 	k.keytab(t, "client", "client.keytab")
 	bin := t.TempDir()
-	text, err := os.ReadFile("suites/java")
+	text, err := os.ReadFile("testdata/suites/java")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func kerberosCli(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, words := range [][]string{{"source.sh", source}, {"build-cli.sh", filepath.Join(source, "zookeeper")}} {
-		script, err := filepath.Abs(filepath.Join("suites", words[0]))
+		script, err := filepath.Abs(filepath.Join("testdata/suites", words[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 	addr := "localhost:" + port
 	var facts []string
 	kazoo := func(name string) {
-		out := runFor(t, k.env, "/usr/bin/python3", "-B", "-W", "ignore", "kazoo/tickets.py", addr, name)
+		out := runFor(t, k.env, "/usr/bin/python3", "-B", "-W", "ignore", "testdata/kazoo/tickets.py", addr, name)
 		facts = append(facts, strings.Split(strings.TrimSpace(out), "\n")...)
 	}
 	for _, p := range []string{"alice", "app/host"} {

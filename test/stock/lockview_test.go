@@ -122,7 +122,7 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 func TestLocksOfStockRecipes(t *testing.T) {
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py", "/usr/share/java/zookeeper-recipes-lock.jar")
-	script, err := filepath.Abs("kazoo/hold.py")
+	script, err := filepath.Abs("testdata/kazoo/hold.py")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestLocksOfStockRecipes(t *testing.T) {
 func TestLockPage(t *testing.T) {
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
-	script, err := filepath.Abs("kazoo/hold.py")
+	script, err := filepath.Abs("testdata/kazoo/hold.py")
 	if err != nil {
 		t.Fatal(err)
 	}

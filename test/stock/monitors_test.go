@@ -119,7 +119,7 @@ func newest(pattern string) string {
 func TestZktop(t *testing.T) {
 	need(t, "/usr/bin/zktop", "/usr/bin/python3")
 	e := watched(t)
-	out := output(t, "", "/usr/bin/python3", "-B", "zktop/screen.py", e.Addrs())
+	out := output(t, "", "/usr/bin/python3", "-B", "testdata/screen.py", e.Addrs())
 	for _, s := range e.Servers {
 		if !regexp.MustCompile(`(?m)^server ` + s.Client + ` 3\.\d+\.\d+ ` + s.Mode() + ` 9 0x`).MatchString(out) {
 			t.Errorf("zktop misreads %s, which is %s:\n%s", s.Client, s.Mode(), out)
@@ -135,7 +135,7 @@ func TestZktop(t *testing.T) {
 func TestTelegraf(t *testing.T) {
 	e := watched(t)
 	program := filepath.Join(t.TempDir(), "telegraf")
-	output(t, "telegraf", "go", "build", "-o", program, ".")
+	output(t, "testdata/telegraf", "go", "build", "-o", program, ".")
 	out := output(t, "", append([]string{program}, strings.Split(e.Addrs(), ",")...)...)
 	for _, s := range e.Servers {
 		_, port, _ := strings.Cut(s.Client, ":")

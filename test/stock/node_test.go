@@ -15,7 +15,7 @@ import (
 func TestNodeClient(t *testing.T) {
 	need(t, "node", "npm")
 	dir := filepath.Join(scratch, "node")
-	if err := os.CopyFS(dir, os.DirFS("node")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("testdata/node")); err != nil {
 		t.Fatal(err)
 	}
 	npm := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts")

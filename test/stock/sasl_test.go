@@ -49,7 +49,7 @@ func TestSASL(t *testing.T) {
 		}
 		return string(out)
 	}
-	run(exec.Command("/usr/bin/python3", "-B", "-W", "ignore", "kazoo/sasl.py", e.Addrs()))
+	run(exec.Command("/usr/bin/python3", "-B", "-W", "ignore", "testdata/kazoo/sasl.py", e.Addrs()))
 
 	cli := exec.Command("/usr/share/zookeeper/bin/zkCli.sh", "-server", e.Addrs(), "whoami")
 	cli.Env = append(os.Environ(), "CLIENT_JVMFLAGS=-Djava.security.auth.login.config="+client)

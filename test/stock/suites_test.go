@@ -79,7 +79,7 @@ func TestCClientsOwnTests(t *testing.T) {
 		}
 	}
 	script := func(name string, args ...string) *exec.Cmd {
-		path, err := filepath.Abs(filepath.Join("suites", name))
+		path, err := filepath.Abs(filepath.Join("testdata/suites", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestCClientsOwnTests(t *testing.T) {
 		return cmd
 	}
 	server := filepath.Join(dir, "bin", "zkServer.sh")
-	text, err := os.ReadFile("suites/zkServer.sh")
+	text, err := os.ReadFile("testdata/suites/zkServer.sh")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-//go:build stock
+//go:build stock && apps
 
-package apps
+package stock
 
 import (
 	"fmt"
@@ -66,9 +66,9 @@ func startHouse(t *testing.T, c application, id int) house {
 // that was refused is given again, and ClickHouse finds by its sum in
 // ZooKeeper whether it had been taken: each row is there once, on both, and a
 // merge that one replica is asked for is made by the other too.
-func TestClickHouse(t *testing.T) {
+func TestApplicationClickHouse(t *testing.T) {
 	t.Parallel()
-	need(t, "/usr/sbin/clickhouse-server")
+	needApp(t, "/usr/sbin/clickhouse-server")
 	c := start(t)
 	houses := []house{startHouse(t, c, 1), startHouse(t, c, 2)}
 	for _, h := range houses {

@@ -1,6 +1,6 @@
-//go:build stock
+//go:build stock && apps
 
-package apps
+package stock
 
 import (
 	"fmt"
@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/zlockd/zlockd/test/cluster"
 )
 
 // member is one PostgreSQL under Patroni.
@@ -46,15 +44,6 @@ func (m member) ask(statement string) (string, error) {
 		err = fmt.Errorf("%w: %s", err, out)
 	}
 	return strings.TrimSpace(string(out)), err
-}
-
-func postgresUser(t *testing.T) *syscall.Credential {
-	t.Helper()
-	as, err := cluster.PostgresUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return as
 }
 
 func startMember(t *testing.T, c application, dir, bin string, i int) member {
@@ -99,12 +88,12 @@ postgresql:
 // the primary. The death of a zlockd leader moves nothing: the same primary
 // serves all the while. When the primary itself dies, and the leader of zlockd
 // with it, the other takes over, and every row that was acknowledged is there.
-func TestPatroni(t *testing.T) {
+func TestApplicationPatroni(t *testing.T) {
 	t.Parallel()
 	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	need(t, "/usr/bin/patroni", "/usr/bin/psql")
+	needApp(t, "/usr/bin/patroni", "/usr/bin/psql")
 	if len(versions) == 0 {
-		need(t, "/usr/lib/postgresql")
+		needApp(t, "/usr/lib/postgresql")
 	}
 	c := start(t)
 	dir, err := os.MkdirTemp("", "zlockd-patroni-") // one that user postgres may enter

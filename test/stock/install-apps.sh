@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the applications that test/apps runs, from Debian. Run as root;
+# Installs the applications that test/stock runs, from Debian. Run as root;
 # without root it only tells what is missing. A package that this release of
 # Debian does not have is named and left out: its test is skipped, visibly.
 set -eu

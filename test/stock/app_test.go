@@ -1,6 +1,6 @@
-//go:build stock
+//go:build stock && apps
 
-package apps
+package stock
 
 import (
 	"bytes"
@@ -19,18 +19,18 @@ import (
 // kills is how many leaders each application loses at least.
 const kills = 3
 
-// need skips the test when a program it is about is not installed, and says
+// needApp skips the test when a program it is about is not installed, and says
 // which; ZLOCKD_REQUIRE_STOCK=1 fails it.
-func need(t *testing.T, files ...string) {
+func needApp(t *testing.T, files ...string) {
 	t.Helper()
 	for _, f := range files {
 		if _, err := os.Stat(f); err == nil {
 			continue
 		}
 		if os.Getenv("ZLOCKD_REQUIRE_STOCK") != "" {
-			t.Fatalf("%s is not installed: run test/apps/install.sh", f)
+			t.Fatalf("%s is not installed: run test/stock/install-apps.sh", f)
 		}
-		t.Skipf("NOT RUN: %s is not installed: run test/apps/install.sh", f)
+		t.Skipf("NOT RUN: %s is not installed: run test/stock/install-apps.sh", f)
 	}
 }
 

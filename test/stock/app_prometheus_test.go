@@ -1,6 +1,6 @@
-//go:build stock
+//go:build stock && apps
 
-package apps
+package stock
 
 import (
 	"encoding/json"
@@ -46,9 +46,9 @@ func announce(t *testing.T, c application) announced {
 // TestPrometheus lets Prometheus find what to look at by serverset and Nerve
 // nodes. It never loses a target when the leader dies, looks at each that is
 // announced since and forgets each whose session has ended.
-func TestPrometheus(t *testing.T) {
+func TestApplicationPrometheus(t *testing.T) {
 	t.Parallel()
-	need(t, "/usr/bin/prometheus")
+	needApp(t, "/usr/bin/prometheus")
 	c := start(t)
 	admin, err := zk.Dial(t.Context(), c.Addrs(), zk.Options{})
 	if err != nil {

@@ -1,6 +1,6 @@
-//go:build stock
+//go:build stock && apps
 
-package apps
+package stock
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ import (
 // TestCollectd has collectd's zookeeper plugin read each server, each second.
 // When the leader dies its numbers stop and the next leader's begin to count
 // followers; when it is back it is read again, and counts every node.
-func TestCollectd(t *testing.T) {
+func TestApplicationCollectd(t *testing.T) {
 	t.Parallel()
-	need(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")
+	needApp(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")
 	c := start(t)
 	conn, err := zk.Dial(t.Context(), c.Addrs(), zk.Options{})
 	if err != nil {

@@ -1,6 +1,6 @@
-//go:build stock
+//go:build stock && apps
 
-package apps
+package stock
 
 import (
 	"fmt"
@@ -18,18 +18,18 @@ const python = "/usr/bin/python3" // Debian's, which sees Debian's packages
 
 // TestTaskFlow posts jobs to a job board which three workers clear. Every job
 // that the board took is done, and none twice.
-func TestTaskFlow(t *testing.T) {
+func TestApplicationTaskFlow(t *testing.T) {
 	t.Parallel()
-	need(t, "/usr/lib/python3/dist-packages/taskflow", "/usr/lib/python3/dist-packages/kazoo")
+	needApp(t, "/usr/lib/python3/dist-packages/taskflow", "/usr/lib/python3/dist-packages/kazoo")
 	c := start(t)
 	dir := t.TempDir()
 	posted, done := filepath.Join(dir, "posted"), filepath.Join(dir, "done")
 	write(t, done, "")
 	for i := range 3 {
 		name := fmt.Sprintf("worker-%d", i+1)
-		spawn(t, name, nil, python, "-W", "ignore", "drivers/jobs.py", "work", c.Addrs(), done, name)
+		spawn(t, name, nil, python, "-W", "ignore", "testdata/apps/jobs.py", "work", c.Addrs(), done, name)
 	}
-	poster := spawn(t, "poster", nil, python, "-W", "ignore", "drivers/jobs.py", "post", c.Addrs(), posted, done)
+	poster := spawn(t, "poster", nil, python, "-W", "ignore", "testdata/apps/jobs.py", "post", c.Addrs(), posted, done)
 	c.killLeaders(func() int64 { return int64(len(lines(t, done))) }, 15)
 	poster.kill()
 	within(t, time.Minute, "every job is done", func() error {
@@ -54,16 +54,16 @@ func TestTaskFlow(t *testing.T) {
 // TestTooz runs three members of a group that stand for leader and count under
 // a lock. No two are inside at once, no turn is lost, all see the same members
 // and the same one leader at the end.
-func TestTooz(t *testing.T) {
+func TestApplicationTooz(t *testing.T) {
 	t.Parallel()
-	need(t, "/usr/lib/python3/dist-packages/tooz", "/usr/lib/python3/dist-packages/kazoo")
+	needApp(t, "/usr/lib/python3/dist-packages/tooz", "/usr/lib/python3/dist-packages/kazoo")
 	c := start(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "counter"), "0\n")
 	names := []string{"ann", "ben", "cat"}
 	var members []*process
 	for _, name := range names {
-		members = append(members, spawn(t, name, nil, python, "-W", "ignore", "drivers/group.py", c.Addrs(), dir, name))
+		members = append(members, spawn(t, name, nil, python, "-W", "ignore", "testdata/apps/group.py", c.Addrs(), dir, name))
 	}
 	number := func(name string) int64 {
 		f := lines(t, filepath.Join(dir, name))
