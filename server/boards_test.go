@@ -29,15 +29,18 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 
 	exist := map[string]bool{"up": true} // made by Prometheus
 	line := regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)[{ ]`)
+	var pages []string
 	for _, i := range e.servers {
 		code, text := get(t, "http://"+i.AdminAddr()+"/metrics")
 		if code != http.StatusOK {
 			t.Fatalf("%d: %s", code, text)
 		}
+		pages = append(pages, text)
 		for _, m := range line.FindAllStringSubmatch(text, -1) {
 			exist[m[1]] = true
 		}
 	}
+	checkMetricsTable(t, pages)
 	ours, err := boards.Ours()
 	must(t, err)
 	for _, q := range append(ours, boards.Public()...) {

@@ -247,15 +247,15 @@ func (i *Instance) ownMetrics(snap *clients.Figures) []admin.Sample {
 		{Name: "watch_memory_bytes", Help: "Memory that watches take.", Value: float64(snap.WatchBytes)},
 		{Name: "watch_memory_limit_bytes", Help: "Memory that watches may take.", Value: float64(i.o.Clients.MaxWatchBytes)},
 		{Name: "watch_memory_largest_bytes", Help: "Memory that the watches of one connection take, at most.", Value: float64(snap.WatchBytesMost)},
-		{Name: "buffer_bytes", Help: "Memory of large requests being received, and of what waits to be written.", Value: float64(snap.BufferBytes)},
-		{Name: "buffer_limit_bytes", Help: "Memory that these may take.", Value: float64(i.o.Clients.MaxBuffers)},
-		{Name: "accept_errors_total", Help: "Connections that could not be accepted.", Counter: true, Value: float64(snap.AcceptErrors)},
+		{Name: "buffer_bytes", Help: "Memory of large requests on their way in and of replies and events on their way out.", Value: float64(snap.BufferBytes)},
+		{Name: "buffer_limit_bytes", Help: "Limit of zlockd_buffer_bytes.", Value: float64(i.o.Clients.MaxBuffers)},
+		{Name: "accept_errors_total", Help: "Connections that the server failed to accept.", Counter: true, Value: float64(snap.AcceptErrors)},
 		{Name: "foreign_connections_total", Help: "Connections that spoke another protocol.", Counter: true, Value: float64(snap.Foreign)},
-		{Name: "sessions_refused_total", Help: "Clients whose session was not there any more.", Counter: true, Value: float64(snap.SessionsRefused)},
+		{Name: "sessions_refused_total", Help: "Clients whose session had ended.", Counter: true, Value: float64(snap.SessionsRefused)},
 		{Name: "log_lines_dropped_total", Help: "Log lines about clients left out because there were too many.", Counter: true, Value: float64(snap.LogDropped)},
 	}
 	if i.o.LogLost != nil {
-		list = append(list, admin.Sample{Name: "log_lines_lost_total", Help: "Log lines that were not read fast enough.", Counter: true, Value: float64(i.o.LogLost())})
+		list = append(list, admin.Sample{Name: "log_lines_lost_total", Help: "Log lines lost because the reader of stderr was too slow or gone.", Counter: true, Value: float64(i.o.LogLost())})
 	}
 	for _, e := range snap.Ends {
 		list = append(list, admin.Sample{Name: "connection_ends_total", Help: "Connections that ended, by reason.", Counter: true,
