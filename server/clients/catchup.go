@@ -58,6 +58,10 @@ func (u *catchUp) compare() {
 	if u.n == 0 {
 		return
 	}
+	if !u.c.afford(int64(watchSteps*u.n + u.size/64)) {
+		u.open = false
+		return
+	}
 	u.c.replica.View(u.view)
 	u.c.flushLarge()
 	for _, l := range lists(&u.step, jute.OpSetWatches2) {

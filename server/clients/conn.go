@@ -41,6 +41,7 @@ type conn struct {
 	srv    *Server
 	nc     net.Conn
 	host   string // the client's address without its port
+	from   *address
 	born   time.Duration
 	secure bool
 
@@ -71,6 +72,7 @@ type conn struct {
 	replica    Replica        // what is read and written here, from the connect request on
 	need       int            // bytes of memory that run must have before it goes on
 	long       *longReply     // what run has begun to answer
+	cost       int64          // of the reads that run has answered, in steps
 	runView    func(*state.State)
 	asked      int64 // the session that the client came back for, if any
 	said       bool  // the log has a line about why this connection ends
@@ -102,7 +104,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
-	c := &conn{srv: s, nc: nc, host: hostOf(nc), born: s.now()}
+	c := &conn{srv: s, nc: nc, host: hostOf(nc), born: s.now(), from: new(address)}
 	if config != nil {
 		c.secure = true
 		c.nc = tls.Server(nc, config)

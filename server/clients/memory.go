@@ -38,6 +38,7 @@ const (
 type memoryWait struct {
 	c       *conn
 	part, n int
+	own     bool          // it waits for connections from its own address
 	granted chan struct{} // closed when it has
 }
 
@@ -59,14 +60,16 @@ func (m *memory) wait(c *conn, part, n int) bool {
 		m.mu.Unlock()
 		return true
 	}
-	w := &memoryWait{c, part, n, make(chan struct{})}
+	w := &memoryWait{c: c, part: part, n: n, granted: make(chan struct{})}
 	m.line = append(m.line, w)
+	m.advance() // those before it may wait for their own addresses
 	m.mu.Unlock()
 	m.srv.metrics.Throttled.Add(1)
 	poll := time.NewTicker(memoryPoll)
 	defer poll.Stop()
 	for {
-		if slow, why := m.slowest(c); slow != nil {
+		m.recount(w)
+		if slow, why := m.slowest(w); slow != nil {
 			slow.close(why)
 		}
 		select {
@@ -79,6 +82,20 @@ func (m *memory) wait(c *conn, part, n int) bool {
 			m.leave(w)
 			return false
 		}
+	}
+}
+
+// recount looks again at what w waits for, if that is its own address: watches that
+// fired have left room.
+func (m *memory) recount(w *memoryWait) {
+	m.mu.Lock()
+	own := w.own
+	m.mu.Unlock()
+	if own {
+		m.srv.watches.recount(w.c.from)
+		m.mu.Lock()
+		m.advance()
+		m.mu.Unlock()
 	}
 }
 
@@ -115,10 +132,14 @@ func (m *memory) set(c *conn, part, n int, force bool) bool {
 	if h == nil {
 		h = &holding{since: m.srv.now()}
 	}
-	more := n - h.part[part]
-	if more > 0 && m.used+more > m.limit && m.used > h.part[inputPart]+h.part[outputPart] && !force {
-		return false
+	more, mine := n-h.part[part], h.part[inputPart]+h.part[outputPart]
+	if more > 0 && !force {
+		a := &c.from.account
+		if m.used+more > m.limit && m.used > mine || !a.roomFor(&m.srv.o, more) && a.buffers.Load() > int64(mine) {
+			return false
+		}
 	}
+	c.from.buffers.Add(int64(more))
 	h.part[part] = n
 	m.used += more
 	if h.part == [2]int{} {
@@ -132,26 +153,35 @@ func (m *memory) set(c *conn, part, n int, force bool) bool {
 	return true
 }
 
-// advance gives those first in line what they wait for. m is locked.
+// advance gives those first in line what they wait for, and passes those over whose
+// address has too much itself. m is locked.
 func (m *memory) advance() {
-	for len(m.line) > 0 {
-		w := m.line[0]
-		m.line = m.line[1:]
-		if !m.set(w.c, w.part, w.n, false) {
-			m.line = slices.Insert(m.line, 0, w)
-			return
+	left, full := m.line[:0], false
+	for _, w := range m.line {
+		has := m.partOf(w.c, w.part)
+		w.own = !w.c.from.roomFor(&m.srv.o, w.n-has)
+		if !full && (w.n <= has || m.set(w.c, w.part, w.n, false)) {
+			close(w.granted)
+			continue
 		}
-		close(w.granted)
+		left = append(left, w)
+		full = full || !w.own
 	}
+	clear(m.line[len(left):])
+	m.line = left
 }
 
-// slowest returns the connection that has got on least and could, if it has had
-// its time; nil if that is c itself, whom others will close.
-func (m *memory) slowest(c *conn) (slow *conn, why endReason) {
+// slowest returns the connection that has got on least and could, if it has had its
+// time; nil if that is the one that waits, which others will close. Of those that wait
+// for their own address, it is one from there.
+func (m *memory) slowest(w *memoryWait) (slow *conn, why endReason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	longest := m.srv.now() - memoryGrace
 	for other, h := range m.held {
+		if w.own && other.from != w.c.from {
+			continue
+		}
 		if h.since <= longest && (h.partial || h.part[outputPart] > 0) {
 			slow, longest, why = other, h.since, endSlow
 			if h.partial {
@@ -159,7 +189,7 @@ func (m *memory) slowest(c *conn) (slow *conn, why endReason) {
 			}
 		}
 	}
-	if slow == c {
+	if slow == w.c {
 		return nil, endNone
 	}
 	return slow, why
@@ -189,6 +219,7 @@ func (m *memory) drop(c *conn) {
 	defer m.mu.Unlock()
 	if h := m.held[c]; h != nil {
 		m.used -= h.part[inputPart] + h.part[outputPart]
+		c.from.buffers.Add(-int64(h.part[inputPart] + h.part[outputPart]))
 		delete(m.held, c)
 		m.advance()
 	}

@@ -14,9 +14,7 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 	for i := range events {
 		s.watches.fire(zxid, &events[i])
 	}
-	if len(s.watches.asked) > 0 {
-		s.watches.asked = make(map[question]bool)
-	}
+	s.watches.settle()
 }
 
 // SessionEnded implements raftfsm.Observer. The connection of the session is

@@ -20,6 +20,7 @@ type pending struct {
 	xid int32
 	op  jute.OpCode
 	at  time.Duration // when its last byte arrived
+	est int64         // steps that its address was charged
 }
 
 // outbox is what is to be written to one client, and the requests whose

@@ -74,6 +74,8 @@ func (c *conn) run(st *state.State) {
 	if n > 0 {
 		c.noteReads(n)
 	}
+	c.charge(c.cost)
+	c.cost = 0
 }
 
 // takesLong reports whether an answer may have taken long however short it is:
@@ -110,6 +112,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 		return w, false
 	}
 	o := &c.out
+	c.cost += int64(o.reserved / 1024)
 	head, _ := jute.BeginFrame(nil)
 	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK), o.reserved}
 	o.gap = true
@@ -150,6 +153,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 // outbox.
 func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	xid, op, body := header(frame)
+	c.cost += readCost(op, body)
 	switch op {
 	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
 		return 0, c.watchOp(st, xid, op, body)
@@ -190,6 +194,10 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	b, at := o.beginReply(xid, st.Zxid())
 	b, w, code := c.record(st.Tree(), b, op, body)
 	o.endReply(b, at, code)
+	c.cost += int64((len(b) - at) / 256)
+	if op == jute.OpGetEphemerals {
+		c.cost += int64(4 * st.Tree().EphemeralsIn(c.session))
+	}
 	o.stat.last(xid, op, st.Zxid())
 	if len(o.buf) > flushSize || o.reserved > 0 {
 		o.reserved = 0

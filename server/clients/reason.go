@@ -18,6 +18,7 @@ const (
 	endMalformed                  // a frame that is none
 	endSlow                       // it did not take what it was sent
 	endWatches                    // too many watches
+	endEvents                     // its address watches more than it may cost
 	endAuth                       // authentication failed
 	endUnknownOp                  // an operation that does not exist
 	endUnknown                    // the outcome of a request is not known
@@ -34,7 +35,7 @@ const (
 var endNames = [endReasons]string{
 	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
 	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
-	"malformed frame", "did not read", "too many watches", "authentication failed", "unknown operation",
+	"malformed frame", "did not read", "too many watches", "too many events", "authentication failed", "unknown operation",
 	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
 	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",
 }
@@ -45,7 +46,7 @@ func (r endReason) String() string { return endNames[r] }
 // client did.
 func (r endReason) ours() bool {
 	switch r {
-	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endAuth, endUnknownOp, endPlain, endTLS:
+	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth, endUnknownOp, endPlain, endTLS:
 		return true
 	}
 	return false

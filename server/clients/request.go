@@ -99,7 +99,7 @@ func (c *conn) handle(frame []byte) bool {
 				return false
 			}
 		}
-		return c.read(frame)
+		return c.afford(readSteps) && c.read(frame)
 	case pingOp:
 		return c.ping()
 	case catchUpOp:

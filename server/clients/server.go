@@ -56,6 +56,8 @@ type Server struct {
 	serving atomic.Bool    // as the replica says
 	// readOnly: as the replica says; never together with serving.
 	readOnly  atomic.Bool
+	counted   atomic.Int64            // when servers was, ns
+	servers   atomic.Int64            // how many there are in the cluster
 	meanwhile atomic.Pointer[Replica] // see UseMeanwhile
 
 	metrics   admin.Metrics
@@ -189,6 +191,7 @@ type address struct {
 	host  string
 	ids   *[]jute.ID // of who has not proved anything
 	conns map[*conn]struct{}
+	account
 }
 
 // add registers a connection, unless there are too many.
@@ -220,7 +223,7 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 		s.perAddr[c.host] = from
 	}
 	from.conns[c] = struct{}{}
-	c.host = from.host
+	c.host, c.from = from.host, from
 	c.ids.Store(from.ids)
 	s.wg.Add(1)
 	return ""
@@ -234,11 +237,26 @@ func (s *Server) remove(c *conn) {
 	delete(s.conns, c)
 	from := s.perAddr[c.host]
 	if delete(from.conns, c); len(from.conns) == 0 {
-		delete(s.perAddr, c.host)
+		s.forget(from)
 	}
 	if s.sessions[c.session] == c {
 		delete(s.sessions, c.session)
 	}
+}
+
+// forget drops an address without connections, once it owes nothing. s.mu is locked.
+func (s *Server) forget(from *address) {
+	if owed := from.settle(s, s.now()); owed > 0 && s.ctx.Err() == nil {
+		time.AfterFunc(time.Second, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.perAddr[from.host] == from && len(from.conns) == 0 {
+				s.forget(from)
+			}
+		})
+		return
+	}
+	delete(s.perAddr, from.host)
 }
 
 // claim makes c the connection of a session and returns the one it replaces.

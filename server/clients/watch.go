@@ -24,6 +24,8 @@ type watchTable struct {
 	told  int
 	tell  func(*conn)
 	asked map[question]bool // of the change being told
+
+	accounts []*account // of those told of the change
 }
 
 // question is whether a client with these identities may read a node with this ACL.
@@ -75,9 +77,17 @@ func (t *watchTable) room(c *conn, path int) bool {
 	case t.table.Bytes()+int64(path) > int64(o.MaxWatchBytes):
 		return false
 	case o.MaxConnsPerAddr > 0 && before/watchStep != bytes/watchStep:
-		return t.bytesOf(c.host)+path <= 2*o.MaxWatchBytesPerConn
+		c.from.watches.Store(int64(t.bytesOf(c.host)))
+		return c.from.roomFor(o, path)
 	}
 	return true
+}
+
+// recount adds up again what the connections from one address have.
+func (t *watchTable) recount(from *address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from.watches.Store(int64(t.bytesOf(from.host)))
 }
 
 // bytesOf adds up what the connections from one address have.
@@ -104,7 +114,7 @@ func (t *watchTable) fire(zxid int64, e *tree.Event) {
 // tellOne appends the event to one connection's outbox, if the client may
 // read the node.
 func (t *watchTable) tellOne(c *conn) {
-	if !t.mayRead(c.ids.Load()) {
+	if !t.mayTell(c) {
 		return
 	}
 	if len(t.frame) == 0 {
@@ -123,6 +133,38 @@ func (t *watchTable) tellOne(c *conn) {
 		}
 	}
 	c.touch()
+}
+
+// mayTell tells whether a connection hears of the event: its client may read the node,
+// and its address has not been told too much.
+func (t *watchTable) mayTell(c *conn) bool {
+	a := &c.from.account
+	if a.told == 0 {
+		t.accounts = append(t.accounts, a)
+		if a.owed.Load() > t.srv.share(debtTime) {
+			a.told = maxTells
+		}
+	}
+	if a.told++; a.told > maxTells {
+		c.kill(endEvents)
+		return false
+	}
+	return t.mayRead(c.ids.Load())
+}
+
+// settle charges the addresses for what they were told of a change.
+func (t *watchTable) settle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.accounts {
+		a.owed.Add(int64(min(a.told, maxTells)))
+		a.told = 0
+	}
+	clear(t.accounts)
+	t.accounts = t.accounts[:0]
+	if len(t.asked) > 0 {
+		t.asked = make(map[question]bool)
+	}
 }
 
 // mayRead tells whether a client may read the node of the event being told. The
@@ -147,8 +189,12 @@ const fewIDs = 4
 // applies the log may be waiting for the lock.
 func (t *watchTable) drop(c *conn) {
 	t.mu.Lock()
+	_, bytes := t.table.Of(c)
 	more := t.table.Drop(c)
 	t.mu.Unlock()
+	if bytes >= watchStep {
+		t.recount(c.from)
+	}
 	for more {
 		t.mu.Lock()
 		more = t.table.Sweep(sweepStep)

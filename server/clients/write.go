@@ -34,7 +34,11 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.ids.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
-	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived}, r)
+	est := writeCost(op, body)
+	if !c.afford(est) {
+		return false
+	}
+	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived, est: est}, r)
 	if op != jute.OpMulti {
 		d := jute.NewDecoder(body)
 		if path, _ := d.String(); path != "" {
@@ -50,6 +54,7 @@ func (c *conn) Done(out *state.Outcome) {
 	o := &c.out
 	o.mu.Lock()
 	p := o.front()
+	c.charge(int64(out.Steps) + writeSteps - p.est)
 	if p.op == state.OpAttach || p.op == state.OpCreateSession {
 		o.mu.Unlock()
 		c.helloDone(out)

@@ -1,0 +1,163 @@
+package clients
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// account is what the clients at one address cost this server: time under the state
+// lock, counted in the steps of tree.MaxSteps, and memory. An address has a third of
+// each second of the lock. Every server applies every write, so in a cluster each
+// server gives the address its part of that third. Who has used it up waits before the
+// lock, with the socket unread, and holds up no other address.
+//
+// A write is charged by its length when it is sent and corrected by its outcome: what
+// is under way may not exceed the share either.
+type account struct {
+	owed atomic.Int64 // steps that the share has not yet paid for
+	paid atomic.Int64 // when it was last paid, on the server's clock, ns
+
+	told    int          // events of the change being told; under watchTable.mu
+	buffers atomic.Int64 // bytes of frames and outboxes; changed under memory.mu
+	watches atomic.Int64 // bytes of watches, when they were last added up
+}
+
+const (
+	// stepsPerSecond is what a processor does under the lock, and lockShare the
+	// part of it that an address has.
+	stepsPerSecond = int64(time.Second / (80 * time.Nanosecond))
+	lockShare      = 3
+
+	// An address may use burstTime of its share at once. The end of a large session
+	// and the events that it watches are charged when it is too late: an address that
+	// owes more than debtTime is told of no further events, but its watchers closed.
+	burstTime = 100 * time.Millisecond
+	debtTime  = 5 * time.Second
+
+	// maxTells is how many events of one change all connections of an address are
+	// told together; the others are closed.
+	maxTells = 200_000
+
+	// throttlePoll bounds how long a connection waits until it looks again.
+	throttlePoll = 20 * time.Millisecond
+)
+
+// What requests cost beside their outcome's steps.
+const (
+	writeSteps   = 5  // its place in a log entry
+	sessionSteps = 30 // a session created or attached
+	readSteps    = 2
+	watchSteps   = 5 // a watch that setWatches compares
+)
+
+// share returns the steps that an address may spend in d.
+func (s *Server) share(d time.Duration) int64 {
+	return int64(d) * stepsPerSecond / int64(time.Second) / lockShare / max(1, s.servers.Load())
+}
+
+// countServers notes, about once a second, how many servers share what an address may
+// use.
+func (s *Server) countServers(r Replica) {
+	now, last := s.now(), s.counted.Load()
+	if s.servers.Load() == 0 || now-time.Duration(last) > time.Second && s.counted.CompareAndSwap(last, int64(now)) {
+		r.View(s.countMembers)
+	}
+}
+
+func (s *Server) countMembers(st *state.State) {
+	n := int64(0)
+	for _, m := range st.Members() {
+		if m.Incarnation != "" {
+			n++
+		}
+	}
+	s.servers.Store(n)
+}
+
+// settle pays with the share of the time that has passed, and returns what is owed.
+func (a *account) settle(s *Server, now time.Duration) int64 {
+	paid := a.paid.Load()
+	passed := now - time.Duration(paid)
+	if passed < time.Millisecond || !a.paid.CompareAndSwap(paid, int64(now)) {
+		return a.owed.Load()
+	}
+	for {
+		owed := a.owed.Load()
+		left := max(0, owed-s.share(min(passed, time.Minute)))
+		if a.owed.CompareAndSwap(owed, left) {
+			return left
+		}
+	}
+}
+
+// afford waits until the address may spend so many steps and charges them. It reports
+// false when the connection has ended.
+func (c *conn) afford(steps int64) bool {
+	a := &c.from.account
+	now := c.arrived // near enough, where the clock costs as much as a read
+	for waited := false; ; {
+		owed := a.settle(c.srv, now)
+		burst := c.srv.share(burstTime)
+		if owed < burst {
+			if a.owed.CompareAndSwap(owed, owed+steps) {
+				return true
+			}
+			continue
+		}
+		if now = c.srv.now(); !waited {
+			waited = true
+			c.srv.metrics.Throttled.Add(1)
+			c.flush()
+			continue
+		}
+		if !c.isOpen() || c.srv.ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(min(throttlePoll, time.Millisecond+time.Duration(owed-burst)*burstTime/time.Duration(burst)))
+		c.lastHeard.Store(int64(c.srv.now())) // its next bytes wait for us
+		if !c.listed.Load() && !c.readOnly {
+			c.srv.heard.add(c)
+		}
+	}
+}
+
+// charge adds what was not known before.
+func (c *conn) charge(steps int64) { c.from.account.owed.Add(steps) }
+
+// memoryPerAddr is what an address may make this server keep in watches, frames and
+// outboxes together.
+func (o *Options) memoryPerAddr() int64 {
+	if o.MaxConnsPerAddr <= 0 {
+		return math.MaxInt64
+	}
+	return 2 * int64(o.MaxWatchBytesPerConn)
+}
+
+// roomFor reports whether an address may have so many more bytes.
+func (a *account) roomFor(o *Options, more int) bool {
+	return a.buffers.Load()+a.watches.Load()+int64(more) <= o.memoryPerAddr()
+}
+
+// readCost is what a read costs beside its answer.
+func readCost(op jute.OpCode, body []byte) int64 {
+	if op == jute.OpMultiRead {
+		return readSteps + int64(len(body)/12)
+	}
+	return readSteps + int64(len(body)/64)
+}
+
+// writeCost is what a write may cost, by its length. It is corrected by the outcome.
+func writeCost(op jute.OpCode, body []byte) int64 {
+	switch {
+	case op == jute.OpMulti:
+		return min(tree.MaxSteps, int64(2*len(body)))
+	case len(body) > 1<<10:
+		return writeSteps + int64(len(body)/8)
+	}
+	return 4 * writeSteps
+}

@@ -1,0 +1,173 @@
+package clients
+
+import (
+	"log/slog"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// An address has a third of each second of the state lock, a server of three gives it
+// a third of that, and what it has not used it may not use later.
+func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
+	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	defer s.Shutdown(t.Context())
+	for _, servers := range []int64{1, 3} {
+		s.servers.Store(servers)
+		a := new(account)
+		var spent int64
+		const seconds = 100
+		for now := time.Duration(0); now < seconds*time.Second; now += 5 * time.Millisecond {
+			if now < seconds/2*time.Second {
+				continue // the address asks for nothing
+			}
+			for a.settle(s, now) < s.share(burstTime) {
+				a.owed.Add(1000)
+				spent += 1000
+			}
+		}
+		const step = 80 * time.Nanosecond
+		held, share := time.Duration(spent)*step, seconds/2*time.Second/lockShare/time.Duration(servers)
+		if held < share*9/10 || held > share*11/10 {
+			t.Errorf("%d servers: the lock was held for %v in %d s", servers, held, seconds/2)
+		}
+	}
+}
+
+// Requests are charged: a write what its outcome says, however long it was, a read by
+// its answer, and what an address is told by the events.
+func TestRequestsAreCharged(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	account := func() *account {
+		for _, c := range r.srv.all() {
+			return &c.from.account
+		}
+		t.Fatal("no connection")
+		return nil
+	}()
+	var ops []wire.Op
+	for range 1000 {
+		ops = append(ops, wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/", -1)})
+	}
+	account.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
+	for name, x := range map[string]struct {
+		op          jute.OpCode
+		body        []byte
+		least, most int64
+	}{
+		"ping":      {jute.OpPing, nil, 0, 0},
+		"exists":    {jute.OpExists, wire.PathWatch("/", false), 1, 20},
+		"sync":      {jute.OpSync, wire.Path("/"), 1, 20},
+		"multi":     {jute.OpMulti, wire.Multi(ops...), 2000, 2100},
+		"multiRead": {jute.OpMultiRead, wire.Multi(slices.Repeat([]wire.Op{{Type: jute.OpGetData, Body: wire.PathWatch("/", false)}}, 1000)...), 1000, 3000},
+	} {
+		before := account.owed.Load()
+		_, err := c.Call(x.op, x.body)
+		must(t, err)
+		if got := account.owed.Load() - before; got < x.least || got > x.most {
+			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
+		}
+	}
+}
+
+// An address whose watchers cost more than it may is told of no further events: they
+// are closed, as all who cannot take an event are.
+func TestWatchersOfAnAddressAreBounded(t *testing.T) {
+	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	watcher := func(from *address) *conn {
+		c := newConn(s, &net.TCPConn{}, nil)
+		c.from = from
+		c.ids.Store(s.addressIDs("127.0.0.1"))
+		s.watches.add(c, "/a", tree.Persistent)
+		return c
+	}
+	bad, good := new(address), new(address)
+	victim := watcher(good)
+	watchers := make([]*conn, 60)
+	for i := range watchers {
+		watchers[i] = watcher(bad)
+	}
+	events := make([]tree.Event, 10_000)
+	for i := range events {
+		events[i] = tree.Event{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(jute.WorldAnyone)}
+	}
+	s.Events(1, events)
+	open := 0
+	for _, c := range watchers {
+		if c.isOpen() {
+			open++
+		}
+	}
+	if open != 0 || !victim.isOpen() || victim.out.frames != len(events) {
+		t.Errorf("%d of 60 go on, the other client was told of %d events", open, victim.out.frames)
+	}
+	if owed := bad.owed.Load(); owed != maxTells || good.owed.Load() != int64(len(events)) {
+		t.Errorf("they were charged %d and %d steps", owed, good.owed.Load())
+	}
+	must(t, s.Shutdown(t.Context()))
+}
+
+// What an address holds in watches leaves it less for frames; other addresses get theirs.
+func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
+	s, err := New(Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20})
+	must(t, err)
+	defer s.Shutdown(t.Context())
+	conns := func(from *address) (list [3]*conn) {
+		for i := range list {
+			list[i] = newConn(s, &net.TCPConn{}, nil)
+			list[i].from = from
+		}
+		return list
+	}
+	bad, good := conns(new(address)), conns(new(address))
+	bad[0].from.watches.Store(15 << 20)
+	if !s.memory.try(bad[0], inputPart, 4<<20, false) {
+		t.Error("there was room")
+	}
+	if s.memory.try(bad[1], inputPart, 2<<20, false) {
+		t.Error("21 MiB of 20")
+	}
+	if !s.memory.try(good[0], inputPart, 15<<20, false) || !s.memory.try(good[1], outputPart, 5<<20, false) {
+		t.Error("another address has no room")
+	}
+	s.memory.drop(bad[0])
+	if !s.memory.try(bad[1], inputPart, 2<<20, false) || bad[1].from.buffers.Load() != 2<<20 {
+		t.Errorf("%d bytes, after all was given back", bad[1].from.buffers.Load())
+	}
+}
+
+// An address without connections is remembered until it owes nothing.
+func TestDebtsOutliveConnections(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	from := r.srv.all()[0].from
+	from.owed.Store(1 << 40)
+	c.Close()
+	for end := time.Now().Add(30 * time.Second); len(r.srv.all()) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the connection stays")
+		}
+	}
+	r.srv.mu.Lock()
+	known := r.srv.perAddr[from.host]
+	r.srv.mu.Unlock()
+	if known != from {
+		t.Error("the debt is forgotten")
+	}
+	from.owed.Store(0)
+	r.srv.mu.Lock()
+	r.srv.forget(from)
+	known = r.srv.perAddr[from.host]
+	r.srv.mu.Unlock()
+	if known != nil {
+		t.Error("an address that owes nothing is kept")
+	}
+}
