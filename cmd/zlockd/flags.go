@@ -94,6 +94,7 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.authToLocal, "kerberos-rules", "DEFAULT", "how a principal becomes a short name, `RULES` as auth_to_local has them")
 	f.BoolVar(&s.removeHost, "kerberos-remove-host", false, "leave the host of a principal out of its identity in ACLs")
 	f.BoolVar(&s.removeRealm, "kerberos-remove-realm", false, "leave the realm of a principal out of its identity in ACLs")
+	f.StringVar(&s.ensembleNames, "ensemble-names", "", "close clients that name another cluster than one of `NAMES` by the scheme ensemble")
 	f.StringVar(&s.requireAuth, "require-auth", "", "close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, sasl, x509")
 	f.BoolVar(&s.skipACL, "skip-acl", false, "check no access rights at all")
 

@@ -33,6 +33,7 @@ var zooRules = map[string]rule{
 	"kerberos.removeRealmFromPrincipal":        onlyTrue("kerberos-remove-realm"),
 	"security.auth_to_local":                   toFlag("kerberos-rules"),
 	"DigestAuthenticationProvider.superDigest": toFlag("super-digest"),
+	"ensembleAuthName":                         toFlag("ensemble-names"),
 
 	"maxCnxns":                        toFlag("max-cnxns"),
 	"autopurge.snapRetainCount":       number(func(s *settings, n int64) { s.more.snapshotRetain = int(n) }),
@@ -300,12 +301,12 @@ func authProvider(z *zoo, key, value string) error {
 		}
 		return nil
 	}
-	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider"} {
+	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider", "EnsembleAuthenticationProvider"} {
 		if strings.HasSuffix(value, "."+known) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest and ip", value)
+	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip and ensemble", value)
 }
 
 const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 " +

@@ -18,6 +18,16 @@ func schemes(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
+// names returns the names of the cluster, which stand between commas.
+func (s *settings) names() (list []string) {
+	for name := range strings.SplitSeq(s.ensembleNames, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // newSASL reads how clients may authenticate by SASL; nil: there is no SASL.
 func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	if s.saslUsers == "" && s.keytab == "" {

@@ -40,6 +40,7 @@ type settings struct {
 	snapshotInterval  time.Duration
 	maxFrame          int
 	superDigest       string
+	ensembleNames     string
 	skipACL           bool
 	saslUsers         string
 	saslSuper         string

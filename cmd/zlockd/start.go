@@ -93,6 +93,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			SuperDigest:       s.superDigest,
 			SASL:              mechanisms,
 			SASLSuper:         s.saslSuper,
+			EnsembleNames:     s.names(),
 			RequireAuth:       schemes(s.requireAuth),
 			SkipACL:           s.skipACL,
 			LinearizableReads: s.linearizable,

@@ -169,3 +169,25 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 		t.Errorf("events before: %v", b.Events)
 	}
 }
+
+// The scheme ensemble as ZooKeeper's own provider answers it: it proves nothing, a
+// client without a name passes, and so does every name until names are configured.
+func TestEnsembleNames(t *testing.T) {
+	for _, names := range [][]string{nil, {"one", "two"}} {
+		r := newRig(t, Options{EnsembleNames: names})
+		for name, fits := range map[string]bool{"": true, "one": true, "two": true, " one": false, "one,two": false, "three": false} {
+			c := r.client()
+			if !fits && names != nil {
+				call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("ensemble", name))
+				must(t, c.Closed())
+				continue
+			}
+			call(t, c, jute.OK, jute.OpAuth, wire.Auth("ensemble", name))
+			ids, err := c.WhoAmI()
+			must(t, err)
+			if len(ids) != 1 || ids[0].Scheme != "ip" {
+				t.Errorf("with the name %q the client is %v", name, ids)
+			}
+		}
+	}
+}

@@ -82,6 +82,10 @@ type Options struct {
 	// everything, if any.
 	SASL      *sasl.Mechanisms
 	SASLSuper string
+	// EnsembleNames are the names of this cluster. A client that authenticates by the
+	// scheme ensemble with another name is refused: it looks for another cluster. A
+	// client that gives no name passes, and without names here every client does.
+	EnsembleNames []string
 	// RequireAuth are the schemes (digest, sasl, x509) of which a client must
 	// have proved an identity before it asks for anything. Empty: none.
 	RequireAuth []string
