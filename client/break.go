@@ -80,11 +80,14 @@ func (w *waiter) serverTime(ctx context.Context) (int64, error) {
 	}
 }
 
+// target returns the path of a contender's node.
+func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
+
 // Break removes a contender's node, given relative to the lock's path. The token
 // guards against breaking another hold than the one that was looked at: it is
 // the czxid of the node. The broken contender loses the lock with reason Removed.
-func (c *Client) Break(ctx context.Context, path, node string, token fence.Token) error {
-	return c.breakNode(ctx, join(path, node), token, func(*epoch, zk.Node) error { return nil })
+func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
+	return i.c.breakNode(ctx, target(path, node), token, func(*epoch, zk.Node) error { return nil })
 }
 
 // breakNode deletes a node that was created at a given zxid if allow agrees.
@@ -114,8 +117,8 @@ const breakSettle = 2 * time.Second
 // BreakExpired removes a holder's node if it was taken with [Limit].Break and its
 // maximum hold and grace are over by the server's clock; otherwise it returns
 // ErrNotAcquired. It may wait two seconds to be sure.
-func (c *Client) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
-	target := join(path, node)
+func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
+	c, target := i.c, target(path, node)
 	return c.breakNode(ctx, target, token, func(e *epoch, n zk.Node) error {
 		now, err := c.serverClock(ctx, e, path)
 		if err != nil {

@@ -192,7 +192,7 @@ func TestE58Revocation(t *testing.T) {
 	w := start(ctx, dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
 	// A waiter leaves the queue.
-	if err := op.Revoke(ctx, d, nth(t, o, d, 1), wish); err != nil {
+	if err := op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish); err != nil {
 		t.Fatal(err)
 	}
 	var le *LostError
@@ -202,14 +202,14 @@ func TestE58Revocation(t *testing.T) {
 	queued(t, o, d, 1)
 	// A holder is told once, and keeps the lock.
 	for range 2 {
-		if err := op.Revoke(ctx, d, baseName(h.Node()), wish); err != nil {
+		if err := op.Inspector().Revoke(ctx, d, baseName(h.Node()), wish); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if r := soon(t, "the wish", h.Revoked()); r.By != "operator" || r.Reason != "maintenance" {
 		t.Fatalf("%+v", r)
 	}
-	if e := must[*Queue](t)(op.Inspect(ctx, d)).Holders[0]; e.Owner == nil {
+	if e := must[*Queue](t)(op.Inspector().Inspect(ctx, d)).Holders[0]; e.Owner == nil {
 		t.Fatalf("%+v", e)
 	} else if r, asked := e.Asked(); !asked || r.By != "operator" {
 		t.Fatalf("%+v", e)
@@ -238,13 +238,13 @@ func TestE58Revocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := op.Revoke(ctx, d, baseName(peer), wish); err != nil {
+	if err := op.Inspector().Revoke(ctx, d, baseName(peer), wish); err != nil {
 		t.Fatal(err)
 	}
 	if data, _, _ := o.Get(peer); string(data) != "__REVOKE__" {
 		t.Fatalf("data %q", data)
 	}
-	if err := op.Revoke(ctx, d, "gone", wish); !errors.Is(err, ErrNotHeld) {
+	if err := op.Inspector().Revoke(ctx, d, "gone", wish); !errors.Is(err, ErrNotHeld) {
 		t.Fatal(err)
 	}
 }
@@ -303,13 +303,13 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 		t.Fatal("token went back")
 	}
 	// By an operator: with the wrong token not at all.
-	if err := c2.Break(ctx, d+"/b", baseName(next.Node()), next.Token()+1); !errors.Is(err, fence.ErrStale) {
+	if err := c2.Inspector().Break(ctx, d+"/b", baseName(next.Node()), next.Token()+1); !errors.Is(err, fence.ErrStale) {
 		t.Fatal(err)
 	}
-	if err := c2.BreakExpired(ctx, d+"/b", baseName(next.Node()), next.Token()); !errors.Is(err, ErrNotAcquired) {
+	if err := c2.Inspector().BreakExpired(ctx, d+"/b", baseName(next.Node()), next.Token()); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
-	if err := c2.Break(ctx, d+"/b", baseName(next.Node()), next.Token()); err != nil {
+	if err := c2.Inspector().Break(ctx, d+"/b", baseName(next.Node()), next.Token()); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the loss", next.Lost())

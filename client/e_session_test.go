@@ -34,8 +34,8 @@ func TestE31Chroot(t *testing.T) {
 	b := dialTo(t, addr(t)+root+"/deep/", quick()...)
 	g := start(testCtx(t), b.Mutex("/m").Lock)
 	queued(t, o, root+"/deep/m", 2)
-	q := must[*Queue](t)(b.Inspect(testCtx(t), "/m"))
-	if len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].Token != l.Token() {
+	q := must[*Queue](t)(b.Inspector().Inspect(testCtx(t), "/m"))
+	if len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].Token != int64(l.Token()) {
 		t.Fatalf("%+v", q)
 	}
 	if err := b.CheckSequencer(testCtx(t), l.Sequencer()); err != nil {
@@ -49,7 +49,7 @@ func TestE31Chroot(t *testing.T) {
 	set := must[*Lease](t)(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))
 	unlock(t, set)
 	var found int
-	if err := a.Walk(testCtx(t), "/", -1, func(*Queue) error { found++; return nil }); err != nil {
+	if err := a.Inspector().Walk(testCtx(t), "/", -1, func(*Queue) error { found++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	removeDir(t, o, root+"/deep/m") // removing while idle must not matter

@@ -365,8 +365,8 @@ func TestE23UnrelatedChildIsIgnored(t *testing.T) {
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	unlock(t, lock(t, c.Mutex(d).TryLock))
-	q := must[*Queue](t)(c.Inspect(testCtx(t), d))
-	if len(q.Foreign) != 4 {
+	q := must[*Queue](t)(c.Inspector().Inspect(testCtx(t), d))
+	if len(q.Others) != 4 {
 		t.Fatalf("%+v", q)
 	}
 }

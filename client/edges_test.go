@@ -134,7 +134,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	a, b, d := dial(t), dial(t), dir(t)
 	const value = "10.0.0.1:8080"
 	l := must[*Lease](t)(a.Election(d).Campaign(testCtx(t), []byte(value)))
-	if err := b.Revoke(testCtx(t), d, baseName(l.Node()), Revocation{By: "operator"}); err != nil {
+	if err := b.Inspector().Revoke(testCtx(t), d, baseName(l.Node()), Revocation{By: "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the wish", l.Revoked())
@@ -160,7 +160,7 @@ func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 	addr(t)
 	c := dial(t)
 	for _, name := range []string{strings.Repeat("ab", 16) + "__lock__0000000001", "_c_" + strings.Repeat("ab", 16) + "-lock-0000000001"} {
-		if err := c.Revoke(testCtx(t), dir(t), name, Revocation{}); !errors.Is(err, ErrUnsupported) {
+		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, Revocation{}); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -274,7 +274,7 @@ func TestMisplacedOptionsAreRefused(t *testing.T) {
 		}
 	}
 	l := lock(t, dial(t, WithReason("of the client")).Mutex(d).Lock)
-	if q := must[*Queue](t)(c.Inspect(testCtx(t), d)); len(q.Holders) != 1 || q.Holders[0].Owner.Reason != "of the client" {
+	if q := must[*Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 || q.Holders[0].Owner.Reason != "of the client" {
 		t.Errorf("an option of Dial does not count for its locks: %+v", q)
 	}
 	unlock(t, l)

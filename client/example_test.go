@@ -318,11 +318,11 @@ func ExampleLease_Revoked() {
 		log.Fatal(err)
 	}
 	// An operator, elsewhere, asks for the lock.
-	q, err := c.Inspect(ctx, "/maintenance")
+	q, err := c.Inspector().Inspect(ctx, "/maintenance")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := c.Revoke(ctx, q.Path, q.Holders[0].Node, client.Revocation{By: "ops", Reason: "deploy"}); err != nil {
+	if err := c.Inspector().Revoke(ctx, q.Path, q.Holders[0].Node, client.Revocation{By: "ops", Reason: "deploy"}); err != nil {
 		log.Fatal(err)
 	}
 	// The holder hears of it and gives it back when that suits.

@@ -193,7 +193,7 @@ func (c *lockConfig) check(path string) error {
 	return nil
 }
 
-// Task names the work a context belongs to, so that [Client.WaitGraph] can tell
+// Task names the work a context belongs to, so that [Inspector.WaitGraph] can tell
 // which locks are waited for and held on behalf of the same work. A context from
 // a lease has the task of that lease; one without a task gets a random one with
 // its first lock.

@@ -27,15 +27,12 @@ const (
 	useBarePermits            // kazoo's semaphore: nodes named by an id alone
 )
 
-// simpleName is the one node of the textbooks' lock: whoever creates it holds.
-const simpleName = "lock"
-
 // useOf returns the use that a child of a lock's directory speaks of.
 func useOf(name string) (use, bool) {
 	switch {
-	case name == simpleName:
+	case name == recipe.SimpleName:
 		return useSimple, true
-	case name == permitsName:
+	case name == recipe.PermitsName:
 		return usePermits, true
 	case recipe.IsPolicyNode(name):
 		return usePolicy, true
@@ -48,9 +45,6 @@ func useOf(name string) (use, bool) {
 	}
 	return 0, false
 }
-
-// permitsName is where a semaphore's permits are.
-const permitsName = "leases"
 
 // alone fails if somebody holds, or waits for, a lock of another kind on the path
 // whose children have these names.

@@ -50,7 +50,7 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // are taken one after another in the order of their paths, whatever the order in
 // which they are named. So sets never deadlock with each other, nor with those who
 // take single locks in the order of the paths. Who takes them in another order can
-// still deadlock with others; see [Client.WaitGraph].
+// still deadlock with others; see [Inspector.WaitGraph].
 //
 // The lease is one: it is lost when one of its locks is lost. Each lock has a
 // token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first path.

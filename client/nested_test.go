@@ -79,7 +79,7 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	c, d := dial(t), dir(t)
 	err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
 		return c.Mutex(d+"/inner").Do(ctx, func(_ context.Context, inner *Lease) error {
-			outer, in := must[*Queue](t)(c.Inspect(ctx, d)).Holders[0], must[*Queue](t)(c.Inspect(ctx, d+"/inner")).Holders[0]
+			outer, in := must[*Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0], must[*Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
 			if outer.Owner.Task != in.Owner.Task {
 				t.Errorf("tasks %q and %q", outer.Owner.Task, in.Owner.Task)
 			}

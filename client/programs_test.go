@@ -72,7 +72,7 @@ func askToGiveWay(c *client.Client, path string, leads <-chan string, times int)
 		if err != nil {
 			log.Fatal(err)
 		}
-		c.Revoke(context.Background(), path, l.Node, client.Revocation{By: "operator"})
+		c.Inspector().Revoke(context.Background(), path, l.Node, client.Revocation{By: "operator"})
 	}
 }
 

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"github.com/zlockd/zlockd/client/recipe"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,25 +221,25 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	h := lock(t, c.RWMutex(d+"/rw").Lock, WithReason("work"))
 	r := start(ctx, dial(t).RWMutex(d+"/rw").RLock)
 	queued(t, o, d+"/rw", 2)
-	q := must[*Queue](t)(c.Inspect(ctx, d+"/rw"))
-	if q.Kind != "rwlock" || len(q.Holders) != 1 || len(q.Waiters) != 1 || q.NextSeq != 2 {
+	q := must[*Queue](t)(c.Inspector().Inspect(ctx, d+"/rw"))
+	if q.Kind != "rwlock" || len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Next != 2 {
 		t.Fatalf("%+v", q)
 	}
-	if e := q.Holders[0]; e.Owner == nil || e.Owner.Reason != "work" || e.Token != h.Token() || e.Maker != "zlock" {
+	if e := q.Holders[0]; e.Owner == nil || e.Owner.Reason != "work" || e.Token != int64(h.Token()) || e.Maker != recipe.MakerSelf {
 		t.Fatalf("%+v", e)
 	}
-	if e := q.Waiters[0]; e.BlockedBy != q.Holders[0].Node || e.Mode != fence.Shared {
+	if e := q.Waiters[0]; !slices.Equal(e.BlockedBy, []string{q.Holders[0].Node}) || e.Mode != recipe.Shared {
 		t.Fatalf("%+v", e)
 	}
 	p := lock(t, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/sem", 4).Acquire(ctx, 3, o...)
 	})
-	q = must[*Queue](t)(c.Inspect(ctx, d+"/sem"))
+	q = must[*Queue](t)(c.Inspector().Inspect(ctx, d+"/sem"))
 	if q.Kind != "semaphore" || len(q.Holders) != 3 || q.Limit != 4 {
 		t.Fatalf("%+v", q)
 	}
 	var found []string
-	if err := c.Walk(ctx, d, -1, func(q *Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
+	if err := c.Inspector().Walk(ctx, d, -1, func(q *Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
 		t.Fatalf("%v %v", found, err)
 	}
 	unlock(t, p)
@@ -257,13 +259,13 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 	b := must[*Lease](t)(c2.Mutex(d + "/b").Lock(ctx2))
 	wb := start(ctx1, c1.Mutex(d+"/b").Lock)
 	queued(t, o, d+"/b", 2)
-	g := must[*Graph](t)(c1.WaitGraph(testCtx(t), d))
+	g := must[*Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
 	if len(g.Edges) != 1 || g.Deadlocked() {
 		t.Fatalf("%+v", g)
 	}
 	wa := start(ctx2, c2.Mutex(d+"/a").Lock)
 	queued(t, o, d+"/a", 2)
-	g = must[*Graph](t)(c1.WaitGraph(testCtx(t), d))
+	g = must[*Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
 	if len(g.Edges) != 2 || !g.Deadlocked() || !g.Edges[0].Cycle {
 		t.Fatalf("%+v", g)
 	}
@@ -292,14 +294,14 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
 	l := lock(t, c.Mutex(d+"/k/lock").Lock)
 	found := map[string]*Queue{}
-	if err := c.Walk(testCtx(t), d, -1, func(q *Queue) error { found[q.Path] = q; return nil }); err != nil {
+	if err := c.Inspector().Walk(testCtx(t), d, -1, func(q *Queue) error { found[q.Path] = q; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	q := found[d+"/tutorial"]
 	if len(found) != 2 || found[d+"/k/lock"] == nil || q == nil {
 		t.Fatalf("%v", found)
 	}
-	if q.LayoutName != "unknown" || len(q.Holders) != 1 || q.Holders[0].Node != "lock0000000000" || len(q.Waiters) != 1 {
+	if q.Layout() != "plain" || len(q.Holders) != 1 || q.Holders[0].Node != "lock0000000000" || len(q.Waiters) != 1 {
 		t.Fatalf("%+v", q)
 	}
 	unlock(t, l)

@@ -30,13 +30,13 @@ func (h *hold) revoke(r Revocation) {
 // it by [Lease.Revoked], and loses the lock after its grace if it was taken
 // [WithRevocable]; a waiter leaves the queue. node is the node's path relative to
 // the lock's, as [Entry] has it. It needs WRITE on the node.
-func (c *Client) Revoke(ctx context.Context, path, node string, r Revocation) error {
-	target := join(path, node)
+func (i *Inspector) Revoke(ctx context.Context, path, node string, r Revocation) error {
+	target := target(path, node)
 	made, _, _ := recipe.ParseName(baseName(target))
 	if made.Maker == recipe.MakerKazoo || made.Maker == recipe.MakerGo {
 		return fmt.Errorf("%w: the program that made %s cannot be asked to leave", ErrUnsupported, target)
 	}
-	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
+	return nodeErr(target, i.c.steadily(ctx, target, func(e *epoch) error {
 		return e.update(ctx, target, func(data []byte) ([]byte, error) {
 			if _, asked := recipe.RevocationIn(data); asked {
 				return nil, nil

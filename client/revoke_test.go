@@ -24,7 +24,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 		if n == baseName(holder.Node()) {
 			continue
 		}
-		if err := other.Revoke(testCtx(t), d, n, Revocation{By: "somebody"}); err != nil {
+		if err := other.Inspector().Revoke(testCtx(t), d, n, Revocation{By: "somebody"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	l := must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
 	time.Sleep(2 * ownWatch) // its node is watched
 	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
-	if err := other.Revoke(testCtx(t), d+"/e", baseName(l.Node()), Revocation{}); err != nil {
+	if err := other.Inspector().Revoke(testCtx(t), d+"/e", baseName(l.Node()), Revocation{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := el.Proclaim(testCtx(t), l, []byte("b")); err != nil {

@@ -50,7 +50,7 @@ func semLayoutOf(l Layout, path string) semLayout {
 		return semLayout{lock: path + "-__lock__", leases: path, q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, leaseName: recipe.ID.Hex, mode: zk.Ephemeral, use: useBarePermits}
 	}
 	return semLayout{
-		lock: join(path, "locks"), leases: join(path, permitsName), q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
+		lock: join(path, "locks"), leases: join(path, recipe.PermitsName), q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
 		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
 	}
 }

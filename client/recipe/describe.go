@@ -102,6 +102,10 @@ func IsContender(name string) bool {
 	return d.numbed || d.hold
 }
 
+// MayContend reports whether a name may be that of a contender. A name without a
+// number may be any node's, but for those that kazoo gives and the textbooks' lock.
+func MayContend(name string) bool { return name == SimpleName || describe(name).layout != LayoutLone }
+
 // Number returns the number that a contender's name ends in.
 func Number(name string) (seq int32, ok bool) {
 	d := describe(name)

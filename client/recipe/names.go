@@ -66,7 +66,8 @@ func unmarshalName(names []string, what string, name []byte, into *uint8) error 
 
 // ParseLayout reads the name of a layout of which package client makes locks.
 func ParseLayout(s string) (l Layout, err error) {
-	return l, unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
+	err = unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
+	return l, err
 }
 
 // Role is what a contender wants.

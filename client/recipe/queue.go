@@ -170,15 +170,13 @@ func (e *Entry) Text(n int) string {
 
 // Asked returns the wish that the contender leaves, if there is one.
 func (e *Entry) Asked() (Revocation, bool) {
-	for _, data := range []string{e.raw, e.Data} {
-		if r, asked := RevocationIn([]byte(data)); asked {
-			return r, true
-		}
+	switch {
+	case e.raw != "":
+		return RevocationIn([]byte(e.raw))
+	case e.Owner != nil && e.Owner.Revoke != nil:
+		return *e.Owner.Revoke, true
 	}
-	if o, ok := e.Record(); ok && o.Revoke != nil {
-		return *o.Revoke, true
-	}
-	return Revocation{}, false
+	return RevocationIn([]byte(e.Data))
 }
 
 // Askable reports whether the contender can be asked to leave: its program looks
@@ -188,7 +186,7 @@ func (e *Entry) Askable() bool {
 		return false // known by its watch only, or its record is not known
 	}
 	_, ours := e.Record()
-	return ours || e.Maker == MakerSelf || e.Maker == MakerCurator
+	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf
 }
 
 // task is what the node says of the task it serves.

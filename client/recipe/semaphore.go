@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -37,6 +38,17 @@ func LimitOf(data string) int {
 		return max(rec.Limit, 0)
 	}
 	return 0
+}
+
+// KazooQueue ends the name of the queue of kazoo's semaphore, which is beside it.
+const KazooQueue = "-__lock__"
+
+// IsKazooSemaphore reports whether a directory with such children and data is kazoo's
+// semaphore: the data are a number, and the children ids.
+func IsKazooSemaphore(names []string, data string) bool {
+	n, err := strconv.Atoi(data)
+	other := func(name string) bool { _, ok := ParseHex(name); return !ok }
+	return err == nil && n > 0 && !slices.ContainsFunc(names, other)
 }
 
 // allPermits tells whether the contenders are those of kazoo's semaphore: ids
@@ -76,9 +88,9 @@ func (s *semaphore) lock(w Watches) Queue {
 		q.Total += s.queue.Total
 	}
 	layout := LayoutCurator
-	if s.permits != nil && s.permits.Path == s.path || s.queue != nil && strings.HasSuffix(s.queue.Path, "-__lock__") {
+	if s.permits != nil && s.permits.Path == s.path || s.queue != nil && strings.HasSuffix(s.queue.Path, KazooQueue) {
 		layout = LayoutKazoo
-		permitDir, queueDir = "", s.path+"-__lock__/"
+		permitDir, queueDir = "", s.path+KazooQueue+"/"
 	}
 	q.Layouts = []Layout{layout}
 	pending := s.pending(permits, queue, q.Limit, w)

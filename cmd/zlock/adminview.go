@@ -13,8 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // adminFlags are the options of commands that ask a zlockd's admin port.
@@ -115,79 +114,22 @@ func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Conte
 	return true, err
 }
 
-// viewContender is a contender as the lock view tells of it.
-type viewContender struct {
-	Node      string        `json:"node"`
-	Position  int           `json:"position"`
-	Mode      string        `json:"mode"`
-	Maker     string        `json:"maker"`
-	Session   string        `json:"session"`
-	Token     string        `json:"token"`
-	Since     int64         `json:"since"`
-	HeldSince int64         `json:"heldSince"`
-	BlockedBy []string      `json:"blockedBy"`
-	Owner     *client.Owner `json:"owner"`
-	Data      string        `json:"data"`
-}
-
-// viewLock is a lock.
+// viewLock is a lock as the lock view's list has it.
 type viewLock struct {
-	Path        string          `json:"path"`
-	Kind        string          `json:"kind"`
-	Layouts     []string        `json:"layouts"`
-	Mixed       bool            `json:"mixed"`
-	Policy      string          `json:"policy"`
-	Limit       int             `json:"limit"`
-	Next        int32           `json:"nextSeq"`
-	HolderCount int             `json:"holderCount"`
-	WaiterCount int             `json:"waiterCount"`
-	OldestWait  int64           `json:"oldestWait"`
-	Holders     []viewContender `json:"holders"`
-	Waiters     []viewContender `json:"waiters"`
-	Others      []string        `json:"others"`
-	Truncated   string          `json:"truncated"`
-}
-
-func (l *viewLock) layout() string { return strings.Join(l.Layouts, "+") }
-
-// queue says the same in package client's words.
-func (l *viewLock) queue() *client.Queue {
-	q := &client.Queue{Path: l.Path, Kind: l.Kind, LayoutName: l.layout(), Policy: l.Policy, Limit: l.Limit, Foreign: l.Others, Mixed: l.Mixed, NextSeq: l.Next}
-	for _, c := range l.Holders {
-		q.Holders = append(q.Holders, c.entry())
-	}
-	for _, c := range l.Waiters {
-		q.Waiters = append(q.Waiters, c.entry())
-	}
-	return q
-}
-
-var viewModes = map[string]fence.Mode{"exclusive": fence.Exclusive, "shared": fence.Shared, "permit": fence.Permit}
-
-func (v *viewContender) entry() client.Entry {
-	session, _ := strconv.ParseUint(v.Session, 0, 64)
-	token, _ := strconv.ParseInt(v.Token, 10, 64)
-	e := client.Entry{
-		Node: v.Node, Mode: viewModes[v.Mode], Position: v.Position, Session: int64(session), Token: fence.Token(token), Maker: v.Maker,
-		Owner: v.Owner, Raw: v.Data, WaitingSince: time.UnixMilli(v.Since),
-	}
-	if v.HeldSince != 0 {
-		e.HeldSince = time.UnixMilli(v.HeldSince)
-	}
-	if len(v.BlockedBy) > 0 {
-		e.BlockedBy = v.BlockedBy[len(v.BlockedBy)-1]
-	}
-	return e
+	recipe.Lock
+	HolderCount int   `json:"holderCount"`
+	WaiterCount int   `json:"waiterCount"`
+	OldestWait  int64 `json:"oldestWait"`
 }
 
 // lockOf asks for one lock.
-func (a adminClient) lockOf(ctx context.Context, path string) (*viewLock, error) {
+func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, error) {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)
 	}
-	var l viewLock
-	return &l, a.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &l)
+	var q recipe.Queue
+	return &q, a.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
 }
 
 // eachLock goes through all locks at or below a path.
@@ -213,42 +155,15 @@ func (a adminClient) eachLock(ctx context.Context, root string, f func(*viewLock
 }
 
 // graph asks who waits for whom.
-func (a adminClient) graph(ctx context.Context, root string) (*client.Graph, error) {
-	var v struct {
-		Parties []struct {
-			Label   string `json:"label"`
-			Task    string `json:"task"`
-			Session string `json:"session"`
-			Reason  string `json:"reason"`
-		} `json:"parties"`
-		Edges []struct {
-			From     int    `json:"from"`
-			To       int    `json:"to"`
-			Path     string `json:"path"`
-			FromNode string `json:"fromNode"`
-			ToNode   string `json:"toNode"`
-			Any      bool   `json:"any"`
-			Watch    bool   `json:"watch"`
-			Cycle    bool   `json:"cycle"`
-		} `json:"edges"`
-	}
-	if err := a.ask(ctx, "/wait-graph", url.Values{"prefix": {root}}, &v); err != nil {
+func (a adminClient) graph(ctx context.Context, root string) (*recipe.Graph, error) {
+	var g recipe.Graph
+	if err := a.ask(ctx, "/wait-graph", url.Values{"prefix": {root}}, &g); err != nil {
 		return nil, err
 	}
-	party := func(i int) (p client.Party) {
-		if i < 0 || i >= len(v.Parties) {
-			return p
+	for _, e := range g.Edges {
+		if min(e.From, e.To) < 0 || max(e.From, e.To) >= len(g.Parties) {
+			return nil, fmt.Errorf("the answer of %s is not understood: a wait of a party that it does not list", a.base)
 		}
-		session, _ := strconv.ParseUint(v.Parties[i].Session, 0, 64)
-		return client.Party{Task: v.Parties[i].Task, Session: int64(session), Label: strings.TrimSpace(v.Parties[i].Label + " " + v.Parties[i].Reason)}
 	}
-	g := &client.Graph{}
-	for _, e := range v.Edges {
-		from, to := party(e.From), party(e.To)
-		g.Edges = append(g.Edges, client.Edge{
-			From: from, To: to, Path: e.Path, FromNode: e.FromNode, ToNode: e.ToNode, Cycle: e.Cycle,
-			Possible: from.Task == "" || to.Task == "" || e.Any || e.Watch,
-		})
-	}
-	return g, nil
+	return &g, nil
 }

@@ -65,12 +65,12 @@ func (c *call) check(conn *connectFlags, token, sequencer string) error {
 			}
 			return err
 		}
-		q, err := cl.Inspect(ctx, c.args[0])
+		q, err := cl.Inspector().Inspect(ctx, c.args[0])
 		if err != nil {
 			return err
 		}
 		for _, e := range q.Holders {
-			if e.Token == t {
+			if e.Token == int64(t) {
 				return nil
 			}
 		}

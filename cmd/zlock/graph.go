@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func waitGraphCommand() *command {
@@ -40,7 +42,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 					return err
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					g, err := cl.WaitGraph(ctx, root)
+					g, err := cl.Inspector().WaitGraph(ctx, root)
 					if err != nil {
 						return err
 					}
@@ -51,13 +53,39 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 	}
 }
 
-func (c *call) showGraph(g *client.Graph, format string, dot bool) error {
+// shownParty and shownEdge are the sides of a wait, and a wait, as JSON has them.
+type shownParty struct {
+	Task    string `json:"task,omitempty"`
+	Session int64  `json:"session,string"`
+	Label   string `json:"label"` // for people: host, process and reason
+}
+
+type shownEdge struct {
+	From     shownParty `json:"from"`
+	To       shownParty `json:"to"`
+	Path     string     `json:"path"`
+	FromNode string     `json:"fromNode"`
+	ToNode   string     `json:"toNode"`
+	Possible bool       `json:"possible,omitempty"`
+	Cycle    bool       `json:"cycle,omitempty"`
+}
+
+func shownEdgeOf(g *recipe.Graph, e *recipe.Edge) shownEdge {
+	party := func(i int) shownParty {
+		p := &g.Parties[i]
+		return shownParty{p.Task, int64(p.Session), strings.TrimSpace(p.Label() + " " + p.Reason)}
+	}
+	return shownEdge{party(e.From), party(e.To), e.Path, e.FromNode, e.ToNode, g.Possible(e), e.Cycle}
+}
+
+func (c *call) showGraph(g *recipe.Graph, format string, dot bool) error {
 	cycle := false
 	p := c.printer(format, "WAITER", "WAITS-FOR", "PATH", "NOTE")
 	if dot {
 		fmt.Fprintln(c.stdout, "digraph locks {")
 	}
-	for _, e := range g.Edges {
+	for i := range g.Edges {
+		e := shownEdgeOf(g, &g.Edges[i])
 		cycle = cycle || e.Cycle
 		note, attrs := "", ""
 		switch {

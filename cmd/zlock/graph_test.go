@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func TestGraphTellsWhatIsSure(t *testing.T) {
-	g := &client.Graph{}
-	for _, e := range []client.Edge{{}, {Possible: true}, {Cycle: true}, {Cycle: true, Possible: true}} {
-		e.From.Label, e.To.Label, e.Path = "a", "b", "/l"
+	g := &recipe.Graph{Parties: []recipe.Party{{Task: "a"}, {Task: "b"}}}
+	for _, e := range []recipe.Edge{{}, {Watch: true}, {Cycle: true}, {Cycle: true, Any: true}} {
+		e.To, e.Path = 1, "/l"
 		g.Edges = append(g.Edges, e)
 	}
 	for _, c := range []struct {

@@ -7,16 +7,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/client/fence"
 )
 
 // answers are what each command prints with -o json, where zlock makes it.
 var answers = map[string][]any{
 	"ls":                         {listed{}},
-	"show, holders, waiters":     {shownEntry{Entry: client.Entry{Mode: fence.Exclusive}}},
-	"wait-graph":                 {client.Edge{}, client.Party{}},
+	"show, holders, waiters":     {shownEntry{}},
+	"wait-graph":                 {shownEdge{}, shownParty{}},
 	"leader":                     {shownLeader{}},
 	"doctor":                     {finding{}, trouble{}},
 	"member list, restart-order": {memberInfo{}},

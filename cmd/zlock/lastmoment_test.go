@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"github.com/zlockd/zlockd/client/fence"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -84,12 +85,12 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 		c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")
 		c.await(t, "locked")
 		cl := c.client(t)
-		q, err := cl.Inspect(t.Context(), "/h")
+		q, err := cl.Inspector().Inspect(t.Context(), "/h")
 		if err != nil || len(q.Holders) != 1 {
 			t.Fatal(q, err)
 		}
 		c.Process.Signal(syscall.SIGSTOP)
-		if err := cl.Break(t.Context(), "/h", q.Holders[0].Node, q.Holders[0].Token); err != nil {
+		if err := cl.Inspector().Break(t.Context(), "/h", q.Holders[0].Node, fence.Token(q.Holders[0].Token)); err != nil {
 			t.Fatal(err)
 		}
 		c.in.Close()

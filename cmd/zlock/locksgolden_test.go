@@ -348,7 +348,13 @@ func (m *masked) put(into *bytes.Buffer, title, objects string) {
 func TestWhatIsToldOfLocks(t *testing.T) {
 	env, admin, paths := planted(t)
 	files := map[string]*bytes.Buffer{}
-	m := &masked{t, map[string]string{}, map[string]int{}}
+	maskers := map[string]*masked{}
+	masker := func(file string) *masked {
+		if maskers[file] == nil {
+			maskers[file] = &masked{t, map[string]string{}, map[string]int{}}
+		}
+		return maskers[file]
+	}
 	into := func(file string) *bytes.Buffer {
 		if files[file] == nil {
 			files[file] = new(bytes.Buffer)
@@ -369,11 +375,11 @@ func TestWhatIsToldOfLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.put(into(file), fmt.Sprintf("GET %s: %d", path, a.StatusCode), string(b))
+		masker(file).put(into(file), fmt.Sprintf("GET %s: %d", path, a.StatusCode), string(b))
 	}
 	run := func(file string, args ...string) {
 		out, errs, code := runIn(t, env, args...)
-		m.put(into(file), fmt.Sprintf("zlock %s: %d", strings.Join(args, " "), code), out)
+		masker(file).put(into(file), fmt.Sprintf("zlock %s: %d", strings.Join(args, " "), code), out)
 		if errs != "" {
 			fmt.Fprintf(into(file), "%s", errs)
 		}

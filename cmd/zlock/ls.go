@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func lsCommand() *command {
@@ -58,12 +59,12 @@ type lister struct {
 
 // listed is a line of ls as JSON has it.
 type listed struct {
-	Path       string  `json:"path"`
-	Kind       string  `json:"kind"`
-	Layout     string  `json:"layout"`
-	Holders    int     `json:"holders"`
-	Waiters    int     `json:"waiters"`
-	OldestWait float64 `json:"oldestWaitSeconds"`
+	Path       string      `json:"path"`
+	Kind       recipe.Kind `json:"kind"`
+	Layout     string      `json:"layout"`
+	Holders    int         `json:"holders"`
+	Waiters    int         `json:"waiters"`
+	OldestWait float64     `json:"oldestWaitSeconds"`
 }
 
 // source tells of each lock.
@@ -101,7 +102,7 @@ func (l *lister) once(c *call, format string, each source) error {
 		}
 		if format == formatPlain {
 			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
-			p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait, line.Kind)
+			p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait, string(line.Kind))
 			return
 		}
 		p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait)
@@ -124,15 +125,11 @@ func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) er
 	if l.deep {
 		depth = -1
 	}
-	return cl.Walk(ctx, l.root, depth, func(q *client.Queue) error {
+	return cl.Inspector().Walk(ctx, l.root, depth, func(q *client.Queue) error {
 		if l.held && len(q.Holders) == 0 {
 			return nil
 		}
-		line := listed{Path: q.Path, Kind: q.Kind, Layout: q.LayoutName, Holders: len(q.Holders), Waiters: len(q.Waiters)}
-		for _, e := range q.Waiters {
-			line.waitsSince(e.WaitingSince)
-		}
-		f(line)
+		f(lineOf(&q.Lock, len(q.Holders), len(q.Waiters), q.OldestWait()))
 		return nil
 	})
 }
@@ -144,15 +141,15 @@ func (l *lister) served(ctx context.Context, a adminClient, f func(listed)) erro
 		if l.held && v.HolderCount == 0 || !l.deep && strings.Contains(below, "/") {
 			return
 		}
-		line := listed{Path: v.Path, Kind: v.Kind, Layout: v.layout(), Holders: v.HolderCount, Waiters: v.WaiterCount}
-		if v.OldestWait != 0 {
-			line.waitsSince(time.UnixMilli(v.OldestWait))
-		}
-		f(line)
+		f(lineOf(&v.Lock, v.HolderCount, v.WaiterCount, v.OldestWait))
 	})
 }
 
-// waitsSince notes that somebody waits since then.
-func (l *listed) waitsSince(t time.Time) {
-	l.OldestWait = max(l.OldestWait, float64(time.Since(t).Milliseconds())/1000)
+// lineOf describes a lock of which the oldest waiter waits since then.
+func lineOf(l *recipe.Lock, holders, waiters int, since int64) listed {
+	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: holders, Waiters: waiters}
+	if since != 0 {
+		line.OldestWait = max(0, float64(time.Since(time.UnixMilli(since)).Milliseconds())/1000)
+	}
+	return line
 }

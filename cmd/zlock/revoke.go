@@ -58,7 +58,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r client.Revocatio
 	path := c.args[0]
 	nodes := c.args[1:]
 	if len(nodes) == 0 {
-		q, err := cl.Inspect(ctx, path)
+		q, err := cl.Inspector().Inspect(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r client.Revocatio
 		return exitf(exitNo, "nobody holds %s", path)
 	}
 	for _, n := range nodes {
-		if err := cl.Revoke(ctx, path, n, r); err != nil {
+		if err := cl.Inspector().Revoke(ctx, path, n, r); err != nil {
 			if errors.Is(err, client.ErrNotHeld) {
 				continue // gone by itself
 			}
@@ -97,7 +97,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r client.Revocatio
 }
 
 func (c *call) stillThere(ctx context.Context, cl *client.Client, path string, nodes []string) (bool, error) {
-	q, err := cl.Inspect(ctx, path)
+	q, err := cl.Inspector().Inspect(ctx, path)
 	if err != nil {
 		return false, err
 	}
@@ -158,9 +158,9 @@ func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) er
 	}
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 		if expired {
-			err = cl.BreakExpired(ctx, path, node, t)
+			err = cl.Inspector().BreakExpired(ctx, path, node, t)
 		} else {
-			err = cl.Break(ctx, path, node, t)
+			err = cl.Inspector().Break(ctx, path, node, t)
 		}
 		switch {
 		case errors.Is(err, fence.ErrStale), errors.Is(err, client.ErrNotHeld), errors.Is(err, client.ErrNotAcquired):

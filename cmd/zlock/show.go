@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func showCommand() *command {
@@ -40,17 +40,17 @@ waited for, reason, node, session, token, maker.`,
 					return err
 				}
 				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
-					l, err := a.lockOf(ctx, c.args[0])
+					q, err := a.lockOf(ctx, c.args[0])
 					if err != nil {
 						return err
 					}
-					return c.showQueue(l.queue(), *format, holders, waiters)
+					return c.showQueue(q, *format, holders, waiters)
 				})
 				if done || err != nil {
 					return err
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					q, err := cl.Inspect(ctx, c.args[0])
+					q, err := cl.Inspector().Inspect(ctx, c.args[0])
 					if err != nil {
 						return err
 					}
@@ -82,13 +82,23 @@ func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Cl
 
 // shownEntry is an entry as JSON has it.
 type shownEntry struct {
-	Path   string `json:"path"`
-	Layout string `json:"layout"`
-	Holds  bool   `json:"holds"`
-	client.Entry
+	Path         string        `json:"path"`
+	Layout       string        `json:"layout"`
+	Holds        bool          `json:"holds"`
+	Node         string        `json:"node"`
+	Mode         recipe.Mode   `json:"mode"`
+	Position     int           `json:"position"`
+	Session      int64         `json:"session,string"`
+	Token        int64         `json:"token,string"`
+	Maker        recipe.Maker  `json:"maker"`
+	Owner        *recipe.Owner `json:"owner,omitempty"`
+	Raw          string        `json:"raw,omitempty"`
+	WaitingSince time.Time     `json:"waitingSince"`
+	HeldSince    time.Time     `json:"heldSince,omitzero"`
+	BlockedBy    string        `json:"blockedBy,omitempty"` // the last of the nodes waited for
 }
 
-func (c *call) showQueue(q *client.Queue, format string, holders, waiters bool) error {
+func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) error {
 	if (!holders || len(q.Holders) == 0) && (!waiters || len(q.Waiters) == 0) {
 		if format == formatTable {
 			fmt.Fprintln(c.stdout, nobody(q, holders, waiters))
@@ -97,20 +107,20 @@ func (c *call) showQueue(q *client.Queue, format string, holders, waiters bool) 
 	}
 	p := c.printer(format, "POS", "MODE", "HOST", "PID", "SINCE", "WAITS-FOR", "REASON")
 	if format == formatTable {
-		fmt.Fprintf(c.stdout, "PATH  %s  layout %s", clean(q.Path), q.LayoutName)
+		fmt.Fprintf(c.stdout, "PATH  %s  layout %s", clean(q.Path), q.Layout())
 		if q.Policy != "" {
 			fmt.Fprintf(c.stdout, "  policy %s", q.Policy)
 		}
 		if q.Limit > 0 {
 			fmt.Fprintf(c.stdout, "  limit %d", q.Limit)
 		}
-		fmt.Fprintf(c.stdout, "  next seq %010d\n", q.NextSeq)
+		fmt.Fprintf(c.stdout, "  next seq %010d\n", q.Next)
 		if q.Mixed {
 			c.say("contenders of programs that cannot see each other share this directory")
 		}
 	}
 	hosts := map[string]string{}
-	for _, list := range [][]client.Entry{q.Holders, q.Waiters} {
+	for _, list := range [][]recipe.Entry{q.Holders, q.Waiters} {
 		for _, e := range list {
 			hosts[e.Node] = hostOf(e)
 		}
@@ -129,7 +139,7 @@ func (c *call) showQueue(q *client.Queue, format string, holders, waiters bool) 
 }
 
 // nobody says that there is nothing to show.
-func nobody(q *client.Queue, holders, waiters bool) string {
+func nobody(q *recipe.Queue, holders, waiters bool) string {
 	path := clean(q.Path)
 	switch {
 	case !waiters && len(q.Waiters) > 0:
@@ -142,29 +152,38 @@ func nobody(q *client.Queue, holders, waiters bool) string {
 	return fmt.Sprintf("nobody holds %s or waits for it", path)
 }
 
-func (c *call) showEntry(p *printer, q *client.Queue, e client.Entry, holds bool, hosts map[string]string) {
-	pos, since := "*", e.HeldSince
+func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
+	obj := shownEntry{
+		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Position: e.Position, Session: int64(e.Session),
+		Token: e.Token, Maker: e.Maker, Owner: e.Owner, Raw: e.Data, WaitingSince: time.UnixMilli(e.Since),
+	}
+	if e.HeldSince != 0 {
+		obj.HeldSince = time.UnixMilli(e.HeldSince)
+	}
+	if n := len(e.BlockedBy); n > 0 {
+		obj.BlockedBy = e.BlockedBy[n-1]
+	}
+	pos, since := "*", obj.HeldSince
 	if !holds {
-		pos, since = strconv.Itoa(e.Position), e.WaitingSince
+		pos, since = strconv.Itoa(e.Position), obj.WaitingSince
 	}
 	mark := ""
 	if holds && since.IsZero() {
-		since, mark = e.WaitingSince, "≥" // it holds since then at the earliest
+		since, mark = obj.WaitingSince, "≥" // it holds since then at the earliest
 	}
-	pid, reason := "", e.Raw
+	pid, reason := "", e.Data
 	if o := e.Owner; o != nil {
 		pid, reason = strconv.Itoa(o.PID), o.Reason
 	}
 	if r, ok := e.Asked(); ok {
 		reason += " (asked back" + byText(r.By) + ")"
 	}
-	obj := shownEntry{q.Path, q.LayoutName, holds, e}
 	if p.format == formatPlain {
-		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, stamp(since), e.BlockedBy, reason,
-			e.Node, hex(e.Session), e.Token.String(), e.Maker)
+		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, stamp(since), obj.BlockedBy, reason,
+			e.Node, e.Session.String(), strconv.FormatInt(e.Token, 10), e.Maker.String())
 		return
 	}
-	p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, mark+clock(since), hosts[e.BlockedBy], reason)
+	p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, mark+clock(since), hosts[obj.BlockedBy], reason)
 }
 
 func byText(by string) string {
@@ -175,18 +194,18 @@ func byText(by string) string {
 }
 
 // hostOf is where a contender runs, or what else is known of it.
-func hostOf(e client.Entry) string {
+func hostOf(e recipe.Entry) string {
 	if e.Owner != nil && e.Owner.Host != "" {
 		return e.Owner.Host
 	}
-	return hex(e.Session)
+	return e.Session.String()
 }
 
-func modeLetter(m fence.Mode) string {
+func modeLetter(m recipe.Mode) string {
 	switch m {
-	case fence.Exclusive:
+	case recipe.Exclusive:
 		return "W"
-	case fence.Shared:
+	case recipe.Shared:
 		return "R"
 	}
 	return "P"

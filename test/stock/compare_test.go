@@ -230,7 +230,7 @@ func TestLocksOfSessions(t *testing.T) {
 				t.Helper()
 				h := startHolding(t, g.String(), maker.args...)
 				eventually(t, maker.name+" holds the lock", func() bool {
-					q, err := c.Inspect(t.Context(), "/job")
+					q, err := c.Inspector().Inspect(t.Context(), "/job")
 					return err == nil && len(q.Holders) > 0 && h.says(maker.held)
 				})
 				return h

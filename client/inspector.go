@@ -1,0 +1,211 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// Queue is a lock with its holders and waiters, Entry one of them.
+type (
+	Queue = recipe.Queue
+	Entry = recipe.Entry
+)
+
+// Graph is who waits for whom.
+type Graph = recipe.Graph
+
+// Inspector has the calls of operators, about locks that the client itself may not
+// use: who holds, who waits and for whom, and how to take a lock back.
+type Inspector struct{ c *Client }
+
+// Inspector returns the calls of operators.
+func (c *Client) Inspector() *Inspector { return &Inspector{c} }
+
+// Inspect reads who holds a lock and who waits for it. The layout is recognised.
+// A path that does not exist has neither holders nor waiters.
+func (i *Inspector) Inspect(ctx context.Context, path string) (*Queue, error) {
+	var q *Queue
+	err := i.c.steadily(ctx, path, func(e *epoch) error {
+		err := e.sync(ctx, path)
+		if err == nil {
+			q, err = inspect(ctx, e, path)
+		}
+		return err
+	})
+	return q, err
+}
+
+// inspect reads one lock for package recipe to make sense of.
+func inspect(ctx context.Context, e *epoch, path string) (*Queue, error) {
+	list, err := e.names(ctx, path)
+	var own zk.Node
+	if err == nil {
+		own, err = e.get(ctx, path)
+		if errors.Is(err, zk.ErrNoAuth) {
+			err = nil // only its data may not be read
+		}
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		list, err = zk.Names{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	in := &inspection{e: e, ctx: ctx, path: path, data: string(own.Data)}
+	in.dir = recipe.Dir{Path: path, Data: in.data}
+	// Every creation and every removal of a child counts in cversion.
+	in.dir.Next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
+	if own.Stat.EphemeralOwner != 0 { // the node is the lock
+		in.dir = recipe.Dir{Path: recipe.Parent(path)}
+		in.dir.Nodes = []recipe.Node{nodeOf(recipe.Base(path), own, false)}
+		return in.queue(&in.dir), nil
+	}
+	names := list.List()
+	rec, _ := recipe.ParseRecord(own.Data)
+	switch {
+	case slices.Contains(names, recipe.PermitsName) || rec.Limit > 0:
+		return in.semaphore(names)
+	case recipe.IsKazooSemaphore(names, in.data):
+		queue := recipe.Dir{Path: path + recipe.KazooQueue, Sem: path, SemData: in.data, Part: recipe.QueuePart}
+		if err := errors.Join(in.read(&in.dir, names), in.list(&queue)); err != nil {
+			return nil, err
+		}
+		return in.queue(&in.dir, &queue), nil
+	}
+	if err := in.read(&in.dir, names); err != nil {
+		return nil, err
+	}
+	return in.queue(&in.dir), nil
+}
+
+// inspection is one look at a lock.
+type inspection struct {
+	e      *epoch
+	ctx    context.Context
+	path   string
+	data   string // of the node at path
+	dir    recipe.Dir
+	others []string
+}
+
+// semaphore reads the two directories of a semaphore.
+func (in *inspection) semaphore(names []string) (*Queue, error) {
+	permits := recipe.Dir{Path: join(in.path, recipe.PermitsName), Sem: in.path, SemData: in.data, Part: recipe.PermitsPart}
+	queue := recipe.Dir{Path: join(in.path, recipe.QueueName), Sem: in.path, SemData: in.data, Part: recipe.QueuePart}
+	if err := errors.Join(in.list(&permits), in.list(&queue)); err != nil {
+		return nil, err
+	}
+	in.others = nil
+	for _, n := range names {
+		if n != recipe.PermitsName && n != recipe.QueueName {
+			in.others = append(in.others, n)
+		}
+	}
+	return in.queue(&permits, &queue), nil
+}
+
+// queue makes a lock of what was read.
+func (in *inspection) queue(dirs ...*recipe.Dir) *Queue {
+	q := &Queue{Lock: recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator}, Next: in.dir.Next}}
+	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
+		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{LayoutPolicy}, rec.Policy
+	}
+	for _, found := range recipe.Assemble(dirs, recipe.Unseen{}) {
+		if found.Path == in.path {
+			q = &found
+		}
+	}
+	q.Others = in.others
+	for _, l := range [][]Entry{q.Holders, q.Waiters, q.Participants} {
+		for i := range l {
+			l[i].Tell()
+		}
+	}
+	for i := range q.Waiters {
+		q.Waiters[i].Position = i + 1
+	}
+	return q
+}
+
+// list reads the contenders of a directory, which may not be there.
+func (in *inspection) list(d *recipe.Dir) error {
+	names, err := in.e.children(in.ctx, d.Path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return in.read(d, names)
+}
+
+// inspectParallel is how many nodes are read at a time.
+const inspectParallel = 16
+
+// read reads the contenders among some children. Nodes that have gone since are left
+// out, and so are lasting nodes, unless their numbers have others wait for them.
+func (in *inspection) read(d *recipe.Dir, names []string) error {
+	names = slices.DeleteFunc(names, func(n string) bool {
+		other := !recipe.MayContend(n)
+		if other {
+			in.others = append(in.others, n)
+		}
+		return other
+	})
+	nodes, errs := make([]recipe.Node, len(names)), make([]error, len(names))
+	slots := make(chan struct{}, inspectParallel)
+	var wg sync.WaitGroup
+	for i := range names {
+		slots <- struct{}{}
+		wg.Go(func() {
+			nodes[i], errs[i] = in.node(d.Path, names[i])
+			<-slots
+		})
+	}
+	wg.Wait()
+	for i, n := range nodes {
+		switch {
+		case errors.Is(errs[i], zk.ErrNoNode):
+		case errs[i] != nil:
+			return errs[i]
+		case n.Session == 0 && !n.Hidden && !recipe.IsContender(n.Name):
+			in.others = append(in.others, n.Name)
+		default:
+			d.Nodes = append(d.Nodes, n)
+		}
+	}
+	d.Total = len(d.Nodes)
+	return nil
+}
+
+// node reads one contender.
+func (in *inspection) node(dir, name string) (recipe.Node, error) {
+	path := join(dir, name)
+	n, err := in.e.get(in.ctx, path)
+	if !errors.Is(err, zk.ErrNoAuth) {
+		return nodeOf(name, n, false), err
+	}
+	st, err := in.e.exists(in.ctx, path)
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		err = nil
+	case err == nil && st == nil:
+		err = zk.ErrNoNode
+	case err == nil:
+		n.Stat = *st
+	}
+	return nodeOf(name, n, true), err
+}
+
+func nodeOf(name string, n zk.Node, hidden bool) recipe.Node {
+	st := &n.Stat
+	return recipe.Node{
+		Name: name, Data: string(n.Data), Session: st.EphemeralOwner, Czxid: st.Czxid,
+		Ctime: st.Ctime, Mtime: st.Mtime, Version: st.Version, Hidden: hidden,
+	}
+}
