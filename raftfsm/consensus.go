@@ -93,6 +93,7 @@ func (o *Options) raftConfig() *raft.Config {
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = 24 * time.Hour
 	c.NoLegacyTelemetry = true
+	c.NoSnapshotRestoreOnStart = true // see readDisk
 	return c
 }
 

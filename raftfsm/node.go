@@ -81,7 +81,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		}
 	}()
 	n.addresses = newAddresses(n)
-	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore, SnapshotRetain: o.SnapshotRetain,
+	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore, SnapshotRetain: o.SnapshotRetain, Check: n.readDisk,
 		Memory: o.Stores, Files: o.Files, Alone: len(o.Peers) <= 1, Rand: o.Rand, Logger: o.Logger, Fatal: n.die})
 	if err != nil {
 		return nil, err
@@ -132,8 +132,40 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	return n, nil
 }
 
-// startRaft starts raft, and makes what stands on it.
-func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
+// readDisk reads the newest snapshot and checks the log. It runs before other
+// servers hear of this start: if the server refuses what it finds, and the
+// operator puts back what was there before, they must not take that for an old
+// copy of what they know.
+func (n *Node) readDisk(d *disk.Disk) error {
+	n.disk = d
+	if d.Identity().Cluster == "" {
+		return nil // a new directory
+	}
+	if err := n.makeFSM(); err != nil {
+		return err
+	}
+	snaps := d.Snapshots(n.fsm.verify, n.fsm.damaged)
+	list, err := snaps.List()
+	if err != nil {
+		return fmt.Errorf("read snapshots: %w", err)
+	}
+	if len(list) > 0 {
+		_, r, err := snaps.Open(list[0].ID)
+		if err != nil {
+			return fmt.Errorf("read snapshot: %w", err)
+		}
+		if err := n.fsm.Restore(r); err != nil {
+			return err
+		}
+	}
+	if err := d.CheckLog(); err != nil {
+		return fmt.Errorf("check log: %w", err)
+	}
+	return nil
+}
+
+// makeFSM makes the state and what it tells.
+func (n *Node) makeFSM() (err error) {
 	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
 	n.fsm.obs = n.o.Observer
 	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() }, opened: make(chan struct{}, 1)}
@@ -153,6 +185,16 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	}
 	n.fsm.replay.began = time.Now()
 	n.fsm.damaged = n.snapshotDamaged
+	return nil
+}
+
+// startRaft starts raft, and makes what stands on it.
+func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
+	if n.fsm == nil {
+		if err := n.makeFSM(); err != nil {
+			return err
+		}
+	}
 	n.raft, err = startConsensus(&n.o, n.disk, n.port, n.fsm, n.leadership.notes, hcLogger(n.log, &n.closed), bootstrap)
 	if err != nil {
 		return err

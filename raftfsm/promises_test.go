@@ -137,3 +137,42 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 		t.Errorf("behind one who knows nothing: %s", why)
 	}
 }
+
+// A start that is refused for a damaged file has not been announced: with the
+// good file back, the directory as it was before serves, and is no old copy.
+func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
+	c := newTrio(t, true, nil)
+	b := c.leader()%3 + 1
+	if err := c.nodes[b].Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, c.nodes[b])
+	dir := c.opts[b].DataDir
+	good := t.TempDir()
+	c.copyData(good, dir)
+	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.snap"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no snapshot", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/4] ^= 1
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := c.opts[b]
+	o.Logger, o.Fatal = quietLog(t, o.ID), func(error) {}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if n, err := Start(ctx, o); err == nil {
+		n.Abort()
+		t.Fatal("the damage is not noticed")
+	}
+	c.copyData(dir, good)
+	c.start(b)
+	eventually(t, "it serves again", c.seen[b].serving.Load)
+}

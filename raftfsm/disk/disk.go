@@ -40,6 +40,9 @@ type Options struct {
 	// Fatal ends the server: its storage cannot be trusted any more. It is
 	// called at most once.
 	Fatal func(error)
+	// Check refuses what the directory holds before another life of it begins;
+	// nil: all is taken.
+	Check func(*Disk) error
 }
 
 // Disk is what a server keeps, in use by this process. All calls of raft into
@@ -72,10 +75,8 @@ func Open(o Options) (_ *Disk, err error) {
 		if d.stores.Identity.Incarnation == "" {
 			*d.stores.Identity = Identity{Server: o.Server, Incarnation: NewID(o.Rand)}
 		}
-		d.stores.Identity.begin(o.Rand)
 		d.identity = *d.stores.Identity
-		d.watchAhead()
-		return d, nil
+		return d, d.begin(o)
 	}
 	if o.Files == nil {
 		o.Files = osFiles
@@ -86,12 +87,41 @@ func Open(o Options) (_ *Disk, err error) {
 	if err = d.openDir(o); err != nil {
 		return nil, errors.Join(err, d.dir.close())
 	}
-	d.watchAhead()
+	if err = d.begin(o); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 
-// openDir opens what is in the data directory, if all of it is there, and begins
-// another life of it.
+// begin begins another life of the directory, once what it holds has been
+// checked. A directory that is refused is as it was.
+func (d *Disk) begin(o Options) error {
+	d.watchAhead()
+	if o.Check != nil {
+		if err := o.Check(d); err != nil {
+			return err
+		}
+	}
+	id := d.Identity()
+	id.begin(o.Rand)
+	return d.SaveIdentity(id)
+}
+
+// CheckLog reads every entry of the log.
+func (d *Disk) CheckLog() error {
+	first, err := d.stores.Log.FirstIndex()
+	if err != nil || first == 0 {
+		return err
+	}
+	last, err := d.stores.Log.LastIndex()
+	for i := first; i <= last && err == nil; i++ {
+		var l raft.Log
+		err = d.stores.Log.GetLog(i, &l)
+	}
+	return err
+}
+
+// openDir opens what is in the data directory, if all of it is there.
 func (d *Disk) openDir(o Options) (err error) {
 	if d.identity, err = d.dir.loadIdentity(o.Server, o.Rand); err != nil {
 		return err
@@ -102,16 +132,11 @@ func (d *Disk) openDir(o Options) (err error) {
 	if err = d.identity.checkLogKind(o.LogStore); err != nil {
 		return err
 	}
-	id := d.identity
-	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, id.Start > 0); err != nil {
+	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Start > 0); err != nil {
 		return err
 	}
-	id.LogStore = o.LogStore
-	if err = d.stores.checkWhole(d.dir.path, &id); err == nil {
-		id.begin(o.Rand)
-		err = d.SaveIdentity(id)
-	}
-	if err != nil {
+	d.identity.LogStore = o.LogStore
+	if err = d.stores.checkWhole(d.dir.path, &d.identity); err != nil {
 		return errors.Join(err, d.stores.close())
 	}
 	return nil
