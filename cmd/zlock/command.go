@@ -50,7 +50,7 @@ type app struct {
 func commands() []*command {
 	return []*command{
 		runCommand(), holdCommand(), lsCommand(), showCommand(), holdersCommand(), waitersCommand(),
-		waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), electCommand(), leaderCommand(),
+		waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(), leaderCommand(),
 		barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(), sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(), restoreCommand(), completionCommand(),
 		guardCommand(), keepCommand(),
 	}

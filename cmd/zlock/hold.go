@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -17,7 +18,8 @@ func holdCommand() *command {
 		does: "hold a lock until standard input ends or a signal comes",
 		help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
 and releases it when standard input ends. It exits 0 then, 122 as soon as the
-lock is lost, and else as run does.`,
+lock is lost, and else as run does. Without a pipe or a terminal as standard input,
+as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			lock := addLockFlags(fs)
 			conn := addConnectFlags(fs)
@@ -52,24 +54,36 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		return asExit(err)
 	}
 	s := supervisor{app: c.app, lease: lease}
-	if err := c.keep(ctx, lock, &s); err != nil {
+	if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
 		c.giveBackQuietly(lease)
 		return err
 	}
 	return exit(s.release(exitOK)) // a loss of the last moment is told, too
 }
 
+// endsByItself reports whether somebody at the other end of a file decides when it ends.
+// That is so for pipes, sockets and terminals. A shell gives a job in the background
+// /dev/null, whose end says nothing.
+func endsByItself(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || isTerminal(f)
+}
+
 // keep holds the lock until standard input ends; an error says what else ended it.
-func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor) error {
+func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet bool) error {
 	lease := s.lease
 	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
 		return err
 	}
 	eof := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, c.stdin)
-		close(eof)
-	}()
+	if endsByItself(c.stdin) {
+		go func() {
+			_, _ = io.Copy(io.Discard, c.stdin)
+			close(eof)
+		}()
+	} else if !quiet {
+		c.say("standard input is no pipe and no terminal: the lock is held until a signal comes")
+	}
 	select {
 	case <-eof:
 		return nil
