@@ -47,6 +47,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		}
 	} else if s.dataDir == "" {
 		fail("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
+	} else if logs := s.more.dataLogDir; !s.ignoreZooData && logs != "" && isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.dataDir) {
+		fail("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: zlockd import --from %s --log-dir %s "+
+			"--data-dir NEW, then start with --data-dir NEW; or start empty with --ignore-zookeeper-data", logs, s.dataDir, logs)
 	} else if !s.ignoreZooData && isDir(filepath.Join(s.dataDir, "version-2")) && !disk.IsDataDir(s.dataDir) {
 		fail("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd import --from %s --data-dir NEW, "+
 			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.dataDir, s.dataDir)
@@ -90,6 +93,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
 	}
 	s.checkTLS(fail)
+	s.checkCertificates(fail, time.Now())
 	return errors.Join(errs...)
 }
 
@@ -250,6 +254,8 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 			fail("--%s: %w", f.flag, err)
 		case info.IsDir():
 			fail("--%s %s is a directory: want a PEM file", f.flag, f.file)
+		case !info.Mode().IsRegular():
+			fail("--%s %s is a pipe or a device: want a PEM file, which the server can read again", f.flag, f.file)
 		case info.Size() > maxFile:
 			fail("--%s: %w", f.flag, tooLarge(f.file))
 		case f.secret && info.Mode().Perm()&0o007 != 0:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,7 +122,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range map[string]string{
-				"ids/myid": "2\n", "old/version-2/log.1": "", "server.pem": "", "ca.pem": "",
+				"ids/myid": "2\n", "old/version-2/log.1": "",
 				"zoo.cfg.dynamic": "server.1=127.0.0.1:1:11:participant;2181\nserver.2=127.0.0.1:2:12:participant;2181\nversion=100000000\n",
 			} {
 				name = filepath.Join(dir, name)
@@ -129,6 +130,19 @@ func TestZooKeysAreMapped(t *testing.T) {
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
+			}
+			ca := newAuthority(t, dir)
+			ca.sign(t, "server", []string{"zlockd-1"})
+			key, err := os.ReadFile(ca.file("server.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert, err := os.OpenFile(ca.file("server.pem"), os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := cert.Write(key); err != nil || cert.Close() != nil { // a store holds both
+				t.Fatal(err)
 			}
 			args := slices.Clone(test.args)
 			for i := range args {
@@ -155,6 +169,13 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	for _, start := range []func() error{
 		func() error { _, err := load(t, dir, "clientPort=2181\ndataDir=$DIR"); return err },
 		func() error { _, err := readSettings([]string{"--data-dir", dir}); return err },
+		func() error {
+			_, err := load(t, dir, "clientPort=2181\ndataDir=$DIR/data\ndataLogDir=$DIR")
+			if err != nil && !strings.Contains(err.Error(), "--log-dir "+dir) {
+				return fmt.Errorf("the log directory is not named: %w", err)
+			}
+			return err
+		},
 	} {
 		if err := start(); err == nil || !strings.Contains(err.Error(), "zlockd import --from "+dir) {
 			t.Errorf("got %v", err)

@@ -86,6 +86,7 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate for clients, PEM `FILE`, read again when it changes")
 	f.StringVar(&s.tlsKey, "tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "ask clients for a certificate signed by this authority, PEM `FILE`")
+	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false, "start with a certificate of this server that has expired or is not valid yet")
 	f.StringVar(&s.superDigest, "super-digest", "", "who may do everything, also change state over HTTP: `USER:HASH`, the hash being base64(sha1(USER:PASSWORD))")
 	f.StringVar(&s.saslUsers, "sasl-users", "", "who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section Server, also for Kerberos")
 	f.StringVar(&s.saslSuper, "sasl-super", "", "the `USER` of --sasl-users or of Kerberos who may do everything")
@@ -133,13 +134,47 @@ func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pfl
 	if n := all.NArg(); n > 0 && !s.help && !s.version {
 		return nil, nil, argError(all.Arg(0), len(args) > 0 && args[0] == all.Arg(0))
 	}
-	return s, all, setFromEnv(all, env)
+	s.origin = map[string]string{}
+	s.noteOrigin(all, "command line")
+	err := setFromEnv(all, env)
+	s.noteOrigin(all, "environment")
+	return s, all, err
+}
+
+// noteOrigin remembers where the flags come from that were set since the last call.
+func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
+	all.Visit(func(f *pflag.Flag) {
+		if s.origin[f.Name] == "" {
+			s.origin[f.Name] = from
+		}
+	})
+}
+
+// unknownVariables notes the variables of the environment that look like a flag's and
+// are not. Those that Kubernetes sets for a service named zlockd are not meant for us.
+func (s *settings) unknownVariables(environ []string) {
+	known := map[string]bool{}
+	for _, g := range flagGroups(new(settings)) {
+		g.flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
+	}
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		flag, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || known[name] || strings.HasPrefix(flag, "SERVICE_") || flag == "PORT" || strings.HasPrefix(flag, "PORT_") {
+			continue
+		}
+		why := "there is no such setting"
+		if near := nearest(strings.ToLower(strings.ReplaceAll(flag, "_", "-"))); near != "" {
+			why += ": did you mean " + envName(near) + "?"
+		}
+		s.more.notes = append(s.more.notes, note{name, why})
+	}
 }
 
 // argError says what to do about an argument that is no flag. The first of all
 // may be a command that was not written as it is.
 func argError(arg string, first bool) error {
-	var names []string
+	names := []string{"check"}
 	for _, c := range dataCommands() {
 		names = append(names, c.name)
 	}

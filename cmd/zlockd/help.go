@@ -24,6 +24,7 @@ Examples:
          --peer-tls-cert peer.pem --peer-tls-key peer.key --peer-tls-ca ca.pem
                                 one of three servers
   zlockd --config zoo.cfg       with the configuration of a ZooKeeper
+  zlockd check --config zoo.cfg say all that is wrong with it, and start nothing
 
 `
 

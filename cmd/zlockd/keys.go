@@ -73,7 +73,7 @@ var zooRules = map[string]rule{
 	"ssl.quorum.hostnameVerification": ignored("peers are known by the name zlockd-ID in their certificate"),
 	"sslQuorum":                       sslQuorum,
 
-	"dataLogDir":                    ignored("the log is kept under dataDir"),
+	"dataLogDir":                    dataLogDir,
 	"portUnification":               ignoredUnless("false", "clear text and TLS have a port each"),
 	"sslQuorumPortUnification":      refusedWhen("true", "the peer port is TLS or clear text, never both"),
 	"initLimit":                     ignored("followers catch up as long as they need; see --heartbeat-timeout"),
@@ -386,4 +386,11 @@ func sslOther(_ *zoo, key, value string) error {
 		return errors.New("keys with a password are not read: store the key without one, in a file that only the server may read")
 	}
 	return errors.New("this setting of TLS cannot be honoured")
+}
+
+// dataLogDir has no effect, but must not hide the logs that are there.
+func dataLogDir(z *zoo, key, value string) error {
+	z.s.more.dataLogDir = value
+	z.note(key, "the log is kept under dataDir")
+	return nil
 }

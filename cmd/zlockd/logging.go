@@ -6,11 +6,8 @@ import (
 )
 
 // newLogger returns a logger as the flags ask, which check has found valid.
-func newLogger(w io.Writer, level, format string) *slog.Logger {
-	var l slog.Level
-	// An unknown level was refused before; the zero value is info.
-	_ = l.UnmarshalText([]byte(level))
-	o := &slog.HandlerOptions{Level: l}
+func newLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,10 +32,12 @@ func main() {
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
 	// A reader of our output that goes away is no reason to.
 	signal.Ignore(syscall.SIGPIPE)
 	stderr := newLogQueue(os.Stderr, logQueueBytes)
-	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, start: startServer}
+	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, start: startServer}
 	code := d.run(os.Args[1:])
 	stderr.flush(logFlushTime)
 	os.Exit(code)
@@ -44,6 +47,8 @@ func main() {
 type daemon struct {
 	stdout, stderr io.Writer
 	signals        <-chan os.Signal
+	hangups        <-chan os.Signal // each reads the configuration again
+	level          slog.LevelVar
 	start          func(context.Context, *settings, *slog.Logger) (process, error)
 }
 
@@ -76,6 +81,9 @@ func (d *daemon) run(args []string) int {
 	if c := dataCommandFor(args); c != nil {
 		return d.runData(c, args[1:])
 	}
+	if len(args) > 0 && args[0] == "check" {
+		return d.checkOnly(args[1:])
+	}
 	s, err := readSettings(args)
 	if err != nil {
 		d.complain(err)
@@ -90,7 +98,8 @@ func (d *daemon) run(args []string) int {
 		fmt.Fprintf(d.stdout, "zlockd %s\n", release.Version())
 		return exitOK
 	}
-	log := newLogger(d.stderr, s.logLevel, s.logFormat)
+	d.setLevel(s)
+	log := newLogger(d.stderr, &d.level, s.logFormat)
 	if len(s.peers) > 1 { // lines of several servers are read together
 		log = log.With("server", s.id)
 	}
@@ -101,6 +110,9 @@ func (d *daemon) run(args []string) int {
 	for _, n := range s.more.notes {
 		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
 	}
+	done := make(chan struct{})
+	defer close(done)
+	go d.reread(args, s, log, done)
 	return d.serve(s, log)
 }
 
@@ -121,13 +133,15 @@ func readSettings(args []string) (*settings, error) {
 	if err != nil || s.help || s.version {
 		return s, err
 	}
+	var errConfig error
 	if s.config != "" {
-		if err := applyConfig(s, flags); err != nil {
-			return nil, err
-		}
+		errConfig = applyConfig(s, flags)
+		s.noteOrigin(flags, s.config)
 	}
+	s.unknownVariables(os.Environ())
 	s.complete(flags.Changed)
-	return s, s.check(flags)
+	s.flags = flags
+	return s, errors.Join(errConfig, s.check(flags))
 }
 
 // serve runs the server until a signal, or until it fails.

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestMain makes the test binary zlockd itself when a script asks for it.
 func TestMain(m *testing.M) {
-	if os.Getenv("ZLOCKD_TEST_MAIN") != "" {
+	if os.Getenv("TEST_ZLOCKD_MAIN") != "" {
 		main()
 	}
 	os.Exit(m.Run())

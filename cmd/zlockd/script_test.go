@@ -75,7 +75,7 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
+	cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	code := "exit 0\n"
 	if err := cmd.Run(); err != nil {

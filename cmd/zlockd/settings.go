@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -54,6 +56,7 @@ type settings struct {
 	tlsCert           string
 	tlsKey            string
 	tlsCA             string
+	expiredCerts      bool
 	peerTLSCert       string
 	peerTLSKey        string
 	peerTLSCA         string
@@ -75,6 +78,10 @@ type settings struct {
 	version           bool
 	help              bool
 
+	flags *pflag.FlagSet // that these were read from
+	// origin says where each setting that is no default comes from, by its flag.
+	origin map[string]string
+
 	// Only a zoo.cfg sets these.
 	more zooSettings
 }
@@ -82,6 +89,7 @@ type settings struct {
 // zooSettings are the few things that a zoo.cfg can say and no flag does.
 type zooSettings struct {
 	text           string // of the file, without its secrets
+	dataLogDir     string
 	snapshotRetain int
 	snapshotBytes  int64
 	tlsClientAuth  string // none, want, need; empty: need with --tls-ca

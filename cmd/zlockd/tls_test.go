@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -25,6 +26,8 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	dir  string
+	from time.Duration // of now, if not an hour ago
+	life time.Duration // if not an hour
 }
 
 func newAuthority(t *testing.T, dir string) *authority {
@@ -43,7 +46,7 @@ func (a *authority) sign(t *testing.T, name string, dns []string) (*x509.Certifi
 	}
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: dns,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(cmp.Or(a.from, -time.Hour)), NotAfter: time.Now().Add(cmp.Or(a.life, time.Hour)),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}

@@ -48,7 +48,7 @@ func begin(t *testing.T, args ...string) *daemonProcess {
 // prepare makes a zlockd that has not been started.
 func prepare(args ...string) *daemonProcess {
 	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer), ready: make(map[string]string)}
-	p.cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
+	p.cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1")
 	p.cmd.Stderr = p.stderr
 	return p
 }
@@ -240,7 +240,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 func fail(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--admin-addr", "off")...)
-	cmd.Env = append(os.Environ(), "ZLOCKD_TEST_MAIN=1")
+	cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1")
 	timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	out, _ := cmd.CombinedOutput()

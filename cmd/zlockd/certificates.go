@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// certificateSoon is how long before its end a certificate is worth a word.
+const certificateSoon = 30 * 24 * time.Hour
+
+// checkCertificates looks into the files of certificates and keys: what is in them, whether
+// the key is the certificate's, the dates, and for peers the name and the authority.
+func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
+	s.checkCertificate(fail, now, "tls", s.tlsCert, s.tlsKey, "", "")
+	s.checkCertificate(fail, now, "peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA, fmt.Sprintf("zlockd-%d", s.id))
+	for _, f := range []struct{ flag, file string }{{"tls-ca", s.tlsCA}, {"peer-tls-ca", s.peerTLSCA}} {
+		if text, ok := readable(f.file); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			fail("--%s %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.flag, f.file)
+		}
+	}
+}
+
+// readable returns the text of a file; what cannot be read, or is a pipe, was refused before.
+func readable(file string) ([]byte, bool) {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	text, err := readFile(file)
+	return text, err == nil
+}
+
+func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, flag, certFile, keyFile, caFile, name string) {
+	cert, ok1 := readable(certFile)
+	key, ok2 := readable(keyFile)
+	if !ok1 || !ok2 {
+		return
+	}
+	if !bytes.Contains(cert, []byte("BEGIN CERTIFICATE")) {
+		fail("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
+		return
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	switch {
+	case err != nil && strings.Contains(string(key), "ENCRYPTED"):
+		fail("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag, keyFile)
+		return
+	case err != nil:
+		fail("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
+		return
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		fail("--%s-cert %s: %w", flag, certFile, err)
+		return
+	}
+	from, until := leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339)
+	what := ""
+	switch {
+	case now.After(leaf.NotAfter):
+		what = "has expired"
+	case now.Before(leaf.NotBefore):
+		what = "is not valid yet"
+	case leaf.NotAfter.Sub(now) < certificateSoon:
+		s.more.notes = append(s.more.notes, note{flag + "-cert", "the certificate ends soon, at " + until})
+	}
+	if what != "" && !s.expiredCerts {
+		fail("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
+			"(--allow-expired-certs starts all the same)", flag, certFile, what, from, until)
+	}
+	if name == "" {
+		return
+	}
+	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != name {
+		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile, strings.Join(leaf.DNSNames, ", "), name)
+	}
+	if ca, ok := readable(caFile); ok && what == "" {
+		if err := signedBy(cert, leaf, ca, now); err != nil {
+			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in the file: %w", flag, certFile, flag, caFile, err)
+		}
+	}
+}
+
+// signedBy checks the chain from a certificate by those behind it in its file to an authority.
+func signedBy(file []byte, leaf *x509.Certificate, ca []byte, now time.Time) error {
+	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	o.Roots.AppendCertsFromPEM(ca)
+	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			o.Intermediates.AddCert(c)
+		}
+	}
+	_, err := leaf.Verify(o)
+	return err
+}

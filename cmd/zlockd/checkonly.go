@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+)
+
+const checkHelp = `zlockd check [flags]
+  say whether a server would start, and with which settings
+
+Takes the flags of a server, its environment and --config. Reads everything, resolves the
+names of the peers, opens and closes the ports, looks at certificates, at the data
+directory and its disk, and at the limits of this process. Starts nothing. Prints the
+settings in force and where each comes from, then all faults with what to do about each.
+Exit status: 0 a server would start, 2 it would not.
+`
+
+// examiner collects what zlockd check finds.
+type examiner struct {
+	s      *settings
+	faults []error
+	notes  []string
+}
+
+func (e *examiner) fault(format string, args ...any) {
+	e.faults = append(e.faults, fmt.Errorf(format, args...))
+}
+
+func (e *examiner) note(format string, args ...any) {
+	e.notes = append(e.notes, fmt.Sprintf(format, args...))
+}
+
+// checkOnly is zlockd check.
+func (d *daemon) checkOnly(args []string) int {
+	s, err := readSettings(args)
+	if s != nil && s.help {
+		io.WriteString(d.stdout, checkHelp)
+		return exitOK
+	}
+	e := &examiner{s: s}
+	if err != nil {
+		e.faults = append(e.faults, err)
+	}
+	if s != nil && s.flags != nil {
+		for _, n := range s.more.notes {
+			e.note("%s: no effect: %s", n.key, n.why)
+		}
+		s.print(d.stdout)
+		e.ports()
+		e.peerNames()
+		if !s.dev && s.dataDir != "" {
+			e.directory("data-dir", s.dataDir)
+		}
+		if s.backupDir != "" {
+			e.directory("backup-dir", s.backupDir)
+		}
+		e.files()
+		if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
+			e.faults = append(e.faults, err)
+		}
+	}
+	for _, n := range e.notes {
+		fmt.Fprintln(d.stdout, "note:", n)
+	}
+	if len(e.faults) > 0 {
+		d.complain(errors.Join(e.faults...))
+		return exitUsage
+	}
+	fmt.Fprintln(d.stdout, "ok: a server would start")
+	return exitOK
+}
+
+// print writes the settings in force and where each comes from.
+func (s *settings) print(w io.Writer) {
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch f.Name {
+		case "help", "version":
+			return
+		case "super-digest":
+			if value != "" {
+				value = "(not shown)"
+			}
+		case "peer-addr":
+			value = s.peerAddr
+		}
+		fmt.Fprintf(w, "%-28s %-32s %s\n", "--"+f.Name, cmp.Or(value, "-"), cmp.Or(s.origin[f.Name], "default"))
+	})
+}
+
+// ports opens each port and closes it again.
+func (e *examiner) ports() {
+	addrs := []string{e.s.clientAddr, e.s.secureClientAddr, e.s.adminAddr, e.s.metricsAddr}
+	if len(e.s.peers) > 0 {
+		addrs = append(addrs, e.s.peerAddr)
+	}
+	for _, addr := range addrs {
+		if addr == "" || addr == off || checkAddr(addr) != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			e.faults = append(e.faults, explain(err, e.s))
+			continue
+		}
+		l.Close()
+	}
+}
+
+// peerNames looks the other servers' names up.
+func (e *examiner) peerNames() {
+	for _, id := range e.s.peers.ids() {
+		host, _, err := net.SplitHostPort(e.s.peers[id])
+		if err != nil || host == "" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_, err = net.DefaultResolver.LookupHost(ctx, host)
+		cancel()
+		if err != nil {
+			e.fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give an address.", host, id, err)
+		}
+	}
+}
+
+// Beyond these a disk or a limit is worth a note.
+const (
+	slowSync = 20 * time.Millisecond
+	fewFiles = 4096
+)
+
+// directory says whether the server can use a directory, what is in it, and how its disk is.
+func (e *examiner) directory(flag, dir string) {
+	at := dir
+	info, err := os.Stat(at)
+	for errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at) {
+		at = filepath.Dir(at) // it would be made there
+		info, err = os.Stat(at)
+	}
+	switch {
+	case err != nil:
+		e.fault("--%s %s: %w", flag, dir, err)
+		return
+	case !info.IsDir():
+		e.fault("--%s %s: %s is a file: name a directory, or one that can be made", flag, dir, at)
+		return
+	}
+	if at == dir && flag == "data-dir" {
+		switch entries, _ := os.ReadDir(dir); {
+		case disk.IsDataDir(dir):
+			e.note("--data-dir %s holds the data of a server, which would go on with it", dir)
+		case len(entries) == 0:
+			e.note("--data-dir %s is empty: the server would begin there", dir)
+		default:
+			e.note("--data-dir %s holds other files: the server would begin beside them", dir)
+		}
+	}
+	took, err := syncTime(at)
+	switch {
+	case err != nil:
+		e.fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, or choose another directory.", flag, dir, os.Geteuid(), err)
+	case took > slowSync:
+		e.note("a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
+	}
+	if free, err := disk.FreeBytes(at); err == nil && free < e.s.diskReserve<<20 && flag == "data-dir" {
+		e.fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what needs room\n  Make room, or lower the reserve.",
+			dir, free>>20, e.s.diskReserve)
+	}
+}
+
+// syncTime is the median time of a write of 4 KiB with its sync.
+func syncTime(dir string) (time.Duration, error) {
+	f, err := os.CreateTemp(dir, ".zlockd-check-*")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var took []time.Duration
+	for range 5 {
+		begun := time.Now()
+		if _, err := f.WriteAt(make([]byte, 4096), 0); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// files notes a low limit of open files.
+func (e *examiner) files() {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && uint64(lim.Max) < fewFiles {
+		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, ulimit -Hn)", lim.Max)
+	}
+}
