@@ -41,8 +41,10 @@ var errNames = map[ErrCode]string{
 	NoNode: "no node", NoAuth: "not authorized", BadVersion: "bad version",
 	NoChildrenForEphemerals: "no children for ephemerals", NodeExists: "node exists",
 	NotEmpty: "not empty", SessionExpired: "session expired", InvalidACL: "invalid ACL",
-	AuthFailed: "authentication failed", SessionMoved: "session moved", NotReadOnly: "not in read-only mode", NoWatcher: "no watcher",
-	ReconfigDisabled: "reconfig disabled", SessionClosedRequireAuth: "session closed: authentication required", QuotaExceeded: "quota exceeded", Throttled: "throttled",
+	AuthFailed: "authentication failed", SessionMoved: "session moved", NotReadOnly: "not in read-only mode",
+	NoWatcher:        "no watcher",
+	ReconfigDisabled: "reconfig disabled", SessionClosedRequireAuth: "session closed: authentication required",
+	QuotaExceeded: "quota exceeded", Throttled: "throttled",
 }
 
 // Error returns the code's name and number.

@@ -26,7 +26,9 @@ func JavaHash(s string) int32 {
 // SortByBucket sorts what a Java hash table of that many buckets, a power of
 // two, holds. Things of one bucket stay in the order they were in.
 func SortByBucket[T any](list []T, buckets int, hash func(T) int32) {
-	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(Bucket(hash(a), buckets), Bucket(hash(b), buckets)) })
+	slices.SortStableFunc(list, func(a, b T) int {
+		return cmp.Compare(Bucket(hash(a), buckets), Bucket(hash(b), buckets))
+	})
 }
 
 // Bucket is where a Java hash table of that many buckets keeps what has this

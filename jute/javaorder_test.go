@@ -8,7 +8,8 @@ import (
 )
 
 func TestJavaHash(t *testing.T) {
-	for s, want := range map[string]int32{"": 0, "a": 97, "/locks/a": 646420907, "ü": 252, "😀": 1772899, "digest": -1331913276} {
+	for s, want := range map[string]int32{"": 0, "a": 97, "/locks/a": 646420907, "ü": 252, "😀": 1772899,
+		"digest": -1331913276} {
 		if got := jute.JavaHash(s); got != want {
 			t.Errorf("JavaHash(%q) = %d, want %d", s, got, want)
 		}
@@ -16,7 +17,8 @@ func TestJavaHash(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
-	for n, want := range map[int][2]int{0: {16, 1}, 1: {16, 2}, 2: {16, 4}, 3: {16, 8}, 12: {16, 32}, 13: {32, 32}, 24: {32, 64}, 25: {64, 64}} {
+	for n, want := range map[int][2]int{0: {16, 1}, 1: {16, 2}, 2: {16, 4}, 3: {16, 8}, 12: {16, 32}, 13: {
+		32, 32}, 24: {32, 64}, 25: {64, 64}} {
 		if got := [2]int{jute.GrownTable(n), jute.CopiedTable(n)}; got != want {
 			t.Errorf("tables of %d: %v, want %v", n, got, want)
 		}

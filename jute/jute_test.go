@@ -41,7 +41,8 @@ func TestFieldsOnTheWire(t *testing.T) {
 			"00000005 00000006 00000007 0000000000000008 00000009 0000000a 000000000000000b"},
 		{"reply header", AppendReplyHeader(nil, -2, 0x100000003, NoNode), "fffffffe 0000000100000003 ffffff9b"},
 		{"multi header", AppendMultiHeader(nil, OpError, true, RuntimeInconsistency), "ffffffff 01 fffffffe"},
-		{"event", AppendEventFrame(nil, 9, EventDeleted, "/a"), "0000001e ffffffff 0000000000000009 00000000 00000002 00000003 00000002 2f61"},
+		{"event", AppendEventFrame(nil, 9, EventDeleted, "/a"),
+			"0000001e ffffffff 0000000000000009 00000000 00000002 00000003 00000002 2f61"},
 		{"connect response", AppendConnectResponse(nil, 4000, 0x1ff, [16]byte{15: 7}, true, false),
 			"00000025 00000000 00000fa0 00000000000001ff 00000010 00000000000000000000000000000007 00"},
 		{"connect response of old", AppendConnectResponse(nil, 0, 0, [16]byte{}, false, false),
@@ -123,7 +124,8 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, d.Err(), c.want)
 		}
 		d.buf, d.off = unhex(t, "00000001 61 0000000000000000"), 0
-		if s, ok := d.String(); s != "" || ok || d.Int() != 0 || d.Long() != 0 || d.Bool() || d.Byte() != 0 || !errors.Is(d.Err(), c.want) {
+		if s, ok := d.String(); s != "" || ok || d.Int() != 0 || d.Long() != 0 || d.Bool() || d.Byte() != 0 ||
+			!errors.Is(d.Err(), c.want) {
 			t.Errorf("%s: the error did not stick", c.name)
 		}
 	}
@@ -208,7 +210,8 @@ func TestRequests(t *testing.T) {
 		t.Errorf("setData: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(AppendInt(AppendACL(AppendString(nil, "/a"), WorldAnyone), 7))
-	if r := d.SetACLRequest(); r.Path != "/a" || !reflect.DeepEqual(r.ACL, WorldAnyone) || r.Version != 7 || d.Err() != nil {
+	if r := d.SetACLRequest(); r.Path != "/a" || !reflect.DeepEqual(r.ACL, WorldAnyone) || r.Version != 7 ||
+		d.Err() != nil {
 		t.Errorf("setACL: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(AppendMultiHeader(nil, OpCheck, false, -1))
@@ -223,11 +226,13 @@ func TestSetWatchesHasThreeListsOrFive(t *testing.T) {
 		b = AppendStrings(b, list)
 	}
 	d := NewDecoder(b)
-	if r := d.SetWatches(false); r.RelativeZxid != 77 || len(r.Data) != 1 || len(r.Exist) != 2 || len(r.Child) != 0 || r.Persistent != nil || d.Err() != nil || len(d.Rest()) == 0 {
+	if r := d.SetWatches(false); r.RelativeZxid != 77 || len(r.Data) != 1 || len(r.Exist) != 2 ||
+		len(r.Child) != 0 || r.Persistent != nil || d.Err() != nil || len(d.Rest()) == 0 {
 		t.Errorf("setWatches: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(b)
-	if r := d.SetWatches(true); r.Persistent[0] != "/p" || r.Recursive[0] != "/r" || r.Null || d.Err() != nil || len(d.Rest()) > 0 {
+	if r := d.SetWatches(true); r.Persistent[0] != "/p" || r.Recursive[0] != "/r" || r.Null || d.Err() != nil ||
+		len(d.Rest()) > 0 {
 		t.Errorf("setWatches2: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "ffffffff 00000000 00000000")...))

@@ -31,7 +31,8 @@ type ConnectRequest struct {
 // DecodeConnectRequest reads the first frame of a connection.
 func DecodeConnectRequest(b []byte) (ConnectRequest, error) {
 	d := NewDecoder(b)
-	r := ConnectRequest{ProtocolVersion: d.Int(), LastZxidSeen: d.Long(), Timeout: d.Int(), SessionID: d.Long(), Password: d.Buffer()}
+	r := ConnectRequest{ProtocolVersion: d.Int(), LastZxidSeen: d.Long(), Timeout: d.Int(), SessionID: d.Long(),
+		Password: d.Buffer()}
 	if d.err == nil && len(d.Rest()) > 0 {
 		r.HasReadOnly = true
 		r.ReadOnly = d.Bool()
@@ -42,7 +43,8 @@ func DecodeConnectRequest(b []byte) (ConnectRequest, error) {
 // AppendConnectResponse appends the frame that answers a ConnectRequest. A
 // zero timeout and session refuse the session for good. The password is always
 // written as 16 bytes: the C client reads a fixed layout.
-func AppendConnectResponse(b []byte, timeout int32, session int64, password [PasswordSize]byte, withReadOnly, readOnly bool) []byte {
+func AppendConnectResponse(b []byte, timeout int32, session int64, password [PasswordSize]byte, withReadOnly,
+	readOnly bool) []byte {
 	b, at := BeginFrame(b)
 	b = AppendInt(b, 0)
 	b = AppendInt(b, timeout)

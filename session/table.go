@@ -89,7 +89,8 @@ func (t *Table) Succeed(old *Table) {
 
 // Create adds a session of generation 1 and returns it. The id's top byte
 // names the creating server for human eyes; it is owner, clamped to 1..126.
-func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string, now int64) Session {
+func (t *Table) Create(timeout int32, password [jute.PasswordSize]byte, owner uint32, addr string,
+	now int64) Session {
 	s := &Session{
 		ID:       t.newID(owner),
 		Password: password,
@@ -151,7 +152,8 @@ func (t *Table) insert(s *Session) {
 // Attach makes a new connection the session's own: generation, owner, address
 // and timeout become the new connection's. It reports false, and changes
 // nothing, if there is no such session or the password is not its own.
-func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (Session, bool) {
+func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (
+	Session, bool) {
 	if !t.Check(id, password) {
 		return Session{}, false
 	}

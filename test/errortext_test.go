@@ -64,7 +64,8 @@ func looksAtText(n ast.Node) bool {
 	case *ast.CallExpr: // to cut or replace a text is not to decide by it
 		f, ok := n.Fun.(*ast.SelectorExpr)
 		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && isText(n.Args[0]) &&
-			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"}, f.Sel.Name)
+			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"},
+				f.Sel.Name)
 	}
 	return false
 }

@@ -33,7 +33,8 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^\| ([GRFL]\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(b), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| ([GRFL]\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(b),
+		-1) {
 		if lines[m[1]] != "" {
 			t.Errorf("%s has two lines", m[1])
 		}
@@ -72,9 +73,11 @@ func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	for module, least := range map[string][3]int{
-		"go.etcd.io/bbolt": {1, 4, 3}, "github.com/hashicorp/raft": {1, 7, 3}, "github.com/hashicorp/raft-boltdb/v2": {2, 3, 1},
+		"go.etcd.io/bbolt": {1, 4, 3}, "github.com/hashicorp/raft": {1, 7, 3},
+		"github.com/hashicorp/raft-boltdb/v2": {2, 3, 1},
 	} {
-		m := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(module) + ` v(\d+)\.(\d+)\.(\d+)`).FindStringSubmatch(string(b))
+		m := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(module) + ` v(\d+)\.(\d+)\.(\d+)`).FindStringSubmatch(
+			string(b))
 		if m == nil {
 			t.Errorf("go.mod does not name %s", module)
 			continue
@@ -100,7 +103,8 @@ func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(b), "raft.Restore(") || strings.Contains(string(b), "raft.RecoverCluster(") && !strings.HasSuffix(f, "_test.go") {
+			if strings.Contains(string(b), "raft.Restore(") || strings.Contains(string(b), "raft.RecoverCluster(") &&
+				!strings.HasSuffix(f, "_test.go") {
 				t.Errorf("%s takes raft back", f)
 			}
 		}

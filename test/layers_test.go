@@ -15,46 +15,56 @@ const module = "github.com/zlockd/zlockd/"
 // allowed is the picture of docs/architecture.md: what each package may import
 // of ours. Packages under test may import anything.
 var allowed = map[string][]string{
-	"jute":           {},
-	"tree":           {"jute"},
-	"tree/treetest":  {"jute", "tree"},
-	"tree/zkfiles":   {"jute"},
-	"session":        {"jute"},
-	"raftfsm":        {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer", "raftfsm/status"},
+	"jute":          {},
+	"tree":          {"jute"},
+	"tree/treetest": {"jute", "tree"},
+	"tree/zkfiles":  {"jute"},
+	"session":       {"jute"},
+	"raftfsm": {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer",
+		"raftfsm/status"},
 	"raftfsm/peer":   {"jute", "raftfsm/state", "raftfsm/status"},
 	"raftfsm/disk":   {"raftfsm/state", "raftfsm/seglog", "raftfsm/vfs"},
 	"raftfsm/state":  {"jute", "tree", "session"},
 	"raftfsm/status": {},
 	"raftfsm/seglog": {"raftfsm/vfs"},
 	"raftfsm/vfs":    {},
-	"server":         {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/status", "raftfsm/disk", "server/admin", "server/clients", "server/view", "server/backup"},
+	"server": {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/status", "raftfsm/disk",
+		"server/admin", "server/clients", "server/view", "server/backup"},
 	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/sasl"},
 	"server/admin":   {"raftfsm/state", "raftfsm/status", "server/members"},
 	"server/members": {"raftfsm/state", "raftfsm/status"},
 	"server/locks":   {"jute", "tree", "client/recipe"},
-	"server/view":    {"jute", "tree", "session", "raftfsm/state", "raftfsm/status", "server/admin", "server/clients", "server/locks", "client/recipe"},
-	"server/sasl":    {},
-	"cmd/zlockd":     {"server", "server/admin", "server/clients", "server/sasl", "server/sasl/kerberos", "raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk", "server/backup", "cmd/internal/suggest"},
-	"client":         {"client/fence", "client/recipe", "client/zk", "jute"},
-	"client/recipe":  {},
-	"client/fence":   {},
-	"client/zk":      {"jute"},
-	"cmd/zlock":      {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "tree/zkfiles", "cmd/internal/suggest"},
+	"server/view": {"jute", "tree", "session", "raftfsm/state", "raftfsm/status", "server/admin",
+		"server/clients", "server/locks", "client/recipe"},
+	"server/sasl": {},
+	"cmd/zlockd": {"server", "server/admin", "server/clients", "server/sasl", "server/sasl/kerberos",
+		"raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk",
+		"server/backup", "cmd/internal/suggest"},
+	"client":        {"client/fence", "client/recipe", "client/zk", "jute"},
+	"client/recipe": {},
+	"client/fence":  {},
+	"client/zk":     {"jute"},
+	"cmd/zlock": {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "tree/zkfiles",
+		"cmd/internal/suggest"},
 
 	"cmd/internal/suggest": {},
 	"server/sasl/kerberos": {},
 
-	"server/backup":   {"raftfsm", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs", "server/admin"},
-	"raftfsm/offline": {"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/vfs"},
+	"server/backup": {"raftfsm", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs", "server/admin"},
+	"raftfsm/offline": {"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/disk",
+		"raftfsm/vfs"},
 }
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
-var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status", "server/locks", "client/recipe"}
+var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status",
+	"server/locks", "client/recipe"}
 
-var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "context", "io/fs", "runtime"}
+var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand",
+	"context", "io/fs", "runtime"}
 
 func TestImportsMatchTheArchitecture(t *testing.T) {
-	out, err := exec.Command("go", "list", "-tags", "kerberos", "-f", `{{.ImportPath}}:{{join .Imports ","}}`, module+"...").Output()
+	out, err := exec.Command("go", "list", "-tags", "kerberos", "-f", `{{.ImportPath}}:{{join .Imports ","}}`,
+		module+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ func TestFormerHolderIsRefusedEvenAfterARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := httptest.NewRequest("PUT", "/"+step.name, strings.NewReader("by "+step.token.String()))
-		r.Header.Set(fence.Header, fence.Sequencer{Path: step.lock, Node: "n", Mode: fence.Exclusive, Token: step.token}.String())
+		r.Header.Set(fence.Header, fence.Sequencer{Path: step.lock, Node: "n", Mode: fence.Exclusive,
+			Token: step.token}.String())
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != step.want {

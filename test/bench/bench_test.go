@@ -35,7 +35,8 @@ func TestQuantileIsWithinABucket(t *testing.T) {
 }
 
 func TestPredecessorIsTheNextSmallerName(t *testing.T) {
-	list := jute.AppendStrings(nil, []string{"lock-0000000007", "lock-0000000003", "lock-0000000009", "lock-0000000005"})
+	list := jute.AppendStrings(nil, []string{"lock-0000000007", "lock-0000000003", "lock-0000000009",
+		"lock-0000000005"})
 	for mine, want := range map[string]string{
 		"lock-0000000003": "", "lock-0000000005": "lock-0000000003", "lock-0000000009": "lock-0000000007",
 	} {
@@ -72,7 +73,8 @@ func TestRatioSaysHowManyTimesBetter(t *testing.T) {
 }
 
 func TestNumberKeepsThreeDigits(t *testing.T) {
-	for v, want := range map[float64]string{1234567: "1,234,567", 999.6: "1000", 123.4: "123", 12.34: "12.3", 1.234: "1.23", 8: "8"} {
+	for v, want := range map[float64]string{1234567: "1,234,567", 999.6: "1000", 123.4: "123", 12.34: "12.3",
+		1.234: "1.23", 8: "8"} {
 		if got := number(v); got != want {
 			t.Errorf("number(%v) = %q, want %q", v, got, want)
 		}
@@ -86,7 +88,8 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	i, err := server.Start(ctx, server.Options{
-		ClientAddr: "127.0.0.1:0", Clients: clients.Options{MaxConnsPerAddr: -1}, Logger: slog.New(slog.DiscardHandler),
+		ClientAddr: "127.0.0.1:0", Clients: clients.Options{MaxConnsPerAddr: -1},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +114,8 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 		measured := false
 		for _, c.duration = range []time.Duration{50 * time.Millisecond, time.Second, 20 * time.Second} {
 			rounds, err = c.measurePoint(p, sides)
-			if measured = err == nil && len(rounds) == 1 && rounds[0][0] != nil && rounds[0][0].metrics[0].value > 0; measured {
+			if measured = err == nil && len(rounds) == 1 && rounds[0][0] != nil &&
+				rounds[0][0].metrics[0].value > 0; measured {
 				break
 			}
 		}

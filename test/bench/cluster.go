@@ -83,7 +83,8 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	}
 	out.server, out.client = before.perOp(reads.ops + writes.ops)
 	out.p50, out.p99 = reads.lat.quantile(0.5), reads.lat.quantile(0.99)
-	out.metrics = []metric{{unit: "reads/s", value: reads.rate()}, {name: "writes", unit: "writes/s", value: writes.rate()}}
+	out.metrics = []metric{{unit: "reads/s", value: reads.rate()}, {name: "writes", unit: "writes/s",
+		value: writes.rate()}}
 	return out, removeTree(conns[0], root)
 }
 
@@ -92,7 +93,8 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 func failover(good3 float64) point {
 	return point{
 		name: "failover", good3: good3, only: 3, alone: true,
-		help: "kill -9 of the leader: until the first write at a survivor, until every client there writes again, clients of survivors that lost their connection",
+		help: "kill -9 of the leader: until the first write at a survivor, until every client there writes " +
+			"again, clients of survivors that lost their connection",
 		open: func(c *config, s *side) (runner, error) {
 			e, err := s.fresh(nil)
 			if err != nil {
@@ -158,7 +160,8 @@ func runFailover(e *cluster.Ensemble) (out sample, err error) {
 			if err != nil {
 				return out, err
 			}
-			v := &survivor{addr: s.Client, c: c, path: fmt.Sprintf("/failover-%d-%d", time.Now().UnixNano(), len(clients))}
+			v := &survivor{addr: s.Client, c: c, path: fmt.Sprintf("/failover-%d-%d", time.Now().UnixNano(),
+				len(clients))}
 			if err := makeNodes(c, []string{v.path}); err != nil {
 				return out, err
 			}

@@ -61,7 +61,8 @@ type wake struct {
 
 // readHops reads what `go tool trace -d=parsed` prints.
 func readHops(r io.Reader, server string) ([]hop, error) {
-	hr := &hopReader{server: server, open: map[string]*hop{}, names: map[string]string{}, woken: map[string]int64{}, calls: map[string]call{}}
+	hr := &hopReader{server: server, open: map[string]*hop{}, names: map[string]string{},
+		woken: map[string]int64{}, calls: map[string]call{}}
 	var all []*hop
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
@@ -157,7 +158,8 @@ func (hr *hopReader) take(m, stack []string) *hop {
 func nameOf(stack []string) string {
 	for _, f := range slices.Backward(stack) {
 		switch {
-		case strings.HasPrefix(f, "runtime."), strings.HasPrefix(f, "sync."), strings.HasPrefix(f, "syscall."), strings.HasPrefix(f, "unix."), strings.Contains(f, "goFunc"), closure.MatchString(f):
+		case strings.HasPrefix(f, "runtime."), strings.HasPrefix(f, "sync."), strings.HasPrefix(f, "syscall."),
+			strings.HasPrefix(f, "unix."), strings.Contains(f, "goFunc"), closure.MatchString(f):
 			continue
 		}
 		return f

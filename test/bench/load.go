@@ -79,7 +79,8 @@ func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*res
 
 // driveConn keeps depth operations in flight on c until end, then lets them
 // finish. Requests go out in one write when no reply is left to handle.
-func driveConn(c *wire.Pipe, w workload, depth int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
+func driveConn(c *wire.Pipe, w workload, depth int, end time.Time, stop *atomic.Bool,
+	done func(from, now time.Time)) error {
 	c.SetDeadline(end.Add(30 * time.Second))
 	defer c.SetDeadline(time.Time{})
 	started := make([]time.Time, depth)

@@ -40,15 +40,18 @@ func (c *config) unique(what string) string {
 
 func main() {
 	var c config
-	quick := flag.Bool("quick", false, "short rounds and small states: does everything work, roughly where are we")
+	quick := flag.Bool("quick", false,
+		"short rounds and small states: does everything work, roughly where are we")
 	list := flag.Bool("list", false, "list the points and stop")
-	flag.StringVar(&c.a, "a", "zlockd", "what is measured: zlockd, zlockd@BINARY, addrs=HOST:PORT,… or cmd=COMMAND")
+	flag.StringVar(&c.a, "a", "zlockd",
+		"what is measured: zlockd, zlockd@BINARY, addrs=HOST:PORT,… or cmd=COMMAND")
 	flag.StringVar(&c.b, "b", "zookeeper", "what it is compared with, or none")
 	flag.IntVar(&c.nodes, "nodes", 1, "servers on each side")
 	flag.IntVar(&c.rounds, "rounds", 0, "rounds of each point (default 7, quick 3)")
 	flag.DurationVar(&c.warm, "warm", 0, "unmeasured time before each round (default 1s, quick 300ms)")
 	flag.DurationVar(&c.duration, "duration", 0, "measured time of each round (default 4s, quick 1s)")
-	flag.StringVar(&c.selection, "points", "", "comma list of points or of families, such as set@16,get,handoff; default all")
+	flag.StringVar(&c.selection, "points", "",
+		"comma list of points or of families, such as set@16,get,handoff; default all")
 	flag.StringVar(&c.dir, "dir", "", "where data goes (default the system's temporary directory)")
 	flag.StringVar(&c.zlockdFlags, "zlockd-flags", "", "more flags of zlockd")
 	flag.StringVar(&c.zookeeperJVM, "zookeeper-jvm", "-Xmx1g", "arguments of ZooKeeper's JVM")
@@ -56,8 +59,10 @@ func main() {
 	flag.IntVar(&c.sessions, "sessions", 0, "idle sessions (default 10000, quick 1000)")
 	flag.IntVar(&c.watches, "watches", 0, "watches (default 1000000, quick 100000)")
 	flag.IntVar(&c.znodes, "znodes", 0, "nodes of the large state (default 1000000, quick 100000)")
-	flag.IntVar(&c.pages, "pages", 0, "pages of the lock view that look at the locks of -a, a zlockd, each second while it is measured")
-	trace := flag.Bool("trace-write", false, "print one lone write of -a hop by hop, from the request to the answer, and stop")
+	flag.IntVar(&c.pages, "pages", 0,
+		"pages of the lock view that look at the locks of -a, a zlockd, each second while it is measured")
+	trace := flag.Bool("trace-write", false,
+		"print one lone write of -a hop by hop, from the request to the answer, and stop")
 	flag.Parse()
 	if *trace {
 		if err := c.traceWrite(os.Stdout); err != nil {

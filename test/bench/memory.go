@@ -78,7 +78,8 @@ func idleMemory() point {
 
 // sessionMemory measures idle sessions with their connections.
 func sessionMemory(n int) point {
-	return memoryPoint(fmt.Sprintf("sessions:%d", n), "session", "resident memory that an idle connected session adds", 1, n,
+	return memoryPoint(fmt.Sprintf("sessions:%d", n), "session",
+		"resident memory that an idle connected session adds", 1, n,
 		func(addrs []string) (func(), error) {
 			conns := make([]*wire.Pipe, n)
 			err := parallel(16, n, func(i int) (err error) {
@@ -111,7 +112,10 @@ func watchMemory(n int) point {
 					return err
 				}
 				list[i] = c
-				return bulkMissing(c, n/conns, func(k int) { c.Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k), true) })
+				return bulkMissing(c, n/conns, func(k int) {
+					c.Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k),
+						true)
+				})
 			})
 			return func() { dropAll(list) }, err
 		})

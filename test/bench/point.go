@@ -170,7 +170,8 @@ func measure(c *config, s *side, name string, n, depth int,
 func noCleanup() error { return nil }
 
 // onNodes makes a builder for workloads on depth nodes of the connection's own.
-func onNodes(work func(paths []string) workload) func(*wire.Pipe, string, int) (workload, func() error, error) {
+func onNodes(work func(paths []string) workload) func(*wire.Pipe, string, int) (workload, func() error,
+	error) {
 	return func(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {
 		paths := nodes(dir, depth)
 		return work(paths), noCleanup, makeNodes(c, paths)

@@ -64,5 +64,6 @@ func machine() string {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	load, _ := os.ReadFile("/proc/loadavg")
 	l, _, _ := strings.Cut(string(load), " ")
-	return fmt.Sprintf("%d × %s, Linux %s, load at the start %s", cores, model, strings.TrimSpace(string(release)), l)
+	return fmt.Sprintf("%d × %s, Linux %s, load at the start %s", cores, model,
+		strings.TrimSpace(string(release)), l)
 }

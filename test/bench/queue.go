@@ -19,7 +19,8 @@ import (
 func handoff(waiters int, good float64) point {
 	return point{
 		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good,
-		help: fmt.Sprintf("a lock with %d waiters is passed on: holder's delete to next holder's certainty", waiters),
+		help: fmt.Sprintf("a lock with %d waiters is passed on: holder's delete to next holder's certainty",
+			waiters),
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (sample, error) { return runHandoff(c, s, waiters) }}, nil
 		},

@@ -22,7 +22,8 @@ type report struct {
 
 func newReport(c *config, sides []*side) *report {
 	r := &report{c: c, sides: sides}
-	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v of warm-up, sides in turn; %d server(s) on each side.",
+	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v of warm-up, sides in turn; %d server(s) on each "+
+		"side.",
 		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), c.rounds, c.duration, c.warm, c.nodes)
 	return r
 }
@@ -35,7 +36,8 @@ func (r *report) add(p point, rounds [][]*sample, err error) {
 		}
 	}
 	if err != nil {
-		r.failures = append(r.failures, fmt.Sprintf("* `%s`: %s", p.name, strings.ReplaceAll(err.Error(), "\n", " ")))
+		r.failures = append(r.failures, fmt.Sprintf("* `%s`: %s", p.name, strings.ReplaceAll(err.Error(), "\n",
+			" ")))
 	}
 	shape := firstSample(rounds)
 	if shape == nil {

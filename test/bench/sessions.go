@@ -155,7 +155,8 @@ func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
 func expiry(sessions int, good float64) point {
 	return point{
 		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,
-		help: fmt.Sprintf("%d sessions with an ephemeral node each fall silent; last event beyond the timeout", sessions),
+		help: fmt.Sprintf("%d sessions with an ephemeral node each fall silent; last event beyond the timeout",
+			sessions),
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (sample, error) { return runExpiry(c, s, sessions) }}, nil
 		},

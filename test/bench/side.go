@@ -188,7 +188,8 @@ func (s *side) settings() string {
 			fmt.Fprintf(&b, "  * `%s`\n", strings.TrimSpace(line))
 		}
 	}
-	fmt.Fprintf(&b, "  * conf: `%s`\n", s.clean(strings.Join(strings.Fields(cluster.Word(s.addrs()[0], "conf")), " ")))
+	fmt.Fprintf(&b, "  * conf: `%s`\n", s.clean(strings.Join(strings.Fields(cluster.Word(s.addrs()[0], "conf")),
+		" ")))
 	if s.options.Kind == cluster.ZooKeeper {
 		if v, err := exec.Command("java", "-version").CombinedOutput(); err == nil {
 			line, _, _ := strings.Cut(string(v), "\n")

@@ -101,7 +101,9 @@ func startup() point {
 
 // startupDev measures zlockd in memory.
 func startupDev() point {
-	p := startPoint("startup-dev", "the same in memory, zlockd --dev; below 50 ms", 0, func(o *cluster.Options) { o.Dev = true })
+	p := startPoint("startup-dev", "the same in memory, zlockd --dev; below 50 ms", 0, func(o *cluster.Options) {
+		o.Dev = true
+	})
 	p.only = 1
 	return p
 }
@@ -109,7 +111,8 @@ func startupDev() point {
 // startupEmbedded measures zlockd inside this process, as tests use it.
 func startupEmbedded() point {
 	return point{
-		name: "startup-embedded", only: 1, alone: true, help: "server.Start in this process to the first answered create; below 5 ms",
+		name: "startup-embedded", only: 1, alone: true,
+		help: "server.Start in this process to the first answered create; below 5 ms",
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (out sample, err error) {
 				if s.options.Kind != cluster.Zlockd || s.external != nil {
@@ -118,7 +121,8 @@ func startupEmbedded() point {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
 				from := time.Now()
-				i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+				i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0",
+					Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					return out, err
 				}
@@ -197,7 +201,9 @@ func snapshots(n int) point {
 	every := max(n/10, 1000) // requests between snapshots; the default of both sides with a million nodes
 	return point{
 		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,
-		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 %%)", conns, n, every),
+		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d "+
+			"requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 "+
+			"%%)", conns, n, every),
 		open: func(c *config, s *side) (runner, error) {
 			e, err := bigServer(c, s, n, func(o *cluster.Options) {
 				o.Flags = append(o.Flags, "--snapshot-entries", fmt.Sprint(every))

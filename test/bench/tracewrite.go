@@ -107,7 +107,8 @@ func (c *config) traceWrite(out io.Writer) error {
 	if !ok {
 		return errors.New("no write lies within the traces; try again")
 	}
-	fmt.Fprintf(out, "%d servers on this machine, the client at server %d, %s. Of %d writes one after the other this is the median: %.1f µs.\n\n",
+	fmt.Fprintf(out, "%d servers on this machine, the client at server %d, %s. Of %d writes one after the "+
+		"other this is the median: %.1f µs.\n\n",
 		len(e.Servers), at.ID, machine(), n, micros(w.answered-w.sent))
 	printHops(out, hops, w)
 	return nil
@@ -116,7 +117,8 @@ func (c *config) traceWrite(out io.Writer) error {
 // traceAt is the server that writes go to: the leader.
 func (c *config) traceAt(e *cluster.Ensemble) (*cluster.Server, error) {
 	for _, v := range e.Servers {
-		if mode := cluster.Word(v.Client, "srvr"); strings.Contains(mode, "Mode: leader") || strings.Contains(mode, "Mode: standalone") {
+		if mode := cluster.Word(v.Client, "srvr"); strings.Contains(mode, "Mode: leader") ||
+			strings.Contains(mode, "Mode: standalone") {
 			return v, nil
 		}
 	}

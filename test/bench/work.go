@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 // payload is the data of every node: 100 bytes.
-var payload = []byte("0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789")
+var payload = []byte(strings.Repeat("0123456789", 10))
 
 // one is a workload whose operation is one request.
 type one struct {

@@ -66,7 +66,8 @@ func Ours() ([]Query, error) {
 
 // Expand puts values in the place of a board's variables.
 func Expand(expr string) string {
-	return strings.NewReplacer("$job", "zlockd", "$instance", ".+", "$prefix", ".*", "$__rate_interval", "15s", "$__range", "15s").Replace(expr)
+	return strings.NewReplacer("$job", "zlockd", "$instance", ".+", "$prefix", ".*", "$__rate_interval", "15s",
+		"$__range", "15s").Replace(expr)
 }
 
 var (
@@ -75,7 +76,8 @@ var (
 	labels   = regexp.MustCompile(`\b(by|without|on|ignoring|group_left|group_right) *\([^)]*\)`)
 	numbers  = regexp.MustCompile(`\b[0-9][0-9a-z.]*`)
 	word     = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*( *\()?`)
-	keywords = []string{"and", "or", "unless", "bool", "offset", "by", "without", "on", "ignoring", "group_left", "group_right"}
+	keywords = []string{"and", "or", "unless", "bool", "offset", "by", "without", "on", "ignoring", "group_left",
+		"group_right"}
 )
 
 // Names returns the metrics that an expression of Prometheus asks for.

@@ -7,10 +7,12 @@ import (
 
 func TestNamesOfExpressions(t *testing.T) {
 	for expr, want := range map[string][]string{
-		`up{job="zlockd", x=~"a{2}b"} == 0`:                                                      {"up"},
-		`sum by (job) (rate(a_sum{i="$x"}[5m])) / rate(a_count[1m]) > 2`:                         {"a_sum", "a_count"},
-		`max by (job) (a) - on (job) group_right () b > 10`:                                      {"a", "b"},
-		`clamp_max(leader_uptime, 1) or clamp_max(num_alive_connections{}, 0)`:                   {"leader_uptime", "num_alive_connections"},
+		`up{job="zlockd", x=~"a{2}b"} == 0`: {"up"},
+		`sum by (job) (rate(a_sum{i="$x"}[5m])) / rate(a_count[1m]) > 2`: {
+			"a_sum", "a_count"},
+		`max by (job) (a) - on (job) group_right () b > 10`: {"a", "b"},
+		`clamp_max(leader_uptime, 1) or clamp_max(num_alive_connections{}, 0)`: {
+			"leader_uptime", "num_alive_connections"},
 		`histogram_quantile(0.9, sum without (id) (rate(x_bucket[$__rate_interval] offset 1m)))`: {"x_bucket"},
 	} {
 		if got := Names(expr); !slices.Equal(got, want) {

@@ -136,7 +136,8 @@ func (s *Server) Set(flag, value string) {
 // AwaitLog waits until the server has logged a text.
 func (s *Server) AwaitLog(text string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log(1<<30), text); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log(1<<30), text); time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("server %d does not log %q:\n%s", s.ID, text, s.Log(20))
 		}

@@ -69,7 +69,8 @@ func StartZooKeeper(t testing.TB, c ZooConfig, lines ...string) *Server {
 func PrepareZooKeepers(t testing.TB, n int, c ZooConfig, lines ...string) *Ensemble {
 	t.Helper()
 	RequireZooKeeper(t)
-	e, err := Prepare(Options{Kind: ZooKeeper, Nodes: n, Zoo: c, JVM: smallJVM, Config: lines, ReadyTimeout: zooPatience})
+	e, err := Prepare(Options{Kind: ZooKeeper, Nodes: n, Zoo: c, JVM: smallJVM, Config: lines,
+		ReadyTimeout: zooPatience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,8 @@ func (c *ZooConfig) properties() (flags []string) {
 	set(c.NoFsync, "zookeeper.forceSync=no")
 	set(c.ReadOnly, "readonlymode.enabled=true")
 	set(c.Super != "", "zookeeper.DigestAuthenticationProvider.superDigest="+tree.DigestID(c.Super).ID)
-	set(c.ContainerInterval > 0, fmt.Sprintf("znode.container.checkIntervalMs=%d", c.ContainerInterval.Milliseconds()))
+	set(c.ContainerInterval > 0, fmt.Sprintf("znode.container.checkIntervalMs=%d",
+		c.ContainerInterval.Milliseconds()))
 	return flags
 }
 
@@ -178,5 +180,6 @@ func zookeeperCommand(jvm []string, file string) ([]string, error) {
 		}
 	}
 	args := []string{java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.jmx.log4j.disable=true"}
-	return append(append(args, jvm...), "-cp", ClassPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file), nil
+	return append(append(args, jvm...), "-cp", ClassPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+		file), nil
 }

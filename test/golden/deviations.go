@@ -41,8 +41,9 @@ var Deviations = []Deviation{
 	},
 	{
 		Vector: "read/check_opcode", Step: 6,
-		Reason: "check outside a multi is not implemented; the recorded server forgets to answer (wire, section 13)",
-		Want:   []Step{reply("A", 2, jute.Unimplemented)},
+		Reason: "check outside a multi is not implemented; the recorded server forgets to answer (wire, section " +
+			"13)",
+		Want: []Step{reply("A", 2, jute.Unimplemented)},
 	},
 	{
 		Vector: "read/check_opcode", Step: 8,
@@ -56,8 +57,11 @@ var Deviations = []Deviation{
 	},
 	{
 		Vector: "readonly/ro_session", Step: 6,
-		Reason: "a cluster that has not formed has no members yet: who they are the servers agree on when they form it",
-		Want:   []Step{frame("recv", "A", jute.AppendStat(jute.AppendBuffer(jute.AppendReplyHeader(nil, 2, 0, jute.OK), []byte{}), &jute.Stat{Aversion: -1}))},
+		Reason: "a cluster that has not formed has no members yet: who they are the servers agree on when they " +
+			"form it",
+		Want: []Step{frame("recv", "A",
+			jute.AppendStat(jute.AppendBuffer(jute.AppendReplyHeader(nil, 2, 0, jute.OK), []byte{}), &jute.Stat{
+				Aversion: -1}))},
 	},
 	{
 		Vector: "session/create_session_opcode_from_client", Step: 4,

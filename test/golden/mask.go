@@ -125,7 +125,8 @@ func (n *normalizer) multi(paths []string) {
 func (n *normalizer) stat(off int, path string) int {
 	builtin := path == "" || path == "/" || path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 	if n.mask && builtin && off+jute.StatSize <= len(n.frame) {
-		for _, r := range [][2]int{{8, 16}, {24, 40}, {56, 68}} { // mzxid; mtime, version, cversion; numChildren, pzxid
+		// mzxid; mtime, version, cversion; numChildren, pzxid
+		for _, r := range [][2]int{{8, 16}, {24, 40}, {56, 68}} {
 			clear(n.frame[off+r[0] : off+r[1]])
 			n.zeroed = append(n.zeroed, [2]int{off + r[0], off + r[1]})
 		}
@@ -199,7 +200,8 @@ func (y symbols) match(s *Step, q asked, got []byte, maskBuiltin bool, seen *int
 	zeroed := normalize(want, q, maskBuiltin)
 	normalize(got, q, maskBuiltin)
 	if len(got) != len(want) {
-		return fmt.Errorf("frame of %d bytes, want %d\n got %s\nwant %s", len(got), len(want), shown(raw), shown(want))
+		return fmt.Errorf("frame of %d bytes, want %d\n got %s\nwant %s", len(got), len(want), shown(raw),
+			shown(want))
 	}
 	isEvent := len(want) >= bodyStart && int32(binary.BigEndian.Uint32(want[4:])) == jute.XidEvent
 	if isEvent {

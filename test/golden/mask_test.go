@@ -86,7 +86,8 @@ func TestSymbolsKeepTheirValueAndOrder(t *testing.T) {
 func TestHeaderZxidMustNotGoBack(t *testing.T) {
 	frame := jute.AppendReplyHeader([]byte{0, 0, 0, 16}, 1, 9, jute.OK)
 	hex := "0000001000000001000000000000000300000000"
-	s := &Step{Do: "recv", Hex: &hex, Volatile: []Range{{Off: 8, Len: 8, Kind: "zxid", Rule: "ge", Sym: "zxid#1"}}}
+	s := &Step{Do: "recv", Hex: &hex, Volatile: []Range{
+		{Off: 8, Len: 8, Kind: "zxid", Rule: "ge", Sym: "zxid#1"}}}
 	seen := int64(9)
 	if err := (symbols{}).match(s, asked{}, slices.Clone(frame), false, &seen); err != nil {
 		t.Error(err)

@@ -14,8 +14,9 @@ import (
 // profiles are the configurations of the recorded server, for the real
 // ZooKeeper.
 var profiles = map[string]cluster.ZooConfig{
-	"default":  {},
-	"extended": {TickTime: 500 * time.Millisecond, TTL: true, EnforceQuota: true, ContainerInterval: time.Second, Super: "super:secret"},
+	"default": {},
+	"extended": {TickTime: 500 * time.Millisecond, TTL: true, EnforceQuota: true, ContainerInterval: time.Second,
+		Super: "super:secret"},
 	"ensemble": {TickTime: time.Second, Reconfig: true, Replicated: true},
 }
 

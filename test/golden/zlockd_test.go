@@ -18,8 +18,9 @@ import (
 
 // zlockdProfiles are the same configurations for zlockd, as a zoo.cfg.
 var zlockdProfiles = map[string][]string{
-	"default":  {"tickTime=2000", "extendedTypesEnabled=false", "enforceQuota=false"},
-	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "enforceQuota=true", "superUser=" + tree.DigestID("super:secret").ID},
+	"default": {"tickTime=2000", "extendedTypesEnabled=false", "enforceQuota=false"},
+	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "enforceQuota=true", "superUser=" +
+		tree.DigestID("super:secret").ID},
 	"ensemble": {"tickTime=1000", "reconfigEnabled=true", "standaloneEnabled=false"},
 }
 
@@ -50,7 +51,8 @@ func TestZlockdMatchesRecording(t *testing.T) {
 		if err := alone.Spawn(); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(wire.DefaultTimeout); isro(alone.Client) != "ro"; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(wire.DefaultTimeout); isro(alone.Client) != "ro"; time.Sleep(
+			20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("not in read-only mode")
 			}

@@ -64,9 +64,11 @@ type fakeConn struct {
 }
 
 func newFakeCluster(seed uint64, lossy bool) *fakeCluster {
-	f := &fakeCluster{rnd: rand.New(rand.NewPCG(seed, 5)), dead: map[int64]bool{}, lossy: lossy, session: 1 << 56}
+	f := &fakeCluster{rnd: rand.New(rand.NewPCG(seed, 5)), dead: map[int64]bool{}, lossy: lossy,
+		session: 1 << 56}
 	for range 3 {
-		f.servers = append(f.servers, &fakeServer{tree: tree.New(), watches: tree.NewWatches[*fakeConn](), closed: map[int64]bool{}})
+		f.servers = append(f.servers, &fakeServer{tree: tree.New(), watches: tree.NewWatches[*fakeConn](),
+			closed: map[int64]bool{}})
 	}
 	for i := range 5 {
 		f.clients = append(f.clients, &fakeClient{name: fmt.Sprint("client", i)})
@@ -115,7 +117,8 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	f.now++
 	s := f.servers[f.rnd.IntN(3)]
 	f.late = slices.DeleteFunc(f.late, func(o *Op) bool { return o.Session == c.session }) // refused from now on
-	for s.applied < len(f.log) {                                                           // the attach is in the log
+	// the attach is in the log
+	for s.applied < len(f.log) {
 		f.apply(s)
 	}
 	f.now++

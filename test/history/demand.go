@@ -127,7 +127,8 @@ func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 		take(c.loose.deletes[path])
 	}
 	slices.SortFunc(list, func(a, b *looseOp) int {
-		return cmp.Or(cmp.Compare(a.untold(f), b.untold(f)), cmp.Compare(a.ceil, b.ceil), cmp.Compare(a.op.Start, b.op.Start), cmp.Compare(a.op.Conn, b.op.Conn),
+		return cmp.Or(cmp.Compare(a.untold(f), b.untold(f)), cmp.Compare(a.ceil, b.ceil),
+			cmp.Compare(a.op.Start, b.op.Start), cmp.Compare(a.op.Conn, b.op.Conn),
 			cmp.Compare(a.op.Seq, b.op.Seq))
 	})
 	for _, u := range list {
@@ -187,7 +188,8 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 				return false
 			case u.sets(path) < f.sets[path]:
 				return false
-			case st != nil && (int(st.DataLength) != len(last) || l.Version != -1 && l.Version != st.Version-1 || int(st.Version) < u.sets(path)):
+			case st != nil && (int(st.DataLength) != len(last) || l.Version != -1 && l.Version != st.Version-1 ||
+				int(st.Version) < u.sets(path)):
 				return false
 			}
 			return !read || bytes.Equal(data, last)

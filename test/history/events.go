@@ -51,7 +51,8 @@ func (c *checker) setWatches(o *Op, record int) {
 		case jute.EventDeleted:
 			c.caughtGone(path, o, record)
 		case jute.EventChildrenChanged:
-			if n := c.caughtThere(path, o, record); n != nil && !n.pzLoose && n.pzxid != unknown && n.pzxid <= w.RelativeZxid {
+			if n := c.caughtThere(path, o, record); n != nil && !n.pzLoose && n.pzxid != unknown &&
+				n.pzxid <= w.RelativeZxid {
 				if made, gone := c.open(n, o.Zxid); made+gone == 0 {
 					c.fail("G16", record, "the children of %s did not change after zxid %d", path, w.RelativeZxid)
 				}
@@ -108,7 +109,8 @@ func (c *checker) checkEvents() {
 				catchingUp = -1
 				for len(want) > 0 && want[0].zxid <= o.Zxid {
 					if o.Op != jute.OpCloseSession || want[0].zxid < o.Zxid {
-						c.fail("G17", i, "the event %v %s of zxid %d had not been sent", want[0].typ, want[0].path, want[0].zxid)
+						c.fail("G17", i, "the event %v %s of zxid %d had not been sent", want[0].typ, want[0].path,
+							want[0].zxid)
 					}
 					want = want[1:]
 				}

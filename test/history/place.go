@@ -49,7 +49,8 @@ func (c *checker) appear(path string, zxid int64) bool { return c.appearAt(path,
 
 func (c *checker) appearAt(path string, m moment) bool {
 	zxid := m.zxid
-	if parent := parentOf(path); c.within(parent) && path != "/" && c.model.nodes[parent] == nil && !c.appear(parent, zxid) {
+	if parent := parentOf(path); c.within(parent) && path != "/" && c.model.nodes[parent] == nil &&
+		!c.appear(parent, zxid) {
 		return false
 	}
 	var claims []claim
@@ -319,7 +320,8 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	// in its place, only events tell that a node went now.
 	doubt, sure := map[*node]bool{}, map[string]int{}
 	for _, n := range list {
-		doubt[n] = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seenState, m.zxid)
+		doubt[n] = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seenState,
+			m.zxid)
 		if !doubt[n] {
 			sure[parentOf(n.path)]++
 		}
@@ -331,7 +333,8 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 			silent.silent = true
 			c.remove(n, silent)
 			if !c.appearAt(n.path, silent) {
-				c.fail("G12", c.now, "%s of session %#x is there at zxid %d, others of its nodes are not", n.path, id, m.zxid)
+				c.fail("G12", c.now, "%s of session %#x is there at zxid %d, others of its nodes are not", n.path, id,
+					m.zxid)
 			}
 			continue
 		}

@@ -20,7 +20,8 @@ type hist struct {
 func (h *hist) attach(conn int, session int64, fresh bool, last int64) {
 	h.now += 10
 	h.session[conn] = session
-	h.records = append(h.records, Record{Connect: &Connect{"c", conn, session, fresh, last, 0, h.now, h.now + 1}})
+	h.records = append(h.records, Record{Connect: &Connect{"c", conn, session, fresh, last, 0, h.now,
+		h.now + 1}})
 }
 
 // do adds a request that was answered.
@@ -118,7 +119,8 @@ func pick[T any](wrong bool, bug, right T) T {
 func TestPlantedBugsAreFound(t *testing.T) {
 	const ok = jute.OK
 	stat := func(z, mz, pz int64, version, kids int32) jute.Stat {
-		return jute.Stat{Czxid: z, Mzxid: mz, Pzxid: pz, Version: version, Cversion: kids, NumChildren: kids, DataLength: 1}
+		return jute.Stat{Czxid: z, Mzxid: mz, Pzxid: pz, Version: version, Cversion: kids, NumChildren: kids,
+			DataLength: 1}
 	}
 	for _, c := range []struct {
 		name  string
@@ -276,7 +278,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		}},
 		{"servers with different digests", []string{"G9"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))
-			h.records = append(h.records, Record{Digest: &Digest{"1", 5, 7}}, Record{Digest: &Digest{"2", 5, pick(bug, uint64(8), 7)}})
+			h.records = append(h.records, Record{Digest: &Digest{"1", 5, 7}}, Record{
+				Digest: &Digest{"2", 5, pick(bug, uint64(8), 7)}})
 		}},
 		{"ephemeral outlives its session", []string{"G6"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/e", 1))
@@ -463,7 +466,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			if !bug {
 				h.event(3, -1, jute.EventDataChanged, "/a")
 			}
-			h.do(3, 6, Op{Step: Step{Op: jute.OpSetWatches}, Watches: &jute.SetWatches{RelativeZxid: 5, Data: []string{"/a"}}})
+			h.do(3, 6, Op{Step: Step{Op: jute.OpSetWatches}, Watches: &jute.SetWatches{RelativeZxid: 5, Data: []string{
+				"/a"}}})
 		}},
 		{"change made up on return", []string{"G16"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))
@@ -471,7 +475,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			if bug {
 				h.event(3, -1, jute.EventDataChanged, "/a")
 			}
-			h.do(3, 6, Op{Step: Step{Op: jute.OpSetWatches}, Watches: &jute.SetWatches{RelativeZxid: 5, Data: []string{"/a"}}})
+			h.do(3, 6, Op{Step: Step{Op: jute.OpSetWatches}, Watches: &jute.SetWatches{RelativeZxid: 5, Data: []string{
+				"/a"}}})
 		}},
 		{"sequence number given again", []string{"G19", "G6"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/q", 0))

@@ -329,7 +329,8 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 			c.there(s.Path, zxid, record, why)
 		}
 	case jute.NoChildrenForEphemerals:
-		if n := c.there(parent, zxid, record, why); n != nil && n.owner == 0 && n.makers == nil && !c.reborn(n, zxid) {
+		if n := c.there(parent, zxid, record, why); n != nil && n.owner == 0 && n.makers == nil &&
+			!c.reborn(n, zxid) {
 			c.fail("G6", record, "%s is not ephemeral", parent)
 		}
 	case jute.NotEmpty:
@@ -349,7 +350,8 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 		}
 		if s.Version == -1 {
 			c.fail("G6", record, "any version must do")
-		} else if s.Version == version && (s.Op == jute.OpSetACL || n.less+n.more == 0) && n.mzxid != unknown && !possible(list, n.seenState, zxid) && !c.reborn(n, zxid) {
+		} else if s.Version == version && (s.Op == jute.OpSetACL || n.less+n.more == 0) && n.mzxid != unknown &&
+			!possible(list, n.seenState, zxid) && !c.reborn(n, zxid) {
 			c.fail("G6", record, "%s has the version asked for", s.Path)
 		}
 	}

@@ -31,7 +31,8 @@ func load(path string) (m mutant, err error) {
 	if err != nil {
 		return m, err
 	}
-	m = mutant{name: strings.TrimSuffix(filepath.Base(path), ".txt"), pkg: "./test/sim", test: "Histories", seed: 1, seeds: 6}
+	m = mutant{name: strings.TrimSuffix(filepath.Base(path), ".txt"), pkg: "./test/sim", test: "Histories",
+		seed: 1, seeds: 6}
 	parts := strings.Split("\n"+string(b), "\n== ")
 	for i, line := range strings.Split(strings.TrimSpace(parts[0]), "\n") {
 		key, value, found := strings.Cut(line, ": ")
@@ -64,7 +65,8 @@ func load(path string) (m mutant, err error) {
 			if !found {
 				return m, fmt.Errorf("%s: an edit of %s has no new text", path, file)
 			}
-			m.edits = append(m.edits, edit{strings.TrimSpace(file), was, strings.TrimPrefix(strings.TrimSuffix(is, "\n"), "\n")})
+			m.edits = append(m.edits, edit{strings.TrimSpace(file), was,
+				strings.TrimPrefix(strings.TrimSuffix(is, "\n"), "\n")})
 		}
 	}
 	if m.catches == nil || len(m.edits) == 0 {

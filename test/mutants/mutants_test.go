@@ -106,7 +106,8 @@ func verdict(want *regexp.Regexp, out string) string {
 func head(out string, lines int) string {
 	var list []string
 	for _, line := range strings.Split(out, "\n") {
-		if !strings.Contains(line, "=== RUN") && !strings.Contains(line, "--- PASS") && !strings.Contains(line, "requests answered") && len(list) < lines {
+		if !strings.Contains(line, "=== RUN") && !strings.Contains(line, "--- PASS") &&
+			!strings.Contains(line, "requests answered") && len(list) < lines {
 			list = append(list, line[:min(len(line), 300)])
 		}
 	}

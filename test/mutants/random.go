@@ -123,7 +123,8 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 					}
 				case *ast.ReturnStmt:
 					results := types[len(types)-1].Results
-					if k := len(n.Results); k > 0 && results != nil && results.NumFields() == k && isIdent(results.List[len(results.List)-1].Type, "error") && !isIdent(n.Results[k-1], "nil") {
+					if k := len(n.Results); k > 0 && results != nil && results.NumFields() == k &&
+						isIdent(results.List[len(results.List)-1].Type, "error") && !isIdent(n.Results[k-1], "nil") {
 						add(n.Results[k-1], "error as nil", "nil")
 					}
 				}
@@ -137,7 +138,8 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 
 // twin is what a comparison is easily confused with.
 var twin = map[token.Token]token.Token{
-	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR, token.LAND: token.LOR, token.LOR: token.LAND,
+	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
+	token.LAND: token.LOR, token.LOR: token.LAND,
 }
 
 // droppable says whether a statement may be left out of a program that still

@@ -20,7 +20,8 @@ import (
 var (
 	randomFlag = flag.Int("mutants.random", 0, "how many random edits to plant in each package")
 	seedFlag   = flag.Uint64("mutants.seed", 1, "seed of the random edits")
-	pkgFlag    = flag.String("mutants.pkg", "", "plant random edits only in packages that match this regular expression")
+	pkgFlag    = flag.String("mutants.pkg", "",
+		"plant random edits only in packages that match this regular expression")
 )
 
 // layers are the packages that are edited, each with those whose tests may
@@ -113,7 +114,8 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 					t.Logf("noticed above %s:%d %s, by %s %s (%v)", s.file, s.line, s, by, why, took)
 				}
 			}
-			t.Logf("| `%s` | %d | %d | %d | %d | seed %d; %d that change nothing left out", layer[0], own+above+len(unnoticed), own, above, len(unnoticed), *seedFlag, equal)
+			t.Logf("| `%s` | %d | %d | %d | %d | seed %d; %d that change nothing left out", layer[0],
+				own+above+len(unnoticed), own, above, len(unnoticed), *seedFlag, equal)
 		})
 	}
 }
@@ -152,7 +154,8 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 			return pkg, failing(out), nil
 		}
 		tests := func(only, limit string) ([]byte, error) {
-			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast", "-test.parallel=8", "-test.timeout="+limit, "-test.run="+only)
+			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast",
+				"-test.parallel=8", "-test.timeout="+limit, "-test.run="+only)
 		}
 		near, err := s.near(root, pkg)
 		if err != nil {

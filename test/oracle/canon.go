@@ -105,7 +105,8 @@ func (s *side) canonical(g got) canon {
 	}
 	f := g.frame
 	if e := f.Event; e != nil {
-		return canon{text: fmt.Sprintf("event %v %q state=%d", e.Type, e.Path, e.State), event: &e.Type, path: e.Path, zxid: f.Zxid}
+		return canon{text: fmt.Sprintf("event %v %q state=%d", e.Type, e.Path, e.State), event: &e.Type,
+			path: e.Path, zxid: f.Zxid}
 	}
 	if g.late {
 		return canon{text: fmt.Sprintf("‽reply out of place: xid=%d code=%d", f.Xid, f.Code)}
@@ -143,7 +144,8 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 	switch st.Op {
 	case "multi", "multiRead":
 		return s.results(st, d)
-	case "ping", "delete", "deleteContainer", "check", "auth", "closeSession", "op", "removeWatches", "checkWatches", "setWatches", "setWatches2":
+	case "ping", "delete", "deleteContainer", "check", "auth", "closeSession", "op", "removeWatches",
+		"checkWatches", "setWatches", "setWatches2":
 	case "create":
 		text = quoted(d)
 	case "create2", "createContainer", "createTTL":

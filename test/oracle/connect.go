@@ -102,7 +102,8 @@ func (r *Runner) drop(st *Step) error {
 		}
 		delete(s.conns, st.Conn)
 		if late, err := c.Drop(); err != nil || len(late) > 0 {
-			return &Difference{*st, st.Conn, "end of the connection", fmt.Sprintf("%v, %v (server %s)", late, err, s.addr(st.Conn))}
+			return &Difference{*st, st.Conn, "end of the connection", fmt.Sprintf("%v, %v (server %s)", late, err,
+				s.addr(st.Conn))}
 		}
 	}
 	return nil

@@ -31,7 +31,8 @@ type Generator struct {
 // NewGenerator returns a generator for one program. The same seed and the same
 // answers give the same program.
 func NewGenerator(seed, episode uint64) *Generator {
-	return &Generator{rng: rand.New(rand.NewPCG(seed, episode)), conns: map[string]bool{}, watched: map[string][]string{}, tokens: map[string]int{}}
+	return &Generator{rng: rand.New(rand.NewPCG(seed, episode)), conns: map[string]bool{},
+		watched: map[string][]string{}, tokens: map[string]int{}}
 }
 
 var connNames = []string{"A", "B", "C", "D", "E"}
@@ -133,12 +134,14 @@ func (g *Generator) damageConnect(s *Step) {
 	case 1:
 		s.Extra = one(g, "\x00", "\x01", "trailing")
 	case 2: // the length of the password
-		s.At, s.Patch = passwordAt, one(g, "\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x7f\xff\xff\xff", "\x00\x00\x00\x0f", "\x00\x00\x00\x11", "\x00\x00\x00\x12")
+		s.At, s.Patch = passwordAt, one(g, "\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x7f\xff\xff\xff",
+			"\x00\x00\x00\x0f", "\x00\x00\x00\x11", "\x00\x00\x00\x12")
 	case 3:
 		s.At = one(g, 0, 4, 4, 44) // version, zxid, read-only byte
 		s.Patch = one(g, "\x00\x00\x00\x01", "\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xff")
 		if s.Op == "connect" && g.chance(30) {
-			s.At, s.Patch = 16, one(g, "\x00\x00\x00\x00\x00\x00\x00\x01", "\xff\xff\xff\xff\xff\xff\xff\xff", "\x80\x00\x00\x00\x00\x00\x00\x00")
+			s.At, s.Patch = 16, one(g, "\x00\x00\x00\x00\x00\x00\x00\x01", "\xff\xff\xff\xff\xff\xff\xff\xff",
+				"\x80\x00\x00\x00\x00\x00\x00\x00")
 		}
 	}
 }
@@ -151,12 +154,16 @@ func frame(xid int32, op jute.OpCode, record string) []byte {
 // none are bytes that no request begins with: the server ends the connection.
 var none = [][]byte{
 	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
-	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"), []byte("\x00\x00\x00\x04\x00\x00\x00\x01"),
-	[]byte("\x00\x00\x00\x07\x00\x00\x00\x01\x00\x00\x00"), []byte("ruok"), []byte("srvr\n"), []byte("GET / HTTP/1.0\r\n\r\n"),
-	frame(jute.XidAuth, jute.OpAuth, ""), frame(jute.XidAuth, jute.OpAuth, "\x00\x00\x00\x00\x00\x00\x00\x06dig"),
+	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"),
+	[]byte("\x00\x00\x00\x04\x00\x00\x00\x01"),
+	[]byte("\x00\x00\x00\x07\x00\x00\x00\x01\x00\x00\x00"), []byte("ruok"), []byte("srvr\n"),
+	[]byte("GET / HTTP/1.0\r\n\r\n"),
+	frame(jute.XidAuth, jute.OpAuth, ""), frame(jute.XidAuth, jute.OpAuth,
+		"\x00\x00\x00\x00\x00\x00\x00\x06dig"),
 	frame(jute.XidAuth, jute.OpAuth, "\x00\x00\x00\x00\x00\x00\x00\x06digest\xff\xff\xff\xfe"),
 	frame(jute.XidAuth, jute.OpAuth, "\x00\x00\x00\x00\x00\x00\x00\x06digest\x00\x00\x00\x09u1:p1"),
-	frame(1, jute.OpSASL, ""), frame(1, jute.OpSASL, "\x00\x00\x00\x02x"), frame(1, jute.OpSASL, "\xff\xff\xff\xfe"),
+	frame(1, jute.OpSASL, ""), frame(1, jute.OpSASL, "\x00\x00\x00\x02x"),
+	frame(1, jute.OpSASL, "\xff\xff\xff\xfe"),
 }
 
 func (g *Generator) auth(name string) Step {
@@ -184,7 +191,8 @@ func (g *Generator) auth(name string) Step {
 // unknown returns a request for an operation that there is not.
 func (g *Generator) unknown(name string) Step {
 	return Step{
-		Conn: name, Op: "op", Code: one[int32](g, 0, -1, -2, -12, 10, 23, 50, 99, 108, 109, 1000, math.MaxInt32, math.MinInt32),
+		Conn: name, Op: "op", Code: one[int32](g, 0, -1, -2, -12, 10, 23, 50, 99, 108, 109, 1000, math.MaxInt32,
+			math.MinInt32),
 		Extra: one(g, "", "", "\x00\x00\x00\x02/a\x00", "rest"), Xid: one[int32](g, 0, 0, -4, -8),
 	}
 }
@@ -192,7 +200,8 @@ func (g *Generator) unknown(name string) Step {
 // limits are what a quota may say.
 var limits = []string{
 	"count=3,bytes=-1", "count=-1,bytes=4",
-	"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=-1",
+	"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2",
+	"count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=-1",
 	"count=1,bytes=1=;byteHardLimit=20;countHardLimit=4", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=0",
 }
 
@@ -205,16 +214,20 @@ func (g *Generator) quota(name string) []Step {
 	dir := "/zookeeper/quota" + path
 	switch n := g.rng.IntN(100); {
 	case n < 25:
-		return []Step{{Conn: name, Op: "delete", Path: dir + one(g, "/zookeeper_limits", "/zookeeper_stats"), Version: -1}}
+		return []Step{{Conn: name, Op: "delete", Path: dir + one(g, "/zookeeper_limits", "/zookeeper_stats"),
+			Version: -1}}
 	case n < 40:
-		return []Step{{Conn: name, Op: "setData", Path: dir + "/zookeeper_limits", Data: []byte(one(g, limits...)), Version: g.version()}}
+		return []Step{{Conn: name, Op: "setData", Path: dir + "/zookeeper_limits", Data: []byte(one(g, limits...)),
+			Version: g.version()}}
 	case n < 50:
 		stats := fmt.Sprintf("count=%d,bytes=%d", g.rng.IntN(6), g.rng.IntN(10))
-		return []Step{{Conn: name, Op: "setData", Path: dir + "/zookeeper_stats", Data: []byte(stats), Version: g.version()}}
+		return []Step{{Conn: name, Op: "setData", Path: dir + "/zookeeper_stats", Data: []byte(stats),
+			Version: g.version()}}
 	}
 	var list []Step
 	create := func(path, data string) {
-		list = append(list, Step{Conn: name, Op: "create", Path: path, Data: []byte(data), ACL: open, Joined: len(list) > 0})
+		list = append(list, Step{Conn: name, Op: "create", Path: path, Data: []byte(data), ACL: open,
+			Joined: len(list) > 0})
 	}
 	if strings.Count(path, "/") > 1 {
 		create(dir[:strings.LastIndex(dir, "/")], "")
@@ -228,13 +241,18 @@ func (g *Generator) quota(name string) []Step {
 const open = "31:world:anyone"
 
 var acls = []string{
-	"1:world:anyone", "2:world:anyone", "4:world:anyone", "8:world:anyone", "16:world:anyone", "0:world:anyone", "15:world:anyone",
-	"31:auth:", "31:auth:ignored,1:world:anyone", "31:digest:" + tree.DigestID("u1:p1").ID, "31:digest:" + tree.DigestID("u2:p2").ID + ",1:world:anyone",
+	"1:world:anyone", "2:world:anyone", "4:world:anyone", "8:world:anyone", "16:world:anyone", "0:world:anyone",
+	"15:world:anyone",
+	"31:auth:", "31:auth:ignored,1:world:anyone", "31:digest:" + tree.DigestID("u1:p1").ID, "31:digest:" +
+		tree.DigestID("u2:p2").ID + ",1:world:anyone",
 	"13:digest:" + tree.DigestID("u1:p1").ID + ",31:digest:" + tree.DigestID("u2:p2").ID,
-	"31:ip:127.0.0.1", "31:ip:127.0.0.0/8", "31:ip:10.0.0.1", "31:ip:0.0.0.0/0", "7:ip:127.0.0.1/31,24:world:anyone",
+	"31:ip:127.0.0.1", "31:ip:127.0.0.0/8", "31:ip:10.0.0.1", "31:ip:0.0.0.0/0",
+	"7:ip:127.0.0.1/31,24:world:anyone",
 	"31:world:anyone,31:world:anyone", "63:world:anyone", "-1:world:anyone",
-	"null", "", "31:world:somebody", "31:none:x", "31:digest:nocolon", "31:digest:a:b:c", "31:digest:a:", "31:digest::b",
-	"31:ip:300.1.1.1", "31:ip:127.0.0.1/33", "31:ip:127.0.0.1/-1", "31:ip:::1", "31:super:", "31:sasl:me", "31:x509:CN", "31:world", "31:digest",
+	"null", "", "31:world:somebody", "31:none:x", "31:digest:nocolon", "31:digest:a:b:c", "31:digest:a:",
+	"31:digest::b",
+	"31:ip:300.1.1.1", "31:ip:127.0.0.1/33", "31:ip:127.0.0.1/-1", "31:ip:::1", "31:super:", "31:sasl:me",
+	"31:x509:CN", "31:world", "31:digest",
 	"31::", "31:world:anyone,1:none:x",
 }
 
@@ -249,10 +267,13 @@ func (g *Generator) acl() string {
 func (g *Generator) top() string { return "/" + one(g, "a", "b", "c") }
 
 var oddPaths = []string{
-	"", "noslash", "/", "/", "//", "/a/", "/a//b", "/.", "/..", "/a/.", "/a/../b", "/./a", "/...", "/.a", "/a.", "/a..b",
-	"/a\x00b", "/\x00", "/a/\x01", "/\x1f", "/\x7f", "/a/\u0080", "/\u009f", "/\ud7ff", "/\ue000", "/\uf8ff", "/\uf900", "/\uffef", "/\ufff0", "/\ufffd",
+	"", "noslash", "/", "/", "//", "/a/", "/a//b", "/.", "/..", "/a/.", "/a/../b", "/./a", "/...", "/.a", "/a.",
+	"/a..b",
+	"/a\x00b", "/\x00", "/a/\x01", "/\x1f", "/\x7f", "/a/\u0080", "/\u009f", "/\ud7ff", "/\ue000", "/\uf8ff",
+	"/\uf900", "/\uffef", "/\ufff0", "/\ufffd",
 	"/ü", "/a/日本", "/ ", "/a b", "/%41", "/\u00a0", "/\ufeff", "/\\", "/a/\"",
-	"/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/zookeeper/x", "/zookeeper/quota/x", "/zookeeper/config/x",
+	"/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/zookeeper/x", "/zookeeper/quota/x",
+	"/zookeeper/config/x",
 	"/" + strings.Repeat("n", 300), strings.Repeat("/a", 40),
 }
 
@@ -273,7 +294,8 @@ func (g *Generator) path() string {
 // fresh chooses a path for a new node.
 func (g *Generator) fresh() string {
 	if len(g.nodes) > 0 && g.chance(60) {
-		if p := one(g, g.nodes...); strings.Count(p, "/") < 5 && p != "/" && !strings.HasPrefix(p, "/zookeeper/quota") {
+		if p := one(g, g.nodes...); strings.Count(p, "/") < 5 && p != "/" &&
+			!strings.HasPrefix(p, "/zookeeper/quota") {
 			return p + "/" + one(g, "a", "b", "c", "lock-", "n-")
 		}
 	}

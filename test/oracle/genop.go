@@ -29,7 +29,8 @@ func (g *Generator) request(name string) Step {
 }
 
 // lengths are counts and lengths that no string or list has.
-var lengths = []string{"\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x80\x00\x00\x00", "\x7f\xff\xff\xff", "\x00\x10\x00\x00", "\x00\x00\x7f\xff"}
+var lengths = []string{"\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x80\x00\x00\x00", "\x7f\xff\xff\xff",
+	"\x00\x10\x00\x00", "\x00\x00\x7f\xff"}
 
 // damage makes a request one that no client sends, of which it is nevertheless
 // certain what it means: one that must not be understood, or is another one.
@@ -55,7 +56,8 @@ func (g *Generator) damage(s *Step) {
 		}
 		s.Patch = one(g, lengths...)
 		if g.chance(50) {
-			s.Patch = one(g, "\x00", "\x01", "\x02", "\x05", "\x08", " ", "/", "a", "\x7f", "\x00\x00", "\x00\x00\x00\x02")
+			s.Patch = one(g, "\x00", "\x01", "\x02", "\x05", "\x08", " ", "/", "a", "\x7f", "\x00\x00",
+				"\x00\x00\x00\x02")
 		}
 		if s.At = g.rng.IntN(max(n-4, 1)); g.chance(40) {
 			s.At = 0
@@ -132,7 +134,8 @@ func (g *Generator) create() Step {
 		}
 	}
 	// Sequence numbers below the built-in nodes depend on earlier programs.
-	if slash := strings.LastIndex(s.Path, "/"); s.sequential() && (slash <= 0 || strings.HasPrefix(s.Path, "/zookeeper")) {
+	if slash := strings.LastIndex(s.Path, "/"); s.sequential() &&
+		(slash <= 0 || strings.HasPrefix(s.Path, "/zookeeper")) {
 		s.Path = g.top() + s.Path
 		if strings.HasPrefix(s.Path, "/zookeeper") || strings.LastIndex(s.Path, "/") == 0 {
 			s.Path = g.top() + "/s-"
@@ -143,7 +146,8 @@ func (g *Generator) create() Step {
 
 // read returns a read that may set a watch.
 func (g *Generator) read(name string) Step {
-	s := Step{Op: one(g, "exists", "exists", "getData", "getData", "getChildren", "getChildren2"), Path: g.path(), NullPath: g.chance(1)}
+	s := Step{Op: one(g, "exists", "exists", "getData", "getData", "getChildren", "getChildren2"),
+		Path: g.path(), NullPath: g.chance(1)}
 	s.Watch = g.chance(50) && mode(name, s.Path) == "once" && !s.NullPath
 	return s
 }
@@ -231,7 +235,8 @@ func (g *Generator) multi() Step {
 			{Op: one(g, "create", "create2", "createContainer"), Path: p, Data: g.data(), ACL: open},
 			{Op: "setData", Path: p, Data: g.data(), Version: one[int32](g, 0, -1)},
 			{Op: "check", Path: p, Version: one[int32](g, 1, 1, -1, 0)},
-			{Op: one(g, "create", "create2"), Path: p + "/" + one(g, "a", "n-"), Data: g.data(), ACL: g.acl(), Flags: one[int32](g, 0, 1, 2, 3)},
+			{Op: one(g, "create", "create2"), Path: p + "/" + one(g, "a", "n-"), Data: g.data(), ACL: g.acl(),
+				Flags: one[int32](g, 0, 1, 2, 3)},
 			{Op: "create2", Path: p + "/n-", ACL: open, Flags: jute.FlagEphemeralSequential},
 			{Op: "delete", Path: p + "/a", Version: -1},
 			{Op: "delete", Path: p, Version: -1},

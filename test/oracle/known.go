@@ -65,7 +65,8 @@ var table = []Known{{
 	},
 }, {
 	Name: "catch-up events need READ",
-	Reason: "setWatches of 3.8 tells of changes to nodes that the connection may not read; zlockd filters these " +
+	Reason: "setWatches of 3.8 tells of changes to nodes that the connection may not read; zlockd filters " +
+		"these " +
 		"events like all others (semantics, section 9.5).",
 	match: func(d *diff) (int, int) {
 		if d.a == nil || d.a.event == nil || *d.a.event == jute.EventDeleted ||
@@ -104,7 +105,8 @@ var table = []Known{{
 	},
 }, {
 	Name: "order of an auth entry's expansion",
-	Reason: "An ACL entry of scheme auth becomes one entry for each digest identity of the connection, in the order of " +
+	Reason: "An ACL entry of scheme auth becomes one entry for each digest identity of the connection, in the " +
+		"order of " +
 		"a hash table in 3.8 and of authentication in zlockd.",
 	match: func(d *diff) (int, int) {
 		if d.both("getACL") && d.a.alt == d.b.alt && strings.Count(d.a.text, `"digest"`) > 1 {
@@ -117,7 +119,8 @@ var table = []Known{{
 	Reason: "3.8 sends an empty list of results behind the error header of a multi that it cannot decode " +
 		"(wire, section 4).",
 	match: func(d *diff) (int, int) {
-		if (d.both("multi") || d.both("multiRead")) && d.a.code == jute.MarshallingError && d.a.text == d.b.text+" +9 bytes" {
+		if (d.both("multi") || d.both("multiRead")) && d.a.code == jute.MarshallingError && d.a.text == d.b.text+
+			" +9 bytes" {
 			return 1, 1
 		}
 		return 0, 0

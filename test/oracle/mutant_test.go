@@ -29,7 +29,8 @@ type mutant struct {
 }
 
 // every applies a change to each k-th frame for which want holds.
-func every(k int, want func(op jute.OpCode, b []byte) bool, change func(b []byte) [][]byte) func(jute.OpCode, []byte, *int) [][]byte {
+func every(k int, want func(op jute.OpCode, b []byte) bool,
+	change func(b []byte) [][]byte) func(jute.OpCode, []byte, *int) [][]byte {
 	return func(op jute.OpCode, b []byte, n *int) [][]byte {
 		if !want(op, b) {
 			return [][]byte{b}
@@ -74,8 +75,13 @@ const (
 var mutants = []mutant{
 	{"an event is lost", every(20, events, func([]byte) [][]byte { return nil })},
 	{"an event comes twice", every(20, events, func(b []byte) [][]byte { return [][]byte{b, b} })},
-	{"an event names another type", every(20, events, func(b []byte) [][]byte { b[19] ^= 2; return [][]byte{b} })},
-	{"pzxid is not moved", every(20, okOf(jute.OpExists, jute.OpGetData, jute.OpGetChildren2), add(pzxid, ^uint64(0)))},
+	{"an event names another type", every(20, events, func(b []byte) [][]byte {
+		b[19] ^= 2
+		return [][]byte{
+			b}
+	})},
+	{"pzxid is not moved", every(20, okOf(jute.OpExists, jute.OpGetData, jute.OpGetChildren2),
+		add(pzxid, ^uint64(0)))},
 	{"mzxid is one too high", every(20, okOf(jute.OpSetData), add(mzxid, 1))},
 	{"a version is one too high", every(20, okOf(jute.OpSetData, jute.OpGetData), add(version, 1))},
 	{"the owner is another session", every(5, func(op jute.OpCode, b []byte) bool {
@@ -94,13 +100,22 @@ var mutants = []mutant{
 		names, _ := d.Strings()
 		return [][]byte{jute.AppendStrings(slices.Clone(b[:16]), names[1:])}
 	})},
-	{"another error", every(10, func(op jute.OpCode, b []byte) bool { return op != opEvent && code(b) == jute.NoNode },
+	{"another error", every(10, func(op jute.OpCode, b []byte) bool {
+		return op != opEvent &&
+			code(b) == jute.NoNode
+	},
 		func(b []byte) [][]byte { b[15]--; return [][]byte{b} })},
-	{"a body behind an error", every(10, func(op jute.OpCode, b []byte) bool { return op == jute.OpGetData && code(b) != jute.OK },
+	{"a body behind an error", every(10, func(op jute.OpCode, b []byte) bool {
+		return op == jute.OpGetData &&
+			code(b) != jute.OK
+	},
 		func(b []byte) [][]byte { return [][]byte{append(b, 0)} })},
 	{"the header zxid lags", every(10, okOf(jute.OpGetData, jute.OpExists),
 		func(b []byte) [][]byte { binary.BigEndian.PutUint64(b[4:], 1); return [][]byte{b} })},
-	{"a multi forgets an operation", every(3, func(op jute.OpCode, b []byte) bool { return op == jute.OpMulti && len(b) > 70 && code(b) == 0 },
+	{"a multi forgets an operation", every(3, func(op jute.OpCode, b []byte) bool {
+		return op == jute.OpMulti &&
+			len(b) > 70 && code(b) == 0
+	},
 		func(b []byte) [][]byte { return [][]byte{append(b[:16:16], b[len(b)-9:]...)} })},
 	{"a watch is not there", every(5, okOf(jute.OpRemoveWatches),
 		func(b []byte) [][]byte { b[12], b[13], b[14], b[15] = 0xff, 0xff, 0xff, 0x87; return [][]byte{b} })},

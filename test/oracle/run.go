@@ -44,7 +44,8 @@ type Runner struct {
 // may be a list, separated by commas, of the servers of an ensemble.
 func NewRunner(addrA, addrB string) *Runner {
 	const patience = 15 * time.Second
-	return &Runner{Patience: patience, a: newSide(strings.Split(addrA, ","), patience), b: newSide(strings.Split(addrB, ","), patience),
+	return &Runner{Patience: patience, a: newSide(strings.Split(addrA, ","), patience),
+		b:    newSide(strings.Split(addrB, ","), patience),
 		Uses: map[string]int{}, Answers: map[string]int{}}
 }
 
@@ -57,7 +58,8 @@ type Difference struct {
 
 // Error describes the difference.
 func (d *Difference) Error() string {
-	return fmt.Sprintf("servers differ after\n    %v\non connection %s\n  A: %s\n  B: %s", d.Step, d.Conn, d.A, d.B)
+	return fmt.Sprintf("servers differ after\n    %v\non connection %s\n  A: %s\n  B: %s", d.Step, d.Conn, d.A,
+		d.B)
 }
 
 // Run runs a program from a clean state and returns the first difference.
@@ -158,7 +160,8 @@ func (s *side) ending(st *Step, list []got) []got {
 		return nil
 	}
 	last := list[len(list)-1].frame
-	if st.Op == "closeSession" || st.Op == "auth" && last.Code != jute.OK || st.Op == "op" && last.Code == jute.Unimplemented && last.Zxid == -1 {
+	if st.Op == "closeSession" || st.Op == "auth" && last.Code != jute.OK || st.Op == "op" &&
+		last.Code == jute.Unimplemented && last.Zxid == -1 {
 		return s.drain(st.Conn)
 	}
 	return nil
@@ -338,7 +341,8 @@ func (r *Runner) checkEvents(first *Step, steps []*Step, seen map[string][]got, 
 	catchUp := slices.ContainsFunc(steps, func(s *Step) bool { return strings.HasPrefix(s.Op, "setWatches") })
 	for name, list := range seen {
 		for _, g := range list {
-			if g.frame.Event == nil || g.end != nil || slices.Contains(changes, g.frame.Zxid) || catchUp && g.frame.Zxid == -1 {
+			if g.frame.Event == nil || g.end != nil || slices.Contains(changes, g.frame.Zxid) || catchUp &&
+				g.frame.Zxid == -1 {
 				continue
 			}
 			return &Difference{*first, name, "event of a change just made",

@@ -33,7 +33,8 @@ func TestScriptsReadBack(t *testing.T) {
 }
 
 func TestScriptErrorsNameTheLine(t *testing.T) {
-	for _, text := range []string{"A fly", "A create path=\"/a", "A create flags=x", "A multi [check path=\"/a\" version=1", "A delete path=\"/a\" colour=1"} {
+	for _, text := range []string{"A fly", "A create path=\"/a", "A create flags=x",
+		"A multi [check path=\"/a\" version=1", "A delete path=\"/a\" colour=1"} {
 		if _, err := Parse("A ping\n" + text); err == nil || err.Error()[:6] != "line 2" {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -49,7 +49,8 @@ type got struct {
 func newSide(addrs []string, patience time.Duration) *side {
 	return &side{
 		addrs: addrs, patience: patience, conns: map[string]*conn{}, sessions: map[string]wire.Session{},
-		all: map[int64]wire.Session{}, ids: map[int64]string{}, times: map[int64]int64{}, counters: map[string]jute.Stat{},
+		all: map[int64]wire.Session{}, ids: map[int64]string{}, times: map[int64]int64{},
+		counters: map[string]jute.Stat{},
 	}
 }
 
@@ -173,7 +174,8 @@ func (s *side) names() []string {
 // open performs the handshake of a connect or attach step. With granted unset,
 // outcome says how the server declined.
 func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error) {
-	req := jute.ConnectRequest{Timeout: st.Timeout, HasReadOnly: !st.Old, Password: make([]byte, jute.PasswordSize)}
+	req := jute.ConnectRequest{Timeout: st.Timeout, HasReadOnly: !st.Old,
+		Password: make([]byte, jute.PasswordSize)}
 	if st.Back != -2 {
 		req.LastZxidSeen = s.zxid(st.Back)
 	}
@@ -218,7 +220,8 @@ func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error)
 		return nil, "", fmt.Errorf("attached session %x came back as %x", req.SessionID, got.ID)
 	}
 	if got.HasReadOnly != damaged.HasReadOnly {
-		return nil, "", fmt.Errorf("read-only byte in the response: %v, in the request: %v", got.HasReadOnly, damaged.HasReadOnly)
+		return nil, "", fmt.Errorf("read-only byte in the response: %v, in the request: %v", got.HasReadOnly,
+			damaged.HasReadOnly)
 	}
 	s.conns[st.Conn] = &conn{Conn: wc}
 	s.sessions[st.Conn] = got

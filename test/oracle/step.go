@@ -20,18 +20,19 @@ type Step struct {
 	Path     string
 	NullPath bool
 	Data     []byte // nil is null
-	ACL      string // "perms:scheme:id,…"; an entry without the second colon has a null id; "null" is a null list
-	Flags    int32
-	TTL      int64
-	Version  int32
-	Watch    bool
-	Mode     int32       // of addWatch; the type of removeWatches and checkWatches
-	Lists    [5][]string // of setWatches and setWatches2
-	Back     int         // a zxid: that of the last change but Back; -1 is one that does not exist yet, -2 is 0
-	Scheme   string
-	Cred     string
-	Code     int32  // of op: an operation code
-	Ops      []Step // of multi and multiRead
+	// "perms:scheme:id,…"; an entry without the second colon has a null id; "null" is a null list
+	ACL     string
+	Flags   int32
+	TTL     int64
+	Version int32
+	Watch   bool
+	Mode    int32       // of addWatch; the type of removeWatches and checkWatches
+	Lists   [5][]string // of setWatches and setWatches2
+	Back    int         // a zxid: that of the last change but Back; -1 is one that does not exist yet, -2 is 0
+	Scheme  string
+	Cred    string
+	Code    int32  // of op: an operation code
+	Ops     []Step // of multi and multiRead
 
 	Session  string // of attach: the connection whose session it is
 	Timeout  int32
@@ -94,7 +95,8 @@ var ops = map[string]opInfo{
 	"connect":         {0, "timeout password old readOnly back", false, true},
 	"attach":          {0, "session timeout password old readOnly back", false, true},
 	"drop":            {0, "", false, true},
-	"restart":         {0, "", false, true}, // of the second server, the moment everything is answered; Conn is "*"
+	// of the second server, the moment everything is answered; Conn is "*"
+	"restart": {0, "", false, true},
 }
 
 // encode returns the record of a step, with zxids as zxid tells them.
@@ -211,7 +213,8 @@ func appendACL(b wire.Body, text string) wire.Body {
 
 // sequential reports whether a create asks for a sequence number.
 func (s *Step) sequential() bool {
-	return s.Flags == jute.FlagPersistentSequential || s.Flags == jute.FlagEphemeralSequential || s.Flags == jute.FlagPersistentSequentialTTL
+	return s.Flags == jute.FlagPersistentSequential || s.Flags == jute.FlagEphemeralSequential ||
+		s.Flags == jute.FlagPersistentSequentialTTL
 }
 
 // changes reports whether a successful step changes anything: a multi of

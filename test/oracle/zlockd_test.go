@@ -76,7 +76,8 @@ func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble 
 	o.Kind = cluster.Zlockd
 	o.Flags = append(flags,
 		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000", "enforceQuota=true"),
-		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest", tree.DigestID(oracle.Super).ID)
+		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest",
+		tree.DigestID(oracle.Super).ID)
 	e, err := cluster.Start(o)
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +119,11 @@ func report(t *testing.T, r *oracle.Runner, episode uint64, p oracle.Program, er
 	r.Patience = 3 * time.Second
 	short, err := r.Shrink(p, err, 40*time.Second)
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("oracle-%d.txt", time.Now().UnixNano()))
-	text := "# Found by random programs, shrunk.\n#\n# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n\n" + short.String()
+	text := "# Found by random programs, shrunk.\n#\n# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") +
+		"\n\n" + short.String()
 	if werr := os.WriteFile(file, []byte(text), 0o600); werr != nil {
 		t.Error(werr)
 	}
-	t.Fatalf("episode %d: %v\nprogram (written to %s; when the cause is mended, keep it in testdata):\n%s", episode, err, file, short)
+	t.Fatalf("episode %d: %v\nprogram (written to %s; when the cause is mended, keep it in testdata):\n%s",
+		episode, err, file, short)
 }

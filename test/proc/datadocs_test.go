@@ -34,7 +34,8 @@ func TestDocumentIsFollowed(t *testing.T) {
 	client, admin := freeAddr(t), freeAddr(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "-exc", "set -m\n"+script.String())
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ZLOCKD_CLIENT_ADDR="+client, "ZLOCKD_ADMIN_ADDR="+admin, "ZLOCK_ADMIN="+admin)
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ZLOCKD_CLIENT_ADDR="+client,
+		"ZLOCKD_ADMIN_ADDR="+admin, "ZLOCK_ADMIN="+admin)
 	out, err := cmd.CombinedOutput()
 	must(t, string(out), err)
 	if n := strings.Count(string(out), "equal: "); n != 5 {

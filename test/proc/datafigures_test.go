@@ -78,7 +78,8 @@ func measured(t *testing.T, bin string, args ...string) string {
 	<-polled
 	must(t, out.String(), err)
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return fmt.Sprintf("%-8s %6.2f s (%.2f s of processor), at most %d MiB", args[0], took.Seconds(), cpu.Seconds(), most>>10)
+	return fmt.Sprintf("%-8s %6.2f s (%.2f s of processor), at most %d MiB", args[0], took.Seconds(),
+		cpu.Seconds(), most>>10)
 }
 
 // peakRSS is the most memory a process has had, in KiB.
@@ -104,7 +105,8 @@ func fill(t *testing.T, dir string, nodes int) {
 			path = fmt.Sprintf("/d%04d", i)
 		}
 		x := &zkfiles.Txn{Zxid: int64(i + 1), Time: 1, Type: jute.OpCreate,
-			Ops: []zkfiles.Op{{Type: jute.OpCreate, Path: path, Data: []byte(fmt.Sprintf("%0100d", i)), ACL: jute.WorldAnyone, Cversion: -1}}}
+			Ops: []zkfiles.Op{{Type: jute.OpCreate, Path: path, Data: []byte(fmt.Sprintf("%0100d", i)),
+				ACL: jute.WorldAnyone, Cversion: -1}}}
 		if i >= nodes/10*9 {
 			if log == nil {
 				snap = i
@@ -154,7 +156,8 @@ const superFlag = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 func serve(t *testing.T, bin, data string, args ...string) *running {
 	t.Helper()
-	cmd := exec.Command(bin, append([]string{"--data-dir", data, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--super-digest", superFlag}, args...)...)
+	cmd := exec.Command(bin, append([]string{"--data-dir", data, "--client-addr", "127.0.0.1:0", "--admin-addr",
+		"127.0.0.1:0", "--super-digest", superFlag}, args...)...)
 	out, err := cmd.StdoutPipe()
 	must(t, "", err)
 	begun := time.Now()
@@ -184,7 +187,8 @@ func dial(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c, err := zk.Dial(ctx, addr, zk.Options{Timeout: longSession, Auth: []zk.Auth{{Scheme: "digest", Secret: []byte(super)}}})
+	c, err := zk.Dial(ctx, addr, zk.Options{Timeout: longSession, Auth: []zk.Auth{
+		{Scheme: "digest", Secret: []byte(super)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,5 +271,6 @@ func (r *running) underLoad(t *testing.T, file string) {
 	for _, n := range before {
 		mean += n
 	}
-	t.Logf("writes a second before the backup %v, while it was taken %v: slowest %d %% of the mean before", before, seconds, 100*slices.Min(seconds)*int64(len(before))/mean)
+	t.Logf("writes a second before the backup %v, while it was taken %v: slowest %d %% of the mean before",
+		before, seconds, 100*slices.Min(seconds)*int64(len(before))/mean)
 }

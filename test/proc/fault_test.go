@@ -57,7 +57,8 @@ func TestG2G21KillLeader(t *testing.T) {
 			if s != lead {
 				for _, o := range w.Of(s) {
 					if _, d, e, _ := o.Counts(); d != before[0][i] || e != before[1][i] {
-						t.Errorf("a client of surviving server %d lost its connection (%d) or session (%d)", s.ID, d-before[0][i], e-before[1][i])
+						t.Errorf("a client of surviving server %d lost its connection (%d) or session (%d)", s.ID,
+							d-before[0][i], e-before[1][i])
 					}
 					i++
 				}

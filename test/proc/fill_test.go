@@ -32,7 +32,8 @@ func Fill(t testing.TB, s *cluster.Server, n int) {
 		ops = ops[:0]
 	}
 	add := func(path string, data []byte) {
-		ops = append(ops, wire.Op{Type: jute.OpCreate, Body: wire.Create(path, data, jute.WorldAnyone, jute.FlagPersistent)})
+		ops = append(ops, wire.Op{Type: jute.OpCreate, Body: wire.Create(path, data, jute.WorldAnyone,
+			jute.FlagPersistent)})
 		if len(ops) == perMulti {
 			flush()
 		}

@@ -17,19 +17,27 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 	bin := cluster.Build(t)
 	const peers = "1=127.0.0.1:2888,2=127.0.0.1:2889,3=127.0.0.1:2890"
 	for _, test := range []struct{ name, args, want string }{
-		{"unknown id", "--id 7 --peers " + peers, "--id 7 is not among the --peers " + peers + ": list this server too, or correct --id"},
+		{"unknown id", "--id 7 --peers " + peers, "--id 7 is not among the --peers " + peers +
+			": list this server too, or correct --id"},
 		{"no peers", "--id 2", "--id 2 without --peers: list all servers of the cluster, such as --peers 1="},
 		{"two servers with one id", "--id 1 --peers 1=127.0.0.1:2888,1=127.0.0.1:2889", "server 1 is there twice"},
-		{"two servers at one address", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:2888", "servers 1 and 2 have the same address 127.0.0.1:2888"},
-		{"an entry without id", "--id 1 --peers 127.0.0.1:2888", `entry "127.0.0.1:2888" is not ID=HOST:PORT, such as 1=lock1:2888`},
+		{"two servers at one address", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:2888",
+			"servers 1 and 2 have the same address 127.0.0.1:2888"},
+		{"an entry without id", "--id 1 --peers 127.0.0.1:2888",
+			`entry "127.0.0.1:2888" is not ID=HOST:PORT, such as 1=lock1:2888`},
 		{"an entry without port", "--id 1 --peers 1=lock1,2=lock2:2888", "the port is missing"},
-		{"port 0 of another", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:0", "server 2 has port 0, at which nobody can reach it"},
-		{"peer port for everybody", "--id 1 --peers 1=10.0.0.1:2888,2=10.0.0.2:2888", "can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, or --peer-insecure"},
-		{"peer port on all addresses", "--id 1 --peers " + peers + " --peer-addr :2888", "can be reached by others and has no TLS"},
+		{"port 0 of another", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:0",
+			"server 2 has port 0, at which nobody can reach it"},
+		{"peer port for everybody", "--id 1 --peers 1=10.0.0.1:2888,2=10.0.0.2:2888",
+			"can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, or " +
+				"--peer-insecure"},
+		{"peer port on all addresses", "--id 1 --peers " + peers + " --peer-addr :2888",
+			"can be reached by others and has no TLS"},
 		{"half of TLS", "--id 1 --peers " + peers + " --peer-tls-cert a.pem", "belong together: give all three"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			args := append(strings.Fields(test.args), "--data-dir", t.TempDir(), "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
+			args := append(strings.Fields(test.args), "--data-dir", t.TempDir(), "--client-addr", "127.0.0.1:0",
+				"--admin-addr", "off")
 			cmd := exec.Command(bin, args...)
 			timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 			defer timer.Stop()
@@ -76,7 +84,8 @@ func TestListsThatDifferFormNoCluster(t *testing.T) {
 	for _, s := range c.Servers {
 		s.Start()
 	}
-	c.Servers[0].AwaitLog("server 3 was started with other --peers: " + peersOf(c.Servers[0], odd) + " instead of " + right + "; start all servers with the same list")
+	c.Servers[0].AwaitLog("server 3 was started with other --peers: " + peersOf(c.Servers[0], odd) +
+		" instead of " + right + "; start all servers with the same list")
 	odd.AwaitLog("server 1 was started with other --peers: " + right + " instead of ")
 	stays(t, c.Servers...)
 	odd.Kill()
@@ -151,7 +160,8 @@ func TestPeerAddrThatIsNotListed(t *testing.T) {
 	for _, s := range c.Servers {
 		s.Start()
 	}
-	wrong.AwaitLog("does not reach itself at its address in --peers, so the others may not either: correct --peer-addr or --peers")
+	wrong.AwaitLog("does not reach itself at its address in --peers, so the others may not either: correct " +
+		"--peer-addr or --peers")
 	c.Servers[1].AwaitLog("waiting for server 1 at " + wrong.Peer)
 	wrong.Kill()
 	wrong.Set("--peer-addr", wrong.Peer)
@@ -178,7 +188,8 @@ func TestPeersChangedAfterForming(t *testing.T) {
 
 	longer := peersOf(c.Servers...) + "," + peersOf(fourth)
 	again(longer)
-	s.AwaitLog("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT\" server=1 peer=4 addr=" + fourth.Peer)
+	s.AwaitLog("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT\" server=1 " +
+		"peer=4 addr=" + fourth.Peer)
 	fourth.Args = append(fourth.Args, "--peers", longer, "--peer-addr", fourth.Peer)
 	fourth.Set("--id", "4")
 	fourth.Start()
@@ -186,14 +197,17 @@ func TestPeersChangedAfterForming(t *testing.T) {
 	stays(t, fourth)
 
 	again(peersOf(c.Servers[:2]...))
-	s.AwaitLog("a member is missing in --peers: list it, or remove it by: zlock member remove ID\" server=1 peer=3 addr=" + c.Servers[2].Peer)
+	s.AwaitLog("a member is missing in --peers: list it, or remove it by: zlock member remove ID\" server=1 " +
+		"peer=3 addr=" + c.Servers[2].Peer)
 
 	third := c.Servers[2].Peer
 	again(strings.Replace(peersOf(c.Servers...), third, fourth.Peer, 1))
-	s.AwaitLog("--peers has another address than the cluster: start all servers with the same list\" server=1 peer=3 listed=" + fourth.Peer + " addr=" + third)
+	s.AwaitLog("--peers has another address than the cluster: start all servers with the same list\" server=1 " +
+		"peer=3 listed=" + fourth.Peer + " addr=" + third)
 
 	s.Stop()
-	alone := exec.Command(cluster.Build(t), "--data-dir", s.Data(), "--client-addr", s.Client, "--admin-addr", "off")
+	alone := exec.Command(cluster.Build(t), "--data-dir", s.Data(), "--client-addr", s.Client, "--admin-addr",
+		"off")
 	timer := time.AfterFunc(10*time.Second, func() { alone.Process.Signal(os.Kill) })
 	defer timer.Stop()
 	out, _ := alone.CombinedOutput()

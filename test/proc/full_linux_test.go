@@ -51,7 +51,8 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 		text := string(out)
 		t.Logf("%s: %s", args[1], text)
-		if err == nil || !strings.Contains(text, "no space left on device") || !strings.Contains(text, disk) || !strings.Contains(strings.ToLower(text), "make room") {
+		if err == nil || !strings.Contains(text, "no space left on device") || !strings.Contains(text, disk) ||
+			!strings.Contains(strings.ToLower(text), "make room") {
 			t.Errorf("%s: %v %s", args[1], err, text)
 		}
 		if now := files(t, disk); now != before {

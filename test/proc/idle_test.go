@@ -42,7 +42,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 			}
 		}
 		if theirs > 0 {
-			t.Logf("%d sessions of server %d attached to others within %v", theirs, lead.ID, took[len(took)-1].Round(time.Millisecond))
+			t.Logf("%d sessions of server %d attached to others within %v", theirs, lead.ID,
+				took[len(took)-1].Round(time.Millisecond))
 		}
 		time.Sleep(time.Second)
 		lead.Start()
@@ -60,7 +61,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	if n := h.Attached(); n != *idle {
 		t.Errorf("%d of %d sessions attached at the end", n, *idle)
 	}
-	t.Logf("%d connections ended, %d pings slower than 2 s, %d sessions expired", h.Disconnects.Load(), h.SlowPings.Load(), h.Expired.Load())
+	t.Logf("%d connections ended, %d pings slower than 2 s, %d sessions expired", h.Disconnects.Load(),
+		h.SlowPings.Load(), h.Expired.Load())
 	if n := h.Expired.Load(); n > 0 {
 		t.Errorf("%d sessions expired", n)
 	}

@@ -91,7 +91,8 @@ func (w *watcher) attach() {
 		return []string{path}
 	}
 	// What the server tells before its answer are events of what was missed.
-	if err := w.c.SetWatches2(zxid, one("/data"), one("/born"), one("/children"), nil, []string{"/tree"}); err != nil {
+	if err := w.c.SetWatches2(zxid, one("/data"), one("/born"), one("/children"), nil, []string{
+		"/tree"}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.take()
@@ -160,7 +161,8 @@ func pour(t *testing.T, s *cluster.Server, entries int64) {
 func TestG17SnapshotInstall(t *testing.T) {
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {
-			c := cluster.Three(t, "--snapshot-entries", "1000", "--log-level", "debug", "--max-session-timeout", watcherTimeout.String())
+			c := cluster.Three(t, "--snapshot-entries", "1000", "--log-level", "debug", "--max-session-timeout",
+				watcherTimeout.String())
 			lead := c.WaitLeader()
 			lagging := c.Others(lead)[0]
 			writer := open(t, lead)
@@ -204,7 +206,8 @@ func TestG17SnapshotInstall(t *testing.T) {
 			began = time.Now()
 			w.await("/data", "/born", "/children")
 			writer = open(t, lead) // the other has been silent for that long
-			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond), w.again)
+			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond),
+				w.again)
 			lagging.WaitServing(20 * time.Second)
 			if strings.Count(lagging.Log(1<<30), installed) == before {
 				t.Error("no snapshot was installed: the test shows nothing")

@@ -78,7 +78,8 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	src.Stop()
 	wait("state SUSPENDED")
 	ours := filepath.Join(t.TempDir(), "ours")
-	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
+	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions",
+		"--drop-torn-record")
 	t.Log(must(t, text, err))
 	s := serve(t, cluster.Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
 	defer s.stop()

@@ -133,7 +133,8 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("the first session after %v", time.Since(killed).Round(time.Millisecond))
-	t.Logf("a lone write of somebody else: %v at the median, %v while %d sessions come back", alone, loneWrites(t, other.Client, 5*time.Second), each)
+	t.Logf("a lone write of somebody else: %v at the median, %v while %d sessions come back", alone,
+		loneWrites(t, other.Client, 5*time.Second), each)
 	for _, c := range list {
 		c.in.Close()
 	}

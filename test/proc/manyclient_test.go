@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	n, _ := strconv.Atoi(os.Getenv("ZLOCKD_MANY_SESSIONS"))
-	if err := runMany(strings.Split(os.Getenv("ZLOCKD_MANY_SERVERS"), ","), os.Getenv("ZLOCKD_MANY_NAME"), n); err != nil {
+	if err := runMany(strings.Split(os.Getenv("ZLOCKD_MANY_SERVERS"), ","), os.Getenv("ZLOCKD_MANY_NAME"),
+		n); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -48,7 +48,9 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	}
 	e.must(fourth, "promote", "4")
 	for _, s := range e.Servers {
-		await(t, "all see four voters", 5*time.Second, func() bool { return e.roles(s) == "1 voter, 2 voter, 3 voter, 4 voter" })
+		await(t, "all see four voters", 5*time.Second, func() bool {
+			return e.roles(s) == "1 voter, 2 voter, 3 voter, 4 voter"
+		})
 		await(t, "all show them to clients", 5*time.Second, func() bool {
 			roles, _ := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter"
@@ -113,7 +115,8 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	if m := lost.Mode(); m != "" {
 		t.Fatalf("it serves as %s", m)
 	}
-	if _, errs, code := e.member(one, "replace", "3"); code != 0 || !strings.Contains(errs, "there are 2 voters instead of 3") || !strings.Contains(errs, "server 3 votes") {
+	if _, errs, code := e.member(one, "replace", "3"); code != 0 ||
+		!strings.Contains(errs, "there are 2 voters instead of 3") || !strings.Contains(errs, "server 3 votes") {
 		t.Fatalf("%d: %s", code, errs)
 	}
 	if err := lost.WaitReady(); err != nil {
@@ -147,19 +150,26 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 		{[]string{"add", "400", "127.0.0.1:1"}, "server id 400 is not in 1..254", 1},
 		{[]string{"remove", "two"}, "the ID of a member is a number", 125},
 		{[]string{"--auth-file", "/nonexistent", "remove", "2"}, "--auth-file: open /nonexistent", 125},
-		{[]string{"--auth-file", wrong, "remove", "2"}, "the user and password of --auth-file are not those of the servers' --super-digest", 1},
-		{[]string{"--auth-file", "", "remove", "2"}, "this needs the super user's password: give a line digest:super:PASSWORD in --auth-file", 1},
-		{[]string{"--admin-addr", "127.0.0.1:1", "list"}, "no answer from the admin listener at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused", 120},
+		{[]string{"--auth-file", wrong, "remove", "2"},
+			"the user and password of --auth-file are not those of the servers' --super-digest", 1},
+		{[]string{"--auth-file", "", "remove", "2"},
+			"this needs the super user's password: give a line digest:super:PASSWORD in --auth-file", 1},
+		{[]string{"--admin-addr", "127.0.0.1:1", "list"},
+			"no answer from the admin listener at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+			120},
 	} {
-		if _, errs, code := e.member(one, tc.args...); code != tc.code || !strings.HasPrefix(errs, "zlock: member: "+tc.errs) {
+		if _, errs, code := e.member(one, tc.args...); code != tc.code ||
+			!strings.HasPrefix(errs, "zlock: member: "+tc.errs) {
 			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
 		}
 	}
-	if _, errs, code := e.member(one, "-w", "0.5", "add", "4", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "server 4 does not answer at 127.0.0.1:1") {
+	if _, errs, code := e.member(one, "-w", "0.5", "add", "4", "127.0.0.1:1"); code != 1 ||
+		!strings.Contains(errs, "server 4 does not answer at 127.0.0.1:1") {
 		t.Errorf("add a server that is not there: exit code %d: %s", code, errs)
 	}
 	e.post(one, `{"op":"add","id":4,"addr":"127.0.0.1:1"}`)
-	if _, errs, code := e.member(one, "-w", "0.5", "promote", "4"); code != 1 || !strings.Contains(errs, "server 4 is not ready") {
+	if _, errs, code := e.member(one, "-w", "0.5", "promote", "4"); code != 1 ||
+		!strings.Contains(errs, "server 4 is not ready") {
 		t.Errorf("promote a server that is not there: exit code %d: %s", code, errs)
 	}
 	e.must(one, "remove", "4")
@@ -168,7 +178,8 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	leader := e.Leader()
 	rest := e.others(leader)
 	rest[0].Kill()
-	if _, errs, code := e.member(leader, "remove", string(rune('0'+rest[1].ID))); code != 1 || !strings.Contains(errs, "only 1 of the 2 voters can be reached") {
+	if _, errs, code := e.member(leader, "remove", string(rune('0'+rest[1].ID))); code != 1 ||
+		!strings.Contains(errs, "only 1 of the 2 voters can be reached") {
 		t.Errorf("remove what the cluster needs: exit code %d: %s", code, errs)
 	}
 	if got := e.roles(leader); got != "1 voter, 2 voter, 3 voter" {
@@ -177,7 +188,8 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	// Without a leader nothing is changed.
 	leader.Kill()
 	await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
-	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "there is no leader at the moment; try again") {
+	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 ||
+		!strings.Contains(errs, "there is no leader at the moment; try again") {
 		t.Errorf("without a leader: exit code %d: %s", code, errs)
 	}
 }

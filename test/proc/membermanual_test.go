@@ -54,7 +54,8 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("sh", "-ec", words.Replace(script))
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(cluster.Zlock(t))+":"+os.Getenv("PATH"), "ZLOCK_ADMIN="+e.Servers[0].Admin)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(cluster.Zlock(t))+":"+os.Getenv("PATH"), "ZLOCK_ADMIN="+
+			e.Servers[0].Admin)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s\n%v\n%s", script, err, out)
@@ -71,7 +72,8 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	}
 	command := words.Replace(tls.ReplaceAllString(strings.ReplaceAll(steps[1], "\\\n", " "), ""))
 	fourth.Args = append([]string{zlockd}, strings.Fields(command)[1:]...)
-	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin) // not given in the manual: each machine has its own
+	// not given in the manual: each machine has its own
+	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin)
 	if err := fourth.Spawn(); err != nil {
 		t.Fatal(err)
 	}

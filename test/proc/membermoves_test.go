@@ -64,7 +64,10 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		}
 		rest := e.others(moved)
 		moved.Stop()
-		await(t, "the others serve", 20*time.Second, func() bool { return rest[0].Mode() != "" && rest[1].Mode() != "" })
+		await(t, "the others serve", 20*time.Second, func() bool {
+			return rest[0].Mode() != "" &&
+				rest[1].Mode() != ""
+		})
 		was := e.moveTo(moved)
 		if err := moved.Spawn(); err != nil {
 			t.Fatal(err)
@@ -73,7 +76,9 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 			t.Fatal(err)
 		}
 		for _, s := range e.Servers {
-			await(t, "the list has the new address", 20*time.Second, func() bool { return e.addr(s, moved.ID) == moved.Peer })
+			await(t, "the list has the new address", 20*time.Second, func() bool {
+				return e.addr(s, moved.ID) == moved.Peer
+			})
 		}
 		b, _, err := dialZK(t, "", rest[0]).Get("/zookeeper/config")
 		if err != nil || !strings.Contains(string(b), moved.Peer) || strings.Contains(string(b), was) {
@@ -108,7 +113,8 @@ func TestMachineIsReplaced(t *testing.T) {
 	e := startMembers(t, 0)
 	lost := e.others(e.Leader())[0]
 	rest := e.others(lost)
-	if _, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID)); code != 1 || !strings.Contains(errs, "there is nothing to replace") {
+	if _, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID)); code != 1 ||
+		!strings.Contains(errs, "there is nothing to replace") {
 		t.Errorf("a server that runs is replaced: %d %s", code, errs)
 	}
 	lost.Kill()
@@ -140,7 +146,8 @@ type started struct {
 
 func (e *ensemble) begin(at *cluster.Server, args ...string) *started {
 	e.t.Helper()
-	s := &started{t: e.t, cmd: exec.Command(cluster.Zlock(e.t), append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
+	s := &started{t: e.t, cmd: exec.Command(cluster.Zlock(e.t),
+		append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
 	s.cmd.Stderr = &s.errs
 	if err := s.cmd.Start(); err != nil {
 		e.t.Fatal(err)
@@ -218,7 +225,9 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	if err := four.Spawn(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the fourth is known", time.Minute, func() bool { return strings.Contains(e.roles(ask(four)), "4 ") })
+	await(t, "the fourth is known", time.Minute, func() bool {
+		return strings.Contains(e.roles(ask(four)), "4 ")
+	})
 	back(killed)
 	killed = kill() // while it follows, or has just got its vote
 	back(killed)
@@ -280,7 +289,8 @@ func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 	for i := 0; i < nodes; {
 		var ops []any
 		for ; i < nodes && len(ops) < 1000; i++ {
-			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("/fill/n%d", i), Data: data, Acl: zk.WorldACL(zk.PermAll)})
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("/fill/n%d", i), Data: data,
+				Acl: zk.WorldACL(zk.PermAll)})
 		}
 		if _, err := c.Multi(ops...); err != nil {
 			t.Fatal(err)
@@ -304,7 +314,8 @@ func TestRollingRestartOverTLS(t *testing.T) {
 func rollingRestart(t *testing.T, e *ensemble) {
 	c := dialZK(t, "", e.Servers...)
 	id := c.SessionID()
-	order := exec.Command(cluster.Zlock(t), "restart-order", "--wait", "-o", "plain", "--admin-addr", e.Servers[0].Admin)
+	order := exec.Command(cluster.Zlock(t), "restart-order", "--wait", "-o", "plain", "--admin-addr",
+		e.Servers[0].Admin)
 	out, err := order.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -360,14 +371,19 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	if err := fourth.Spawn(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it waits", 20*time.Second, func() bool { return strings.Contains(fourth.LogTail(), "zlock member add 4") })
+	await(t, "it waits", 20*time.Second, func() bool {
+		return strings.Contains(fourth.LogTail(), "zlock member add 4")
+	})
 	for _, test := range []struct{ what, id, addr, want string }{
-		{"another id", "5", fourth.Peer, "server 5 cannot be what answers at " + fourth.Peer + ": this is server 4, not 5"},
+		{"another id", "5", fourth.Peer, "server 5 cannot be what answers at " + fourth.Peer +
+			": this is server 4, not 5"},
 		{"a member's address", "4", e.Servers[1].Peer, "server 2 is at " + e.Servers[1].Peer},
-		{"another cluster", "4", other.Servers[0].Peer, "server 4 cannot be what answers at " + other.Servers[0].Peer},
+		{"another cluster", "4", other.Servers[0].Peer, "server 4 cannot be what answers at " +
+			other.Servers[0].Peer},
 		{"a client port", "4", one.Client, "server 4 "},
 	} {
-		if _, errs, code := e.member(one, "-w", "1", "add", test.id, test.addr); code != 1 || !strings.Contains(errs, test.want) {
+		if _, errs, code := e.member(one, "-w", "1", "add", test.id, test.addr); code != 1 ||
+			!strings.Contains(errs, test.want) {
 			t.Errorf("%s: %d %s", test.what, code, errs)
 		}
 	}

@@ -38,20 +38,25 @@ func certificates(t *testing.T, servers int) []string {
 		certificate(t, dir, fmt.Sprintf("zlockd-%d", id), ca, caKey)
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	return []string{"--peer-tls-cert", file("zlockd-{id}.pem"), "--peer-tls-key", file("zlockd-{id}.key"), "--peer-tls-ca", file("ca.pem")}
+	return []string{"--peer-tls-cert", file("zlockd-{id}.pem"), "--peer-tls-key", file("zlockd-{id}.key"),
+		"--peer-tls-ca", file("ca.pem")}
 }
 
 // certificate writes a key and its certificate, signed by an authority or, without
 // one, an authority itself.
-func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate) {
+func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (
+	*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: ca == nil, BasicConstraintsValid: ca == nil,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{
+		CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: ca == nil,
+		BasicConstraintsValid: ca == nil,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	if ca == nil {
 		ca, caKey = template, key
 	}
@@ -63,7 +68,8 @@ func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ec
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "PRIVATE KEY", Bytes: raw}} {
+	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name +
+		".key": {Type: "PRIVATE KEY", Bytes: raw}} {
 		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,8 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	})
 	// Not there yet: promote says so, and does not only count.
 	e.post(three, `{"op":"add","id":1,"addr":"`+one.Peer+`"}`)
-	if _, errs, code := e.member(three, "-w", "1", "promote", "1"); code != 1 || !strings.Contains(errs, "connection refused") {
+	if _, errs, code := e.member(three, "-w", "1", "promote", "1"); code != 1 ||
+		!strings.Contains(errs, "connection refused") {
 		t.Errorf("promote a server that does not run: %d %s", code, errs)
 	}
 	if err := one.Spawn(); err != nil {
@@ -53,5 +54,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	if err := one.Spawn(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it says that it was removed", 20*time.Second, func() bool { return strings.Contains(ready(one), "this server was removed from the cluster") })
+	await(t, "it says that it was removed", 20*time.Second, func() bool {
+		return strings.Contains(ready(one), "this server was removed from the cluster")
+	})
 }

@@ -87,7 +87,8 @@ func (w *wires) dial(from int, addr string, limit time.Duration) (net.Conn, erro
 	}
 	defer unix.Close(there)
 	runtime.LockOSThread()
-	here, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	here, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC,
+		0)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,8 @@ func (w *wires) appear(host int) {
 // its packets go to an address that is on no host. heal ends that.
 func (w *wires) deafen(from, to int) {
 	w.t.Helper()
-	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "replace", w.addr(to), "lladdr", "02:00:00:00:ff:ff", "dev", "eth0", "nud", "permanent")
+	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "replace", w.addr(to), "lladdr", "02:00:00:00:ff:ff", "dev",
+		"eth0", "nud", "permanent")
 }
 
 func (w *wires) heal(from, to int) {

@@ -108,9 +108,11 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		{"another version", nil, []string{"3"}, 77, zk.ErrBadVersion.Error()},
 		{"nonsense", []string{"garbage"}, nil, -1, zk.ErrBadArguments.Error()},
 		{"all leave", nil, []string{"1", "2", "3"}, -1, zk.ErrBadArguments.Error()},
-		{"too many who are not there", []string{line(fourth, "participant"), line(fifth, "participant"), "server.6=127.0.0.1:9:10;11"}, nil, -1, "-13"},
+		{"too many who are not there", []string{line(fourth, "participant"), line(fifth, "participant"),
+			"server.6=127.0.0.1:9:10;11"}, nil, -1, "-13"},
 	} {
-		if _, err := c.IncrementalReconfig(tc.joining, tc.leaving, tc.version); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := c.IncrementalReconfig(tc.joining, tc.leaving, tc.version); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %v", tc.what, err, tc.want)
 		}
 	}
@@ -122,7 +124,10 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	if err := fourth.Spawn(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the fourth waits", 10*time.Second, func() bool { _, err := net.Dial("tcp", fourth.Peer); return err == nil })
+	await(t, "the fourth waits", 10*time.Second, func() bool {
+		_, err := net.Dial("tcp", fourth.Peer)
+		return err == nil
+	})
 	_, _, changed, err := c.GetW("/zookeeper/config")
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +161,10 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	if err := fifth.Spawn(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the fifth waits", 10*time.Second, func() bool { _, err := net.Dial("tcp", fifth.Peer); return err == nil })
+	await(t, "the fifth waits", 10*time.Second, func() bool {
+		_, err := net.Dial("tcp", fifth.Peer)
+		return err == nil
+	})
 	if _, err := c.IncrementalReconfig([]string{line(fifth, "observer")}, nil, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +189,9 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the old leader serves no more", 5*time.Second, func() bool { return leader.Mode() == "" })
-	await(t, "four are left", 5*time.Second, func() bool { return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter") })
+	await(t, "four are left", 5*time.Second, func() bool {
+		return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter")
+	})
 
 	// Who removes the server it talks to is answered there.
 	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); err != nil {
@@ -189,7 +199,9 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	}
 	await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
 	rest := e.others(leader)
-	await(t, "three are left", 5*time.Second, func() bool { return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter") })
+	await(t, "three are left", 5*time.Second, func() bool {
+		return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter")
+	})
 }
 
 // Who is in the new configuration need not run, if a majority does: what the
@@ -214,17 +226,22 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	if version < 1<<32 {
 		t.Errorf("the first version is %x", version)
 	}
-	observer, voter := "server.100=0.0.0.0:5:6:observer;0.0.0.0:7", "server.4=localhost:9:10:participant;localhost:11"
+	observer, voter := "server.100=0.0.0.0:5:6:observer;0.0.0.0:7",
+		"server.4=localhost:9:10:participant;localhost:11"
 	for _, step := range []struct {
 		joining, leaving []string
 		want             []string // behind the first three
 	}{
 		{[]string{observer}, nil, []string{observer}},
-		{[]string{"server.0=nowhere.invalid:1:2;3"}, nil, []string{"server.0=nowhere.invalid:1:2:participant;0.0.0.0:3", observer}},
+		{[]string{"server.0=nowhere.invalid:1:2;3"}, nil, []string{
+			"server.0=nowhere.invalid:1:2:participant;0.0.0.0:3", observer}},
 		{[]string{voter}, []string{"0"}, []string{voter, observer}},
-		{[]string{"server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}, nil, []string{voter, "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
-		{[]string{"server.4=[::1]:9:10:observer;12"}, nil, []string{"server.4=[::1]:9:10:observer;0.0.0.0:12", "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
-		{[]string{""}, nil, []string{"server.4=[::1]:9:10:observer;0.0.0.0:12", "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
+		{[]string{"server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}, nil, []string{
+			voter, "server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
+		{[]string{"server.4=[::1]:9:10:observer;12"}, nil, []string{"server.4=[::1]:9:10:observer;0.0.0.0:12",
+			"server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
+		{[]string{""}, nil, []string{"server.4=[::1]:9:10:observer;0.0.0.0:12",
+			"server.100=0.0.0.0:5:8:observer;0.0.0.0:7"}},
 		{[]string{""}, []string{"4", "100"}, nil},
 	} {
 		_, _, changed, err := c.GetW("/zookeeper/config")
@@ -246,7 +263,8 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		}
 		// Nothing else is written, but for the session, before the first.
 		if now != stat.Mzxid || now != version+1 && step.joining[0] != observer {
-			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version, stat.Mzxid)
+			t.Errorf("join %q, leave %q: version %x after %x, mzxid %x", step.joining, step.leaving, now, version,
+				stat.Mzxid)
 		}
 		version = now
 	}

@@ -41,7 +41,8 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	survivor.Kill()
 	bin := cluster.Build(t)
 	out, err := exec.Command(bin, "recover", "--data-dir", survivor.Data()).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "Lost at most") || !strings.Contains(string(out), "give --yes") {
+	if err == nil || !strings.Contains(string(out), "Lost at most") ||
+		!strings.Contains(string(out), "give --yes") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Data(), "--yes").CombinedOutput()
@@ -61,7 +62,8 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 		s.Start()
 	}
 	r := &running{admin: survivor.Admin}
-	for _, line := range regexp.MustCompile(`(?m)^ +zlock (member add .*)$`).FindAllStringSubmatch(string(out), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^ +zlock (member add .*)$`).FindAllStringSubmatch(string(out),
+		-1) {
 		t.Log(line[1], r.zlock(t, strings.Fields(line[1])...))
 	}
 	for _, s := range lost {
@@ -70,7 +72,8 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	_, err = conn.Set(t.Context(), "/n1", []byte("y"), -1)
 	must(t, "", err)
 	c.SameState()
-	if list := r.zlock(t, "member", "list", "-o", "plain"); strings.Count(list, "voter")+strings.Count(list, "leader") != 3 || strings.Contains(list, "non-voter") {
+	if list := r.zlock(t, "member", "list", "-o", "plain"); strings.Count(list, "voter")+strings.Count(list,
+		"leader") != 3 || strings.Contains(list, "non-voter") {
 		t.Errorf("not all have their votes back:\n%s", list)
 	}
 }
@@ -81,7 +84,8 @@ func saysWhatToDo(t *testing.T, s *cluster.Server) {
 	t.Helper()
 	way := "zlockd recover --data-dir " + s.Data()
 	said := ""
-	for end := time.Now().Add(2 * time.Minute); !strings.Contains(said, way); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(said, way); time.Sleep(
+		200 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("/ready says %s", said)
 		}
@@ -94,7 +98,8 @@ func saysWhatToDo(t *testing.T, s *cluster.Server) {
 	zlock := cluster.Zlock(t)
 	auth := filepath.Join(t.TempDir(), "auth")
 	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
-	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file", auth).CombinedOutput()
+	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file",
+		auth).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), way) {
 		t.Errorf("zlock member: %v, %s", err, out)
 	}

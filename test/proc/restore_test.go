@@ -151,7 +151,8 @@ func writeBoth(t *testing.T, s *cluster.Server, v string) {
 	t.Helper()
 	conn := dial(t, s.Client)
 	defer conn.Close(context.Background())
-	_, err := conn.Multi(t.Context(), zk.SetData{Path: "/state/first", Data: []byte(v), Version: -1}, zk.SetData{Path: "/state/last", Data: []byte(v), Version: -1})
+	_, err := conn.Multi(t.Context(), zk.SetData{Path: "/state/first", Data: []byte(v), Version: -1}, zk.SetData{
+		Path: "/state/last", Data: []byte(v), Version: -1})
 	must(t, "", err)
 }
 
@@ -162,7 +163,8 @@ func TestRestoreIsRefused(t *testing.T) {
 	}
 	r := serve(t, cluster.Build(t), filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
-	good, bad, torn, auth := filepath.Join(dir, "good"), filepath.Join(dir, "bad"), filepath.Join(dir, "torn"), filepath.Join(dir, "auth")
+	good, bad, torn, auth := filepath.Join(dir, "good"), filepath.Join(dir, "bad"), filepath.Join(dir, "torn"),
+		filepath.Join(dir, "auth")
 	r.backup(t, good)
 	b, err := os.ReadFile(good)
 	must(t, "", err)
@@ -188,7 +190,8 @@ func TestRestoreIsRefused(t *testing.T) {
 		{"give the cluster's name, --yes " + members.Cluster[:8], []string{good}},
 		{"are not those of the servers' --super-digest", []string{good, "--yes", members.Cluster}},
 	} {
-		out, err := exec.Command(zlock, append([]string{"restore", "--admin-addr", r.admin, "--auth-file", auth}, x.args...)...).CombinedOutput()
+		out, err := exec.Command(zlock, append([]string{"restore", "--admin-addr", r.admin, "--auth-file", auth},
+			x.args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), x.want) {
 			t.Errorf("%v: %v %s", x.args, err, out)
 		}

@@ -45,7 +45,8 @@ func TestRestoreFigures(t *testing.T) {
 	for i, s := range c.Servers {
 		pids[i] = s.Pid()
 		t.Logf("server %d: %d MiB before", i+1, rss(pids[i])>>20)
-		must(t, "", os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pids[i]), []byte("5"), 0)) // its highest begins anew
+		// its highest begins anew
+		must(t, "", os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pids[i]), []byte("5"), 0))
 	}
 	u.longest.Store(0)
 	restored := make(chan time.Duration)
@@ -71,8 +72,10 @@ func TestRestoreFigures(t *testing.T) {
 	must(t, "", err)
 	t.Logf("first answer to a new session %d ms after the switch", time.Since(switched).Milliseconds())
 	conn.Close(cancelled())
-	t.Logf("over as many nodes: %.2f s, the switch after %.2f s", (<-restored).Seconds(), switched.Sub(begun).Seconds())
-	t.Logf("answers a second: %d before, %v until the switch: slowest %d %%; longest answer %d ms", mean, seconds, 100*slices.Min(seconds)/mean, u.longest.Load())
+	t.Logf("over as many nodes: %.2f s, the switch after %.2f s", (<-restored).Seconds(),
+		switched.Sub(begun).Seconds())
+	t.Logf("answers a second: %d before, %v until the switch: slowest %d %%; longest answer %d ms", mean,
+		seconds, 100*slices.Min(seconds)/mean, u.longest.Load())
 	for i, pid := range pids {
 		t.Logf("server %d: at most %d MiB", i+1, peakRSS(pid)>>10)
 	}

@@ -18,7 +18,8 @@ import (
 // config is that of every ZooKeeper here: small snapshots and logs, so that
 // there are many, and no session ends by itself.
 func zooConfig() cluster.ZooConfig {
-	return cluster.ZooConfig{TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true, MaxSessionTimeout: longSession}
+	return cluster.ZooConfig{TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true,
+		MaxSessionTimeout: longSession}
 }
 
 var smallFiles = []string{"preAllocSize=64", "snapCount=2000"}
@@ -63,7 +64,8 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	load(ctx, t, src.Client, seed, changes/2)
-	if out, err := zlockd(t, "import", "--from", data, "--data-dir", ours); err == nil || !strings.Contains(out, "stop that ZooKeeper first") {
+	if out, err := zlockd(t, "import", "--from", data, "--data-dir", ours); err == nil ||
+		!strings.Contains(out, "stop that ZooKeeper first") {
 		t.Errorf("a ZooKeeper that runs: %v\n%s", err, out)
 	}
 	src.Stop()
@@ -110,7 +112,8 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	for _, s := range []*cluster.Server{a, b} {
 		log, err := os.ReadFile(s.LogFile())
 		must(t, "", err)
-		if text := strings.ToLower(string(log)); strings.Contains(text, "digest") && strings.Contains(text, "mismatch") {
+		if text := strings.ToLower(string(log)); strings.Contains(text, "digest") &&
+			strings.Contains(text, "mismatch") {
 			t.Errorf("ZooKeeper finds another digest:\n%s", log)
 		}
 	}

@@ -109,7 +109,8 @@ func (s *script) server(id int) int {
 		}
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		group, err := syscall.Getpgid(pid)
-		if err == nil && group == s.cmd.Process.Pid && bytes.Contains(line, fmt.Appendf(nil, "--id\x00%d\x00", id)) {
+		if err == nil && group == s.cmd.Process.Pid &&
+			bytes.Contains(line, fmt.Appendf(nil, "--id\x00%d\x00", id)) {
 			return pid
 		}
 	}
@@ -120,7 +121,8 @@ func (s *script) server(id int) int {
 // ready waits until all three servers serve.
 func (s *script) ready() {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(s.String(), "zlockd ready") < 3; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); strings.Count(s.String(), "zlockd ready") < 3; time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("not ready:\n%s", s)
 		}
@@ -181,7 +183,8 @@ func TestClusterScript(t *testing.T) {
 		}
 		took, err := s.end()
 		t.Logf("%s: ended after %v", test.name, took.Round(10*time.Millisecond))
-		if err != nil || strings.Count(s.String(), "msg=stopped server=") != 3 || !strings.Contains(s.String(), "all three are stopped") {
+		if err != nil || strings.Count(s.String(), "msg=stopped server=") != 3 ||
+			!strings.Contains(s.String(), "all three are stopped") {
 			t.Errorf("%s: %v\n%s", test.name, err, s)
 		}
 		if test.name == "Ctrl-C" && strings.Contains(s.String(), "level=WARN") {

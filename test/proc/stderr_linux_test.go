@@ -70,7 +70,8 @@ func (p *pipedLog) fill(t *testing.T) {
 
 // longestGap returns how long there was no write of these clients, at most, in
 // the time after a moment.
-func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (longest time.Duration) {
+func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
+	longest time.Duration) {
 	w.t.Helper()
 	for from := at; from.Before(at.Add(span)); {
 		gap := w.awaitWrite(from, except, 30*time.Second)

@@ -45,9 +45,11 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 		}
 		noticed = append(noticed, time.Since(at))
 		if l, e := load.disturbances(survivors); e != ended {
-			t.Errorf("clients of the survivors lost %d sessions; the host vanished at %s", e-ended, at.UTC().Format("15:04:05.000"))
+			t.Errorf("clients of the survivors lost %d sessions; the host vanished at %s", e-ended,
+				at.UTC().Format("15:04:05.000"))
 		} else if l != lost && resumed[len(resumed)-1] < 2*time.Second {
-			t.Errorf("clients of the survivors lost %d connections; the host vanished at %s", l-lost, at.UTC().Format("15:04:05.000"))
+			t.Errorf("clients of the survivors lost %d connections; the host vanished at %s", l-lost,
+				at.UTC().Format("15:04:05.000"))
 		} else if l != lost {
 			// They are let go after three seconds without a leader.
 			t.Logf("clients of the survivors had to connect again: %d", l-lost)

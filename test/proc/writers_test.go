@@ -40,7 +40,8 @@ type Writer struct {
 
 // StartWriters starts n clients on each server.
 func StartWriters(t testing.TB, c *cluster.Ensemble, n int, timeout time.Duration) *Writers {
-	w := &Writers{t: t, dir: fmt.Sprintf("/writers-%d", time.Now().UnixNano()), stop: make(chan struct{}), acked: map[string]int{}}
+	w := &Writers{t: t, dir: fmt.Sprintf("/writers-%d", time.Now().UnixNano()), stop: make(chan struct{}),
+		acked: map[string]int{}}
 	nc, err := c.Servers[0].Open()
 	if err == nil {
 		_, err = nc.Create(w.dir, nil, jute.FlagPersistent)
@@ -162,7 +163,8 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 		}
 		w.mu.Unlock()
 		if err != nil {
-			return fmt.Errorf("%s, %v after the request: %w", time.Now().UTC().Format("15:04:05.000"), time.Since(began).Round(time.Millisecond), err)
+			return fmt.Errorf("%s, %v after the request: %w", time.Now().UTC().Format("15:04:05.000"),
+				time.Since(began).Round(time.Millisecond), err)
 		}
 		o.mu.Lock()
 		o.Answers = append(o.Answers, time.Now())

@@ -17,7 +17,8 @@ func zkCli(t *testing.T, servers string, lines ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", cluster.ClassPath,
+	cmd := exec.CommandContext(ctx, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp",
+		cluster.ClassPath,
 		"org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", servers)
 	cmd.Stdin = strings.NewReader(strings.Join(append(lines, "quit"), "\n") + "\n")
 	out, err := cmd.CombinedOutput()
@@ -49,26 +50,32 @@ func TestZkCliReconfigures(t *testing.T) {
 	}
 	member := func(s *cluster.Server) string { return line(s, "participant") }
 
-	out := zkCli(t, all, "config", "reconfig -remove 3", "addauth digest super:"+password, "reconfig -v 77 -remove 2",
+	out := zkCli(t, all, "config", "reconfig -remove 3", "addauth digest super:"+password,
+		"reconfig -v 77 -remove 2",
 		"reconfig -add "+member(fourth), "config")
-	wants(out, "server.3="+e.Servers[2].Peer+":", "version=", "Insufficient permission : ", "version No is not valid : ",
+	wants(out, "server.3="+e.Servers[2].Peer+":", "version=", "Insufficient permission : ",
+		"version No is not valid : ",
 		"Committed new configuration:", "server.4="+fourth.Peer+":", ":participant;"+fourth.Client, "version=")
 	if err := fourth.WaitReady(); err != nil {
 		t.Fatal(err)
 	}
-	out = zkCli(t, all, "addauth digest super:"+password, "config -w", "reconfig -remove 3", "config -c", "getAllChildrenNumber /")
-	wants(out, "WatchedEvent state:SyncConnected type:NodeDataChanged path:/zookeeper/config", "Committed new configuration:", "server.1=", "server.2=", "server.4=", fourth.Client)
+	out = zkCli(t, all, "addauth digest super:"+password, "config -w", "reconfig -remove 3", "config -c",
+		"getAllChildrenNumber /")
+	wants(out, "WatchedEvent state:SyncConnected type:NodeDataChanged path:/zookeeper/config",
+		"Committed new configuration:", "server.1=", "server.2=", "server.4=", fourth.Client)
 	if got := e.roles(fourth); got != "1 voter, 2 voter, 4 voter" {
 		t.Error(got)
 	}
 	await(t, "the third serves no more", 5*time.Second, func() bool { return e.Servers[2].Mode() == "" })
-	if out := zkCli(t, fourth.Client, "addauth digest super:"+password, "reconfig -members "+member(e.Servers[0])+","+member(fourth)); !strings.Contains(out, "Committed new configuration:") {
+	if out := zkCli(t, fourth.Client, "addauth digest super:"+password, "reconfig -members "+
+		member(e.Servers[0])+","+member(fourth)); !strings.Contains(out, "Committed new configuration:") {
 		t.Error(out)
 	}
 	if got := e.roles(fourth); got != "1 voter, 4 voter" {
 		t.Error(got)
 	}
-	if out := zkCli(t, fourth.Client, "addauth digest super:"+password, "reconfig -remove 1,4"); !strings.Contains(out, "Arguments are not valid") {
+	if out := zkCli(t, fourth.Client, "addauth digest super:"+password,
+		"reconfig -remove 1,4"); !strings.Contains(out, "Arguments are not valid") {
 		t.Errorf("nobody left: %s", out)
 	}
 }

@@ -30,14 +30,17 @@ func TestZooKeepersToolsReadExports(t *testing.T) {
 		for _, name := range []string{"zookeeper", "zookeeper-jute", "slf4j-api", "commons-cli", "snappy-java"} {
 			jars = append(jars, "/usr/share/java/"+name+".jar")
 		}
-		b, err := exec.Command("java", "-cp", strings.Join(jars, ":"), "org.apache.zookeeper.server."+class, filepath.Join(back, "version-2", file)).CombinedOutput()
+		b, err := exec.Command("java", "-cp", strings.Join(jars, ":"), "org.apache.zookeeper.server."+class,
+			filepath.Join(back, "version-2", file)).CombinedOutput()
 		return must(t, string(b), err)
 	}
 	text := tool("SnapshotFormatter", fmt.Sprintf("snapshot.%x", nodes))
-	if n := strings.Count(text, "cZxid = "); n != nodes+4 || !strings.Contains(text, fmt.Sprintf("Last zxid: 0x%x", nodes)) {
+	if n := strings.Count(text, "cZxid = "); n != nodes+4 ||
+		!strings.Contains(text, fmt.Sprintf("Last zxid: 0x%x", nodes)) {
 		t.Errorf("%d nodes of %d; %s", n, nodes+4, text[max(0, len(text)-200):])
 	}
-	if text := tool("persistence.TxnLogToolkit", fmt.Sprintf("log.%x", nodes)); !strings.Contains(text, "EOF reached after 1 txns") {
+	if text := tool("persistence.TxnLogToolkit", fmt.Sprintf("log.%x", nodes)); !strings.Contains(text,
+		"EOF reached after 1 txns") {
 		t.Error(text)
 	}
 }

@@ -26,8 +26,10 @@ type writer struct {
 
 var acls = [][]zk.ACL{
 	nil,
-	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "world", ID: "anyone"}}, {Perms: 1, ID: jute.ID{Scheme: "ip", ID: "10.1.0.0/16"}}},
-	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "digest", ID: "super:" + "xQJmxLMiHGwaqBvst5y6rkB6HQs="}}, {Perms: 13, ID: jute.ID{Scheme: "world", ID: "anyone"}}},
+	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "world", ID: "anyone"}},
+		{Perms: 1, ID: jute.ID{Scheme: "ip", ID: "10.1.0.0/16"}}},
+	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "digest", ID: "super:" + "xQJmxLMiHGwaqBvst5y6rkB6HQs="}},
+		{Perms: 13, ID: jute.ID{Scheme: "world", ID: "anyone"}}},
 	{{Perms: jute.PermAll, ID: jute.ID{Scheme: "auth", ID: ""}}},
 }
 
@@ -60,7 +62,8 @@ func (w *writer) create() zk.Create {
 	if w.rng.IntN(3) > 0 {
 		parent = w.any()
 	}
-	return zk.Create{Path: parent + "/" + w.name(), Data: w.data(), Mode: zk.Mode(w.rng.IntN(7)), ACL: acls[w.rng.IntN(len(acls))], TTL: int64(1e6 + w.rng.IntN(1e9))}
+	return zk.Create{Path: parent + "/" + w.name(), Data: w.data(), Mode: zk.Mode(w.rng.IntN(7)),
+		ACL: acls[w.rng.IntN(len(acls))], TTL: int64(1e6 + w.rng.IntN(1e9))}
 }
 
 // step makes one change, and tells whether the server still answers.
@@ -115,7 +118,8 @@ func (w *writer) multi(ctx context.Context) error {
 		case 1:
 			ops = append(ops, zk.SetData{Path: w.any(), Data: w.data(), Version: -1})
 		case 2:
-			ops = append(ops, zk.Create{Path: fresh, Data: w.data()}, zk.Create{Path: fresh + "/s", Mode: zk.PersistentSequential}, zk.Delete{Path: fresh + "/s0000000000", Version: -1})
+			ops = append(ops, zk.Create{Path: fresh, Data: w.data()}, zk.Create{
+				Path: fresh + "/s", Mode: zk.PersistentSequential}, zk.Delete{Path: fresh + "/s0000000000", Version: -1})
 			fresh += "-"
 		case 3:
 			ops = append(ops, zk.Delete{Path: w.any(), Version: -1})
@@ -133,7 +137,8 @@ func (w *writer) quota(ctx context.Context) error {
 	if err := w.conn.MakePath(ctx, path, zk.Persistent, nil); err != nil {
 		return err
 	}
-	if _, err := w.conn.Create(ctx, zk.Create{Path: path + "/zookeeper_limits", Data: []byte("count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1")}); err != nil {
+	if _, err := w.conn.Create(ctx, zk.Create{Path: path + "/zookeeper_limits",
+		Data: []byte("count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1")}); err != nil {
 		return err
 	}
 	_, err := w.conn.Create(ctx, zk.Create{Path: path + "/zookeeper_stats", Data: []byte("count=0,bytes=0")})

@@ -19,8 +19,11 @@ import (
 func main() {
 	code, failed, crashed := run(os.Args[1:])
 	if code != 0 && len(crashed) > 0 && failed == len(crashed) {
-		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:", strings.Join(crashed, " "))
-		again := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return strings.HasPrefix(a, "./") })
+		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:",
+			strings.Join(crashed, " "))
+		again := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool {
+			return strings.HasPrefix(a, "./")
+		})
 		code, _, _ = run(append(again, crashed...))
 	}
 	os.Exit(code)
@@ -82,7 +85,8 @@ type event struct {
 // that reads a wrong address says "panic" and "[signal SIGSEGV".
 func detectorBroke(text string) bool {
 	return !strings.Contains(text, "WARNING: DATA RACE") &&
-		(strings.Contains(text, "ThreadSanitizer: CHECK failed") || strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
+		(strings.Contains(text, "ThreadSanitizer: CHECK failed") ||
+			strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
 }
 
 // report prints what in tells of total packages, and returns how many failed, and
@@ -135,7 +139,8 @@ func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string)
 func worthReading(lines []string) (list []string) {
 	for _, l := range lines {
 		head := strings.TrimSpace(l)
-		if strings.HasPrefix(head, "=== ") || strings.HasPrefix(head, "--- PASS") || strings.HasPrefix(head, "--- SKIP") {
+		if strings.HasPrefix(head, "=== ") || strings.HasPrefix(head, "--- PASS") ||
+			strings.HasPrefix(head, "--- SKIP") {
 			continue
 		}
 		list = append(list, l)

@@ -48,7 +48,8 @@ func TestDetectorThatBreaksOff(t *testing.T) {
 		`{"Action":"output","Package":"m/b","Output":"ThreadSanitizer: CHECK failed: x.cpp:1\n"}{"Action":"fail","Package":"m/b"}` +
 		`{"Action":"output","Package":"m/c","Output":"SIGSEGV: segmentation violation\n"}{"Action":"output","Package":"m/c","Output":"PC=0x41ca09 m=3 sigcode=1 addr=0x0\n"}{"Action":"fail","Package":"m/c"}` +
 		`{"Action":"output","Package":"m/d","Output":"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4]\n"}{"Action":"fail","Package":"m/d"}`
-	if failed, crashed := report(&out, strings.NewReader(in), 4); failed != 4 || strings.Join(crashed, " ") != "m/b m/c" {
+	if failed, crashed := report(&out, strings.NewReader(in), 4); failed != 4 ||
+		strings.Join(crashed, " ") != "m/b m/c" {
 		t.Errorf("%d failed, %v crashed", failed, crashed)
 	}
 }

@@ -57,7 +57,8 @@ func startHouse(t *testing.T, c application, id int) house {
 <zookeeper>%s<session_timeout_ms>10000</session_timeout_ms></zookeeper>
 </yandex>
 `, port(p[0]), port(p[1]), port(p[2]), dir, users, id, nodes.String()))
-	h := house{"http://" + p[0], spawn(t, fmt.Sprintf("clickhouse-%d", id), nil, "/usr/sbin/clickhouse-server", "--config-file="+config)}
+	h := house{"http://" + p[0], spawn(t, fmt.Sprintf("clickhouse-%d", id), nil, "/usr/sbin/clickhouse-server",
+		"--config-file="+config)}
 	within(t, 30*time.Second, "ClickHouse answers", func() error { _, err := h.ask("SELECT 1"); return err })
 	return h
 }
@@ -89,7 +90,9 @@ func TestApplicationClickHouse(t *testing.T) {
 					return
 				default:
 				}
-				_, err := h.ask(fmt.Sprintf("INSERT INTO jobs (day, writer, n) SELECT toDate('2026-01-01'), %d, number + %d FROM system.numbers LIMIT %d", i+1, n*rows, rows))
+				_, err := h.ask(fmt.Sprintf(
+					"INSERT INTO jobs (day, writer, n) SELECT toDate('2026-01-01'), %d, number + %d FROM system.numbers "+
+						"LIMIT %d", i+1, n*rows, rows))
 				if err != nil {
 					refused++
 					time.Sleep(50 * time.Millisecond)
@@ -125,13 +128,19 @@ func TestApplicationClickHouse(t *testing.T) {
 	}
 	expect("each row", "SELECT uniqExact(writer, n) FROM jobs", fmt.Sprint(total*rows))
 	expect("the new column", "SELECT count() FROM system.columns WHERE table = 'jobs' AND name = 'note'", "1")
-	expect("none waits, none is read-only", "SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas", "0\t0\t0\t2\t2")
+	expect("none waits, none is read-only",
+		"SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas",
+		"0\t0\t0\t2\t2")
 	// Refused while the replica that plans merges is being found anew.
-	within(t, 30*time.Second, "a merge is asked for", func() error { _, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL"); return err })
+	within(t, 30*time.Second, "a merge is asked for", func() error {
+		_, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL")
+		return err
+	})
 	expect("merged", "SELECT count() FROM system.parts WHERE table = 'jobs' AND active", "1")
 	// Now, for a block whose commit was lost on the way stays beside what is
 	// common to both until a merge passes over it.
-	expect("each row once", "SELECT count(), uniqExact(writer, n) FROM jobs", fmt.Sprintf("%d\t%[1]d", total*rows))
+	expect("each row once", "SELECT count(), uniqExact(writer, n) FROM jobs",
+		fmt.Sprintf("%d\t%[1]d", total*rows))
 	var sums []string
 	for _, h := range houses {
 		sum, err := h.ask("SELECT count(), sum(cityHash64(writer, n, note)) FROM jobs")

@@ -38,7 +38,8 @@ func (m member) role() string {
 
 // ask runs one statement.
 func (m member) ask(statement string) (string, error) {
-	cmd := exec.Command("/usr/bin/psql", "-XAtqc", statement, "host=127.0.0.1 port="+port(m.sql)+" user=postgres password=secret dbname=postgres connect_timeout=2")
+	cmd := exec.Command("/usr/bin/psql", "-XAtqc", statement, "host=127.0.0.1 port="+port(m.sql)+
+		" user=postgres password=secret dbname=postgres connect_timeout=2")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
@@ -180,7 +181,8 @@ func TestApplicationPatroni(t *testing.T) {
 		_, err := second.ask(fmt.Sprintf("INSERT INTO jobs VALUES (%d)", rows.Load()+1))
 		return err
 	})
-	t.Logf("%d rows, the primary was looked at %d times; the second took over after %v", rows.Load(), looked.Load(), time.Since(at).Round(time.Millisecond))
+	t.Logf("%d rows, the primary was looked at %d times; the second took over after %v", rows.Load(),
+		looked.Load(), time.Since(at).Round(time.Millisecond))
 	want := fmt.Sprintf("%d|%[1]d", rows.Load()+1)
 	if got, err := second.ask("SELECT count(*), max(n) FROM jobs"); err != nil || got != want {
 		t.Errorf("%q rows after it, not %q: %v", got, want, err)

@@ -25,7 +25,9 @@ type announced struct {
 
 func announce(t *testing.T, c application) announced {
 	t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "asked 1") }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "asked 1")
+	}))
 	t.Cleanup(web.Close)
 	a := announced{addr: strings.TrimPrefix(web.URL, "http://")}
 	var err error
@@ -64,14 +66,16 @@ func TestApplicationPrometheus(t *testing.T) {
 
 	dir, listen := t.TempDir(), ports(t, 1)[0]
 	servers := `"` + strings.ReplaceAll(c.Addrs(), ",", `", "`) + `"`
-	config := write(t, filepath.Join(dir, "prometheus.yml"), fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
+	config := write(t, filepath.Join(dir, "prometheus.yml"),
+		fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - job_name: serverset
   serverset_sd_configs: [{servers: [%s], paths: [/serverset/web], timeout: 5s}]
 - job_name: nerve
   nerve_sd_configs: [{servers: [%[1]s], paths: [/nerve/web], timeout: 5s}]
 `, servers))
-	spawn(t, "prometheus", nil, "/usr/bin/prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen)
+	spawn(t, "prometheus", nil, "/usr/bin/prometheus", "--config.file="+config, "--storage.tsdb.path="+
+		filepath.Join(dir, "data"), "--web.listen-address="+listen)
 
 	// found returns the targets, as "job address", with those that answer.
 	found := func() (list, up []string) {

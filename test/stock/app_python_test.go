@@ -29,7 +29,8 @@ func TestApplicationTaskFlow(t *testing.T) {
 		name := fmt.Sprintf("worker-%d", i+1)
 		spawn(t, name, nil, python, "-W", "ignore", "testdata/apps/jobs.py", "work", c.Addrs(), done, name)
 	}
-	poster := spawn(t, "poster", nil, python, "-W", "ignore", "testdata/apps/jobs.py", "post", c.Addrs(), posted, done)
+	poster := spawn(t, "poster", nil, python, "-W", "ignore", "testdata/apps/jobs.py", "post", c.Addrs(), posted,
+		done)
 	c.killLeaders(func() int64 { return int64(len(lines(t, done))) }, 15)
 	poster.kill()
 	within(t, time.Minute, "every job is done", func() error {
@@ -63,7 +64,8 @@ func TestApplicationTooz(t *testing.T) {
 	names := []string{"ann", "ben", "cat"}
 	var members []*process
 	for _, name := range names {
-		members = append(members, spawn(t, name, nil, python, "-W", "ignore", "testdata/apps/group.py", c.Addrs(), dir, name))
+		members = append(members, spawn(t, name, nil, python, "-W", "ignore", "testdata/apps/group.py", c.Addrs(),
+			dir, name))
 	}
 	number := func(name string) int64 {
 		f := lines(t, filepath.Join(dir, name))
@@ -77,7 +79,8 @@ func TestApplicationTooz(t *testing.T) {
 	sees := func(name string) string { return strings.Join(lines(t, filepath.Join(dir, name+".sees")), " ") }
 	agree := func() error {
 		for _, name := range names {
-			if s := sees(name); s != sees(names[0]) || !strings.HasPrefix(s, strings.Join(names, " ")+" leader led by ") || strings.HasSuffix(s, "nobody") {
+			if s := sees(name); s != sees(names[0]) || !strings.HasPrefix(s, strings.Join(names, " ")+
+				" leader led by ") || strings.HasSuffix(s, "nobody") {
 				return fmt.Errorf("%s sees %q, %s sees %q", name, s, names[0], sees(names[0]))
 			}
 		}

@@ -67,7 +67,8 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 		}
 		return nil
 	})
-	c.t.Logf("server %d led, served %d sessions and was killed; another leads after %v", dead.ID, cut, time.Since(at).Round(time.Millisecond))
+	c.t.Logf("server %d led, served %d sessions and was killed; another leads after %v", dead.ID, cut,
+		time.Since(at).Round(time.Millisecond))
 	return dead, cut
 }
 
@@ -142,7 +143,8 @@ type process struct {
 // spawn starts a program. It ends with the test, and with the test's process.
 func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(args[0], args[1:]...), log: filepath.Join(t.TempDir(), name+".log"), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(args[0], args[1:]...), log: filepath.Join(t.TempDir(), name+".log"),
+		exited: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)

@@ -21,5 +21,6 @@ func TestZkCliSharedLock(t *testing.T) {
 // TestTutorialLock runs the tutorial's lock with its fifteen contenders. A
 // wake-up that the program loses costs it half a minute.
 func TestTutorialLock(t *testing.T) {
-	driver{name: "tutorial", args: javaDriver(t, "TutorialLock"), least: 2, keys: 1, timeout: 10 * time.Minute}.run(t, startTarget(t, generous()))
+	driver{name: "tutorial", args: javaDriver(t, "TutorialLock"), least: 2, keys: 1,
+		timeout: 10 * time.Minute}.run(t, startTarget(t, generous()))
 }

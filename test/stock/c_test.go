@@ -16,7 +16,8 @@ import (
 func TestCClient(t *testing.T) {
 	need(t, "gcc", "/usr/include/zookeeper/zookeeper.h")
 	bin := filepath.Join(scratch, "c-driver")
-	out, err := exec.Command("gcc", "-O1", "-Wall", "-DTHREADED", "-o", bin, "testdata/c/driver.c", "testdata/c/checks.c", "-lzookeeper_mt", "-lpthread").CombinedOutput()
+	out, err := exec.Command("gcc", "-O1", "-Wall", "-DTHREADED", "-o", bin, "testdata/c/driver.c",
+		"testdata/c/checks.c", "-lzookeeper_mt", "-lpthread").CombinedOutput()
 	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -58,8 +59,10 @@ func TestCliMt(t *testing.T) {
 		t.Errorf("cli_mt: %v", err)
 	}
 	for _, want := range []string{
-		"Creating [" + root + "/s-] node", "name = " + root + "/s-0000000000", "name = " + root + "/e", "name = " + root + "/c",
-		"value_len = 5", "CREATED_EVENT state = CONNECTED_STATE for path " + root + "/born", "Error -101 for " + root + "/nope", "hello",
+		"Creating [" + root + "/s-] node", "name = " + root + "/s-0000000000", "name = " + root + "/e", "name = " +
+			root + "/c",
+		"value_len = 5", "CREATED_EVENT state = CONNECTED_STATE for path " + root + "/born", "Error -101 for " +
+			root + "/nope", "hello",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("cli_mt did not print %q", want)

@@ -73,7 +73,8 @@ func TestDatabaseRowAsLock(t *testing.T) {
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	second := filepath.Join(pgDir(t), "data")
-	pgRun(t, pgBin+"pg_basebackup", "-D", second, "-h", host, "-p", port, "-U", "postgres", "-R", "-S", "s", "--no-sync", "-c", "fast")
+	pgRun(t, pgBin+"pg_basebackup", "-D", second, "-h", host, "-p", port, "-U", "postgres", "-R", "-S", "s",
+		"--no-sync", "-c", "fast")
 	other, _ := startPostgres(t, second)
 	standby := dial(other)
 	eventually(t, "the standby follows", func() bool {
@@ -284,7 +285,8 @@ func TestLocksOfSessions(t *testing.T) {
 	}
 }
 
-var figures = flag.Bool("figures", false, "measure the locks of docs/coming-from.md that need no ZooKeeper client")
+var figures = flag.Bool("figures", false,
+	"measure the locks of docs/coming-from.md that need no ZooKeeper client")
 
 // TestFiguresOfOtherLocks measures a database row and a Redis key as
 // `go run ./test/bench/clients -waiters 0,10` measures the others: one lock, one
@@ -329,7 +331,8 @@ func TestFiguresOfOtherLocks(t *testing.T) {
 					for time.Since(begun) < warm+duration {
 						from := time.Now()
 						ok, err := l.take("figures", owner, time.Minute)
-						for ; !ok && err == nil && time.Since(begun) < warm+duration; ok, err = l.take("figures", owner, time.Minute) {
+						for ; !ok && err == nil && time.Since(begun) < warm+duration; ok, err = l.take("figures", owner,
+							time.Minute) {
 							time.Sleep(pause)
 						}
 						if !ok {
@@ -360,7 +363,8 @@ func TestFiguresOfOtherLocks(t *testing.T) {
 				t.Fatalf("%s: %d cycles, %d with two inside", s.name, len(took), both.Load())
 			}
 			slices.Sort(took)
-			t.Logf("%-26s %2d contenders: %6.0f cycles/s, taken after %.2f ms (median), %.2f ms (p99)", s.name, contenders,
+			t.Logf("%-26s %2d contenders: %6.0f cycles/s, taken after %.2f ms (median), %.2f ms (p99)", s.name,
+				contenders,
 				float64(len(took))/duration.Seconds(), ms(took[len(took)/2]), ms(took[len(took)*99/100]))
 		}
 	}

@@ -49,11 +49,13 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	t.Run("clients", func(t *testing.T) {
 		t.Run("curator", func(t *testing.T) {
 			t.Parallel()
-			driver{name: "curator", args: javaDriver(t, "SoakDriver"), least: 5, keys: 4, timeout: *deaths + 2*time.Minute}.run(t, g, seconds)
+			driver{name: "curator", args: javaDriver(t, "SoakDriver"), least: 5, keys: 4,
+				timeout: *deaths + 2*time.Minute}.run(t, g, seconds)
 		})
 		t.Run("kazoo", func(t *testing.T) {
 			t.Parallel()
-			driver{name: "kazoo", args: []string{"/usr/bin/python3", "-B", script}, least: 5, keys: 4, timeout: *deaths + 2*time.Minute}.run(t, g, seconds)
+			driver{name: "kazoo", args: []string{"/usr/bin/python3", "-B", script}, least: 5, keys: 4,
+				timeout: *deaths + 2*time.Minute}.run(t, g, seconds)
 		})
 	})
 	wait()
@@ -183,19 +185,26 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 		}
 		ended = append(ended, func() { own.Close(ctx) })
 		contend("client-mutex", func(c *goContender, _ int) error {
-			return leased(c, "x", 1, func() (*client.Lease, error) { return own.Mutex(s.root + "/mutex").Lock(ctx) }, true)
+			return leased(c, "x", 1, func() (*client.Lease, error) { return own.Mutex(s.root + "/mutex").Lock(ctx) },
+				true)
 		})
 		contend("client-rwmutex", func(c *goContender, i int) error {
 			if i%3 == 0 {
-				return leased(c, "w", 1, func() (*client.Lease, error) { return own.RWMutex(s.root + "/rw").Lock(ctx) }, true)
+				return leased(c, "w", 1, func() (*client.Lease, error) { return own.RWMutex(s.root + "/rw").Lock(ctx) },
+					true)
 			}
-			return leased(c, "r", 1, func() (*client.Lease, error) { return own.RWMutex(s.root + "/rw").RLock(ctx) }, false)
+			return leased(c, "r", 1, func() (*client.Lease, error) { return own.RWMutex(s.root + "/rw").RLock(ctx) },
+				false)
 		})
 		contend("client-semaphore", func(c *goContender, _ int) error {
-			return leased(c, "s", 2, func() (*client.Lease, error) { return own.Semaphore(s.root+"/sem", 2).Acquire(ctx, 1) }, false)
+			return leased(c, "s", 2, func() (*client.Lease, error) {
+				return own.Semaphore(s.root+"/sem", 2).Acquire(ctx, 1)
+			}, false)
 		})
 		contend("client-election", func(c *goContender, _ int) error {
-			return leased(c, "x", 1, func() (*client.Lease, error) { return own.Election(s.root+"/election").Campaign(ctx, nil) }, true)
+			return leased(c, "x", 1, func() (*client.Lease, error) {
+				return own.Election(s.root+"/election").Campaign(ctx, nil)
+			}, true)
 		})
 		was := own.Session().ID
 		ended = append(ended, func() {

@@ -167,7 +167,8 @@ func (s *goSuite) multi(t *testing.T) {
 	check(t, "create", r[0].String, d+"/a")
 	check(t, "set", r[1].Stat.Version, 1)
 	check(t, "sequential", r[3].String, d+"/s-0000000001")
-	_, err = c.Multi(&zk.DeleteRequest{Path: d + "/a", Version: -1}, &zk.CheckVersionRequest{Path: d, Version: 7})
+	_, err = c.Multi(&zk.DeleteRequest{Path: d + "/a", Version: -1}, &zk.CheckVersionRequest{
+		Path: d, Version: 7})
 	check(t, "failed multi", err, zk.ErrBadVersion)
 	ok, _, err := c.Exists(d + "/a")
 	check(t, "nothing happened", fmt.Sprint(ok, err), "true <nil>")

@@ -50,7 +50,8 @@ func TestGoClientsOwnTests(t *testing.T) {
 		t.Fatalf("build the client's tests: %v\n%s", err, out)
 	}
 	own := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, filepath.Join(dir, "own.test"), append(args, "-test.v", "-test.timeout=5m")...)
+		cmd := exec.CommandContext(ctx, filepath.Join(dir, "own.test"),
+			append(args, "-test.v", "-test.timeout=5m")...)
 		cmd.Dir, cmd.WaitDelay = dir, time.Second
 		cmd.Env = append(os.Environ(), "ZOOKEEPER_BIN_PATH="+bin, "ZLOCKD_BIN="+zlockd, "ZK_VERSION=3.8.0")
 		return cmd

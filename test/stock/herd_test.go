@@ -90,7 +90,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 				t.Fatal(err)
 			}
 		}
-		made, err := c.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/shared/host%d-%c-", i, mode), Mode: zk.EphemeralSequential})
+		made, err := c.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/shared/host%d-%c-", i, mode),
+			Mode: zk.EphemeralSequential})
 		if err != nil {
 			t.Fatal(err)
 		}

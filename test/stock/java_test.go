@@ -20,7 +20,8 @@ var compileOnce = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := append([]string{"-J-XX:TieredStopAtLevel=1", "-Xlint:-options", "-nowarn", "-d", dir, "-cp", javaClasses}, sources...)
+	args := append([]string{"-J-XX:TieredStopAtLevel=1", "-Xlint:-options", "-nowarn", "-d", dir, "-cp",
+		javaClasses}, sources...)
 	cmd := exec.Command("javac", args...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return dir, cmd.Run()
@@ -36,7 +37,8 @@ func javaDriver(t *testing.T, class string) []string {
 		t.Fatalf("javac: %v", err)
 	}
 	return []string{
-		"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 		"-cp", dir + ":" + javaClasses, class,
 	}
 }

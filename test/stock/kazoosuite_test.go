@@ -16,7 +16,8 @@ import (
 // way or another: reconfiguration, read-only mode, SASL.
 func TestKazoosOwnTests(t *testing.T) {
 	zlockd := ownServers(t)
-	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/tests/test_client.py", "/usr/lib/python3/dist-packages/pytest/__init__.py",
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/tests/test_client.py",
+		"/usr/lib/python3/dist-packages/pytest/__init__.py",
 		"/usr/lib/python3/dist-packages/mock/__init__.py", "/usr/lib/python3/dist-packages/puresasl/__init__.py")
 	k := startKDC(t, "KAZOOTEST.ORG", "zookeeper/127.0.0.1", "client")
 	k.keytab(t, "zookeeper/127.0.0.1", "server.keytab")
@@ -31,9 +32,13 @@ func TestKazoosOwnTests(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/usr/bin/python3", "-B", "-W", "ignore", "-m", "pytest", "-v", "-p", "no:cacheprovider", "--pyargs",
-		"kazoo.tests.test_client", "kazoo.tests.test_connection", "kazoo.tests.test_sasl", "-k", "TestReconfig or TestReadOnlyMode or SASL")
+	cmd := exec.CommandContext(ctx, "/usr/bin/python3", "-B", "-W", "ignore", "-m", "pytest", "-v", "-p",
+		"no:cacheprovider", "--pyargs",
+		"kazoo.tests.test_client", "kazoo.tests.test_connection", "kazoo.tests.test_sasl", "-k",
+		"TestReconfig or TestReadOnlyMode or SASL")
 	cmd.Dir, cmd.WaitDelay = bin, time.Second
-	cmd.Env = append(k.env, "KRB5_TEST_ENV="+k.dir, "ZLOCKD_BIN="+zlockd, "PATH="+bin+":"+os.Getenv("PATH"), "ZOOKEEPER_VERSION=3.8.0", "ZOOKEEPER_CLASSPATH=none")
-	suite{cmd: cmd, ended: regexp.MustCompile(`(?m)^\S*::(?P<name>\w+::\w+) (?P<word>[A-Z]+)`), passed: "PASSED", least: 10}.run(t)
+	cmd.Env = append(k.env, "KRB5_TEST_ENV="+k.dir, "ZLOCKD_BIN="+zlockd, "PATH="+bin+":"+os.Getenv("PATH"),
+		"ZOOKEEPER_VERSION=3.8.0", "ZOOKEEPER_CLASSPATH=none")
+	suite{cmd: cmd, ended: regexp.MustCompile(`(?m)^\S*::(?P<name>\w+::\w+) (?P<word>[A-Z]+)`), passed: "PASSED",
+		least: 10}.run(t)
 }

@@ -60,7 +60,8 @@ func startKDC(t *testing.T, realm string, principals ...string) *kdc {
 		t.Fatal(err)
 	}
 	k := &kdc{dir: t.TempDir(), realm: realm}
-	k.env = append(os.Environ(), "KRB5_CONFIG="+k.file("krb5.conf"), "KRB5_KDC_PROFILE="+k.file("kdc.conf"), "KRB5CCNAME="+k.file("cache"))
+	k.env = append(os.Environ(), "KRB5_CONFIG="+k.file("krb5.conf"), "KRB5_KDC_PROFILE="+k.file("kdc.conf"),
+		"KRB5CCNAME="+k.file("cache"))
 	words := strings.NewReplacer("KDC", ports[0], "DIR", k.dir, "REALM", realm)
 	for name, text := range map[string]string{"krb5.conf": krb5Conf, "kdc.conf": kdcConf} {
 		if err := os.WriteFile(k.file(name), []byte(words.Replace(text)), 0o600); err != nil {

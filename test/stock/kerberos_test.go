@@ -43,8 +43,10 @@ var kerberosRules = []string{
 // what is refused, is the same. At the end the server's key is replaced.
 func TestKerberos(t *testing.T) {
 	ownServers(t)
-	need(t, "java", "gcc", "apt-get", "/usr/bin/python3", "/usr/share/zookeeper/bin/zkCli.sh", "/usr/share/java/zookeeper.jar",
-		"/usr/lib/python3/dist-packages/puresasl/__init__.py", "/usr/lib/x86_64-linux-gnu/sasl2/libgssapiv2.so", "/usr/include/sasl/sasl.h")
+	need(t, "java", "gcc", "apt-get", "/usr/bin/python3", "/usr/share/zookeeper/bin/zkCli.sh",
+		"/usr/share/java/zookeeper.jar",
+		"/usr/lib/python3/dist-packages/puresasl/__init__.py", "/usr/lib/x86_64-linux-gnu/sasl2/libgssapiv2.so",
+		"/usr/include/sasl/sasl.h")
 	cli := kerberosCli(t)
 	for name, config := range map[string][]string{"as they are": nil, "by rules": kerberosRules} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +61,8 @@ func TestKerberos(t *testing.T) {
 			if config != nil {
 				who = []string{"alice", "app-0f-host"}
 			}
-			want := []string{"c /alice: rc = 0", "c /alice-foreign: rc = -102", "c /app-host: rc = 0", "a replay [-", `identity ["Id(scheme='sasl', id='` + who[0] + `')"]`}
+			want := []string{"c /alice: rc = 0", "c /alice-foreign: rc = -102", "c /app-host: rc = 0", "a replay [-",
+				`identity ["Id(scheme='sasl', id='` + who[0] + `')"]`}
 			for _, w := range who {
 				want = append(want, "java sasl: "+w+"\n", "id='"+w+"')")
 			}
@@ -83,7 +86,8 @@ func kerberosCli(t *testing.T) string {
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range [][]string{{"source.sh", source}, {"build-cli.sh", filepath.Join(source, "zookeeper")}} {
+	for _, words := range [][]string{{"source.sh", source},
+		{"build-cli.sh", filepath.Join(source, "zookeeper")}} {
 		script, err := filepath.Abs(filepath.Join("testdata/suites", words[0]))
 		if err != nil {
 			t.Fatal(err)
@@ -110,8 +114,10 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 	write(jaas, fmt.Sprintf(kerberosServer, k.keytab(t, "zookeeper/localhost", "server.keytab")))
 	e, err := cluster.Start(cluster.Options{
 		Kind: kind, Dev: true, Flags: []string{"--sasl-users", jaas, "--log-level", "debug"},
-		JVM:    []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" + k.file("krb5.conf")},
-		Config: append([]string{"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}, config...),
+		JVM: []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" +
+			k.file("krb5.conf")},
+		Config: append([]string{"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+			config...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +152,8 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 			facts = append(facts, "java "+m)
 		}
 		for _, node := range []string{"/" + name, "/" + name + "-foreign"} {
-			facts = append(facts, "c "+runCli(t, k.env, "get "+node, cli, "-n", "GSSAPI", "-u", p, "-o", "localhost", "-h", addr))
+			facts = append(facts, "c "+runCli(t, k.env, "get "+node, cli, "-n", "GSSAPI", "-u", p, "-o", "localhost",
+				"-h", addr))
 		}
 	}
 

@@ -71,7 +71,8 @@ func startViewed(t *testing.T) *viewed {
 	o := generous()
 	o.Kind, o.Nodes = cluster.Zlockd, 1
 	e := cluster.Run(t, o)
-	return &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: cluster.Zlockd, ensemble: e}, "http://" + e.Servers[0].Admin}
+	return &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: cluster.Zlockd, ensemble: e},
+		"http://" + e.Servers[0].Admin}
 }
 
 // lock is a lock as the view tells of it.
@@ -110,7 +111,8 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		l = lock{}
 		if v.get("/locks"+path, &l) && l.Kind == kind && fmt.Sprint(l.Layouts) == "["+layout+"]" &&
-			fmt.Sprint(sessions(append(l.Holders, l.Participants...))) == fmt.Sprint(holders) && fmt.Sprint(sessions(l.Waiters)) == fmt.Sprint(waiters) {
+			fmt.Sprint(sessions(append(l.Holders, l.Participants...))) == fmt.Sprint(holders) &&
+			fmt.Sprint(sessions(l.Waiters)) == fmt.Sprint(waiters) {
 			return
 		}
 	}
@@ -121,7 +123,8 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 // right holder and the right order.
 func TestLocksOfStockRecipes(t *testing.T) {
 	v := startViewed(t)
-	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py", "/usr/share/java/zookeeper-recipes-lock.jar")
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",
+		"/usr/share/java/zookeeper-recipes-lock.jar")
 	script, err := filepath.Abs("testdata/kazoo/hold.py")
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +162,10 @@ func TestLocksOfStockRecipes(t *testing.T) {
 	t.Run("kz/party", func(t *testing.T) {
 		v := &viewed{t, v.g, v.base}
 		var l lock
-		await(t, "party", func() bool { return v.get("/locks/kz/party", &l) && l.Kind == "party" && len(l.Participants) == 2 })
+		await(t, "party", func() bool {
+			return v.get("/locks/kz/party", &l) && l.Kind == "party" &&
+				len(l.Participants) == 2
+		})
 	})
 	t.Run("go-zookeeper", func(t *testing.T) {
 		v := &viewed{t, v.g, v.base}
@@ -169,7 +175,8 @@ func TestLocksOfStockRecipes(t *testing.T) {
 			t.Fatal(err)
 		}
 		go zk.NewLock(b.Conn, "/golock", zk.WorldACL(zk.PermAll)).Lock()
-		v.wants("/golock", "lock", "curator", []string{fmt.Sprintf("0x%x", a.SessionID())}, []string{fmt.Sprintf("0x%x", b.SessionID())})
+		v.wants("/golock", "lock", "curator", []string{fmt.Sprintf("0x%x", a.SessionID())}, []string{
+			fmt.Sprintf("0x%x", b.SessionID())})
 		if l := (lock{}); !v.get("/locks/golock", &l) || l.Recipe != "go-zookeeper lock" {
 			t.Errorf("%+v", l)
 		}
@@ -203,7 +210,8 @@ func TestLockPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := two.Mutex("/shop/stock").Lock(client.Task(ctx, "stocktaking"), client.WithReason("stocktaking")); err != nil {
+	if _, err := two.Mutex("/shop/stock").Lock(client.Task(ctx, "stocktaking"),
+		client.WithReason("stocktaking")); err != nil {
 		t.Fatal(err)
 	}
 	go two.Mutex("/shop/orders").Lock(client.Task(ctx, "stocktaking"), client.WithReason("stocktaking"))
@@ -222,7 +230,8 @@ func TestLockPage(t *testing.T) {
 			return true
 		}
 	}
-	await(t, "the locks of every library", shows("/cur/mutex", "/kz/lock", "/shop/orders", "Curator mutex", "kazoo lock", "zlock lock", "kz-master"))
+	await(t, "the locks of every library", shows("/cur/mutex", "/kz/lock", "/shop/orders", "Curator mutex",
+		"kazoo lock", "zlock lock", "kz-master"))
 
 	// The table is live.
 	b.open(v.base + "/?tab=lock&path=/shop/orders")
@@ -260,7 +269,9 @@ func TestLockPage(t *testing.T) {
 func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	t.Helper()
 	b.open(v.base + "/?tab=lock&path=/cur/mutex")
-	await(t, "the mutex", func() bool { return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2" })
+	await(t, "the mutex", func() bool {
+		return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2"
+	})
 	b.js("document.querySelector('button[data-act=break]').click()")
 	b.js("document.getElementById('act-password').value = 'wrong'; document.getElementById('act-dry').click()")
 	said := func(words string) {
@@ -287,7 +298,9 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 		t.Fatalf("%+v", l)
 	}
 	b.open(v.base + "/?tab=lock&path=/kz/lock")
-	await(t, "kazoo's lock", func() bool { return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2" })
+	await(t, "kazoo's lock", func() bool {
+		return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2"
+	})
 	b.js("const x = document.querySelector('button[data-act=break]'); x.dataset.token = '1'; x.click()")
 	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
 	said("the token is old")
@@ -315,12 +328,16 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	}
 	b.js("document.querySelector('nav a[data-tab=locks]').focus()")
 	b.keys(keyEnter)
-	await(t, "locks by the keyboard", func() bool { return b.js("return document.querySelector('h2').innerText") == "Locks" })
+	await(t, "locks by the keyboard", func() bool {
+		return b.js("return document.querySelector('h2').innerText") == "Locks"
+	})
 	// A table that is put in place anew keeps the focus.
-	b.js("document.querySelector('a[data-key=\"l-/cur/sem\"]').focus(); document.querySelector('#content').dataset.old = 1")
+	b.js("document.querySelector('a[data-key=\"l-/cur/sem\"]').focus(); " +
+		"document.querySelector('#content').dataset.old = 1")
 	s := &goSuite{target: v.g}
 	s.connect(t).mustCreate(t, "/touched")
-	_, err := s.connect(t).Create("/touched/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	_, err := s.connect(t).Create("/touched/lock-", nil, zk.FlagEphemeral|zk.FlagSequence,
+		zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +350,8 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	// Pause by the keyboard, and what a reader is told of it.
 	b.js("document.getElementById('pause').focus()")
 	b.keys(keyEnter)
-	if b.js("return document.getElementById('live').innerText") != "paused" || b.js("return document.getElementById('pause').getAttribute('aria-pressed')") != "true" {
+	if b.js("return document.getElementById('live').innerText") != "paused" ||
+		b.js("return document.getElementById('pause').getAttribute('aria-pressed')") != "true" {
 		t.Error("it is not paused")
 	}
 	// A dialogue is left by Escape.
@@ -343,7 +361,8 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	if b.js("return document.getElementById('act').open") != "false" {
 		t.Error("Escape does not close the dialogue")
 	}
-	if n := b.js("return [...document.querySelectorAll('input,select')].filter(e => e.type !== 'hidden' && !e.labels.length).length"); n != "0" {
+	if n := b.js("return [...document.querySelectorAll('input,select')].filter(e => e.type !== 'hidden' && " +
+		"!e.labels.length).length"); n != "0" {
 		t.Errorf("%s fields have no label", n)
 	}
 	if n := b.js("return document.querySelectorAll('th:not([scope])').length"); n != "0" {
@@ -355,7 +374,8 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 func narrow(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	b.width(320)
-	for _, tab := range []string{"overview", "locks", "lock&path=/cur/mutex", "graph", "sessions", "ended", "tree&path=/cur"} {
+	for _, tab := range []string{"overview", "locks", "lock&path=/cur/mutex", "graph", "sessions", "ended",
+		"tree&path=/cur"} {
 		b.open(v.base + "/?tab=" + tab)
 		if w, err := strconv.Atoi(b.js("return document.scrollingElement.scrollWidth")); err != nil || w > 320 {
 			t.Errorf("%s is %d pixels wide (%v)", tab, w, err)
@@ -370,7 +390,8 @@ func foreign(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	for _, line := range b.log("browser") {
 		// Refused actions are answers, which the browser counts among errors.
-		if strings.HasPrefix(line, "SEVERE") && !strings.Contains(line, "/actions/break - Failed to load resource") {
+		if strings.HasPrefix(line, "SEVERE") &&
+			!strings.Contains(line, "/actions/break - Failed to load resource") {
 			t.Errorf("console: %s", line)
 		}
 	}
@@ -387,7 +408,8 @@ func foreign(t *testing.T, v *viewed, b *browser) {
 			continue
 		}
 		requests++
-		if url := m.Message.Params.Request.URL; !strings.HasPrefix(url, v.base+"/") && !strings.HasPrefix(url, "data:") {
+		if url := m.Message.Params.Request.URL; !strings.HasPrefix(url, v.base+"/") &&
+			!strings.HasPrefix(url, "data:") {
 			t.Errorf("the page asked for %s", url)
 		}
 	}

@@ -41,12 +41,15 @@ func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 			targets = append(targets, strconv.Quote(s.Admin))
 		}
 	}
-	config := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: zlockd\n  static_configs: [{targets: [%s]}]\n",
+	config := fmt.Sprintf(
+		"global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: zlockd\n  "+
+			"static_configs: [{targets: [%s]}]\n",
 		strings.Join(targets, ", "))
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/usr/bin/prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+	cmd := exec.Command("/usr/bin/prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", ports[0], "--log.level", "warn")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -149,7 +152,8 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 // snapshot, an election and a restart. Each has a series; those that are to
 // move move; the public alerts are silent until their cause is there.
 func TestBoards(t *testing.T) {
-	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40", "--backup-dir", t.TempDir()}}
+	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40",
+		"--backup-dir", t.TempDir()}}
 	e := cluster.Run(t, o)
 	p := startPrometheus(t, e)
 	const up = `count(up{job="zlockd"} == 1)`
@@ -180,7 +184,8 @@ func TestBoards(t *testing.T) {
 		}
 	}
 
-	p.await("a snapshot on each", `count(zlockd_snapshot_zxid > 0) == 3`, exists) // to be read when it starts again
+	// to be read when it starts again
+	p.await("a snapshot on each", `count(zlockd_snapshot_zxid > 0) == 3`, exists)
 	led := e.Leader()
 	led.Kill()
 	for _, a := range boards.Alerts() {
@@ -193,7 +198,8 @@ func TestBoards(t *testing.T) {
 	if len(elections) != 1 {
 		t.Fatalf("elections: %v", elections)
 	}
-	p.await("elections", fmt.Sprintf(`sum(election_time_count) > %v`, elections[0]-1), exists) // the dead one's are gone
+	// the dead one's are gone
+	p.await("elections", fmt.Sprintf(`sum(election_time_count) > %v`, elections[0]-1), exists)
 	for _, a := range boards.Alerts() {
 		if a.Panel == "a leader election happens" || a.Panel == "leader unavailable" {
 			p.await(a.Panel, a.Expr+" "+a.When, exists)
@@ -212,10 +218,15 @@ func TestBoards(t *testing.T) {
 	for _, q := range append(queries, boards.Public()...) {
 		p.await(q.Board+", "+q.Panel, boards.Expand(q.Expr), exists)
 	}
-	for _, name := range strings.Fields(`packets_received packets_sent commit_count proposal_count election_time_count looking_count snapshottime_count fsynctime_count
-		updatelatency_count readlatency_count propagation_latency_count proposal_latency_count quorum_ack_latency_count sync_processor_batch_size_sum
-		startup_txns_loaded_count startup_snap_load_time_count dbinittime_count connection_request_count bytes_received_count node_deleted_watch_count_sum
-		leader_unavailable_time_count process_cpu_seconds_total write_per_namespace_sum read_per_namespace_sum leader_uptime
+	for _, name := range strings.Fields(
+		`packets_received packets_sent commit_count proposal_count election_time_count looking_count
+		snapshottime_count fsynctime_count
+		updatelatency_count readlatency_count propagation_latency_count proposal_latency_count
+		quorum_ack_latency_count sync_processor_batch_size_sum
+		startup_txns_loaded_count startup_snap_load_time_count dbinittime_count connection_request_count
+		bytes_received_count node_deleted_watch_count_sum
+		leader_unavailable_time_count process_cpu_seconds_total write_per_namespace_sum
+		read_per_namespace_sum leader_uptime
 		zlockd_locks_held zlockd_lock_grants_total zlockd_lock_handoffs_total zlockd_connection_ends_total zlockd_snapshot_zxid`) {
 		p.await("it moves", name, moved)
 	}

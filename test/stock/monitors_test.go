@@ -26,7 +26,8 @@ func watched(t *testing.T) *cluster.Ensemble {
 	}
 	t.Cleanup(func() { c.Close(t.Context()) })
 	for _, name := range []string{"/plain", "/with space", "/with.dot-and:colon", "/über", "/a=b{c}"} {
-		if _, err := c.Create(t.Context(), zk.Create{Path: name, Data: []byte("x"), ACL: zk.WorldACL(zk.PermAll)}); err != nil {
+		if _, err := c.Create(t.Context(), zk.Create{Path: name, Data: []byte("x"),
+			ACL: zk.WorldACL(zk.PermAll)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,8 +69,10 @@ func TestCollectd(t *testing.T) {
 		dir := t.TempDir()
 		host, port, _ := strings.Cut(s.Client, ":")
 		conf := filepath.Join(dir, "collectd.conf")
-		text := fmt.Sprintf("Hostname h\nFQDNLookup false\nInterval 1\nBaseDir %[1]q\nPIDFile \"%[1]s/pid\"\nTypesDB \"/usr/share/collectd/types.db\"\nLoadPlugin csv\n"+
-			"<Plugin csv>\n DataDir \"%[1]s\"\n</Plugin>\nLoadPlugin zookeeper\n<Plugin zookeeper>\n Host %[2]q\n Port %[3]q\n</Plugin>\n", dir, host, port)
+		text := fmt.Sprintf("Hostname h\nFQDNLookup false\nInterval 1\nBaseDir %[1]q\nPIDFile "+
+			"\"%[1]s/pid\"\nTypesDB \"/usr/share/collectd/types.db\"\nLoadPlugin csv\n"+
+			"<Plugin csv>\n DataDir \"%[1]s\"\n</Plugin>\nLoadPlugin zookeeper\n<Plugin zookeeper>\n Host %[2]q\n "+
+			"Port %[3]q\n</Plugin>\n", dir, host, port)
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -81,16 +84,19 @@ func TestCollectd(t *testing.T) {
 			cmd.Process.Kill()
 			cmd.Wait()
 		})
-		want := map[string]string{"gauge-znode": "9", "latency-avg": "", "latency-min": "", "latency-max": "", "packets-received": "", "packets-sent": "",
-			"current_connections": "", "requests-outstanding": "0", "gauge-watch": "0", "gauge-ephemerals": "0", "bytes-approximate_data_size": "",
-			"file_handles-open": "", "file_handles-max": ""}
+		want := map[string]string{"gauge-znode": "9", "latency-avg": "", "latency-min": "", "latency-max": "",
+			"packets-received": "", "packets-sent": "",
+			"current_connections": "", "requests-outstanding": "0", "gauge-watch": "0", "gauge-ephemerals": "0",
+			"bytes-approximate_data_size": "",
+			"file_handles-open":           "", "file_handles-max": ""}
 		if s.Mode() == "leader" {
 			want["count-followers"], want["count-synced_followers"], want["count-pending_syncs"] = "2", "2", "0"
 		}
 		for name, value := range want {
 			var got string
 			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				if got = newest(filepath.Join(dir, "h", "zookeeper", name+"-2*")); got != "" && (value == "" || got == value) {
+				if got = newest(filepath.Join(dir, "h", "zookeeper", name+"-2*")); got != "" &&
+					(value == "" || got == value) {
 					break
 				}
 			}
@@ -139,7 +145,8 @@ func TestTelegraf(t *testing.T) {
 	out := output(t, "", append([]string{program}, strings.Split(e.Addrs(), ",")...)...)
 	for _, s := range e.Servers {
 		_, port, _ := strings.Cut(s.Client, ":")
-		for _, line := range []string{"znode_count int64 9", "avg_latency float64 ", "p99_updatelatency ", "cnt_election_time int64 ", "max_file_descriptor_count int64 "} {
+		for _, line := range []string{"znode_count int64 9", "avg_latency float64 ", "p99_updatelatency ",
+			"cnt_election_time int64 ", "max_file_descriptor_count int64 "} {
 			if !strings.Contains(out, port+" "+s.Mode()+" "+line) {
 				t.Errorf("%s: no %q", s.Client, line)
 			}

@@ -70,7 +70,8 @@ func startRedis(t *testing.T, more ...string) (addr string, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(ports[0])
-	cmd = daemon(t, nil, append([]string{"/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir()}, more...)...)
+	cmd = daemon(t, nil, append([]string{"/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--dir",
+		t.TempDir()}, more...)...)
 	eventually(t, "redis-server answers", func() bool {
 		c, err := dialRedis(ports[0])
 		if err != nil {
@@ -210,7 +211,8 @@ func dialPostgres(addr string) (*pgConn, error) {
 	c := &pgConn{conn, bufio.NewReader(conn)}
 	hello := binary.BigEndian.AppendUint32(nil, 3<<16)
 	hello = append(hello, "user\x00postgres\x00database\x00postgres\x00\x00"...)
-	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(hello)+4)), hello...)); err != nil {
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(hello)+4)),
+		hello...)); err != nil {
 		conn.Close()
 		return nil, err
 	}

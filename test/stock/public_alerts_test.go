@@ -23,26 +23,32 @@ import (
 // alertSeries are, for each public rule, series with which it fires and with
 // which it does not, in promtool's notation.
 var alertSeries = map[string][2]string{
-	"server is down":              {`up{job="zlockd"} 0x30`, `up{job="zlockd"} 1x30`},
-	"too many znodes":             {`znode_count 1000001x30`, `znode_count 1000000x30`},
-	"too many connections":        {`num_alive_connections 51x30`, `num_alive_connections 50x30`},
-	"znodes too big":              {`approximate_data_size 1073741825x30`, `approximate_data_size 1073741824x30`},
+	"server is down":       {`up{job="zlockd"} 0x30`, `up{job="zlockd"} 1x30`},
+	"too many znodes":      {`znode_count 1000001x30`, `znode_count 1000000x30`},
+	"too many connections": {`num_alive_connections 51x30`, `num_alive_connections 50x30`},
+	"znodes too big": {`approximate_data_size 1073741825x30`,
+		`approximate_data_size 1073741824x30`},
 	"too many watches":            {`watch_count 10001x30`, `watch_count 10000x30`},
 	"a leader election happens":   {`election_time_count 0+1x30`, `election_time_count 3x30`},
 	"open too many files":         {`open_file_descriptor_count 301x30`, `open_file_descriptor_count 300x30`},
 	"fsync time is too long":      {`fsynctime_sum 0+3300x60`, `fsynctime_sum 0+2700x60`}, // each half minute
 	"snapshot time is too long":   {`snapshottime_sum 0+3300x60`, `snapshottime_sum 0+2700x60`},
 	"average latency is too high": {`avg_latency 101x30`, `avg_latency 100x30`},
-	"memory filling up": {"jvm_memory_bytes_used{area=\"heap\"} 81x30\njvm_memory_bytes_max{area=\"heap\"} 100x30",
+	"memory filling up": {
+		"jvm_memory_bytes_used{area=\"heap\"} 81x30\njvm_memory_bytes_max{area=\"heap\"} 100x30",
 		"jvm_memory_bytes_used{area=\"heap\"} 80x30\njvm_memory_bytes_max{area=\"heap\"} 100x30"},
-	"missing quorum": {"quorum_size{job=\"zlockd\"} 3x30\nup{job=\"zlockd\",instance=\"a\"} 1x30\nup{job=\"zlockd\",instance=\"b\"} 0x30",
-		"quorum_size{job=\"zlockd\"} 2x30\nup{job=\"zlockd\",instance=\"a\"} 1x30\nup{job=\"zlockd\",instance=\"b\"} 1x30"},
-	"leader unavailable":      {`leader_unavailable_time_count{job="zlockd"} 0+1x30`, `leader_unavailable_time_count{job="zlockd"} 2x30`},
-	"ZookeeperDown":           {`zk_up 0x30`, `zk_up 1x30`},
-	"ZookeeperMissingLeader":  {`zk_server_leader 0x30`, `zk_server_leader 1x30`},
-	"ZookeeperTooManyLeaders": {"zk_server_leader{instance=\"a\"} 1x30\nzk_server_leader{instance=\"b\"} 1x30", "zk_server_leader{instance=\"a\"} 1x30\nzk_server_leader{instance=\"b\"} 0x30"},
-	"ZookeeperNotOk":          {`zk_ruok 0x30`, `zk_ruok 1x30`},
-	"JvmThreadsDeadlocked":    {`jvm_threads_deadlocked 1x30`, `jvm_threads_deadlocked 0x30`},
+	"missing quorum": {"quorum_size{job=\"zlockd\"} 3x30\nup{job=\"zlockd\",instance=\"a\"} " +
+		"1x30\nup{job=\"zlockd\",instance=\"b\"} 0x30",
+		"quorum_size{job=\"zlockd\"} 2x30\nup{job=\"zlockd\",instance=\"a\"} " +
+			"1x30\nup{job=\"zlockd\",instance=\"b\"} 1x30"},
+	"leader unavailable": {`leader_unavailable_time_count{job="zlockd"} 0+1x30`,
+		`leader_unavailable_time_count{job="zlockd"} 2x30`},
+	"ZookeeperDown":          {`zk_up 0x30`, `zk_up 1x30`},
+	"ZookeeperMissingLeader": {`zk_server_leader 0x30`, `zk_server_leader 1x30`},
+	"ZookeeperTooManyLeaders": {"zk_server_leader{instance=\"a\"} 1x30\nzk_server_leader{instance=\"b\"} 1x30",
+		"zk_server_leader{instance=\"a\"} 1x30\nzk_server_leader{instance=\"b\"} 0x30"},
+	"ZookeeperNotOk":       {`zk_ruok 0x30`, `zk_ruok 1x30`},
+	"JvmThreadsDeadlocked": {`jvm_threads_deadlocked 1x30`, `jvm_threads_deadlocked 0x30`},
 }
 
 // TestPublicAlertsWithPromtool tries each public rule as it stands, at its
@@ -73,7 +79,8 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 			if fires == 1 {
 				want = "[]"
 			}
-			fmt.Fprintf(&tests, "  promql_expr_test:\n  - {expr: 'count(ALERTS{alertname=\"%s\",alertstate=\"firing\"})', eval_time: 12m, exp_samples: %s}\n", name, want)
+			fmt.Fprintf(&tests, "  promql_expr_test:\n  - {expr: "+
+				"'count(ALERTS{alertname=\"%s\",alertstate=\"firing\"})', eval_time: 12m, exp_samples: %s}\n", name, want)
 		}
 	}
 	dir := t.TempDir()
@@ -95,7 +102,8 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 // cannot be: threads that are deadlocked, a server that answers other than imok.
 // Where a rule wants gigabytes or minutes it is asked with a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
-	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0", "--snapshot-entries", "500"}}
+	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0",
+		"--snapshot-entries", "500"}}
 	e := cluster.Run(t, o)
 	p := startPrometheus(t, e)
 	p.await("three servers", `count(up{job="zlockd"} == 1)`, func(v float64) bool { return v == 3 })
@@ -133,7 +141,8 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				if _, err := conn.Create(t.Context(), zk.Create{Path: "/n-", Data: data, Mode: zk.PersistentSequential}); err != nil {
+				if _, err := conn.Create(t.Context(), zk.Create{Path: "/n-", Data: data,
+					Mode: zk.PersistentSequential}); err != nil {
 					t.Errorf("node %d: %v", i, err)
 				}
 			})
@@ -142,11 +151,13 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	}
 	p.await("scraped", `fsynctime_count`, exists)
 
-	fires("snapshot time is too long", rule("snapshot time is too long", "[5m]", "[20s]", "> 100", "> 0"), func() {
-		fires("too many znodes", rule("too many znodes", "1000000", "1000"), func() { put(1001, 10) })
-	})
+	fires("snapshot time is too long", rule("snapshot time is too long", "[5m]", "[20s]", "> 100", "> 0"),
+		func() {
+			fires("too many znodes", rule("too many znodes", "1000000", "1000"), func() { put(1001, 10) })
+		})
 	fires("znodes too big", rule("znodes too big", "> 1024", "> 1"), func() { put(3, 500<<10) })
-	fires("fsync time is too long", rule("fsync time is too long", "[1m]", "[5s]", "> 100", "> 1"), func() { // of 1000 ms in each second
+	// of 1000 ms in each second
+	fires("fsync time is too long", rule("fsync time is too long", "[1m]", "[5s]", "> 100", "> 1"), func() {
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 			put(20, 10)
 		}

@@ -180,7 +180,8 @@ func (r *referee) judge(t *testing.T, keys int) {
 			t.Errorf("%d critical sections were entered, %d expected", len(r.keys), keys)
 		}
 		for key, k := range r.keys {
-			t.Logf("%-24s %5d entries, at most %d inside at once, %d tokens in order", key, k.entries, k.most, k.fenced)
+			t.Logf("%-24s %5d entries, at most %d inside at once, %d tokens in order", key, k.entries, k.most,
+				k.fenced)
 		}
 	})
 }

@@ -29,7 +29,8 @@ const saslClient = `Client {
 // TestSASL lets kazoo and the Java client authenticate by SASL DIGEST-MD5, with
 // users of a JAAS file, and fail to.
 func TestSASL(t *testing.T) {
-	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py", "/usr/share/zookeeper/bin/zkCli.sh")
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",
+		"/usr/share/zookeeper/bin/zkCli.sh")
 	dir := t.TempDir()
 	write := func(name, text string) (file string) {
 		file = filepath.Join(dir, name)
@@ -39,7 +40,8 @@ func TestSASL(t *testing.T) {
 		return file
 	}
 	users, client := write("server.jaas", saslUsers), write("client.jaas", saslClient)
-	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Dev: true, Flags: []string{"--sasl-users", users, "--sasl-super", "root"}})
+	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Dev: true, Flags: []string{"--sasl-users", users,
+		"--sasl-super", "root"}})
 	run := func(cmd *exec.Cmd) string {
 		timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 		defer timer.Stop()

@@ -65,7 +65,8 @@ func (s suite) run(t *testing.T) {
 // Zookeeper_SASLAuth.
 func TestCClientsOwnTests(t *testing.T) {
 	zlockd := ownServers(t)
-	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h", "/usr/include/sasl/sasl.h", "/usr/include/openssl/ssl.h", "openssl")
+	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h",
+		"/usr/include/sasl/sasl.h", "/usr/include/openssl/ssl.h", "openssl")
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
 	cache, err := os.UserCacheDir()
@@ -95,18 +96,21 @@ func TestCClientsOwnTests(t *testing.T) {
 	if err := os.WriteFile(server, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, cmd := range []*exec.Cmd{script("source.sh", source), script("build-c.sh", filepath.Join(source, "zookeeper"), server)} {
+	for _, cmd := range []*exec.Cmd{script("source.sh", source),
+		script("build-c.sh", filepath.Join(source, "zookeeper"), server)} {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 	}
 	ended := regexp.MustCompile(`(?m)^\w+::(?P<name>\w+)\s* : (?:elapsed \d+ : )?(?P<word>OK|assertion|error)`)
 	t.Cleanup(func() { // a test that ends by an assertion of C leaves its servers behind
-		if out, err := exec.Command("find", dir, "-name", "*.pid", "-exec", "pkill", "-F", "{}", ";").CombinedOutput(); err != nil {
+		if out, err := exec.Command("find", dir, "-name", "*.pid", "-exec", "pkill", "-F", "{}",
+			";").CombinedOutput(); err != nil {
 			t.Logf("end servers: %v %s", err, out)
 		}
 	})
-	for name, count := range map[string]int{"TestReconfigServer": 5, "Zookeeper_readOnly": 2, "Zookeeper_SASLAuth": 5} {
+	for name, count := range map[string]int{"TestReconfigServer": 5, "Zookeeper_readOnly": 2,
+		"Zookeeper_SASLAuth": 5} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 			defer cancel()

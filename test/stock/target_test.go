@@ -51,7 +51,8 @@ func startTarget(t *testing.T, o cluster.Options) target {
 func generous() cluster.Options {
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 	return cluster.Options{
-		JVM:   []string{"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + super},
+		JVM: []string{"-Dzookeeper.extendedTypesEnabled=true",
+			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + super},
 		Flags: []string{"--super-digest", super},
 	}
 }
@@ -148,7 +149,8 @@ func (d driver) run(t *testing.T, g target, args ...string) {
 		failed = true
 	}
 	if done != checks || checks < d.least {
-		t.Errorf("%s ended early: %d checks seen, %d reported done, %d expected at least", d.name, checks, done, d.least)
+		t.Errorf("%s ended early: %d checks seen, %d reported done, %d expected at least", d.name, checks, done,
+			d.least)
 		failed = true
 	}
 	if failed {

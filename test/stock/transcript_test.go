@@ -202,7 +202,8 @@ func (c *comparison) lines(want, got []string) string {
 }
 
 func (c *comparison) line(want, got string) string {
-	if w, g := zxidLine.FindStringSubmatch(want), zxidLine.FindStringSubmatch(got); w != nil && g != nil && w[1] == g[1] {
+	if w, g := zxidLine.FindStringSubmatch(want), zxidLine.FindStringSubmatch(got); w != nil && g != nil &&
+		w[1] == g[1] {
 		return c.zxid(w[2], g[2])
 	}
 	if c.anyLength && strings.HasPrefix(want, "dataLength = ") && strings.HasPrefix(got, "dataLength = ") {
@@ -233,7 +234,8 @@ func (c *comparison) zxid(want, got string) string {
 	}
 	for _, p := range c.zxids {
 		if (w < p[0]) != (g < p[1]) || (w == p[0]) != (g == p[1]) {
-			return fmt.Sprintf("zxid 0x%x wanted, 0x%x came: not in the order of 0x%x, which came as 0x%x", w, g, p[0], p[1])
+			return fmt.Sprintf("zxid 0x%x wanted, 0x%x came: not in the order of 0x%x, which came as 0x%x", w, g, p[0],
+				p[1])
 		}
 	}
 	c.zxids = append(c.zxids, [2]int64{w, g})

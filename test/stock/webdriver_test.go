@@ -53,14 +53,16 @@ func startBrowser(t *testing.T) *browser {
 		return err == nil
 	})
 	var s struct{ SessionID string }
-	b.decode(b.call("POST", "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
-		"browserName": "chrome",
-		"goog:chromeOptions": map[string]any{
-			"binary": "/usr/bin/chromium",
-			"args":   []string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900", "--no-first-run", "--disable-background-networking"},
-		},
-		"goog:loggingPrefs": map[string]string{"browser": "ALL", "performance": "ALL"},
-	}}}), &s)
+	b.decode(b.call("POST", "/session", map[string]any{"capabilities": map[string]any{
+		"alwaysMatch": map[string]any{
+			"browserName": "chrome",
+			"goog:chromeOptions": map[string]any{
+				"binary": "/usr/bin/chromium",
+				"args": []string{"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+					"--window-size=1200,900", "--no-first-run", "--disable-background-networking"},
+			},
+			"goog:loggingPrefs": map[string]string{"browser": "ALL", "performance": "ALL"},
+		}}}), &s)
 	b.base += "/session/" + s.SessionID
 	return b
 }
@@ -133,9 +135,11 @@ func (b *browser) keys(keys ...string) {
 	b.t.Helper()
 	var acts []map[string]string
 	for _, k := range keys {
-		acts = append(acts, map[string]string{"type": "keyDown", "value": k}, map[string]string{"type": "keyUp", "value": k})
+		acts = append(acts, map[string]string{"type": "keyDown", "value": k}, map[string]string{
+			"type": "keyUp", "value": k})
 	}
-	b.call("POST", "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keyboard", "actions": acts}}})
+	b.call("POST", "/actions", map[string]any{
+		"actions": []any{map[string]any{"type": "key", "id": "keyboard", "actions": acts}}})
 }
 
 // Keys as WebDriver names them.
@@ -154,13 +158,15 @@ func (b *browser) cdp(cmd string, params any) {
 // scheme makes the page dark or light.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
-	b.cdp("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": name}}})
+	b.cdp("Emulation.setEmulatedMedia", map[string]any{
+		"features": []any{map[string]string{"name": "prefers-color-scheme", "value": name}}})
 }
 
 // width makes the page so wide.
 func (b *browser) width(px int) {
 	b.t.Helper()
-	b.cdp("Emulation.setDeviceMetricsOverride", map[string]any{"width": px, "height": 800, "deviceScaleFactor": 1, "mobile": false})
+	b.cdp("Emulation.setDeviceMetricsOverride", map[string]any{"width": px, "height": 800,
+		"deviceScaleFactor": 1, "mobile": false})
 }
 
 // shot takes a picture of the page.

@@ -38,7 +38,8 @@ var differences = []difference{
 	},
 	{
 		script: "ttl", cmd: "removewatches /p -a",
-		out:    []string{"", "WATCHER::", "", "WatchedEvent state:SyncConnected type:PersistentWatchRemoved path:/p"},
+		out: []string{"", "WATCHER::", "",
+			"WatchedEvent state:SyncConnected type:PersistentWatchRemoved path:/p"},
 		reason: "3.9 keeps a persistent watch apart from a one-shot on the same path; 3.8 lost it in ls -w /p",
 	},
 }
@@ -133,7 +134,8 @@ func TestZkCliTTL(t *testing.T) {
 	t.Parallel()
 	replay(t, freshTarget(t, cluster.Options{
 		Nodes: 1,
-		JVM:   []string{"-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
+		JVM: []string{"-Dzookeeper.extendedTypesEnabled=true",
+			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
 		Flags: []string{"--super-digest", superPw},
 	}), "ttl")
 }
@@ -167,7 +169,8 @@ func TestZkCliOneShot(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if status != c.status || c.out != "" && lastLine(string(out)) != c.out || c.errs != "" && lastLine(errs.String()) != c.errs {
+		if status != c.status || c.out != "" && lastLine(string(out)) != c.out || c.errs != "" &&
+			lastLine(errs.String()) != c.errs {
 			t.Errorf("zkCli.sh %s: status %d, stdout %q, stderr %q; want %d, %q, %q",
 				c.args, status, lastLine(string(out)), lastLine(errs.String()), c.status, c.out, c.errs)
 		}
@@ -200,9 +203,11 @@ func TestZkCliEnsemble(t *testing.T) {
 	for i, s := range g.ensemble.Servers {
 		peer := s.Peer + s.Election[strings.LastIndex(s.Election, ":"):]
 		if g.kind == cluster.Zlockd { // which has one peer port and makes the second up
-			line := regexp.MustCompile(fmt.Sprintf(`server\.%d=([^:]+:\d+):(\d+):participant`, i+1)).FindStringSubmatch(config)
+			line := regexp.MustCompile(fmt.Sprintf(`server\.%d=([^:]+:\d+):(\d+):participant`,
+				i+1)).FindStringSubmatch(config)
 			if line == nil || line[1] != s.Peer || strings.HasSuffix(s.Peer, ":"+line[2]) {
-				t.Fatalf("server %d, peer address %s: clients want two ports that differ in /zookeeper/config:\n%s", i+1, s.Peer, config)
+				t.Fatalf("server %d, peer address %s: clients want two ports that differ in /zookeeper/config:\n%s", i+1,
+					s.Peer, config)
 			}
 			peer = line[1] + ":" + line[2]
 		}
@@ -222,7 +227,8 @@ func publishedConfig(t *testing.T, g target) string {
 	defer c.Close()
 	var text []byte
 	for range 100 {
-		if text, _, err = c.Get("/zookeeper/config"); err == nil && strings.Count(string(text), ";") == len(g.addrs) {
+		if text, _, err = c.Get("/zookeeper/config"); err == nil &&
+			strings.Count(string(text), ";") == len(g.addrs) {
 			return string(text)
 		}
 		time.Sleep(100 * time.Millisecond)

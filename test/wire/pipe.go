@@ -44,18 +44,21 @@ func OpenPipe(addr string, timeout time.Duration) (*Pipe, error) {
 
 // AttachPipe opens a connection for a session; 0 makes a new one. Like Connect
 // it returns ErrRefused when the server knows the session no more.
-func AttachPipe(addr string, timeout time.Duration, session int64, password []byte, zxid int64) (*Pipe, error) {
+func AttachPipe(addr string, timeout time.Duration, session int64, password []byte, zxid int64) (*Pipe,
+	error) {
 	c, err := Dial(addr)
 	if err != nil {
 		return nil, err
 	}
 	c.Timeout = 20 * time.Second
-	if err := c.Connect(Attach(Session{ID: session, Password: password, Timeout: int32(timeout.Milliseconds())}, zxid)); err != nil {
+	if err := c.Connect(Attach(Session{ID: session, Password: password, Timeout: int32(timeout.Milliseconds())},
+		zxid)); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	c.SetDeadline(time.Time{})
-	return &Pipe{Session: c.Session.ID, Password: c.Session.Password, Timeout: time.Duration(c.Session.Timeout) * time.Millisecond, Zxid: zxid,
+	return &Pipe{Session: c.Session.ID, Password: c.Session.Password,
+		Timeout: time.Duration(c.Session.Timeout) * time.Millisecond, Zxid: zxid,
 		c: c.Conn, in: make([]byte, 4096)}, nil
 }
 

@@ -61,7 +61,8 @@ func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
 			t.Errorf("first reply: %v, %v", r, err)
 		}
 		r, err = c.Next()
-		if err != nil || r.Xid != jute.XidEvent || r.Event() != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {
+		if err != nil || r.Xid != jute.XidEvent ||
+			r.Event() != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {
 			t.Errorf("event: %v, %v", r, err)
 		}
 		if r, err = c.Next(); err != nil || r.String() != big {

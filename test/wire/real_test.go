@@ -11,5 +11,8 @@ import (
 // The methods are proven against the real server: what they decode is then
 // what the protocol means.
 func TestRealServer(t *testing.T) {
-	tryAll(t, func(t *testing.T) string { return cluster.StartZooKeeper(t, cluster.ZooConfig{TTL: true}).Client })
+	tryAll(t, func(t *testing.T) string {
+		return cluster.StartZooKeeper(t, cluster.ZooConfig{
+			TTL: true}).Client
+	})
 }

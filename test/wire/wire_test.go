@@ -43,7 +43,8 @@ func callsDecode(t *testing.T, addr string) {
 	if st.EphemeralOwner != c.Session.ID || st.Czxid != c.Zxid {
 		t.Errorf("stat %+v of a node of session %x created at %x", st, c.Session.ID, c.Zxid)
 	}
-	_, _, err = c.Create2(jute.OpCreateTTL, wire.CreateTTL("/t", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1e6))
+	_, _, err = c.Create2(jute.OpCreateTTL, wire.CreateTTL("/t", nil, jute.WorldAnyone, jute.FlagPersistentTTL,
+		1e6))
 	check(t, err)
 	data, _, err := c.GetData("/b", true)
 	check(t, err)
@@ -72,7 +73,8 @@ func callsDecode(t *testing.T, addr string) {
 	}
 	ids, err := c.WhoAmI()
 	check(t, err)
-	if want := []jute.ID{{Scheme: "digest", ID: "u1"}, {Scheme: "ip", ID: "127.0.0.1"}}; !slices.Equal(ids, want) {
+	if want := []jute.ID{{Scheme: "digest", ID: "u1"}, {Scheme: "ip", ID: "127.0.0.1"}}; !slices.Equal(ids,
+		want) {
 		t.Errorf("identities %v", ids)
 	}
 	_, err = c.SetACL("/t", []jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "auth"}}}, -1)

@@ -85,7 +85,8 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	c.session = w.Session
 	x := &exchange{c: c, w: w, conn: c.Conns()}
 	c.Record.Add(history.Record{Connect: &history.Connect{Client: c.Name, Conn: x.conn, Session: c.session.ID,
-		New: fresh, LastZxid: request.LastZxidSeen, Timeout: time.Duration(c.session.Timeout) * time.Millisecond, Start: start, End: c.Clock()}})
+		New: fresh, LastZxid: request.LastZxidSeen, Timeout: time.Duration(c.session.Timeout) * time.Millisecond,
+		Start: start, End: c.Clock()}})
 	if !x.identify() {
 		return true
 	}
@@ -191,7 +192,8 @@ func (x *exchange) receive() bool {
 	}
 	if f.Event != nil {
 		x.c.watches.fired(f.Event.Type, f.Event.Path)
-		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid, Type: f.Event.Type, Path: f.Event.Path}})
+		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid,
+			Type: f.Event.Type, Path: f.Event.Path}})
 		return true
 	}
 	at := slices.Index(x.xids, f.Xid) // the first, unless the server has confused them

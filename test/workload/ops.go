@@ -35,7 +35,8 @@ func (c *Client) random() *history.Op {
 	case k < 18:
 		op.Step = history.Step{Op: jute.OpCreate2, Path: c.key(), Data: c.data(), Flags: jute.FlagEphemeral}
 	case k < 24:
-		op.Step = history.Step{Op: jute.OpCreate, Path: Root + "/q-", Data: c.data(), Flags: jute.FlagEphemeralSequential}
+		op.Step = history.Step{Op: jute.OpCreate, Path: Root + "/q-", Data: c.data(),
+			Flags: jute.FlagEphemeralSequential}
 	case k < 36:
 		op.Step = history.Step{Op: jute.OpDelete, Path: c.key(), Version: c.version()}
 	case k < 52:

@@ -51,7 +51,8 @@ func (w *watches) request(zxid int64) *history.Op {
 	if len(w.data)+len(w.exist)+len(w.child)+len(w.lasting) == 0 {
 		return nil
 	}
-	r := &jute.SetWatches{RelativeZxid: zxid, Data: keysOf(w.data), Exist: keysOf(w.exist), Child: keysOf(w.child)}
+	r := &jute.SetWatches{RelativeZxid: zxid, Data: keysOf(w.data), Exist: keysOf(w.exist),
+		Child: keysOf(w.child)}
 	for _, path := range slices.Sorted(maps.Keys(w.lasting)) {
 		if w.lasting[path] == jute.AddWatchRecursive {
 			r.Recursive = append(r.Recursive, path)

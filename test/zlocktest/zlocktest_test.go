@@ -27,7 +27,10 @@ func TestKillSessionRemovesItsEphemerals(t *testing.T) {
 	if slices.Contains(s.Sessions(), id) {
 		t.Error("the session still exists")
 	}
-	waitFor(t, "a new session", func() bool { return victim.SessionID() != id && victim.State() == zk.StateHasSession })
+	waitFor(t, "a new session", func() bool {
+		return victim.SessionID() != id &&
+			victim.State() == zk.StateHasSession
+	})
 }
 
 func TestRestartKeepsSessionsAndNodes(t *testing.T) {

@@ -18,7 +18,8 @@ func TestReleasesNameTheirCommits(t *testing.T) {
 			t.Errorf("version %q: want a new MAJOR.MINOR.PATCH", r.Version)
 		}
 		seen[r.Version] = true
-		if i > 0 && r.Commit == "" || r.Commit != "" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(r.Commit) {
+		if i > 0 && r.Commit == "" || r.Commit != "" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(
+			r.Commit) {
 			t.Errorf("release %s: commit %q", r.Version, r.Commit)
 		}
 	}

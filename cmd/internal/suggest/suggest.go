@@ -23,7 +23,8 @@ func Nearest(word string, known []string) string {
 		return best
 	}
 	for _, k := range known {
-		if s := squeeze(k); len(typed) > 2 && strings.HasPrefix(s, typed) || len(s) > 3 && strings.HasPrefix(typed, s) {
+		if s := squeeze(k); len(typed) > 2 && strings.HasPrefix(s, typed) || len(s) > 3 &&
+			strings.HasPrefix(typed, s) {
 			return k
 		}
 	}

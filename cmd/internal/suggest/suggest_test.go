@@ -3,11 +3,14 @@ package suggest
 import "testing"
 
 func TestNearest(t *testing.T) {
-	known := []string{"run", "hold", "ls", "show", "holders", "peers", "peer-addr", "client-addr", "data-dir", "tick-time", "max-cnxns", "timeout", "session-timeout"}
+	known := []string{"run", "hold", "ls", "show", "holders", "peers", "peer-addr", "client-addr", "data-dir",
+		"tick-time", "max-cnxns", "timeout", "session-timeout"}
 	for word, want := range map[string]string{
-		"perrs": "peers", "pears": "peers", "hodl": "hold", "shwo": "show", "rnu": "run", "l": "", "runn": "run", "tick": "tick-time",
-		"datadir": "data-dir", "data_dir": "data-dir", "DataDir": "data-dir", "time-out": "timeout", "sl": "ls", "tmieout": "timeout",
-		"zzz": "", "banana": "", "": "", "addr": "peer-addr",
+		"perrs": "peers", "pears": "peers", "hodl": "hold", "shwo": "show", "rnu": "run", "l": "", "runn": "run",
+		"tick":    "tick-time",
+		"datadir": "data-dir", "data_dir": "data-dir", "DataDir": "data-dir", "time-out": "timeout", "sl": "ls",
+		"tmieout": "timeout",
+		"zzz":     "", "banana": "", "": "", "addr": "peer-addr",
 	} {
 		if got := Nearest(word, known); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
@@ -19,7 +22,8 @@ func TestDistance(t *testing.T) {
 	for _, x := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abc", "abc", 0}, {"peers", "perrs", 1}} {
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abc", "abc", 0},
+		{"peers", "perrs", 1}} {
 		if got := distance(x.a, x.b); got != x.want || distance(x.b, x.a) != x.want {
 			t.Errorf("%q, %q: %d, want %d", x.a, x.b, got, x.want)
 		}

@@ -15,7 +15,8 @@ func TestEveryLibraryIsMeasured(t *testing.T) {
 	}
 	text := out.String()
 	for _, l := range libraries {
-		if rows := strings.Count(text, "| "+l.what+" |"); rows != 2 && !strings.Contains(text, "Left out: "+l.name) {
+		if rows := strings.Count(text, "| "+l.what+" |"); rows != 2 && !strings.Contains(text, "Left out: "+
+			l.name) {
 			t.Errorf("%s: %d rows", l.name, rows)
 		}
 	}

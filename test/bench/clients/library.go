@@ -43,16 +43,21 @@ type library struct {
 
 var libraries = []*library{
 	{name: "zlock", what: "package client, `Mutex`", most: 1000, command: ours("mutex")},
-	{name: "zlock-early", what: "package client, `Mutex` with `WithEarlyUnlock`", most: 1000, command: ours("mutex-early")},
+	{name: "zlock-early", what: "package client, `Mutex` with `WithEarlyUnlock`", most: 1000,
+		command: ours("mutex-early")},
 	{name: "go-zookeeper", what: "go-zookeeper, `Lock`", most: 1000, command: ours("go-zookeeper")},
-	{name: "curator", what: "Curator, `InterProcessMutex`", most: 100, prepare: compile, command: func(b *bench, path string, waiters int) []string {
-		return b.foreign([]string{"java", "-XX:+UseSerialGC", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-			"-cp", b.dir + ":" + javaClasses, "LockBench"}, path, waiters)
-	}},
-	{name: "kazoo", what: "kazoo, `Lock`", most: 100, prepare: importKazoo, command: func(b *bench, path string, waiters int) []string {
-		return b.foreign([]string{python, filepath.Join(b.source, "lockbench.py")}, path, waiters)
-	}},
-	{name: "children-watch", what: "all waiters watch the directory", most: 100, command: ours("children-watch")},
+	{name: "curator", what: "Curator, `InterProcessMutex`", most: 100, prepare: compile,
+		command: func(b *bench, path string, waiters int) []string {
+			return b.foreign([]string{"java", "-XX:+UseSerialGC", "-Xmx512m",
+				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+				"-cp", b.dir + ":" + javaClasses, "LockBench"}, path, waiters)
+		}},
+	{name: "kazoo", what: "kazoo, `Lock`", most: 100, prepare: importKazoo,
+		command: func(b *bench, path string, waiters int) []string {
+			return b.foreign([]string{python, filepath.Join(b.source, "lockbench.py")}, path, waiters)
+		}},
+	{name: "children-watch", what: "all waiters watch the directory", most: 100,
+		command: ours("children-watch")},
 }
 
 // Debian's jars, and the interpreter that has Debian's kazoo.
@@ -65,7 +70,8 @@ const (
 // ours runs test/bench/locks.
 func ours(recipe string) func(*bench, string, int) []string {
 	return func(b *bench, path string, waiters int) []string {
-		return []string{b.locks, "-recipe", recipe, "-servers", b.server, "-root", path, "-clients", strconv.Itoa(waiters + 1),
+		return []string{b.locks, "-recipe", recipe, "-servers", b.server, "-root", path, "-clients",
+			strconv.Itoa(waiters + 1),
 			"-warm", b.warm.String(), "-duration", b.duration.String(), "-json"}
 	}
 }
@@ -79,7 +85,8 @@ func compile(b *bench) error {
 	if _, err := os.Stat("/usr/share/java/curator-recipes.jar"); err != nil {
 		return errors.New("Curator is not installed")
 	}
-	out, err := exec.Command("javac", "-d", b.dir, "-cp", javaClasses, filepath.Join(b.source, "LockBench.java")).CombinedOutput()
+	out, err := exec.Command("javac", "-d", b.dir, "-cp", javaClasses,
+		filepath.Join(b.source, "LockBench.java")).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("javac: %w: %s", err, out)
 	}

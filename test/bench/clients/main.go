@@ -40,8 +40,10 @@ func main() {
 
 func run(args []string, out, log io.Writer) error {
 	fs := flag.NewFlagSet("clients", flag.ContinueOnError)
-	server := fs.String("server", "zlockd", "zlockd or zookeeper, started for the run, or the `HOST:PORT` of one that runs")
-	names := fs.String("libraries", "zlock,zlock-early,go-zookeeper,curator,kazoo,children-watch", "which to compare")
+	server := fs.String("server", "zlockd",
+		"zlockd or zookeeper, started for the run, or the `HOST:PORT` of one that runs")
+	names := fs.String("libraries", "zlock,zlock-early,go-zookeeper,curator,kazoo,children-watch",
+		"which to compare")
 	waiters := fs.String("waiters", "0,1,10,100,1000", "points; Curator, kazoo and children-watch stop at 100")
 	b := &bench{}
 	fs.IntVar(&b.rounds, "rounds", 3, "rounds, in each of which the libraries take turns; the median counts")
@@ -73,7 +75,8 @@ func run(args []string, out, log io.Writer) error {
 		return err
 	}
 	defer stop()
-	fmt.Fprintf(out, "%s, %s. Load %s at the start. Server: %s. %d rounds of %v after %v of warm-up, the libraries in turn; medians.\n\n",
+	fmt.Fprintf(out, "%s, %s. Load %s at the start. Server: %s. %d rounds of %v after %v of warm-up, the "+
+		"libraries in turn; medians.\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), load(), what, b.rounds, b.duration, b.warm)
 	failed := b.table(out, log)
 	for _, m := range missing {
@@ -133,7 +136,8 @@ func (b *bench) startServer(server string) (what string, stop func(), err error)
 // table measures everything and writes a row for each point and library. What
 // fails is told in its row, and does not end the rest.
 func (b *bench) table(out, log io.Writer) (failed error) {
-	fmt.Fprintln(out, "| waiters | lock | cycles/s | acquire p50 / p99 ms | hand-off p50 / p99 ms | requests | events |")
+	fmt.Fprintln(out, "| waiters | lock | cycles/s | acquire p50 / p99 ms | hand-off p50 / p99 ms | requests "+
+		"| events |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|")
 	for _, w := range b.waiters {
 		points := make(map[*library][]point)
@@ -158,7 +162,8 @@ func (b *bench) table(out, log io.Writer) (failed error) {
 			switch {
 			case w > l.most:
 			case errs[l] != nil:
-				fmt.Fprintf(out, "| %d | %s | failed: %s |||||\n", w, l.what, strings.ReplaceAll(errs[l].Error(), "|", "/"))
+				fmt.Fprintf(out, "| %d | %s | failed: %s |||||\n", w, l.what, strings.ReplaceAll(errs[l].Error(), "|",
+					"/"))
 			default:
 				fmt.Fprintln(out, row(w, l, points[l]))
 			}
@@ -171,14 +176,17 @@ func row(waiters int, l *library, ps []point) string {
 	of := func(f func(point) float64) float64 { return median(ps, f) }
 	handoff := "–"
 	if waiters > 0 {
-		handoff = fmt.Sprintf("%.2f / %.2f", of(func(p point) float64 { return p.Handoff.P50 }), of(func(p point) float64 { return p.Handoff.P99 }))
+		handoff = fmt.Sprintf("%.2f / %.2f", of(func(p point) float64 { return p.Handoff.P50 }),
+			of(func(p point) float64 { return p.Handoff.P99 }))
 	}
 	events := "–"
 	if ps[0].Events != nil {
 		events = fmt.Sprintf("%.2f", of(func(p point) float64 { return *p.Events }))
 	}
-	return fmt.Sprintf("| %d | %s | %.0f | %.2f / %.2f | %s | %.2f | %s |", waiters, l.what, of(func(p point) float64 { return p.PerSecond }),
-		of(func(p point) float64 { return p.Acquire.P50 }), of(func(p point) float64 { return p.Acquire.P99 }), handoff,
+	return fmt.Sprintf("| %d | %s | %.0f | %.2f / %.2f | %s | %.2f | %s |", waiters, l.what,
+		of(func(p point) float64 { return p.PerSecond }),
+		of(func(p point) float64 { return p.Acquire.P50 }), of(func(p point) float64 { return p.Acquire.P99 }),
+		handoff,
 		of(func(p point) float64 { return p.Requests }), events)
 }
 
@@ -193,7 +201,8 @@ func median(ps []point, f func(point) float64) float64 {
 
 func machine() string {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d cores, %s %s", runtime.NumCPU(), runtime.GOOS, cmp.Or(strings.TrimSpace(string(release)), "unknown"))
+	return fmt.Sprintf("%d cores, %s %s", runtime.NumCPU(), runtime.GOOS,
+		cmp.Or(strings.TrimSpace(string(release)), "unknown"))
 }
 
 func load() string {

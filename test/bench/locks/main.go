@@ -237,14 +237,17 @@ func (b *benchFlags) show(out io.Writer, r *report) error {
 	if b.json {
 		return json.NewEncoder(out).Encode(r)
 	}
-	add := func(what, form string, args ...any) { fmt.Fprintf(out, "%-14s%s\n", what, fmt.Sprintf(form, args...)) }
+	add := func(what, form string, args ...any) {
+		fmt.Fprintf(out, "%-14s%s\n", what, fmt.Sprintf(form, args...))
+	}
 	add("recipe", "%s, %d clients × %d, %d locks, fault %s", r.Recipe, r.Clients, r.Goroutines, r.Locks, r.Fault)
 	add("acquired", "%d in %.1fs: %.1f/s", r.Acquired, r.Seconds, r.PerSecond)
 	for _, l := range []struct {
 		name string
 		p    percentiles
 	}{{"acquire ms", r.Acquire}, {"handoff ms", r.Handoff}} {
-		add(l.name, "p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  max %.2f  (%d)", l.p.P50, l.p.P90, l.p.P99, l.p.P999, l.p.Max, l.p.N)
+		add(l.name, "p50 %.2f  p90 %.2f  p99 %.2f  p99.9 %.2f  max %.2f  (%d)", l.p.P50, l.p.P90, l.p.P99, l.p.P999,
+			l.p.Max, l.p.N)
 	}
 	add("fairness", "%.3f", r.Jain)
 	add("per acquire", "%.2f requests, %.2f events, %.0f bytes", r.Requests, r.Events, r.Bytes)

@@ -25,7 +25,8 @@ func TestEveryRecipeExcludes(t *testing.T) {
 	for _, recipe := range benchRecipes {
 		t.Run(recipe, func(t *testing.T) {
 			r, err := measure(t, "-recipe", recipe, "-clients", "3", "-read-ratio", "0.5", "-duration", "300ms")
-			if err != nil || r.Acquired == 0 || r.Lost+r.Errors+r.Violations > 0 || r.Acquire.N != r.Acquired || r.Acquire.P50 <= 0 {
+			if err != nil || r.Acquired == 0 || r.Lost+r.Errors+r.Violations > 0 || r.Acquire.N != r.Acquired ||
+				r.Acquire.P50 <= 0 {
 				t.Errorf("%v: %+v", err, r)
 			}
 		})
@@ -33,7 +34,8 @@ func TestEveryRecipeExcludes(t *testing.T) {
 }
 
 func TestFaultsAreSurvived(t *testing.T) {
-	r, err := measure(t, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines", "2", "-locks", "2", "-duration", "1s")
+	r, err := measure(t, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines", "2", "-locks",
+		"2", "-duration", "1s")
 	if err != nil || r.Acquired == 0 || r.Violations > 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -69,7 +71,8 @@ func TestViolationIsReported(t *testing.T) {
 
 func TestNonsenseIsRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"-recipe", "none"}, {"-policy", "none"}, {"-fault", "fire"}, {"-clients", "0"}, {"-read-ratio", "2"}, {"-duration", "0s"},
+		{"-recipe", "none"}, {"-policy", "none"}, {"-fault", "fire"}, {"-clients", "0"}, {"-read-ratio", "2"},
+		{"-duration", "0s"},
 		{"-fault", "kill-leader"}, {"-recipe", "go-zookeeper", "-fault", "cut"}, {"more"},
 	} {
 		if _, err := parse(args); err == nil {

@@ -60,7 +60,8 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	cl, err := client.Dial(limited, b.servers, client.WithSessionTimeout(b.sessionTimeout), client.WithDialer(tap.dial))
+	cl, err := client.Dial(limited, b.servers, client.WithSessionTimeout(b.sessionTimeout),
+		client.WithDialer(tap.dial))
 	if err != nil {
 		return session{}, err
 	}
@@ -114,7 +115,8 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 
 // openRaw opens a session for the recipes of comparison.
 func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) {
-	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout, zk.WithLogger(silent{}), zk.WithLogInfo(false),
+	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout, zk.WithLogger(silent{}),
+		zk.WithLogInfo(false),
 		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			nc, err := net.DialTimeout(network, address, timeout)
 			if err != nil {
@@ -156,7 +158,8 @@ func goLock(raw *zk.Conn) func(context.Context, string) (grant, error) {
 		if err := l.Lock(); err != nil {
 			return grant{}, err
 		}
-		return grant{mode: fence.Exclusive, valid: func() bool { return true }, release: func(context.Context) error { return l.Unlock() }}, nil
+		return grant{mode: fence.Exclusive, valid: func() bool { return true },
+			release: func(context.Context) error { return l.Unlock() }}, nil
 	}
 }
 
@@ -190,7 +193,8 @@ func herdLock(raw *zk.Conn) func(context.Context, string) (grant, error) {
 			}
 			slices.Sort(names)
 			if path+"/"+names[0] == node {
-				return grant{mode: fence.Exclusive, valid: func() bool { return true }, release: func(context.Context) error { return remove() }}, nil
+				return grant{mode: fence.Exclusive, valid: func() bool { return true },
+					release: func(context.Context) error { return remove() }}, nil
 			}
 			select {
 			case <-changed:

@@ -73,7 +73,8 @@ func drawAll(dir string, list []drawing) error {
 
 func drawings(cycles, handoffs, memory series) []drawing {
 	return []drawing{
-		{"throughput.svg", "Uncontended lock cycles, 1 to 64 clients", "cycles per second", "median cycle, ms", true, true, cycles},
+		{"throughput.svg", "Uncontended lock cycles, 1 to 64 clients", "cycles per second", "median cycle, ms",
+			true, true, cycles},
 		{"handoff.svg", "From a release to the next hold", "waiters", "median, ms", true, true, handoffs},
 		{"memory.svg", "A server with idle sessions", "sessions", "resident memory, MB", false, false, memory},
 	}

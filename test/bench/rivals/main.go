@@ -61,7 +61,8 @@ func run(s *settings) error {
 		}
 	}()
 	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Printf("%s, %d processors, load %s. %d rounds of %v, services in turn; medians.\n\n", time.Now().UTC().Format("2006-01-02 15:04 MST"),
+	fmt.Printf("%s, %d processors, load %s. %d rounds of %v, services in turn; medians.\n\n",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"),
 		runtime.NumCPU(), strings.Join(strings.Fields(string(load))[:1], ""), s.rounds, s.duration)
 	for _, k := range kinds {
 		if s.only != "" && !slices.Contains(strings.Split(s.only, ","), k.name) {

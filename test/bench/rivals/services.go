@@ -206,7 +206,8 @@ type etcdService struct{ *process }
 func startEtcd(dir string) (service, error) {
 	p, err := start(dir, "etcd", "--data-dir", "{dir}/data", "--listen-client-urls", "http://127.0.0.1:{port}",
 		"--advertise-client-urls", "http://127.0.0.1:{port}", "--listen-peer-urls", "http://127.0.0.1:{port2}",
-		"--initial-advertise-peer-urls", "http://127.0.0.1:{port2}", "--initial-cluster", "default=http://127.0.0.1:{port2}", "--log-level", "error")
+		"--initial-advertise-peer-urls", "http://127.0.0.1:{port2}", "--initial-cluster",
+		"default=http://127.0.0.1:{port2}", "--log-level", "error")
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +216,8 @@ func startEtcd(dir string) (service, error) {
 
 func (etcdService) name() string { return "etcd" }
 func (etcdService) settings() string {
-	return version("etcd", "--version") + "; defaults: a sync before every answer; concurrency.Mutex, a connection for each client"
+	return version("etcd", "--version") +
+		"; defaults: a sync before every answer; concurrency.Mutex, a connection for each client"
 }
 
 func (s etcdService) open() (*clientv3.Client, *concurrency.Session, error) {
@@ -265,7 +267,8 @@ func (l *etcdLocker) close() {
 type redisService struct{ *process }
 
 func startRedis(dir string) (service, error) {
-	p, err := start(dir, "redis-server", "--bind", "127.0.0.1", "--port", "{port}", "--appendonly", "yes", "--appendfsync", "always",
+	p, err := start(dir, "redis-server", "--bind", "127.0.0.1", "--port", "{port}", "--appendonly", "yes",
+		"--appendfsync", "always",
 		"--save", "", "--dir", "{dir}", "--maxclients", "15000")
 	if err != nil {
 		return nil, err
@@ -275,7 +278,8 @@ func startRedis(dir string) (service, error) {
 
 func (redisService) name() string { return "Redis" }
 func (redisService) settings() string {
-	return version("redis-server", "--version") + "; appendfsync always; SET NX PX, asked again every ms, and delete if own"
+	return version("redis-server", "--version") +
+		"; appendfsync always; SET NX PX, asked again every ms, and delete if own"
 }
 
 func (redisService) session() (func(), error) { return nil, nil }
@@ -283,7 +287,8 @@ func (redisService) session() (func(), error) { return nil, nil }
 var redisToken atomic.Int64
 
 func (s redisService) locker(path string) (locker, error) {
-	return &redisLocker{redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 1}), path, fmt.Sprint(redisToken.Add(1))}, nil
+	return &redisLocker{redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 1}), path,
+		fmt.Sprint(redisToken.Add(1))}, nil
 }
 
 type redisLocker struct {
@@ -291,7 +296,8 @@ type redisLocker struct {
 	path, token string
 }
 
-var redisUnlock = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
+var redisUnlock = redis.NewScript(
+	`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
 
 func (l *redisLocker) lock(ctx context.Context) error {
 	for {
