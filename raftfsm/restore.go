@@ -53,7 +53,7 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 		return Restored{}, ErrRestoring
 	}
 	defer n.restoring.Unlock()
-	r := &restore{n: n, done: make(chan outcome, piecesOut+2), before: n.Zxid()}
+	r := &restore{n: n, done: make(chan outcome, piecesOut+2)}
 	r.g = state.Staging{ID: randomInt(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.birthNow(), Size: size}
 	if err := r.begin(ctx); err != nil {
 		return Restored{}, err
@@ -67,11 +67,10 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 
 // restore is one under way at this server.
 type restore struct {
-	n      *Node
-	g      state.Staging
-	before int64 // the zxid when it began
-	out    int   // pieces proposed whose outcome has not come
-	done   chan outcome
+	n    *Node
+	g    state.Staging
+	out  int // pieces proposed whose outcome has not come
+	done chan outcome
 }
 
 // outcome is what came of one request. It is told to a channel that has room for
@@ -258,11 +257,14 @@ func (r *restore) finish(ctx context.Context, keep bool) (Restored, error) {
 	o, err := r.wait(ctx)
 	switch {
 	case err != nil || o.unknown:
-		// Nothing else raises the zxid so far.
-		if z := r.n.Zxid(); z >= r.before+state.Raised {
-			return Restored{Zxid: z}, nil
-		}
-		return Restored{}, ErrNotKnown
+		var made Restored
+		err := ErrNotKnown
+		r.n.View(func(s *state.State) {
+			if s.Restored() == r.g.ID {
+				made.Zxid, err = s.Zxid(), nil
+			}
+		})
+		return made, err
 	case o.code != jute.OK:
 		return Restored{}, fmt.Errorf("refused, and nothing was changed: %s", o.reply)
 	}

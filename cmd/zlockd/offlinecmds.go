@@ -225,9 +225,10 @@ func restoreCommand() *dataCommand {
 		name: "restore", args: "FILE --data-dir NEW", operands: 1, does: "make a data directory of a backup",
 		help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
 to a new cluster of one server: servers of the old cluster cannot join it. The zxid is
-raised by 2^32, so that no client sees time go back. All sessions are ended, and their
-ephemeral nodes deleted, unless --keep-sessions keeps them. To put a whole cluster back,
-stop its servers, restore to one of them, and add the others, empty, as members.`,
+raised to the time of day, so that fencing tokens grow and no client sees time go back.
+All sessions are ended, and their ephemeral nodes deleted, unless --keep-sessions keeps
+them. To put a whole cluster back, stop its servers, restore to one of them, and add the
+others, empty, as members.`,
 		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
 			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")

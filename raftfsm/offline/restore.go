@@ -3,16 +3,26 @@ package offline
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// epoch is how far the zxid of a restored state lies above that of its backup.
-// Nobody has seen so many changes behind a backup, so whatever a client saw
-// before lies below what it will see.
-const epoch = 1 << 32
+// beyond is how far the zxid of a restored state lies above that of its backup where the clock does not tell.
+const beyond = 1 << 32
+
+// goesOn is the zxid from which a state that comes back goes on. A zxid that is ahead of the time is not of a cluster's
+// own counting: a ZooKeeper with many elections gave it out, or a clock is wrong.
+func goesOn(zxid int64) (_ int64, note string) {
+	if now := state.TimeZxid(time.Now().UnixMilli()); now > zxid {
+		return now, ""
+	}
+	return zxid + beyond, fmt.Sprintf("zxid 0x%x is ahead of the clock of this machine: fencing tokens grow only if fewer "+
+		"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
+}
 
 // Restore makes the data directory of a server, a cluster by itself, of a
 // backup. Without keep all sessions are ended. now is in ms since 1970.
@@ -26,7 +36,10 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 		if err != nil {
 			return nil, err
 		}
-		z.Zxid += epoch
+		var note string
+		if z.Zxid, note = goesOn(z.Zxid); note != "" {
+			z.Notes = append(z.Notes, note)
+		}
 		return Import(ctx, z, dir, server, keep, now)
 	}
 	s, err := ReadBackup(backup)
@@ -41,7 +54,11 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 func refound(s *state.State, keep bool, now int64) *Made {
 	m := &Made{Cluster: disk.NewID(rand.Reader)}
 	s.Refound(m.Cluster, now)
-	s.Raise(s.Zxid() + epoch)
+	next, note := goesOn(s.Zxid())
+	s.Raise(next)
+	if note != "" {
+		m.Notes = append(m.Notes, note)
+	}
 	if !keep {
 		for _, paths := range s.Tree().Ephemerals() {
 			m.Left = append(m.Left, paths...)

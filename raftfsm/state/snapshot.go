@@ -114,10 +114,8 @@ func (s *State) appendHeader(b []byte, at Position) []byte {
 	for i := range members {
 		b = members[i].Append(b)
 	}
-	if s.words != "" { // releases that do not know them find nothing where there are none
-		b = jute.AppendString(b, s.words)
-	}
-	return b
+	b = jute.AppendString(b, s.words)
+	return jute.AppendLong(b, s.restored)
 }
 
 func (s *State) loadHeader(payload []byte) (at Position, err error) {
@@ -137,11 +135,9 @@ func (s *State) loadHeader(payload []byte) (at Position, err error) {
 		m := decodeMember(&d)
 		s.members[m.ID] = m
 	}
-	s.words = ""
-	if d.Err() == nil && len(d.Rest()) > 0 {
-		words, _ := d.String()
-		s.words = string([]byte(words))
-	}
+	words, _ := d.String()
+	s.words = string([]byte(words))
+	s.restored = d.Long()
 	if d.Err() == nil && len(d.Rest()) > 0 {
 		return at, errors.New("bytes behind the header")
 	}

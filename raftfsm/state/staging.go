@@ -70,9 +70,12 @@ func (g *Staging) GiveUp() Request {
 // wait for each other and not with those who ask for a session.
 const stageLane = -1
 
-// Raised is how far the zxid of a restored state lies above that of its backup,
-// and of the state before: whatever a client saw lies below what it will see.
-const Raised = 1 << 32
+// Raised is how far, at the least, the zxid of a restored state lies above that of its backup and of the state before.
+// TimeZxid is far above both, unless a clock is wrong.
+const Raised = 1 << 20
+
+// Restored names the last restore that took the state's place; 0: none did.
+func (s *State) Restored() int64 { return s.restored }
 
 // Staged tells of the place for a backup, and how much of it is there.
 func (s *State) Staged() (g Staging, next int64, open bool) {
@@ -181,7 +184,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	}
 	ended := s.sessions.Len()
 	config, _ := s.tree.Get(ConfigPath)
-	b.Raise(max(s.zxid, b.zxid) + Raised)
+	b.Raise(max(max(s.zxid, b.zxid)+Raised, TimeZxid(s.change.Time)))
 	if keep {
 		b.change = tree.Change{Time: s.change.Time, Zxid: b.zxid}
 		s.sessions.All(func(x session.Session) {
@@ -196,6 +199,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	b.sessions.Succeed(s.sessions)
 	s.tree, s.sessions, s.zxid = b.tree, b.sessions, b.zxid
 	s.ended = mix(s.ended, b.ended)
+	s.restored = p.id
 	s.begin()
 	text, version := CutConfig(string(config.Data))
 	if version != 0 { // else the members were never published

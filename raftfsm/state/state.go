@@ -22,6 +22,7 @@ type State struct {
 	streams   map[uint32]streamMark // by server id
 	members   map[uint32]Member     // by server id
 	words     string                // of the members, as an operator wrote them; lines of ConfigPath
+	restored  int64                 // the id of the last restore; 0: none
 
 	// configured tells that /zookeeper/config has been published once.
 	configured bool
