@@ -53,7 +53,8 @@ race: ## the tests of make test under the race detector
 sim: ## simulate whole clusters under faults, in virtual time
 	go test -timeout 60m ./test/sim/... -run Sim -sim.hours 2 -v
 
-abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each)
+abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each, DRAWS random ones)
+	go test -count 1 -timeout 60m ./test/abuse -run RandomAttacks -abuse.draws $(or $(DRAWS),300) -abuse.strict -v
 	go test -count 1 -timeout 60m ./test/abuse -run Abuse -abuse.time $(or $(TIME),15s) -abuse.strict -v
 
 mutants: ## plant bugs in the server and see that the tests catch them

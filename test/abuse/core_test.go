@@ -1,0 +1,166 @@
+//go:build linux
+
+package abuse
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// core is a replica without a log: one goroutine applies what clients propose. It
+// measures what each hold of the state lock takes of a processor.
+type core struct {
+	srv   *clients.Server
+	addr  string
+	queue chan proposal
+
+	mu    sync.RWMutex // the state lock
+	state *state.State
+	now   proposal // being applied
+
+	figures sync.Mutex
+	holds
+}
+
+// holds is what the holds of the state lock took.
+type holds struct {
+	longest, sum time.Duration // of processor time
+	steps        int           // the most of one request
+}
+
+type proposal struct {
+	r state.Request
+	w state.Waiter
+}
+
+// newCore starts a server on loopback, until the test ends.
+func newCore(t testing.TB) *core {
+	c := &core{state: state.New("abuse"), queue: make(chan proposal, 64)}
+	var err error
+	if c.srv, err = clients.New(clients.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.state.Apply(state.Founding([]state.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1), c); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addr = ln.Addr().String()
+	c.srv.Use(c)
+	c.srv.Serving(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.srv.Serve(ln) })
+	wg.Go(c.run)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := c.srv.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		close(c.queue)
+		wg.Wait()
+	})
+	return c
+}
+
+// thread returns the processor time that this thread has used.
+func thread() time.Duration {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// hold runs f, which has the state lock, and counts what it takes.
+func (c *core) hold(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := thread()
+	f()
+	took := thread() - began
+	c.figures.Lock()
+	defer c.figures.Unlock()
+	c.longest = max(c.longest, took)
+	c.sum += took
+}
+
+// take returns what was measured since the last time.
+func (c *core) take() holds {
+	c.figures.Lock()
+	defer c.figures.Unlock()
+	h := c.holds
+	c.holds = holds{}
+	return h
+}
+
+// run applies what is proposed, each request as an entry of its own.
+func (c *core) run() {
+	for c.now = range c.queue {
+		bl := state.Block{Count: 1, Requests: c.now.r.Append(nil)}
+		entry := bl.Append(state.BeginEntry(nil, 0))
+		state.SealEntry(entry, time.Now().UnixMilli())
+		c.mu.Lock()
+		c.hold(func() {
+			if err := c.state.Apply(entry, c); err != nil {
+				panic(err)
+			}
+		})
+		c.mu.Unlock()
+		c.srv.Applied()
+	}
+}
+
+func (c *core) Propose(r state.Request, w state.Waiter) error {
+	r.Body = bytes.Clone(r.Body)
+	c.queue <- proposal{r, w}
+	return nil
+}
+
+func (c *core) View(f func(*state.State)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	c.hold(func() { f(c.state) })
+}
+
+func (c *core) Zxid() (zxid int64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state.Zxid()
+}
+
+func (c *core) WaitZxid(context.Context, int64) bool { return true }
+func (c *core) PingOK(time.Duration) bool            { return true }
+
+func (c *core) Events(zxid int64, events []tree.Event) { c.srv.Events(zxid, events) }
+func (c *core) Ended(e *state.Ending)                  { c.srv.SessionEnded(e) }
+func (c *core) Opened(uint32, int64, uint32)           {}
+func (c *core) Replaced()                              {}
+
+func (c *core) Attached(s *session.Session, created bool) {
+	if !created {
+		c.srv.SessionMoved(s.ID, s.Gen)
+	}
+}
+
+func (c *core) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
+	c.figures.Lock()
+	c.steps = max(c.steps, o.Steps)
+	c.figures.Unlock()
+	if c.now.w != nil {
+		c.now.w.Done(o)
+	}
+}

@@ -1,0 +1,333 @@
+//go:build linux
+
+package abuse
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
+)
+
+var (
+	draws = flag.Int("abuse.draws", 8, "random attacks")
+	seed  = flag.Uint64("abuse.seed", 1, "of the first random attack")
+	burst = flag.Duration("abuse.burst", 300*time.Millisecond, "how long a random attack lasts")
+)
+
+// What docs/limits.md promises of one address.
+const (
+	longestHold = 20 * time.Millisecond // of processor time, by one request
+	freeHolds   = 80 * time.Millisecond // beyond a third of each second: a burst, and one request
+)
+
+// draw is one random attack: what it finds in the tree, who it is, what it asks for.
+type draw struct {
+	*rand.Rand
+	seed           uint64
+	levels, length int        // of the deepest path
+	acl            []jute.ACL // of the nodes asked about
+	nodes          int        // asked about in turn
+	data           int        // bytes in each
+	quotas         int
+	identities     int
+	watchers       int
+	prefixes       bool // each watcher watches every level, with all below
+	attackers      int
+	op             jute.OpCode
+	inside         jute.OpCode // of a multi
+	ops            int
+	ephemeral      bool
+	reads          bool // the answers
+	unfinished     bool // the last byte of a request never comes
+}
+
+// drawAttack draws from the grammar. A new kind of attack enters here.
+func drawAttack(seed uint64) *draw {
+	r := rand.New(rand.NewPCG(seed, 77))
+	log := func(most int) int { return int(float64(most) * r.Float64() * r.Float64()) }
+	d := &draw{Rand: r, seed: seed,
+		levels: 1 + log(1020), length: 1 + log(61), nodes: 1 + log(200), data: log(200_000), quotas: log(12),
+		identities: log(60), watchers: log(58), prefixes: r.IntN(3) == 0, attackers: 1 + log(40),
+		ops: 1 + log(50_000), ephemeral: r.IntN(4) == 0, reads: r.IntN(4) > 0, unfinished: r.IntN(12) == 0}
+	ops := []jute.OpCode{jute.OpMulti, jute.OpMulti, jute.OpMulti, jute.OpMultiRead, jute.OpMultiRead, jute.OpSetWatches,
+		jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetEphemerals, jute.OpSetData, jute.OpCreate, jute.OpSetACL, jute.OpSync}
+	d.op = ops[r.IntN(len(ops))]
+	inside := []jute.OpCode{jute.OpCheck, jute.OpSetData, jute.OpCreate, jute.OpDelete}
+	if d.op == jute.OpMultiRead {
+		inside = []jute.OpCode{jute.OpGetData, jute.OpGetChildren}
+	}
+	d.inside = inside[r.IntN(len(inside))]
+	for i := range log(1500) % 1000 {
+		id := tree.DigestID(fmt.Sprintf("%d-%d:p", seed, i))
+		switch r.IntN(3) {
+		case 0:
+			id = jute.ID{Scheme: "ip", ID: fmt.Sprintf("10.%d.%d.%d/%d", r.IntN(9), i/250, i%250, 8+r.IntN(25))}
+		case 1:
+			if i%50 == 0 {
+				id = jute.ID{Scheme: "auth"}
+			}
+		}
+		d.acl = append(d.acl, jute.ACL{Perms: int32(r.IntN(32)), ID: id})
+	}
+	d.acl = append(d.acl, jute.WorldAnyone...)
+	return d
+}
+
+func (d *draw) String() string {
+	return fmt.Sprintf("seed %d: %v of %d %v on %d nodes of %d bytes, %d levels of %d, ACL of %d, %d identities, "+
+		"%d watchers (prefixes %v), %d quotas, %d attackers, ephemeral %v, reads %v, unfinished %v",
+		d.seed, d.op, d.ops, d.inside, d.nodes, d.data, d.levels, d.length, len(d.acl), d.identities,
+		d.watchers, d.prefixes, d.quotas, d.attackers, d.ephemeral, d.reads, d.unfinished)
+}
+
+func (d *draw) dir(levels int) string {
+	return strings.Repeat("/"+strings.Repeat("d", d.length), levels)
+}
+
+// node is the path of a node asked about, below the deepest directory.
+func (d *draw) node(i int) string { return fmt.Sprintf("%s/%d", d.dir(d.levels), i%d.nodes) }
+
+func (d *draw) flags() int32 {
+	if d.ephemeral {
+		return jute.FlagEphemeral
+	}
+	return 0
+}
+
+// prepare makes what the attack finds, by a client without rights.
+func (d *draw) prepare(c *wire.Conn) error {
+	create := func(path string, data int, acl []jute.ACL) error {
+		_, err := c.Call(jute.OpCreate, wire.Create(path, make([]byte, data), acl, 0))
+		return err
+	}
+	for i := 1; i <= d.levels; i++ {
+		if err := create(d.dir(i), 0, jute.WorldAnyone); err != nil {
+			return err
+		}
+	}
+	for i := range d.quotas {
+		for _, path := range []string{"", "/zookeeper_limits", "/zookeeper_stats"} {
+			if err := create(fmt.Sprintf("/zookeeper/quota/q%d%s", i, path), 0, jute.WorldAnyone); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range d.nodes {
+		acl := append([]jute.ACL{{Perms: int32(i), ID: jute.ID{Scheme: "world", ID: "anyone"}}}, d.acl...)
+		if err := create(d.node(i), min(d.data, 4_000_000/d.nodes), acl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// body is the body of one operation.
+func (d *draw) body(op jute.OpCode, i int) []byte {
+	switch op {
+	case jute.OpCheck, jute.OpDelete:
+		return wire.PathVersion(d.node(i), -1)
+	case jute.OpSetData:
+		return wire.SetData(d.node(i), []byte("x"), -1)
+	case jute.OpCreate:
+		return wire.Create(fmt.Sprintf("%s/n%d-%d", d.dir(d.levels), d.IntN(1<<30), i), nil, jute.WorldAnyone, d.flags())
+	case jute.OpSetACL:
+		return wire.SetACL(d.node(i), d.acl, -1)
+	case jute.OpGetChildren:
+		return wire.PathWatch(d.dir(d.levels), true)
+	case jute.OpGetEphemerals, jute.OpSync:
+		return wire.Path(d.dir(d.levels))
+	case jute.OpSetWatches:
+		var paths []string
+		for k := range min(d.ops, 900_000/(len(d.node(0))+10)) {
+			paths = append(paths, d.node(k))
+		}
+		return wire.SetWatches(int64(d.IntN(2)), paths, nil, paths[:len(paths)/10])
+	case jute.OpMulti, jute.OpMultiRead:
+		var list []wire.Op
+		for size, k := 0, 0; k < d.ops; k++ {
+			b := d.body(d.inside, k)
+			if size += len(b) + 9; size > 1_040_000 {
+				break
+			}
+			list = append(list, wire.Op{Type: d.inside, Body: b})
+		}
+		return wire.Multi(list...)
+	}
+	return wire.PathWatch(d.node(i), true)
+}
+
+// attack floods the server from one connection.
+func (d *draw) attack(c *wire.Conn, frames [][]byte) error {
+	if d.unfinished {
+		last := frames[0]
+		if err := c.WriteRaw(last[:len(last)-1]); err != nil {
+			return err
+		}
+		return hold(c)
+	}
+	if !d.reads {
+		for k := 0; ; k++ {
+			if err := c.WriteRaw(frames[k%len(frames)]); err != nil {
+				return err
+			}
+		}
+	}
+	return flood(c, func(k int) []byte { return frames[k%len(frames)] })
+}
+
+// open gives f a session from the attacker's address, as whoever d says.
+func (d *draw) open(ctx context.Context, addr string, f func(c *wire.Conn) error) error {
+	dial := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 66)}, Timeout: 5 * time.Second}
+	nc, err := dial.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	c := wire.New(nc)
+	if err := c.Connect(wire.NewSession(40_000)); err != nil {
+		return err
+	}
+	for i := range d.identities {
+		if _, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d-%d:p", d.seed, i))); err != nil {
+			return err
+		}
+	}
+	return f(c)
+}
+
+// watch watches until the attack ends.
+func (d *draw) watch(c *wire.Conn, i int) error {
+	for level := d.levels; level > 0; level-- {
+		if err := c.AddWatch(d.dir(level), jute.AddWatchRecursive); err != nil {
+			return err
+		}
+		if !d.prefixes {
+			break
+		}
+	}
+	if !d.reads {
+		return hold(c)
+	}
+	c.SetReadDeadline(time.Time{})
+	_, err := io.Copy(io.Discard, c)
+	return err
+}
+
+// measured is what one attack took.
+type measured struct {
+	holds
+	lasted  time.Duration
+	memory  int64         // that the process needed more, with the attackers in it
+	slowest time.Duration // lock of an innocent client
+	locks   int
+}
+
+// run carries the attack out on a server of its own.
+func (d *draw) run(t *testing.T) (m measured) {
+	c := newCore(t)
+	if err := d.open(t.Context(), c.addr, d.prepare); err != nil {
+		t.Fatal(err)
+	}
+	frames := make([][]byte, 4)
+	for i := range frames {
+		frames[i] = wire.AppendRequest(nil, int32(i+1), d.op, d.body(d.op, i))
+	}
+	runtime.GC()
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	before := mem.HeapAlloc
+	c.take()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	again := func(n int, f func(c *wire.Conn, i int) error) {
+		for i := range n {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					d.open(ctx, c.addr, func(c *wire.Conn) error { return f(c, i) })
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+	}
+	began := time.Now()
+	again(d.watchers, d.watch)
+	again(d.attackers, func(c *wire.Conn, _ int) error { return d.attack(c, frames) })
+	wg.Go(func() { m.locks, m.slowest = lockAndUnlock(ctx, c.addr) })
+	for end := began.Add(*burst); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		runtime.ReadMemStats(&mem)
+		m.memory = max(m.memory, int64(mem.HeapAlloc)-int64(before))
+	}
+	cancel()
+	wg.Wait()
+	m.lasted = time.Since(began)
+	m.holds = c.take()
+	return m
+}
+
+// lockAndUnlock takes a lock again and again, from an address that is not the
+// attacker's.
+func lockAndUnlock(ctx context.Context, addr string) (locks int, slowest time.Duration) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return 0, 0
+	}
+	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	c := wire.New(nc)
+	if c.Connect(wire.NewSession(40_000)) != nil {
+		return 0, 0
+	}
+	for {
+		began := time.Now()
+		path, err := c.Create("/innocent-", nil, jute.FlagEphemeralSequential)
+		if err == nil {
+			err = c.Delete(path, -1)
+		}
+		if err != nil {
+			return locks, slowest
+		}
+		locks, slowest = locks+1, max(slowest, time.Since(began))
+	}
+}
+
+// TestRandomAttacks draws attacks and holds the server to what docs/limits.md promises
+// of one address. Steps and memory count always, times only with -abuse.strict.
+func TestRandomAttacks(t *testing.T) {
+	var worst measured
+	var share float64
+	for i := range uint64(*draws) {
+		d := drawAttack(*seed + i)
+		t.Run(fmt.Sprint(d.seed), func(t *testing.T) {
+			m := d.run(t)
+			what := fmt.Sprintf("%v\nlock held for %v of %v, at most %v and %d steps, %d MiB more, the slowest of %d locks %v",
+				d, m.sum.Round(time.Millisecond), m.lasted.Round(time.Millisecond), m.longest, m.steps, m.memory>>20, m.locks, m.slowest)
+			t.Log(what)
+			switch {
+			case m.steps > tree.MaxSteps+5000:
+				t.Errorf("more steps than the budget: %s", what)
+			case m.memory > mostMemory:
+				t.Errorf("too much memory: %s", what)
+			case *strict && (m.longest > longestHold || m.sum > m.lasted/3+freeHolds || m.slowest > mostHandOff):
+				t.Errorf("beyond the bounds: %s", what)
+			}
+			worst.longest, worst.memory = max(worst.longest, m.longest), max(worst.memory, m.memory)
+			worst.slowest, worst.steps = max(worst.slowest, m.slowest), max(worst.steps, m.steps)
+			share = max(share, float64(m.sum)/float64(m.lasted))
+		})
+	}
+	t.Logf("%d attacks: the longest hold of the lock took %v, the largest share of it was %.2f; at most %d steps, %d MiB, a lock in %v",
+		*draws, worst.longest, share, worst.steps, worst.memory>>20, worst.slowest)
+}
