@@ -55,8 +55,12 @@ const (
 	watchSteps   = 5 // a watch that setWatches compares
 )
 
-// share returns the steps that an address may spend in d.
+// share returns the steps that an address may spend in d. Where an address may have
+// any number of connections, it may have the whole lock.
 func (s *Server) share(d time.Duration) int64 {
+	if !s.o.boundsAddresses() {
+		return math.MaxInt64 / 2
+	}
 	return int64(d) * stepsPerSecond / int64(time.Second) / lockShare / max(1, s.servers.Load())
 }
 
@@ -129,10 +133,15 @@ func (c *conn) afford(steps int64) bool {
 // charge adds what was not known before.
 func (c *conn) charge(steps int64) { c.from.account.owed.Add(steps) }
 
+// boundsAddresses reports whether what an address may cost has bounds. An operator who
+// lets one address have any number of connections trusts it: it may be a proxy with all
+// clients behind it, or a benchmark.
+func (o *Options) boundsAddresses() bool { return o.MaxConnsPerAddr > 0 }
+
 // memoryPerAddr is what an address may make this server keep in watches, frames and
 // outboxes together.
 func (o *Options) memoryPerAddr() int64 {
-	if o.MaxConnsPerAddr <= 0 {
+	if !o.boundsAddresses() {
 		return math.MaxInt64
 	}
 	return 2 * int64(o.MaxWatchBytesPerConn)

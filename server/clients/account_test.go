@@ -40,6 +40,23 @@ func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 	}
 }
 
+// Where one address may have any number of connections, nothing that it asks for waits.
+func TestTrustedAddressHasTheWholeLock(t *testing.T) {
+	s, err := New(Options{Logger: slog.New(slog.DiscardHandler), MaxConnsPerAddr: -1})
+	must(t, err)
+	defer s.Shutdown(t.Context())
+	s.servers.Store(5)
+	a := new(account)
+	a.owed.Store(1 << 50)
+	if owed := a.settle(s, time.Millisecond); owed != 0 {
+		t.Errorf("the address owes %d steps", owed)
+	}
+	a.owed.Store(1 << 50)
+	if owed := a.settle(s, time.Millisecond); owed >= s.share(burstTime) {
+		t.Errorf("an address that owes %d steps waits", owed)
+	}
+}
+
 // Requests are charged: a write what its outcome says, however long it was, a read by
 // its answer, and what an address is told by the events.
 func TestRequestsAreCharged(t *testing.T) {

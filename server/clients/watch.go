@@ -76,7 +76,7 @@ func (t *watchTable) room(c *conn, path int) bool {
 		return true
 	case t.table.Bytes()+int64(path) > int64(o.MaxWatchBytes):
 		return false
-	case o.MaxConnsPerAddr > 0 && before/watchStep != bytes/watchStep:
+	case o.boundsAddresses() && before/watchStep != bytes/watchStep:
 		c.from.watches.Store(int64(t.bytesOf(c.host)))
 		return c.from.roomFor(o, path)
 	}
@@ -145,7 +145,7 @@ func (t *watchTable) mayTell(c *conn) bool {
 			a.told = maxTells
 		}
 	}
-	if a.told++; a.told > maxTells {
+	if a.told++; a.told > maxTells && t.srv.o.boundsAddresses() {
 		c.kill(endEvents)
 		return false
 	}
