@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -26,7 +27,7 @@ func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string)
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"zlockd-1"}, NotBefore: end.Add(-time.Hour), NotAfter: end}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"zlockd-1"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: end}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
 	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
@@ -46,7 +47,7 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	first, _, _ := until(t, time.Now().Add(2*day))
 	second, _, _ := until(t, time.Now().Add(300*day))
 	_, cert, key := until(t, time.Now().Add(3*day))
-	peers, err := peer.LoadTLS(cert, key, cert)
+	peers, err := peer.LoadTLS(cert, key, cert, slog.New(slog.DiscardHandler))
 	must(t, err)
 	now := &tls.Config{Certificates: []tls.Certificate{first}}
 	conf := &tls.Config{Certificates: now.Certificates, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return now, nil }}
@@ -62,13 +63,42 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	if ends("clients") || !ends("peers") {
 		t.Errorf("notices after one was renewed: %q", i.Status(0).Notices)
 	}
-	if list := i.certificates(); len(list) != 2 || !list[0].Expires.Equal(second.Leaf.NotAfter) {
+	if list := i.certificates(); len(list) != 2 || !list[0].NotAfter.Equal(second.Leaf.NotAfter) {
 		t.Errorf("shown are %+v", list)
 	}
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
 	s := admin.Status{Now: time.Now().Add(10 * day)}
-	i.certificateStatus(&s)
-	if len(s.Notices) != 2 || !strings.Contains(s.Notices[0], "the certificate for clients has ended on ") {
+	i.certificateStatus(&s, true)
+	if len(s.Notices) != 2 || !strings.Contains(s.Notices[0], "the certificate for clients has ended: it was valid from ") {
 		t.Errorf("notices when it is too late: %q", s.Notices)
+	}
+	if len(s.Extra) != 2 || s.Extra[1].Labels[0].Value != "peers" || s.Extra[1].Value > -6*day.Seconds() || s.Extra[1].Value < -8*day.Seconds() {
+		t.Errorf("metrics: %+v", s.Extra)
+	}
+	s = admin.Status{Now: first.Leaf.NotBefore.Add(-time.Minute)}
+	i.certificateStatus(&s, false)
+	if len(s.Notices) < 1 || !strings.Contains(s.Notices[0], "the certificate for clients is not valid yet: it is from ") {
+		t.Errorf("notices when it is too early: %q", s.Notices)
+	}
+	// The peers' certificate is renewed, and then the file breaks.
+	_, newCert, newKey := until(t, time.Now().Add(200*day))
+	for from, to := range map[string]string{newCert: cert, newKey: key} {
+		must(t, os.Rename(from, to))
+		must(t, os.Chtimes(to, time.Now().Add(time.Hour), time.Now().Add(time.Hour)))
+	}
+	await(t, "the peers' certificate is the new one", func() bool { return !ends("peers") })
+	must(t, os.WriteFile(cert, []byte("half a fi"), 0o600))
+	await(t, "the broken file is told", func() bool {
+		return slices.ContainsFunc(i.Status(0).Notices, func(n string) bool { return strings.Contains(n, "the old ones stay: --peer-tls-cert "+cert) })
+	})
+}
+
+// await waits until ok, for a minute at most.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
 	}
 }

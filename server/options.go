@@ -52,6 +52,9 @@ type Options struct {
 	AdminHosts []string
 	// Backup says whether the server backs up its state by itself.
 	Backup backup.Schedule
+	// TLSProblem says why the files behind Clients.TLSConfig, as they are now,
+	// cannot be used; empty: they can. Nil: there are none.
+	TLSProblem func() string
 	// Version and Built name the program, Config is what conf shows.
 	Version string
 	Built   time.Time

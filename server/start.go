@@ -76,6 +76,7 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if err := i.openAdmin(); err != nil {
 		return nil, err
 	}
+	i.logCertificates()
 	i.takeBackups()
 	i.accept()
 	joined := i.readMeanwhile()

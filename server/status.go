@@ -58,7 +58,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		s.Notices = append(s.Notices, "access rights are not checked (--skip-acl)")
 	}
 
-	i.certificateStatus(s)
+	i.certificateStatus(s, need&admin.NeedMetrics != 0)
 
 	node := i.node.Load()
 	if node == nil {

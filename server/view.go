@@ -2,14 +2,9 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/view"
 )
@@ -96,64 +91,4 @@ func (s viewSource) TakeSnapshot() error {
 		return errNotJoined
 	}
 	return node.Snapshot()
-}
-
-// Certificates implements view.Source.
-func (s viewSource) Certificates() []view.Certificate { return s.certificates() }
-
-// certificates are those that this server shows to clients and to its peers, as
-// they are shown now.
-func (i *Instance) certificates() (list []view.Certificate) {
-	for _, leaf := range shown(i.o.Clients.TLSConfig) {
-		list = append(list, view.Certificate{Name: "clients", Expires: leaf.NotAfter})
-	}
-	if t := i.o.Raft.PeerTLS; t != nil && !t.Expires().IsZero() {
-		list = append(list, view.Certificate{Name: "peers", Expires: t.Expires()})
-	}
-	return list
-}
-
-// shown returns the certificates of a configuration, as a client that asks for
-// nothing special would be shown them.
-func shown(cfg *tls.Config) (list []*x509.Certificate) {
-	if cfg == nil {
-		return nil
-	}
-	hello := &tls.ClientHelloInfo{}
-	if cfg.GetConfigForClient != nil { // it takes the place of the rest
-		if c, err := cfg.GetConfigForClient(hello); err == nil && c != nil {
-			cfg = c
-		}
-	}
-	pairs := cfg.Certificates
-	if cfg.GetCertificate != nil {
-		if c, err := cfg.GetCertificate(hello); err == nil && c != nil {
-			pairs = []tls.Certificate{*c}
-		}
-	}
-	for _, p := range pairs {
-		leaf := p.Leaf
-		if leaf == nil && len(p.Certificate) > 0 {
-			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // one that cannot be read is not shown
-		}
-		if leaf != nil {
-			list = append(list, leaf)
-		}
-	}
-	return list
-}
-
-// certificateSoon is how long before its end a certificate is worth a notice.
-const certificateSoon = 30 * 24 * time.Hour
-
-// certificateStatus notes certificates that end soon: then nobody gets in any more.
-func (i *Instance) certificateStatus(s *admin.Status) {
-	for _, c := range i.certificates() {
-		switch left := c.Expires.Sub(s.Now); {
-		case left <= 0:
-			s.Notices = append(s.Notices, fmt.Sprintf("the certificate for %s has ended on %s", c.Name, c.Expires.UTC().Format(time.DateOnly)))
-		case left < certificateSoon:
-			s.Notices = append(s.Notices, fmt.Sprintf("the certificate for %s ends on %s", c.Name, c.Expires.UTC().Format(time.DateOnly)))
-		}
-	}
 }

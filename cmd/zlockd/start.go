@@ -35,7 +35,7 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 
 // serverOptions says the settings in the words of package server.
 func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
-	clientTLS, err := newClientTLS(s, log)
+	clientTLS, files, err := newClientTLS(s, log)
 	if err != nil {
 		return server.Options{}, err
 	}
@@ -69,7 +69,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		raft.PeerListen = s.peerAddr
 	}
 	if s.peerTLSCert != "" {
-		if raft.PeerTLS, err = peer.LoadTLS(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA); err != nil {
+		if raft.PeerTLS, err = peer.LoadTLS(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA, log); err != nil {
 			return server.Options{}, err
 		}
 	}
@@ -113,6 +113,9 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			NoJVM:     !s.jvmMetrics,
 			Log:       log,
 		},
+	}
+	if files != nil {
+		o.TLSProblem = files.Problem
 	}
 	if s.maxClientCnxns == 0 {
 		o.Clients.MaxConnsPerAddr = -1

@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -122,42 +121,6 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	}
 	if got, err := a.ask(p.ready["secure"], "ruok", ""); err == nil {
 		t.Errorf("without a certificate: %q", got)
-	}
-}
-
-func TestCertificatesAreReadAgain(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
-	first, _ := a.sign(t, "server", nil)
-	s := &settings{secureClientAddr: "x", tlsCert: a.file("server.pem"), tlsKey: a.file("server.key")}
-	c := &clientTLS{cert: s.tlsCert, key: s.tlsKey, log: slog.New(slog.DiscardHandler)}
-	c.stamp = c.stamps()
-	var err error
-	if c.current, err = c.load(); err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	serial := func() *big.Int { return c.get(now).Certificates[0].Leaf.SerialNumber }
-	if serial().Cmp(first.SerialNumber) != 0 {
-		t.Error("not the first certificate")
-	}
-
-	second, _ := a.sign(t, "server", nil)
-	later := now.Add(time.Minute)
-	os.Chtimes(s.tlsCert, later, later)
-	if serial().Cmp(first.SerialNumber) != 0 {
-		t.Error("files are looked at for every connection")
-	}
-	now = now.Add(lookAgain)
-	if serial().Cmp(second.SerialNumber) != 0 {
-		t.Error("the new certificate is not used")
-	}
-
-	if err := os.WriteFile(s.tlsCert, []byte("half a fi"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(lookAgain)
-	if serial().Cmp(second.SerialNumber) != 0 {
-		t.Error("a broken file replaced a good certificate")
 	}
 }
 

@@ -6,57 +6,55 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"os"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
 // TLS secures the peer port. Both sides show a certificate of the
 // cluster's own authority, and the name in it must be that of the server that
 // is meant: "zlockd-1" for the server with id 1. There is no fallback.
 type TLS struct {
-	config *tls.Config
+	files *tlsfiles.Files
 }
 
 // certName is the DNS name a server's certificate must carry.
 func certName(id uint32) string { return fmt.Sprintf("zlockd-%d", id) }
 
-// LoadTLS reads a server's certificate and key and the authority's
-// certificate, all PEM.
-func LoadTLS(cert, key, ca string) (*TLS, error) {
-	pair, err := tls.LoadX509KeyPair(cert, key)
+// LoadTLS reads a server's certificate and key and the authority's certificate,
+// all PEM. They are read again when they change; new connections use them then.
+func LoadTLS(cert, key, ca string, log *slog.Logger) (*TLS, error) {
+	files, err := tlsfiles.Open("peer-tls", cert, key, ca, log)
 	if err != nil {
-		return nil, fmt.Errorf("peer certificate: %w", err)
+		return nil, err
 	}
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		return nil, fmt.Errorf("peer authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("peer authority: %s holds no certificate", ca)
-	}
-	return &TLS{&tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{pair},
-		RootCAs:      pool,
-		ClientCAs:    pool,
-		ClientAuth:   tls.RequireAndVerifyClientCert,
-	}}, nil
+	return &TLS{files}, nil
 }
 
-// Expires is when the server's own certificate ends. It is read at the start only.
-func (t *TLS) Expires() time.Time {
-	leaf := t.config.Certificates[0].Leaf
-	if leaf == nil {
-		return time.Time{}
+// Leaf is this server's own certificate as it is now.
+func (t *TLS) Leaf() *x509.Certificate { return t.files.Get(time.Now()).Pair.Leaf }
+
+// Problem says why the files as they are now cannot be used; empty: they can.
+func (t *TLS) Problem() string { return t.files.Problem() }
+
+func (t *TLS) config() *tls.Config {
+	l := t.files.Get(time.Now())
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{l.Pair},
+		RootCAs:      l.CA,
+		ClientCAs:    l.CA,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		// A certificate that was withdrawn must not live on in tickets.
+		SessionTicketsDisabled: true,
 	}
-	return leaf.NotAfter
 }
 
 // server shakes hands as the one called and returns the caller's name.
 func (t *TLS) server(c net.Conn) (net.Conn, string, error) {
-	tc := tls.Server(c, t.config)
+	tc := tls.Server(c, t.config())
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)
 	defer cancel()
 	if err := tc.HandshakeContext(ctx); err != nil {
@@ -71,7 +69,7 @@ func (t *TLS) server(c net.Conn) (net.Conn, string, error) {
 
 // client shakes hands as the caller of server id.
 func (t *TLS) client(c net.Conn, id uint32) (net.Conn, error) {
-	config := t.config.Clone()
+	config := t.config()
 	config.ServerName = certName(id)
 	tc := tls.Client(c, config)
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view"
+)
+
+// Certificates implements view.Source.
+func (s viewSource) Certificates() (list []view.Certificate) {
+	for _, c := range s.certificates() {
+		list = append(list, view.Certificate{Name: c.use, Expires: c.NotAfter})
+	}
+	return list
+}
+
+// certificate is one that this server shows, and to whom.
+type certificate struct {
+	use string // clients or peers
+	*x509.Certificate
+}
+
+// certificates are those that this server shows to clients and to its peers, as
+// they are now.
+func (i *Instance) certificates() (list []certificate) {
+	for _, leaf := range shown(i.o.Clients.TLSConfig) {
+		list = append(list, certificate{"clients", leaf})
+	}
+	if t := i.o.Raft.PeerTLS; t != nil && t.Leaf() != nil {
+		list = append(list, certificate{"peers", t.Leaf()})
+	}
+	return list
+}
+
+// shown returns the certificates of a configuration, as a client that asks for
+// nothing special would be shown them.
+func shown(cfg *tls.Config) (list []*x509.Certificate) {
+	if cfg == nil {
+		return nil
+	}
+	hello := &tls.ClientHelloInfo{}
+	if cfg.GetConfigForClient != nil { // it takes the place of the rest
+		if c, err := cfg.GetConfigForClient(hello); err == nil && c != nil {
+			cfg = c
+		}
+	}
+	pairs := cfg.Certificates
+	if cfg.GetCertificate != nil {
+		if c, err := cfg.GetCertificate(hello); err == nil && c != nil {
+			pairs = []tls.Certificate{*c}
+		}
+	}
+	for _, p := range pairs {
+		leaf := p.Leaf
+		if leaf == nil && len(p.Certificate) > 0 {
+			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // one that cannot be read is not shown
+		}
+		if leaf != nil {
+			list = append(list, leaf)
+		}
+	}
+	return list
+}
+
+// certificateSoon is how long before its end a certificate is worth a notice.
+const certificateSoon = 30 * 24 * time.Hour
+
+// word says what there is to say of a certificate now; empty: nothing. A client or
+// peer that checks a bad one does not get in.
+func (c *certificate) word(now time.Time) (text string, bad bool) {
+	from, to := c.NotBefore.UTC().Format(time.DateTime), c.NotAfter.UTC().Format(time.DateTime)
+	switch {
+	case now.Before(c.NotBefore):
+		return fmt.Sprintf("the certificate for %s is not valid yet: it is from %s to %s (UTC); look at the clock", c.use, from, to), true
+	case now.After(c.NotAfter):
+		return fmt.Sprintf("the certificate for %s has ended: it was valid from %s to %s (UTC); renew it", c.use, from, to), true
+	case c.NotAfter.Sub(now) < certificateSoon:
+		return fmt.Sprintf("the certificate for %s ends on %s (UTC); renew it", c.use, to), false
+	}
+	return "", false
+}
+
+// logCertificates tells of certificates that clients and peers refuse.
+func (i *Instance) logCertificates() {
+	for _, c := range i.certificates() {
+		if text, bad := c.word(i.o.Now()); bad {
+			i.o.Logger.Error(text)
+		}
+	}
+}
+
+// certificateStatus notes what there is to say of certificates and their files.
+func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
+	for _, c := range i.certificates() {
+		if text, _ := c.word(s.Now); text != "" {
+			s.Notices = append(s.Notices, text)
+		}
+		if metrics {
+			s.Extra = append(s.Extra, admin.Sample{Name: "certificate_expiry_seconds", Help: "Seconds until a certificate of this server ends; negative: since.",
+				Labels: []admin.Pair{{Key: "use", Value: c.use}}, Value: c.NotAfter.Sub(s.Now).Seconds()})
+		}
+	}
+	var problems []string
+	if i.o.TLSProblem != nil {
+		problems = append(problems, i.o.TLSProblem())
+	}
+	if t := i.o.Raft.PeerTLS; t != nil {
+		problems = append(problems, t.Problem())
+	}
+	for _, p := range problems {
+		if p != "" {
+			s.Notices = append(s.Notices, "TLS files have changed and cannot be used; the old ones stay: "+p)
+		}
+	}
+}
