@@ -150,12 +150,23 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 		c.say("%s", line)
 	}
 	if !slices.ContainsFunc(found, func(f finding) bool { return !f.unreachable || !f.down }) {
-		c.say("no server serves. The page /ready of each admin listener says why; if a majority of the servers is gone for good, see: zlockd recover --help")
+		c.say("%s", wayOut(list))
 	}
 	if bad || len(wrong) > 0 {
 		return exit(exitNo)
 	}
 	return nil
+}
+
+// wayOut says what to do when none of the servers named serves. Only who named them all
+// can tell that a majority is gone.
+func wayOut(list []string) string {
+	if len(list) == 1 {
+		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and start this one"
+	}
+	return "none of these servers serves. Start them: a majority serves again as soon as it runs, with all its data; " +
+		"the page /ready of an admin listener says what its server waits for. " +
+		"Only if the disks of a majority are lost, see: zlockd recover --help"
 }
 
 func seconds(s float64) string {
@@ -186,7 +197,8 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	cert, err := conn.reach(ctx, server)
 	if err != nil {
 		var sys syscall.Errno
-		f.unreachable, f.down = true, errors.As(err, &sys) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+		var shake *handshakeError
+		f.unreachable, f.down = true, !errors.As(err, &shake) && errors.As(err, &sys) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 		return problem("%s", plainCause(err, conn.connectTimeout))
 	}
 	f.Certificate = cert
@@ -199,12 +211,24 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	if err != nil {
 		// What else speaks there, TLS or HTTP, is this call's mistake, not the cluster's.
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
-		return problem("%s", strings.ReplaceAll(err.Error(), ": "+server+": ", ": "))
+		text := strings.ReplaceAll(err.Error(), ": "+server+": ", ": ")
+		switch {
+		case srvr == "" && strings.HasSuffix(text, conn.connectTimeout.String()):
+			text += ": it takes connections but does not answer: " + hangs
+		case srvr == "" && strings.Contains(text, "closed the connection instead of greeting"):
+			text += "; the port for other servers does the same"
+		}
+		return problem("%s", text)
 	}
 	defer c.disconnect(cl)
 	s := cl.Session()
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
-	if err := c.probe(ctx, &f, chroot, &one); err != nil {
+	err = c.probe(ctx, &f, chroot, &one)
+	if errors.Is(err, zk.ErrThrottled) {
+		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or it holds --max-nodes or --max-data; " +
+			"/health of its admin listener says which. What exists stays, and deletions free room")
+	}
+	if err != nil {
 		return problem("%v", err)
 	}
 	if !f.Multi {
@@ -238,7 +262,11 @@ func (f *finding) judge(short bool, asked time.Duration) {
 		f.note("it may open %d files only, and each client is one", f.MaxFiles)
 	}
 	if f.Offset > clockApart || f.Offset < -clockApart {
-		f.note("its leader's clock is %+.1fs from this machine's: times that are shown are wrong by that", -f.Offset)
+		way := "ahead of"
+		if f.Offset < 0 {
+			way = "behind"
+		}
+		f.note("its leader's clock is %.1fs %s this machine's: times that are shown are wrong by that", max(f.Offset, -f.Offset), way)
 	}
 	if f.Certificate != nil {
 		if left := time.Until(*f.Certificate); left < certificateSoon {

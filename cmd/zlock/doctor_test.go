@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
 func TestServersAreComparedWithTheMembers(t *testing.T) {
@@ -68,8 +70,46 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	}
 	gone := web.Listener.Addr().String()
 	web.Close()
-	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); !strings.Contains(errs, "recover") {
+	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); strings.Contains(errs, "recover") || !strings.Contains(errs, "name all servers") {
+		t.Errorf("one server of perhaps several is refused:\n%s", errs)
+	}
+	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone+",127.0.0.2:1", "--connect-timeout", "0.3"); !strings.Contains(errs, "Start them") || !strings.Contains(errs, "recover") {
 		t.Errorf("no server runs, and the way out is not told:\n%s", errs)
+	}
+}
+
+// doctor names the cause that is there, and gives no advice that would do harm.
+func TestDoctorNamesTheCause(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a process that is stopped
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	full, err := faultproxy.New(server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	full.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool { return strings.Contains(f.Path, "zlock-doctor") }, Do: faultproxy.Fail, Code: -127})
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-S", silent.Addr().String()}, "takes connections but does not answer: its process is stopped"},
+		{[]string{"-S", silent.Addr().String(), "--tls"}, "takes connections but does not answer within"},
+		{[]string{"-S", server(t), "--tls"}, "does not speak TLS: leave --tls out"},
+		{[]string{"-S", full.Addr(), "--chroot", "/"}, "below --disk-reserve"},
+	} {
+		out, errs, code := runIn(t, nil, append([]string{"doctor", "--connect-timeout", "2"}, c.args...)...)
+		if code != exitNo || !strings.Contains(out, c.want) || strings.Contains(errs, "recover") {
+			t.Errorf("%v: exit code %d, no %q in\n%s%s", c.args, code, c.want, out, errs)
+		}
+	}
+	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\n"
+	wrong, _ := compare(t.Context(), []finding{{Server: "127.0.0.1:2181", config: config}, {Server: "127.0.0.1:2888", unreachable: true}}, []string{"127.0.0.1:2181", "127.0.0.1:2888"})
+	if len(wrong) != 1 || !strings.Contains(wrong[0], "127.0.0.1:2888 is a port at which members talk to each other") {
+		t.Errorf("of a peer port: %q", wrong)
 	}
 }
 
@@ -83,7 +123,7 @@ func TestFindingsAreJudged(t *testing.T) {
 	soon := time.Now().Add(73 * time.Hour)
 	f.Containers, f.Offset, f.Certificate = true, -7, &soon
 	f.judge(false, 0)
-	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is +7.0s", "certificate ends in 3 days"} {
+	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is 7.0s behind", "certificate ends in 3 days"} {
 		if !strings.Contains(f.Note, want) {
 			t.Errorf("%q does not say %q", f.Note, want)
 		}
@@ -160,7 +200,7 @@ func TestCausesAndCertificates(t *testing.T) {
 		{connectFlags{}, plain, ""},
 		{connectFlags{}, closed, "connection refused"},
 		{connectFlags{ca: ca}, secure, ""},
-		{connectFlags{ca: ca}, plain, "it does not speak TLS"},
+		{connectFlags{ca: ca}, plain, "but does not speak TLS"},
 		{connectFlags{tls: true}, secure, "--tls-ca names the authority"},
 	} {
 		test.flags.connectTimeout = limit

@@ -46,10 +46,15 @@ func (f *connectFlags) open(ctx context.Context, server string, limit time.Durat
 	secure := tlsClient(conn, cfg, server).(*tls.Conn)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, err
+		return nil, &handshakeError{err}
 	}
 	return secure, nil
 }
+
+// handshakeError is why a server that takes connections does not speak TLS with us.
+type handshakeError struct{ error }
+
+func (e *handshakeError) Unwrap() error { return e.error }
 
 // reach tries whether a server can be reached at all, and tells when its
 // certificate ends.
@@ -67,19 +72,25 @@ func (f *connectFlags) reach(ctx context.Context, server string) (*time.Time, er
 	return nil, nil
 }
 
+// hangs is what it can mean that a port takes connections and says nothing.
+const hangs = "its process is stopped or hangs, or another program listens there"
+
 // plainCause is why a server cannot be reached, without what is known anyway.
 func plainCause(err error, limit time.Duration) string {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
 	var sys syscall.Errno
 	var record tls.RecordHeaderError
+	var shake *handshakeError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "no such host"
 	case errors.As(err, &dns):
 		return "its name cannot be looked up: " + dns.Err
-	case errors.As(err, &record), errors.Is(err, io.EOF):
-		return "it does not speak TLS"
+	case errors.As(err, &record), errors.As(err, &shake) && (errors.Is(err, io.EOF) || errors.As(err, &sys)):
+		return "it takes connections but does not speak TLS: leave --tls out, or name its port for TLS"
+	case errors.As(err, &shake) && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("it takes connections but does not answer within %v: %s", limit, hangs)
 	case errors.As(err, &unknown):
 		return err.Error() + " (--tls-ca names the authority)"
 	case errors.As(err, &sys):
@@ -200,7 +211,11 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	same := sameServer(ctx, secure)
 	for _, server := range list {
 		if !slices.ContainsFunc(members, func(m string) bool { return same(server, m) }) {
-			wrong = append(wrong, fmt.Sprintf("%s is not a member: the members serve clients at %s", server, strings.Join(members, ", ")))
+			what := "is not a member's port for clients"
+			if strings.Contains(config, "="+server+":") {
+				what = "is a port at which members talk to each other"
+			}
+			wrong = append(wrong, fmt.Sprintf("%s %s: clients are served at %s", server, what, strings.Join(members, ", ")))
 		}
 	}
 	for _, m := range members {
