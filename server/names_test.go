@@ -55,7 +55,7 @@ func init() {
 	add("a snapshot is sent to a follower", "snap_count")
 	add("a start with data", "dbinittime startup_snap_load_time startup_txns_loaded startup_txns_load_time")
 	add("a lock is taken, waited for, given back", `zlockd_locks_held zlockd_lock_waiters zlockd_lock_oldest_wait_seconds zlockd_lock_longest_hold_seconds
-		zlockd_lock_grants_total zlockd_lock_handoffs_total zlockd_lock_handoff_seconds_total zlockd_lock_scan_seconds`)
+		zlockd_lock_grants_total zlockd_lock_scan_seconds`)
 	add("sessions wait for each other", "zlockd_lock_suspected_deadlocks")
 	add("a backup, or none in time", "zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
 	add("something is wrong, or worth a note", "zlockd_faults zlockd_notices")

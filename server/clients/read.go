@@ -183,7 +183,6 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if c.longAnswer(st, op, body) {
 		return w, 0, true
 	}
-	c.cameBack(op, body)
 	if w, taken := c.takeLong(st, xid, op, body); taken {
 		o.stat.last(xid, op, st.Zxid())
 		return w, 0, true

@@ -83,7 +83,6 @@ type Server struct {
 	lost     lostConns
 	busy     busyPaths
 	troubles troubles
-	handoffs handoffs
 
 	// events are those of the change being told, told by the goroutine that
 	// applies the log: the end of a session comes behind them.

@@ -23,7 +23,6 @@ type connStat struct {
 	received, sent int64
 	bytes          int64 // sent
 
-	told    []telling   // of nodes that are gone, for which it has not come back yet; oldest first
 	op      jute.OpCode // of the last reply; 0: none
 	cxid    int32
 	zxid    int64
@@ -92,7 +91,6 @@ func (c *conn) noteReceived(n int64) {
 func (c *conn) noteRequest(op jute.OpCode, body []byte) {
 	c.out.mu.Lock()
 	c.out.stat.received++
-	c.cameBack(op, body)
 	c.out.mu.Unlock()
 }
 

@@ -124,9 +124,6 @@ func (t *watchTable) tellOne(c *conn) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.out.accepts(&t.srv.o) {
-		if t.event.Type == jute.EventDeleted {
-			c.out.stat.tell(t.srv.now(), t.event.Path)
-		}
 		c.out.append(t.frame)
 		if len(c.out.buf) > flushSize {
 			c.hold(true)
@@ -215,9 +212,6 @@ func (t *watchTable) reset() {
 // watchOp answers addWatch, removeWatches and checkWatches. The table is asked
 // before the outbox is locked: that is the order of these locks.
 func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
-	c.out.mu.Lock()
-	c.cameBack(op, body)
-	c.out.mu.Unlock()
 	d := jute.NewDecoder(body)
 	path, named := d.String()
 	n := d.Int()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 )
 
 // meter makes metrics of the locks. Grants are what has changed between two
@@ -53,7 +52,7 @@ func (m *meter) look(s *scan) {
 		if q.Kind == recipe.KindUnknown || q.Kind == recipe.KindParty {
 			continue
 		}
-		label := clients.Label(m.sums, strings.ToValidUTF8(clients.Prefix(q.Path), "\uFFFD"))
+		label := label(m.sums, strings.ToValidUTF8(prefix(q.Path), "\uFFFD"))
 		sum := m.sums[label]
 		if sum == nil {
 			sum = new(lockSum)
@@ -134,13 +133,6 @@ func (v *View) Metrics() []admin.Sample {
 			admin.Sample{Name: "lock_oldest_wait_seconds", Help: "Longest time for which a contender waits now.", Labels: label, Value: age(sum.wait)},
 			admin.Sample{Name: "lock_longest_hold_seconds", Help: "Longest time for which a lock is held now, at most.", Labels: label, Value: age(sum.hold)},
 			admin.Sample{Name: "lock_grants_total", Help: "Grants that a look at the locks has seen; it misses locks that come and go between two looks.", Counter: true, Labels: label, Value: float64(sum.grants)})
-	}
-	handoffs := v.source.Handoffs()
-	for _, prefix := range slices.Sorted(maps.Keys(handoffs)) {
-		h, label := handoffs[prefix], []admin.Pair{{Key: "prefix", Value: strings.ToValidUTF8(prefix, "\uFFFD")}}
-		list = append(list,
-			admin.Sample{Name: "lock_handoffs_total", Help: "Waiters of this server that came back after they were told that the node they watched is gone.", Counter: true, Labels: label, Value: float64(h.Count)},
-			admin.Sample{Name: "lock_handoff_seconds_total", Help: "What that took them.", Counter: true, Labels: label, Value: h.Time.Seconds()})
 	}
 	return list
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 )
 
 // Source is the server as this package sees it.
@@ -28,8 +27,6 @@ type Source interface {
 	WatchCount(session int64) int
 	// WatchScan calls f for every pair of a path and a session that watches it.
 	WatchScan(f func(path string, session int64))
-	// Handoffs returns how long hand-offs took, by the first part of the path.
-	Handoffs() map[string]clients.Handoff
 	// BusyPaths returns what clients ask for most, in a sample.
 	BusyPaths() (counts map[string]int, over time.Duration)
 	// Do carries out a request through the log and returns its outcome, without
