@@ -52,6 +52,9 @@ type Admin struct {
 	commands []command
 	byName   map[string]*command // by name and by alias
 
+	loginsFailed atomic.Int64
+	loginLogged  atomic.Int64 // the second, since 1970, in which a failed login was logged
+
 	mask  atomic.Int64 // ZooKeeper's trace mask: kept, and without effect
 	heavy pool
 	asks  pool // answers for which other servers are asked

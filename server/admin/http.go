@@ -32,6 +32,7 @@ func (a *Admin) Handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", unlimited(pprof.Symbol))
 		mux.HandleFunc("/debug/pprof/trace", unlimited(pprof.Trace))
 	}
+	pages := a.notesLogins(mux)
 	return a.forThisHost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodTrace {
 			http.Error(w, "TRACE is refused", http.StatusMethodNotAllowed)
@@ -40,7 +41,7 @@ func (a *Admin) Handler() http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		mux.ServeHTTP(w, r)
+		pages.ServeHTTP(w, r)
 	}))
 }
 

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -8,6 +10,30 @@ import (
 
 // failedLogin is how long a wrong password costs whoever tries it.
 const failedLogin = 100 * time.Millisecond
+
+// loginKey is the key of a request's context at which the admin port keeps the function
+// that Login calls when a login fails.
+type loginKey struct{}
+
+// notesLogins lets a handler's failed logins be counted and logged.
+func (a *Admin) notesLogins(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			r = r.WithContext(context.WithValue(r.Context(), loginKey{}, a.loginFailed))
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// loginFailed counts a failed login, and logs at most one of them a second: a program
+// that tries many passwords must not fill the disk.
+func (a *Admin) loginFailed(r *http.Request, user string) {
+	count := a.loginsFailed.Add(1)
+	now, last := a.now().Unix(), a.loginLogged.Load()
+	if now != last && a.loginLogged.CompareAndSwap(last, now) {
+		a.log.Warn("login failed", "user", fmt.Sprintf("%.64q", user), "from", r.RemoteAddr, "path", fmt.Sprintf("%.128q", r.URL.Path), "failed", count)
+	}
+}
 
 // Login decides whether a request names a user and a password that check knows,
 // as ZooKeeper's admin server wants them: Authorization: digest USER:PASSWORD.
@@ -19,6 +45,9 @@ func Login(r *http.Request, check func(user, password string) bool) (user string
 	}
 	user, password, ok := strings.Cut(credentials, ":")
 	if !ok || !check(user, password) {
+		if failed, known := r.Context().Value(loginKey{}).(func(*http.Request, string)); known {
+			failed(r, user)
+		}
 		time.Sleep(failedLogin)
 		return "", http.StatusForbidden, "Not authorized"
 	}

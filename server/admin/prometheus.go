@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,7 +19,7 @@ func (a *Admin) metricsHandler() http.Handler {
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{a.source},
+		collector{a.source, &a.loginsFailed},
 	)
 	if !a.noJVM {
 		registry.MustRegister(jvmCollector{})
@@ -29,7 +30,10 @@ func (a *Admin) metricsHandler() http.Handler {
 // collector makes metrics of a Status. Each value is there under the name that
 // ZooKeeper's own exporter gives it, and under that of `mntr`, which other
 // exporters pass on.
-type collector struct{ source Source }
+type collector struct {
+	source       Source
+	loginsFailed *atomic.Int64
+}
 
 // Describe declares nothing: which metrics there are depends on the Status.
 func (collector) Describe(chan<- *prometheus.Desc) {}
@@ -41,6 +45,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	o.native(s)
 	o.prefixed(s)
 	o.own(s)
+	o.put("zlockd_admin_logins_failed_total", "Requests at the admin port with a wrong name or password.", prometheus.CounterValue,
+		float64(c.loginsFailed.Load()))
 }
 
 type output struct{ ch chan<- prometheus.Metric }

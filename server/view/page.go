@@ -208,8 +208,26 @@ func pageFuncs() template.FuncMap {
 		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
 		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c.Askable(), c} },
 		"top":    func(title, name string, rows []topRow) topOf { return topOf{title, name, rows[:min(len(rows), 10)]} },
+		"ups":    ups,
 		"child":  func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
 	}
+}
+
+// crumb is a node above the one that is shown, or that itself.
+type crumb struct{ Name, Path string }
+
+// ups are the nodes from the root down to a path.
+func ups(path string) []crumb {
+	list := []crumb{{"/", "/"}}
+	for at, c := range path {
+		if c == '/' && at > 0 {
+			list = append(list, crumb{path[strings.LastIndexByte(path[:at], '/')+1 : at], path[:at]})
+		}
+	}
+	if path != "/" {
+		list = append(list, crumb{path[strings.LastIndexByte(path, '/')+1:], path})
+	}
+	return list
 }
 
 // holderOf is what people call a contender.

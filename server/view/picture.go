@@ -22,6 +22,8 @@ type box struct {
 
 type line struct {
 	D, Head, Class, Text, Title string
+	Path                        string // of the lock
+	Anchor                      string // of the text
 	X, Y                        int
 }
 
@@ -30,7 +32,8 @@ const (
 	maxBoxes  = 60
 	boxWidth  = 190
 	boxHeight = 46
-	colWidth  = 330
+	colWidth  = 420 // a line between two columns has room for its label
+	bowWidth  = 310 // right of the last column: for bows and their labels
 	rowHeight = 76
 )
 
@@ -75,7 +78,7 @@ func draw(g *graphAnswer) *picture {
 			b.Class = "cycle"
 		}
 		p.Boxes = append(p.Boxes, b)
-		p.W, p.H = max(p.W, x+boxWidth+150), max(p.H, y+boxHeight+10)
+		p.W, p.H = max(p.W, x+boxWidth+bowWidth), max(p.H, y+boxHeight+10)
 	}
 	lines := map[[2]int]int{} // one for each pair, however many locks are between them
 	locks := map[[2]int]int{}
@@ -108,7 +111,7 @@ func draw(g *graphAnswer) *picture {
 // lineOf draws one wait: from the right of the waiter to the left of whom it
 // waits for, or in a bow to the right if that one stands in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
-	l := line{Text: short(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
+	l := line{Path: e.Path, Text: short(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
 	switch {
 	case e.Cycle:
 		l.Class = "cycle"
@@ -120,7 +123,7 @@ func lineOf(e *recipe.Edge, from, to *box, i int) line {
 		x2 := to.X
 		l.D = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+60, y1, x2-60, y2, x2, y2)
 		l.Head = fmt.Sprintf("M%d %d L%d %d L%d %dZ", x2-8, y2-4, x2, y2, x2-8, y2+4)
-		l.X, l.Y = (x1+x2)/2, (y1+y2)/2-4
+		l.X, l.Y, l.Anchor = (x1+x2)/2, (y1+y2)/2-4, "middle"
 		return l
 	}
 	y1, y2 = y1+6-12*(i%2), y2+6-12*(i%2)
@@ -128,7 +131,7 @@ func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	x2 := to.X + boxWidth
 	l.D = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+bow, y1, x2+bow, y2, x2, y2)
 	l.Head = fmt.Sprintf("M%d %d L%d %d L%d %dZ", x2+8, y2-4, x2, y2, x2+8, y2+4)
-	l.X, l.Y = x1+60, (y1+y2)/2-12+32*(i%2)
+	l.X, l.Y, l.Anchor = x1+bow+8, (y1+y2)/2-12+32*(i%2), "start"
 	return l
 }
 
