@@ -34,6 +34,7 @@ const (
 	boxHeight = 46
 	colWidth  = 420 // a line between two columns has room for its label
 	bowWidth  = 310 // right of the last column: for bows and their labels
+	bowLabel  = 78  // where those begin
 	rowHeight = 76
 )
 
@@ -111,7 +112,7 @@ func draw(g *graphAnswer) *picture {
 // lineOf draws one wait: from the right of the waiter to the left of whom it
 // waits for, or in a bow to the right if that one stands in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
-	l := line{Path: e.Path, Text: short(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
+	l := line{Path: e.Path, Text: shortPath(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
 	switch {
 	case e.Cycle:
 		l.Class = "cycle"
@@ -131,7 +132,7 @@ func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	x2 := to.X + boxWidth
 	l.D = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+bow, y1, x2+bow, y2, x2, y2)
 	l.Head = fmt.Sprintf("M%d %d L%d %d L%d %dZ", x2+8, y2-4, x2, y2, x2+8, y2+4)
-	l.X, l.Y, l.Anchor = x1+bow+8, (y1+y2)/2-12+32*(i%2), "start"
+	l.X, l.Y, l.Anchor = x1+bowLabel, (y1+y2)/2-12+32*(i%2), "start"
 	return l
 }
 
@@ -143,6 +144,15 @@ func subOf(p *partyRow) string {
 		return p.Session.String()
 	}
 	return p.Addr
+}
+
+// shortPath keeps the end of a path, which tells locks of one directory apart.
+func shortPath(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return "…" + string(r[len(r)-n+1:])
 }
 
 func short(s string, n int) string {
