@@ -7,6 +7,7 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -134,8 +135,8 @@ func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, hereTrans := raft.NewInmemTransport("here")
-	leader, trans := raft.NewInmemTransport("leader")
+	here, hereTrans := raft.NewInmemTransportWithTimeout("here", time.Minute)
+	leader, trans := raft.NewInmemTransportWithTimeout("leader", time.Minute)
 	trans.Connect(here, hereTrans)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()

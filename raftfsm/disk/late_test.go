@@ -33,6 +33,11 @@ func (o *ordered) Apply(l *raft.Log) any {
 	return nil
 }
 
+// StoreConfiguration implements raft.ConfigurationStore.
+func (o *ordered) StoreConfiguration(index uint64, _ raft.Configuration) {
+	o.Apply(&raft.Log{Index: index})
+}
+
 func (o *ordered) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	at, err := state.ReadPosition(r)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -45,7 +46,7 @@ func startVoter(t *testing.T, dir, kind string) *voter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.here, v.tr = raft.NewInmemTransport("")
+	v.here, v.tr = raft.NewInmemTransportWithTimeout("", time.Minute)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
 	snaps := v.d.Snapshots(state.CheckSnapshot, func(error) {})
@@ -65,7 +66,7 @@ func (v *voter) stop() {
 // from is a way from another server to this one.
 func (v *voter) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
 	addr := raft.ServerAddress("addr-" + id)
-	_, other := raft.NewInmemTransport(addr)
+	_, other := raft.NewInmemTransportWithTimeout(addr, time.Minute)
 	other.Connect(v.here, v.tr)
 	return other, raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
 		Addr: other.EncodePeer(raft.ServerID(id), addr)}

@@ -1,10 +1,6 @@
 package sim
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -16,15 +12,13 @@ import (
 )
 
 // Disk is what a server keeps between two lives: a real data directory, with
-// identity, log and snapshots, on files of a simulated disk that loses any part
-// of what was not synced. Terms and votes are on the disk when the call
-// returns, and lost before: bolt maps its file into memory, which cannot be
-// simulated. Writes take time, and can be made to take longer or to hang.
+// identity, terms and votes, log and snapshots, on a simulated disk that loses any
+// part of what was not synced. Writes take time, and can be made to take longer or
+// to hang.
 type Disk struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	files   *simdisk.Disk
-	keys    map[string][]byte // of the stable store
 	life    *life
 	latency time.Duration
 	flow    chan struct{} // closed while writes are not held up
@@ -36,13 +30,13 @@ const dataDir = "/var/zlockd"
 
 // NewDisk returns an empty disk.
 func NewDisk(rng *rand.Rand) *Disk {
-	d := &Disk{rng: rng, files: simdisk.New(rand.New(rand.NewPCG(rng.Uint64(), 5))), keys: map[string][]byte{},
+	d := &Disk{rng: rng, files: simdisk.New(rand.New(rand.NewPCG(rng.Uint64(), 5))),
 		latency: 500 * time.Microsecond, flow: make(chan struct{}), logFlow: make(chan struct{})}
 	close(d.flow)
 	close(d.logFlow)
 	d.files.LeaveGhosts()
 	d.files.OnOp(func(op simdisk.Op) error {
-		if op.Kind != "sync" && op.Kind != "syncdir" {
+		if op.Kind != "sync" && op.Kind != "syncdir" && op.Kind != "set" {
 			return nil
 		}
 		d.mu.Lock()
@@ -67,9 +61,10 @@ func NewDisk(rng *rand.Rand) *Disk {
 func (d *Disk) Files() *disk.Files {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := &life{d: d, gone: make(chan struct{}), keys: maps.Clone(d.keys)}
+	l := &life{d: d, gone: make(chan struct{})}
 	d.life = l
-	return &disk.Files{FS: d.files.Mount(), Stable: l, Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
+	m := d.files.Mount()
+	return &disk.Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
 }
 
 // free is what may still be written.
@@ -143,7 +138,6 @@ func (d *Disk) Go() {
 type life struct {
 	d    *Disk
 	gone chan struct{} // closed by Crash; what is written then is not kept
-	keys map[string][]byte
 }
 
 // sync waits until a write is on the disk, or nothing matters any more.
@@ -161,46 +155,4 @@ func (l *life) sync() {
 		}
 	case <-l.gone:
 	}
-}
-
-// alive is asked with the disk locked.
-func (l *life) alive() bool { return l.d.life == l }
-
-var errNoKey = errors.New("not found")
-
-// Set implements raft.StableStore.
-func (l *life) Set(k, v []byte) error {
-	l.sync()
-	l.d.mu.Lock()
-	defer l.d.mu.Unlock()
-	l.keys[string(k)] = bytes.Clone(v)
-	if l.alive() {
-		l.d.keys[string(k)] = bytes.Clone(v)
-	}
-	return nil
-}
-
-// Get implements raft.StableStore.
-func (l *life) Get(k []byte) ([]byte, error) {
-	l.d.mu.Lock()
-	defer l.d.mu.Unlock()
-	v, ok := l.keys[string(k)]
-	if !ok {
-		return nil, errNoKey
-	}
-	return v, nil
-}
-
-// SetUint64 implements raft.StableStore.
-func (l *life) SetUint64(k []byte, v uint64) error {
-	return l.Set(k, binary.BigEndian.AppendUint64(nil, v))
-}
-
-// GetUint64 implements raft.StableStore.
-func (l *life) GetUint64(k []byte) (uint64, error) {
-	b, err := l.Get(k)
-	if err != nil {
-		return 0, err
-	}
-	return binary.BigEndian.Uint64(b), nil
 }

@@ -25,7 +25,7 @@ const versions = 4
 
 // Op is an operation about to be done.
 type Op struct {
-	Kind string // create, open, rename, remove, write, sync, syncdir
+	Kind string // create, open, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
 	Name string
 	Len  int // of a write
 }
@@ -59,9 +59,12 @@ type view struct {
 	names   map[string]*inode // as cached
 	stable  map[string]*inode // as durable
 	changes []change          // of names, since their directories were synced
+	keys    map[string][]byte // of the key store
 }
 
-func newView() *view { return &view{names: map[string]*inode{}, stable: map[string]*inode{}} }
+func newView() *view {
+	return &view{names: map[string]*inode{}, stable: map[string]*inode{}, keys: map[string][]byte{}}
+}
 
 // New returns an empty disk.
 func New(rng *rand.Rand) *Disk { return &Disk{rng: rng, now: newView(), capacity: 1 << 50} }
@@ -167,6 +170,7 @@ func (v *view) clone() *view {
 		return c
 	}
 	c := newView()
+	c.keys = maps.Clone(v.keys)
 	for name, f := range v.names {
 		c.names[name] = copied(f)
 	}
@@ -231,7 +235,7 @@ func (v *view) publish(c change) {
 func (d *Disk) Save() *Image {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	img := &Image{files: map[string][]byte{}}
+	img := &Image{files: map[string][]byte{}, keys: maps.Clone(d.now.keys)}
 	for name, f := range d.now.stable {
 		if f.dir {
 			img.dirs = append(img.dirs, name)
@@ -246,6 +250,7 @@ func (d *Disk) Save() *Image {
 type Image struct {
 	files map[string][]byte
 	dirs  []string
+	keys  map[string][]byte
 }
 
 // Restore puts an old copy back; the life ends.
@@ -253,6 +258,7 @@ func (d *Disk) Restore(img *Image) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now, d.life = newView(), nil
+	d.now.keys = maps.Clone(img.keys)
 	for _, name := range img.dirs {
 		f := &inode{dir: true, dirty: map[int][][]byte{}}
 		d.now.names[name], d.now.stable[name] = f, f

@@ -1,0 +1,362 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/simdisk"
+)
+
+// An enumeration of crash points. A script of elections, entries, snapshots, changes of members and restarts runs on a
+// simulated disk. It runs once for each operation that it has the disk do: there the server ends, by kill -9 or with
+// its power. Then the server starts again and must be what it has told others that it is.
+
+// crashed is a server on a disk that ends at a chosen operation. What its process does afterwards changes nothing.
+type crashed struct {
+	t     *testing.T
+	what  string
+	power *simdisk.Disk
+	ops   int // operations to go
+	hit   simdisk.Op
+	over  chan struct{} // closed when the server ends
+
+	d    *Disk
+	r    *raft.Raft
+	fsm  *ordered
+	here raft.ServerAddress
+	tr   *raft.InmemTransport
+
+	mu    sync.Mutex
+	told  told
+	ended atomic.Bool
+}
+
+// told is what others know of the server.
+type told struct {
+	term    uint64
+	votes   map[uint64]string // by term
+	last    uint64            // acknowledged entry
+	lastIn  uint64            // its term
+	applied uint64
+	cluster string
+}
+
+// snapshotting is the state machine with snapshots of its own.
+type snapshotting struct{ *ordered }
+
+func (s snapshotting) Snapshot() (raft.FSMSnapshot, error) {
+	return ownSnapshot(s.at.Load()), nil
+}
+
+type ownSnapshot uint64
+
+func (s ownSnapshot) Persist(sink raft.SnapshotSink) error {
+	Own(sink)
+	snap := state.New("c").StartSnapshot(state.Position{Index: uint64(s), Term: 2})
+	if err := snap.Write(sink, func(read func()) { read() }); err != nil {
+		return err
+	}
+	return sink.Close()
+}
+
+func (ownSnapshot) Release() {}
+
+var changing = map[string]bool{"create": true, "write": true, "sync": true, "rename": true, "remove": true, "mkdir": true,
+	"syncdir": true, "set": true}
+
+// open opens the directory and starts raft on it.
+func (c *crashed) open() error {
+	c.mu.Lock()
+	if c.ended.Load() {
+		c.mu.Unlock()
+		return errRefused
+	}
+	m := c.power.Mount()
+	c.mu.Unlock()
+	fatal := func(err error) {
+		if !c.ended.Load() {
+			c.t.Errorf("%s: the server ends: %v", c.what, err)
+		}
+	}
+	d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
+		Fatal: fatal, Files: &Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 1024, FullSize: 2048, InTurn: true}}})
+	if err != nil {
+		return err
+	}
+	here, tr := raft.NewInmemTransportWithTimeout("", time.Minute)
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger, conf.TrailingLogs = "1", hclog.NewNullLogger(), 2
+	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour // it stands for no election
+	fsm := new(ordered)
+	r, err := raft.NewRaft(conf, snapshotting{fsm}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}), tr)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	d.FollowApplied(r.AppliedIndex)
+	c.d, c.r, c.fsm, c.here, c.tr = d, r, fsm, here, tr
+	return nil
+}
+
+func (c *crashed) from(id string) (*raft.InmemTransport, raft.RPCHeader) {
+	addr := raft.ServerAddress("addr-" + id)
+	_, other := raft.NewInmemTransportWithTimeout(addr, time.Minute)
+	other.Connect(c.here, c.tr)
+	return other, raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+		Addr: other.EncodePeer(raft.ServerID(id), addr)}
+}
+
+// note keeps what others were told, unless the server had ended by then.
+func (c *crashed) note(f func(*told)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended.Load() {
+		f(&c.told)
+	}
+}
+
+func (c *crashed) vote(candidate string, term, last, lastTerm uint64) bool {
+	tr, head := c.from(candidate)
+	var resp raft.RequestVoteResponse
+	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: last, LastLogTerm: lastTerm, LeadershipTransfer: true}
+	if tr.RequestVote("1", c.here, req, &resp) != nil {
+		return false
+	}
+	c.note(func(o *told) {
+		o.term = max(o.term, resp.Term)
+		if resp.Granted {
+			o.votes[term] = candidate
+		}
+	})
+	return resp.Granted
+}
+
+// members is a configuration entry's content.
+func members(ids ...string) []byte {
+	var list []raft.Server
+	for _, id := range ids {
+		list = append(list, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress("addr-" + id)})
+	}
+	return raft.EncodeConfiguration(raft.Configuration{Servers: list})
+}
+
+// entries sends entries from+1 to to, all committed; the last changes the members if there are any.
+func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
+	tr, head := c.from(leader)
+	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm, LeaderCommitIndex: to}
+	for i := prev + 1; i <= to; i++ {
+		l := &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: state.BeginEntry(nil, 0)}
+		state.SealEntry(l.Data, int64(i))
+		if len(change) > 0 && i == to {
+			l.Type, l.Data = raft.LogConfiguration, members(change...)
+		}
+		req.Entries = append(req.Entries, l)
+	}
+	var resp raft.AppendEntriesResponse
+	if tr.AppendEntries("1", c.here, req, &resp) != nil || !resp.Success {
+		return false
+	}
+	c.note(func(o *told) { o.term, o.last, o.lastIn = max(o.term, term), to, term })
+	return true
+}
+
+func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
+	tr, head := c.from(leader)
+	var resp raft.InstallSnapshotResponse
+	err := tr.InstallSnapshot("1", c.here, &raft.InstallSnapshotRequest{RPCHeader: head, SnapshotVersion: 1, Term: term,
+		LastLogIndex: index, LastLogTerm: 2, Configuration: members("1", "2", "3", "4"), ConfigurationIndex: 5,
+		Size: int64(len(content))}, &resp, bytes.NewReader(content))
+	if err == nil && resp.Success {
+		c.note(func(o *told) { o.term, o.last, o.lastIn, o.applied = max(o.term, term), index, 2, index })
+	}
+}
+
+// settle waits until the log is applied up to an entry, so that the order of operations is the same each time.
+func (c *crashed) settle(index uint64) {
+	for !c.ended.Load() && c.fsm.at.Load() < index {
+		time.Sleep(100 * time.Microsecond)
+	}
+	c.note(func(o *told) { o.applied = index })
+}
+
+// script is a short life of a server. Each step is something that others are told of.
+func (c *crashed) script(sent []byte) {
+	if c.open() != nil {
+		return
+	}
+	id := c.d.Identity()
+	id.Cluster = "c"
+	if c.d.SaveIdentity(id) == nil {
+		c.note(func(o *told) { o.cluster = "c" })
+	}
+	c.entries("2", 1, 0, 0, 1, "1", "2", "3")
+	c.vote("3", 2, 1, 1)
+	c.entries("3", 2, 1, 1, 6)
+	c.settle(6)
+	_ = c.r.Snapshot().Error()
+	c.entries("3", 2, 6, 2, 9)
+	c.settle(9)
+	c.restart()
+	c.vote("2", 4, 9, 2)
+	c.entries("2", 4, 9, 2, 10, "1", "2", "3", "4")
+	c.settle(9)
+	c.snapshot("2", 5, 20, sent)
+	c.entries("2", 5, 20, 2, 24)
+	c.settle(24)
+	c.vote("4", 6, 24, 5)
+	_ = c.r.Snapshot().Error()
+	c.restart()
+	c.vote("3", 7, 24, 5)
+	c.vote("4", 8, 24, 5)
+}
+
+func (c *crashed) restart() {
+	err := errors.Join(c.r.Shutdown().Error(), c.d.Close(), c.open())
+	if c.ended.Load() {
+		runtime.Goexit()
+	}
+	if err != nil {
+		c.t.Errorf("%s: it does not restart: %v", c.what, err)
+	}
+}
+
+// run runs the script up to the operation, and the server again behind it; done: the script has fewer operations.
+func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
+	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
+	c.power.OnOp(func(op simdisk.Op) error {
+		if !changing[op.Kind] || c.ended.Load() {
+			return nil
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.ops++; c.ops == nth {
+			c.hit = op
+			c.ended.Store(true)
+			if powerLoss {
+				c.power.PowerLoss()
+			} else {
+				c.power.Kill()
+			}
+			close(c.over)
+		}
+		return nil
+	})
+	c.power.LeaveGhosts()
+	finished := make(chan struct{})
+	go func() {
+		c.script(sent)
+		if c.r != nil {
+			_ = errors.Join(c.r.Shutdown().Error(), c.d.Close())
+		}
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		if !c.ended.Load() {
+			return true
+		}
+	case <-c.over:
+	}
+	c.mu.Lock()
+	was, hit := c.told, c.hit
+	c.mu.Unlock()
+	next := &crashed{t: c.t, power: c.power, what: fmt.Sprintf("%s of %s, the %d.; power lost: %v", hit.Kind, hit.Name, nth, powerLoss)}
+	next.told.votes = map[uint64]string{}
+	c.power.OnOp(nil)
+	next.check(was)
+	return false
+}
+
+// check starts the server again and compares it with what it told others.
+func (c *crashed) check(was told) {
+	if err := c.open(); err != nil {
+		c.t.Errorf("%s: it is refused: %v", c.what, err)
+		return
+	}
+	defer func() { _ = errors.Join(c.r.Shutdown().Error(), c.d.Close()) }()
+	term, end, err := c.d.Promised()
+	if err != nil || term < was.term || end < was.last {
+		c.t.Errorf("%s: it is in term %d with a log up to %d, and was in %d with %d (%v)", c.what, term, end, was.term, was.last, err)
+	}
+	if is := c.d.Identity(); was.cluster != "" && is.Cluster != was.cluster {
+		c.t.Errorf("%s: it has forgotten its cluster", c.what)
+	}
+	if newest := c.d.covered.newest(); was.last > newest {
+		var l raft.Log
+		if err := c.d.Log().GetLog(was.last, &l); err != nil || l.Term != was.lastIn {
+			c.t.Errorf("%s: acknowledged entry %d of term %d is %+v, %v", c.what, was.last, was.lastIn, l, err)
+		}
+	}
+	// Every candidate asks in every term, with a log that has nothing and with one that has everything.
+	for in := uint64(1); in <= term; in++ {
+		for _, candidate := range []string{"2", "3", "4"} {
+			given, voted := was.votes[in]
+			if end > 0 && c.vote(candidate, in, 0, 0) && (!voted || given != candidate) {
+				c.t.Errorf("%s: %s, whose log is empty, gets a vote in term %d", c.what, candidate, in)
+			}
+			if voted && given != candidate && c.vote(candidate, in, 1000, term) {
+				c.t.Errorf("%s: it voted for %s in term %d, and votes for %s", c.what, given, in, candidate)
+			}
+		}
+	}
+	// A leader finds the place behind which it can go on, and the server takes the rest.
+	next := term + 1
+	_, have, _ := c.d.Promised()
+	var l raft.Log
+	lastTerm := uint64(2) // of a snapshot
+	if have > 0 && c.d.Log().GetLog(have, &l) == nil {
+		lastTerm = l.Term
+	}
+	if have == 0 {
+		lastTerm = 0
+	}
+	if !c.entries("2", next, have, lastTerm, have+3) {
+		c.t.Errorf("%s: it takes no entries behind %d", c.what, have)
+		return
+	}
+	began := time.Now()
+	for c.fsm.at.Load() < have+3 && time.Since(began) < time.Minute {
+		time.Sleep(100 * time.Microsecond)
+	}
+	if at := c.fsm.at.Load(); at < have+3 || at < was.applied {
+		c.t.Errorf("%s: it has applied %d", c.what, at)
+	}
+	if bad := c.fsm.bad.Load(); bad != nil {
+		c.t.Errorf("%s: %s", c.what, *bad)
+	}
+}
+
+func TestG2EveryCrashPointOfAServersDisk(t *testing.T) {
+	sent := snapshotOf(t, 20)
+	points := 0
+	for nth := 1; ; nth++ {
+		done := false
+		for seed := range uint64(4) {
+			if testing.Short() && seed != uint64(nth)%4 {
+				continue
+			}
+			c := &crashed{t: t, what: "no crash", power: simdisk.New(mathrand.New(mathrand.NewPCG(seed, uint64(nth))))}
+			done = c.run(nth, seed > 0, sent)
+			points++
+		}
+		if done {
+			t.Logf("%d operations, %d crashes", nth-1, points)
+			if nth < 100 {
+				t.Errorf("only %d operations", nth-1)
+			}
+			return
+		}
+	}
+}
