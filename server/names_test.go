@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/server/backup"
 )
@@ -58,6 +60,7 @@ func init() {
 		zlockd_lock_grants_total zlockd_lock_scan_seconds`)
 	add("sessions wait for each other", "zlockd_lock_suspected_deadlocks")
 	add("a backup, or none in time", "zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
+	add("a certificate comes to its end", "zlockd_certificate_expiry_seconds")
 	add("something is wrong, or worth a note", "zlockd_faults zlockd_notices")
 	add("large requests, slow readers", "zlockd_buffer_bytes")
 	add("too many log lines", "zlockd_log_lines_dropped_total zlockd_log_lines_lost_total")
@@ -91,6 +94,8 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 		o.AdminAddr, o.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0"
 		o.Backup = backup.Schedule{Dir: t.TempDir()}
 		o.LogLost = func() int64 { return 0 }
+		pair, _, _ := until(t, time.Now().Add(time.Hour))
+		o.Clients.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
 	})
 	id, led := e.leader()
 	handOff(t, led)
