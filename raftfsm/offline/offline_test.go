@@ -205,6 +205,19 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 			clear(b[whole-20:])
 			write(dir, "log.5", b)
 		}, "--drop-torn-record"},
+		{"torn last record, and an empty log behind it", func(dir string) {
+			write(dir, "log.5", read(dir, "log.5")[:whole-20])
+			write(dir, "log.a", nil)
+		}, "--drop-torn-record"},
+		{"torn last record, and a log behind it that was begun", func(dir string) {
+			write(dir, "log.5", read(dir, "log.5")[:whole-20])
+			write(dir, "log.a", append(logOf(nil)[:16:16], make([]byte, 4096)...))
+		}, "--drop-torn-record"},
+		{"torn record long before the snapshot", func(dir string) {
+			b := bytes.TrimRight(logOf(history()[:2]), "\x00")
+			remove("log.5")(dir)
+			write(dir, "log.1", b[:len(b)-3])
+		}, "end with zxid 0x1, before it"},
 		{"flipped byte in a log", flip("log.5", 60), "log.5: at byte 16: the checksum is wrong"},
 		{"flipped byte in the snapshot", flip("snapshot.4", 90), "snapshot.4: at byte"},
 		{"no log", remove("log.1", "log.5"), "has no log beside it"},
@@ -247,6 +260,19 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir, DropTorn: true})
 	must(t, err)
 	if z.Zxid != 8 || len(z.Notes) != 1 {
+		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
+	}
+}
+
+// A torn record that the snapshot holds is no loss.
+func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
+	dir := zooDir(t)
+	b := bytes.TrimRight(logOf(history()[:4]), "\x00")
+	must(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), b[:len(b)-3], 0o600))
+	must(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
+	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
+	must(t, err)
+	if z.Zxid != 4 || len(z.Notes) != 1 || !strings.Contains(z.Notes[0], "the snapshot 4 is newer") {
 		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
 	}
 }

@@ -238,10 +238,14 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 			first = i
 		}
 	}
+	// Behind the last log with an entry may be others that were begun and hold none.
+	last := len(logs) - 1
+	for last > first && holdsNothing(logs[last].path) {
+		last--
+	}
 	reached := int64(0)
 	for i, l := range logs[first:] {
-		last := i == len(logs[first:])-1
-		zxid, err := z.replayFile(l.path, last, dropTorn)
+		zxid, err := z.replayFile(l, snap.zxid, first+i >= last, dropTorn)
 		if err != nil {
 			return err
 		}
@@ -256,8 +260,33 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 	return nil
 }
 
-// replayFile applies one log and returns the last zxid in it.
-func (z *ZooKeeper) replayFile(path string, last, dropTorn bool) (int64, error) {
+// holdsNothing reports whether a log was begun and has no whole entry.
+func holdsNothing(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	r, err := zkfiles.NewLogReader(f)
+	if err == nil {
+		_, err = r.Next()
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn)
+}
+
+// holdsTorn reports whether a snapshot holds the entry that was being written to a log
+// behind the entry of zxid before, 0 if it was the log's first.
+func holdsTorn(snap int64, log zkFile, before int64) bool {
+	if before == 0 {
+		return log.zxid == snap
+	}
+	firstOfEpoch := snap&0xffffffff == 1 && before>>32 < snap>>32
+	return before+1 == snap || firstOfEpoch
+}
+
+// replayFile applies one log and returns the last zxid that is known to be in it.
+func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int64, error) {
+	path := log.path
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, readable(err)
@@ -275,6 +304,15 @@ func (z *ZooKeeper) replayFile(path string, last, dropTorn bool) (int64, error) 
 	for {
 		x, err := r.Next()
 		if errors.Is(err, io.EOF) {
+			return zxid, nil
+		}
+		if errors.Is(err, zkfiles.ErrTorn) && zxid < snap {
+			// The snapshot is newer than the last whole entry, so that nothing is lost
+			// with this one; if it is newer by more, the log it needs is missing.
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the snapshot %x is newer than what was being written", path, err, snap))
+			if holdsTorn(snap, log, zxid) {
+				zxid = snap
+			}
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
