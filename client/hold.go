@@ -153,6 +153,17 @@ func (h *hold) nodesNow() []heldNode {
 	return slices.Clone(h.nodes)
 }
 
+// whyOver returns why the hold is lost at this moment by the clock, and 0 while it is not.
+func (h *hold) whyOver() LostReason {
+	if why := h.e.whyOver(); why != 0 {
+		return why
+	}
+	if limit := h.cfg.limit.Hold; limit > 0 && h.parts == nil && time.Since(h.since) >= limit {
+		return MaxHold
+	}
+	return 0
+}
+
 // lose ends the hold because the right to act is gone. It is the first call that
 // counts; a hold that is being released is not lost any more. If it is known which of
 // the nodes is to blame, it is given.

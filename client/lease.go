@@ -154,7 +154,7 @@ func (l *Lease) Lost() <-chan struct{} {
 //
 // It looks at the clock, so it is right even in the first instruction after a pause.
 func (l *Lease) Err() error {
-	why := l.h.e.whyOver()
+	why := l.h.whyOver()
 	if why != 0 {
 		l.h.lose(why)
 	}

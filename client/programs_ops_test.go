@@ -1,0 +1,246 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// programOps are the calls that random programs make. Every call of the package is here or
+// in otherCalls.
+var programOps map[string]func(w *worker)
+
+// otherCalls need no random programs.
+var otherCalls = map[string]string{
+	"Mutex.Path": "constant", "RWMutex.Path": "constant", "Semaphore.Path": "constant", "Lease.Path": "constant",
+	"Mutex.Request": "see Client.AcquireAll", "RWMutex.Request": "see Client.AcquireAll", "Semaphore.Request": "see Client.AcquireAll",
+	"Client.Mutex": "makes an object", "Client.RWMutex": "makes an object", "Client.Semaphore": "makes an object",
+	"Client.Election": "makes an object", "Client.Barrier": "makes an object", "Client.DoubleBarrier": "makes an object",
+	"Client.Session": "used by the test", "Client.Close": "used by the test", "Client.Servers": "constant",
+	"Client.SessionKey": "see package status", "Client.State": "used by the loop", "Client.Inspector": "makes an object",
+	"Election.Observe":    "reads; TestE62AnObserverOverManyLeaders",
+	"Barrier.Wait":        "grants nothing",
+	"DoubleBarrier.Enter": "grants nothing",
+}
+
+func lockOf(w *worker, m interface {
+	Lock(context.Context, ...client.Option) (*client.Lease, error)
+}, path string, call []client.Option) {
+	w.take(path, fence.Exclusive, 0, func(ctx context.Context) (*client.Lease, error) { return m.Lock(ctx, call...) })
+}
+
+func init() {
+	programOps = map[string]func(w *worker){
+		"Mutex.Lock": func(w *worker) {
+			p := w.path("mutex")
+			if w.r.IntN(8) == 0 {
+				p = w.path("sem") // of another kind
+			}
+			lock, call := w.split(p)
+			lockOf(w, w.c.Mutex(p.path, lock...), p.path, call)
+		},
+		"Mutex.TryLock": func(w *worker) {
+			p := w.path("mutex")
+			lock, call := w.split(p)
+			w.take(p.path, fence.Exclusive, 0, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.Mutex(p.path, lock...).TryLock(ctx, call...)
+			})
+		},
+		"Mutex.Do": func(w *worker) {
+			p := w.path("mutex")
+			lock, call := w.split(p)
+			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error { return w.c.Mutex(p.path, lock...).Do(ctx, f, call...) })
+		},
+		"RWMutex.Lock": func(w *worker) {
+			p := w.path("rw")
+			lock, call := w.split(p)
+			lockOf(w, w.c.RWMutex(p.path, lock...), p.path, call)
+		},
+		"RWMutex.TryLock": func(w *worker) {
+			p := w.path("rw")
+			lock, call := w.split(p)
+			w.take(p.path, fence.Exclusive, 0, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.RWMutex(p.path, lock...).TryLock(ctx, call...)
+			})
+		},
+		"RWMutex.RLock": func(w *worker) {
+			p := w.path("rw")
+			lock, call := w.split(p)
+			w.take(p.path, fence.Shared, 0, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.RWMutex(p.path, lock...).RLock(ctx, call...)
+			})
+		},
+		"RWMutex.TryRLock": func(w *worker) {
+			p := w.path("rw")
+			lock, call := w.split(p)
+			w.take(p.path, fence.Shared, 0, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.RWMutex(p.path, lock...).TryRLock(ctx, call...)
+			})
+		},
+		"RWMutex.Do": func(w *worker) {
+			p := w.path("rw")
+			lock, call := w.split(p)
+			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error { return w.c.RWMutex(p.path, lock...).Do(ctx, f, call...) })
+		},
+		"RWMutex.RDo": func(w *worker) {
+			p := w.path("rw")
+			lock, call := w.split(p)
+			w.do(p.path, fence.Shared, 0, func(ctx context.Context, f work) error { return w.c.RWMutex(p.path, lock...).RDo(ctx, f, call...) })
+		},
+		"Semaphore.Acquire": func(w *worker) {
+			p, n := w.path("sem"), 1+w.r.IntN(programPermits)
+			lock, call := w.split(p)
+			w.take(p.path, fence.Permit, n, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.Semaphore(p.path, programPermits, lock...).Acquire(ctx, n, call...)
+			})
+		},
+		"Semaphore.TryAcquire": func(w *worker) {
+			p, n := w.path("sem"), 1+w.r.IntN(programPermits)
+			lock, call := w.split(p)
+			w.take(p.path, fence.Permit, n, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.Semaphore(p.path, programPermits, lock...).TryAcquire(ctx, n, call...)
+			})
+		},
+		"Semaphore.Do": func(w *worker) {
+			p := w.path("sem")
+			lock, call := w.split(p)
+			w.do(p.path, fence.Permit, 1, func(ctx context.Context, f work) error {
+				return w.c.Semaphore(p.path, programPermits, lock...).Do(ctx, f, call...)
+			})
+		},
+		"Semaphore.SetLimit": func(w *worker) {
+			ctx, cancel := w.moment()
+			defer cancel()
+			_ = w.c.Semaphore(w.path("sem").path, programPermits).SetLimit(ctx, programPermits)
+		},
+		"Election.Campaign": func(w *worker) {
+			p := w.path("elect")
+			lock, call := w.split(p)
+			w.take(p.path, fence.Exclusive, 0, func(ctx context.Context) (*client.Lease, error) {
+				return w.c.Election(p.path, lock...).Campaign(ctx, []byte(fmt.Sprint("value-", w.id)), call...)
+			})
+		},
+		"Election.Proclaim": func(w *worker) {
+			w.someClaim(func(ctx context.Context, c *claim) {
+				_ = w.c.Election(c.path).Proclaim(ctx, c.lease, []byte("value-new"))
+			})
+		},
+		"Election.Leader": func(w *worker) {
+			p := w.path("elect")
+			ctx, cancel := w.moment()
+			defer cancel()
+			l, err := w.c.Election(p.path, p.opts...).Leader(ctx)
+			if err == nil && !l.None() && !strings.HasPrefix(string(l.Value), "value-") {
+				w.ref.t.Errorf("%s: the leader's value is %q", p.path, l.Value)
+			}
+		},
+		"Lease.Unlock": func(w *worker) {
+			if len(w.claims) > 0 {
+				w.give(w.r.IntN(len(w.claims)))
+			}
+		},
+		"Lease.Downgrade": func(w *worker) {
+			w.someClaim(func(ctx context.Context, c *claim) {
+				if c.mode == fence.Exclusive && c.outer == nil {
+					w.ref.becomes(c, fence.Shared)
+					_ = c.lease.Downgrade(ctx)
+				}
+			})
+		},
+		"Lease.Upgrade":    func(w *worker) { w.someClaim(w.upgrade((*client.Lease).Upgrade)) },
+		"Lease.TryUpgrade": func(w *worker) { w.someClaim(w.upgrade((*client.Lease).TryUpgrade)) },
+		"Lease.Check":      func(w *worker) { w.someClaim(func(ctx context.Context, c *claim) { _ = c.lease.Check(ctx) }) },
+		"Lease.Txn": func(w *worker) {
+			w.someClaim(func(ctx context.Context, c *claim) { _, _ = c.lease.Txn(ctx, zk.Check{Path: "/foreign", Version: -1}) })
+		},
+		"Lease.Valid": func(w *worker) { w.someClaim(w.saysWhy) },
+		"Client.AcquireAll": func(w *worker) {
+			w.takeAll(func(ctx context.Context, reqs ...client.Request) (*client.Lease, error) {
+				return w.c.AcquireAll(ctx, reqs...)
+			})
+		},
+		"Client.TryAcquireAll": func(w *worker) {
+			w.takeAll(func(ctx context.Context, reqs ...client.Request) (*client.Lease, error) {
+				return w.c.TryAcquireAll(ctx, reqs...)
+			})
+		},
+		"Client.CheckSequencer": func(w *worker) {
+			w.someClaim(func(ctx context.Context, c *claim) { _ = w.c.CheckSequencer(ctx, c.lease.Sequencers()[0]) })
+		},
+		"Client.Stats": func(w *worker) { w.c.Stats() },
+		"Barrier.Close": func(w *worker) {
+			ctx, cancel := w.moment()
+			defer cancel()
+			_ = w.c.Barrier("/barrier").Close(ctx)
+		},
+		"Barrier.Open": func(w *worker) {
+			ctx, cancel := w.moment()
+			defer cancel()
+			_ = w.c.Barrier("/barrier").Open(ctx)
+		},
+	}
+	addOperatorCalls()
+	for _, name := range []string{"ValidUntil", "Err", "Context", "Lost", "Mode", "Token", "Sequencer", "Sequencers", "Node", "Nodes", "Revoked"} {
+		otherCalls["Lease."+name] = "see Lease.Valid"
+	}
+}
+
+type work = func(context.Context, *client.Lease) error
+
+// do runs a call that works under a lease.
+func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Context, work) error) {
+	ctx, cancel := w.moment()
+	defer cancel()
+	before := w.ref.start(w.id)
+	_ = call(ctx, func(_ context.Context, l *client.Lease) error {
+		c := &claim{client: w.id, path: path, lease: l, mode: mode, n: n}
+		if mode == fence.Permit {
+			c.of = programPermits
+		}
+		w.ref.granted(c, before)
+		w.ref.released(c)
+		return nil
+	})
+}
+
+// takeAll takes a set, of which each lock is a claim by itself.
+func (w *worker) takeAll(call func(context.Context, ...client.Request) (*client.Lease, error)) {
+	a, b := w.path("mutex"), w.path("rw")
+	lockA, callA := w.split(a)
+	lockB, callB := w.split(b)
+	w.take("set", fence.Permit, 0, func(ctx context.Context) (*client.Lease, error) {
+		return call(ctx, w.c.Mutex(a.path, lockA...).Request(callA...), w.c.RWMutex(b.path, lockB...).Request(fence.Exclusive, callB...))
+	})
+}
+
+func (w *worker) moment() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), ms(w.r, 200))
+}
+
+// upgrade notes that a lease excludes others again.
+func (w *worker) upgrade(call func(*client.Lease, context.Context) error) func(context.Context, *claim) {
+	return func(ctx context.Context, c *claim) {
+		if c.mode == fence.Shared && c.outer == nil && call(c.lease, ctx) == nil {
+			w.ref.becomes(c, fence.Exclusive)
+		}
+	}
+}
+
+// saysWhy looks at everything that a lease says of itself.
+func (w *worker) saysWhy(_ context.Context, c *claim) {
+	l := c.lease
+	if !l.Valid() && l.Err() == nil {
+		w.ref.t.Errorf("%s: a lease that is not valid has no error", c.path)
+	}
+	_, _, _, _ = l.ValidUntil(), l.Context(), l.Mode(), l.Token()
+	_, _, _ = l.Sequencer(), l.Node(), l.Nodes()
+	select {
+	case <-l.Lost():
+	case <-l.Revoked():
+	default:
+	}
+}

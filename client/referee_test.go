@@ -1,0 +1,198 @@
+package client_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+// referee judges the locks of several clients from outside: by the leases that they
+// return, the nodes that the test removes and the sessions that it ends.
+type referee struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	paths   map[string]*ledger
+	removed map[string]bool // nodes that the test has removed: whether they were waiting then
+	forced  map[int]int     // how often the locks of a client were taken away by force
+	grants  int
+}
+
+// ledger is what the referee knows of one path.
+type ledger struct {
+	claims []*claim
+	top    fence.Token // of the exclusive holds so far
+}
+
+// claim is a lease from its grant to the beginning of its release.
+type claim struct {
+	client int
+	path   string
+	lease  *client.Lease
+	mode   fence.Mode
+	n, of  int // permits, and how many there are
+	outer  *claim
+	root   *claim // of the leases that share a hold
+	// forced says that the test took the lock away, so that the lease may not know yet.
+	forced bool
+}
+
+func newReferee(t *testing.T) *referee {
+	return &referee{t: t, paths: map[string]*ledger{}, removed: map[string]bool{}, forced: map[int]int{}}
+}
+
+// start is called before a call of a client; granted needs the result.
+func (r *referee) start(client int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forced[client]
+}
+
+// holds reports whether the claim stands at this moment. r.mu is held.
+func (c *claim) holds() bool { return !c.forced && c.lease.Valid() }
+
+// sharesHold reports whether the leases are of one hold, which is so for nested ones.
+func (c *claim) sharesHold(o *claim) bool {
+	return slices.ContainsFunc(c.lease.Nodes(), func(n string) bool { return slices.Contains(o.lease.Nodes(), n) })
+}
+
+// granted judges a grant.
+func (r *referee) granted(c *claim, before int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grants++
+	l := r.paths[c.path]
+	if l == nil {
+		l = &ledger{}
+		r.paths[c.path] = l
+	}
+	c.forced = before != r.forced[c.client]
+	for _, node := range c.lease.Nodes() {
+		waited, gone := r.removed[node]
+		if waited && c.lease.Valid() {
+			r.t.Errorf("%s: %s is granted, and was removed while it waited", c.path, node)
+		}
+		c.forced = c.forced || gone
+	}
+	c.root = c
+	nested := false
+	for o := c.outer; o != nil && !nested; o = o.outer {
+		if nested = c.sharesHold(o); nested {
+			c.root = o.root
+		}
+	}
+	switch {
+	case c.forced, nested, !c.lease.Valid():
+	case c.mode != fence.Permit && c.lease.Token() <= l.top:
+		r.t.Errorf("%s: %v with token %d after an exclusive %d", c.path, c.mode, c.lease.Token(), l.top)
+	case c.mode == fence.Exclusive:
+		l.top = c.lease.Token()
+	}
+	l.claims = append(l.claims, c)
+	r.judge(l, c)
+}
+
+// judge compares a claim with all others of its path. r.mu is held.
+func (r *referee) judge(l *ledger, c *claim) {
+	permits := 0
+	for _, o := range l.claims {
+		if !o.holds() {
+			continue
+		}
+		if o.mode == fence.Permit {
+			permits += o.n
+		}
+		if o == c || o.mode == fence.Shared && c.mode == fence.Shared || o.mode == fence.Permit && c.mode == fence.Permit {
+			continue
+		}
+		if c.root == o.root && c.mode != fence.Permit && o.mode != fence.Permit {
+			continue
+		}
+		if c.holds() && o.holds() {
+			r.t.Errorf("%s: two holders: %s, and %s", c.path, c, o)
+		}
+	}
+	if c.of > 0 && c.holds() && permits > c.of {
+		r.t.Errorf("%s: %d permits of %d", c.path, permits, c.of)
+	}
+}
+
+func (c *claim) String() string {
+	return fmt.Sprintf("%v by client %d with token %d, %s", c.mode, c.client, c.lease.Token(), c.lease.Node())
+}
+
+// released ends a claim, before the release begins.
+func (r *referee) released(c *claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.paths[c.path]
+	l.claims = slices.DeleteFunc(l.claims, func(o *claim) bool { return o == c })
+}
+
+// becomes changes the mode of a claim: before a downgrade begins, after an upgrade.
+func (r *referee) becomes(c *claim, mode fence.Mode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.paths[c.path]
+	if c.mode = mode; mode == fence.Exclusive {
+		if c.holds() {
+			l.top = max(l.top, c.lease.Token())
+		}
+		r.judge(l, c)
+	}
+}
+
+// remove has a node removed by force. A node that is removed while another one holds the
+// lock exclusively was a waiter's, and can never hold.
+func (r *referee) remove(path, node string, del func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := false
+	l := r.paths[path]
+	if l == nil {
+		return
+	}
+	for _, c := range l.claims {
+		if slices.Contains(c.lease.Nodes(), node) {
+			c.forced, own = true, true
+		}
+	}
+	if r.removed[node] = false; del() != nil {
+		return
+	}
+	for _, c := range l.claims {
+		if !own && c.mode == fence.Exclusive && c.holds() && !strings.Contains(node, "/q-") {
+			r.removed[node] = true
+		}
+	}
+}
+
+// force has the locks of some clients, or of all, taken away.
+func (r *referee) force(do func(), clients ...int) {
+	r.mu.Lock()
+	for _, n := range clients {
+		r.forced[n]++
+		for _, l := range r.paths {
+			for _, c := range l.claims {
+				c.forced = c.forced || c.client == n
+			}
+		}
+	}
+	r.mu.Unlock()
+	do()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range clients { // what was granted meanwhile is not certain either
+		r.forced[n]++
+		for _, l := range r.paths {
+			for _, c := range l.claims {
+				c.forced = c.forced || c.client == n
+			}
+		}
+	}
+}
