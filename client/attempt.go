@@ -100,6 +100,11 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 // acquire is what all locks have in common: reentrancy, the local queue, the
 // grant and the reasons to begin again.
 func (c *Client) acquire(ctx context.Context, a *attempt, run way) (*Lease, error) {
+	l, err := c.acquireOnce(ctx, a, run)
+	return l, errorAt(a.path, err)
+}
+
+func (c *Client) acquireOnce(ctx context.Context, a *attempt, run way) (*Lease, error) {
 	a.c, a.start = c, time.Now()
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err

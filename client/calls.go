@@ -29,6 +29,10 @@ var errAgain = errors.New("client: again")
 // steadily runs f, which may be repeated, in a confirmed session, over lost replies and
 // lost sessions. It is about path.
 func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
+	return errorAt(path, c.repeat(ctx, path, f))
+}
+
+func (c *Client) repeat(ctx context.Context, path string, f func(*epoch) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -138,5 +139,30 @@ func ctxErr(ctx context.Context) error {
 	case errors.Is(cause, ErrClosed):
 		return ErrClosed // it is not the caller's own that ended
 	}
+	if errors.Is(cause, ErrNotAcquired) { // WithWait
+		return fmt.Errorf("%w: %w", cause, err)
+	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// pathError is an error of a call about a path.
+type pathError struct {
+	path string
+	err  error
+}
+
+// errorAt names the path in an error, unless it names it already.
+func errorAt(path string, err error) error {
+	if err == nil || strings.Contains(err.Error(), path) {
+		return err
+	}
+	return &pathError{path, err}
+}
+
+// Error has the prefix of the package once, and the path behind it.
+func (e *pathError) Error() string {
+	return "client: " + e.path + ": " + strings.TrimPrefix(e.err.Error(), "client: ")
+}
+
+// Unwrap returns the error without the path.
+func (e *pathError) Unwrap() error { return e.err }

@@ -73,7 +73,9 @@ func (l *Lease) end(cause *LostError) {
 //
 // Whatever Unlock returns, the next attempt may begin at once; it waits for what is
 // not yet released.
-func (l *Lease) Unlock(ctx context.Context) error {
+func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.unlock(ctx)) }
+
+func (l *Lease) unlock(ctx context.Context) error {
 	h := l.h
 	h.e.checkDeadline() // a lease past its deadline is lost, even if nobody noticed yet
 	l.mu.Lock()

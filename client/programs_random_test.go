@@ -118,7 +118,11 @@ func (w *worker) options() (opts []client.Option) {
 
 // split gives options to the lock and to the call.
 func (w *worker) split(p programPath) (lock, call []client.Option) {
-	return append(w.options(), p.opts...), w.options()
+	lock, call = append(w.options(), p.opts...), w.options()
+	if len(w.claims) > 0 && w.r.IntN(2) == 0 {
+		lock = append(lock, client.WithReentrant())
+	}
+	return lock, call
 }
 
 // take runs a call that may return a lease, nested in one of the worker's or not.
