@@ -334,7 +334,7 @@ func TestRandomProgramsKnowEveryOption(t *testing.T) {
 	}
 	for _, v := range []any{
 		&client.Mutex{}, &client.RWMutex{}, &client.Semaphore{}, &client.Election{}, &client.Lease{},
-		&client.Barrier{}, &client.DoubleBarrier{}, &client.Client{},
+		&client.Barrier{}, &client.DoubleBarrier{}, &client.Client{}, &client.Inspector{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {
