@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"github.com/zlockd/zlockd/client/recipe"
 	"path"
 	"strings"
 )
@@ -24,21 +25,6 @@ func checkPath(p string) error {
 	return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why)
 }
 
-// join appends a name to a path.
-func join(dir, name string) string {
-	if dir == "/" {
-		return "/" + name
-	}
-	return dir + "/" + name
-}
-
-// baseName is what follows the last slash.
-func baseName(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
-
-// parentOf is what precedes the last slash.
-func parentOf(p string) string {
-	if i := strings.LastIndexByte(p, '/'); i > 0 {
-		return p[:i]
-	}
-	return "/"
-}
+func join(dir, name string) string { return recipe.Join(dir, name) }
+func baseName(path string) string  { return recipe.Base(path) }
+func parentOf(path string) string  { return recipe.Parent(path) }

@@ -1,0 +1,191 @@
+package recipe
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The lock view and the client decide alike who holds: in random queues, the holders
+// that Assemble finds are those that Rule.Place lets go first, and of each waiter the
+// node that Place watches is among those that it is shown to wait for.
+func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	for round := range 2000 {
+		layout := []Layout{LayoutCurator, LayoutKazoo, LayoutHost}[r.IntN(3)]
+		rw := r.IntN(3) > 0
+		first := []int32{0, 2147483640, -2147483648}[r.IntN(3)]
+		d := &Dir{Path: "/l"}
+		var names []string
+		for i := range 1 + r.IntN(8) {
+			role := RoleLock
+			if rw {
+				role = []Role{RoleRead, RoleWrite}[r.IntN(2)]
+			}
+			name := NodeName(layout, role, NewID(int64(i+1), r.Uint64()), "host") + fmt.Sprintf("%010d", first+int32(i))
+			d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
+			names = append(names, name)
+		}
+		d.Total = len(d.Nodes)
+		r.Shuffle(len(d.Nodes), func(i, j int) { d.Nodes[i], d.Nodes[j] = d.Nodes[j], d.Nodes[i] })
+		queues := Assemble([]*Dir{d}, nil)
+		if len(queues) != 1 || len(queues[0].Holders)+len(queues[0].Waiters) != len(names) {
+			t.Fatalf("round %d: %v became %+v", round, names, queues)
+		}
+		q := queues[0]
+		for i, name := range names {
+			c, _, ok := ParseName(name)
+			if !ok {
+				t.Fatalf("%s is no contender", name)
+			}
+			rule := Rule{Layout: layout, Kind: c.Kind, RW: rw}
+			p, err := rule.Place(slices.Values(names), c)
+			if err != nil || !p.Found {
+				t.Fatalf("round %d: %s: %+v %v", round, name, p, err)
+			}
+			e := q.Find(name)
+			holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == name })
+			if holds == p.Blocked || holds != rule.Holds(slices.Values(names), c) {
+				t.Errorf("round %d: %v: %s holds: %v, is blocked: %v", round, names, name, holds, p.Blocked)
+			}
+			if p.Blocked && !slices.Contains(e.BlockedBy, p.Blocker.Name) {
+				t.Errorf("round %d: %v: %s watches %s and waits for %v", round, names, name, p.Blocker.Name, e.BlockedBy)
+			}
+			if e.Session != Session(i+1) || e.Token != int64(100+i) || e.Maker != MakerSelf || e.Layout != layout || e.Mode != c.Kind.Mode() {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+}
+
+// What an answer says of a queue and a graph is what its reader gets.
+func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
+	q := Queue{Lock: Lock{Path: "/l", Kind: KindRWLock, Layouts: []Layout{LayoutCurator, LayoutKazoo}, Mixed: true, Policy: "fair", Limit: 3, Next: -5, Total: 9},
+		Holders:      []Entry{{Node: "a", Position: 0, Mode: Shared, Layout: LayoutLone, Maker: MakerZooKeeper, Session: -1, Token: 1<<53 + 1, Since: 5, HeldSince: 6, Hidden: true, Data: "x"}},
+		Waiters:      []Entry{{Node: "b", Position: 1, BlockedBy: []string{"a"}, Any: true, Watch: true, Owner: &Owner{Version: 1, Host: "h"}}},
+		Participants: []Entry{{Node: "c"}}, Others: []string{"d"},
+	}
+	b, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{`"layouts":["curator","kazoo"]`, `"session":"0xffffffffffffffff"`, `"token":"9007199254740993"`, `"maker":"zookeeper"`, `"layout":"lone"`} {
+		if !strings.Contains(string(b), s) {
+			t.Errorf("%s lacks %s", b, s)
+		}
+	}
+	var back Queue
+	if err := json.Unmarshal(b, &back); err != nil || fmt.Sprintf("%+v", back.Holders) != fmt.Sprintf("%+v", q.Holders) || back.Lock.Layout() != "curator+kazoo" || back.Waiters[0].Owner.Host != "h" || back.Next != -5 || !back.Waiters[0].Any {
+		t.Errorf("%v\n%+v\n%+v", err, back, q)
+	}
+	for _, bad := range []string{`{"layout":"other"}`, `{"maker":"other"}`, `{"session":"other"}`, `{"session":"0x1ffffffffffffffff"}`} {
+		if json.Unmarshal([]byte(bad), new(Entry)) == nil {
+			t.Errorf("%s is understood", bad)
+		}
+	}
+	if _, err := ParseLayout("plain"); err == nil {
+		t.Error("package client makes locks of plain names")
+	}
+	for _, l := range []Layout{LayoutCurator, LayoutKazoo, LayoutHost, LayoutPolicy, LayoutLatch} {
+		if got, err := ParseLayout(l.String()); got != l || err != nil {
+			t.Errorf("%v is read as %v, %v", l, got, err)
+		}
+	}
+}
+
+// Only those contenders can be asked back whose program looks for it, and a wish is seen
+// in every form.
+func TestAskable(t *testing.T) {
+	for name, c := range map[string]struct {
+		e             Entry
+		askable, wish bool
+	}{
+		"ours":             {Entry{Token: 1, Maker: MakerSelf, raw: `{"v":1}`}, true, false},
+		"a value of ours":  {Entry{Token: 1, Maker: MakerSelf, raw: "10.0.0.1"}, true, false},
+		"a record alone":   {Entry{Token: 1, raw: `{"v":1}`}, true, false},
+		"asked":            {Entry{Token: 1, raw: `{"v":1,"revoke":{"by":"me"}}`}, true, true},
+		"asked, as told":   {Entry{Token: 1, Owner: &Owner{Version: 1, Revoke: &Revocation{By: "me"}}}, true, true},
+		"Curator":          {Entry{Token: 1, Maker: MakerCurator}, true, false},
+		"Curator, asked":   {Entry{Token: 1, Maker: MakerCurator, raw: CuratorRevoke}, true, true},
+		"Curator, as told": {Entry{Token: 1, Maker: MakerCurator, Data: CuratorRevoke}, true, true},
+		"kazoo":            {Entry{Token: 1, Maker: MakerKazoo, raw: "me"}, false, false},
+		"go-zookeeper":     {Entry{Token: 1, Maker: MakerGo}, false, false},
+		"hidden":           {Entry{Token: 1, Maker: MakerSelf, Hidden: true}, false, false},
+		"a watcher":        {Entry{Maker: MakerSelf, Watch: true}, false, false},
+	} {
+		if _, asked := c.e.Asked(); asked != c.wish || c.e.Askable() != c.askable {
+			t.Errorf("%s: asked %v, can be asked %v", name, asked, c.e.Askable())
+		}
+	}
+}
+
+// A deadlock is certain only if each of its waits is one of a task for another.
+func TestDeadlockedNeedsCertainWaits(t *testing.T) {
+	tasks := []Party{{Task: "a"}, {Task: "b"}, {Session: 3}}
+	for name, c := range map[string]struct {
+		edges []Edge
+		want  bool
+	}{
+		"nothing":          {nil, false},
+		"a wait":           {[]Edge{{From: 0, To: 1}}, false},
+		"tasks":            {[]Edge{{From: 0, To: 1}, {From: 1, To: 0}}, true},
+		"itself":           {[]Edge{{From: 0, To: 0}}, true},
+		"a session":        {[]Edge{{From: 0, To: 2}, {From: 2, To: 0}}, false},
+		"one of several":   {[]Edge{{From: 0, To: 1, Any: true}, {From: 1, To: 0}}, false},
+		"only a watch":     {[]Edge{{From: 0, To: 1, Watch: true}, {From: 1, To: 0}}, false},
+		"beside a session": {[]Edge{{From: 0, To: 1}, {From: 1, To: 0}, {From: 2, To: 0}}, true},
+	} {
+		if got := (&Graph{Parties: tasks, Edges: c.edges}).Deadlocked(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for p, want := range map[*Party]string{
+		{Host: "h", PID: 3, Task: "t"}: "h[3]", {Host: "h", Task: "t"}: "h", {Task: "t", PID: 3}: "t", {Session: 255}: "0xff",
+	} {
+		if got := p.Label(); got != want {
+			t.Errorf("%+v is called %s", p, got)
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for _, c := range [][3]string{{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"}} {
+		if Join(c[0], c[1]) != c[2] || Parent(c[2]) != c[0] || Base(c[2]) != c[1] {
+			t.Errorf("%v: %s %s %s", c, Join(c[0], c[1]), Parent(c[2]), Base(c[2]))
+		}
+	}
+	l := Lock{Path: "/s"}
+	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a", "/s-__lock__/a": "/s-__lock__/a"} {
+		if got := l.Target(node); got != want {
+			t.Errorf("%q is at %s", node, got)
+		}
+	}
+}
+
+// The names of nodes that may be contenders', and of those that are.
+func TestContendersByName(t *testing.T) {
+	const id, dashed = "0123456789abcdef0123456789abcdef", "01234567-89ab-4def-8123-456789abcdef"
+	for name, want := range map[string]struct{ may, is bool }{
+		"lock": {true, false}, "notes": {false, false}, "lock-0000000001": {true, true}, "lock0000000017": {true, true}, id: {true, false},
+		id + "__party__": {true, false}, "q-" + dashed + "-R-0000000001": {true, true}, "h-" + dashed + "-W": {true, true}, "h-" + dashed: {false, false},
+		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {true, true},
+	} {
+		if MayContend(name) != want.may || IsContender(name) != want.is {
+			t.Errorf("%s: may contend %v, contends %v", name, MayContend(name), IsContender(name))
+		}
+	}
+	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648, "item0000000009": 9, "job-2147483647": 2147483647} {
+		if n, ok := Number(name); n != want || !ok {
+			t.Errorf("%s has the number %d, %v", name, n, ok)
+		}
+	}
+	if _, ok := Number("h-" + dashed + "-W"); ok {
+		t.Error("a hold has a number")
+	}
+	if d := describe("block-0000000001"); d.layout != LayoutPlain || !d.word {
+		t.Errorf("%+v", d)
+	}
+}
