@@ -46,7 +46,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.node.czxid, b.node.czxid), cmp.Compare(a.path, b.path))
 	})
-	c.spend(endSteps * len(list)) // the end of a session has no bound but MaxEphemerals
+	c.Steps += endSteps * len(list) // the end of a session has no bound but MaxEphemerals
 	for _, e := range list {
 		t.removeNode(c, e.node, e.path)
 	}

@@ -23,10 +23,15 @@ const (
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 
-// spend counts n steps. It reports false when the budget is used up.
+// spend counts n steps. It reports false when the budget is used up, for this and all
+// that follows.
 func (c *Change) spend(n int) bool {
+	if c.Steps+n > MaxSteps {
+		c.Steps = MaxSteps
+		return false
+	}
 	c.Steps += n
-	return c.Steps <= MaxSteps
+	return true
 }
 
 // pathSteps is what it costs to check a path and to walk along it.

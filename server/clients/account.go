@@ -40,8 +40,9 @@ const (
 	debtTime  = 5 * time.Second
 
 	// maxTells is how many events of one change all connections of an address are
-	// told together; the others are closed.
-	maxTells = 200_000
+	// told together; the others are closed. A long event counts for each tellBytes.
+	maxTells  = 400_000
+	tellBytes = 24
 
 	// throttlePoll bounds how long a connection waits until it looks again.
 	throttlePoll = 20 * time.Millisecond

@@ -142,7 +142,7 @@ func (t *watchTable) mayTell(c *conn) bool {
 			a.told = maxTells
 		}
 	}
-	if a.told++; a.told > maxTells && t.srv.o.boundsAddresses() {
+	if a.told += 1 + len(t.event.Path)/tellBytes; a.told > maxTells && t.srv.o.boundsAddresses() {
 		c.kill(endEvents)
 		return false
 	}

@@ -316,7 +316,7 @@ func TestRandomAttacks(t *testing.T) {
 				d, m.sum.Round(time.Millisecond), m.lasted.Round(time.Millisecond), m.longest, m.steps, m.memory>>20, m.locks, m.slowest)
 			t.Log(what)
 			switch {
-			case m.steps > tree.MaxSteps+5000:
+			case m.steps > tree.MaxSteps:
 				t.Errorf("more steps than the budget: %s", what)
 			case m.memory > mostMemory:
 				t.Errorf("too much memory: %s", what)
