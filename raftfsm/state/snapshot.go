@@ -2,7 +2,6 @@ package state
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -280,17 +279,13 @@ func CheckSnapshot(from io.Reader) error {
 			return err
 		}
 		if kind == chunkEnd {
-			return r.checkEnd(payload)
+			return errors.Join(checkCount(payload, r.chunks-1), r.atEnd())
 		}
 	}
 }
 
-// checkEnd verifies the end chunk, which has just been read, and that nothing
-// is behind it.
-func (r *chunkReader) checkEnd(payload []byte) error {
-	if err := checkCount(payload, r.chunks-1); err != nil {
-		return err
-	}
+// atEnd verifies that nothing is behind the end chunk, which has just been read.
+func (r *chunkReader) atEnd() error {
 	if _, err := r.r.ReadByte(); err != io.EOF {
 		return errors.New("bytes behind the end of the snapshot")
 	}
@@ -303,6 +298,7 @@ type Stream struct {
 	At     Position
 
 	r *chunkReader
+	d decoder
 }
 
 // OpenStream reads what comes before the nodes of a snapshot.
@@ -311,82 +307,38 @@ func OpenStream(from io.Reader) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{State: new(State), r: r}
-	for _, part := range []struct {
-		kind byte
-		load func(payload []byte) error
-	}{
-		{chunkHeader, func(b []byte) (err error) { s.At, err = s.loadHeader(b); return err }},
-		{chunkSessions, s.readSessions},
-	} {
-		kind, payload, err := r.next()
-		if err != nil {
-			return nil, err
-		}
-		if kind != part.kind {
-			err = fmt.Errorf("chunk of kind %d is out of place", kind)
-		} else {
-			err = part.load(payload)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("snapshot chunk %d: %w", r.chunks-1, err)
-		}
-	}
-	return s, nil
-}
-
-// readSessions loads the sessions, of which the first chunk has been read.
-func (s *Stream) readSessions(first []byte) error {
-	all := first
+	s := &Stream{r: r}
 	for {
-		next, err := s.r.r.Peek(1)
-		if err != nil || next[0] != chunkMore {
+		next, err := r.r.Peek(1)
+		if s.d.chunks > 1 && (err != nil || next[0] != chunkMore) {
 			break // what is wrong with it is found where it is read
 		}
-		if len(all) == len(first) {
-			all = bytes.Clone(first) // the reader uses its buffer again
+		if err := s.take(); err != nil {
+			return nil, err
 		}
-		_, more, err := s.r.next()
-		if err != nil {
-			return err
-		}
-		all = append(all, more...)
 	}
-	return s.loadSessions(all)
+	s.State, s.At = s.d.state, s.d.at
+	return s, s.d.loadSessions()
 }
 
-func (s *State) loadSessions(all []byte) error {
-	s.sessions = session.NewTable(0)
-	d := jute.NewDecoder(all)
-	if err := s.sessions.Load(&d); err != nil {
+func (s *Stream) take() error {
+	kind, payload, err := s.r.next()
+	if err != nil {
 		return err
 	}
-	if len(d.Rest()) > 0 {
-		return errors.New("bytes behind the sessions")
-	}
-	return nil
+	return s.d.take(kind, payload)
 }
 
 // Nodes gives the chunks of nodes to add, and returns nil if the snapshot is
 // whole.
 func (s *Stream) Nodes(add func(chunk []byte) error) error {
-	for {
-		kind, payload, err := s.r.next()
-		if err != nil {
+	s.d.nodes = add
+	for !s.d.whole {
+		if err := s.take(); err != nil {
 			return err
 		}
-		switch kind {
-		case chunkNodes:
-			err = add(payload)
-		case chunkEnd:
-			return s.r.checkEnd(payload)
-		default:
-			err = fmt.Errorf("chunk of kind %d is out of place", kind)
-		}
-		if err != nil {
-			return fmt.Errorf("snapshot chunk %d: %w", s.r.chunks-1, err)
-		}
 	}
+	return s.r.atEnd()
 }
 
 // ReadSnapshot reads and verifies a whole snapshot, and returns the state and

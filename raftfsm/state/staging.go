@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
@@ -226,12 +225,9 @@ func (s *State) dropReleased(id int64, now *tree.Tree) {
 
 // feeder builds a state of a snapshot that comes in pieces.
 type feeder struct {
-	chunks   uint32
-	magic    bool
-	state    *State
-	sessions []byte // encoded; nil once they are read
-	nodes    *tree.Loader
-	whole    bool
+	magic bool
+	nodes *tree.Loader
+	d     decoder
 }
 
 // add takes what is whole of b and returns the rest.
@@ -244,9 +240,11 @@ func (f *feeder) add(b []byte) (rest []byte, err error) {
 			return nil, errNoSnapshot
 		}
 		f.magic, b = true, b[len(snapshotMagic):]
+		f.nodes = tree.NewLoader()
+		f.d.nodes = f.nodes.Add
 	}
 	for len(b) >= chunkFrame {
-		n, err := chunkLen(b, f.chunks)
+		n, err := chunkLen(b, f.d.chunks)
 		if err != nil {
 			return nil, err
 		}
@@ -255,52 +253,21 @@ func (f *feeder) add(b []byte) (rest []byte, err error) {
 			break
 		}
 		payload := b[chunkFrame:end]
-		if err := checkChunk(b, payload, f.chunks); err != nil {
+		if err := checkChunk(b, payload, f.d.chunks); err != nil {
 			return nil, err
 		}
-		if err := f.chunk(b[0], payload); err != nil {
-			return nil, fmt.Errorf("snapshot chunk %d: %w", f.chunks, err)
+		if err := f.d.take(b[0], payload); err != nil {
+			return nil, err
 		}
-		f.chunks++
 		b = b[end:]
 	}
 	return b, nil
 }
 
-// chunk takes one, in the order in which chunkWriter writes them.
-func (f *feeder) chunk(kind byte, payload []byte) error {
-	switch {
-	case f.whole:
-		return errors.New("bytes behind the end of the snapshot")
-	case kind == chunkHeader && f.chunks == 0:
-		f.state = &State{}
-		_, err := f.state.loadHeader(payload)
-		return err
-	case kind == chunkSessions && f.chunks == 1, kind == chunkMore && f.chunks > 1 && f.nodes == nil:
-		f.sessions = append(f.sessions, payload...)
-		return nil
-	case kind == chunkNodes && f.chunks > 1:
-		if f.nodes == nil {
-			if err := f.state.loadSessions(f.sessions); err != nil {
-				return err
-			}
-			f.sessions, f.nodes = nil, tree.NewLoader()
-		}
-		return f.nodes.Add(payload)
-	case kind == chunkEnd && f.nodes != nil:
-		if err := checkCount(payload, f.chunks); err != nil {
-			return err
-		}
-		f.whole = true
-		return nil
-	}
-	return fmt.Errorf("chunk of kind %d is out of place", kind)
-}
-
 // finish returns the state.
 func (f *feeder) finish() (*State, error) {
-	if !f.whole {
+	if !f.d.whole {
 		return nil, errLostChunks
 	}
-	return f.state, f.state.complete(f.nodes)
+	return f.d.state, f.d.state.complete(f.nodes)
 }
