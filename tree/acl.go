@@ -97,7 +97,8 @@ func FixACL(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCod
 			if !hasScheme(ids, schemeDigest) && !hasScheme(ids, schemeSASL) && !hasScheme(ids, schemeX509) {
 				return nil, jute.InvalidACL
 			}
-		case nullID && a.ID.ID == "" && (a.Scheme == schemeWorld || a.Scheme == schemeDigest || a.Scheme == schemeIP):
+		case nullID && a.ID.ID == "" && (a.Scheme == schemeWorld || a.Scheme == schemeDigest ||
+			a.Scheme == schemeIP):
 			return nil, jute.MarshallingError
 		case !validEntry(a, ids):
 			return nil, jute.InvalidACL

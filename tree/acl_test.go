@@ -74,7 +74,8 @@ func TestAllowedMatchesByScheme(t *testing.T) {
 				t.Errorf("%v for %v: %v", test.entry, test.ids, got)
 			}
 			other := []jute.ACL{{Perms: ^bit, ID: test.entry}}
-			if got := tree.NewACL(other).Allows(test.ids, bit); got && (len(test.ids) == 0 || test.ids[0].Scheme != "super") {
+			if got := tree.NewACL(other).Allows(test.ids, bit); got &&
+				(len(test.ids) == 0 || test.ids[0].Scheme != "super") {
 				t.Errorf("%v for %v lets in without the bit", test.entry, test.ids)
 			}
 		}
@@ -102,26 +103,34 @@ func TestFixACL(t *testing.T) {
 		{"empty", []jute.ACL{}, nil, nil},
 		{"world", []jute.ACL{world}, nil, []jute.ACL{world}},
 		{"world nobody", []jute.ACL{entry(31, "world", "nobody")}, nil, nil},
-		{"duplicates", []jute.ACL{world, entry(1, "world", "anyone"), world}, nil, []jute.ACL{world, entry(1, "world", "anyone")}},
-		{"odd perms", []jute.ACL{entry(0, "world", "anyone"), entry(-1, "world", "anyone")}, nil, []jute.ACL{entry(0, "world", "anyone"), entry(-1, "world", "anyone")}},
+		{"duplicates", []jute.ACL{world, entry(1, "world", "anyone"), world}, nil, []jute.ACL{
+			world, entry(1, "world", "anyone")}},
+		{"odd perms", []jute.ACL{entry(0, "world", "anyone"), entry(-1, "world", "anyone")}, nil, []jute.ACL{
+			entry(0, "world", "anyone"), entry(-1, "world", "anyone")}},
 		{"no scheme", []jute.ACL{entry(31, "", "x")}, nil, nil},
 		{"super", []jute.ACL{entry(31, "super", "")}, []jute.ID{id("super", "")}, nil},
 		{"unknown", []jute.ACL{entry(31, "unheard", "x")}, []jute.ID{id("unheard", "x")}, nil},
 		{"one bad", []jute.ACL{world, entry(31, "unheard", "x")}, nil, nil},
-		{"auth", []jute.ACL{entry(5, "auth", "ignored")}, []jute.ID{id("ip", "1.2.3.4"), d1}, []jute.ACL{{Perms: 5, ID: d1}}},
-		{"auth twice", []jute.ACL{world, entry(5, "auth", ""), entry(1, "world", "anyone")}, []jute.ID{d1, d2}, []jute.ACL{world, {Perms: 5, ID: d1}, {Perms: 5, ID: d2}, entry(1, "world", "anyone")}},
-		{"auth of nobody", []jute.ACL{world, entry(5, "auth", "")}, []jute.ID{id("ip", "1.2.3.4"), id("super", "")}, nil},
-		{"auth x509", []jute.ACL{entry(5, "auth", "")}, []jute.ID{id("x509", "CN=a")}, []jute.ACL{entry(5, "x509", "CN=a")}},
+		{"auth", []jute.ACL{entry(5, "auth", "ignored")}, []jute.ID{id("ip", "1.2.3.4"), d1}, []jute.ACL{
+			{Perms: 5, ID: d1}}},
+		{"auth twice", []jute.ACL{world, entry(5, "auth", ""), entry(1, "world", "anyone")}, []jute.ID{d1, d2},
+			[]jute.ACL{world, {Perms: 5, ID: d1}, {Perms: 5, ID: d2}, entry(1, "world", "anyone")}},
+		{"auth of nobody", []jute.ACL{world, entry(5, "auth", "")}, []jute.ID{id("ip", "1.2.3.4"), id("super", "")},
+			nil},
+		{"auth x509", []jute.ACL{entry(5, "auth", "")}, []jute.ID{id("x509", "CN=a")}, []jute.ACL{
+			entry(5, "x509", "CN=a")}},
 		{"digest", []jute.ACL{entry(1, "digest", "a:b")}, nil, []jute.ACL{entry(1, "digest", "a:b")}},
 		{"digest no user", []jute.ACL{entry(1, "digest", ":b")}, nil, []jute.ACL{entry(1, "digest", ":b")}},
-		{"digest colon behind", []jute.ACL{entry(1, "digest", "a:b:")}, nil, []jute.ACL{entry(1, "digest", "a:b:")}},
+		{"digest colon behind", []jute.ACL{entry(1, "digest", "a:b:")}, nil, []jute.ACL{
+			entry(1, "digest", "a:b:")}},
 		{"digest no hash", []jute.ACL{entry(1, "digest", "a:")}, nil, nil},
 		{"digest no colon", []jute.ACL{entry(1, "digest", "nocolon")}, nil, nil},
 		{"digest three", []jute.ACL{entry(1, "digest", "a:b:c")}, nil, nil},
 		{"digest colons", []jute.ACL{entry(1, "digest", "::")}, nil, nil},
 		{"digest empty", []jute.ACL{entry(1, "digest", "")}, nil, nil},
 		{"ip", []jute.ACL{entry(1, "ip", "1.2.3.4")}, nil, []jute.ACL{entry(1, "ip", "1.2.3.4")}},
-		{"ip range", []jute.ACL{entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}, nil, []jute.ACL{entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}},
+		{"ip range", []jute.ACL{entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}, nil, []jute.ACL{
+			entry(1, "ip", "1.2.3.4/0"), entry(1, "ip", "1.2.3.4/32")}},
 		{"ip bits", []jute.ACL{entry(1, "ip", "1.2.3.4/33")}, nil, nil},
 		{"ip minus", []jute.ACL{entry(1, "ip", "1.2.3.4/-0")}, nil, nil},
 		{"ip plus", []jute.ACL{entry(1, "ip", "1.2.3.4/+8")}, nil, nil},
@@ -134,7 +143,8 @@ func TestFixACL(t *testing.T) {
 		{"ip empty", []jute.ACL{entry(1, "ip", "")}, nil, nil},
 		{"sasl not configured", []jute.ACL{entry(1, "sasl", "a")}, nil, nil},
 		{"x509 not configured", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{d1}, nil},
-		{"x509", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}, []jute.ACL{entry(1, "x509", "CN=a")}},
+		{"x509", []jute.ACL{entry(1, "x509", "CN=a")}, []jute.ID{id("x509", "CN=b")}, []jute.ACL{
+			entry(1, "x509", "CN=a")}},
 	} {
 		got, code := tree.FixACL(test.acl, test.ids, false)
 		if test.want == nil {
@@ -152,7 +162,8 @@ func TestFixACLStumblesOverNullIDsAsTheReference(t *testing.T) {
 		"world": jute.MarshallingError, "digest": jute.MarshallingError, "ip": jute.MarshallingError,
 		"unheard": jute.InvalidACL, "auth": jute.OK,
 	} {
-		if _, code := tree.FixACL([]jute.ACL{entry(31, scheme, "")}, []jute.ID{tree.DigestID("u1:p1")}, true); code != want {
+		if _, code := tree.FixACL([]jute.ACL{entry(31, scheme, "")}, []jute.ID{tree.DigestID("u1:p1")},
+			true); code != want {
 			t.Errorf("%s: %v, want %v", scheme, code, want)
 		}
 	}
@@ -166,7 +177,8 @@ func TestFixACLHoldsItsLimits(t *testing.T) {
 		}
 		return acl
 	}
-	if got, code := tree.FixACL(many(tree.MaxACLEntries), nil, false); code != jute.OK || len(got) != tree.MaxACLEntries {
+	if got, code := tree.FixACL(many(tree.MaxACLEntries), nil, false); code != jute.OK ||
+		len(got) != tree.MaxACLEntries {
 		t.Error(len(got), code)
 	}
 	if _, code := tree.FixACL(many(tree.MaxACLEntries+1), nil, false); code != jute.InvalidACL {
@@ -218,11 +230,15 @@ func TestPermissions(t *testing.T) {
 		{"create", "/p", jute.PermCreate, write(jute.OpCreate, createBody("/p/new", "", 0))},
 		{"create2", "/p", jute.PermCreate, write(jute.OpCreate2, createBody("/p/new", "", 3))},
 		{"createContainer", "/p", jute.PermCreate, write(jute.OpCreateContainer, createBody("/p/new", "", 4))},
-		{"createTTL", "/p", jute.PermCreate, write(jute.OpCreateTTL, jute.AppendLong(createBody("/p/new", "", 5), 9))},
+		{"createTTL", "/p", jute.PermCreate, write(jute.OpCreateTTL, jute.AppendLong(createBody("/p/new", "", 5),
+			9))},
 		{"delete", "/p", jute.PermDelete, write(jute.OpDelete, pathVersion("/p/c"))},
-		{"setData", "/p/c", jute.PermWrite, write(jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/p/c"), ""), -1))},
+		{"setData", "/p/c", jute.PermWrite,
+			write(jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/p/c"), ""), -1))},
 		{"check", "/p/c", jute.PermRead, write(jute.OpCheck, pathVersion("/p/c"))},
-		{"setACL", "/p/c", jute.PermAdmin, write(jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/p/c"), jute.WorldAnyone), -1))},
+		{"setACL", "/p/c", jute.PermAdmin,
+			write(jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/p/c"), jute.WorldAnyone),
+				-1))},
 		{"exists", "/p/c", 0, read((*tree.Tree).AppendExists)},
 		{"getData", "/p/c", jute.PermRead, read((*tree.Tree).AppendData)},
 		{"getACL", "/p/c", jute.PermRead | jute.PermAdmin, read((*tree.Tree).AppendACL)},
@@ -260,7 +276,8 @@ func TestPermissions(t *testing.T) {
 							}
 						}
 						if got := op.run(tr, &tree.Change{Zxid: 2, Session: 1, IDs: who.ids}, multi); got != want {
-							t.Fatalf("%s (in a multi: %v) with bits %d for %v, asked by %v: %v, want %v", op.name, multi, perms, s.entry, who.ids, got, want)
+							t.Fatalf("%s (in a multi: %v) with bits %d for %v, asked by %v: %v, want %v", op.name, multi, perms,
+								s.entry, who.ids, got, want)
 						}
 					}
 				}
@@ -273,7 +290,8 @@ func pathVersion(path string) []byte { return jute.AppendInt(jute.AppendString(n
 
 func write(op jute.OpCode, body []byte) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
 	return func(t *tree.Tree, c *tree.Change, multi bool) jute.ErrCode {
-		if multi && op != jute.OpSetACL || op == jute.OpCheck { // setACL has no place in a multi, check none outside
+		// setACL has no place in a multi, check none outside
+		if multi && op != jute.OpSetACL || op == jute.OpCheck {
 			b := append(jute.AppendMultiHeader(nil, op, false, -1), body...)
 			reply, code, changed := t.Apply(c, jute.OpMulti, jute.AppendMultiHeader(b, jute.OpError, true, -1), nil)
 			d := jute.NewDecoder(reply)
@@ -288,7 +306,8 @@ func write(op jute.OpCode, body []byte) func(*tree.Tree, *tree.Change, bool) jut
 	}
 }
 
-func read(f func(*tree.Tree, []byte, []jute.ID, string) ([]byte, jute.ErrCode)) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
+func read(f func(*tree.Tree, []byte, []jute.ID, string) ([]byte,
+	jute.ErrCode)) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
 	return func(t *tree.Tree, c *tree.Change, _ bool) jute.ErrCode {
 		_, code := f(t, nil, c.IDs, "/p/c")
 		return code
@@ -318,7 +337,8 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	}
 	id := func() jute.ID {
 		scheme := one("world", "digest", "digest", "ip", "ip", "ip", "sasl", "x509", "none")
-		return jute.ID{Scheme: scheme, ID: one("anyone", "a:1", "a:2", "super", "bob", "", address(), address(), address())}
+		return jute.ID{Scheme: scheme, ID: one("anyone", "a:1", "a:2", "super", "bob", "", address(), address(),
+			address())}
 	}
 	granted := 0
 	for range 20_000 {
@@ -356,8 +376,10 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	}
 	var digests, addresses []jute.ACL
 	for i := range 500 {
-		digests = append(digests, jute.ACL{Perms: jute.PermRead, ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))})
-		addresses = append(addresses, jute.ACL{Perms: jute.PermRead, ID: id("ip", fmt.Sprintf("10.1.%d.%d/32", i/250, i%250))})
+		digests = append(digests, jute.ACL{Perms: jute.PermRead,
+			ID: tree.DigestID(fmt.Sprintf("%02d:y%d", i%100, i))})
+		addresses = append(addresses, jute.ACL{Perms: jute.PermRead,
+			ID: id("ip", fmt.Sprintf("10.1.%d.%d/32", i/250, i%250))})
 	}
 	digests = append(digests, jute.ACL{Perms: jute.PermRead, ID: c.IDs[63]})
 	addresses = append(addresses, jute.ACL{Perms: jute.PermRead, ID: c.IDs[63]})

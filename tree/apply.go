@@ -13,7 +13,8 @@ import (
 //
 // Any operation that is not a write of the tree is answered with
 // UNIMPLEMENTED, check outside a multi among them.
-func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
+func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode,
+	changed bool) {
 	c.asked, c.Steps = asker{}, 0 // of the request before
 	d := jute.NewDecoder(body)
 	switch op {

@@ -143,7 +143,8 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	acl := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "ip", ID: "10.0.0.0/8"}}, {Perms: 31, ID: benchIDs[1]}}
 	guarded := jute.AppendACL(jute.AppendString(jute.AppendString(nil, "/dir0000000/guarded"), "x"), acl)
 	do(t, tr, c, jute.OpCreate, jute.AppendInt(guarded, jute.FlagEphemeral), nil)
-	multi := jute.AppendBool(jute.AppendString(jute.AppendMultiHeader(nil, jute.OpGetData, false, -1), benchPath(7)), false)
+	multi := jute.AppendBool(jute.AppendString(jute.AppendMultiHeader(nil, jute.OpGetData, false, -1),
+		benchPath(7)), false)
 	multi = jute.AppendMultiHeader(multi, jute.OpError, true, -1)
 	buf := make([]byte, 0, 64<<10)
 	for name, f := range benchReads {

@@ -10,7 +10,8 @@ import (
 // node is a container or has a time to live follows from the operation, its
 // being ephemeral or sequential from the flags; so a plain create with the
 // container flag makes a plain node. It answers BADARGUMENTS or UNIMPLEMENTED.
-func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, sequential bool, code jute.ErrCode) {
+func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, sequential bool,
+	code jute.ErrCode) {
 	switch r.Flags {
 	case jute.FlagPersistent, jute.FlagContainer:
 	case jute.FlagEphemeral:
@@ -120,7 +121,8 @@ func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.Er
 	if c.Full {
 		return jute.Throttled
 	}
-	if h := t.ephemerals[c.Session]; kind == EphemeralNode && h != nil && (len(h.nodes) >= t.lim.ephemerals || 4+h.paths+4+len(path) > t.lim.listing) {
+	if h := t.ephemerals[c.Session]; kind == EphemeralNode && h != nil && (len(h.nodes) >= t.lim.ephemerals ||
+		4+h.paths+4+len(path) > t.lim.listing) {
 		return jute.Throttled
 	}
 	return jute.OK

@@ -55,6 +55,7 @@ func TestDirAgainstSlice(t *testing.T) {
 		d.remove(seed, len(d.nodes)-1)
 	}
 	if d.names != 0 || d.slots != nil || cap(d.nodes) > 64 {
-		t.Errorf("an empty directory keeps %d bytes of names, %d slots and room for %d", d.names, len(d.slots), cap(d.nodes))
+		t.Errorf("an empty directory keeps %d bytes of names, %d slots and room for %d", d.names, len(d.slots),
+			cap(d.nodes))
 	}
 }

@@ -20,7 +20,8 @@ func owned(t testing.TB, n int) (*tree.Tree, []string) {
 		path := fmt.Sprintf("/%c-%d", 'a'+rune(i%7), i*i)
 		c.Zxid++
 		c.Events = c.Events[:0]
-		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, "", jute.FlagEphemeral), nil); code != jute.OK {
+		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, "", jute.FlagEphemeral),
+			nil); code != jute.OK {
 			t.Fatal(path, code)
 		}
 		paths = append(paths, path)

@@ -7,7 +7,8 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	for _, l := range []struct {
 		to  *int
 		max int
-	}{{&t.lim.children, children}, {&t.lim.listing, listing}, {&t.lim.ephemerals, ephemerals}, {&t.lim.multiRead, multiRead}} {
+	}{{&t.lim.children, children}, {&t.lim.listing, listing}, {&t.lim.ephemerals, ephemerals},
+		{&t.lim.multiRead, multiRead}} {
 		if l.max > 0 {
 			*l.to = l.max
 		}
@@ -74,7 +75,8 @@ func (t *Tree) Verify() error {
 			bad("%s: %d slots for %d children", path, used, len(n.dir.nodes))
 		}
 		if n.dir.names != names || n.dir.count != below || n.dir.bytes != bytes {
-			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.dir.names, names, n.dir.count, below, n.dir.bytes, bytes)
+			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.dir.names, names, n.dir.count, below,
+				n.dir.bytes, bytes)
 		}
 		if c := n.dir.cache.Load(); c != nil && string(*c) != string(n.dir.encode(nil)) {
 			bad("%s: stale listing", path)
@@ -99,8 +101,10 @@ func (t *Tree) Verify() error {
 	if len(t.owners) != len(t.ephemerals) {
 		bad("%d owners are %d", len(t.owners), len(t.ephemerals))
 	}
-	if count != t.count || size != t.size || owned != t.owned || inLists != owned || reapable != len(t.reapable) {
-		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size, size, t.owned, inLists, owned, len(t.reapable), reapable)
+	if count != t.count || size != t.size || owned != t.owned || inLists != owned ||
+		reapable != len(t.reapable) {
+		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size,
+			size, t.owned, inLists, owned, len(t.reapable), reapable)
 	}
 	for a, n := range refs {
 		if a.refs != n || t.acls[a.key] != a {

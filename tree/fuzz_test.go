@@ -39,12 +39,14 @@ func FuzzTree(f *testing.F) {
 			b = b[4:]
 			body := b[:min(size, len(b))]
 			b = b[len(body):]
-			c := tree.Change{Zxid: zxid + 1, Time: zxid, Session: int64(how & 3), IDs: who[how>>2&3], NoQuota: how&16 != 0, NoTTL: how&32 != 0}
+			c := tree.Change{Zxid: zxid + 1, Time: zxid, Session: int64(how & 3), IDs: who[how>>2&3],
+				NoQuota: how&16 != 0, NoTTL: how&32 != 0}
 			m := c
 			out, code, changed := tr.Apply(&c, op, body, nil)
 			want, wantCode, wantChanged := model.Apply(&m, op, body, nil)
 			if !bytes.Equal(out, want) || code != wantCode || changed != wantChanged {
-				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode, wantChanged)
+				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode,
+					wantChanged)
 			}
 			if !treetest.SameEvents(c.Events, m.Events) {
 				t.Fatalf("%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)

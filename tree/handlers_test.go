@@ -56,7 +56,8 @@ func callGraph(t *testing.T) map[string]map[string]bool {
 	}
 	calls := map[string]map[string]bool{}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") || e.Name() == "snapshot.go" {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") ||
+			e.Name() == "snapshot.go" {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0)

@@ -45,7 +45,8 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 		{"writes", jute.OpSetData, func(i int) []byte { return setBody(fmt.Sprint("/", i%1000), "x") }, jute.OK},
 		{"deletes", jute.OpDelete, func(i int) []byte { return pathVersion(fmt.Sprint("/", i)) }, jute.OK},
 		{"deep writes", jute.OpSetData, func(int) []byte { return setBody(deep, "x") }, jute.BadArguments},
-		{"deep creates", jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint(deep, "/", i), "", 0) }, jute.BadArguments},
+		{"deep creates", jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint(deep, "/", i), "", 0) },
+			jute.BadArguments},
 		{"long ACLs", jute.OpCreate, func(i int) []byte {
 			b := jute.AppendBuffer(jute.AppendString(nil, fmt.Sprint("/l", i)), nil)
 			return jute.AppendInt(jute.AppendACL(b, auth), 0)
@@ -114,7 +115,8 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 		path += "/d"
 		c.Zxid++
 		_, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, "x", 0), nil)
-		if want := map[bool]jute.ErrCode{true: jute.OK, false: jute.BadArguments}[depth <= tree.MaxDepth]; code != want {
+		if want := map[bool]jute.ErrCode{
+			true: jute.OK, false: jute.BadArguments}[depth <= tree.MaxDepth]; code != want {
 			t.Fatalf("depth %d: %v", depth, code)
 		}
 	}
@@ -129,9 +131,11 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 		}
 	}
 	long := "/" + strings.Repeat("y", tree.MaxPath-11)
-	for name, want := range map[string]jute.ErrCode{long: jute.OK, long + "y": jute.BadArguments} { // with ten digits behind
+	// with ten digits behind
+	for name, want := range map[string]jute.ErrCode{long: jute.OK, long + "y": jute.BadArguments} {
 		c.Zxid++
-		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(name, "", jute.FlagPersistentSequential), nil); code != want {
+		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(name, "", jute.FlagPersistentSequential),
+			nil); code != want {
 			t.Errorf("%d bytes and a number: %v", len(name), code)
 		}
 	}
@@ -183,7 +187,8 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 		} else {
 			body = append(jute.AppendMultiHeader(nil, op, false, -1), body...)
 		}
-		if _, _, changed := w.tree.Apply(c, jute.OpMulti, append(body, failing...), nil); changed || len(c.Events) > 0 {
+		if _, _, changed := w.tree.Apply(c, jute.OpMulti, append(body, failing...), nil); changed ||
+			len(c.Events) > 0 {
 			t.Fatal("it did not fail")
 		}
 	}
@@ -233,7 +238,8 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 			t.Errorf("%s: %d, the answer has %d bytes", name, got, want)
 		}
 	}
-	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/dir"), jute.OpGetChildren: pathWatch("/none"), jute.OpMultiRead: {1, 2}} {
+	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/dir"),
+		jute.OpGetChildren: pathWatch("/none"), jute.OpMultiRead: {1, 2}} {
 		if got := tr.AnswerSize(op, 7, body); got > 200 {
 			t.Errorf("%v: %d", op, got)
 		}

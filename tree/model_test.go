@@ -81,7 +81,8 @@ type run struct {
 }
 
 func newRun(t *testing.T, seed uint64) *run {
-	return &run{T: t, g: treetest.NewGen(seed), seed: seed, tree: tree.New(), twin: tree.New(), model: treetest.NewModel()}
+	return &run{T: t, g: treetest.NewGen(seed), seed: seed, tree: tree.New(), twin: tree.New(),
+		model: treetest.NewModel()}
 }
 
 func (r *run) fail(format string, args ...any) {
@@ -91,7 +92,8 @@ func (r *run) fail(format string, args ...any) {
 
 // change returns the same change for each of the three.
 func (r *run) change() (a, b, c tree.Change) {
-	a = tree.Change{Zxid: r.zxid + 1, Time: r.now, Session: int64(r.g.IntN(4)), IDs: r.g.Identities(), NoQuota: r.g.IntN(5) == 0, NoTTL: r.g.IntN(20) == 0}
+	a = tree.Change{Zxid: r.zxid + 1, Time: r.now, Session: int64(r.g.IntN(4)), IDs: r.g.Identities(),
+		NoQuota: r.g.IntN(5) == 0, NoTTL: r.g.IntN(20) == 0}
 	return a, a, a
 }
 
@@ -115,7 +117,8 @@ func (r *run) step() {
 		r.model.SetConfig(&m, append([]byte{}, text...))
 	case 3:
 		p, cv := r.g.Path(), int32(r.g.Uint32())
-		if x, y, z := r.tree.SetCounter(p, cv), r.twin.SetCounter(p, cv), r.model.SetCounter(modelPath(p), cv); x != z || y != z {
+		if x, y, z := r.tree.SetCounter(p, cv), r.twin.SetCounter(p, cv), r.model.SetCounter(modelPath(p),
+			cv); x != z || y != z {
 			r.fail("SetCounter %q: %v, %v, the model %v", p, x, y, z)
 		}
 		changed = false
@@ -190,11 +193,13 @@ func (r *run) read() {
 		return jute.OK
 	}
 	b, code := r.tree.AppendData(nil, ids, p)
-	if code != want(jute.PermRead) || code == jute.OK && !bytes.Equal(b, jute.AppendStat(jute.AppendBuffer(nil, n.Data), &stat)) {
+	if code != want(jute.PermRead) || code == jute.OK &&
+		!bytes.Equal(b, jute.AppendStat(jute.AppendBuffer(nil, n.Data), &stat)) {
 		r.fail("getData %q: %q %v", p, b, code)
 	}
 	b, code = r.tree.AppendChildren(nil, ids, p)
-	if code != want(jute.PermRead) || code == jute.OK && !slices.Equal(treetest.Names(b), r.model.Children(modelPath(p))) {
+	if code != want(jute.PermRead) || code == jute.OK &&
+		!slices.Equal(treetest.Names(b), r.model.Children(modelPath(p))) {
 		r.fail("getChildren %q: %q %v", p, b, code)
 	}
 }
@@ -248,7 +253,8 @@ func (r *run) check() {
 	if got, want := treetest.Dump(r.tree), r.model.Dump(); got != want {
 		r.fail("the tree is\n%s\nthe model\n%s", got, want)
 	}
-	if got, want := treetest.Dump(r.twin), treetest.Dump(r.tree); got != want || r.tree.Digest() != r.twin.Digest() {
+	if got, want := treetest.Dump(r.twin), treetest.Dump(r.tree); got != want ||
+		r.tree.Digest() != r.twin.Digest() {
 		r.fail("the trees are\n%s\nand\n%s", want, got)
 	}
 	for _, t := range []*tree.Tree{r.tree, r.twin} {

@@ -57,7 +57,8 @@ func (a args) list(key string) []string {
 }
 
 var scriptOps = map[string]jute.OpCode{
-	"create": jute.OpCreate, "create2": jute.OpCreate2, "container": jute.OpCreateContainer, "ttl": jute.OpCreateTTL,
+	"create": jute.OpCreate, "create2": jute.OpCreate2, "container": jute.OpCreateContainer,
+	"ttl":    jute.OpCreateTTL,
 	"delete": jute.OpDelete, "set": jute.OpSetData, "setacl": jute.OpSetACL, "check": jute.OpCheck,
 	"get": jute.OpGetData, "ls": jute.OpGetChildren, "multi": jute.OpMulti,
 }
@@ -133,7 +134,8 @@ func (s *script) run(list []string, more [][]string) {
 	case "nottl":
 		s.NoTTL = p == "on"
 	case "limits":
-		s.tree.SetLimits(int(a.num("children", 0)), int(a.num("listing", 0)), int(a.num("ephemerals", 0)), int(a.num("multiread", 0)))
+		s.tree.SetLimits(int(a.num("children", 0)), int(a.num("listing", 0)), int(a.num("ephemerals", 0)),
+			int(a.num("multiread", 0)))
 	case "counter":
 		fmt.Fprintln(&s.out, s.tree.SetCounter(p, int32(a.num("2", 0))))
 	case "versions":
@@ -256,11 +258,13 @@ func (s *script) read(name string, a args) {
 		fmt.Fprintf(&s.out, "%q\n", s.tree.Reapable(a.num("now", s.Time), int(a.num("max", 100)), nil))
 		return
 	case "totals":
-		fmt.Fprintf(&s.out, "%d nodes, %d bytes, %d ephemerals\n", s.tree.Count(), s.tree.Bytes(), s.tree.EphemeralCount())
+		fmt.Fprintf(&s.out, "%d nodes, %d bytes, %d ephemerals\n", s.tree.Count(), s.tree.Bytes(),
+			s.tree.EphemeralCount())
 		return
 	case "kinds":
 		s.tree.WalkUnder(p, func(path string, i tree.Info) bool {
-			fmt.Fprintf(&s.out, "%s %s owner=%d ttl=%d\n", path, []string{"plain", "ephemeral", "container", "TTL"}[i.Kind], i.EphemeralOwner, i.TTL)
+			fmt.Fprintf(&s.out, "%s %s owner=%d ttl=%d\n", path, []string{"plain", "ephemeral", "container",
+				"TTL"}[i.Kind], i.EphemeralOwner, i.TTL)
 			return true
 		})
 		return

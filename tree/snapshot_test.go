@@ -93,22 +93,49 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 	}
 	seen := map[uint64]string{}
 	for name, f := range map[string]func(*tree.Tree, *tree.Change){
-		"nothing":     func(*tree.Tree, *tree.Change) {},
-		"create":      func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
-		"other name":  func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/c", "x", 0), nil) },
-		"other data":  func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "y", 0), nil) },
-		"longer data": func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "x\x00", 0), nil) },
-		"ephemeral":   func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreate, createBody("/b", "x", 1), nil) },
+		"nothing": func(*tree.Tree, *tree.Change) {},
+		"create": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpCreate, createBody("/b", "x", 0),
+				nil)
+		},
+		"other name": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpCreate, createBody("/c", "x", 0),
+				nil)
+		},
+		"other data": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpCreate, createBody("/b", "y", 0),
+				nil)
+		},
+		"longer data": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpCreate, createBody("/b", "x\x00", 0),
+				nil)
+		},
+		"ephemeral": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpCreate, createBody("/b", "x", 1),
+				nil)
+		},
 		"other session": func(t *tree.Tree, c *tree.Change) {
 			c.Session = 2
 			t.Apply(c, jute.OpCreate, createBody("/b", "x", 1), nil)
 		},
-		"container":    func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpCreateContainer, createBody("/b", "x", 4), nil) },
-		"other time":   func(t *tree.Tree, c *tree.Change) { c.Time++; t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
-		"other zxid":   func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil) },
+		"container": func(t *tree.Tree, c *tree.Change) {
+			t.Apply(c, jute.OpCreateContainer, createBody("/b", "x", 4), nil)
+		},
+		"other time": func(t *tree.Tree, c *tree.Change) {
+			c.Time++
+			t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil)
+		},
+		"other zxid": func(t *tree.Tree, c *tree.Change) {
+			c.Zxid++
+			t.Apply(c, jute.OpCreate, createBody("/b", "x", 0), nil)
+		},
 		"delete":       func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpDelete, pathVersion("/a"), nil) },
 		"delete other": func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpDelete, pathVersion("/z"), nil) },
-		"delete later": func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpDelete, pathVersion("/a"), nil) },
+		"delete later": func(t *tree.Tree, c *tree.Change) {
+			c.Zxid++
+			t.Apply(c, jute.OpDelete, pathVersion("/a"),
+				nil)
+		},
 		"setData": func(t *tree.Tree, c *tree.Change) {
 			t.Apply(c, jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/a"), "x"), -1), nil)
 		},
@@ -119,7 +146,8 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 			t.Apply(c, jute.OpSetData, jute.AppendInt(jute.AppendString(jute.AppendString(nil, "/a"), ""), -1), nil)
 		},
 		"setACL": func(t *tree.Tree, c *tree.Change) {
-			t.Apply(c, jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/a"), jute.WorldAnyone), -1), nil)
+			t.Apply(c, jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/a"), jute.WorldAnyone),
+				-1), nil)
 		},
 		"counter": func(t *tree.Tree, c *tree.Change) { t.SetCounter("/a", 5) },
 		"config":  func(t *tree.Tree, c *tree.Change) { t.SetConfig(c, []byte("x")) },
@@ -140,7 +168,8 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	w := grown(programSeed(t), 300)
 	for i := range 2000 { // one directory that is large enough for an index and a cached listing
 		w.zxid++
-		w.tree.Apply(&tree.Change{Zxid: w.zxid, Session: 9}, jute.OpCreate, createBody(fmt.Sprintf("/big%d", i), "x", 0), nil)
+		w.tree.Apply(&tree.Change{Zxid: w.zxid, Session: 9}, jute.OpCreate, createBody(fmt.Sprintf("/big%d", i),
+			"x", 0), nil)
 	}
 	var mu sync.RWMutex
 	stop := make(chan struct{})
@@ -290,7 +319,8 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 func TestChunksAreBoundedInBytes(t *testing.T) {
 	tr := tree.New()
 	for i := range 20 {
-		tr.Apply(&tree.Change{Zxid: int64(i + 1)}, jute.OpCreate, createBody(fmt.Sprint("/", i), strings.Repeat("x", 100<<10), 0), nil)
+		tr.Apply(&tree.Change{Zxid: int64(i + 1)}, jute.OpCreate, createBody(fmt.Sprint("/", i),
+			strings.Repeat("x", 100<<10), 0), nil)
 	}
 	for _, b := range snapshotOf(tr, 1000) {
 		if len(b) > 500<<10 {
@@ -338,29 +368,32 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 	}
 	end := func(n int64) []byte { return jute.AppendLong([]byte{'E'}, n) }
 	root := node("/", 0, 0, 0)
-	zk := slices.Concat(node("/zookeeper", 0, 0, 0), node("/zookeeper/config", 0, 0, 0), node("/zookeeper/quota", 0, 0, 0))
+	zk := slices.Concat(node("/zookeeper", 0, 0, 0), node("/zookeeper/config", 0, 0, 0),
+		node("/zookeeper/quota", 0, 0, 0))
 	if _, err := load(header(9, 4), acl, root, zk, end(4)); err != nil {
 		t.Fatal(err)
 	}
 	for want, chunks := range map[string][][]byte{
-		"no header":                {acl},
-		"second header":            {header(1, 1), header(1, 1)},
-		"version 2":                {append([]byte{'H', 2}, header(1, 1)[2:]...)},
-		"zxid -1":                  {header(-1, 1)},
-		"unknown kind":             {header(1, 1), {'X'}},
-		"cut short":                {header(1, 1), acl, root[:len(root)-1]},
-		"impossible length":        {header(1, 1), acl, binary.BigEndian.AppendUint32([]byte{'N', 0, 0, 0, 0}, 0xfffffff0)},
-		"no ACL":                   {header(1, 1), jute.AppendACL([]byte{'A'}, nil)},
-		"same ACL twice":           {header(1, 1), acl, acl},
-		"ACL 1 is not known":       {header(1, 1), acl, node("/", 1, 0, 0)},
-		"ACL 4294967295":           {header(1, 1), acl, node("/", -1, 0, 0)},
-		"shares more":              {header(1, 1), acl, append([]byte{'N', 0, 0, 0, 1}, root[5:]...)},
-		"it shares more":           {header(1, 1), acl, append([]byte{'N', 255, 255, 255, 255}, root[5:]...)},
-		"two roots":                {header(1, 1), acl, root, root},
-		"root is no plain node":    {header(1, 1), acl, node("/", 0, 1, 5)},
-		"no root":                  {header(1, 1), acl, node("/a", 0, 0, 0)},
-		"illegal path":             {header(1, 1), acl, root, node("/a//b", 0, 0, 0)},
-		"path is too long":         {header(1, 1), acl, root, node("/"+strings.Repeat("x", 4*tree.MaxPath), 0, 0, 0)},
+		"no header":     {acl},
+		"second header": {header(1, 1), header(1, 1)},
+		"version 2":     {append([]byte{'H', 2}, header(1, 1)[2:]...)},
+		"zxid -1":       {header(-1, 1)},
+		"unknown kind":  {header(1, 1), {'X'}},
+		"cut short":     {header(1, 1), acl, root[:len(root)-1]},
+		"impossible length": {header(1, 1), acl, binary.BigEndian.AppendUint32([]byte{'N', 0, 0, 0, 0},
+			0xfffffff0)},
+		"no ACL":                {header(1, 1), jute.AppendACL([]byte{'A'}, nil)},
+		"same ACL twice":        {header(1, 1), acl, acl},
+		"ACL 1 is not known":    {header(1, 1), acl, node("/", 1, 0, 0)},
+		"ACL 4294967295":        {header(1, 1), acl, node("/", -1, 0, 0)},
+		"shares more":           {header(1, 1), acl, append([]byte{'N', 0, 0, 0, 1}, root[5:]...)},
+		"it shares more":        {header(1, 1), acl, append([]byte{'N', 255, 255, 255, 255}, root[5:]...)},
+		"two roots":             {header(1, 1), acl, root, root},
+		"root is no plain node": {header(1, 1), acl, node("/", 0, 1, 5)},
+		"no root":               {header(1, 1), acl, node("/a", 0, 0, 0)},
+		"illegal path":          {header(1, 1), acl, root, node("/a//b", 0, 0, 0)},
+		"path is too long": {header(1, 1), acl, root, node("/"+strings.Repeat("x", 4*tree.MaxPath), 0, 0,
+			0)},
 		"no parent":                {header(1, 1), acl, root, node("/a/b", 0, 0, 0)},
 		"same path twice":          {header(1, 1), acl, root, node("/a", 0, 0, 0), node("/a", 0, 0, 0)},
 		"parent is ephemeral":      {header(1, 1), acl, root, node("/a", 0, 1, 7), node("/a/b", 0, 0, 0)},

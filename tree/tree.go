@@ -116,7 +116,8 @@ func New() *Tree {
 	world.refs++
 	t.count, t.size = 1, 1
 	zk := t.builtin(t.root, "zookeeper", world)
-	t.builtin(zk, "config", t.acls.intern([]jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}})).aversion = -1
+	t.builtin(zk, "config",
+		t.acls.intern([]jute.ACL{{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}})).aversion = -1
 	t.builtin(zk, "quota", world)
 	return t
 }

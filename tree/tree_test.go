@@ -28,7 +28,8 @@ func TestFreshTreeIsTheReferences(t *testing.T) {
 		{"/zookeeper/config", jute.Stat{Aversion: -1}, jute.ACL{Perms: jute.PermRead, ID: jute.WorldAnyone[0].ID}},
 	} {
 		i, ok := tr.Get(want.path)
-		if !ok || i.Stat != want.stat || len(i.ACL) != 1 || i.ACL[0] != want.acl || i.Data == nil || len(i.Data) > 0 {
+		if !ok || i.Stat != want.stat || len(i.ACL) != 1 || i.ACL[0] != want.acl || i.Data == nil ||
+			len(i.Data) > 0 {
 			t.Errorf("%s: %+v, %v", want.path, i, ok)
 		}
 	}
@@ -58,7 +59,8 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Digest() != tr.Digest() || got.Count() != 5 || got.EphemeralCount() != 1 || got.Bytes() != tr.Bytes() {
+	if got.Digest() != tr.Digest() || got.Count() != 5 || got.EphemeralCount() != 1 ||
+		got.Bytes() != tr.Bytes() {
 		t.Error(got.Count(), got.Bytes(), tr.Bytes())
 	}
 }

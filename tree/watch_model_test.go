@@ -32,7 +32,8 @@ func (n *naiveWatches) add(conn, path string, k WatchKind) {
 // trigger notifies one registry, except those already told.
 func trigger(registry map[naivePair]modes, path string, below bool, told map[string]bool) {
 	for p, m := range registry {
-		covered := m&recursiveMode != 0 && below && (p.path == path || p.path == "/" || p.path != "" && strings.HasPrefix(path, p.path+"/"))
+		covered := m&recursiveMode != 0 && below && (p.path == path || p.path == "/" || p.path != "" &&
+			strings.HasPrefix(path, p.path+"/"))
 		exact := p.path == path && m&^recursiveMode != 0
 		if !covered && !exact {
 			continue
@@ -151,7 +152,8 @@ func watchRun(t *testing.T, w *Watches[string], n *naiveWatches, steps []byte) {
 		}
 		count, bytes := w.Of(conn)
 		if w.Count() != n.count("") || count != n.count(conn) || bytes != n.bytes(conn) {
-			t.Fatalf("Count %d, of %s %d in %d bytes; want %d, %d in %d", w.Count(), conn, count, bytes, n.count(""), n.count(conn), n.bytes(conn))
+			t.Fatalf("Count %d, of %s %d in %d bytes; want %d, %d in %d", w.Count(), conn, count, bytes, n.count(""),
+				n.count(conn), n.bytes(conn))
 		}
 	}
 	conns, paths, pairs := w.Summary()
@@ -250,7 +252,8 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 	if records != own || records != w.records.used || w.paths.used != len(w.byPath.m) ||
 		w.conns.used != len(w.byConn.m)+len(w.dead) || bytes != w.pathBytes ||
 		deep != len(w.recursive.m) || len(w.gone) != 0 {
-		t.Fatalf("%d records at paths, %d at connections, %d in use; %d paths in use, %d known; %d bytes, %d counted; %d recursive, %d known",
+		t.Fatalf("%d records at paths, %d at connections, %d in use; %d paths in use, %d known; %d bytes, %d "+
+			"counted; %d recursive, %d known",
 			records, own, w.records.used, w.paths.used, len(w.byPath.m), bytes, w.pathBytes, deep, len(w.recursive.m))
 	}
 }

@@ -11,11 +11,13 @@ import (
 
 // The events of one change, in the order the tree tells them.
 func evCreate(path string) []Event {
-	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged, Path: parentPath(path)}}
+	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged,
+		Path: parentPath(path)}}
 }
 
 func evDelete(path string) []Event {
-	return []Event{{Type: jute.EventDeleted, Path: path}, {Type: jute.EventChildrenChanged, Path: parentPath(path)}}
+	return []Event{{Type: jute.EventDeleted, Path: path}, {Type: jute.EventChildrenChanged,
+		Path: parentPath(path)}}
 }
 
 func evSet(path string) []Event { return []Event{{Type: jute.EventDataChanged, Path: path}} }
@@ -61,10 +63,14 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 	}{
 		{"getData or exists", p, Data, [7]string{created + p, changed + p, deleted + p}, false},
 		{"getChildren", p, Child, [7]string{2: deleted + p, 3: children + p, 4: children + p}, false},
-		{"persistent", p, Persistent, [7]string{created + p, changed + p, deleted + p, children + p, children + p}, true},
-		{"recursive on P", p, Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c, changed + c}, true},
-		{"recursive on the parent", "/a", Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c, changed + c}, true},
-		{"recursive on the root", "/", Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c, changed + c}, true},
+		{"persistent", p, Persistent, [7]string{created + p, changed + p, deleted + p, children + p, children + p},
+			true},
+		{"recursive on P", p, Recursive, [7]string{created + p, changed + p, deleted + p, created + c, deleted + c,
+			changed + c}, true},
+		{"recursive on the parent", "/a", Recursive, [7]string{created + p, changed + p, deleted + p, created + c,
+			deleted + c, changed + c}, true},
+		{"recursive on the root", "/", Recursive, [7]string{created + p, changed + p, deleted + p, created + c,
+			deleted + c, changed + c}, true},
 		{"children of the parent", "/a", Child, [7]string{0: children + "/a", 2: children + "/a"}, false},
 		{"persistent on the parent", "/a", Persistent, [7]string{0: children + "/a", 2: children + "/a"}, true},
 		{"data of the parent", "/a", Data, [7]string{}, false},
@@ -147,7 +153,8 @@ func TestMultiIsNotMerged(t *testing.T) {
 	w.Add("persistent", "/p", Persistent)
 	w.Add("exists", "/p", Data)
 	got := fired(w, evCreate("/p"), evSet("/p"), evDelete("/p"))
-	if want := []string{"NodeCreated /p", "NodeDataChanged /p", "NodeDeleted /p"}; !slices.Equal(got["persistent"], want) {
+	if want := []string{"NodeCreated /p", "NodeDataChanged /p", "NodeDeleted /p"}; !slices.Equal(
+		got["persistent"], want) {
 		t.Errorf("told %q, want %q", got["persistent"], want)
 	}
 	if want := []string{"NodeCreated /p"}; !slices.Equal(got["exists"], want) {

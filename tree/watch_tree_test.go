@@ -39,7 +39,8 @@ func TestChangesOfATreeReachWatches(t *testing.T) {
 		{"create", jute.OpCreate, create("/p", 0), []string{"NodeCreated /p", "NodeChildrenChanged /"}},
 		{"setData", jute.OpSetData, set("/p"), []string{"NodeDataChanged /p"}},
 		{"failed create", jute.OpCreate, create("/p", 0), nil},
-		{"setACL", jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/p"), jute.WorldAnyone), -1), nil},
+		{"setACL", jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/p"), jute.WorldAnyone),
+			-1), nil},
 		{"failed multi", jute.OpMulti, multi(create("/p/x", 0), remove("/none")), nil},
 		{"multi", jute.OpMulti, multi(create("/p/x", 0), remove("/p/x")), []string{
 			"NodeCreated /p/x", "NodeChildrenChanged /p", "NodeDeleted /p/x", "NodeChildrenChanged /p"}},

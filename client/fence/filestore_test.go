@@ -61,7 +61,8 @@ func TestFileStoreKeepsResourcesApart(t *testing.T) {
 	}
 	long := strings.Repeat("x", 300)
 	seen := map[string]string{}
-	for _, res := range []string{"", ".", "..", "a", "/a", "a/", "%2Fa", "../a", ".hidden", long, long + "y", "a.token", "é"} {
+	for _, res := range []string{"", ".", "..", "a", "/a", "a/", "%2Fa", "../a", ".hidden", long, long + "y",
+		"a.token", "é"} {
 		name := s.file(res, ".token")
 		if prev, ok := seen[name]; ok {
 			t.Errorf("%q and %q share %s", prev, res, name)

@@ -86,7 +86,8 @@ func stale(resource string, m Mode, t Token) error {
 // With a [FileStore] the same holds among all gates of the machine on its
 // directory, but that an f of another process is waited for and not cancelled, and
 // that calls of one exclusive hold run one after another; f must not call Do.
-func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token, f func(context.Context) error) error {
+func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
+	f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -82,7 +82,9 @@ func TestHandlerComparesTheLockAndAsksTheChecker(t *testing.T) {
 // A handler that writes an answer and panics must not be answered for again.
 func TestHandlerLetsPanicsThrough(t *testing.T) {
 	var g Gate
-	h := Middleware(&g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	h := Middleware(&g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
 	r := httptest.NewRequest("PUT", "/a", nil)
 	r.Header.Set(Header, Sequencer{"/a", "n", Exclusive, 1}.String())
 	func() {

@@ -32,7 +32,8 @@ func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"file with 7 while  is shown", "directory while 7 is shown", "file with 9 while 7 is shown", "directory while 9 is shown"}
+	want := []string{"file with 7 while  is shown", "directory while 7 is shown", "file with 9 while 7 is shown",
+		"directory while 9 is shown"}
 	if !slices.Equal(done, want) {
 		t.Errorf("synced\n%q\nwant\n%q", done, want)
 	}

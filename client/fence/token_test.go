@@ -22,7 +22,8 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 			t.Errorf("ParseToken(%q) = %v, %v", tc.in, got, err)
 		}
 	}
-	for _, in := range []string{"", "0", "-1", "+1", "01", " 1", "1 ", "1e3", "0x10", "9223372036854775808", "1_000"} {
+	for _, in := range []string{"", "0", "-1", "+1", "01", " 1", "1 ", "1e3", "0x10", "9223372036854775808",
+		"1_000"} {
 		if got, err := ParseToken(in); !errors.Is(err, ErrInvalid) {
 			t.Errorf("ParseToken(%q) = %v, %v; want ErrInvalid", in, got, err)
 		}

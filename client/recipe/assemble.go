@@ -155,7 +155,8 @@ func items(d *Dir) []item {
 		it := &list[i]
 		it.Node, it.described = n, describe(n.Name)
 		it.e = Entry{
-			Node: n.Name, Layout: it.layout, Mode: it.Kind.Mode(), Maker: it.Maker, Session: Session(n.Session), Token: n.Czxid,
+			Node: n.Name, Layout: it.layout, Mode: it.Kind.Mode(), Maker: it.Maker, Session: Session(n.Session),
+			Token: n.Czxid,
 			Since: n.Ctime, Version: n.Version, Hidden: n.Hidden, raw: n.Data,
 		}
 		if strings.Contains(n.Data, `"held"`) { // decoding every record would be most of the work

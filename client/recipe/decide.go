@@ -26,7 +26,8 @@ func (d *Dir) locks(w Watches) []Queue {
 		return list
 	}
 	kins = merge(kins)
-	q := Queue{Lock: Lock{Path: d.Path, Kind: KindLock, Next: d.Next, Total: d.Total - len(lone), Mixed: len(kins) > 1}}
+	q := Queue{Lock: Lock{Path: d.Path, Kind: KindLock, Next: d.Next, Total: d.Total - len(lone),
+		Mixed: len(kins) > 1}}
 	for i, k := range kins {
 		q.Layouts = append(q.Layouts, k.layout)
 		kind := d.decide(k.kinship, k.list, w)
@@ -158,7 +159,8 @@ func decideQueue(dir string, list []item, w Watches) {
 // the same session's, which holds and is not waited for. A downgrade of package
 // client gives the reader its writer's number.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {
-	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 || list[i].layout != LayoutCurator {
+	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 ||
+		list[i].layout != LayoutCurator {
 		return false
 	}
 	watching, known := w.Watching(list[i].Session, Join(dir, list[writer].Node.Name))
@@ -286,7 +288,10 @@ func (d *Dir) lone(list []item, w Watches) []Queue {
 			continue
 		}
 		_, named := plainRole(it.Node.Name)
-		losers := slices.DeleteFunc(watchers[i], func(s int64) bool { return s == it.Session || watched[s] > 1 && !named })
+		losers := slices.DeleteFunc(watchers[i], func(s int64) bool {
+			return s == it.Session || watched[s] > 1 &&
+				!named
+		})
 		if !named && len(losers) == 0 {
 			continue // a member of something, or a lock nobody waits for: who could tell
 		}

@@ -8,7 +8,8 @@ import (
 func TestIDsAreLowerCase(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	for s, want := range map[string]bool{
-		id: true, strings.ToUpper(id): false, id[1:]: false, id + "0": false, id[1:] + "g": false, id[1:] + "`": false, id[1:] + ":": false, id[1:] + "/": false,
+		id: true, strings.ToUpper(id): false, id[1:]: false, id + "0": false, id[1:] + "g": false, id[1:] +
+			"`": false, id[1:] + ":": false, id[1:] + "/": false,
 	} {
 		if _, ok := ParseHex(s); ok != want {
 			t.Errorf("%s is an id: %v", s, ok)

@@ -11,7 +11,8 @@ var (
 	// ErrSequenceExhausted says that the directory's numbers are about to wrap,
 	// or have, while clients contend that cannot order them. Let the directory
 	// drain and remove it: numbering starts again at 0.
-	ErrSequenceExhausted = errors.New("client: sequence numbers exhausted; let the directory drain and remove it")
+	ErrSequenceExhausted = errors.New(
+		"client: sequence numbers exhausted; let the directory drain and remove it")
 	// ErrInvalid reports an argument or option that cannot be used.
 	ErrInvalid = errors.New("client: invalid argument")
 )

@@ -116,7 +116,8 @@ func (b *builder) party(c *Entry) int {
 		at = len(b.g.Parties)
 		b.index[key] = at
 		o, _ := c.Record()
-		b.g.Parties = append(b.g.Parties, Party{Task: o.Task, Session: c.Session, Host: o.Host, PID: o.PID, Reason: o.Reason})
+		b.g.Parties = append(b.g.Parties, Party{Task: o.Task, Session: c.Session, Host: o.Host, PID: o.PID,
+			Reason: o.Reason})
 	}
 	return at
 }

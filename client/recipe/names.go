@@ -233,7 +233,8 @@ func ParseName(name string) (c Contender, l Layout, ok bool) {
 			continue
 		}
 		if seq, isSeq := ParseSeq(name[len(head):]); isSeq {
-			return Contender{Name: name, Kind: m.kind, Seq: seq, Maker: MakerOf(head[:len(head)-len(m.text)])}, m.layout, true
+			return Contender{Name: name, Kind: m.kind, Seq: seq, Maker: MakerOf(head[:len(head)-len(m.text)])},
+				m.layout, true
 		}
 	}
 	return Contender{}, 0, false
@@ -287,7 +288,8 @@ func MakerOf(head string) Maker {
 // isSelfUUID reports whether s, of 36 bytes, has the dashes, version 8 and its variant.
 func isSelfUUID(s string) bool {
 	v := s[19]
-	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-'
+	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' &&
+		s[18] == '-' && s[23] == '-'
 }
 
 // Before is the order of numbers. A difference is taken, so that it holds while

@@ -91,7 +91,8 @@ func LikenessOf(own Contender) likeness {
 
 func (l likeness) Read(name string) (Contender, bool) {
 	end := len(name) - 10
-	if l.tail == "" || len(name) != len(l.own.Name) || name[idEnds:end] != l.tail || name[:idBegins] != "_c_" || !isSelfUUID(name[idBegins:idEnds]) {
+	if l.tail == "" || len(name) != len(l.own.Name) || name[idEnds:end] != l.tail || name[:idBegins] != "_c_" ||
+		!isSelfUUID(name[idBegins:idEnds]) {
 		return Contender{}, false
 	}
 	seq, ok := ParseSeq(name[end:])
@@ -101,7 +102,8 @@ func (l likeness) Read(name string) (Contender, bool) {
 // EndIsFinal reports whether nothing takes the place of c when it goes. A write lock
 // may be downgraded, which puts a read node there.
 func (q Rule) EndIsFinal(c Contender) bool {
-	return q.Kind == RoleRead || c.Kind == RoleRead || c.Kind == RoleLatch || c.Kind == RoleLock && q.Layout == LayoutCurator
+	return q.Kind == RoleRead || c.Kind == RoleRead || c.Kind == RoleLatch || c.Kind == RoleLock &&
+		q.Layout == LayoutCurator
 }
 
 // ExcludedBy reports whether a contender that waits for those before it waits for c.
@@ -128,7 +130,8 @@ func (q Rule) member(name string) (Contender, bool, error) {
 	case !ok || c.Kind == RoleLease:
 		return c, false, nil
 	case layout == q.Layout:
-	case q.Layout == LayoutCurator && layout == LayoutKazoo && c.Kind == RoleLock && c.Maker == MakerKazoo && !q.RW:
+	case q.Layout == LayoutCurator && layout == LayoutKazoo && c.Kind == RoleLock && c.Maker == MakerKazoo &&
+		!q.RW:
 		c.guest = true // a kazoo lock that was told to look at ours too
 	default:
 		return c, false, notOf(name, q.Layout)
@@ -183,11 +186,13 @@ func (s *census) oneFamily(q Rule) error {
 	}
 	f := s.stranger.Kind.family()
 	if f != q.Kind.family() {
-		return fmt.Errorf("%w: %s is of a %v of another program, which does not see a %v", ErrMixedLayout, s.stranger.Name, f, q.Kind.family())
+		return fmt.Errorf("%w: %s is of a %v of another program, which does not see a %v", ErrMixedLayout,
+			s.stranger.Name, f, q.Kind.family())
 	}
 	for other, name := range s.families {
 		if name != "" && family(other) != f {
-			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout, s.stranger.Name, name)
+			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout, s.stranger.Name,
+				name)
 		}
 	}
 	return nil

@@ -243,11 +243,13 @@ var recipes = map[Kind]map[Maker]string{
 		MakerKazoo: "kazoo lock or election", MakerZooKeeper: "ZooKeeper's lock recipe",
 	},
 	KindRWLock: {
-		MakerSelf: "zlock read-write lock", MakerCurator: "Curator read-write lock", MakerKazoo: "kazoo read-write lock",
+		MakerSelf: "zlock read-write lock", MakerCurator: "Curator read-write lock",
+		MakerKazoo: "kazoo read-write lock",
 	},
-	KindSemaphore: {MakerSelf: "zlock semaphore", MakerCurator: "Curator semaphore", MakerKazoo: "kazoo semaphore"},
-	KindLatch:     {MakerSelf: "zlock leader latch", MakerCurator: "Curator leader latch"},
-	KindParty:     {MakerKazoo: "kazoo party"},
+	KindSemaphore: {MakerSelf: "zlock semaphore", MakerCurator: "Curator semaphore",
+		MakerKazoo: "kazoo semaphore"},
+	KindLatch: {MakerSelf: "zlock leader latch", MakerCurator: "Curator leader latch"},
+	KindParty: {MakerKazoo: "kazoo party"},
 }
 
 // Recipe says in words what kind of lock of which libraries it is.
@@ -276,7 +278,8 @@ func policyOf(data string) string {
 	var rec struct {
 		Policy string `json:"policy"`
 	}
-	if len(data) > 2*MaxOwnerData || !strings.HasPrefix(data, "{") || json.Unmarshal([]byte(data), &rec) != nil || len(rec.Policy) > 20 {
+	if len(data) > 2*MaxOwnerData || !strings.HasPrefix(data, "{") ||
+		json.Unmarshal([]byte(data), &rec) != nil || len(rec.Policy) > 20 {
 		return ""
 	}
 	return rec.Policy

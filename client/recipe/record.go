@@ -16,7 +16,8 @@ const (
 
 // NewPolicyRecord is what the directory of a new lock with a policy says.
 func NewPolicyRecord(p Policy, maxWriterWait time.Duration) Record {
-	return Record{Layout: PolicyLayout, Policy: p.String(), MaxWriterWait: maxWriterWait.String(), Door: new(string)}
+	return Record{Layout: PolicyLayout, Policy: p.String(), MaxWriterWait: maxWriterWait.String(),
+		Door: new(string)}
 }
 
 // DefaultMaxWriterWait is for how long readers may overtake a writer under
@@ -128,7 +129,8 @@ func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 		if n, ok := ParsePolicyNode(name); ok {
 			nodes = append(nodes, n)
 		} else if _, layout, ok := ParseName(name); ok {
-			return nil, fmt.Errorf("%w: %s is a %v node in the directory of a lock with a policy", ErrMixedLayout, name, layout)
+			return nil, fmt.Errorf("%w: %s is a %v node in the directory of a lock with a policy", ErrMixedLayout,
+				name, layout)
 		}
 	}
 	return nodes, nil

@@ -34,7 +34,8 @@ func LimitOf(data string) int {
 		ZL    int `json:"zl"`
 		Limit int `json:"limit"`
 	}
-	if len(data) < 2*MaxOwnerData && strings.HasPrefix(data, "{") && json.Unmarshal([]byte(data), &rec) == nil && rec.ZL == 1 {
+	if len(data) < 2*MaxOwnerData && strings.HasPrefix(data, "{") && json.Unmarshal([]byte(data), &rec) == nil &&
+		rec.ZL == 1 {
 		return max(rec.Limit, 0)
 	}
 	return 0
@@ -88,7 +89,8 @@ func (s *semaphore) lock(w Watches) Queue {
 		q.Total += s.queue.Total
 	}
 	layout := LayoutCurator
-	if s.permits != nil && s.permits.Path == s.path || s.queue != nil && strings.HasSuffix(s.queue.Path, KazooQueue) {
+	if s.permits != nil && s.permits.Path == s.path || s.queue != nil &&
+		strings.HasSuffix(s.queue.Path, KazooQueue) {
 		layout = LayoutKazoo
 		permitDir, queueDir = "", s.path+KazooQueue+"/"
 	}

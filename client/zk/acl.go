@@ -33,5 +33,6 @@ func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "au
 // DigestACL lets a user who knows the password do what perms says.
 func DigestACL(perms int32, user, password string) []ACL {
 	sum := sha1.Sum([]byte(user + ":" + password)) // as the protocol has it
-	return []ACL{{Perms: perms, ID: ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}}}
+	return []ACL{{Perms: perms, ID: ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(
+		sum[:])}}}
 }

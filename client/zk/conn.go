@@ -100,7 +100,8 @@ func Open(servers string, opt Options) (*Conn, error) {
 	c := &Conn{
 		opt: opt, root: chroot(root), servers: shuffled(list), auth: slices.Clone(opt.Auth),
 		over: make(chan struct{}), finished: make(chan struct{}), ready: make(chan struct{}),
-		watches: watches{once: map[watchKey]*Watch{}}, trouble: map[string]error{}, password: make([]byte, jute.PasswordSize),
+		watches: watches{once: map[watchKey]*Watch{}}, trouble: map[string]error{},
+		password: make([]byte, jute.PasswordSize),
 	}
 	if opt.Resume.ID != 0 {
 		c.sid, c.password = opt.Resume.ID, opt.Resume.Password
@@ -163,7 +164,8 @@ func (c *Conn) Trouble() error {
 func (c *Conn) Session() Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Session{ID: c.sid, Timeout: c.timeout, Server: c.server, Connected: c.link != nil, Password: slices.Clone(c.password)}
+	return Session{ID: c.sid, Timeout: c.timeout, Server: c.server, Connected: c.link != nil,
+		Password: slices.Clone(c.password)}
 }
 
 // Over is closed when the session is over.

@@ -255,13 +255,15 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 		return nil, err
 	}
 	return &link{
-		c: c, conn: conn, server: server, br: br, silent: timeout * 2 / 3, gone: make(chan struct{}), wrote: time.Now(),
+		c: c, conn: conn, server: server, br: br, silent: timeout * 2 / 3, gone: make(chan struct{}),
+		wrote: time.Now(),
 	}, nil
 }
 
 // hello makes the handshake for a session, or for a new one if sid is 0, and returns what
 // the server grants.
-func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []byte) (int64, time.Duration, []byte, error) {
+func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []byte) (int64, time.Duration,
+	[]byte, error) {
 	if err := conn.SetDeadline(time.Now().Add(c.opt.AttemptLimit)); err != nil {
 		return 0, 0, nil, err
 	}

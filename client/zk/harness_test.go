@@ -21,7 +21,8 @@ const patience = 30 * time.Second
 func both(t *testing.T, test func(t *testing.T, addr string)) {
 	t.Run("zlockd", func(t *testing.T) {
 		goleakAtEnd(t)
-		s := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond, SweepInterval: 100 * time.Millisecond}.Start(t)
+		s := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond,
+			SweepInterval: 100 * time.Millisecond}.Start(t)
 		test(t, s.Addr)
 	})
 	t.Run("zookeeper", func(t *testing.T) {

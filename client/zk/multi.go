@@ -142,7 +142,8 @@ func readMulti(d *jute.Decoder, c chroot, ops []Op) ([]Result, error) {
 		case jute.OpError:
 			code := jute.ErrCode(d.Int())
 			if failed == nil && code != jute.OK && code != jute.RuntimeInconsistency {
-				failed = &MultiError{Index: i, Op: ops[i], Err: &Error{Op: ops[i].code().String(), Path: ops[i].path(), Code: code}}
+				failed = &MultiError{Index: i, Op: ops[i], Err: &Error{Op: ops[i].code().String(), Path: ops[i].path(),
+					Code: code}}
 			}
 		case jute.OpCreate:
 			p, _ := d.String()

@@ -99,7 +99,8 @@ func (o Options) withDefaults() (Options, error) {
 // is 2181 unless it is named.
 func ParseServers(s string) (servers []string, chroot string, err error) {
 	if scheme, _, isURL := strings.Cut(s, "://"); isURL {
-		return nil, "", fmt.Errorf("%w: servers are named as host:port,host:port/chroot, without %s://", ErrInvalid, scheme)
+		return nil, "", fmt.Errorf("%w: servers are named as host:port,host:port/chroot, without %s://", ErrInvalid,
+			scheme)
 	}
 	list, root, found := strings.Cut(s, "/")
 	if found {

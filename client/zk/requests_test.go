@@ -55,7 +55,8 @@ func TestRequests(t *testing.T) {
 		_, err := c.Set(ctx, "/a", nil, 0)
 		is(t, err, zk.ErrBadVersion)
 		var refusal *zk.Error
-		if !errors.As(err, &refusal) || refusal.Path != "/a" || refusal.Op != "setData" || !zk.IsRefusal(err) || errors.Is(err, zk.ErrUncertain) {
+		if !errors.As(err, &refusal) || refusal.Path != "/a" || refusal.Op != "setData" || !zk.IsRefusal(err) ||
+			errors.Is(err, zk.ErrUncertain) {
 			t.Fatalf("error %#v", err)
 		}
 		_, err = c.Create(ctx, zk.Create{Path: "/a"})
@@ -110,7 +111,8 @@ func TestMultiSaysWhatHappened(t *testing.T) {
 		if res[1].Path != "/m/n-0000000000" || res[1].Stat.Czxid != res[0].Stat.Czxid || res[2].Stat.Version != 1 {
 			t.Fatalf("results %+v", res)
 		}
-		_, err := c.Multi(ctx, zk.SetData{Path: "/m", Data: []byte("z"), Version: -1}, zk.Check{Path: "/m/absent", Version: -1}, zk.Delete{Path: "/m", Version: -1})
+		_, err := c.Multi(ctx, zk.SetData{Path: "/m", Data: []byte("z"), Version: -1}, zk.Check{
+			Path: "/m/absent", Version: -1}, zk.Delete{Path: "/m", Version: -1})
 		var refused *zk.MultiError
 		if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, zk.ErrNoNode) || !zk.IsRefusal(err) {
 			t.Fatalf("error %v", err)

@@ -21,7 +21,8 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 		c, p := proxied(t, addr, zk.Options{})
 		ctx := within(t)
 		node(t, c, "/r", "x")
-		for _, op := range []int32{faultproxy.OpGetData, faultproxy.OpGetChildren2, faultproxy.OpExists, faultproxy.OpSync} {
+		for _, op := range []int32{faultproxy.OpGetData, faultproxy.OpGetChildren2, faultproxy.OpExists,
+			faultproxy.OpSync} {
 			for _, do := range []faultproxy.Action{faultproxy.CutBefore, faultproxy.CutAfter} {
 				for _, kind := range []faultproxy.Kind{faultproxy.Request, faultproxy.Reply} {
 					if do == faultproxy.CutAfter && kind == faultproxy.Reply {
@@ -71,7 +72,8 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 		c, p := proxied(t, addr, zk.Options{})
 		ctx := within(t)
 		node(t, c, "/r", "x")
-		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Nth: 1, Do: faultproxy.Drop})
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Nth: 1,
+			Do: faultproxy.Drop})
 		set := make(chan error, 1)
 		go func() {
 			_, err := c.Set(ctx, "/r", []byte("y"), -1)
@@ -96,7 +98,9 @@ func TestContextEnds(t *testing.T) {
 		p.Record()
 		_, err := c.Set(ended, "/r", nil, -1)
 		is(t, err, context.Canceled)
-		if errors.Is(err, zk.ErrUncertain) || p.Count(func(f faultproxy.Frame) bool { return f.Op == faultproxy.OpSetData }) != 0 {
+		if errors.Is(err, zk.ErrUncertain) || p.Count(func(f faultproxy.Frame) bool {
+			return f.Op == faultproxy.OpSetData
+		}) != 0 {
 			t.Fatalf("sent with an ended context: %v", err)
 		}
 
@@ -140,7 +144,11 @@ func TestSessionEnds(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		var states []zk.State
 		var mu sync.Mutex
-		c, p := proxied(t, addr, zk.Options{OnState: func(s zk.State) { mu.Lock(); states = append(states, s); mu.Unlock() }})
+		c, p := proxied(t, addr, zk.Options{OnState: func(s zk.State) {
+			mu.Lock()
+			states = append(states, s)
+			mu.Unlock()
+		}})
 		ctx := within(t)
 		_, w, err := c.ExistsW(ctx, "/nothing")
 		ok(t, err)
@@ -263,9 +271,10 @@ func TestResume(t *testing.T) {
 func TestSilentServerIsLeft(t *testing.T) {
 	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
 		link := s.Link()
-		c, err := zk.Dial(t.Context(), s.Addr, zk.Options{Timeout: 12 * time.Second, Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
-			return link.Dial(network, addr, time.Second)
-		}})
+		c, err := zk.Dial(t.Context(), s.Addr, zk.Options{Timeout: 12 * time.Second,
+			Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
+				return link.Dial(network, addr, time.Second)
+			}})
 		ok(t, err)
 		id := c.Session().ID
 		time.Sleep(10 * time.Minute)
@@ -324,9 +333,11 @@ func TestOneGoodServerIsEnough(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		refused := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 		refused.Close()
-		others := []string{refused.Addr().String(), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), "no-such-host.invalid:1"}
+		others := []string{refused.Addr().String(), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"),
+			"no-such-host.invalid:1"}
 		for range 10 {
-			c, err := zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{Timeout: 10 * time.Second, AttemptLimit: 300 * time.Millisecond})
+			c, err := zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{Timeout: 10 * time.Second,
+				AttemptLimit: 300 * time.Millisecond})
 			ok(t, err)
 			if c.Session().Server != addr {
 				t.Errorf("connected to %s", c.Session().Server)
@@ -346,13 +357,14 @@ func TestTroubleIsTold(t *testing.T) {
 	defer cancel()
 	var mu sync.Mutex
 	told := map[string]error{}
-	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused.Addr(), web), zk.Options{OnTrouble: func(server string, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if told[server] = err; len(told) == 2 {
-			cancel()
-		}
-	}})
+	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused.Addr(), web), zk.Options{
+		OnTrouble: func(server string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if told[server] = err; len(told) == 2 {
+				cancel()
+			}
+		}})
 	is(t, err, context.Canceled)
 	for _, want := range []string{refused.Addr().String(), "refused", web, "answers in HTTP"} {
 		if !strings.Contains(err.Error(), want) {

@@ -19,12 +19,14 @@ import (
 // secured returns the address of a TLS front for addr, and who signed for it.
 func secured(t *testing.T, addr string) (string, *x509.CertPool) {
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true}
 	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
 	pool := x509.NewCertPool()
 	pool.AddCert(must[*x509.Certificate](t)(x509.ParseCertificate(der)))
-	ln := must[net.Listener](t)(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}))
+	ln := must[net.Listener](t)(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{
+		{Certificate: [][]byte{der}, PrivateKey: key}}}))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -57,12 +59,13 @@ func TestTLS(t *testing.T) {
 
 		// A certificate nobody vouches for is trouble that is told.
 		told := make(chan error, 100)
-		bad := must[*zk.Conn](t)(zk.Open(front, zk.Options{TLS: &tls.Config{}, OnTrouble: func(_ string, err error) {
-			select {
-			case told <- err:
-			default:
-			}
-		}}))
+		bad := must[*zk.Conn](t)(zk.Open(front, zk.Options{
+			TLS: &tls.Config{}, OnTrouble: func(_ string, err error) {
+				select {
+				case told <- err:
+				default:
+				}
+			}}))
 		if err := soon(t, "the trouble", told); err == nil {
 			t.Fatal("no error")
 		}

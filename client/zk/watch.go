@@ -270,7 +270,8 @@ type Subscription struct {
 
 // Subscribe watches a node persistently, which may be missing.
 func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Subscription, error) {
-	s := &Subscription{Path: path, c: c, full: c.root.full(path), recursive: recursive, more: make(chan struct{}, 1)}
+	s := &Subscription{Path: path, c: c, full: c.root.full(path), recursive: recursive, more: make(chan struct{},
+		1)}
 	mode := jute.AddWatchPersistent
 	if recursive {
 		mode = jute.AddWatchRecursive

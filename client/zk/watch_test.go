@@ -85,7 +85,8 @@ func TestWatchesComeAlong(t *testing.T) {
 				node(t, o, path, "")
 				_, w, err := c.GetW(ctx, path)
 				ok(t, err)
-				return watched{w, func(path string) error { _, err := o.Set(ctx, path, nil, -1); return err }, zk.EventDataChanged}
+				return watched{w, func(path string) error { _, err := o.Set(ctx, path, nil, -1); return err },
+					zk.EventDataChanged}
 			},
 			func(path string) watched {
 				node(t, o, path, "")
@@ -96,13 +97,17 @@ func TestWatchesComeAlong(t *testing.T) {
 			func(path string) watched {
 				_, w, err := c.ExistsW(ctx, path)
 				ok(t, err)
-				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path}); return err }, zk.EventCreated}
+				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path}); return err },
+					zk.EventCreated}
 			},
 			func(path string) watched {
 				node(t, o, path, "")
 				_, _, w, err := c.ChildrenW(ctx, path)
 				ok(t, err)
-				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path + "/x"}); return err }, zk.EventChildrenChanged}
+				return watched{w, func(path string) error {
+					_, err := o.Create(ctx, zk.Create{Path: path + "/x"})
+					return err
+				}, zk.EventChildrenChanged}
 			},
 		}
 		var ws []watched
@@ -154,7 +159,8 @@ func TestWatchesRefused(t *testing.T) {
 		ok(t, err)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
 		ok(t, err)
-		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetWatches, Do: faultproxy.Fail, Code: -5})
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetWatches, Do: faultproxy.Fail,
+			Code: -5})
 		defer rule.Remove()
 		p.Cut()
 		if a, b := fired(t, data), fired(t, list); a != zk.EventLost || b != zk.EventLost {
@@ -189,11 +195,13 @@ func TestSubscription(t *testing.T) {
 		}
 		check := func() {
 			t.Helper()
-			for _, ev := range []zk.Event{{zk.EventCreated, "/s/a"}, {zk.EventCreated, "/s/b"}, {zk.EventCreated, "/s/b/c"}, {zk.EventDataChanged, "/s/b"},
+			for _, ev := range []zk.Event{{zk.EventCreated, "/s/a"}, {zk.EventCreated, "/s/b"},
+				{zk.EventCreated, "/s/b/c"}, {zk.EventDataChanged, "/s/b"},
 				{zk.EventDeleted, "/s/b/c"}, {zk.EventDeleted, "/s/b"}, {zk.EventDeleted, "/s/a"}} {
 				next(all, ev.Type, ev.Path)
 			}
-			for _, ev := range []zk.EventType{zk.EventCreated, zk.EventChildrenChanged, zk.EventDataChanged, zk.EventChildrenChanged, zk.EventDeleted} {
+			for _, ev := range []zk.EventType{zk.EventCreated, zk.EventChildrenChanged, zk.EventDataChanged,
+				zk.EventChildrenChanged, zk.EventDeleted} {
 				next(one, ev, "/s/b")
 			}
 		}
@@ -246,7 +254,8 @@ func TestEventBeforeNewState(t *testing.T) {
 			n := must[zk.Node](t)(c.Get(ctx, "/w"))
 			isFired := w.Event().Type != 0
 			if n.Stat.Version > first.Stat.Version && !isFired {
-				t.Fatalf("round %d: version %d read, the watch is of %d and has not fired", i, n.Stat.Version, first.Stat.Version)
+				t.Fatalf("round %d: version %d read, the watch is of %d and has not fired", i, n.Stat.Version,
+					first.Stat.Version)
 			}
 			if isFired {
 				if first, w, err = c.GetW(ctx, "/w"); err != nil {
@@ -263,7 +272,8 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
-		must[zk.Created](t)(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))
+		must[zk.Created](t)(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{
+			{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))
 		st, w, err := c.ExistsW(ctx, "/hidden")
 		ok(t, err)
 		if st == nil || c.Watches() != 1 {

@@ -13,19 +13,26 @@ import (
 
 // Reasons why a connection is of no use that are not errors of the network.
 var (
-	errNotServing  = errors.New("the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
-	errClosed      = errors.New("the server closes connections at once: it is starting or stopping, or takes no more of them")
-	errFull        = errors.New("the server closes connections at once, again and again: it takes no more, or no more from this address (maxClientCnxns)")
-	errExpectsTLS  = errors.New("the server expects TLS on this port")
-	errNoTLS       = errors.New("the server does not speak TLS on this port")
-	errHTTP        = errors.New("the server answers in HTTP: this is its port for operators or a web server's, not the port for clients (2181 by default)")
+	errNotServing = errors.New(
+		"the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
+	errClosed = errors.New(
+		"the server closes connections at once: it is starting or stopping, or takes no more of them")
+	errFull = errors.New(
+		"the server closes connections at once, again and again: it takes no more, or no more from this address " +
+			"(maxClientCnxns)")
+	errExpectsTLS = errors.New("the server expects TLS on this port")
+	errNoTLS      = errors.New("the server does not speak TLS on this port")
+	errHTTP       = errors.New(
+		"the server answers in HTTP: this is its port for operators or a web server's, not the port for clients " +
+			"(2181 by default)")
 	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
 )
 
 // wordless reports whether a peer closed a connection without an answer. It is a
 // reset if there was something that it had not read.
 func wordless(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }
 
 // whyTLS explains a TLS handshake that failed.

@@ -48,16 +48,22 @@ func TestTroubleNamesTheCause(t *testing.T) {
 		opt  zk.Options
 		want string
 	}{
-		"refused":           {gone.Addr().String(), zk.Options{}, "connection refused"},
-		"no such host":      {"nowhere.invalid:2181", zk.Options{}, "nowhere.invalid"},
-		"full":              {answering(t, func(net.Conn) {}), zk.Options{}, "takes no more of them"},
-		"not serving":       {answering(t, hear), zk.Options{}, "may not be serving yet"},
-		"TLS expected":      {front, zk.Options{}, "expects TLS"},
-		"alert":             {answering(t, func(c net.Conn) { hear(c); c.Write([]byte{21, 3, 3, 0, 2, 2, 10}) }), zk.Options{}, "expects TLS"},
-		"no TLS":            {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
-		"web without":       {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
-		"reset without TLS": {answering(t, func(c net.Conn) { hear(c); c.(*net.TCPConn).SetLinger(0) }), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
-		"web":               {answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }), zk.Options{}, "answers in HTTP"},
+		"refused":      {gone.Addr().String(), zk.Options{}, "connection refused"},
+		"no such host": {"nowhere.invalid:2181", zk.Options{}, "nowhere.invalid"},
+		"full":         {answering(t, func(net.Conn) {}), zk.Options{}, "takes no more of them"},
+		"not serving":  {answering(t, hear), zk.Options{}, "may not be serving yet"},
+		"TLS expected": {front, zk.Options{}, "expects TLS"},
+		"alert": {answering(t, func(c net.Conn) { hear(c); c.Write([]byte{21, 3, 3, 0, 2, 2, 10}) }),
+			zk.Options{}, "expects TLS"},
+		"no TLS": {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
+		"web without": {
+			answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }),
+			zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
+		"reset without TLS": {answering(t, func(c net.Conn) { hear(c); c.(*net.TCPConn).SetLinger(0) }), zk.Options{
+			TLS: &tls.Config{}}, "does not speak TLS"},
+		"web": {
+			answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }),
+			zk.Options{}, "answers in HTTP"},
 		"not to be trusted": {front, zk.Options{TLS: &tls.Config{}}, "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

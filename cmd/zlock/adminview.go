@@ -25,7 +25,8 @@ type adminFlags struct {
 
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
 	f := &adminFlags{timeout: answerTimeout}
-	fs.StringVar(&f.addr, "admin-addr", "", "`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+	fs.StringVar(&f.addr, "admin-addr", "",
+		"`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
 	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
 	if changes {
 		fs.StringVar(&f.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD")
@@ -91,7 +92,8 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 
 // asks runs f with the admin port, if that is wanted and there is one. It
 // reports false if the command is to go on with a session.
-func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Context, adminClient) error) (done bool, err error) {
+func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Context, adminClient) error) (
+	done bool, err error) {
 	if !f.on {
 		return false, nil
 	}
@@ -162,7 +164,8 @@ func (a adminClient) graph(ctx context.Context, root string) (*recipe.Graph, err
 	}
 	for _, e := range g.Edges {
 		if min(e.From, e.To) < 0 || max(e.From, e.To) >= len(g.Parties) {
-			return nil, fmt.Errorf("the answer of %s is not understood: a wait of a party that it does not list", a.base)
+			return nil, fmt.Errorf("the answer of %s is not understood: a wait of a party that it does not list",
+				a.base)
 		}
 	}
 	return &g, nil

@@ -93,7 +93,8 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 		}
 	}
 	// The same is told either way.
-	for _, args := range [][]string{{"ls", "-R", "-o", "plain"}, {"ls", "/app", "-o", "plain"}, {"ls", "/", "-o", "plain"}} {
+	for _, args := range [][]string{{"ls", "-R", "-o", "plain"}, {"ls", "/app", "-o", "plain"},
+		{"ls", "/", "-o", "plain"}} {
 		cut := func(s string) (first []string) {
 			for line := range strings.Lines(s) {
 				f := strings.Split(line, "\t")
@@ -101,11 +102,13 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 			}
 			return first
 		}
-		if a, b := cut(run(0, args...)), cut(run(0, append(args, "--server")...)); strings.Join(a, "\n") != strings.Join(b, "\n") {
+		if a, b := cut(run(0, args...)), cut(run(0, append(args, "--server")...)); strings.Join(a,
+			"\n") != strings.Join(b, "\n") {
 			t.Errorf("%v: %q, and by the server %q", args, a, b)
 		}
 	}
-	for _, args := range [][]string{{"show", "/app/a", "-o", "plain"}, {"holders", "/app/a", "-o", "plain"}, {"waiters", "/app/b", "-o", "json"}} {
+	for _, args := range [][]string{{"show", "/app/a", "-o", "plain"}, {"holders", "/app/a", "-o", "plain"},
+		{"waiters", "/app/b", "-o", "json"}} {
 		if a, b := run(0, args...), run(0, append(args, "--server")...); a != b {
 			t.Errorf("%v:\n%s, and by the server\n%s", args, a, b)
 		}
@@ -124,7 +127,8 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	has(run(0, "top", "--by", "watches", "-o", "plain"), "watched\t/app/")
 
 	has(run(exitNo, "end-session", mine, "--yes"), "password")
-	has(run(0, "end-session", mine, "--auth-file", auth), "would end session "+mine, "loses /app/a", "nothing was done")
+	has(run(0, "end-session", mine, "--auth-file", auth), "would end session "+mine, "loses /app/a",
+		"nothing was done")
 	has(run(0, "sessions", mine), "holds")
 	has(run(0, "end-session", mine, "--yes", "--auth-file", auth), "did: end session "+mine)
 	has(run(exitNo, "sessions", mine), "has ended")
@@ -136,10 +140,12 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 // says what is missing.
 func TestWithoutAnAdminListener(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": "127.0.0.1:1", "ZLOCK_SERVERS": server(t)}
-	if out, errs, code := runIn(t, env, "ls", "/no/such/place", "--server"); code != 0 || !strings.Contains(errs, "reading node by node") {
+	if out, errs, code := runIn(t, env, "ls", "/no/such/place", "--server"); code != 0 ||
+		!strings.Contains(errs, "reading node by node") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	if _, errs, code := runIn(t, env, "sessions"); code != exitNoSession || !strings.Contains(errs, "no answer from the admin listener") {
+	if _, errs, code := runIn(t, env, "sessions"); code != exitNoSession ||
+		!strings.Contains(errs, "no answer from the admin listener") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

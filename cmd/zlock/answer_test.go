@@ -49,7 +49,9 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer p.Close()
-				p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Nth: answers, Do: faultproxy.Pass, Then: func() { p.Blackhole(true) }})
+				p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Nth: answers, Do: faultproxy.Pass, Then: func() {
+					p.Blackhole(true)
+				}})
 				ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 				defer cancel()
 				options := []string{command, "-q", "-S", p.Addr(), "--connect-timeout", "2", "--session-timeout", "12"}
@@ -126,8 +128,10 @@ func TestPasswordGoesToTheServerOnly(t *testing.T) {
 			{"end-session", "0x1", "--yes"},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			cmd := exec.CommandContext(ctx, filepath.Join(built.dir, "zlock"), append(args, "--admin-addr", addr, "--auth-file", auth, "-w", "1")...)
-			cmd.Env = append(scriptEnv(t), "HTTP_PROXY="+stranger.URL, "http_proxy="+stranger.URL, "ALL_PROXY="+stranger.URL)
+			cmd := exec.CommandContext(ctx, filepath.Join(built.dir, "zlock"), append(args, "--admin-addr", addr,
+				"--auth-file", auth, "-w", "1")...)
+			cmd.Env = append(scriptEnv(t), "HTTP_PROXY="+stranger.URL, "http_proxy="+stranger.URL, "ALL_PROXY="+
+				stranger.URL)
 			out, err := cmd.CombinedOutput()
 			cancel()
 			if err == nil {

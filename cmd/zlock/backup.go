@@ -97,10 +97,12 @@ func (c *call) fetchState(f *adminFlags, format, output string) error {
 	case output != formatTable:
 		p := c.printer(output)
 		zxid := fmt.Sprintf("0x%x", got.zxid)
-		p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid, fmt.Sprint(got.nodes), fmt.Sprint(got.bytes))
+		p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
+			fmt.Sprint(got.nodes), fmt.Sprint(got.bytes))
 		return p.flush()
 	}
-	c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes, took.Round(time.Millisecond))
+	c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
+		took.Round(time.Millisecond))
 	if format == "zookeeper" {
 		c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
 	}

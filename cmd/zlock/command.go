@@ -50,8 +50,10 @@ type app struct {
 func commands() []*command {
 	return []*command{
 		runCommand(), holdCommand(), lsCommand(), showCommand(), holdersCommand(), waitersCommand(),
-		waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(), leaderCommand(),
-		barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(), sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(), restoreCommand(), completionCommand(),
+		waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(),
+		leaderCommand(),
+		barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(), sessionsCommand(), topCommand(),
+		endSessionCommand(), backupCommand(), exportCommand(), restoreCommand(), completionCommand(),
 		guardCommand(), keepCommand(),
 	}
 }
@@ -141,13 +143,16 @@ func (a *app) run(c *command, args []string) error {
 
 // otherWords are what other programs call our commands and flags.
 var otherWords = map[string]string{
-	"lock": "run", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break", "release": "break", "status": "show",
+	"lock": "run", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",
+	"release": "break", "status": "show",
 	"info": "show", "leaders": "leader", "election": "elect", "check-health": "doctor", "deadlock": "wait-graph",
 }
 
 var otherFlags = map[string]string{
-	"p": "servers", "port": "servers", "server": "servers", "host": "servers", "h": "help", "addr": "servers", "wait": "timeout", "mode": "shared",
-	"read": "shared", "write": "exclusive", "retry": "timeout", "ttl": "session-timeout", "user": "auth-file", "password": "auth-file",
+	"p": "servers", "port": "servers", "server": "servers", "host": "servers", "h": "help", "addr": "servers",
+	"wait": "timeout", "mode": "shared",
+	"read": "shared", "write": "exclusive", "retry": "timeout", "ttl": "session-timeout", "user": "auth-file",
+	"password": "auth-file",
 }
 
 // meantCommand is a suggestion, or nothing.
@@ -211,13 +216,15 @@ func (a *app) say(format string, args ...any) {
 }
 
 func (a *app) overview(w io.Writer) {
-	fmt.Fprint(w, "Usage: zlock COMMAND [OPTIONS] …\n\nRun programs under distributed locks, and look after the locks.\n\nCommands:\n")
+	fmt.Fprint(w, "Usage: zlock COMMAND [OPTIONS] …\n\nRun programs under distributed locks, and look after "+
+		"the locks.\n\nCommands:\n")
 	for _, c := range commands() {
 		if !c.hidden {
 			fmt.Fprintf(w, "  %-13s %s\n", c.name, c.does)
 		}
 	}
-	fmt.Fprint(w, "\n'zlock COMMAND --help' shows a command's options. The servers are taken from\n--servers or ZLOCK_SERVERS (127.0.0.1:2181 if neither is given).\n")
+	fmt.Fprint(w, "\n'zlock COMMAND --help' shows a command's options. The servers are taken from\n--servers "+
+		"or ZLOCK_SERVERS (127.0.0.1:2181 if neither is given).\n")
 }
 
 // operands checks the number of operands and that nothing follows --.

@@ -36,16 +36,22 @@ type connectFlags struct {
 
 func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	f := &connectFlags{sessionTimeout: client.DefaultSessionTimeout, connectTimeout: 10 * time.Second}
-	fs.StringVarP(&f.servers, "servers", "S", "", "`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
+	fs.StringVarP(&f.servers, "servers", "S", "",
+		"`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
 	fs.StringVar(&f.chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
-	addDuration(fs, &f.sessionTimeout, "session-timeout", "", "the server ends the session after this much silence")
-	addDuration(fs, &f.connectTimeout, "connect-timeout", "", "give up when no session is usable after this time")
-	fs.StringVar(&f.authFile, "auth-file", "", "`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
+	addDuration(fs, &f.sessionTimeout, "session-timeout", "",
+		"the server ends the session after this much silence")
+	addDuration(fs, &f.connectTimeout, "connect-timeout", "",
+		"give up when no session is usable after this time")
+	fs.StringVar(&f.authFile, "auth-file", "",
+		"`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
 	fs.BoolVar(&f.tls, "tls", false, "use TLS (implied by the options below)")
 	fs.StringVar(&f.cert, "tls-cert", "", "`FILE` with the client's certificate")
 	fs.StringVar(&f.key, "tls-key", "", "`FILE` with its private key")
-	fs.StringVar(&f.ca, "tls-ca", "", "`FILE` with the certificates that may sign the servers' (default: the system's)")
-	fs.StringVar(&f.serverName, "tls-server-name", "", "`NAME` that the servers' certificates must bear (default: each server's own)")
+	fs.StringVar(&f.ca, "tls-ca", "",
+		"`FILE` with the certificates that may sign the servers' (default: the system's)")
+	fs.StringVar(&f.serverName, "tls-server-name", "",
+		"`NAME` that the servers' certificates must bear (default: each server's own)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "``tell what is going on; twice: every detail")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "do not say what is no error")
 	return f

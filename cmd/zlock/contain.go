@@ -18,12 +18,14 @@ import (
 
 // keeperArgs are the keeper's.
 func keeperArgs(l *launch, path string, argv []string) []string {
-	return append([]string{"zlock", "__keep", l.KillAfter.String(), strconv.FormatBool(l.Group != 0), strconv.FormatBool(l.OnLost != 0), path}, argv...)
+	return append([]string{"zlock", "__keep", l.KillAfter.String(), strconv.FormatBool(l.Group != 0),
+		strconv.FormatBool(l.OnLost != 0), path}, argv...)
 }
 
 func keepCommand() *command {
 	return &command{
-		name: "__keep", args: "KILL-AFTER FOREGROUND DIE FILE ARGV…", does: "be the first process of a namespace", hidden: true,
+		name: "__keep", args: "KILL-AFTER FOREGROUND DIE FILE ARGV…", does: "be the first process of a namespace",
+		hidden: true,
 		setup: func(flags *pflag.FlagSet) func(*call) error {
 			flags.SetInterspersed(false)
 			return func(c *call) error {
@@ -56,7 +58,8 @@ func (k *keeper) keep(path string, argv []string) error {
 	// What is for COMMAND must not end its keeper. What the user ignores stays
 	// ignored for COMMAND.
 	passed := make(chan os.Signal, 64)
-	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}) {
+	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}) {
 		if !signal.Ignored(s) {
 			signal.Notify(passed, s)
 		}

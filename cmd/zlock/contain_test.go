@@ -33,16 +33,21 @@ func needsNamespaces(t *testing.T) {
 func TestContainedCommandLeavesNothing(t *testing.T) {
 	t.Parallel()
 	needsNamespaces(t)
-	loop := func(then string) string { return `trap "` + then + `" USR1; : >"$1.pids"; while :; do sleep .02; done` }
+	loop := func(then string) string {
+		return `trap "` + then +
+			`" USR1; : >"$1.pids"; while :; do sleep .02; done`
+	}
 	usr1 := func(r *running, _ int) { r.cmd.Process.Signal(syscall.SIGUSR1) }
 	for name, tc := range map[string]struct {
 		script string
 		end    func(r *running, guard int)
 		code   int
 	}{
-		"COMMAND ends":         {loop("exit 7"), usr1, 7},
-		"COMMAND dies":         {loop("kill -ABRT $$"), usr1, 128 + int(syscall.SIGABRT)},
-		"zlock is told to end": {`: >"$1.pids"; wait`, func(r *running, _ int) { r.cmd.Process.Signal(syscall.SIGTERM) }, 128 + int(syscall.SIGTERM)},
+		"COMMAND ends": {loop("exit 7"), usr1, 7},
+		"COMMAND dies": {loop("kill -ABRT $$"), usr1, 128 + int(syscall.SIGABRT)},
+		"zlock is told to end": {`: >"$1.pids"; wait`, func(r *running, _ int) {
+			r.cmd.Process.Signal(syscall.SIGTERM)
+		}, 128 + int(syscall.SIGTERM)},
 		"all are killed": {`trap "" TERM; : >"$1.pids"; wait`, func(r *running, guard int) {
 			syscall.Kill(guard, syscall.SIGSTOP) // it must not be what helps
 			r.cmd.Process.Kill()
@@ -77,7 +82,8 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 	for _, foreground := range []string{"--foreground=false", "--foreground"} {
 		t.Run(foreground, func(t *testing.T) {
 			t.Parallel()
-			r := startCommand(t, `trap 'exit 9' USR1; : >"$1.pids"; while :; do sleep .02; done`, "/l", "--contain", foreground)
+			r := startCommand(t, `trap 'exit 9' USR1; : >"$1.pids"; while :; do sleep .02; done`, "/l", "--contain",
+				foreground)
 			r.cmd.Process.Signal(syscall.SIGUSR1)
 			if code := exitCode(r.cmd.Wait()); code != 9 {
 				t.Errorf("exit code %d, not the trap's", code)

@@ -63,13 +63,15 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 			}
 		})
 	}
-	if servers, _, err := new(connectFlags).address(func(string) string { return "" }); err != nil || servers != byHand["servers"] {
+	if servers, _, err := new(connectFlags).address(func(string) string { return "" }); err != nil ||
+		servers != byHand["servers"] {
 		t.Errorf("servers %q, %v", servers, err)
 	}
 }
 
 func TestDurationsAreShownAsTheyAreTyped(t *testing.T) {
-	for _, s := range []string{"20s", "10s", "30s", "1m", "10m", "1h", "10h", "1m30s", "1h0m10s", "100ms", "1m10s", "20m", "1h30m"} {
+	for _, s := range []string{"20s", "10s", "30s", "1m", "10m", "1h", "10h", "1m30s", "1h0m10s", "100ms",
+		"1m10s", "20m", "1h30m"} {
 		d, err := parseDuration(s)
 		if err != nil {
 			t.Fatal(err)

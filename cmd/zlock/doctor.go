@@ -26,7 +26,8 @@ a sync of the log takes and how many files are open is what the server tells in 
 Exit code: 0, or 1 if something is wrong.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			var killAfter time.Duration = 5 * time.Second
-			addDuration(fs, &killAfter, "kill-after", "k", "judge the session timeout for 'zlock run' with this --kill-after")
+			addDuration(fs, &killAfter, "kill-after", "k",
+				"judge the session timeout for 'zlock run' with this --kill-after")
 			format := addFormat(fs)
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
@@ -90,7 +91,8 @@ func (f *finding) cells(plain bool) []string {
 	list := []string{f.Server, "-", "-", "-", "-", "-", "-", "-", "-"}
 	more := []string{"-", "-", "-", "-"}
 	if !f.unreachable {
-		list = []string{f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip), fmt.Sprintf("%+.1fs", f.Offset),
+		list = []string{f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip),
+			fmt.Sprintf("%+.1fs", f.Offset),
 			yesNo(f.Containers), yesNo(f.Multi), seconds(f.Margin)}
 		more[0] = f.Version
 		if f.Sync != nil {
@@ -119,7 +121,8 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	p := c.printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI", "MARGIN",
+	p := c.printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI",
+		"MARGIN",
 		"VERSION", "SYNC", "FILES", "CERTIFICATE", "VERDICT")
 	var found []finding
 	var list []string
@@ -162,9 +165,11 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 // can tell that a majority is gone.
 func wayOut(list []string) string {
 	if len(list) == 1 {
-		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and start this one"
+		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and " +
+			"start this one"
 	}
-	return "none of these servers serves. Start them: a majority serves again as soon as it runs, with all its data; " +
+	return "none of these servers serves. Start them: a majority serves again as soon as it runs, with all " +
+		"its data; " +
 		"the page /ready of an admin listener says what its server waits for. " +
 		"Only if the disks of a majority are lost, see: zlockd recover --help"
 }
@@ -188,7 +193,8 @@ const (
 )
 
 // examine looks at one server.
-func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string, killAfter time.Duration) finding {
+func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string,
+	killAfter time.Duration) finding {
 	f := finding{Server: server, Kind: "unknown"}
 	problem := func(format string, args ...any) finding {
 		f.Problem = fmt.Sprintf(format, args...)
@@ -198,7 +204,8 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	if err != nil {
 		var sys syscall.Errno
 		var shake *handshakeError
-		f.unreachable, f.down = true, !errors.As(err, &shake) && errors.As(err, &sys) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+		f.unreachable, f.down = true, !errors.As(err, &shake) && errors.As(err, &sys) ||
+			errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 		return problem("%s", plainCause(err, conn.connectTimeout))
 	}
 	f.Certificate = cert
@@ -225,7 +232,8 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
 	err = c.probe(ctx, &f, chroot, &one)
 	if errors.Is(err, zk.ErrThrottled) {
-		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or it holds --max-nodes or --max-data; " +
+		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or it holds " +
+			"--max-nodes or --max-data; " +
 			"/health of its admin listener says which. What exists stays, and deletions free room")
 	}
 	if err != nil {
@@ -235,7 +243,8 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		return problem("transactions are not supported")
 	}
 	if need := neededTimeout(marginFor(killAfter)); s.Timeout < need {
-		return problem("session timeout %v is too short for 'zlock run --kill-after %v': %v needed", s.Timeout, killAfter, need)
+		return problem("session timeout %v is too short for 'zlock run --kill-after %v': %v needed", s.Timeout,
+			killAfter, need)
 	}
 	f.judge(s.Timeout < conn.sessionTimeout, conn.sessionTimeout)
 	return f
@@ -266,7 +275,8 @@ func (f *finding) judge(short bool, asked time.Duration) {
 		if f.Offset < 0 {
 			way = "behind"
 		}
-		f.note("its leader's clock is %.1fs %s this machine's: times that are shown are wrong by that", max(f.Offset, -f.Offset), way)
+		f.note("its leader's clock is %.1fs %s this machine's: times that are shown are wrong by that",
+			max(f.Offset, -f.Offset), way)
 	}
 	if f.Certificate != nil {
 		if left := time.Until(*f.Certificate); left < certificateSoon {
@@ -329,7 +339,8 @@ func probeWrites(ctx context.Context, f *finding, raw *zk.Conn, chroot string) e
 			return err
 		}
 	}
-	res, err := raw.Multi(ctx, zk.SetData{Path: node.Path, Data: []byte("x"), Version: 0}, zk.Delete{Path: node.Path, Version: -1})
+	res, err := raw.Multi(ctx, zk.SetData{Path: node.Path, Data: []byte("x"), Version: 0}, zk.Delete{
+		Path: node.Path, Version: -1})
 	if f.Multi = err == nil; !f.Multi {
 		return raw.Delete(ctx, node.Path, -1)
 	}

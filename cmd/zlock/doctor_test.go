@@ -25,7 +25,8 @@ import (
 
 func TestServersAreComparedWithTheMembers(t *testing.T) {
 	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888:participant;0.0.0.0:2182\nserver.3=127.0.0.3:2888:3888;2183\nversion=100000000"
-	if got, want := clientAddrs(config), []string{"127.0.0.1:2181", "127.0.0.2:2182", "127.0.0.3:2183"}; !slices.Equal(got, want) {
+	if got, want := clientAddrs(config), []string{"127.0.0.1:2181", "127.0.0.2:2182",
+		"127.0.0.3:2183"}; !slices.Equal(got, want) {
 		t.Fatalf("the members serve at %q, not %q", got, want)
 	}
 	if got := clientAddrs("server.1=a:1:2;127.0.0.1:2181\nserver.2=b:1:2:participant\n"); got != nil {
@@ -41,7 +42,8 @@ func TestServersAreComparedWithTheMembers(t *testing.T) {
 	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "127.0.0.9:2181 is not a member") {
 		t.Errorf("wrong: %q", wrong)
 	}
-	if len(worth) != 2 || !strings.Contains(worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)") || !strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but") {
+	if len(worth) != 2 || !strings.Contains(worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)") ||
+		!strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but") {
 		t.Errorf("worth knowing: %q", worth)
 	}
 }
@@ -50,7 +52,8 @@ func TestServersAreComparedWithTheMembers(t *testing.T) {
 func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 	const config = "server.1=127.0.0.1:2888:3888;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888;127.0.0.2:2181\n"
 	end := time.Now().Add(time.Hour)
-	found := []finding{{Server: "127.0.0.1:2281", config: config, Certificate: &end}, {Server: "127.0.0.9:2281", Certificate: &end}}
+	found := []finding{{Server: "127.0.0.1:2281", config: config, Certificate: &end}, {Server: "127.0.0.9:2281",
+		Certificate: &end}}
 	wrong, worth := compare(t.Context(), found, []string{"127.0.0.1:2281", "127.0.0.9:2281"})
 	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "127.0.0.9:2281 is not a member") {
 		t.Errorf("wrong: %q", wrong)
@@ -70,10 +73,12 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	}
 	gone := web.Listener.Addr().String()
 	web.Close()
-	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); strings.Contains(errs, "recover") || !strings.Contains(errs, "name all servers") {
+	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); strings.Contains(errs,
+		"recover") || !strings.Contains(errs, "name all servers") {
 		t.Errorf("one server of perhaps several is refused:\n%s", errs)
 	}
-	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone+",127.0.0.2:1", "--connect-timeout", "0.3"); !strings.Contains(errs, "Start them") || !strings.Contains(errs, "recover") {
+	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone+",127.0.0.2:1", "--connect-timeout",
+		"0.3"); !strings.Contains(errs, "Start them") || !strings.Contains(errs, "recover") {
 		t.Errorf("no server runs, and the way out is not told:\n%s", errs)
 	}
 }
@@ -91,7 +96,9 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	full.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool { return strings.Contains(f.Path, "zlock-doctor") }, Do: faultproxy.Fail, Code: -127})
+	full.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool {
+		return strings.Contains(f.Path, "zlock-doctor")
+	}, Do: faultproxy.Fail, Code: -127})
 	for _, c := range []struct {
 		args []string
 		want string
@@ -107,15 +114,18 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		}
 	}
 	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\n"
-	wrong, _ := compare(t.Context(), []finding{{Server: "127.0.0.1:2181", config: config}, {Server: "127.0.0.1:2888", unreachable: true}}, []string{"127.0.0.1:2181", "127.0.0.1:2888"})
-	if len(wrong) != 1 || !strings.Contains(wrong[0], "127.0.0.1:2888 is a port at which members talk to each other") {
+	wrong, _ := compare(t.Context(), []finding{{Server: "127.0.0.1:2181", config: config},
+		{Server: "127.0.0.1:2888", unreachable: true}}, []string{"127.0.0.1:2181", "127.0.0.1:2888"})
+	if len(wrong) != 1 || !strings.Contains(wrong[0],
+		"127.0.0.1:2888 is a port at which members talk to each other") {
 		t.Errorf("of a peer port: %q", wrong)
 	}
 }
 
 func TestFindingsAreJudged(t *testing.T) {
 	var f finding
-	f.readSrvr("Zookeeper version: 3.9.3-zlockd-1.2.0, built on 11/21/2026 05:00 GMT\nLatency min/avg/max: 0/0.0/0\nMode: follower\n")
+	f.readSrvr("Zookeeper version: 3.9.3-zlockd-1.2.0, built on 11/21/2026 05:00 GMT\nLatency min/avg/max: " +
+		"0/0.0/0\nMode: follower\n")
 	f.readMntr("zk_version\t3.9.3\nzk_avg_fsynctime\t312.5\nzk_open_file_descriptor_count\t900\nzk_max_file_descriptor_count\t1000\n")
 	if f.Kind != "zlockd" || f.Version != "1.2.0" || f.Mode != "follower" || *f.Sync != 312.5 {
 		t.Errorf("%+v", f)
@@ -123,12 +133,14 @@ func TestFindingsAreJudged(t *testing.T) {
 	soon := time.Now().Add(73 * time.Hour)
 	f.Containers, f.Offset, f.Certificate = true, -7, &soon
 	f.judge(false, 0)
-	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is 7.0s behind", "certificate ends in 3 days"} {
+	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is 7.0s behind",
+		"certificate ends in 3 days"} {
 		if !strings.Contains(f.Note, want) {
 			t.Errorf("%q does not say %q", f.Note, want)
 		}
 	}
-	if table, plain := f.cells(false), f.cells(true); table[len(table)-1] != plain[9] || len(table) != len(plain) {
+	if table, plain := f.cells(false), f.cells(true); table[len(table)-1] != plain[9] ||
+		len(table) != len(plain) {
 		t.Errorf("%q\n%q", table, plain)
 	}
 	quick, well := 0.1, finding{Containers: true, Kind: "zlockd", OpenFiles: 10, MaxFiles: 20000}
@@ -147,14 +159,16 @@ func TestCausesAndCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends := time.Now().Add(10 * 24 * time.Hour).Truncate(time.Second)
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: ends,
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: ends,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	serve := func(cfg *tls.Config) string {
@@ -219,7 +233,8 @@ func TestCausesAndCertificates(t *testing.T) {
 		}
 	}
 	for want, err := range map[string]error{
-		"no such host":      &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}},
+		"no such host": &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x",
+			IsNotFound: true}},
 		"cannot be looked":  &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", Name: "x"}},
 		"no answer within ": &net.OpError{Op: "dial", Err: context.DeadlineExceeded},
 	} {

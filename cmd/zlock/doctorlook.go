@@ -215,7 +215,8 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 			if strings.Contains(config, "="+server+":") {
 				what = "is a port at which members talk to each other"
 			}
-			wrong = append(wrong, fmt.Sprintf("%s %s: clients are served at %s", server, what, strings.Join(members, ", ")))
+			wrong = append(wrong, fmt.Sprintf("%s %s: clients are served at %s", server, what,
+				strings.Join(members, ", ")))
 		}
 	}
 	for _, m := range members {
@@ -244,7 +245,8 @@ func clientAddrs(config string) (list []string) {
 		}
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 			// It listens everywhere: it is where its peers find it.
-			if i := strings.LastIndexByte(peer, ':'); strings.HasSuffix(peer, ":participant") || strings.HasSuffix(peer, ":observer") {
+			if i := strings.LastIndexByte(peer, ':'); strings.HasSuffix(peer, ":participant") ||
+				strings.HasSuffix(peer, ":observer") {
 				peer = peer[:i]
 			}
 			peer = peer[:max(strings.LastIndexByte(peer, ':'), 0)] // the election port
@@ -276,6 +278,8 @@ func sameServer(ctx context.Context, anyPort bool) func(a, b string) bool {
 	return func(a, b string) bool {
 		aHost, aPort, _ := net.SplitHostPort(a)
 		bHost, bPort, _ := net.SplitHostPort(b)
-		return (anyPort || aPort == bPort) && slices.ContainsFunc(look(aHost), func(ip string) bool { return slices.Contains(look(bHost), ip) })
+		return (anyPort || aPort == bPort) && slices.ContainsFunc(look(aHost), func(ip string) bool {
+			return slices.Contains(look(bHost), ip)
+		})
 	}
 }

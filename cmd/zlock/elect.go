@@ -89,7 +89,8 @@ func (f *electFlags) campaign(ctx context.Context, cl *client.Client, path strin
 	if f.latch {
 		opts = append(opts, client.WithLayout(client.LayoutLatch))
 	}
-	lease, err := cl.Election(path, opts...).Campaign(wait, []byte(f.value), client.WithLimit(client.Limit{Linger: true}))
+	lease, err := cl.Election(path, opts...).Campaign(wait, []byte(f.value), client.WithLimit(client.Limit{
+		Linger: true}))
 	switch {
 	case err == nil:
 		return lease, nil

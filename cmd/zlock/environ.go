@@ -59,7 +59,8 @@ func environ(base []string, servers, chroot, task string, locks []held, getenv f
 }
 
 func keptVariable(kv string) bool {
-	for _, name := range []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH", "ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_TASK", "ZLOCK_HOLDS"} {
+	for _, name := range []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH",
+		"ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_TASK", "ZLOCK_HOLDS"} {
 		if strings.HasPrefix(kv, name) {
 			return false
 		}
@@ -109,7 +110,8 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 // and still are, by the server's word: all (then COMMAND can run without
 // locking), none, or some, which is an error, as all are without --inherit:
 // zlock would wait for itself.
-func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string, inherit bool) ([]held, error) {
+func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string,
+	inherit bool) ([]held, error) {
 	ctx, cancel := answerWithin(ctx, answerTimeout)
 	defer cancel()
 	var found []held
@@ -134,8 +136,9 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 	case len(found) == 0:
 		return nil, nil
 	case !inherit:
-		return nil, exitf(exitFailed, "%s is held by an ancestor of this process, so that zlock would wait for itself; "+
-			"'zlock run --inherit' runs COMMAND under that lock", found[0].seq.Path)
+		return nil, exitf(exitFailed,
+			"%s is held by an ancestor of this process, so that zlock would wait for itself; "+
+				"'zlock run --inherit' runs COMMAND under that lock", found[0].seq.Path)
 	case len(found) < len(paths):
 		return nil, exitf(exitFailed, "some of the paths are held by an ancestor of this process and some are not")
 	}

@@ -97,7 +97,8 @@ func (c *call) showGraph(g *recipe.Graph, format string, dot bool) error {
 			note, attrs = "possible", ", style=dashed"
 		}
 		if dot {
-			fmt.Fprintf(c.stdout, "  %q -> %q [label=%q%s];\n", clean(e.From.Label), clean(e.To.Label), clean(e.Path), attrs)
+			fmt.Fprintf(c.stdout, "  %q -> %q [label=%q%s];\n", clean(e.From.Label), clean(e.To.Label), clean(e.Path),
+				attrs)
 			continue
 		}
 		p.row(e, e.From.Label, e.To.Label, e.Path, note)

@@ -59,7 +59,8 @@ type launch struct {
 }
 
 func newLaunch(exe executable, env []string, foreground, contained bool, loss lossFlags) *launch {
-	l := &launch{Path: []byte(exe.path), Argv: words(exe.argv), Contain: contained, OnLost: loss.onLost, KillAfter: loss.killAfter}
+	l := &launch{Path: []byte(exe.path), Argv: words(exe.argv), Contain: contained, OnLost: loss.onLost,
+		KillAfter: loss.killAfter}
 	if foreground {
 		l.Group = syscall.Getpgrp()
 		l.Mark = fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())

@@ -208,7 +208,8 @@ func TestGuardClosesTheSession(t *testing.T) {
 	t.Parallel()
 	const long = 40 * time.Second
 	r := startRun(t, "/c", "-k", "0.5", "--session-timeout", long.String())
-	waiter := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--session-timeout", long.String(), "/c", "--", "true")
+	waiter := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--session-timeout", long.String(), "/c",
+		"--", "true")
 	waiter.Env = r.cmd.Env
 	if err := waiter.Start(); err != nil {
 		t.Fatal(err)
@@ -267,7 +268,8 @@ func exitCode(err error) int {
 func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
-	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/f", "--", "sh", "-c",
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/f", "--", "sh",
+		"-c",
 		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1"`, "sh", file)
 	cmd.Env = scriptEnv(t)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -287,8 +289,10 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
-	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/g", "--", "sh", "-c",
-		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1.new"; sleep .2; mv "$1.new" "$1"; wait`, "sh", file)
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/g", "--", "sh",
+		"-c",
+		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1.new"; sleep .2; mv "$1.new" "$1"; wait`, "sh",
+		file)
 	cmd.Env = scriptEnv(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -343,13 +347,15 @@ func TestWatchman(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{onLost: syscall.SIGTERM, killAfter: 100 * time.Millisecond}), in(time.Hour))
+			c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{onLost: syscall.SIGTERM,
+				killAfter: 100 * time.Millisecond}), in(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer syscall.Kill(-c.pid, syscall.SIGKILL)
 			pid := 0
-			for end := time.Now().Add(30 * time.Second); pid == 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(30 * time.Second); pid == 0 &&
+				time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 				if b, err := os.ReadFile(file); err == nil {
 					pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 				}

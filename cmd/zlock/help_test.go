@@ -17,7 +17,8 @@ func TestHelpIsInColumns(t *testing.T) {
 		column := 0
 		for line := range strings.Lines(options) {
 			line = strings.TrimRight(line, "\n")
-			if text := strings.TrimLeft(line, " "); strings.HasPrefix(text, "-") && len(line)-len(text) <= len("  -h, ") {
+			if text := strings.TrimLeft(line, " "); strings.HasPrefix(text, "-") &&
+				len(line)-len(text) <= len("  -h, ") {
 				gap := strings.Index(text, "   ")
 				if gap < 0 {
 					t.Errorf("%s: %q", c.name, line)

@@ -20,7 +20,8 @@ import (
 func TestInterruptedStart(t *testing.T) {
 	t.Parallel()
 	for i := range 30 {
-		cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", fmt.Sprintf("/interrupted-%d", i%3), "--", "sleep", "1000")
+		cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", fmt.Sprintf("/interrupted-%d",
+			i%3), "--", "sleep", "1000")
 		cmd.Env = scriptEnv(t)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
@@ -58,7 +59,8 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "-S", p.Addr(), "--session-timeout", "5", "-k", "0.1", "/dead-servers", "--",
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "-S", p.Addr(), "--session-timeout", "5", "-k",
+		"0.1", "/dead-servers", "--",
 		"sh", "-c", "echo up; trap 'echo told; exit 0' TERM; while :; do sleep .05; done")
 	cmd.Env = scriptEnv(t)
 	var stderr bytes.Buffer
@@ -76,7 +78,9 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	n, _ := out.Read(line) // the loss is told
 	told := time.Now()
 	cmd.Wait()
-	if took := time.Since(told); cmd.ProcessState.ExitCode() != exitLost || took > 4*time.Second || strings.Contains(stderr.String(), "deadline exceeded") {
-		t.Fatalf("%q, then exit code %d after %v:\n%s", line[:n], cmd.ProcessState.ExitCode(), took, stderr.String())
+	if took := time.Since(told); cmd.ProcessState.ExitCode() != exitLost || took > 4*time.Second ||
+		strings.Contains(stderr.String(), "deadline exceeded") {
+		t.Fatalf("%q, then exit code %d after %v:\n%s", line[:n], cmd.ProcessState.ExitCode(), took,
+			stderr.String())
 	}
 }

@@ -74,7 +74,8 @@ func fieldsOf(t reflect.Type) (names []string) {
 
 // Every object has a version, and one only.
 func TestAnswersInJSONHaveAVersion(t *testing.T) {
-	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`), "a part of a server's": json.RawMessage(`{"id":"0x1"}`)}
+	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
+		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}
 	for command, objects := range answers {
 		all[command] = objects[0]
 	}
@@ -83,7 +84,8 @@ func TestAnswersInJSONHaveAVersion(t *testing.T) {
 		p := &printer{w: &b, format: formatJSON}
 		p.row(o)
 		var read struct{ V int }
-		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || p.err != nil || !strings.HasPrefix(b.String(), answerVersion) || strings.Count(b.String(), `"v":`) > 1 {
+		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || p.err != nil ||
+			!strings.HasPrefix(b.String(), answerVersion) || strings.Count(b.String(), `"v":`) > 1 {
 			t.Errorf("%s: %s %v %v", what, &b, err, p.err)
 		}
 	}

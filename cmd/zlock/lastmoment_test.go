@@ -90,7 +90,8 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 			t.Fatal(q, err)
 		}
 		c.Process.Signal(syscall.SIGSTOP)
-		if err := cl.Inspector().Break(t.Context(), "/h", q.Holders[0].Node, fence.Token(q.Holders[0].Token)); err != nil {
+		if err := cl.Inspector().Break(t.Context(), "/h", q.Holders[0].Node,
+			fence.Token(q.Holders[0].Token)); err != nil {
 			t.Fatal(err)
 		}
 		c.in.Close()
@@ -124,7 +125,8 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 // With --on-lost warn COMMAND goes on without its guard, and the lock with it.
 func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
 	t.Parallel()
-	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c", "echo up; read x")
+	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c",
+		"echo up; read x")
 	c.await(t, "up")
 	syscall.Kill(guardOf(t, c.Process.Pid), syscall.SIGKILL)
 	c.await(t, "the guard process died; COMMAND goes on")

@@ -32,17 +32,23 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	f := &lockFlags{fs: fs, permits: 1, conflict: exitNotAcquired, killAfter: 5 * time.Second}
 	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (default)")
 	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
-	fs.BoolVar(&f.readwrite, "rw", false, "PATH is a read-write lock, as other programs know it (Curator's __WRIT__ and __READ__ nodes)")
+	fs.BoolVar(&f.readwrite, "rw", false,
+		"PATH is a read-write lock, as other programs know it (Curator's __WRIT__ and __READ__ nodes)")
 	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore with `N` permits")
 	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
 	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
-	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit with `CODE` when the lock is not had (-n, -w)")
-	fs.Var(newChoice(&f.policy, "fair", "reader", "writer"), "policy", "who goes first among readers and writers; all users of PATH must name the same")
-	fs.Var(newChoice(&f.layout, "curator", "kazoo", "host"), "layout", "how nodes are named, and thus who else can share the lock (default curator)")
+	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired,
+		"exit with `CODE` when the lock is not had (-n, -w)")
+	fs.Var(newChoice(&f.policy, "fair", "reader", "writer"), "policy",
+		"who goes first among readers and writers; all users of PATH must name the same")
+	fs.Var(newChoice(&f.layout, "curator", "kazoo", "host"), "layout",
+		"how nodes are named, and thus who else can share the lock (default curator)")
 	addDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
-	addDuration(fs, &f.lockDelay, "lock-delay", "", "wait this long if the holder before vanished without releasing; all users must set it")
-	addDuration(fs, &f.revocable, "revocable", "", "give the lock back within this time when 'zlock revoke' asks for it")
+	addDuration(fs, &f.lockDelay, "lock-delay", "",
+		"wait this long if the holder before vanished without releasing; all users must set it")
+	addDuration(fs, &f.revocable, "revocable", "",
+		"give the lock back within this time when 'zlock revoke' asks for it")
 	fs.StringVar(&f.reason, "reason", "", "`TEXT` that others see")
 	return f
 }
@@ -114,7 +120,8 @@ func (f *lockFlags) options() []client.Option {
 }
 
 // acquire takes the lock or the locks.
-func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, paths []string) (*client.Lease, error) {
+func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, paths []string) (
+	*client.Lease, error) {
 	ctx = client.Task(ctx, task)
 	try := f.nonblock || f.fs.Changed("timeout") && f.timeout == 0
 	if f.nonblock {
@@ -131,21 +138,25 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, 
 	switch {
 	case err == nil:
 		return lease, nil
-	case errors.Is(err, client.ErrNotAcquired), errors.Is(context.Cause(ctx), errTimeout) && errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, client.ErrNotAcquired), errors.Is(context.Cause(ctx), errTimeout) &&
+		errors.Is(err, context.DeadlineExceeded):
 		return nil, &exitError{code: f.conflict} // 0 too
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrInvalid):
 		return nil, usagef("%v", err)
-	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" && f.semaphore == 0:
-		return nil, fmt.Errorf("%w (--rw takes the write lock of a read-write lock, --layout and --semaphore other kinds)", err)
+	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" &&
+		f.semaphore == 0:
+		return nil, fmt.Errorf(
+			"%w (--rw takes the write lock of a read-write lock, --layout and --semaphore other kinds)", err)
 	}
 	return nil, err
 }
 
 var errTimeout = errors.New("not acquired in time")
 
-func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, try bool) (*client.Lease, error) {
+func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, try bool) (*client.Lease,
+	error) {
 	opts := f.options()
 	if len(paths) > 1 {
 		return f.takeAll(ctx, c, paths, opts, try)
@@ -178,7 +189,8 @@ func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, 
 }
 
 // takeAll takes several locks at once.
-func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []string, opts []client.Option, try bool) (*client.Lease, error) {
+func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []string, opts []client.Option,
+	try bool) (*client.Lease, error) {
 	reqs := make([]client.Request, len(paths))
 	for i, p := range paths {
 		switch {
@@ -207,10 +219,13 @@ func checkMargin(asked bool, timeout, killAfter time.Duration) error {
 		return nil
 	}
 	if asked {
-		return usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the lock can move; --session-timeout %v would do, or --kill-after %v",
+		return usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the "+
+			"lock can move; --session-timeout %v would do, or --kill-after %v",
 			timeout, killAfter, need, killFor(timeout))
 	}
-	return exitf(exitFailed, "the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the lock can move: %v is needed; --kill-after %v would do",
+	return exitf(exitFailed,
+		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the "+
+			"lock can move: %v is needed; --kill-after %v would do",
 		timeout, killAfter, need, killFor(timeout))
 }
 

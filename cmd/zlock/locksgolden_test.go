@@ -163,7 +163,8 @@ func ids(line string) string {
 func planted(t *testing.T) (env map[string]string, admin string, paths []string) {
 	t.Helper()
 	ctx := t.Context()
-	i, err := zlockd.Start(ctx, zlockd.Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+	i, err := zlockd.Start(ctx, zlockd.Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 		for at := 1; at < len(path); at++ {
 			if path[at] == '/' && !made[path[:at]] {
 				made[path[:at]] = true
-				if _, err := conns["0"].Create(ctx, zk.Create{Path: path[:at], ACL: zk.WorldACL(zk.PermAll)}); err != nil {
+				if _, err := conns["0"].Create(ctx, zk.Create{
+					Path: path[:at], ACL: zk.WorldACL(zk.PermAll)}); err != nil {
 					t.Fatal(path[:at], err)
 				}
 			}
@@ -219,7 +221,8 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 			t.Fatal(path, err)
 		}
 		last = time.Now().UnixMilli()
-		if dir := path[:strings.LastIndexByte(path, '/')]; dir != "" && !slices.Contains(paths, dir) && !strings.HasSuffix(dir, "/leases") && !strings.HasSuffix(dir, "/locks") {
+		if dir := path[:strings.LastIndexByte(path, '/')]; dir != "" && !slices.Contains(paths, dir) &&
+			!strings.HasSuffix(dir, "/leases") && !strings.HasSuffix(dir, "/locks") {
 			paths = append(paths, dir)
 		}
 	}
@@ -386,8 +389,10 @@ func TestWhatIsToldOfLocks(t *testing.T) {
 	}
 	ask("locks", "/locks?limit=1000")
 	for _, q := range []string{
-		"prefix=/cycle", "prefix=/tasks/", "kind=semaphore", "kind=unknown", "kind=latch", "holder=web-2", "holder=books", "waiting&prefix=/pol",
-		"waiting&prefix=/policy", "sort=waiters&limit=3", "sort=path&offset=3&limit=2", "prefix=/none", "kind=none", "limit=0",
+		"prefix=/cycle", "prefix=/tasks/", "kind=semaphore", "kind=unknown", "kind=latch", "holder=web-2",
+		"holder=books", "waiting&prefix=/pol",
+		"waiting&prefix=/policy", "sort=waiters&limit=3", "sort=path&offset=3&limit=2", "prefix=/none", "kind=none",
+		"limit=0",
 	} {
 		ask("queries", "/locks?"+q)
 	}
@@ -402,7 +407,8 @@ func TestWhatIsToldOfLocks(t *testing.T) {
 	run("wait-graph", "wait-graph", "-o", "json", "/cycle")
 	run("wait-graph-server", "wait-graph", "-o", "json", "--server")
 	run("wait-graph-server", "wait-graph", "-o", "json", "/cycle", "--server")
-	for _, args := range [][]string{{"-R"}, {"/"}, {"/cycle"}, {"-R", "--held", "/pol"}, {"-R", "--held", "/policy"}, {"/none"}} {
+	for _, args := range [][]string{{"-R"}, {"/"}, {"/cycle"}, {"-R", "--held", "/pol"},
+		{"-R", "--held", "/policy"}, {"/none"}} {
 		run("ls", append([]string{"ls", "-o", "json"}, args...)...)
 		run("ls-server", append([]string{"ls", "-o", "json", "--server"}, args...)...)
 	}
@@ -432,7 +438,8 @@ func difference(want, got string) string {
 			title = w[i]
 		}
 		if w[i] != g[i] {
-			return fmt.Sprintf("%s\nwant %s\ngot  %s", title, strings.Join(w[i:min(i+3, len(w))], "\n     "), strings.Join(g[i:min(i+3, len(g))], "\n     "))
+			return fmt.Sprintf("%s\nwant %s\ngot  %s", title, strings.Join(w[i:min(i+3, len(w))], "\n     "),
+				strings.Join(g[i:min(i+3, len(g))], "\n     "))
 		}
 	}
 	return fmt.Sprintf("%d lines, not %d", len(g), len(w))

@@ -102,7 +102,8 @@ func (l *lister) once(c *call, format string, each source) error {
 		}
 		if format == formatPlain {
 			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
-			p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait, string(line.Kind))
+			p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait,
+				string(line.Kind))
 			return
 		}
 		p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait)

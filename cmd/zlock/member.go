@@ -52,7 +52,8 @@ code: 0, 1 if the servers refuse, 120 if none answers.`,
 }
 
 // memberOps are the operands that each takes.
-var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2}, "lead": {1, 1}, "remove": {1, 1}}
+var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2},
+	"lead": {1, 1}, "remove": {1, 1}}
 
 func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if len(c.args) == 0 {
@@ -214,7 +215,8 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = errors.New("none in time (--timeout)")
 	}
-	return exitf(exitNoSession, "no answer from the admin listener at %s: %w", strings.TrimPrefix(a.base, "http://"), err)
+	return exitf(exitNoSession, "no answer from the admin listener at %s: %w", strings.TrimPrefix(a.base,
+		"http://"), err)
 }
 
 // refused makes an error of an answer that is none of success. Nothing of what

@@ -42,7 +42,8 @@ type fakeMembers struct {
 }
 
 func newFakeMembers(t *testing.T) (f *fakeMembers, env map[string]string, auth string) {
-	f = &fakeMembers{voter: map[uint32]bool{2: true, 3: true, 10: false}, leader: 2, far: map[uint32]*status.Progress{}, t: t}
+	f = &fakeMembers{voter: map[uint32]bool{2: true, 3: true, 10: false}, leader: 2,
+		far: map[uint32]*status.Progress{}, t: t}
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
 	auth = filepath.Join(t.TempDir(), "auth")
@@ -132,7 +133,8 @@ func TestMemberListTellsHowFarEachIs(t *testing.T) {
 		t.Errorf("list: %q %q %d", out, errs, code)
 	}
 	out, _, _ = runIn(t, env, "member", "list", "-o", "json")
-	if !strings.HasPrefix(out, `{"v":1,"id":2,"peer":"h2:2888","role":"leader","applied":9000,"lag":0,"lag_bytes":0,"heard_ms":12,"version":"1.1"`) ||
+	if !strings.HasPrefix(out,
+		`{"v":1,"id":2,"peer":"h2:2888","role":"leader","applied":9000,"lag":0,"lag_bytes":0,"heard_ms":12,"version":"1.1"`) ||
 		!strings.Contains(out, `"heard_ms":null`) || !strings.Contains(out, `"waits":"connection refused"`) {
 		t.Errorf("list: %s", out)
 	}
@@ -156,23 +158,32 @@ func TestMemberJobsAreShown(t *testing.T) {
 	}{
 		{"add 4 h4:2888", []string{`{"kind":"started"}`, follows, follows, `{"text":"a notice"}`, `{"done":true}`},
 			"zlock: server 4 follows\nzlock: a notice\n", 0, "[{add 4 h4:2888 true false 30000 false}]"},
-		{"--no-vote -w 7 add 4 h4:2888", []string{`{"done":true}`}, "", 0, "[{add 4 h4:2888 true true 7000 false}]"},
-		{"add 4 h4:2888", []string{follows, "", `{"done":true}`}, "zlock: server 4 follows\nzlock: the server is lost on the way; zlock asks it again\n",
+		{"--no-vote -w 7 add 4 h4:2888", []string{`{"done":true}`}, "", 0,
+			"[{add 4 h4:2888 true true 7000 false}]"},
+		{"add 4 h4:2888", []string{follows, "", `{"done":true}`},
+			"zlock: server 4 follows\nzlock: the server is lost on the way; zlock asks it again\n",
 			0, "[{add 4 h4:2888 true false 30000 false} {add 4 h4:2888 true false 30000 true}]"},
-		{"replace 4", []string{follows, `{"done":true,"error":"the server stops","code":"interrupted"}`, "", `{"done":true}`}, "asks it again\n",
+		{"replace 4", []string{follows, `{"done":true,"error":"the server stops","code":"interrupted"}`, "",
+			`{"done":true}`}, "asks it again\n",
 			0, "[{replace 4  true false 30000 false} {replace 4  true false 30000 true}]"},
-		{"lead 4", []string{""}, "the connection to the admin listener ended: EOF; the same command goes on where this one stood", exitNoSession,
+		{"lead 4", []string{""},
+			"the connection to the admin listener ended: EOF; the same command goes on where this one stood",
+			exitNoSession,
 			"[{lead 4  true false 30000 false}]"},
-		{"remove 9", []string{`{"done":true,"error":"server 9 is not a member","code":"not_member"}`}, "zlock: member: server 9 is not a member\n",
+		{"remove 9", []string{`{"done":true,"error":"server 9 is not a member","code":"not_member"}`},
+			"zlock: member: server 9 is not a member\n",
 			exitNo, "[{remove 9  true false 30000 false}]"},
-		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n", exitFailed, "[]"},
-		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n", exitFailed, "[]"},
+		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n", exitFailed,
+			"[]"},
+		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n", exitFailed,
+			"[]"},
 		{"--no-vote promote 4", nil, "--no-vote is for add", exitFailed, "[]"},
 		{"rename 4", nil, "is none of list, add, promote, replace, lead, remove", exitFailed, "[]"},
 	} {
 		f, env, auth := newFakeMembers(t)
 		f.steps = tc.steps
-		_, errs, code := runIn(t, env, append([]string{"member", "--auth-file", auth}, strings.Fields(tc.args)...)...)
+		_, errs, code := runIn(t, env, append([]string{"member", "--auth-file", auth},
+			strings.Fields(tc.args)...)...)
 		if !strings.Contains(errs, tc.err) || code != tc.code {
 			t.Errorf("%s: %q, %d", tc.args, errs, code)
 		}
@@ -181,7 +192,8 @@ func TestMemberJobsAreShown(t *testing.T) {
 		}
 	}
 	_, env, _ := newFakeMembers(t)
-	if _, errs, code := runIn(t, env, "member", "remove", "4"); !strings.Contains(errs, "those of the servers' --super-digest") || code != exitNo {
+	if _, errs, code := runIn(t, env, "member", "remove", "4"); !strings.Contains(errs,
+		"those of the servers' --super-digest") || code != exitNo {
 		t.Errorf("without the password: %q, %d", errs, code)
 	}
 }
@@ -193,7 +205,8 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 			continue
 		}
 		out, errs, code := runIn(t, nil, c.name, "--help")
-		if code != 0 || errs != "" || !strings.HasPrefix(out, "Usage: zlock "+c.name) || !strings.Contains(out, "--help") || c.does == "" {
+		if code != 0 || errs != "" || !strings.HasPrefix(out, "Usage: zlock "+c.name) ||
+			!strings.Contains(out, "--help") || c.does == "" {
 			t.Errorf("%s --help: %d %q\n%s", c.name, code, errs, out)
 		}
 		found := (&app{getenv: os.Getenv}).candidates([]string{c.name, "--"})

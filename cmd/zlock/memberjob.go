@@ -84,7 +84,8 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 		var s status.Step
 		switch err := lines.Decode(&s); {
 		case err != nil && parent.Err() == nil:
-			return exitf(exitNoSession, "the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
+			return exitf(exitNoSession,
+				"the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
 		case err != nil:
 			return a.unreachable(parent, err)
 		case s.Done && s.Err() != nil:

@@ -25,7 +25,8 @@ const (
 // addFormat adds -o.
 func addFormat(fs *pflag.FlagSet) *string {
 	format := formatTable
-	fs.VarP(newChoice(&format, formatTable, formatJSON, formatPlain), "output", "o", "table, json (one object per line) or plain (tab separated)")
+	fs.VarP(newChoice(&format, formatTable, formatJSON, formatPlain), "output", "o",
+		"table, json (one object per line) or plain (tab separated)")
 	return &format
 }
 

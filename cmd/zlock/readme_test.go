@@ -67,7 +67,8 @@ func TestReadmeExamplesWork(t *testing.T) {
 		t.Errorf("the program says %q", out)
 	}
 	out := sh(found[2][2])
-	if !regexp.MustCompile(`(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: somebody holds it\nmy turn\n$`).MatchString(out) {
+	if !regexp.MustCompile(
+		`(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: somebody holds it\nmy turn\n$`).MatchString(out) {
 		t.Errorf("the shell says %q", out)
 	}
 }

@@ -103,7 +103,8 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 
 // awaitRestarts names one server after the other, while all others are well. It
 // returns when all have been restarted and serve.
-func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo, name func(*memberInfo) error) error {
+func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
+	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // how often each was started
 	for _, m := range members {
 		before[m.ID] = m.Starts
@@ -128,7 +129,8 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo, 
 		}
 		switch {
 		case len(ill) > 0 && !named[ill[0].ID]:
-			w.line.show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag, ill[0].Waits)
+			w.line.show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag,
+				ill[0].Waits)
 		case len(ill) > 0:
 			w.line.show("server %d is being restarted", ill[0].ID)
 		case len(left) == 0:

@@ -14,7 +14,8 @@ import (
 func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
 	_, env, _ := newFakeMembers(t)
 	out, errs, code := runIn(t, env, "restart-order", "-o", "plain")
-	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || errs != "" || code != 0 {
+	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || errs != "" ||
+		code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 }
@@ -27,7 +28,8 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	defer answer()
 	ended := make(chan int)
 	go func() {
-		_, _, code := runIn(t, map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}, "restart-order", "--timeout", "0.3")
+		_, _, code := runIn(t, map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")},
+			"restart-order", "--timeout", "0.3")
 		ended <- code
 	}()
 	select {
@@ -60,7 +62,8 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 			t.Errorf("it ends while server %d waits: %s", id, far.Waits)
 		}
 	}
-	for _, want := range []string{"server 10 is being restarted", "server 10 was restarted", "server 3 was restarted", "server 2 was restarted"} {
+	for _, want := range []string{"server 10 is being restarted", "server 10 was restarted",
+		"server 3 was restarted", "server 2 was restarted"} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("%q is missing in %s", want, errs)
 		}

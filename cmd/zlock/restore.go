@@ -33,7 +33,8 @@ the servers' --super-digest in --auth-file. Exit code: 0, 1 if the servers refus
 file is damaged, 120 if none answers.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			f := addStateFlags(fs)
-			keep := fs.Bool("keep-sessions", false, "keep the sessions that are in the backup, and their ephemeral nodes")
+			keep := fs.Bool("keep-sessions", false,
+				"keep the sessions that are in the backup, and their ephemeral nodes")
 			yes := fs.String("yes", "", "do it without asking, if the cluster is `NAME`, or begins so; from 8 letters")
 			format := addFormat(fs)
 			return func(c *call) error { return c.restore(f, *keep, *yes, *format) }
@@ -92,7 +93,8 @@ func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) e
 		if !isTerminal(c.stdin) {
 			return usagef("nobody can be asked here: give the cluster's name, --yes %s", cluster[:shortName])
 		}
-		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. %s.\nType the name of the cluster to go on (%s): ",
+		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
+			"%s.\nType the name of the cluster to go on (%s): ",
 			c.args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
 		line, _ := bufio.NewReader(c.stdin).ReadString('\n')
 		said = strings.TrimSpace(line)
@@ -104,12 +106,14 @@ func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) e
 }
 
 // putBack sends the backup and tells what came of it.
-func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, keep bool, format string) error {
+func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, keep bool,
+	format string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	begun := time.Now()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/commands/restore?keep-sessions=%v", admin.base, keep), file)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		fmt.Sprintf("%s/commands/restore?keep-sessions=%v", admin.base, keep), file)
 	if err != nil {
 		return usagef("--admin-addr: %v", err)
 	}
@@ -122,12 +126,14 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 	}
 	resp, err := adminHTTP.Do(req)
 	if err != nil {
-		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", admin.unreachable(ctx, err))
+		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify",
+			admin.unreachable(ctx, err))
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", admin.unreachable(ctx, err))
+		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify",
+			admin.unreachable(ctx, err))
 	}
 	if resp.StatusCode != http.StatusOK {
 		return exitf(exitNo, "%v", refused(resp, answer))
@@ -143,7 +149,8 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 	}
 	took := time.Since(begun)
 	if format == formatTable {
-		c.say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d go on", made.Nodes, made.Zxid, took.Round(time.Millisecond), made.Ended, made.Sessions)
+		c.say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d go on", made.Nodes, made.Zxid,
+			took.Round(time.Millisecond), made.Ended, made.Sessions)
 		return nil
 	}
 	p := c.printer(format)

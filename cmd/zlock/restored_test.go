@@ -25,7 +25,8 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 			w.WriteHeader(http.StatusConflict)
 			io.WriteString(w, `{"error":"another restore is under way"}`)
 		default:
-			if _, err := io.Copy(io.Discard, r.Body); err != nil || r.URL.Path != "/commands/restore" || r.URL.RawQuery != "keep-sessions=true" {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil || r.URL.Path != "/commands/restore" ||
+				r.URL.RawQuery != "keep-sessions=true" {
 				t.Errorf("asked for %s: %v", r.URL, err)
 			}
 			io.WriteString(w, `{"v":1,"last_zxid":"0x100000007","nodes":5,"sessions":2,"ended":3}`)
@@ -37,7 +38,9 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2}).Write(f, func(read func()) { read() }); err != nil {
+	if err := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2}).Write(f, func(read func()) {
+		read()
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -45,18 +48,23 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	}
 	restore := func(options ...string) (out, errs string, code int) {
 		env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
-		return runIn(t, env, append([]string{"restore", "--keep-sessions", "--yes", "01234567", file}, options...)...)
+		return runIn(t, env, append([]string{"restore", "--keep-sessions", "--yes", "01234567", file},
+			options...)...)
 	}
 	out, errs, code := restore()
-	if !regexp.MustCompile(`^zlock: restored: 5 nodes, zxid 0x100000007, in \S+; 3 sessions ended, 2 go on\n$`).MatchString(errs) || out != "" || code != 0 {
+	if !regexp.MustCompile(
+		`^zlock: restored: 5 nodes, zxid 0x100000007, in \S+; 3 sessions ended, 2 go on\n$`).MatchString(errs) ||
+		out != "" || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	out, errs, code = restore("-o", "json")
-	if !regexp.MustCompile(`"zxid":"0x100000007","nodes":5,"sessions":2,"ended":3,"seconds":\d`).MatchString(out) || errs != "" || code != 0 {
+	if !regexp.MustCompile(`"zxid":"0x100000007","nodes":5,"sessions":2,"ended":3,"seconds":\d`).MatchString(
+		out) || errs != "" || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	refuses = true
-	if out, errs, code = restore(); code != exitNo || !strings.Contains(errs, "another restore is under way") || out != "" {
+	if out, errs, code = restore(); code != exitNo || !strings.Contains(errs, "another restore is under way") ||
+		out != "" {
 		t.Errorf("refused: %q %q %d", out, errs, code)
 	}
 }

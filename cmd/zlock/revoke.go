@@ -152,7 +152,8 @@ func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) er
 		}
 		fmt.Fprintf(c.stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", clean(node), clean(path))
 		answer, _ := bufio.NewReader(c.stdin).ReadString('\n')
-		if !strings.EqualFold(strings.TrimSpace(answer), "y") && !strings.EqualFold(strings.TrimSpace(answer), "yes") {
+		if !strings.EqualFold(strings.TrimSpace(answer), "y") && !strings.EqualFold(strings.TrimSpace(answer),
+			"yes") {
 			return exitf(exitNo, "not removed")
 		}
 	}
@@ -163,7 +164,8 @@ func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) er
 			err = cl.Inspector().Break(ctx, path, node, t)
 		}
 		switch {
-		case errors.Is(err, fence.ErrStale), errors.Is(err, client.ErrNotHeld), errors.Is(err, client.ErrNotAcquired):
+		case errors.Is(err, fence.ErrStale), errors.Is(err, client.ErrNotHeld),
+			errors.Is(err, client.ErrNotAcquired):
 			return exitf(exitNo, "%v", err)
 		}
 		return err

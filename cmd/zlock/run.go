@@ -28,12 +28,17 @@ type runFlags struct {
 func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	f := &runFlags{fs: fs, onLost: "term", readyFD: -1}
 	fs.StringVarP(&f.shell, "command", "c", "", "run `STRING` by /bin/sh instead of a COMMAND")
-	fs.StringVar(&f.onLost, "on-lost", "term", "on loss: term, kill, another `SIGNAL`, or warn to let COMMAND go on")
+	fs.StringVar(&f.onLost, "on-lost", "term",
+		"on loss: term, kill, another `SIGNAL`, or warn to let COMMAND go on")
 	addDuration(fs, killAfter, "kill-after", "k", "time between the signal and KILL")
-	fs.StringVar(&f.onRevoke, "on-revoke", "", "`SIGNAL` to send when the lock is asked back (default TERM with --revocable, else none)")
-	fs.BoolVar(&f.foreground, "foreground", false, "keep COMMAND in zlock's process group, as a terminal needs it (default if standard input is a terminal)")
-	fs.BoolVar(&f.contain, "contain", false, "run COMMAND in a process namespace, so that nothing it starts can outlive it (Linux)")
-	fs.IntVar(&f.readyFD, "ready-fd", -1, "write a line 'locked TOKEN' to this file descriptor `FD` when the lock is held")
+	fs.StringVar(&f.onRevoke, "on-revoke", "",
+		"`SIGNAL` to send when the lock is asked back (default TERM with --revocable, else none)")
+	fs.BoolVar(&f.foreground, "foreground", false,
+		"keep COMMAND in zlock's process group, as a terminal needs it (default if standard input is a terminal)")
+	fs.BoolVar(&f.contain, "contain", false,
+		"run COMMAND in a process namespace, so that nothing it starts can outlive it (Linux)")
+	fs.IntVar(&f.readyFD, "ready-fd", -1,
+		"write a line 'locked TOKEN' to this file descriptor `FD` when the lock is held")
 	return f
 }
 
@@ -101,7 +106,8 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			lock := addLockFlags(fs)
 			run := addRunFlags(fs, &lock.killAfter)
-			fs.BoolVar(&run.inherit, "inherit", false, "if an ancestor of this process holds PATH, run COMMAND under its lock")
+			fs.BoolVar(&run.inherit, "inherit", false,
+				"if an ancestor of this process holds PATH, run COMMAND under its lock")
 			conn := addConnectFlags(fs)
 			return func(c *call) error { return c.run(lock, run, conn) }
 		},
@@ -152,7 +158,8 @@ type job struct {
 // begin makes everything ready to compete for the lock: it checks the options, starts
 // a guard, and opens the session. With --inherit it runs COMMAND in place of zlock, and
 // does not return, if an ancestor of this process holds the paths.
-func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool) (*job, error) {
+func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool) (*job,
+	error) {
 	j := &job{call: c, run: run, conn: conn, task: taskOf(c.getenv)}
 	var err error
 	if j.loss, err = run.loss(killAfter, revocable); err != nil {

@@ -49,7 +49,8 @@ func TestMain(m *testing.M) {
 		o := cluster.Options{Kind: cluster.Zlockd, Dev: true,
 			Flags: []string{"--tick-time", "200ms", "--min-session-timeout", "400ms", "--max-session-timeout", "40s"}}
 		if os.Getenv("ZLOCK_TEST_TARGET") == "zookeeper" {
-			o = cluster.Options{Kind: cluster.ZooKeeper, Config: []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=40000", "4lw.commands.whitelist=srvr"}}
+			o = cluster.Options{Kind: cluster.ZooKeeper, Config: []string{"tickTime=200", "minSessionTimeout=400",
+				"maxSessionTimeout=40000", "4lw.commands.whitelist=srvr"}}
 		}
 		o.Nodes = 1
 		e, err := cluster.Start(o)
@@ -82,8 +83,10 @@ var chroots atomic.Int64
 // scriptEnv is the environment of a script: a chroot of its own, and zlock in PATH.
 func scriptEnv(t testing.TB) []string {
 	env := []string{
-		leashed + "=" + os.Getenv(leashed), "PATH=" + built.dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TZ=UTC", "LC_ALL=C", "NO_COLOR=1",
-		"ZLOCK_SERVERS=" + server(t), fmt.Sprintf("ZLOCK_CHROOT=/%s-%d", strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()), chroots.Add(1)),
+		leashed + "=" + os.Getenv(leashed), "PATH=" + built.dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"TZ=UTC", "LC_ALL=C", "NO_COLOR=1",
+		"ZLOCK_SERVERS=" + server(t), fmt.Sprintf("ZLOCK_CHROOT=/%s-%d", strings.NewReplacer("/", "_", " ",
+			"_").Replace(t.Name()), chroots.Add(1)),
 	}
 	return env
 }
@@ -175,7 +178,8 @@ func runScript(t *testing.T, name, text string) {
 			t.Fatalf("%s:%d: %v", name, s.line, err)
 		}
 		if code != s.code || !matches(s.out, out.String()) || !matches(s.err, errs.String()) {
-			t.Errorf("%s:%d: $ %s\nexit code %d, want %d\nstdout:\n%swant:\n%s\nstderr:\n%swant:\n%s", name, s.line, s.command,
+			t.Errorf("%s:%d: $ %s\nexit code %d, want %d\nstdout:\n%swant:\n%s\nstderr:\n%swant:\n%s", name, s.line,
+				s.command,
 				code, s.code, out.String(), strings.Join(s.out, "\n"), errs.String(), strings.Join(s.err, "\n"))
 		}
 	}

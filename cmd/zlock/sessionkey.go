@@ -32,7 +32,8 @@ func (k *sessionKey) close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), max(k.Session.Timeout, time.Second))
 	defer cancel()
-	cfg, err := (&connectFlags{tls: k.TLS, cert: k.Cert, key: k.Key, ca: k.CA, serverName: k.TLSNamed}).tlsConfig()
+	cfg, err := (&connectFlags{tls: k.TLS, cert: k.Cert, key: k.Key, ca: k.CA,
+		serverName: k.TLSNamed}).tlsConfig()
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,8 @@ const maxAsk = 1000
 
 // pages asks for a list part by part until there are limit entries. The objects
 // are kept as they came, for -o json.
-func (a adminClient) pages(ctx context.Context, path, name string, limit int, f func(json.RawMessage) error) (total int, err error) {
+func (a adminClient) pages(ctx context.Context, path, name string, limit int, f func(json.RawMessage) error) (
+	total int, err error) {
 	q := url.Values{}
 	for at := 0; at < limit; {
 		q.Set("offset", strconv.Itoa(at))
@@ -81,7 +82,8 @@ func (a adminClient) pages(ctx context.Context, path, name string, limit int, f 
 			return 0, err
 		}
 		var rows []json.RawMessage
-		if err := errors.Join(json.Unmarshal(list["total"], &total), json.Unmarshal(list[name], &rows)); err != nil {
+		if err := errors.Join(json.Unmarshal(list["total"], &total), json.Unmarshal(list[name],
+			&rows)); err != nil {
 			return 0, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 		}
 		for _, r := range rows {
@@ -155,7 +157,8 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 		return err
 	}
 	if format == formatTable {
-		fmt.Fprintf(c.stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", clean(s.ID), clean(s.Addr), s.Server,
+		fmt.Fprintf(c.stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", clean(s.ID),
+			clean(s.Addr), s.Server,
 			time.Duration(s.TimeoutMS)*time.Millisecond, clock(time.UnixMilli(s.Created)), s.Nodes)
 	}
 	if format == formatJSON {
@@ -230,7 +233,8 @@ of one request in sixteen. With -o plain the columns are: what (client, session,
 path or watched), name, requests, bytes, watches.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			by := "requests"
-			fs.Var(newChoice(&by, "requests", "bytes", "watches"), "by", "what comes first: requests, bytes or watches")
+			fs.Var(newChoice(&by, "requests", "bytes", "watches"), "by",
+				"what comes first: requests, bytes or watches")
 			limit := fs.Int("limit", 10, "show at most `N` of each, up to 200")
 			f := addAdminFlags(fs, false)
 			format := addFormat(fs)
@@ -276,7 +280,8 @@ func (c *call) top(ctx context.Context, a adminClient, by string, limit int, for
 	}{{"client", t.Clients}, {"session", t.Sessions}, {"path", t.Paths}, {"watched", t.Watched}} {
 		for _, r := range l.rows {
 			r.What = l.what
-			p.row(r, r.What, r.Name, strconv.FormatInt(r.Requests, 10), strconv.FormatInt(r.Bytes, 10), strconv.Itoa(r.Watches))
+			p.row(r, r.What, r.Name, strconv.FormatInt(r.Requests, 10), strconv.FormatInt(r.Bytes, 10),
+				strconv.Itoa(r.Watches))
 		}
 	}
 	if format == formatTable {
@@ -343,7 +348,8 @@ func (c *call) endSession(ctx context.Context, a adminClient, id string, yes boo
 	}
 	fmt.Fprintf(c.stdout, "%s%s\n", verb, clean(done.Does))
 	for _, h := range done.Hits {
-		fmt.Fprintf(c.stdout, "  %s: %s\n", clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr), " ")), clean(h.What))
+		fmt.Fprintf(c.stdout, "  %s: %s\n", clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr),
+			" ")), clean(h.What))
 	}
 	if !yes {
 		c.say("nothing was done; add --yes to do it")

@@ -154,8 +154,9 @@ func nobody(q *recipe.Queue, holders, waiters bool) string {
 
 func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
 	obj := shownEntry{
-		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Position: e.Position, Session: int64(e.Session),
-		Token: e.Token, Maker: e.Maker, Owner: e.Owner, Raw: e.Data, WaitingSince: time.UnixMilli(e.Since),
+		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Position: e.Position,
+		Session: int64(e.Session),
+		Token:   e.Token, Maker: e.Maker, Owner: e.Owner, Raw: e.Data, WaitingSince: time.UnixMilli(e.Since),
 	}
 	if e.HeldSince != 0 {
 		obj.HeldSince = time.UnixMilli(e.HeldSince)

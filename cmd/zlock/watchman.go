@@ -25,7 +25,8 @@ const guardTick = time.Second
 // guardCommand is the guard's own program.
 func guardCommand() *command {
 	return &command{
-		name: "__guard", args: "SOCKET STDIN STDOUT", does: "start a command and end it when its lock is no longer safe", hidden: true,
+		name: "__guard", args: "SOCKET STDIN STDOUT",
+		does: "start a command and end it when its lock is no longer safe", hidden: true,
 		setup: func(*pflag.FlagSet) func(*call) error {
 			return func(c *call) error {
 				var fds [3]int
@@ -103,7 +104,8 @@ func (w *watchman) watch() error {
 	// What zlock was started to ignore, COMMAND ignores. The rest must not end the guard,
 	// and is as it was for COMMAND.
 	told := make(chan os.Signal, 16)
-	for _, s := range append(passedUp, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGUSR2) {
+	for _, s := range append(passedUp, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1,
+		syscall.SIGUSR2) {
 		if !signal.Ignored(s) {
 			signal.Notify(told, s)
 		}
@@ -196,8 +198,9 @@ func (w *watchman) start(l *launch) {
 	}
 	switch {
 	case err != nil && l.Contain:
-		w.report(news{Code: exitFailed, Failed: fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
-			"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
+		w.report(news{Code: exitFailed,
+			Failed: fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
+				"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
 		return
 	case err != nil:
 		w.report(news{Code: notStarted(err), Failed: fmt.Sprintf("%s: %v", path, err)})
@@ -225,7 +228,8 @@ func (w *watchman) look() {
 		return // nothing to end
 	}
 	if !w.signalled && now >= w.deadline+guardLag {
-		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid, signalName(w.sig))
+		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
+			signalName(w.sig))
 		w.end(w.deadline)
 	}
 	if w.kill == 0 || now < w.kill {

@@ -45,7 +45,8 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	}
 	defer taken.Close()
 	peer := func(name string) []string {
-		return []string{"--peer-tls-cert", name + ".pem", "--peer-tls-key", name + ".key", "--peer-tls-ca", "ca.pem", "--peers", "1=127.0.0.1:0"}
+		return []string{"--peer-tls-cert", name + ".pem", "--peer-tls-key", name + ".key", "--peer-tls-ca",
+			"ca.pem", "--peers", "1=127.0.0.1:0"}
 	}
 	secure := func(cert, key string) []string {
 		return []string{"--secure-client-addr", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key}
@@ -58,33 +59,42 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 		code int
 	}{
 		{"nothing wrong", peer("good"), "", []string{"ok: a server would start", "command line", "default"}, 0},
-		{"port taken", []string{"--client-addr", taken.Addr().String()}, "", []string{"address already in use", "--client-addr"}, 2},
-		{"data directory of another user", []string{"--data-dir", "/proc/1/zlockd"}, "", []string{"--data-dir", "chown it"}, 2},
+		{"port taken", []string{"--client-addr", taken.Addr().String()}, "", []string{"address already in use",
+			"--client-addr"}, 2},
+		{"data directory of another user", []string{"--data-dir", "/proc/1/zlockd"}, "", []string{
+			"--data-dir", "chown it"}, 2},
 		{"data directory is a file", []string{"--data-dir", "file/below"}, "", []string{"--data-dir", "file"}, 2},
 		{"key of another certificate", secure("good.pem", "other.key"), "", []string{"do not go together"}, 2},
-		{"authority of others", append(peer("good"), "--peer-tls-ca", "stranger/ca.pem"), "", []string{"is not signed by", "intermediate"}, 2},
+		{"authority of others", append(peer("good"), "--peer-tls-ca", "stranger/ca.pem"), "", []string{
+			"is not signed by", "intermediate"}, 2},
 		{"other server's name", peer("other"), "", []string{`"zlockd-2"`, `"zlockd-1"`}, 2},
 		{"expired", secure("expired.pem", "expired.key"), "", []string{"has expired", "valid from", "until"}, 2},
 		{"expired for peers", peer("expired"), "", []string{"has expired"}, 2},
-		{"expired, and wanted", append(secure("expired.pem", "expired.key"), "--allow-expired-certs"), "", []string{"ok: a server"}, 0},
+		{"expired, and wanted", append(secure("expired.pem", "expired.key"), "--allow-expired-certs"), "", []string{
+			"ok: a server"}, 0},
 		{"not valid yet", secure("early.pem", "early.key"), "", []string{"not valid yet", "clock"}, 2},
-		{"world-readable key", secure("good.pem", "open.key"), "", []string{"can be read by everybody", "chmod"}, 2},
+		{"world-readable key", secure("good.pem", "open.key"), "", []string{"can be read by everybody", "chmod"},
+			2},
 		{"empty file", secure("empty", "good.key"), "", []string{"holds no certificate"}, 2},
 		{"empty key", secure("good.pem", "empty"), "", []string{"do not go together"}, 2},
 		{"directory", secure(".", "good.key"), "", []string{"is a directory"}, 2},
 		{"pipe", secure("pipe", "good.key"), "", []string{"is a pipe"}, 2},
-		{"unknown variable", nil, "ZLOCKD_DATA_DIRECTORY=/x", []string{"note: ZLOCKD_DATA_DIRECTORY", "ZLOCKD_DATA_DIR?"}, 0},
+		{"unknown variable", nil, "ZLOCKD_DATA_DIRECTORY=/x", []string{"note: ZLOCKD_DATA_DIRECTORY",
+			"ZLOCKD_DATA_DIR?"}, 0},
 		{"variable of Kubernetes", nil, "ZLOCKD_PORT=tcp://10.0.0.1:2181", []string{"ok"}, 0},
 		{"wrong kind of value", []string{"--max-nodes", "many"}, "", []string{"--max-nodes", "whole number"}, 2},
 		{"wrong kind in a variable", nil, "ZLOCKD_MAX_NODES=many", []string{"ZLOCKD_MAX_NODES", "whole number"}, 2},
 		{"id 0", []string{"--id", "0"}, "", []string{"--id 0", "1 to 254"}, 2},
 		{"id 255", []string{"--id", "255"}, "", []string{"--id 255", "1 to 254"}, 2},
-		{"unreachable peer name", []string{"--peers", "1=127.0.0.1:0,2=lock2.invalid:2888"}, "", []string{"lock2.invalid", "server 2", "Correct the name"}, 2},
-		{"all at once", append(secure("expired.pem", "open.key"), "--client-addr", taken.Addr().String(), "--id", "7", "--log-level", "loud", "--data-dir", "file"), "",
+		{"unreachable peer name", []string{"--peers", "1=127.0.0.1:0,2=lock2.invalid:2888"}, "", []string{
+			"lock2.invalid", "server 2", "Correct the name"}, 2},
+		{"all at once", append(secure("expired.pem", "open.key"), "--client-addr", taken.Addr().String(), "--id",
+			"7", "--log-level", "loud", "--data-dir", "file"), "",
 			[]string{"address already in use", "read by everybody", "--id 7", `"loud"`, "file is a file"}, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			args := append([]string{"check", "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--data-dir", "data", "--disk-reserve", "0"}, test.args...)
+			args := append([]string{"check", "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--data-dir",
+				"data", "--disk-reserve", "0"}, test.args...)
 			cmd := exec.Command(os.Args[0], args...)
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1", test.env)
@@ -99,7 +109,8 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 					t.Errorf("no %q in\n%s", w, out)
 				}
 			}
-			if strings.Contains(string(out), "Kubernetes") || test.env == "ZLOCKD_PORT=tcp://10.0.0.1:2181" && strings.Contains(string(out), "note:") {
+			if strings.Contains(string(out), "Kubernetes") || test.env == "ZLOCKD_PORT=tcp://10.0.0.1:2181" &&
+				strings.Contains(string(out), "note:") {
 				t.Errorf("%s", out)
 			}
 			if _, err := os.Stat(ca.file("data")); err == nil {
@@ -115,7 +126,8 @@ func TestHangUp(t *testing.T) {
 	file := filepath.Join(dir, "zoo.cfg")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("dataDir="+dir+"/data\nclientPort=0\nclientPortAddress=127.0.0.1\n"+text), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("dataDir="+dir+"/data\nclientPort=0\nclientPortAddress=127.0.0.1\n"+
+			text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

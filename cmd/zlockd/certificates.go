@@ -18,7 +18,8 @@ const certificateSoon = 30 * 24 * time.Hour
 // the key is the certificate's, the dates, and for peers the name and the authority.
 func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
 	s.checkCertificate(fail, now, "tls", s.tlsCert, s.tlsKey, "", "")
-	s.checkCertificate(fail, now, "peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA, fmt.Sprintf("zlockd-%d", s.id))
+	s.checkCertificate(fail, now, "peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA,
+		fmt.Sprintf("zlockd-%d", s.id))
 	for _, f := range []struct{ flag, file string }{{"tls-ca", s.tlsCA}, {"peer-tls-ca", s.peerTLSCA}} {
 		if text, ok := readable(f.file); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
 			fail("--%s %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.flag, f.file)
@@ -35,7 +36,8 @@ func readable(file string) ([]byte, bool) {
 	return text, err == nil
 }
 
-func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, flag, certFile, keyFile, caFile, name string) {
+func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, flag, certFile, keyFile, caFile,
+	name string) {
 	cert, ok1 := readable(certFile)
 	key, ok2 := readable(keyFile)
 	if !ok1 || !ok2 {
@@ -77,18 +79,21 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, fl
 		return
 	}
 	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != name {
-		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile, strings.Join(leaf.DNSNames, ", "), name)
+		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
+			strings.Join(leaf.DNSNames, ", "), name)
 	}
 	if ca, ok := readable(caFile); ok && what == "" {
 		if err := signedBy(cert, leaf, ca, now); err != nil {
-			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in the file: %w", flag, certFile, flag, caFile, err)
+			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
+				"the file: %w", flag, certFile, flag, caFile, err)
 		}
 	}
 }
 
 // signedBy checks the chain from a certificate by those behind it in its file to an authority.
 func signedBy(file []byte, leaf *x509.Certificate, ca []byte, now time.Time) error {
-	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	o.Roots.AppendCertsFromPEM(ca)
 	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {

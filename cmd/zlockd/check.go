@@ -47,12 +47,17 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		}
 	} else if s.dataDir == "" {
 		fail("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
-	} else if logs := s.more.dataLogDir; !s.ignoreZooData && logs != "" && isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.dataDir) {
-		fail("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: zlockd import --from %s --log-dir %s "+
-			"--data-dir NEW, then start with --data-dir NEW; or start empty with --ignore-zookeeper-data", logs, s.dataDir, logs)
+	} else if logs := s.more.dataLogDir; !s.ignoreZooData && logs != "" &&
+		isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.dataDir) {
+		fail("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: "+
+			"zlockd import --from %s --log-dir %s "+
+			"--data-dir NEW, then start with --data-dir NEW; or start empty with --ignore-zookeeper-data", logs,
+			s.dataDir, logs)
 	} else if !s.ignoreZooData && isDir(filepath.Join(s.dataDir, "version-2")) && !disk.IsDataDir(s.dataDir) {
-		fail("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd import --from %s --data-dir NEW, "+
-			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.dataDir, s.dataDir)
+		fail("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd "+
+			"import --from %s --data-dir NEW, "+
+			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.dataDir,
+			s.dataDir)
 	}
 	s.checkCluster(fail)
 	s.checkTimes(fail)
@@ -153,16 +158,19 @@ func (s *settings) checkCluster(fail func(string, ...any)) {
 	}
 	if len(s.peers) == 0 {
 		if s.id != 1 && !s.dev {
-			fail("--id %d without --peers: list all servers of the cluster, such as --peers 1=lock1:2888,2=lock2:2888,3=lock3:2888", s.id)
+			fail("--id %d without --peers: list all servers of the cluster, such as --peers "+
+				"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.id)
 		}
 		return
 	}
 	if s.peers[s.id] == "" {
-		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.id, s.peersFlag().String())
+		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.id,
+			s.peersFlag().String())
 		return
 	}
 	if s.peerTLSCert == "" && !s.peerInsecure && !loopback(s.peerAddr) {
-		fail("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, "+
+		fail("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and "+
+			"--peer-tls-ca, "+
 			"or --peer-insecure on a network that only the servers can reach", s.peerAddr)
 	}
 	for _, id := range s.peers.ids() {
@@ -190,7 +198,8 @@ func loopback(addr string) bool {
 }
 
 func (s *settings) checkTimes(fail func(string, ...any)) {
-	tick, least, most := time.Duration(s.tickTime), time.Duration(s.minSessionTimeout), time.Duration(s.maxSessionTimeout)
+	tick, least, most := time.Duration(s.tickTime), time.Duration(s.minSessionTimeout),
+		time.Duration(s.maxSessionTimeout)
 	switch {
 	case tick < time.Millisecond:
 		fail("--tick-time %v is too short: at least 1ms", tick)
@@ -243,7 +252,8 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 		secret     bool
 	}{
 		{"tls-cert", s.tlsCert, false}, {"tls-key", s.tlsKey, true}, {"tls-ca", s.tlsCA, false},
-		{"peer-tls-cert", s.peerTLSCert, false}, {"peer-tls-key", s.peerTLSKey, true}, {"peer-tls-ca", s.peerTLSCA, false},
+		{"peer-tls-cert", s.peerTLSCert, false}, {"peer-tls-key", s.peerTLSKey, true}, {"peer-tls-ca", s.peerTLSCA,
+			false},
 	} {
 		if f.file == "" {
 			continue
@@ -259,7 +269,8 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 		case info.Size() > maxFile:
 			fail("--%s: %w", f.flag, tooLarge(f.file))
 		case f.secret && info.Mode().Perm()&0o007 != 0:
-			fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was not meant", f.flag, f.file)
+			fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
+				"not meant", f.flag, f.file)
 		}
 	}
 }

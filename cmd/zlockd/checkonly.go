@@ -132,7 +132,8 @@ func (e *examiner) peerNames() {
 		_, err = net.DefaultResolver.LookupHost(ctx, host)
 		cancel()
 		if err != nil {
-			e.fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give an address.", host, id, err)
+			e.fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give "+
+				"an address.", host, id, err)
 		}
 	}
 }
@@ -172,12 +173,14 @@ func (e *examiner) directory(flag, dir string) {
 	took, err := syncTime(at)
 	switch {
 	case err != nil:
-		e.fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, or choose another directory.", flag, dir, os.Geteuid(), err)
+		e.fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, "+
+			"or choose another directory.", flag, dir, os.Geteuid(), err)
 	case took > slowSync:
 		e.note("a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
 	}
 	if free, err := disk.FreeBytes(at); err == nil && free < e.s.diskReserve<<20 && flag == "data-dir" {
-		e.fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what needs room\n  Make room, or lower the reserve.",
+		e.fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what "+
+			"needs room\n  Make room, or lower the reserve.",
 			dir, free>>20, e.s.diskReserve)
 	}
 }
@@ -209,6 +212,7 @@ func syncTime(dir string) (time.Duration, error) {
 func (e *examiner) files() {
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && uint64(lim.Max) < fewFiles {
-		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, ulimit -Hn)", lim.Max)
+		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
+			"ulimit -Hn)", lim.Max)
 	}
 }

@@ -166,7 +166,8 @@ func (z *zoo) addresses() error {
 		return z.set("admin-addr", off)
 	}
 	if z.seen["admin.serverPort"] != "" && z.seen["admin.serverAddress"] == "" {
-		z.note("admin.serverPort", "the admin port listens on loopback only; name another admin.serverAddress to open it")
+		z.note("admin.serverPort",
+			"the admin port listens on loopback only; name another admin.serverAddress to open it")
 	}
 	if z.seen["admin.serverPort"] == "" && z.seen["admin.serverAddress"] != "" {
 		z.seen["admin.serverPort"] = "8080"
@@ -211,7 +212,8 @@ func (z *zoo) cluster() error {
 		file := filepath.Join(z.s.dataDir, "myid")
 		text, err := readFile(file)
 		if err != nil {
-			return fmt.Errorf("there are server lines, but which of them is this? %w (write the number there, or give --id)", err)
+			return fmt.Errorf("there are server lines, but which of them is this? %w (write the number there, or "+
+				"give --id)", err)
 		}
 		id, err := zooID(string(text))
 		if err != nil {

@@ -13,7 +13,8 @@ import (
 // flag's text depend on other flags, and are tested with them.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	shown := regexp.MustCompile(`\(default ([^)]*)\)`)
-	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true, "max-session-timeout": true, "snapshot-interval": true}
+	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true,
+		"max-session-timeout": true, "snapshot-interval": true}
 	for _, g := range flagGroups(new(settings)) {
 		g.flags.VisitAll(func(f *pflag.Flag) {
 			var b bytes.Buffer

@@ -17,15 +17,19 @@ func explain(err error, s *settings) error {
 	var file *fs.PathError
 	switch {
 	case errors.As(err, &name):
-		return fmt.Errorf("%w\n  %s cannot be resolved on this machine. Give an address, or another name%s.", err, name.Name, nameFlag(name.Name, s))
+		return fmt.Errorf("%w\n  %s cannot be resolved on this machine. Give an address, or another name%s.", err,
+			name.Name, nameFlag(name.Name, s))
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%w\n  Another program listens there, perhaps another zlockd. Stop it, or choose another address%s.", err, addrFlag(err, s))
+		return fmt.Errorf("%w\n  Another program listens there, perhaps another zlockd. Stop it, or choose "+
+			"another address%s.", err, addrFlag(err, s))
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%w\n  This machine does not have that address. Choose another%s.", err, addrFlag(err, s))
 	case errors.Is(err, syscall.EACCES) && errors.As(err, &listen):
-		return fmt.Errorf("%w\n  Ports below 1024 need a privilege. Choose another address%s.", err, addrFlag(err, s))
+		return fmt.Errorf("%w\n  Ports below 1024 need a privilege. Choose another address%s.", err,
+			addrFlag(err, s))
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as; --data-dir chooses another directory.", err, s.dataDir)
+		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as; --data-dir "+
+			"chooses another directory.", err, s.dataDir)
 	case errors.Is(err, syscall.ENOSPC):
 		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.dataDir)
 	case errors.As(err, &file) && s.dataDir != "" && strings.HasPrefix(file.Path, s.dataDir):

@@ -17,7 +17,8 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen := func(port int, why syscall.Errno) error {
-		return fmt.Errorf("start: %w", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: os.NewSyscallError("bind", why)})
+		return fmt.Errorf("start: %w", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{
+			IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: os.NewSyscallError("bind", why)})
 	}
 	file := func(why syscall.Errno) error {
 		return &fs.PathError{Op: "open", Path: "/srv/locks/lock", Err: why}
@@ -34,7 +35,8 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		{file(syscall.EACCES), "read and write /srv/locks"},
 		{file(syscall.ENOSPC), "Make room"},
 		{file(syscall.ENOTDIR), "--data-dir is to name"},
-		{fmt.Errorf("start: %w", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "locks.invalid", Err: "no such host"}}), "name with --admin-addr"},
+		{fmt.Errorf("start: %w", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "locks.invalid",
+			Err: "no such host"}}), "name with --admin-addr"},
 		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
 	} {
 		got := explain(test.err, s)

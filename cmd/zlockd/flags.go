@@ -33,52 +33,80 @@ func flagGroups(s *settings) []group {
 	}
 
 	f := begin("Start")
-	f.BoolVar(&s.dev, "dev", false, "a server for development: one process, everything in memory, nothing left behind")
+	f.BoolVar(&s.dev, "dev", false,
+		"a server for development: one process, everything in memory, nothing left behind")
 	f.StringVar(&s.config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
-	f.StringVar(&s.dataDir, "data-dir", "./zlockd-data", "keep log, snapshots and identity in `DIR`, made when missing")
-	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false, "start empty beside the data of a ZooKeeper (version-2) in the data directory, instead of refusing; zlockd import takes them over")
+	f.StringVar(&s.dataDir, "data-dir", "./zlockd-data",
+		"keep log, snapshots and identity in `DIR`, made when missing")
+	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false,
+		"start empty beside the data of a ZooKeeper (version-2) in the data directory, instead of refusing; "+
+			"zlockd import takes them over")
 
 	f = begin("Addresses (any port may be 0: a free one is taken and shown)")
-	f.StringVar(&s.clientAddr, "client-addr", "127.0.0.1:2181", "serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
-	f.StringVar(&s.adminAddr, "admin-addr", "127.0.0.1:8181", "serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
-	f.StringVar(&s.adminHosts, "admin-hosts", "", "further `NAMES` under which the admin port may be asked for, * = any")
+	f.StringVar(&s.clientAddr, "client-addr", "127.0.0.1:2181",
+		"serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
+	f.StringVar(&s.adminAddr, "admin-addr", "127.0.0.1:8181",
+		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
+	f.StringVar(&s.adminHosts, "admin-hosts", "",
+		"further `NAMES` under which the admin port may be asked for, * = any")
 	f.StringVar(&s.metricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
-	f.StringVar(&s.peerAddr, "peer-addr", "127.0.0.1:2888", "listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
+	f.StringVar(&s.peerAddr, "peer-addr", "127.0.0.1:2888",
+		"listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
 
 	f = begin("Cluster")
 	f.Uint32Var(&s.id, "id", 1, "id of this server among --peers, `N` from 1 to 254")
-	f.Var(s.peersFlag(), "peers", "all servers of the cluster, this one included; leave out for a single server; :observer behind one without a vote")
-	f.Var((*durationValue)(&s.heartbeat), "heartbeat-timeout", "follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
-	f.StringVar(&s.peerTLSCert, "peer-tls-cert", "", "this server's certificate for its peers, PEM `FILE` with the DNS name zlockd-ID")
+	f.Var(s.peersFlag(), "peers",
+		"all servers of the cluster, this one included; leave out for a single server; :observer behind one "+
+			"without a vote")
+	f.Var((*durationValue)(&s.heartbeat), "heartbeat-timeout",
+		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
+	f.StringVar(&s.peerTLSCert, "peer-tls-cert", "",
+		"this server's certificate for its peers, PEM `FILE` with the DNS name zlockd-ID")
 	f.StringVar(&s.peerTLSKey, "peer-tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.peerTLSCA, "peer-tls-ca", "", "the authority that signed the peers' certificates, PEM `FILE`")
-	f.BoolVar(&s.reconfig, "reconfig", false, "let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
-	f.BoolVar(&s.peerInsecure, "peer-insecure", false, "let servers talk in the clear beyond loopback: whoever reaches the peer port owns the data")
+	f.BoolVar(&s.reconfig, "reconfig", false,
+		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
+	f.BoolVar(&s.peerInsecure, "peer-insecure", false,
+		"let servers talk in the clear beyond loopback: whoever reaches the peer port owns the data")
 
 	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")
 	s.tickTime = millisValue(2 * time.Second)
 	f.Var(&s.tickTime, "tick-time", "unit of the session timeouts below")
-	f.Var(&s.minSessionTimeout, "min-session-timeout", "shortest session timeout a client gets (default 2 ticks)")
-	f.Var(&s.maxSessionTimeout, "max-session-timeout", "longest session timeout a client gets (default 20 ticks)")
+	f.Var(&s.minSessionTimeout, "min-session-timeout",
+		"shortest session timeout a client gets (default 2 ticks)")
+	f.Var(&s.maxSessionTimeout, "max-session-timeout",
+		"longest session timeout a client gets (default 20 ticks)")
 	f.IntVar(&s.maxClientCnxns, "max-client-cnxns", 60, "at most `N` connections from one address, 0 = no limit")
-	f.IntVar(&s.maxCnxns, "max-cnxns", 0, "at most `N` connections in all, 0 = as many as descriptors and memory allow")
+	f.IntVar(&s.maxCnxns, "max-cnxns", 0,
+		"at most `N` connections in all, 0 = as many as descriptors and memory allow")
 	f.IntVar(&s.maxFrame, "max-frame", 0xfffff, "longest request in `BYTES`")
-	f.BoolVar(&s.readOnly, "read-only-mode", false, "while no leader is known, let clients that ask for it read what this server has")
-	f.BoolVar(&s.linearizable, "linearizable-reads", false, "confirm with a majority before every read, so that no read is ever stale")
+	f.BoolVar(&s.readOnly, "read-only-mode", false,
+		"while no leader is known, let clients that ask for it read what this server has")
+	f.BoolVar(&s.linearizable, "linearizable-reads", false,
+		"confirm with a majority before every read, so that no read is ever stale")
 	f.IntVar(&s.maxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
-	f.Int64Var(&s.maxData, "max-data", 0, "refuse more data beyond this many `MIB` of paths and data, 0 = no limit")
-	f.BoolVar(&s.enforceQuota, "enforce-quota", false, "refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in ZooKeeper")
-	f.BoolVar(&s.noTTL, "no-ttl", false, "refuse nodes with a time to live, as a ZooKeeper does that is not told otherwise")
+	f.Int64Var(&s.maxData, "max-data", 0,
+		"refuse more data beyond this many `MIB` of paths and data, 0 = no limit")
+	f.BoolVar(&s.enforceQuota, "enforce-quota", false,
+		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
+			"ZooKeeper")
+	f.BoolVar(&s.noTTL, "no-ttl", false,
+		"refuse nodes with a time to live, as a ZooKeeper does that is not told otherwise")
 	s.containerCheck = millisValue(time.Minute)
-	f.Var(&s.containerCheck, "container-check-interval", "remove empty containers and overdue TTL nodes this often")
+	f.Var(&s.containerCheck, "container-check-interval",
+		"remove empty containers and overdue TTL nodes this often")
 
 	f = begin("Storage")
-	f.StringVar(&s.logStore, "log-store", "wal", "how the log is stored, `wal|bolt`: segmented files, or one bolt database")
+	f.StringVar(&s.logStore, "log-store", "wal",
+		"how the log is stored, `wal|bolt`: segmented files, or one bolt database")
 	f.Int64Var(&s.snapshotEntries, "snapshot-entries", 100_000, "take a snapshot every `N` requests")
-	f.Var((*durationValue)(&s.snapshotInterval), "snapshot-interval", "and at least this often, when something changed (default never)")
-	f.Int64Var(&s.diskReserve, "disk-reserve", 512, "refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
+	f.Var((*durationValue)(&s.snapshotInterval), "snapshot-interval",
+		"and at least this often, when something changed (default never)")
+	f.Int64Var(&s.diskReserve, "disk-reserve", 512,
+		"refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
 	f.StringVar(&s.backupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
-	f.Var((*durationValue)(&s.backupInterval), "backup-interval", "time between the backups of a server (default 1h)")
+	f.Var((*durationValue)(&s.backupInterval), "backup-interval",
+		"time between the backups of a server (default 1h)")
 	f.IntVar(&s.backupKeep, "backup-keep", 24, "keep the newest `N` backups of this server")
 
 	f = begin("Security of clients")
@@ -86,22 +114,41 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate for clients, PEM `FILE`, read again when it changes")
 	f.StringVar(&s.tlsKey, "tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "ask clients for a certificate signed by this authority, PEM `FILE`")
-	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false, "start with a certificate of this server that has expired or is not valid yet")
-	f.StringVar(&s.superDigest, "super-digest", "", "who may do everything, also change state over HTTP: `USER:HASH`, the hash being base64(sha1(USER:PASSWORD))")
-	f.StringVar(&s.saslUsers, "sasl-users", "", "who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section Server, also for Kerberos")
-	f.StringVar(&s.saslSuper, "sasl-super", "", "the `USER` of --sasl-users or of Kerberos who may do everything")
-	f.StringVar(&s.keytab, "kerberos-keytab", "", "let clients authenticate by SASL GSSAPI (Kerberos) with this server's keys of `FILE`, read again when it changes")
-	f.StringVar(&s.principal, "kerberos-principal", "", "this server's `PRINCIPAL`, as zookeeper/host.example.org@EXAMPLE.ORG; without it the only one of the keytab")
-	f.StringVar(&s.authToLocal, "kerberos-rules", "DEFAULT", "how a principal becomes a short name, `RULES` as auth_to_local has them")
-	f.BoolVar(&s.removeHost, "kerberos-remove-host", false, "leave the host of a principal out of its identity in ACLs")
-	f.BoolVar(&s.removeRealm, "kerberos-remove-realm", false, "leave the realm of a principal out of its identity in ACLs")
-	f.StringVar(&s.ensembleNames, "ensemble-names", "", "close clients that name another cluster than one of `NAMES` by the scheme ensemble")
-	f.StringVar(&s.requireAuth, "require-auth", "", "close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, sasl, x509")
+	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,
+		"start with a certificate of this server that has expired or is not valid yet")
+	f.StringVar(&s.superDigest, "super-digest", "",
+		"who may do everything, also change state over HTTP: `USER:HASH`, the hash being "+
+			"base64(sha1(USER:PASSWORD))")
+	f.StringVar(&s.saslUsers, "sasl-users", "",
+		"who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section "+
+			"Server, also for Kerberos")
+	f.StringVar(&s.saslSuper, "sasl-super", "",
+		"the `USER` of --sasl-users or of Kerberos who may do everything")
+	f.StringVar(&s.keytab, "kerberos-keytab", "",
+		"let clients authenticate by SASL GSSAPI (Kerberos) with this server's keys of `FILE`, read again when "+
+			"it changes")
+	f.StringVar(&s.principal, "kerberos-principal", "",
+		"this server's `PRINCIPAL`, as zookeeper/host.example.org@EXAMPLE.ORG; without it the only one of the "+
+			"keytab")
+	f.StringVar(&s.authToLocal, "kerberos-rules", "DEFAULT",
+		"how a principal becomes a short name, `RULES` as auth_to_local has them")
+	f.BoolVar(&s.removeHost, "kerberos-remove-host", false,
+		"leave the host of a principal out of its identity in ACLs")
+	f.BoolVar(&s.removeRealm, "kerberos-remove-realm", false,
+		"leave the realm of a principal out of its identity in ACLs")
+	f.StringVar(&s.ensembleNames, "ensemble-names", "",
+		"close clients that name another cluster than one of `NAMES` by the scheme ensemble")
+	f.StringVar(&s.requireAuth, "require-auth", "",
+		"close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, "+
+			"sasl, x509")
 	f.BoolVar(&s.skipACL, "skip-acl", false, "check no access rights at all")
 
 	f = begin("Operation")
-	f.StringVar(&s.whitelist, "4lw-whitelist", admin.DefaultWhitelist, "answer these four-letter `WORDS`, * = all; srvr always is")
-	f.BoolVar(&s.jvmMetrics, "jvm-metrics", true, "show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for them")
+	f.StringVar(&s.whitelist, "4lw-whitelist", admin.DefaultWhitelist,
+		"answer these four-letter `WORDS`, * = all; srvr always is")
+	f.BoolVar(&s.jvmMetrics, "jvm-metrics", true,
+		"show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for "+
+			"them")
 	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
 	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
 	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
@@ -160,7 +207,8 @@ func (s *settings) unknownVariables(environ []string) {
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		flag, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || known[name] || strings.HasPrefix(flag, "SERVICE_") || flag == "PORT" || strings.HasPrefix(flag, "PORT_") {
+		if !ours || known[name] || strings.HasPrefix(flag, "SERVICE_") || flag == "PORT" ||
+			strings.HasPrefix(flag, "PORT_") {
 			continue
 		}
 		why := "there is no such setting"
@@ -237,9 +285,12 @@ func flagError(err error) error {
 
 // meant are words that other programs have for our flags.
 var meant = map[string]string{
-	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr", "host": "client-addr",
-	"listen": "client-addr", "addr": "client-addr", "address": "client-addr", "bind": "client-addr", "d": "data-dir", "dir": "data-dir",
-	"c": "config", "conf": "config", "cfg": "config", "v": "version", "servers": "peers", "cluster": "peers", "myid": "id", "debug": "log-level",
+	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
+	"host":   "client-addr",
+	"listen": "client-addr", "addr": "client-addr", "address": "client-addr", "bind": "client-addr",
+	"d": "data-dir", "dir": "data-dir",
+	"c": "config", "conf": "config", "cfg": "config", "v": "version", "servers": "peers", "cluster": "peers",
+	"myid": "id", "debug": "log-level",
 	"verbose": "log-level", "memory": "dev",
 }
 

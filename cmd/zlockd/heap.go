@@ -79,7 +79,8 @@ func releaseIdle(ctx context.Context) {
 		if allocated-before > idleAlloc {
 			idle = 0
 		} else if idle++; idle == idleLooks(read("/gc/heap/live:bytes")) {
-			held := read("/memory/classes/heap/objects:bytes") + read("/memory/classes/heap/free:bytes") + read("/memory/classes/heap/unused:bytes")
+			held := read("/memory/classes/heap/objects:bytes") + read("/memory/classes/heap/free:bytes") + read(
+				"/memory/classes/heap/unused:bytes")
 			if live := read("/gc/heap/live:bytes"); held > live+idleWorth {
 				debug.FreeOSMemory()
 			}

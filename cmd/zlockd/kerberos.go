@@ -12,7 +12,8 @@ import (
 )
 
 // newKerberos reads the keytab and returns how a negotiation of GSSAPI begins.
-func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(io.Reader) sasl.Negotiation, error) {
+func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(io.Reader) sasl.Negotiation,
+	error) {
 	rules, err := kerberos.ParseRules(s.authToLocal)
 	if err != nil {
 		return nil, fmt.Errorf("--kerberos-rules: %w", err)

@@ -18,7 +18,8 @@ func TestKerberosOfAConfiguration(t *testing.T) {
 	if len(s.more.notes) != 0 || !s.removeHost || s.removeRealm || s.authToLocal != "RULE:[1:$1]DEFAULT" {
 		t.Errorf("notes %v, host %v, realm %v, rules %q", s.more.notes, s.removeHost, s.removeRealm, s.authToLocal)
 	}
-	if _, err := load(t, dir, text+"RULE:nonsense"); err == nil || !strings.Contains(err.Error(), "--kerberos-rules") {
+	if _, err := load(t, dir, text+"RULE:nonsense"); err == nil ||
+		!strings.Contains(err.Error(), "--kerberos-rules") {
 		t.Errorf("rules that cannot be read: %v", err)
 	}
 }

@@ -16,17 +16,18 @@ type rule func(z *zoo, key, value string) error
 
 // zooRules lists what is known by its whole name. Prefixes are in rule.
 var zooRules = map[string]rule{
-	"tickTime":                        toFlag("tick-time"),
-	"dataDir":                         toFlag("data-dir"),
-	"maxClientCnxns":                  toFlag("max-client-cnxns"),
-	"minSessionTimeout":               timeout("min-session-timeout"),
-	"maxSessionTimeout":               timeout("max-session-timeout"),
-	"snapCount":                       toFlag("snapshot-entries"),
-	"4lw.commands.whitelist":          whitelist,
-	"jute.maxbuffer":                  maxBuffer,
-	"skipACL":                         yes("skip-acl"),
-	"superUser":                       superUser,
-	"letAnySaslUserDoX":               ignored("what an ACL gives to one SASL user is for that one alone; name each of them in it"),
+	"tickTime":               toFlag("tick-time"),
+	"dataDir":                toFlag("data-dir"),
+	"maxClientCnxns":         toFlag("max-client-cnxns"),
+	"minSessionTimeout":      timeout("min-session-timeout"),
+	"maxSessionTimeout":      timeout("max-session-timeout"),
+	"snapCount":              toFlag("snapshot-entries"),
+	"4lw.commands.whitelist": whitelist,
+	"jute.maxbuffer":         maxBuffer,
+	"skipACL":                yes("skip-acl"),
+	"superUser":              superUser,
+	"letAnySaslUserDoX": ignored(
+		"what an ACL gives to one SASL user is for that one alone; name each of them in it"),
 	"java.security.auth.login.config": toFlag("sasl-users"),
 
 	"kerberos.removeHostFromPrincipal":         onlyTrue("kerberos-remove-host"),
@@ -57,52 +58,61 @@ var zooRules = map[string]rule{
 	"ssl.quorum.trustStore.location": pemFile("peer-tls-ca", ""),
 	"ssl.keyStore.type":              storeType, "ssl.trustStore.type": storeType,
 	"ssl.quorum.keyStore.type": storeType, "ssl.quorum.trustStore.type": storeType,
-	"ssl.trustStore.password": ignored("certificates need none"), "ssl.trustStore.passwordPath": ignored("certificates need none"),
-	"ssl.quorum.trustStore.password": ignored("certificates need none"), "ssl.quorum.trustStore.passwordPath": ignored("certificates need none"),
-	"ssl.clientAuth":                  clientAuth,
-	"ssl.quorum.clientAuth":           only("need", "peers always show certificates to each other"),
-	"ssl.protocol":                    protocols,
-	"ssl.enabledProtocols":            protocols,
-	"ssl.quorum.protocol":             ignored("peers speak TLS 1.3"),
-	"ssl.quorum.enabledProtocols":     ignored("peers speak TLS 1.3"),
-	"ssl.crl":                         refusedWhen("true", "revocation lists are not read"),
-	"ssl.ocsp":                        refusedWhen("true", "OCSP is not asked"),
-	"ssl.quorum.crl":                  refusedWhen("true", "revocation lists are not read"),
-	"ssl.quorum.ocsp":                 refusedWhen("true", "OCSP is not asked"),
-	"ssl.hostnameVerification":        ignored("clients are known by their certificate's authority, never by name"),
+	"ssl.trustStore.password": ignored("certificates need none"), "ssl.trustStore.passwordPath": ignored(
+		"certificates need none"),
+	"ssl.quorum.trustStore.password":     ignored("certificates need none"),
+	"ssl.quorum.trustStore.passwordPath": ignored("certificates need none"),
+	"ssl.clientAuth":                     clientAuth,
+	"ssl.quorum.clientAuth":              only("need", "peers always show certificates to each other"),
+	"ssl.protocol":                       protocols,
+	"ssl.enabledProtocols":               protocols,
+	"ssl.quorum.protocol":                ignored("peers speak TLS 1.3"),
+	"ssl.quorum.enabledProtocols":        ignored("peers speak TLS 1.3"),
+	"ssl.crl":                            refusedWhen("true", "revocation lists are not read"),
+	"ssl.ocsp":                           refusedWhen("true", "OCSP is not asked"),
+	"ssl.quorum.crl":                     refusedWhen("true", "revocation lists are not read"),
+	"ssl.quorum.ocsp":                    refusedWhen("true", "OCSP is not asked"),
+	"ssl.hostnameVerification": ignored(
+		"clients are known by their certificate's authority, never by name"),
 	"ssl.quorum.hostnameVerification": ignored("peers are known by the name zlockd-ID in their certificate"),
 	"sslQuorum":                       sslQuorum,
 
-	"dataLogDir":                    dataLogDir,
-	"portUnification":               ignoredUnless("false", "clear text and TLS have a port each"),
-	"sslQuorumPortUnification":      refusedWhen("true", "the peer port is TLS or clear text, never both"),
-	"initLimit":                     ignored("followers catch up as long as they need; see --heartbeat-timeout"),
-	"syncLimit":                     ignored("see --heartbeat-timeout"),
-	"connectToLearnerMasterLimit":   ignored("see --heartbeat-timeout"),
-	"cnxTimeout":                    ignored("see --heartbeat-timeout"),
-	"electionAlg":                   ignoredUnless("3", "raft elects"),
-	"clientPortListenBacklog":       ignoredUnless("-1", "the system's backlog is used"),
-	"autopurge.purgeInterval":       ignored("old snapshots and logs are always removed"),
-	"preAllocSize":                  ignored("the log allocates in segments"),
-	"fsync.warningthresholdms":      ignored("slow syncs are logged and measured as fsynctime"),
-	"forceSync":                     ignoredUnless("yes", "every write is synced before it is acknowledged"),
-	"globalOutstandingLimit":        ignored("a full server stops reading its sockets"),
-	"readonlymode.enabled":          yes("read-only-mode"),
-	"reconfigEnabled":               yes("reconfig"),
-	"localSessionsEnabled":          refusedWhen("true", "every session is replicated; clients would see other guarantees than they were promised"),
+	"dataLogDir":                  dataLogDir,
+	"portUnification":             ignoredUnless("false", "clear text and TLS have a port each"),
+	"sslQuorumPortUnification":    refusedWhen("true", "the peer port is TLS or clear text, never both"),
+	"initLimit":                   ignored("followers catch up as long as they need; see --heartbeat-timeout"),
+	"syncLimit":                   ignored("see --heartbeat-timeout"),
+	"connectToLearnerMasterLimit": ignored("see --heartbeat-timeout"),
+	"cnxTimeout":                  ignored("see --heartbeat-timeout"),
+	"electionAlg":                 ignoredUnless("3", "raft elects"),
+	"clientPortListenBacklog":     ignoredUnless("-1", "the system's backlog is used"),
+	"autopurge.purgeInterval":     ignored("old snapshots and logs are always removed"),
+	"preAllocSize":                ignored("the log allocates in segments"),
+	"fsync.warningthresholdms":    ignored("slow syncs are logged and measured as fsynctime"),
+	"forceSync":                   ignoredUnless("yes", "every write is synced before it is acknowledged"),
+	"globalOutstandingLimit":      ignored("a full server stops reading its sockets"),
+	"readonlymode.enabled":        yes("read-only-mode"),
+	"reconfigEnabled":             yes("reconfig"),
+	"localSessionsEnabled": refusedWhen("true",
+		"every session is replicated; clients would see other guarantees than they were promised"),
 	"localSessionsUpgradingEnabled": ignored("there are no local sessions"),
 	"peerType":                      later,
 	"watchManagerName":              ignored("there is one way of keeping watches"),
 	"serverCnxnFactory":             ignored("one server speaks clear text and TLS"),
 	"enforce.auth.enabled":          later, "enforce.auth.schemes": later, "sessionRequireClientSASLAuth": later,
-	"requireClientAuthScheme": ignoredUnless("", "it has none in ZooKeeper either: sessionRequireClientSASLAuth=true lets nobody in without SASL"),
-	"allowSaslFailedClients":  refusedWhen("true", "who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
-	"quorum.auth.enableSasl":  refusedWhen("true", "peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
-	"admin.forceHttps":        refusedWhen("true", "the admin port has no TLS; keep it on loopback behind a proxy that has"),
-	"admin.portUnification":   ignoredUnless("false", "the admin port has no TLS"),
-	"admin.needClientAuth":    refusedWhen("true", "the admin port has no TLS; keep it on loopback behind a proxy that has"),
-	"admin.commandURL":        ignoredUnless("/commands", "commands are at /commands"),
-	"admin.idleTimeout":       ignored("idle connections are closed after 30 s"),
+	"requireClientAuthScheme": ignoredUnless("",
+		"it has none in ZooKeeper either: sessionRequireClientSASLAuth=true lets nobody in without SASL"),
+	"allowSaslFailedClients": refusedWhen("true",
+		"who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
+	"quorum.auth.enableSasl": refusedWhen("true",
+		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
+	"admin.forceHttps": refusedWhen("true",
+		"the admin port has no TLS; keep it on loopback behind a proxy that has"),
+	"admin.portUnification": ignoredUnless("false", "the admin port has no TLS"),
+	"admin.needClientAuth": refusedWhen("true",
+		"the admin port has no TLS; keep it on loopback behind a proxy that has"),
+	"admin.commandURL":  ignoredUnless("/commands", "commands are at /commands"),
+	"admin.idleTimeout": ignored("idle connections are closed after 30 s"),
 }
 
 // rule finds the rule of a key.
@@ -117,11 +127,14 @@ func (z *zoo) rule(key string) (rule, bool) {
 		{"server.", serverLine},
 		{"group.", refused("quorums have no hierarchy: a majority of all servers decides")},
 		{"weight.", refused("every server has one vote")},
-		{"superUser.", ignored("one SASL user may do everything, the one of superUser; others come in by addauth digest with the password of --super-digest")},
+		{"superUser.", ignored(
+			"one SASL user may do everything, the one of superUser; others come in by addauth digest with the " +
+				"password of --super-digest")},
 		{"authProvider.", authProvider},
 		{"ssl.quorum.", sslOther},
 		{"ssl.", sslOther},
-		{"metricsProvider.", ignored("there is no such setting; metrics are served at /metrics of --admin-addr and of --metrics-addr")},
+		{"metricsProvider.", ignored(
+			"there is no such setting; metrics are served at /metrics of --admin-addr and of --metrics-addr")},
 		{"znode.container.", ignored("see znode.container.checkIntervalMs")},
 		{"quorum.auth.", ignored("see quorum.auth.enableSasl")},
 		{"quorum.", ignored("peers authenticate by TLS")},
@@ -296,12 +309,15 @@ func superUser(z *zoo, key, value string) error {
 // identity opens nothing, so it need not keep the server from starting.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
-		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] && !z.given["kerberos-keytab"] {
-			z.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or --kerberos-keytab")
+		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
+			!z.given["kerberos-keytab"] {
+			z.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
+				"--kerberos-keytab")
 		}
 		return nil
 	}
-	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider", "EnsembleAuthenticationProvider"} {
+	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider",
+		"EnsembleAuthenticationProvider"} {
 		if strings.HasSuffix(value, "."+known) {
 			return nil
 		}
@@ -309,7 +325,8 @@ func authProvider(z *zoo, key, value string) error {
 	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip and ensemble", value)
 }
 
-const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 " +
+const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks " +
+	"-destkeystore store.p12 " +
 	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
 
 // pemFile takes a store that is a PEM file. A key store holds certificate and key.
@@ -383,7 +400,8 @@ func sslOther(_ *zoo, key, value string) error {
 		return nil
 	}
 	if strings.Contains(key, "password") {
-		return errors.New("keys with a password are not read: store the key without one, in a file that only the server may read")
+		return errors.New("keys with a password are not read: store the key without one, in a file that only " +
+			"the server may read")
 	}
 	return errors.New("this setting of TLS cannot be honoured")
 }

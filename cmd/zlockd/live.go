@@ -46,7 +46,8 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	defer func() { _ = conn.Close(context.Background()) }() // it was only read from
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	l := &liveTree{conn: conn, c: &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}}, todo: []string{"/"}}
+	l := &liveTree{conn: conn, c: &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}},
+		todo: []string{"/"}}
 	l.more.L = &l.mu
 	var wg sync.WaitGroup
 	for range liveReaders {

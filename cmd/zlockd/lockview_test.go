@@ -25,9 +25,11 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	// Blocks are lines that are indented.
 	blocks := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(string(page), -1)
 	if len(blocks) != 2 || !strings.HasPrefix(blocks[0], "    zlockd --dev &\n") {
-		t.Fatalf("%d blocks; this test knows how to start and look, and how to break a lock: %q", len(blocks), blocks)
+		t.Fatalf("%d blocks; this test knows how to start and look, and how to break a lock: %q", len(blocks),
+			blocks)
 	}
-	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--super-digest", "super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
+	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--super-digest",
+		"super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
 	sh := func(script string) string {
 		t.Helper()
 		cmd := exec.Command("bash", "-ec", strings.ReplaceAll(script, "127.0.0.1:8181", p.ready["admin"]))
@@ -59,10 +61,12 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	}
 
 	_, look, _ := strings.Cut(blocks[0], "# or\n")
-	if out := sh(look); !strings.Contains(out, `"v": 1`) && !strings.Contains(out, `"v":1`) || !strings.Contains(out, "/app/orders") {
+	if out := sh(look); !strings.Contains(out, `"v": 1`) && !strings.Contains(out, `"v":1`) ||
+		!strings.Contains(out, "/app/orders") {
 		t.Errorf("%s answers %s", look, out)
 	}
-	out := sh(strings.NewReplacer("lock-0000000003", strings.TrimPrefix(node, "/app/orders/"), `"1234"`, fmt.Sprintf("%q", fmt.Sprint(st.Czxid))).Replace(blocks[1]))
+	out := sh(strings.NewReplacer("lock-0000000003", strings.TrimPrefix(node, "/app/orders/"), `"1234"`,
+		fmt.Sprintf("%q", fmt.Sprint(st.Czxid))).Replace(blocks[1]))
 	if strings.Contains(out, `"error"`) || !strings.Contains(out, fmt.Sprintf("0x%x", c.Session.ID)) {
 		t.Errorf("breaking, as a dry run, answers %s", out)
 	}

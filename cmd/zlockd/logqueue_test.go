@@ -111,7 +111,9 @@ func TestServerWhoseLogReaderHasGoneGoesOn(t *testing.T) {
 	p, r := stderrPipe(t, false)
 	r.Close()
 	p.busy(t)
-	if code, text := p.get(t, "/metrics"); code != 200 || !strings.Contains(text, "\nzlockd_log_lines_lost_total ") || strings.Contains(text, "\nzlockd_log_lines_lost_total 0\n") {
+	if code, text := p.get(t, "/metrics"); code != 200 ||
+		!strings.Contains(text, "\nzlockd_log_lines_lost_total ") ||
+		strings.Contains(text, "\nzlockd_log_lines_lost_total 0\n") {
 		t.Error("the metrics tell of no lost line")
 	}
 	if code := p.stop(t); code != 0 {

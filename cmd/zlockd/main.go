@@ -73,7 +73,8 @@ func (l readyLine) print(w io.Writer) {
 		secure = " secure=" + l.secure
 	}
 	// secure comes last: scripts know the fields before it.
-	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin, l.mode, release.Version(), secure)
+	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin,
+		l.mode, release.Version(), secure)
 }
 
 // run is zlockd from its arguments to its exit code.

@@ -48,7 +48,8 @@ func (b *buffer) String() string {
 // waitFor waits until the buffer holds text.
 func (b *buffer) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(b.String(), text); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(b.String(), text); time.Sleep(
+		2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no %q in %q", text, b.String())
 		}
@@ -85,9 +86,10 @@ func (p *fakeProcess) Close(ctx context.Context) error {
 // startFake runs a daemon around p and returns its signals and exit code.
 func startFake(p process, err error) (out *buffer, signals chan os.Signal, code chan int) {
 	out, signals, code = new(buffer), make(chan os.Signal, 2), make(chan int, 1)
-	d := &daemon{stdout: out, stderr: out, signals: signals, start: func(context.Context, *settings, *slog.Logger) (process, error) {
-		return p, err
-	}}
+	d := &daemon{stdout: out, stderr: out, signals: signals,
+		start: func(context.Context, *settings, *slog.Logger) (process, error) {
+			return p, err
+		}}
 	go func() { code <- d.run([]string{"--dev", "--log-level", "error"}) }()
 	return out, signals, code
 }
@@ -96,7 +98,8 @@ func TestReadyLine(t *testing.T) {
 	p := newFake()
 	out, signals, code := startFake(p, nil)
 	out.waitFor(t, "\n")
-	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" + release.Version() + "\n"
+	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" +
+		release.Version() + "\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -146,7 +149,8 @@ func TestSignalDuringTheStart(t *testing.T) {
 }
 
 func TestHeapIsCollectedFrom64MegabytesOn(t *testing.T) {
-	for live, want := range map[uint64]int{0: 1600, 1 << 20: 1600, 4 << 20: 1500, 8 << 20: 700, 32 << 20: 100, 1 << 30: 100} {
+	for live, want := range map[uint64]int{0: 1600, 1 << 20: 1600, 4 << 20: 1500, 8 << 20: 700, 32 << 20: 100,
+		1 << 30: 100} {
 		if got := gcPercent(live); got != want {
 			t.Errorf("with %d MB live the percentage is %d, not %d", live>>20, got, want)
 		}

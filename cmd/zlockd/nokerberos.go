@@ -12,7 +12,8 @@ import (
 )
 
 // errNoKerberos says how to get a zlockd with Kerberos.
-var errNoKerberos = errors.New("this zlockd is built without Kerberos; build one that has it with: make build TAGS=kerberos")
+var errNoKerberos = errors.New(
+	"this zlockd is built without Kerberos; build one that has it with: make build TAGS=kerberos")
 
 // newKerberos refuses the keytab of a JAAS file; checkKerberos has refused the flags.
 func newKerberos(s *settings, _, _ string, _ *slog.Logger) (func(io.Reader) sasl.Negotiation, error) {

@@ -54,7 +54,8 @@ func (m *manager) hears(t *testing.T, begin string) {
 
 func TestManagerHearsHowTheServerFares(t *testing.T) {
 	m := newManager(t)
-	env := map[string]string{"NOTIFY_SOCKET": m.name, "WATCHDOG_USEC": "20000", "WATCHDOG_PID": fmt.Sprint(os.Getpid())}
+	env := map[string]string{"NOTIFY_SOCKET": m.name, "WATCHDOG_USEC": "20000",
+		"WATCHDOG_PID": fmt.Sprint(os.Getpid())}
 	n := newNotifier(func(k string) string { return env[k] }, slog.New(slog.DiscardHandler))
 	n.ready(readyLine{client: "127.0.0.1:2181", mode: "leader"})
 	m.hears(t, "READY=1\nSTATUS=serving clients at 127.0.0.1:2181, mode leader")
@@ -97,7 +98,8 @@ func TestManagerHearsHowTheServerFares(t *testing.T) {
 func TestWatchdogOfAnotherProcessIsLeftAlone(t *testing.T) {
 	m := newManager(t)
 	env := map[string]string{"NOTIFY_SOCKET": m.name, "WATCHDOG_USEC": "20000", "WATCHDOG_PID": "1"}
-	if n := newNotifier(func(k string) string { return env[k] }, slog.New(slog.DiscardHandler)); n.watchdog != 0 {
+	if n := newNotifier(func(k string) string { return env[k] },
+		slog.New(slog.DiscardHandler)); n.watchdog != 0 {
 		t.Errorf("a watchdog every %v", n.watchdog)
 	}
 	n := newNotifier(func(string) string { return "" }, slog.New(slog.DiscardHandler))

@@ -33,7 +33,8 @@ type dataCall struct {
 
 // dataCommands are in the order in which the help shows them.
 func dataCommands() []*dataCommand {
-	return []*dataCommand{importCommand(), exportCommand(), verifyCommand(), dumpCommand(), restoreCommand(), recoverCommand()}
+	return []*dataCommand{importCommand(), exportCommand(), verifyCommand(), dumpCommand(), restoreCommand(),
+		recoverCommand()}
 }
 
 // dataCommandFor finds the command that the arguments begin with.

@@ -16,7 +16,8 @@ const told = 20
 
 func importCommand() *dataCommand {
 	return &dataCommand{
-		name: "import", args: "--from DIR|FILE --data-dir NEW", does: "make a data directory of a stopped ZooKeeper's data",
+		name: "import", args: "--from DIR|FILE --data-dir NEW",
+		does: "make a data directory of a stopped ZooKeeper's data",
 		help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
 compressed by gzip or snappy), checks all of it, and makes a new data directory of it:
 nodes with all fields of their stat, ACLs, containers, times to live, quotas and
@@ -33,7 +34,8 @@ after it started.`,
 			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
 			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
 			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
-			fs.BoolVar(&o.DropTorn, "drop-torn-record", false, "leave out a last log entry that was not written to its end, as ZooKeeper does")
+			fs.BoolVar(&o.DropTorn, "drop-torn-record", false,
+				"leave out a last log entry that was not written to its end, as ZooKeeper does")
 			return func(c *dataCall) error {
 				if err := firstOf(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
 					return err
@@ -93,12 +95,14 @@ func (c *dataCall) report(dir string, m *offline.Made, begun time.Time) {
 			fmt.Fprintf(c.out, "  and %d more\n", n-told)
 		}
 	}
-	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n", dir, m.Nodes, m.Sessions, m.Zxid, time.Since(begun).Round(time.Millisecond))
+	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n", dir, m.Nodes, m.Sessions, m.Zxid,
+		time.Since(begun).Round(time.Millisecond))
 }
 
 func exportCommand() *dataCommand {
 	return &dataCommand{
-		name: "export", args: "--data-dir DIR --to NEW", does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
+		name: "export", args: "--data-dir DIR --to NEW",
+		does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
 		help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
 3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
 fields are exactly those of the nodes, except that the text of /zookeeper/config is
@@ -139,7 +143,8 @@ a reason on stderr.`,
 		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
 			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
-			auth := fs.String("auth-file", "", "`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not everybody may read")
+			auth := fs.String("auth-file", "",
+				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not everybody may read")
 			return func(c *dataCall) error { return c.verify(*ephemerals, *logDir, *auth) }
 		},
 	}
@@ -160,7 +165,8 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 	}
 	a, b := sides[0], sides[1]
 	diffs := offline.Compare(a, b, ephemerals)
-	if err := c.answer(verifyAnswer{jsonVersion, "verify", len(diffs) == 0, sideOf(a), sideOf(b), append([]string{}, diffs...)}); err != nil {
+	if err := c.answer(verifyAnswer{jsonVersion, "verify", len(diffs) == 0, sideOf(a), sideOf(b),
+		append([]string{}, diffs...)}); err != nil {
 		return err
 	}
 	for _, d := range diffs {
@@ -184,7 +190,8 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 
 func dumpCommand() *dataCommand {
 	return &dataCommand{
-		name: "dump", args: "PATH", operands: 1, does: "print a log, a snapshot or a data directory as text, and check it",
+		name: "dump", args: "PATH", operands: 1,
+		does: "print a log, a snapshot or a data directory as text, and check it",
 		help: `PATH is a data directory of a stopped zlockd or ZooKeeper, a snapshot of either, a
 backup, or a log of a ZooKeeper. Log entries are decoded; those of a zlockd are applied
 to the snapshot before them, and what came of each request stands behind it. Nothing is
@@ -252,7 +259,8 @@ others, empty, as members.`,
 
 func recoverCommand() *dataCommand {
 	return &dataCommand{
-		name: "recover", args: "--data-dir DIR --yes", does: "make a cluster of one of a surviving server, when the majority is gone for good",
+		name: "recover", args: "--data-dir DIR --yes",
+		does: "make a cluster of one of a surviving server, when the majority is gone for good",
 		help: `For a cluster that lost its majority and will not get it back. Says what is lost at
 most, makes the stopped server's directory that of a new cluster with it as the only
 member, and prints the commands that bring the other servers back. Sessions go on. What
@@ -276,7 +284,8 @@ func (c *dataCall) recover(dir string, yes bool) error {
 		if err := offline.Finish(dir); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.out, "An earlier recover of %s was interrupted; it is finished now. Start the server as before.\n", dir)
+		fmt.Fprintf(c.out, "An earlier recover of %s was interrupted; it is finished now. Start the server as "+
+			"before.\n", dir)
 		return c.answer(recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Done: true})
 	}
 	r, err := offline.PlanRecovery(dir)
@@ -295,9 +304,11 @@ func (c *dataCall) recover(dir string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "%s: new cluster %s, %d nodes, %d sessions, zxid 0x%x\n", dir, m.Cluster, m.Nodes, m.Sessions, m.Zxid)
+	fmt.Fprintf(c.out, "%s: new cluster %s, %d nodes, %d sessions, zxid 0x%x\n", dir, m.Cluster, m.Nodes,
+		m.Sessions, m.Zxid)
 	r.TellNext(c.out)
-	answer.Done, answer.New, answer.Nodes, answer.Sessions, answer.Next = true, m.Cluster, m.Nodes, m.Sessions, r.Next()
+	answer.Done, answer.New, answer.Nodes, answer.Sessions, answer.Next = true, m.Cluster, m.Nodes, m.Sessions,
+		r.Next()
 	return c.answer(answer)
 }
 

@@ -72,8 +72,9 @@ type recoverAnswer struct {
 }
 
 func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
-	a := recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Server: r.Identity.Server, Cluster: r.Identity.Cluster,
-		Index: r.Last.Index, Term: r.Last.Term, Zxid: hexZxid(r.Zxid())}
+	a := recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Server: r.Identity.Server,
+		Cluster: r.Identity.Cluster,
+		Index:   r.Last.Index, Term: r.Last.Term, Zxid: hexZxid(r.Zxid())}
 	if r.LastTime > 0 {
 		a.LostAfter = time.UnixMilli(r.LastTime).UTC().Format(time.RFC3339Nano)
 	}

@@ -48,7 +48,8 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 			return nil, err
 		}
 	} else if s.principal != "" {
-		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s", s.saslUsers)
+		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s",
+			s.saslUsers)
 	}
 	if _, known := m.Users[s.saslSuper]; s.saslSuper != "" && !known && m.Kerberos == nil {
 		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.saslSuper, s.saslUsers)

@@ -86,7 +86,8 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 		code = strings.Replace(exit.String(), "exit status", "exit", 1) + "\n"
 	}
 	var b strings.Builder
-	for _, stream := range []struct{ name, text string }{{"out: ", stdout.String()}, {"err: ", stderr.String()}} {
+	for _, stream := range []struct{ name, text string }{{"out: ", stdout.String()},
+		{"err: ", stderr.String()}} {
 		for line := range strings.Lines(strings.ReplaceAll(stream.text, dir, "$DIR")) {
 			b.WriteString(stream.name + strings.TrimSuffix(line, "\n") + "\n")
 		}

@@ -31,7 +31,8 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 	if err != nil {
 		return nil, nil, err
 	}
-	conf.Certificates = []tls.Certificate{files.Get(time.Now()).Pair} // so that the port can be opened; never used
+	// so that the port can be opened; never used
+	conf.Certificates = []tls.Certificate{files.Get(time.Now()).Pair}
 	var last *tls.Config
 	var of *tlsfiles.Loaded
 	var mu sync.Mutex
@@ -40,7 +41,8 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 		mu.Lock()
 		defer mu.Unlock()
 		if of != now { // one configuration for all connections: it has the keys of their tickets
-			of, last = now, &tls.Config{MinVersion: conf.MinVersion, ClientAuth: conf.ClientAuth, Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA}
+			of, last = now, &tls.Config{MinVersion: conf.MinVersion, ClientAuth: conf.ClientAuth,
+				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA}
 		}
 		return last, nil
 	}

@@ -75,7 +75,8 @@ func (a *authority) sign(t *testing.T, name string, dns []string) (*x509.Certifi
 
 func (a *authority) write(t *testing.T, name, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -127,13 +128,15 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 func TestReadableKeysAreRefused(t *testing.T) {
 	a := newAuthority(t, t.TempDir())
 	a.sign(t, "server", nil)
-	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key")}
+	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"),
+		"--tls-key", a.file("server.key")}
 	if _, err := readSettings(args); err != nil {
 		t.Error(err)
 	}
 	for mode, ok := range map[os.FileMode]bool{0o640: true, 0o644: false, 0o604: false} {
 		os.Chmod(a.file("server.key"), mode)
-		if _, err := readSettings(args); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600") {
+		if _, err := readSettings(args); (err == nil) != ok || err != nil &&
+			!strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
@@ -157,9 +160,11 @@ func TestThreeServersOverTLS(t *testing.T) {
 	var servers []*daemonProcess
 	for id := 1; id <= 3; id++ {
 		name := "peer" + strconv.Itoa(id)
-		servers = append(servers, begin(t, "--id", strconv.Itoa(id), "--peers", strings.Join(peers, ","), "--data-dir", a.file("data"+strconv.Itoa(id)),
+		servers = append(servers, begin(t, "--id", strconv.Itoa(id), "--peers", strings.Join(peers, ","),
+			"--data-dir", a.file("data"+strconv.Itoa(id)),
 			"--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
-			"--peer-tls-cert", a.file(name+".pem"), "--peer-tls-key", a.file(name+".key"), "--peer-tls-ca", a.file("ca.pem")))
+			"--peer-tls-cert", a.file(name+".pem"), "--peer-tls-key", a.file(name+".key"), "--peer-tls-ca",
+			a.file("ca.pem")))
 	}
 	modes := map[string]int{}
 	for _, p := range servers {
@@ -172,7 +177,8 @@ func TestThreeServersOverTLS(t *testing.T) {
 			t.Errorf("srvr: %s", srvr)
 		}
 		mntr := p.word(t, "mntr")
-		if strings.Contains(mntr, "zk_synced_followers") != (p.ready["mode"] == "leader") || !strings.Contains(mntr, "zk_quorum_size\t3\n") {
+		if strings.Contains(mntr, "zk_synced_followers") != (p.ready["mode"] == "leader") ||
+			!strings.Contains(mntr, "zk_quorum_size\t3\n") {
 			t.Errorf("mntr of a %s: %s", p.ready["mode"], mntr)
 		}
 	}

@@ -47,7 +47,8 @@ func begin(t *testing.T, args ...string) *daemonProcess {
 
 // prepare makes a zlockd that has not been started.
 func prepare(args ...string) *daemonProcess {
-	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer), ready: make(map[string]string)}
+	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer),
+		ready: make(map[string]string)}
 	p.cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1")
 	p.cmd.Stderr = p.stderr
 	return p
@@ -78,7 +79,8 @@ func (p *daemonProcess) wait(t *testing.T) {
 	if err != nil {
 		t.Fatalf("no ready line: %v\n%s", err, p.stderr)
 	}
-	form := regexp.MustCompile(`^zlockd ready client=\S+ peer=\S+ admin=\S+ mode=(standalone|leader|follower) version=\S+( secure=\S+)?\n$`)
+	form := regexp.MustCompile(
+		`^zlockd ready client=\S+ peer=\S+ admin=\S+ mode=(standalone|leader|follower) version=\S+( secure=\S+)?\n$`)
 	if !form.MatchString(line) {
 		t.Fatalf("ready line %q", line)
 	}
@@ -135,13 +137,15 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
 	p.cmd.Process.Signal(os.Interrupt)
 	p.cmd.Wait()
-	if code, log := p.cmd.ProcessState.ExitCode(), p.stderr.String(); code != 0 || strings.Contains(log, "level=WARN") || !strings.Contains(log, "msg=stopped") {
+	if code, log := p.cmd.ProcessState.ExitCode(), p.stderr.String(); code != 0 ||
+		strings.Contains(log, "level=WARN") || !strings.Contains(log, "msg=stopped") {
 		t.Errorf("exit code %d:\n%s", code, log)
 	}
 }
 
 func TestDevServerAnswers(t *testing.T) {
-	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--4lw-whitelist", "*")
+	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--4lw-whitelist",
+		"*")
 	if p.ready["mode"] != "standalone" || p.ready["peer"] != "off" {
 		t.Errorf("ready: %v", p.ready)
 	}
@@ -155,7 +159,8 @@ func TestDevServerAnswers(t *testing.T) {
 	}
 	defer conn.Close()
 	for _, path := range []string{"/app", "/app/a", "/app/b"} {
-		if _, err := conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1), zk.WorldACL(zk.PermAll)); err != nil {
+		if _, err := conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
+			zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +172,8 @@ func TestDevServerAnswers(t *testing.T) {
 	if !ok || stats[0].Mode != zk.ModeStandalone || stats[0].NodeCount < 6 {
 		t.Errorf("go-zookeeper reads %+v", stats[0])
 	}
-	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 5*time.Second); len(cons[0].Clients) != 1 || cons[0].Clients[0].SessionID != conn.SessionID() {
+	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 5*time.Second); len(cons[0].Clients) != 1 ||
+		cons[0].Clients[0].SessionID != conn.SessionID() {
 		t.Errorf("go-zookeeper reads cons as %+v: %s", cons[0].Clients, p.word(t, "cons"))
 	}
 	session := "0x" + strconv.FormatInt(conn.SessionID(), 16)
@@ -187,13 +193,15 @@ func TestDevServerAnswers(t *testing.T) {
 			t.Errorf("%s answers %q without %q", word, got, want)
 		}
 	}
-	for _, path := range []string{"/commands/monitor", "/commands/connections", "/commands/dump", "/ready", "/health"} {
+	for _, path := range []string{"/commands/monitor", "/commands/connections", "/commands/dump", "/ready",
+		"/health"} {
 		if code, body := p.get(t, path); code != 200 || !json.Valid([]byte(body)) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
 	code, body := p.get(t, "/metrics")
-	for _, name := range []string{"znode_count ", "zk_znode_count ", "zlockd_serving 1", "go_goroutines ", "process_open_fds ", "jvm_pause_time_ms_count "} {
+	for _, name := range []string{"znode_count ", "zk_znode_count ", "zlockd_serving 1", "go_goroutines ",
+		"process_open_fds ", "jvm_pause_time_ms_count "} {
 		if code != 200 || !strings.Contains(body, "\n"+name) {
 			t.Errorf("/metrics: %d, no %q", code, name)
 		}
@@ -220,10 +228,12 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 		t.Errorf("data directory: %v %v", info.Mode(), err)
 	}
 
-	if code, out := fail(t, args...); code != exitFailed || !strings.Contains(out, "in use by another process") || !strings.Contains(out, "--data-dir") {
+	if code, out := fail(t, args...); code != exitFailed ||
+		!strings.Contains(out, "in use by another process") || !strings.Contains(out, "--data-dir") {
 		t.Errorf("a second server on the same directory: exit %d, %s", code, out)
 	}
-	if code, out := fail(t, "--dev", "--client-addr", p.ready["client"]); code != exitFailed || !strings.Contains(out, "address already in use") || !strings.Contains(out, "--client-addr") {
+	if code, out := fail(t, "--dev", "--client-addr", p.ready["client"]); code != exitFailed ||
+		!strings.Contains(out, "address already in use") || !strings.Contains(out, "--client-addr") {
 		t.Errorf("a second server on the same port: exit %d, %s", code, out)
 	}
 	if code := p.stop(t); code != exitOK {
@@ -250,14 +260,17 @@ func fail(t *testing.T, args ...string) (code int, output string) {
 func TestZooConfigStarts(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
-	text := "# sample\ntickTime=1500\ninitLimit=10\nsyncLimit=5\ndataDir=" + dir + "/data\nclientPort=0\nclientPortAddress=127.0.0.1\n" +
+	text := "# sample\ntickTime=1500\ninitLimit=10\nsyncLimit=5\ndataDir=" + dir +
+		"/data\nclientPort=0\nclientPortAddress=127.0.0.1\n" +
 		"maxClientCnxns=7\n4lw.commands.whitelist=ruok,conf,lsnp\nsuper.secret=hunter2\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := launch(t, "--config", file, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--max-session-timeout", "20000")
+	p := launch(t, "--config", file, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+		"--max-session-timeout", "20000")
 	conf := p.word(t, "conf")
-	for _, want := range []string{"dataDir=" + dir + "/data\n", "tickTime=1500\n", "maxClientCnxns=7\n", "minSessionTimeout=3000\n", "maxSessionTimeout=20000\n"} {
+	for _, want := range []string{"dataDir=" + dir + "/data\n", "tickTime=1500\n", "maxClientCnxns=7\n",
+		"minSessionTimeout=3000\n", "maxSessionTimeout=20000\n"} {
 		if !strings.Contains(conf, want) {
 			t.Errorf("conf lacks %q: %s", want, conf)
 		}
@@ -270,7 +283,8 @@ func TestZooConfigStarts(t *testing.T) {
 			t.Errorf("%d lines about %s in\n%s", n, key, p.stderr)
 		}
 	}
-	if _, body := p.get(t, "/commands/initial_configuration"); !strings.Contains(body, "tickTime=1500") || strings.Contains(body, "hunter2") || strings.Contains(p.stderr.String(), "hunter2") {
+	if _, body := p.get(t, "/commands/initial_configuration"); !strings.Contains(body, "tickTime=1500") ||
+		strings.Contains(body, "hunter2") || strings.Contains(p.stderr.String(), "hunter2") {
 		t.Errorf("the file is shown as %s", body)
 	}
 }

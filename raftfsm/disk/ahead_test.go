@@ -46,7 +46,8 @@ func (s *slowDisk) open(t *testing.T) {
 	}
 	mem := NewMemoryStores(false)
 	mem.Log, s.log = log, log
-	s.Disk, err = Open(Options{Memory: mem, Rand: rand.NewChaCha8([32]byte{}), Logger: quiet, Fatal: func(error) {}})
+	s.Disk, err = Open(Options{Memory: mem, Rand: rand.NewChaCha8([32]byte{}), Logger: quiet,
+		Fatal: func(error) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,16 +101,27 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 		last  uint64 // of the log afterwards
 	}{
 		"a follower's entry": {follows, func(s *slowDisk) error { return s.Log().StoreLog(command(2)) }, 2},
-		"a leader's first":   {leads, func(s *slowDisk) error { return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogNoop, Term: 1}) }, 2},
-		"a barrier":          {leads, func(s *slowDisk) error { return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogBarrier, Term: 1}) }, 2},
+		"a leader's first": {leads, func(s *slowDisk) error {
+			return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogNoop, Term: 1})
+		}, 2},
+		"a barrier": {leads, func(s *slowDisk) error {
+			return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogBarrier, Term: 1})
+		}, 2},
 		"a configuration entry": {leads, func(s *slowDisk) error {
 			return s.Log().StoreLog(&raft.Log{Index: 2, Type: raft.LogConfiguration, Term: 1, Data: membersAt(2)})
 		}, 2},
 		"one among others": {leads, func(s *slowDisk) error {
-			return s.Log().StoreLogs([]*raft.Log{command(2), {Index: 3, Type: raft.LogConfiguration, Term: 1, Data: membersAt(3)}})
+			return s.Log().StoreLogs([]*raft.Log{command(2), {Index: 3, Type: raft.LogConfiguration, Term: 1,
+				Data: membersAt(3)}})
 		}, 3},
-		"a term":              {leads, func(s *slowDisk) error { return s.Stable().SetUint64([]byte("CurrentTerm"), 2) }, 1},
-		"a vote":              {leads, func(s *slowDisk) error { return s.Stable().Set([]byte("LastVoteCand"), []byte("2")) }, 1},
+		"a term": {leads, func(s *slowDisk) error {
+			return s.Stable().SetUint64([]byte("CurrentTerm"),
+				2)
+		}, 1},
+		"a vote": {leads, func(s *slowDisk) error {
+			return s.Stable().Set([]byte("LastVoteCand"),
+				[]byte("2"))
+		}, 1},
 		"the head of the log": {leads, func(s *slowDisk) error { return s.Log().DeleteRange(0, 0) }, 1},
 	} {
 		t.Run(what, func(t *testing.T) {

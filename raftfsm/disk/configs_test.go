@@ -57,7 +57,8 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 	snaps := d.Snapshots(read, func(error) {})
 	_, trans := raft.NewInmemTransport("here")
 	for _, cancel := range []bool{true, false} {
-		sink, err := snaps.Create(raft.SnapshotVersionMax, 20, 2, raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "a:1"}}}, 17, trans)
+		sink, err := snaps.Create(raft.SnapshotVersionMax, 20, 2, raft.Configuration{
+			Servers: []raft.Server{{ID: "1", Address: "a:1"}}}, 17, trans)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,8 @@ func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 		id    raft.ServerID
 		addr  raft.ServerAddress
 		want  bool
-	}{{3, "2", "", true}, {2, "2", "a:2", true}, {1, "2", "", false}, {1, "1", "", true}, {1, "1", "a:9", false}} {
+	}{{3, "2", "", true}, {2, "2", "a:2", true}, {1, "2", "", false}, {1, "1", "", true},
+		{1, "1", "a:9", false}} {
 		if got := d.StaysMember(test.after, test.id, test.addr); got != test.want {
 			t.Errorf("server %s after entry %d at %q: %v", test.id, test.after, test.addr, got)
 		}

@@ -46,15 +46,16 @@ func (c *covered) beginOwn(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if newest := max(c.ends[0].Index, c.sent); newest > index {
-		return fmt.Errorf("another server has sent a snapshot up to entry %d while this one was written, up to entry %d",
+		return fmt.Errorf("another server has sent a snapshot up to entry %d while this one was written, up to "+
+			"entry %d",
 			newest, index)
 	}
 	c.own = true
 	return nil
 }
 
-// beginSent refuses a snapshot that was sent while raft has yet to note one of this server's own: raft would note
-// that one behind it.
+// beginSent refuses a snapshot that was sent while raft has yet to note one of this server's own:
+// raft would note that one behind it.
 func (c *covered) beginSent(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,8 @@ func (nothing) Restore(r io.ReadCloser) error {
 // store the log is in: raft alone would be sent the snapshot for ever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
-	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
+	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
+		func(read func()) { read() }); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"wal", "bolt", "memory"} {
@@ -80,7 +81,8 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 // what was stored in between: the leader counts on it.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
-	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
+	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
+		func(read func()) { read() }); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"wal", "bolt", "memory"} {
@@ -122,12 +124,14 @@ func startFollower(t *testing.T, kind string) *follower {
 
 func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
 	t.Helper()
-	o := Options{Server: 1, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(err error) { t.Error(err) }}
+	o := Options{Server: 1, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
+		Fatal: func(err error) { t.Error(err) }}
 	switch kind {
 	case "simulated":
 		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
 		o.Dir, o.LogStore = "/var/lib/zlockd", "wal"
-		o.Files = &Files{FS: power.Mount(), Stable: raft.NewInmemStore(), Log: seglog.Options{FirstSize: 4096, FullSize: 8192}}
+		o.Files = &Files{FS: power.Mount(), Stable: raft.NewInmemStore(), Log: seglog.Options{
+			FirstSize: 4096, FullSize: 8192}}
 	case "wal", "bolt":
 		o.Dir = t.TempDir()
 	}
@@ -140,12 +144,14 @@ func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
 	trans.Connect(here, hereTrans)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
-	r, err := raft.NewRaft(conf, fsm, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}), hereTrans)
+	r, err := raft.NewRaft(conf, fsm, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}),
+		hereTrans)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.FollowApplied(r.AppliedIndex)
-	head := raft.RPCHeader{ProtocolVersion: conf.ProtocolVersion, ID: []byte("2"), Addr: trans.EncodePeer("2", leader)}
+	head := raft.RPCHeader{ProtocolVersion: conf.ProtocolVersion, ID: []byte("2"), Addr: trans.EncodePeer("2",
+		leader)}
 	members := raft.Configuration{Servers: []raft.Server{{ID: "1", Address: here}, {ID: "2", Address: leader}}}
 	return &follower{t, d, here, trans, head, members, r}
 }
@@ -169,7 +175,8 @@ func (f *follower) send(content *bytes.Buffer) error { return f.sendAt(10, conte
 // sendAt sends a snapshot up to an entry.
 func (f *follower) sendAt(index uint64, content []byte) error {
 	var resp raft.InstallSnapshotResponse
-	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{RPCHeader: f.head, SnapshotVersion: 1, Term: 2,
+	err := f.trans.InstallSnapshot("1", f.here, &raft.InstallSnapshotRequest{
+		RPCHeader: f.head, SnapshotVersion: 1, Term: 2,
 		LastLogIndex: index, LastLogTerm: 2, Configuration: raft.EncodeConfiguration(f.conf), ConfigurationIndex: 5,
 		Size: int64(len(content))}, &resp, bytes.NewReader(content))
 	if err == nil && !resp.Success {
@@ -185,7 +192,8 @@ func (f *follower) put(term, prev, prevTerm uint64, entries ...uint64) bool {
 }
 
 // append also tells how far the log is committed.
-func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64) (resp raft.AppendEntriesResponse) {
+func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64) (
+	resp raft.AppendEntriesResponse) {
 	f.t.Helper()
 	req := &raft.AppendEntriesRequest{RPCHeader: f.head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
 		LeaderCommitIndex: commit}
@@ -208,7 +216,8 @@ func (f *follower) holds(term uint64, entries ...uint64) {
 	}
 	for _, i := range entries {
 		var l raft.Log
-		if err := f.d.Log().GetLog(i, &l); err != nil || l.Index != i || l.Term != term || l.Type != raft.LogCommand {
+		if err := f.d.Log().GetLog(i, &l); err != nil || l.Index != i || l.Term != term ||
+			l.Type != raft.LogCommand {
 			f.t.Errorf("entry %d: %+v, %v", i, l, err)
 		}
 	}
@@ -223,7 +232,8 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			f := startFollower(t, kind)
 			var content bytes.Buffer
-			if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content, func(read func()) { read() }); err != nil {
+			if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
+				func(read func()) { read() }); err != nil {
 				t.Fatal(err)
 			}
 			create := func(index uint64) raft.SnapshotSink {

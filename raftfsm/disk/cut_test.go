@@ -24,14 +24,16 @@ func TestIdentityIsKept(t *testing.T) {
 	if err != nil || made.Server != 3 || len(made.Incarnation) != 32 {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{3: "a:1"}
+	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{
+		3: "a:1"}
 	if err := d.saveIdentity(made); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := d.loadIdentity(3, rand.Reader); err != nil || !reflect.DeepEqual(again, made) {
 		t.Errorf("read back as %+v, %v", again, err)
 	}
-	if _, err := d.loadIdentity(4, rand.Reader); err == nil || !strings.Contains(err.Error(), "belongs to server 3") {
+	if _, err := d.loadIdentity(4, rand.Reader); err == nil ||
+		!strings.Contains(err.Error(), "belongs to server 3") {
 		t.Errorf("of another server: %v", err)
 	}
 }
@@ -51,7 +53,8 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 		if err := os.WriteFile(d.sub(identityFile), whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") || !reflect.DeepEqual(got, Identity{}) {
+		if got, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") ||
+			!reflect.DeepEqual(got, Identity{}) {
 			t.Errorf("%d of %d bytes: %+v, %v", n, len(whole), got, err)
 		}
 	}

@@ -191,8 +191,9 @@ func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft
 // FollowApplied tells how far raft has applied the log.
 func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
 
-// HasApplied reports whether this server has applied the log up to index. An applied entry is the same on all servers,
-// so a snapshot up to there tells this server nothing, and would take its state and its log back.
+// HasApplied reports whether this server has applied the log up to index. An applied entry is the
+// same on all servers, so a snapshot up to there tells this server nothing, and would take its
+// state and its log back.
 func (d *Disk) HasApplied(index uint64) bool {
 	if index <= d.covered.newest() { // also before raft has told what it has applied
 		return true

@@ -52,7 +52,8 @@ func Found(dir string, f Founding, write func(io.Writer) error) (err error) {
 		return err
 	}
 	own := NewID(rand.Reader)
-	return d.saveIdentity(Identity{Server: f.Server, Incarnation: own, Cluster: f.Cluster, Start: 1, LogStore: "wal",
+	return d.saveIdentity(Identity{Server: f.Server, Incarnation: own, Cluster: f.Cluster, Start: 1,
+		LogStore:     "wal",
 		Incarnations: map[uint32]string{f.Server: own}})
 }
 
@@ -62,7 +63,8 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 		return err
 	}
 	addr := raft.ServerAddress(cmp.Or(f.Addr, localAddr))
-	members := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(fmt.Sprint(f.Server)), Address: addr}}}
+	members := raft.Configuration{
+		Servers: []raft.Server{{ID: raft.ServerID(fmt.Sprint(f.Server)), Address: addr}}}
 	sink, err := stores.Snapshots.Create(raft.SnapshotVersionMax, f.Index, f.Term, members, f.Index, nil)
 	if err != nil {
 		return err
@@ -84,7 +86,8 @@ func EmptyDir(dir string) (made bool, err error) {
 	case err != nil:
 		return false, err
 	case len(entries) > 0:
-		return false, fmt.Errorf("%s is not empty (it holds %s): name a directory that does not exist yet", dir, entries[0].Name())
+		return false, fmt.Errorf("%s is not empty (it holds %s): name a directory that does not exist yet", dir,
+			entries[0].Name())
 	}
 	return false, nil
 }

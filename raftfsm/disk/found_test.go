@@ -34,7 +34,8 @@ func TestFoundDirectoryIsDurable(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{top, filepath.Join(top, "a"), dir, filepath.Join(dir, "raft"), filepath.Join(dir, "snapshots")} {
+	for _, want := range []string{top, filepath.Join(top, "a"), dir, filepath.Join(dir, "raft"),
+		filepath.Join(dir, "snapshots")} {
 		if !slices.Contains(s.dirs, want) {
 			t.Errorf("the names in %s may go with the power", want)
 		}

@@ -89,7 +89,8 @@ func openDataDir(path string, files *Files) (*dataDir, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("data directory %s is in use by another process; stop it, or choose another --data-dir", path)
+		return nil, fmt.Errorf(
+			"data directory %s is in use by another process; stop it, or choose another --data-dir", path)
 	}
 	return &dataDir{path, files, lock}, nil
 }
@@ -117,7 +118,8 @@ func makeDir(fs vfs.FS, path string) error {
 // besides are names that may stand in a directory before it is a data
 // directory: what a file system, a ZooKeeper, or whoever starts the server puts
 // there.
-var besides = []string{"lost+found", "version-2", "myid", "backups", "lock", "*.tmp", ".*", "*.pid", "*.cfg", "*.log", "*.out", "*.err", "*.pem", "*.key", "*.crt"}
+var besides = []string{"lost+found", "version-2", "myid", "backups", "lock", "*.tmp", ".*", "*.pid", "*.cfg",
+	"*.log", "*.out", "*.err", "*.pem", "*.key", "*.crt"}
 
 // refuseForeign is an error if the directory is not a data directory yet and
 // holds something else: most likely it was named by mistake.
@@ -145,7 +147,8 @@ func refuseForeign(path string) error {
 	if len(foreign) > 1 {
 		more = fmt.Sprintf(" and %d others", len(foreign)-1)
 	}
-	return fmt.Errorf("data directory %s holds something else (%s%s) and no data of a zlockd: choose an empty or a new --data-dir", path, foreign[0], more)
+	return fmt.Errorf("data directory %s holds something else (%s%s) and no data of a zlockd: choose an "+
+		"empty or a new --data-dir", path, foreign[0], more)
 }
 
 func (d *dataDir) close() error {
@@ -166,7 +169,9 @@ func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) 
 	if errors.Is(err, os.ErrNotExist) {
 		for _, part := range []string{"raft", "snapshots"} {
 			if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && there {
-				return Identity{}, fmt.Errorf("data directory %s holds %s but no identity file: it is damaged; restore the file, or remove the directory and add this server again as a new one", d.path, part)
+				return Identity{}, fmt.Errorf(
+					"data directory %s holds %s but no identity file: it is damaged; restore the file, or remove the "+
+						"directory and add this server again as a new one", d.path, part)
 			}
 		}
 		id := Identity{Server: server, Incarnation: NewID(rand)}
@@ -177,10 +182,13 @@ func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) 
 	}
 	id, err := parseIdentity(b)
 	if err != nil {
-		return Identity{}, fmt.Errorf("%s is damaged: %w; restore the file, or remove the directory and add this server again as a new one", d.sub(identityFile), err)
+		return Identity{}, fmt.Errorf(
+			"%s is damaged: %w; restore the file, or remove the directory and add this server again as a new one",
+			d.sub(identityFile), err)
 	}
 	if id.Server != server {
-		return Identity{}, fmt.Errorf("data directory %s belongs to server %d, but --id is %d", d.path, id.Server, server)
+		return Identity{}, fmt.Errorf("data directory %s belongs to server %d, but --id is %d", d.path, id.Server,
+			server)
 	}
 	return id, nil
 }

@@ -14,7 +14,8 @@ import (
 )
 
 func open(dir string) (*Disk, error) {
-	return Open(Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(error) {}})
+	return Open(Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader,
+		Logger: quiet, Fatal: func(error) {}})
 }
 
 // filled is a data directory of a server that has voted and has a log.
@@ -127,7 +128,8 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	entry := bl.Append(state.BeginEntry(nil, 0))
 	state.SealEntry(entry, 1)
 	err = d.Stable().SetUint64([]byte(keyCurrentTerm), 1)
-	if err = errors.Join(err, d.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: entry})); err != nil {
+	if err = errors.Join(err, d.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand,
+		Data: entry})); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -153,7 +155,8 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		foreign bool
 	}{
 		{nil, false},
-		{[]string{"lost+found", "myid", "version-2", ".hidden", "zookeeper_server.pid", "server.log", "lock", "identity.tmp"}, false},
+		{[]string{"lost+found", "myid", "version-2", ".hidden", "zookeeper_server.pid", "server.log", "lock",
+			"identity.tmp"}, false},
 		{[]string{"etc"}, true},
 		{[]string{"myid", "photo.jpg", "thesis.tex"}, true},
 	} {

@@ -68,8 +68,10 @@ func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 		stable := keptStable{raft.NewInmemStore()}
 		begin := func() *Disk {
 			t.Helper()
-			d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet, Fatal: func(error) {},
-				Files: &Files{FS: power.Mount(), Stable: stable, Log: seglog.Options{FirstSize: 4096, FullSize: 8192, InTurn: true}}})
+			d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2,
+				Rand: rand.Reader, Logger: quiet, Fatal: func(error) {},
+				Files: &Files{FS: power.Mount(), Stable: stable, Log: seglog.Options{FirstSize: 4096, FullSize: 8192,
+					InTurn: true}}})
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -95,7 +97,8 @@ func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 		must(d.Log().DeleteRange(1, 1))
 		power.PowerLoss()
 		d = begin()
-		if is := d.Identity(); is.Incarnation != who.Incarnation || is.Cluster != who.Cluster || is.Start != who.Start+1 {
+		if is := d.Identity(); is.Incarnation != who.Incarnation || is.Cluster != who.Cluster ||
+			is.Start != who.Start+1 {
 			t.Errorf("seed %d: %+v has become of %+v", seed, is, who)
 		}
 		if _, end, err := d.Promised(); err != nil || end != 1 {

@@ -52,7 +52,8 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 		if !errors.Is(err, errRefused) {
 			t.Errorf("%s of %s failed, and what is said is %v", what.Kind, what.Name, err)
 		}
-		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) { // behind it old ones go
+		// behind it old ones go
+		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) {
 			t.Errorf("%s of %s failed: the snapshot counts: %v", what.Kind, what.Name, !published)
 		}
 	}

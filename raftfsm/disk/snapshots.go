@@ -183,7 +183,8 @@ func readSnapshotMeta(f vfs.File) (*raft.SnapshotMeta, error) {
 }
 
 // Create implements raft.SnapshotStore.
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
+	configuration raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	id := fmt.Sprintf("%020d-%010d", index, term)
 	f, err := s.fs.Create(filepath.Join(s.dir, fmt.Sprintf("%s-%d.tmp", id, s.made.Add(1))))
 	if err != nil {
@@ -314,7 +315,8 @@ func (forgetSnapshots) List() ([]*raft.SnapshotMeta, error) { return nil, nil }
 func (forgetSnapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return nil, nil, os.ErrNotExist
 }
-func (forgetSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
+func (forgetSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
+	raft.Transport) (raft.SnapshotSink, error) {
 	return forgetSink{}, nil
 }
 

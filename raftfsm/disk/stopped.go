@@ -123,7 +123,9 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 // torn is where a write was interrupted that nobody was told of.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
 	if s.Identity.LogStore != "bolt" {
-		at, err := seglog.Scan(filepath.Join(s.dir, "raft", "log"), func(l *raft.Log, p seglog.Place) error { return fn(l, p.String()) })
+		at, err := seglog.Scan(filepath.Join(s.dir, "raft", "log"), func(l *raft.Log, p seglog.Place) error {
+			return fn(l, p.String())
+		})
 		if at != nil {
 			torn = at.String()
 		}

@@ -36,7 +36,8 @@ func NewMemoryStores(alone bool) *Stores {
 	return s
 }
 
-// openStores opens the stores of a data directory. A directory that is begun has its terms; a new one gets them.
+// openStores opens the stores of a data directory. A directory that is begun has its terms; a new
+// one gets them.
 func openStores(d *dataDir, kind string, retain int, begun bool) (_ *Stores, err error) {
 	s := new(Stores)
 	defer func() {
@@ -115,7 +116,8 @@ func (d *dataDir) checkParts(id *Identity) error {
 }
 
 func incomplete(path, what string) error {
-	return fmt.Errorf("data directory %s is not complete: %s; put it back as it was, or remove the directory and add this server again as a new one", path, what)
+	return fmt.Errorf("data directory %s is not complete: %s; put it back as it was, or remove the directory "+
+		"and add this server again as a new one", path, what)
 }
 
 // promised is what others may count on; see Disk.Promised.
@@ -142,8 +144,9 @@ func (id *Identity) checkBegun(path string, term, end uint64) error {
 	return nil
 }
 
-// checkWhole notes in id that the directory has a log. It refuses a directory that had a log and has lost it or a
-// part of it, and one whose terms are older than its log: its server would vote again in a term that it has seen.
+// checkWhole notes in id that the directory has a log. It refuses a directory that had a log and
+// has lost it or a part of it, and one whose terms are older than its log: its server would vote
+// again in a term that it has seen.
 func (s *Stores) checkWhole(path string, id *Identity) error {
 	term, end, err := s.promised()
 	if err != nil {
@@ -170,11 +173,13 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 		return err
 	}
 	if newest > term {
-		return incomplete(path, fmt.Sprintf("its log or its newest snapshot is of term %d, and %s knows of none after %d",
-			newest, boltName, term))
+		return incomplete(path,
+			fmt.Sprintf("its log or its newest snapshot is of term %d, and %s knows of none after %d",
+				newest, boltName, term))
 	}
 	if first > have+1 {
-		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d", first, have))
+		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d", first,
+			have))
 	}
 	return nil
 }
@@ -202,7 +207,8 @@ func (id *Identity) begin(rand io.Reader) {
 // checkLogKind refuses another log store than that of the directory: its log would look empty.
 func (id *Identity) checkLogKind(kind string) error {
 	if id.LogStore != "" && id.LogStore != kind {
-		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty directory",
+		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty "+
+			"directory",
 			id.LogStore)
 	}
 	return nil

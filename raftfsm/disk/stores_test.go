@@ -52,11 +52,13 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 		write(t, s, index)
 	}
 	names, err := s.names()
-	if err != nil || len(names) != 2 || !strings.HasPrefix(names[0], "00000000000000000012-") || !strings.HasPrefix(names[1], "00000000000000000011-") {
+	if err != nil || len(names) != 2 || !strings.HasPrefix(names[0], "00000000000000000012-") ||
+		!strings.HasPrefix(names[1], "00000000000000000011-") {
 		t.Errorf("kept %q, %v", names, err)
 	}
 	list, err := s.List()
-	if err != nil || len(list) != 1 || list[0].Index != 12 || list[0].Term != 2 || list[0].Size != int64(len("content")) || at(s).IsZero() {
+	if err != nil || len(list) != 1 || list[0].Index != 12 || list[0].Term != 2 ||
+		list[0].Size != int64(len("content")) || at(s).IsZero() {
 		t.Fatalf("offered %+v, %v", list, err)
 	}
 	_, r, err := s.Open(list[0].ID)
@@ -136,9 +138,11 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 
 // Stores that cannot be opened are errors, with what it is.
 func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
-	for part, want := range map[string]string{"raft/stable.db": "stable store", "raft/log": "log", "snapshots": "snapshots"} {
+	for part, want := range map[string]string{"raft/stable.db": "stable store", "raft/log": "log",
+		"snapshots": "snapshots"} {
 		dir := t.TempDir()
-		o := Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}}
+		o := Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader,
+			Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}}
 		d, err := Open(o)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,8 @@ type voted struct {
 }
 
 func (v *voted) write(s raft.StableStore) error {
-	for _, err := range []error{s.SetUint64([]byte("CurrentTerm"), v.term), s.SetUint64([]byte("LastVoteTerm"), v.in), s.Set([]byte("LastVoteCand"), []byte(v.whom))} {
+	for _, err := range []error{s.SetUint64([]byte("CurrentTerm"), v.term), s.SetUint64([]byte("LastVoteTerm"),
+		v.in), s.Set([]byte("LastVoteCand"), []byte(v.whom))} {
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,8 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 
 // So with the identity: no bit of it can be wrong and be believed.
 func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
-	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"}, Start: 5, Life: "cd", Begun: true, LogStore: "wal"}
+	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"},
+		Start: 5, Life: "cd", Begun: true, LogStore: "wal"}
 	right, err := encodeIdentity(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +171,9 @@ func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 	b, _ := os.ReadFile(d.sub(identityFile))
 	b[bytes.Index(b, []byte("incarnation"))+15] ^= 1
 	os.WriteFile(d.sub(identityFile), b, 0o600)
-	if _, err := d.loadIdentity(1, rand.Reader); err == nil || !strings.Contains(err.Error(), d.sub(identityFile)) || !strings.Contains(err.Error(), "remove the directory") {
+	if _, err := d.loadIdentity(1, rand.Reader); err == nil ||
+		!strings.Contains(err.Error(), d.sub(identityFile)) ||
+		!strings.Contains(err.Error(), "remove the directory") {
 		t.Errorf("a flipped identity: %v", err)
 	}
 }

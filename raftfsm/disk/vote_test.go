@@ -41,8 +41,9 @@ func startVoter(t *testing.T, dir, kind string) *voter {
 	t.Helper()
 	v := &voter{t: t}
 	var err error
-	v.d, err = Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
-		Fatal: func(err error) { t.Error(err) }})
+	v.d, err = Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader,
+		Logger: quiet,
+		Fatal:  func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func (v *voter) votes(candidate string, term, lastIndex, lastTerm uint64) bool {
 	v.t.Helper()
 	tr, head := v.from(candidate)
 	var resp raft.RequestVoteResponse
-	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: lastIndex, LastLogTerm: lastTerm, LeadershipTransfer: true}
+	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: lastIndex, LastLogTerm: lastTerm,
+		LeadershipTransfer: true}
 	if err := tr.RequestVote("1", v.here, req, &resp); err != nil {
 		v.t.Fatal(err)
 	}
@@ -99,8 +101,9 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 	}
 }
 
-// A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable store while it
-// votes for 2 in term 4. Whatever that vote has left behind, server 3, whose log is empty, does not get a vote.
+// A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable
+// store while it votes for 2 in term 4. Whatever that vote has left behind, server 3, whose log is
+// empty, does not get a vote.
 func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		for left := 0; ; left++ {
@@ -113,8 +116,9 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 			v.appends("2", 3, 1, 20)
 			v.stop()
 
-			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
-				Fatal: func(error) {}})
+			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader,
+				Logger: quiet,
+				Fatal:  func(error) {}})
 			if err != nil {
 				t.Fatal(what, err)
 			}
@@ -187,8 +191,9 @@ func TestLogKindIsRemembered(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {
 		dir := t.TempDir()
 		opened := func(kind string) error {
-			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 1, Rand: rand.Reader, Logger: quiet,
-				Fatal: func(error) {}})
+			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 1, Rand: rand.Reader,
+				Logger: quiet,
+				Fatal:  func(error) {}})
 			if err == nil {
 				err = d.Close()
 			}

@@ -21,7 +21,8 @@ import (
 const storeDeadline = 10 * time.Second // and a warning after a tenth of it
 
 func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
-	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency), calls: map[*storeCall]struct{}{}}
+	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency),
+		calls: map[*storeCall]struct{}{}}
 }
 
 // watchdog watches over the calls into the stores.

@@ -191,16 +191,22 @@ func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadClo
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
 }
 
-func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (sink raft.SnapshotSink, err error) {
-	err = s.d.dog.run("create snapshot", func() (err error) { sink, err = s.s.Create(v, index, term, c, ci, t); return })
+func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
+	t raft.Transport) (sink raft.SnapshotSink, err error) {
+	err = s.d.dog.run("create snapshot", func() (err error) {
+		sink, err = s.s.Create(v, index, term, c, ci,
+			t)
+		return
+	})
 	if err != nil || Forgets(sink) {
 		return sink, err
 	}
-	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, check: startCheck(s.verify), published: func() {
-		members := config{index: ci, servers: c.Servers, gap: true}
-		s.d.configs.add(members)
-		s.d.covered.snapshot(index, term, members)
-	}}, nil
+	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, check: startCheck(s.verify),
+		published: func() {
+			members := config{index: ci, servers: c.Servers, gap: true}
+			s.d.configs.add(members)
+			s.d.covered.snapshot(index, term, members)
+		}}, nil
 }
 
 // watchedSink is a snapshot being written. raft uses it from one goroutine.
@@ -220,7 +226,8 @@ func Own(sink raft.SnapshotSink) {
 	}
 }
 
-// Done says that raft has done everything that follows from a snapshot of this server's own, or from its failure.
+// Done says that raft has done everything that follows from a snapshot of this server's own, or
+// from its failure.
 func Done(sink raft.SnapshotSink) {
 	if s, ok := sink.(*watchedSink); ok {
 		s.d.covered.ownDone()
@@ -237,10 +244,12 @@ func (s *watchedSink) endCheck() error {
 	return c.end()
 }
 
-// Write refuses a snapshot of another server that would take this server back. raft installs any snapshot and empties
-// the log, even a snapshot that arrives late: the leader gave up sending it, sent a newer one, and entries behind it,
-// and counts on them. raft's main loop calls Write, and nothing else installs a snapshot or applies an entry until it
-// has returned, so the answer stays true. The leader, if it still waits, sends again; Port.relay then answers that this
+// Write refuses a snapshot of another server that would take this server back. raft installs any
+// snapshot and empties the log, even a snapshot that arrives late: the leader gave up sending it,
+// sent a newer one, and entries behind it,
+// and counts on them. raft's main loop calls Write, and nothing else installs a snapshot or applies
+// an entry until it has returned, so the answer stays true. The leader, if it still waits, sends
+// again; Port.relay then answers that this
 // server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
@@ -261,8 +270,9 @@ func (s *watchedSink) Cancel() error {
 
 // Close is not timed as a whole: syncing a gigabyte may take its time.
 //
-// raft takes the snapshot that is finished last for the newest, and notes a snapshot of this server's own on another
-// goroutine than one that is sent. So a snapshot of its own is refused behind a newer one that was sent, where the log
+// raft takes the snapshot that is finished last for the newest, and notes a snapshot of this
+// server's own on another goroutine than one that is sent. So a snapshot of its own is refused
+// behind a newer one that was sent, where the log
 // begins; and one that is sent is refused until raft is done with one of its own.
 func (s *watchedSink) Close() error {
 	own := s.check == nil

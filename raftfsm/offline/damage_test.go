@@ -43,7 +43,8 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 					}
 					continue
 				}
-				if diffs := Compare(&Content{Nodes: before.Nodes}, &Content{Nodes: z.Nodes}, true); len(diffs) > 0 || z.Zxid != before.Zxid {
+				if diffs := Compare(&Content{Nodes: before.Nodes}, &Content{Nodes: z.Nodes}, true); len(diffs) > 0 ||
+					z.Zxid != before.Zxid {
 					t.Errorf("%s, byte %d: read as if nothing was wrong: %q, zxid 0x%x", name, at, diffs, z.Zxid)
 				}
 			}
@@ -72,7 +73,8 @@ func TestWhatMayNotBeRead(t *testing.T) {
 		must(t, err)
 		must(t, os.Chmod(entry, 0))
 		asNobody(t, func() { _, err = LoadZooKeeper(ZooKeeperOptions{From: dir}) })
-		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "as the user that ZooKeeper runs as") {
+		if err == nil || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), "as the user that ZooKeeper runs as") {
 			t.Errorf("%s: %v", name, err)
 		}
 		must(t, os.Chmod(entry, info.Mode()))

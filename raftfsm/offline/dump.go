@@ -67,7 +67,8 @@ func (p *printer) dataDir(dir string) error {
 	}
 	defer s.Close()
 	id := s.Identity
-	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster, s.Term, id.LogStore)
+	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster,
+		s.Term, id.LogStore)
 	d := &Data{Identity: id, State: state.New(id.Cluster)}
 	if err := d.readSnapshot(s); err != nil {
 		return err
@@ -100,7 +101,8 @@ func (p *printer) members(c raft.Configuration) {
 func (p *printer) entry(d *Data, l *raft.Log, place string) error {
 	fresh := l.Index > d.Last.Index
 	if fresh && d.Last.Index > 0 && l.Index != d.Last.Index+1 {
-		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index, d.Last.Index)
+		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index,
+			d.Last.Index)
 	}
 	if fresh {
 		d.Last = state.Position{Index: l.Index, Term: l.Term}
@@ -170,13 +172,16 @@ func (o *outcomes) Outcome(_, _ uint32, _ uint64, out *state.Outcome) {
 
 // state prints a state of ours.
 func (p *printer) state(s *state.State) {
-	p.line("cluster %s zxid 0x%x digest %016x nodes %d bytes %d sessions %d", s.ClusterID(), s.Zxid(), s.Digest(), s.Tree().Count(), s.Tree().Bytes(), s.Sessions().Len())
+	p.line("cluster %s zxid 0x%x digest %016x nodes %d bytes %d sessions %d", s.ClusterID(), s.Zxid(),
+		s.Digest(), s.Tree().Count(), s.Tree().Bytes(), s.Sessions().Len())
 	for _, m := range s.Members() {
 		birth, _, last := s.Stream(m.ID)
-		p.line("server %d incarnation %s peer %s client %s stream %d request %d", m.ID, m.Incarnation, m.PeerAddr, m.ClientAddr, birth, last)
+		p.line("server %d incarnation %s peer %s client %s stream %d request %d", m.ID, m.Incarnation, m.PeerAddr,
+			m.ClientAddr, birth, last)
 	}
 	s.Sessions().All(func(x session.Session) {
-		p.line("session 0x%x timeout %dms generation %d server %d address %s created %s", uint64(x.ID), x.Timeout, x.Gen, x.Owner, x.Addr, clock(x.Created))
+		p.line("session 0x%x timeout %dms generation %d server %d address %s created %s", uint64(x.ID), x.Timeout,
+			x.Gen, x.Owner, x.Addr, clock(x.Created))
 	})
 	if p.nodes {
 		s.Tree().Walk(func(path string, i tree.Info) bool {
@@ -187,8 +192,10 @@ func (p *printer) state(s *state.State) {
 }
 
 func (p *printer) node(path string, n *zkfiles.Node) {
-	p.line("node %q %s data %s acl %s czxid 0x%x mzxid 0x%x pzxid 0x%x ctime %s mtime %s version %d created-children %d aversion %d",
-		path, showKind(n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime), clock(n.Mtime), n.Version, n.Cversion, n.Aversion)
+	p.line("node %q %s data %s acl %s czxid 0x%x mzxid 0x%x pzxid 0x%x ctime %s mtime %s version %d "+
+		"created-children %d aversion %d",
+		path, showKind(n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime),
+		clock(n.Mtime), n.Version, n.Cversion, n.Aversion)
 }
 
 func (p *printer) zooSnapshot(path string) error {
@@ -250,7 +257,8 @@ func (p *printer) txn(x *zkfiles.Txn, at int64) {
 	if x.Digest != nil {
 		digest = fmt.Sprintf(" digest %x", x.Digest.Sum)
 	}
-	p.line("txn 0x%x %s session 0x%x cxid %d %s%s  (at byte %d)", x.Zxid, clock(x.Time), uint64(x.Session), x.Cxid, opName(x.Type), digest, at)
+	p.line("txn 0x%x %s session 0x%x cxid %d %s%s  (at byte %d)", x.Zxid, clock(x.Time), uint64(x.Session),
+		x.Cxid, opName(x.Type), digest, at)
 	for i := range x.Ops {
 		p.line("  %s", opText(&x.Ops[i]))
 	}

@@ -10,13 +10,18 @@ import (
 )
 
 var opNames = map[jute.OpCode]string{
-	jute.OpCreate: "create", jute.OpCreate2: "create2", jute.OpCreateContainer: "createContainer", jute.OpCreateTTL: "createTTL",
-	jute.OpDelete: "delete", jute.OpDeleteContainer: "deleteContainer", jute.OpSetData: "setData", jute.OpSetACL: "setACL",
-	jute.OpCheck: "check", jute.OpMulti: "multi", jute.OpReconfig: "reconfig", jute.OpSync: "sync", jute.OpError: "error",
-	jute.OpCloseSession: "closeSession", state.OpCreateSession: "createSession", state.OpAttach: "attach", state.OpExpire: "expire",
+	jute.OpCreate: "create", jute.OpCreate2: "create2", jute.OpCreateContainer: "createContainer",
+	jute.OpCreateTTL: "createTTL",
+	jute.OpDelete:    "delete", jute.OpDeleteContainer: "deleteContainer", jute.OpSetData: "setData",
+	jute.OpSetACL: "setACL",
+	jute.OpCheck:  "check", jute.OpMulti: "multi", jute.OpReconfig: "reconfig", jute.OpSync: "sync",
+	jute.OpError:        "error",
+	jute.OpCloseSession: "closeSession", state.OpCreateSession: "createSession", state.OpAttach: "attach",
+	state.OpExpire:     "expire",
 	state.OpOpenStream: "openStream", state.OpDigest: "digest", state.OpConfig: "members", state.OpReap: "reap",
 	state.OpBarrier: "barrier", state.OpWords: "words", state.OpFound: "found",
-	state.OpRefuse: "refuse", state.OpStage: "stage", state.OpPiece: "piece", state.OpRestore: "restore", state.OpUnstage: "unstage",
+	state.OpRefuse: "refuse", state.OpStage: "stage", state.OpPiece: "piece", state.OpRestore: "restore",
+	state.OpUnstage: "unstage",
 }
 
 func opName(op jute.OpCode) string {
@@ -130,7 +135,8 @@ func opText(o *zkfiles.Op) string {
 	}
 	switch {
 	case o.Create():
-		text += fmt.Sprintf(" data %s acl %s parent's children ever created %d", showData(o.Data), showACL(o.ACL), o.Cversion)
+		text += fmt.Sprintf(" data %s acl %s parent's children ever created %d", showData(o.Data), showACL(o.ACL),
+			o.Cversion)
 		if o.Ephemeral {
 			text += " ephemeral"
 		}

@@ -51,7 +51,8 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 		log = zkfiles.AppendLogEntry(log, none)
 	}
 	epoch := fmt.Append(nil, zxid>>32)
-	for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log, "currentEpoch": epoch, "acceptedEpoch": epoch} {
+	for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log, "currentEpoch": epoch,
+		"acceptedEpoch": epoch} {
 		err := writeFile(filepath.Join(to, name), func(w io.Writer) error {
 			_, err := w.Write(content)
 			return err
@@ -60,7 +61,8 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 			return nil, err
 		}
 	}
-	return m, errors.Join(vfs.OS.SyncDir(to), vfs.OS.SyncDir(dir), vfs.OS.SyncDir(filepath.Dir(filepath.Clean(dir))))
+	return m, errors.Join(vfs.OS.SyncDir(to), vfs.OS.SyncDir(dir),
+		vfs.OS.SyncDir(filepath.Dir(filepath.Clean(dir))))
 }
 
 // WriteZooSnapshot writes a state as a ZooKeeper's snapshot.
@@ -76,7 +78,9 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 			}
 		})
 		if n := len(sessions) - derived; n > 0 {
-			m.Notes = append(m.Notes, fmt.Sprintf("%d of %d sessions were made by zlockd, with passwords that ZooKeeper does not know: their clients get new sessions, and the nodes of the old ones go when these expire", n, len(sessions)))
+			m.Notes = append(m.Notes,
+				fmt.Sprintf("%d of %d sessions were made by zlockd, with passwords that ZooKeeper does not know: "+
+					"their clients get new sessions, and the nodes of the old ones go when these expire", n, len(sessions)))
 		}
 	}
 	m.Sessions = len(sessions)
@@ -90,7 +94,9 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 		return true
 	})
 	if ttls > 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, or it deletes them", ttls))
+		m.Notes = append(m.Notes,
+			fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, "+
+				"or it deletes them", ttls))
 	}
 	var lists [][]jute.ACL
 	for _, list := range acls {

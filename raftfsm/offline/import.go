@@ -28,12 +28,14 @@ type Made struct {
 // ZooKeeper's data. With keep the sessions are taken over, too, with the
 // passwords that their clients know, and the ephemeral nodes with them; else z
 // loses these. now is the time, in ms since 1970.
-func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made, error) {
+func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made,
+	error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
 	a := &state.Adopted{Cluster: m.Cluster, At: state.Position{Index: 1, Term: 1}, Zxid: z.Zxid}
 	if keep {
 		for id, timeout := range z.Sessions {
-			a.Sessions = append(a.Sessions, session.Session{ID: id, Password: zkfiles.Password(id), Timeout: timeout, Owner: server, Created: now})
+			a.Sessions = append(a.Sessions, session.Session{ID: id, Password: zkfiles.Password(id), Timeout: timeout,
+				Owner: server, Created: now})
 		}
 	}
 	paths := z.Paths()
@@ -80,7 +82,8 @@ func compareIDs(a, b int64) int {
 
 // found makes a data directory that begins at the place where every state from
 // elsewhere stands.
-func found(ctx context.Context, dir string, server uint32, cluster string, write func(io.Writer) error) error {
+func found(ctx context.Context, dir string, server uint32, cluster string,
+	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}
 	err := disk.Found(dir, f, func(w io.Writer) error { return write(interruptible{ctx, w}) })
 	if err != nil {

@@ -42,7 +42,8 @@ func history() []*zkfiles.Txn {
 	}
 	var log []*zkfiles.Txn
 	for i, o := range ops {
-		log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(i + 1), Time: int64(1000 + i), Type: o.Type, Ops: []zkfiles.Op{o}})
+		log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(i + 1), Time: int64(1000 + i), Type: o.Type,
+			Ops: []zkfiles.Op{o}})
 	}
 	return log
 }
@@ -82,7 +83,8 @@ func zooDir(t *testing.T) string {
 	sub := filepath.Join(dir, "version-2")
 	must(t, os.Mkdir(sub, 0o700))
 	tree := zkfiles.NewTree()
-	files := map[string][]byte{"snapshot.0": snapshotOf(t, tree), "log.1": logOf(history()[:4]), "log.5": logOf(history()[4:])}
+	files := map[string][]byte{"snapshot.0": snapshotOf(t, tree), "log.1": logOf(history()[:4]),
+		"log.5": logOf(history()[4:])}
 	for _, x := range history()[:4] {
 		must(t, tree.Apply(x))
 	}
@@ -147,10 +149,16 @@ func TestVerifyFindsEveryField(t *testing.T) {
 		return c
 	}
 	for name, change := range map[string]func(*zkfiles.Node){
-		"data": func(n *zkfiles.Node) { n.Data = []byte("z") }, "ACL": func(n *zkfiles.Node) { n.ACL = jute.WorldAnyone },
-		"czxid": func(n *zkfiles.Node) { n.Czxid++ }, "mzxid": func(n *zkfiles.Node) { n.Mzxid++ }, "pzxid": func(n *zkfiles.Node) { n.Pzxid++ },
-		"ctime": func(n *zkfiles.Node) { n.Ctime++ }, "mtime": func(n *zkfiles.Node) { n.Mtime++ }, "version": func(n *zkfiles.Node) { n.Version++ },
-		"children ever created": func(n *zkfiles.Node) { n.Cversion++ }, "ACL version": func(n *zkfiles.Node) { n.Aversion++ },
+		"data": func(n *zkfiles.Node) { n.Data = []byte("z") }, "ACL": func(n *zkfiles.Node) {
+			n.ACL = jute.WorldAnyone
+		},
+		"czxid": func(n *zkfiles.Node) { n.Czxid++ }, "mzxid": func(n *zkfiles.Node) { n.Mzxid++ },
+		"pzxid": func(n *zkfiles.Node) { n.Pzxid++ },
+		"ctime": func(n *zkfiles.Node) { n.Ctime++ }, "mtime": func(n *zkfiles.Node) { n.Mtime++ },
+		"version":               func(n *zkfiles.Node) { n.Version++ },
+		"children ever created": func(n *zkfiles.Node) { n.Cversion++ }, "ACL version": func(n *zkfiles.Node) {
+			n.Aversion++
+		},
 		"kind": func(n *zkfiles.Node) { n.Owner = zkfiles.OwnerOf(zkfiles.Container, 0) },
 	} {
 		a, b := load(), load()
@@ -199,7 +207,8 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 		do   func(dir string)
 		want string
 	}{
-		{"torn last record", func(dir string) { write(dir, "log.5", read(dir, "log.5")[:whole-20]) }, "log.5: at byte 3"},
+		{"torn last record", func(dir string) { write(dir, "log.5", read(dir, "log.5")[:whole-20]) },
+			"log.5: at byte 3"},
 		{"torn last record, padded", func(dir string) {
 			b := read(dir, "log.5")
 			clear(b[whole-20:])
@@ -221,9 +230,16 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 		{"flipped byte in a log", flip("log.5", 60), "log.5: at byte 16: the checksum is wrong"},
 		{"flipped byte in the snapshot", flip("snapshot.4", 90), "snapshot.4: at byte"},
 		{"no log", remove("log.1", "log.5"), "has no log beside it"},
-		{"the snapshot's own log gone", func(dir string) { remove("log.5")(dir); write(dir, "log.1", logOf(history()[:3])) }, "end with zxid 0x3, before it"},
-		{"the log behind the snapshot gone", func(dir string) { remove("log.5")(dir); write(dir, "log.7", logOf(history()[6:])) }, "begins with zxid 0x5"},
-		{"two snapshots of one zxid", func(dir string) { write(dir, "snapshot.4.gz", []byte("x")) }, "have the same zxid"},
+		{"the snapshot's own log gone", func(dir string) {
+			remove("log.5")(dir)
+			write(dir, "log.1", logOf(history()[:3]))
+		}, "end with zxid 0x3, before it"},
+		{"the log behind the snapshot gone", func(dir string) {
+			remove("log.5")(dir)
+			write(dir, "log.7", logOf(history()[6:]))
+		}, "begins with zxid 0x5"},
+		{"two snapshots of one zxid", func(dir string) { write(dir, "snapshot.4.gz", []byte("x")) },
+			"have the same zxid"},
 		{"unknown type", func(dir string) {
 			x := *history()[8]
 			x.Type, x.Ops = 99, nil
@@ -330,7 +346,8 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	equal(t, dir, to, false) // nothing was taken away
 	s, err := ReadState(to)
 	must(t, err)
-	if _, err := Export(t.Context(), s, to, false); err == nil || !strings.Contains(err.Error(), "is not empty") {
+	if _, err := Export(t.Context(), s, to, false); err == nil ||
+		!strings.Contains(err.Error(), "is not empty") {
 		t.Error(err)
 	}
 }
@@ -397,10 +414,12 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		}
 		after, err := ReadData(dir)
 		must(t, err)
-		if after.ClusterID() == before.ClusterID() || after.Identity.Cluster != m.Cluster || after.Identity.Server != 3 {
+		if after.ClusterID() == before.ClusterID() || after.Identity.Cluster != m.Cluster ||
+			after.Identity.Server != 3 {
 			t.Errorf("%+v", after.Identity)
 		}
-		if now := state.TimeZxid(time.Now().UnixMilli()); after.Zxid() <= before.Zxid() || after.Zxid() < began || after.Zxid() > now+1 || after.Sessions().Len() != map[bool]int{true: 1}[keep] {
+		if now := state.TimeZxid(time.Now().UnixMilli()); after.Zxid() <= before.Zxid() || after.Zxid() < began ||
+			after.Zxid() > now+1 || after.Sessions().Len() != map[bool]int{true: 1}[keep] {
 			t.Errorf("keep %v: zxid 0x%x, %d sessions", keep, after.Zxid(), after.Sessions().Len())
 		}
 	}
@@ -437,12 +456,14 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				m := refound(r.State, true, 1)
 				f := disk.Founding{Server: 1, Cluster: m.Cluster, Index: 1, Term: 1}
 				must(t, disk.Found(next, f, func(w io.Writer) error { return WriteBackup(w, r.State) }))
-				moves := []struct{ from, to string }{{"identity", oldDir}, {"raft", oldDir}, {"snapshots", oldDir}, {"recovering/snapshots", ""}, {"recovering/raft", ""}}
+				moves := []struct{ from, to string }{{"identity", oldDir}, {"raft", oldDir}, {"snapshots", oldDir},
+					{"recovering/snapshots", ""}, {"recovering/raft", ""}}
 				must(t, os.MkdirAll(filepath.Join(dir, oldDir), 0o700))
 				for _, m := range moves[:step] {
 					must(t, os.Rename(filepath.Join(dir, m.from), filepath.Join(dir, m.to, filepath.Base(m.from))))
 				}
-				if d, err := disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1}); err == nil {
+				if d, err := disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal",
+					SnapshotRetain: 1}); err == nil {
 					d.Close()
 					t.Fatal("a server started in between")
 				}
@@ -474,8 +495,10 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 		log := history()
 		log[2].Ops[0].Data = []byte("eee")
 		for i, path := range []string{quota, quota + "/zookeeper_limits", quota + "/zookeeper_stats"} {
-			o := zkfiles.Op{Type: jute.OpCreate, Path: path, Data: []byte("count=5,bytes=-1"), ACL: jute.WorldAnyone, Cversion: 1}
-			log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(10 + i), Time: 2000, Type: o.Type, Ops: []zkfiles.Op{o}})
+			o := zkfiles.Op{Type: jute.OpCreate, Path: path, Data: []byte("count=5,bytes=-1"), ACL: jute.WorldAnyone,
+				Cversion: 1}
+			log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(10 + i), Time: 2000, Type: o.Type,
+				Ops: []zkfiles.Op{o}})
 		}
 		must(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), logOf(log), 0o600))
 		must(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
@@ -504,7 +527,8 @@ func TestRecoverTwice(t *testing.T) {
 		after, err := ReadData(dir)
 		must(t, err)
 		if after.ClusterID() != m.Cluster || after.Zxid() != m.Zxid {
-			t.Errorf("recover number %d: cluster %s at 0x%x was told, there is %s at 0x%x", n+1, m.Cluster, m.Zxid, after.ClusterID(), after.Zxid())
+			t.Errorf("recover number %d: cluster %s at 0x%x was told, there is %s at 0x%x", n+1, m.Cluster, m.Zxid,
+				after.ClusterID(), after.Zxid())
 		}
 	}
 	for i, name := range []string{oldDir + "-1", oldDir + "-2", oldDir} {
@@ -537,7 +561,8 @@ func TestRecoverOfADirectoryInUse(t *testing.T) {
 
 // start opens a data directory as a server does.
 func start(dir string) (*disk.Disk, error) {
-	return disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1, Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
+	return disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 1, Rand: rand.Reader,
+		Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
 }
 
 // What no server starts on is nothing to make data of either.
@@ -546,7 +571,8 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 		without string // patterns
 		whole   bool
 	}{
-		{"", true}, {"raft/stable.db", false}, {"raft/log", false}, {"snapshots", false}, {"snapshots/*", false}, {"raft/log/* snapshots/*", false},
+		{"", true}, {"raft/stable.db", false}, {"raft/log", false}, {"snapshots", false}, {"snapshots/*", false},
+		{"raft/log/* snapshots/*", false},
 	} {
 		dir := imported(t)
 		for range 2 { // the second life knows of the first one's log
@@ -606,7 +632,8 @@ func TestDumpChangesNothing(t *testing.T) {
 	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
 	for path, want := range map[string]string{
 		zoo: `createTTL "/t"`, data: `node "/c" container`, backup: `time to live 5000 ms`,
-		filepath.Join(zoo, "version-2", "log.5"): `setData "/a" data "yy" version 1`, filepath.Join(zoo, "version-2", "snapshot.4"): "session 0x100000000000001 timeout 40000ms",
+		filepath.Join(zoo, "version-2", "log.5"):      `setData "/a" data "yy" version 1`,
+		filepath.Join(zoo, "version-2", "snapshot.4"): "session 0x100000000000001 timeout 40000ms",
 	} {
 		before := contents(t, path)
 		var out bytes.Buffer

@@ -88,7 +88,8 @@ func (r *replay) entry(l *raft.Log, place string) error {
 		return nil
 	}
 	if l.Index != d.Last.Index+1 {
-		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index, d.Last.Index)
+		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index,
+			d.Last.Index)
 	}
 	if d.First == 0 {
 		d.First = l.Index
@@ -181,7 +182,8 @@ func FileKindOf(path string) (FileKind, error) {
 	switch text := string(head); {
 	case strings.HasPrefix(text, "zlockd snapshot "):
 		return Backup, nil
-	case strings.HasPrefix(text, "ZKSN"), strings.HasPrefix(text, "\x1f\x8b"), strings.HasPrefix(text, "\x82SNAPPY"):
+	case strings.HasPrefix(text, "ZKSN"), strings.HasPrefix(text, "\x1f\x8b"),
+		strings.HasPrefix(text, "\x82SNAPPY"):
 		return ZooSnapshot, nil
 	case strings.HasPrefix(text, "ZKLG"):
 		return ZooLog, nil

@@ -68,23 +68,29 @@ func (r *Recovery) Tell(w io.Writer) {
 		fmt.Fprintf(w, "A write was interrupted behind it (%s); nobody was told that it happened.\n", r.Torn)
 	}
 	if n := r.Unconfirmed(); n > 0 && r.Known == 0 {
-		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps nobody was told that the last of them happened.\n")
+		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps nobody was told "+
+			"that the last of them happened.\n")
 	} else if n > 0 {
-		fmt.Fprintf(w, "Entries up to %d are known to count. The last %d are kept as well, although perhaps nobody was told that they happened.\n", r.Known, n)
+		fmt.Fprintf(w, "Entries up to %d are known to count. The last %d are kept as well, although perhaps "+
+			"nobody was told that they happened.\n", r.Known, n)
 	}
 	when := "it wrote last"
 	if r.LastTime > 0 {
 		when = time.UnixMilli(r.LastTime).UTC().Format("2006-01-02 15:04:05.000 MST")
 	}
-	fmt.Fprintf(w, "Lost at most: what the others acknowledged without this server after %s.\nCompare all survivors, and recover the one with the highest term, then the highest entry.\n", when)
+	fmt.Fprintf(w, "Lost at most: what the others acknowledged without this server after %s.\nCompare all "+
+		"survivors, and recover the one with the highest term, then the highest entry.\n", when)
 }
 
 // Run makes a cluster of one of the survivor. Sessions go on; what was there is
 // kept in a directory within.
 func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	m := refound(r.State, true, now)
-	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1, Addr: r.Servers()[r.Identity.Server]}
-	return m, disk.Replace(r.dir, oldDir, r.Identity, f, func(w io.Writer) error { return WriteBackup(interruptible{ctx, w}, r.State) })
+	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1,
+		Addr: r.Servers()[r.Identity.Server]}
+	return m, disk.Replace(r.dir, oldDir, r.Identity, f, func(w io.Writer) error {
+		return WriteBackup(interruptible{ctx, w}, r.State)
+	})
 }
 
 // Next are the commands that bring the other servers back, once they run, empty.
@@ -107,7 +113,8 @@ func (r *Recovery) TellNext(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\n1. Start this server, %d, with the flags it had: it serves alone.\n", own)
-	fmt.Fprintf(w, "2. On each other server, move the data directory away and start it with the flags it had.\n   What is in the old directories never comes back into the cluster.\n")
+	fmt.Fprintf(w, "2. On each other server, move the data directory away and start it with the flags it "+
+		"had.\n   What is in the old directories never comes back into the cluster.\n")
 	fmt.Fprintf(w, "3. For each of them:\n")
 	for _, command := range r.Next() {
 		fmt.Fprintf(w, "   %s\n", command)

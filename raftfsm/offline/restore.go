@@ -14,14 +14,16 @@ import (
 // beyond is how far the zxid of a restored state lies above that of its backup where the clock does not tell.
 const beyond = 1 << 32
 
-// goesOn is the zxid from which a state that comes back goes on. A zxid that is ahead of the time is not of a cluster's
-// own counting: a ZooKeeper with many elections gave it out, or a clock is wrong.
+// goesOn is the zxid from which a state that comes back goes on. A zxid that is ahead of the time
+// is not of a cluster's own counting: a ZooKeeper with many elections gave it out, or a clock is
+// wrong.
 func goesOn(zxid int64) (_ int64, note string) {
 	if now := state.TimeZxid(time.Now().UnixMilli()); now > zxid {
 		return now, ""
 	}
-	return zxid + beyond, fmt.Sprintf("zxid 0x%x is ahead of the clock of this machine: fencing tokens grow only if fewer "+
-		"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
+	return zxid + beyond, fmt.Sprintf(
+		"zxid 0x%x is ahead of the clock of this machine: fencing tokens grow only if fewer "+
+			"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
 }
 
 // Restore makes the data directory of a server, a cluster by itself, of a

@@ -19,11 +19,13 @@ func checkStopped(dir string) error {
 			continue
 		}
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && isJava(pid) {
-			return fmt.Errorf("a ZooKeeper runs on %s (process %d, by %s): stop it first, or its newest changes would be missing", dir, pid, filepath.Join(d, pidFile))
+			return fmt.Errorf("a ZooKeeper runs on %s (process %d, by %s): stop it first, or its newest changes "+
+				"would be missing", dir, pid, filepath.Join(d, pidFile))
 		}
 	}
 	if pid := openedBy(dir); pid != 0 {
-		return fmt.Errorf("process %d has files in %s open: stop that ZooKeeper first, or its newest changes would be missing", pid, dir)
+		return fmt.Errorf("process %d has files in %s open: stop that ZooKeeper first, or its newest changes "+
+			"would be missing", pid, dir)
 	}
 	return nil
 }

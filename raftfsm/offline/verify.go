@@ -131,7 +131,8 @@ func compareNodes(path string, x, y *zkfiles.Node, wire bool) (diffs []string) {
 	}{
 		{"czxid", x.Czxid, y.Czxid}, {"mzxid", x.Mzxid, y.Mzxid}, {"pzxid", x.Pzxid, y.Pzxid},
 		{"ctime", x.Ctime, y.Ctime}, {"mtime", x.Mtime, y.Mtime},
-		{"version", int64(x.Version), int64(y.Version)}, {"children ever created", int64(x.Cversion), int64(y.Cversion)},
+		{"version", int64(x.Version), int64(y.Version)}, {"children ever created", int64(x.Cversion),
+			int64(y.Cversion)},
 		{"ACL version", int64(x.Aversion), int64(y.Aversion)},
 	} {
 		if f.a == f.b {

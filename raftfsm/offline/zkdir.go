@@ -97,7 +97,8 @@ func list(dir, prefix string) ([]zkFile, error) {
 	})
 	for i := 1; i < len(files); i++ {
 		if files[i].zxid == files[i-1].zxid {
-			return nil, fmt.Errorf("%s and %s have the same zxid: one of them is a copy; move the wrong one away", files[i-1].path, files[i].path)
+			return nil, fmt.Errorf("%s and %s have the same zxid: one of them is a copy; move the wrong one away",
+				files[i-1].path, files[i].path)
 		}
 	}
 	return files, nil
@@ -145,7 +146,8 @@ func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
 		return nil, err
 	}
 	if len(snaps) == 0 && len(logs) == 0 {
-		return nil, fmt.Errorf("%s holds neither a snapshot nor a log: name the directory that dataDir in zoo.cfg names", dir)
+		return nil, fmt.Errorf(
+			"%s holds neither a snapshot nor a log: name the directory that dataDir in zoo.cfg names", dir)
 	}
 	z, from, err := loadNewest(snaps, logs)
 	if err != nil {
@@ -181,7 +183,8 @@ func loadFile(path string) (*ZooKeeper, error) {
 }
 
 func (z *ZooKeeper) lacksLog(path string) error {
-	return fmt.Errorf("%s was taken while changes went on, and the log of these changes is missing: put log.* beside it and name the directory", path)
+	return fmt.Errorf("%s was taken while changes went on, and the log of these changes is missing: put "+
+		"log.* beside it and name the directory", path)
 }
 
 // loadNewest reads the newest snapshot that is whole. One that ends in the
@@ -196,7 +199,8 @@ func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 			continue
 		}
 		if err != nil {
-			return nil, s, fmt.Errorf("%s: %w; move this file away to begin with an older snapshot and its logs", s.path, err)
+			return nil, s, fmt.Errorf("%s: %w; move this file away to begin with an older snapshot and its logs",
+				s.path, err)
 		}
 		z.Tree = t
 		return z, s, nil
@@ -205,7 +209,8 @@ func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 		z.Tree = zkfiles.NewTree()
 		return z, zkFile{}, nil
 	}
-	return nil, zkFile{}, fmt.Errorf("there is no whole snapshot: %s", strings.Join(append(z.Notes, "bring one back from a backup"), "; "))
+	return nil, zkFile{}, fmt.Errorf("there is no whole snapshot: %s",
+		strings.Join(append(z.Notes, "bring one back from a backup"), "; "))
 }
 
 func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, *zkfiles.SnapshotReader, error) {
@@ -229,7 +234,8 @@ func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, *zkfiles.SnapshotRead
 // replay applies what the logs hold behind the snapshot.
 func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
 	if len(logs) == 0 {
-		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory of dataLogDir by --log-dir; or name this file itself, to take it as it stands", snap.path, logDir)
+		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory "+
+			"of dataLogDir by --log-dir; or name this file itself, to take it as it stands", snap.path, logDir)
 	}
 	// The last log that begins at or before the snapshot may go on behind it.
 	first := 0
@@ -253,7 +259,8 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 	}
 	switch {
 	case reached < snap.zxid:
-		return fmt.Errorf("%s: the logs in %s end with zxid 0x%x, before it: its own log is missing; name this file itself to take it as it stands", snap.path, logDir, reached)
+		return fmt.Errorf("%s: the logs in %s end with zxid 0x%x, before it: its own log is missing; name this "+
+			"file itself to take it as it stands", snap.path, logDir, reached)
 	case !z.Whole():
 		return z.lacksLog(snap.path)
 	}
@@ -317,11 +324,13 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
 			// Where another log follows, its ZooKeeper went on without the entry.
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry, which nobody was told is stored, was left out", path, err))
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry, which nobody was told is stored, was left out",
+				path, err))
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) {
-			return 0, fmt.Errorf("%s: %w of an entry: it was being written when its server died, and nobody was told that it is stored; leave it out with --drop-torn-record, as ZooKeeper would", path, err)
+			return 0, fmt.Errorf("%s: %w of an entry: it was being written when its server died, and nobody was "+
+				"told that it is stored; leave it out with --drop-torn-record, as ZooKeeper would", path, err)
 		}
 		if err == nil {
 			if err = z.Apply(x); err != nil {

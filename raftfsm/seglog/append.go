@@ -241,8 +241,8 @@ func (l *Log) tail(index uint64) (*segment, error) {
 // which nothing is left are returned, to be removed.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize
-	// A spare that could not be prepared tells of a moment that may be long over, a full disk above all. The log needs
-	// the segment now, so it tries now.
+	// A spare that could not be prepared tells of a moment that may be long over, a full disk above
+	// all. The log needs the segment now, so it tries now.
 	p := l.takeSpare(nil)
 	if p.err != nil {
 		p.f = nil

@@ -9,11 +9,14 @@ import (
 // A store that forgets one of its syncs must not get past the model.
 func TestModelFindsWhatIsNotSynced(t *testing.T) {
 	for what, lie := range map[string]func(*liar){
-		"no append is synced":         func(l *liar) { l.noDatasync = true },
-		"no file is synced":           func(l *liar) { l.noSync = true },
-		"no directory is synced":      func(l *liar) { l.noSyncDir = true },
-		"what is cached is believed":  func(l *liar) { l.noForget = true },
-		"Open syncs neither of these": func(l *liar) { l.openOnly, l.noSync, l.noDatasync, l.noSyncDir = true, true, true, true },
+		"no append is synced":        func(l *liar) { l.noDatasync = true },
+		"no file is synced":          func(l *liar) { l.noSync = true },
+		"no directory is synced":     func(l *liar) { l.noSyncDir = true },
+		"what is cached is believed": func(l *liar) { l.noForget = true },
+		"Open syncs neither of these": func(l *liar) {
+			l.openOnly, l.noSync, l.noDatasync, l.noSyncDir = true, true,
+				true, true
+		},
 		"Open syncs no file":          func(l *liar) { l.openOnly, l.noSync = true, true },
 		"Open does not sync the name": func(l *liar) { l.openOnly, l.noSyncDir = true, true },
 	} {

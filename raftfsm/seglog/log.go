@@ -87,7 +87,8 @@ var errClosed = errors.New("the log is closed")
 // file system means that acknowledged entries are damaged.
 func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
-	l := &Log{o: o, fs: o.FS, dir: dir, seq: 1, writer: make(chan struct{}, 1), kick: make(chan struct{}, 1), done: make(chan struct{}),
+	l := &Log{o: o, fs: o.FS, dir: dir, seq: 1, writer: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		done:   make(chan struct{}),
 		around: func(_ string, write func() error) error { return write() }, files: files{fs: o.FS}}
 	l.durable.Store(math.MaxUint64)
 	// A segment that was begun by a process which was killed there may have no

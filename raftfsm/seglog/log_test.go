@@ -44,7 +44,8 @@ func data(rng *rand.Rand, n int) []byte {
 func batch(rng *rand.Rand, index uint64, n, size int) []*raft.Log {
 	var list []*raft.Log
 	for i := range n {
-		list = append(list, &raft.Log{Index: index + uint64(i), Term: 3, Type: raft.LogCommand, Data: data(rng, 1+rng.IntN(size)), AppendedAt: time.Unix(5, 6)})
+		list = append(list, &raft.Log{Index: index + uint64(i), Term: 3, Type: raft.LogCommand,
+			Data: data(rng, 1+rng.IntN(size)), AppendedAt: time.Unix(5, 6)})
 	}
 	return list
 }
@@ -74,7 +75,8 @@ func (m *model) same(t *testing.T, l *Log) {
 	for _, want := range m.entries {
 		var got raft.Log
 		must(t, l.GetLog(want.Index, &got))
-		if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type || !bytes.Equal(got.Data, want.Data) ||
+		if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type ||
+			!bytes.Equal(got.Data, want.Data) ||
 			!bytes.Equal(got.Extensions, want.Extensions) || !got.AppendedAt.Equal(want.AppendedAt) {
 			t.Fatalf("entry %d differs", want.Index)
 		}
@@ -229,7 +231,8 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 	if err := <-told; !errors.Is(err, errInjected) {
 		t.Errorf("what is around the writes was told %v", err)
 	}
-	for _, err := range []error{l.Append(batch(rng, 3, 1, 10), false), l.StoreLogs(batch(rng, 3, 1, 10)), l.DeleteRange(1, 1)} {
+	for _, err := range []error{l.Append(batch(rng, 3, 1, 10), false), l.StoreLogs(batch(rng, 3, 1, 10)),
+		l.DeleteRange(1, 1)} {
 		if !errors.Is(err, errInjected) {
 			t.Errorf("after a failure: %v", err)
 		}
@@ -250,12 +253,14 @@ func TestWithin(t *testing.T) {
 		must(t, l.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: data(rng, each-recordSize)}))
 	}
 	must(t, l.DeleteRange(1, 20))
-	for bytes, want := range map[int64]uint64{0: 101, each - 1: 101, each: 100, 10 * each: 91, 10*each + 5: 91, 80 * each: 21, 1 << 40: 21} {
+	for bytes, want := range map[int64]uint64{0: 101, each - 1: 101, each: 100, 10 * each: 91, 10*each + 5: 91,
+		80 * each: 21, 1 << 40: 21} {
 		if got := l.Within(bytes); got != want {
 			t.Errorf("%d bytes: from %d on, want %d", bytes, got, want)
 		}
 	}
-	for index, want := range map[uint64]int64{0: 80 * each, 19: 80 * each, 20: 80 * each, 21: 79 * each, 60: 40 * each, 99: each, 100: 0, 200: 0} {
+	for index, want := range map[uint64]int64{0: 80 * each, 19: 80 * each, 20: 80 * each, 21: 79 * each,
+		60: 40 * each, 99: each, 100: 0, 200: 0} {
 		if got := l.After(index); got != want {
 			t.Errorf("behind entry %d there are %d bytes, want %d", index, got, want)
 		}
@@ -289,7 +294,8 @@ func TestLongestEntry(t *testing.T) {
 				must(t, l.Close())
 				l = open(t, dir)
 				var got raft.Log
-				if err := l.GetLog(1, &got); by <= 0 && (err != nil || len(got.Data) != len(e.Data) || len(got.Extensions) != ext) {
+				if err := l.GetLog(1, &got); by <= 0 && (err != nil || len(got.Data) != len(e.Data) ||
+					len(got.Extensions) != ext) {
 					t.Errorf("limit and %d: %d bytes come back, %v", by, len(got.Data), err)
 				} else if by > 0 && !errors.Is(err, raft.ErrLogNotFound) {
 					t.Errorf("limit and %d: %v", by, err)
@@ -381,7 +387,8 @@ func TestDamageIsRefused(t *testing.T) {
 		}
 		for _, want := range all {
 			var got raft.Log
-			if err := l.GetLog(want.Index, &got); err == nil && (!bytes.Equal(got.Data, want.Data) || got.Term != want.Term) {
+			if err := l.GetLog(want.Index, &got); err == nil && (!bytes.Equal(got.Data, want.Data) ||
+				got.Term != want.Term) {
 				t.Errorf("a flip at %d is served in entry %d", at, want.Index)
 			}
 		}

@@ -59,7 +59,8 @@ var errInjected = errors.New("injected")
 // runModel runs one seed.
 func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 	rng := rand.New(rand.NewPCG(seed, 11))
-	m := &logModel{rng: rng, disk: simdisk.New(rng), wrap: wrap, first: 1, entries: map[uint64]*raft.Log{}, term: 1, size: 8 + rng.IntN(120)}
+	m := &logModel{rng: rng, disk: simdisk.New(rng), wrap: wrap, first: 1, entries: map[uint64]*raft.Log{},
+		term: 1, size: 8 + rng.IntN(120)}
 	m.disk.OnOp(m.onOp)
 	if err := m.open(); err != nil {
 		return err
@@ -202,7 +203,8 @@ func (m *logModel) cutTail(from uint64) error {
 			return err
 		}
 		if m.last >= from && m.last < sure {
-			return fmt.Errorf("a truncation at %d that was cut short has left entries up to %d of %d", from, m.last, was)
+			return fmt.Errorf("a truncation at %d that was cut short has left entries up to %d of %d", from, m.last,
+				was)
 		}
 		return nil
 	}

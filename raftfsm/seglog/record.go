@@ -28,7 +28,8 @@ var maxRecord = recordSize + MaxData
 func fits(entries []*raft.Log) error {
 	for _, l := range entries {
 		if n := len(l.Data) + len(l.Extensions); n > maxRecord-recordSize {
-			return fmt.Errorf("append entry %d of %d bytes, more than the %d that can be read back", l.Index, n, maxRecord-recordSize)
+			return fmt.Errorf("append entry %d of %d bytes, more than the %d that can be read back", l.Index, n,
+				maxRecord-recordSize)
 		}
 	}
 	return nil
@@ -85,7 +86,8 @@ func parse(b []byte, at int) (r record, err error) {
 		return r, errEnd
 	}
 	size := int(binary.BigEndian.Uint32(b))
-	if uint32(size) != ^binary.BigEndian.Uint32(b[4:]) || size < recordSize || size > maxRecord || size > len(b) {
+	if uint32(size) != ^binary.BigEndian.Uint32(b[4:]) || size < recordSize || size > maxRecord ||
+		size > len(b) {
 		return r, errDamaged // the size and its complement lie in one sector: they came together
 	}
 	if crc32.Checksum(b[12:size], crcTable) != binary.BigEndian.Uint32(b[8:]) {
@@ -113,7 +115,8 @@ func hasEmptySector(b []byte, at int) bool {
 
 // decode fills l from a whole record, which it does not keep.
 func decode(b []byte, l *raft.Log) error {
-	if len(b) < recordSize || int(binary.BigEndian.Uint32(b)) != len(b) || crc32.Checksum(b[12:], crcTable) != binary.BigEndian.Uint32(b[8:]) {
+	if len(b) < recordSize || int(binary.BigEndian.Uint32(b)) != len(b) ||
+		crc32.Checksum(b[12:], crcTable) != binary.BigEndian.Uint32(b[8:]) {
 		return errDamaged
 	}
 	ext := binary.BigEndian.Uint64(b[48:])
@@ -121,7 +124,8 @@ func decode(b []byte, l *raft.Log) error {
 		return errDamaged
 	}
 	data := append([]byte(nil), b[recordSize:]...)
-	*l = raft.Log{Type: raft.LogType(b[12]), Index: binary.BigEndian.Uint64(b[16:]), Term: binary.BigEndian.Uint64(b[24:])}
+	*l = raft.Log{Type: raft.LogType(b[12]), Index: binary.BigEndian.Uint64(b[16:]),
+		Term: binary.BigEndian.Uint64(b[24:])}
 	if stamp := int64(binary.BigEndian.Uint64(b[40:])); stamp != 0 {
 		l.AppendedAt = time.Unix(0, stamp)
 	}

@@ -108,12 +108,14 @@ const (
 	zxidsInMs = 1 << 10       // more changes than a cluster can make
 )
 
-// TimeZxid is the zxid that stands for a time in ms since 1970. A state that comes back, by a restore to a running
-// cluster, by zlockd restore or by zlockd recover, goes on from the zxid of that moment. A cluster makes fewer changes
-// than TimeZxid counts, so every zxid that was given out lies below the zxid of its time. The zxids of the state that
-// comes back, which are its fencing tokens, so lie above all of them: also above those that a backup cannot know,
-// because they were given out after it was taken, or after a restore of the same backup. Below 2^53, a number of JSON
-// holds them until the year 2302.
+// TimeZxid is the zxid that stands for a time in ms since 1970. A state that comes back, by a
+// restore to a running cluster, by zlockd restore or by zlockd recover, goes on from the zxid of
+// that moment. A cluster makes fewer changes
+// than TimeZxid counts, so every zxid that was given out lies below the zxid of its time. The zxids
+// of the state that comes back, which are its fencing tokens, so lie above all of them: also above
+// those that a backup cannot know,
+// because they were given out after it was taken, or after a restore of the same backup. Below
+// 2^53, a number of JSON holds them until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // EndSessions ends all sessions, each by a change of its own at the given time,

@@ -57,7 +57,8 @@ func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
 func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 	var requests []byte
 	list := []Request{
-		{Session: 7, Gen: 1, Op: jute.OpCreate, IDs: []jute.ID{{Scheme: "digest", ID: "a:b"}, {Scheme: "ip", ID: "::1"}}, Body: []byte("body")},
+		{Session: 7, Gen: 1, Op: jute.OpCreate, IDs: []jute.ID{{Scheme: "digest", ID: "a:b"},
+			{Scheme: "ip", ID: "::1"}}, Body: []byte("body")},
 		{Session: 8, Gen: 2, Op: jute.OpSync, Body: nil},
 	}
 	for i := range list {
@@ -88,7 +89,8 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 		}
 	}
 	got, rest, err := NextBlock(append(whole, 9))
-	if err != nil || len(rest) != 1 || got.Origin != 1 || got.Birth != 2 || got.First != 3 || got.Count != 2 || !bytes.Equal(got.Requests, requests) {
+	if err != nil || len(rest) != 1 || got.Origin != 1 || got.Birth != 2 || got.First != 3 || got.Count != 2 ||
+		!bytes.Equal(got.Requests, requests) {
 		t.Errorf("read back as %+v, %d bytes behind, %v", got, len(rest), err)
 	}
 	session, next := PeekRequest(requests)
@@ -124,12 +126,14 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 		}
 	}
 	b := newBench(t)
-	if err := b.apply(b.entry(b.next, Request{Op: OpDigest, Body: make([]byte, 17)})); !errors.Is(err, ErrCorrupt) {
+	if err := b.apply(b.entry(b.next, Request{Op: OpDigest, Body: make([]byte, 17)})); !errors.Is(err,
+		ErrCorrupt) {
 		t.Errorf("a digest of 17 bytes: %v", err)
 	}
 	b = newBench(t)
 	nobody := Member{ID: 0, Incarnation: "i"}
-	if err := b.apply(b.entry(b.next, Request{Op: OpOpenStream, Body: jute.AppendLong(nobody.Append(nil), 5)})); !errors.Is(err, ErrCorrupt) {
+	if err := b.apply(b.entry(b.next, Request{Op: OpOpenStream, Body: jute.AppendLong(nobody.Append(nil),
+		5)})); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a stream of server 0: %v", err)
 	}
 	// Without a stream only a stream can be opened.
@@ -166,7 +170,8 @@ func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 func TestPositionOfASnapshot(t *testing.T) {
 	whole, chunks := snapshotOf(t)
 	begin := len(snapshotMagic)
-	if at, err := ReadPosition(bytes.NewReader(whole[:begin+len(chunks[0])])); err != nil || at != (Position{Index: 7, Term: 3}) {
+	if at, err := ReadPosition(bytes.NewReader(whole[:begin+len(chunks[0])])); err != nil ||
+		at != (Position{Index: 7, Term: 3}) {
 		t.Errorf("%+v, %v", at, err)
 	}
 	for n := range begin + len(chunks[0]) {
@@ -192,7 +197,8 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 	for i := range snapshotMagic {
 		bad := bytes.Clone(whole)
 		bad[i] ^= 1
-		if _, _, err := ReadSnapshot(bytes.NewReader(bad)); err == nil || !strings.Contains(err.Error(), "not a snapshot this program can read") {
+		if _, _, err := ReadSnapshot(bytes.NewReader(bad)); err == nil ||
+			!strings.Contains(err.Error(), "not a snapshot this program can read") {
 			t.Errorf("the first line with another byte %d: %v", i, err)
 		}
 	}
@@ -214,11 +220,13 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 		"a chunk of nodes more":   again(header, sessions, nodes, chunk(chunkNodes, nil), end),
 		"an end of three bytes":   again(header, sessions, nodes, chunk(chunkEnd, []byte{0, 0, 0})),
 		"an unknown kind":         again(header, sessions, chunk(9, nil), nodes, end),
-		"bytes behind the header": again(chunk(chunkHeader, append(bytes.Clone(header[chunkFrame:]), 0)), sessions, nodes, end),
-		"half a header":           again(chunk(chunkHeader, header[chunkFrame:len(header)-3]), sessions, nodes, end),
-		"half the sessions":       again(header, chunk(chunkSessions, sessions[chunkFrame:len(sessions)-3]), nodes, end),
-		"half the nodes":          again(header, sessions, chunk(chunkNodes, nodes[chunkFrame:len(nodes)-3]), end),
-		"a node without session":  again(header, none, nodes, end),
+		"bytes behind the header": again(chunk(chunkHeader, append(bytes.Clone(header[chunkFrame:]), 0)), sessions,
+			nodes, end),
+		"half a header": again(chunk(chunkHeader, header[chunkFrame:len(header)-3]), sessions, nodes, end),
+		"half the sessions": again(header, chunk(chunkSessions, sessions[chunkFrame:len(sessions)-3]), nodes,
+			end),
+		"half the nodes":         again(header, sessions, chunk(chunkNodes, nodes[chunkFrame:len(nodes)-3]), end),
+		"a node without session": again(header, none, nodes, end),
 	} {
 		if _, _, err := ReadSnapshot(bytes.NewReader(file)); err == nil {
 			t.Errorf("%s was taken", name)
@@ -226,7 +234,8 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 	}
 	claims := bytes.Clone(header)
 	binary.BigEndian.PutUint32(claims[1:], MaxChunk+1)
-	if _, _, err := ReadSnapshot(bytes.NewReader(again(claims))); err == nil || !strings.Contains(err.Error(), "claims") {
+	if _, _, err := ReadSnapshot(bytes.NewReader(again(claims))); err == nil ||
+		!strings.Contains(err.Error(), "claims") {
 		t.Errorf("a chunk larger than any: %v", err)
 	}
 }

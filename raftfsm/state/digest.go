@@ -61,11 +61,13 @@ func (s *State) checkDigest(body []byte) error {
 	if theirs.Zxid > s.zxid {
 		// The leader was there before it proposed this entry, so everybody must
 		// be. Whoever missed a change would else never have a digest to compare.
-		return fmt.Errorf("state differs from the leader's: it was at zxid 0x%x before this entry, this server is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
+		return fmt.Errorf("state differs from the leader's: it was at zxid 0x%x before this entry, this server "+
+			"is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
 	}
 	for _, ours := range s.digests.ring {
 		if ours.Zxid == theirs.Zxid && ours.Sum != theirs.Sum {
-			return fmt.Errorf("state differs from the leader's at zxid 0x%x: digest %016x here, %016x there; this server must be rebuilt from the others", ours.Zxid, ours.Sum, theirs.Sum)
+			return fmt.Errorf("state differs from the leader's at zxid 0x%x: digest %016x here, %016x there; this "+
+				"server must be rebuilt from the others", ours.Zxid, ours.Sum, theirs.Sum)
 		}
 	}
 	return nil

@@ -89,7 +89,8 @@ func CheckEntry(b []byte) error {
 	case entrySum(b) != binary.BigEndian.Uint32(b[2:]):
 		return fmt.Errorf("%w: checksum mismatch", ErrCorrupt)
 	case b[0] != entryVersion:
-		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that wrote it",
+		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that "+
+			"wrote it",
 			b[0], entryVersion)
 	case b[1]&kindMask != kindBatch && b[1]&kindMask != kindNamed:
 		return fmt.Errorf("log entry of unknown kind %d", b[1])
@@ -171,7 +172,8 @@ func (r *Request) Append(b []byte) []byte {
 
 // decodeRequest cuts the first request off b into r. Identities are those of the
 // entry, or appended to ids, which is returned for reuse. r points into b.
-func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID, err error) {
+func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
+	err error) {
 	d := jute.NewDecoder(b)
 	r.Session = d.Long()
 	r.Gen = uint32(d.Int())

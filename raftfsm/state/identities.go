@@ -60,7 +60,8 @@ func split(b []byte) (head, identities, body, rest []byte) {
 // named reports whether an encoding of identities holds any.
 func named(identities []byte) bool { return len(identities) > 4 }
 
-// NameOnce returns an entry of kindBatch, well formed and not yet sealed, as one of kindNamed, if that is shorter.
+// NameOnce returns an entry of kindBatch, well formed and not yet sealed, as one of kindNamed, if
+// that is shorter.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	sets := map[string]int32{} // never written while no request names any
 	var list [][]byte

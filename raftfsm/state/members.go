@@ -209,7 +209,8 @@ func ServerID(n int64) uint32 {
 // isHost reports whether text can stand for a host in a line.
 func isHost(text string) bool {
 	odd := func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-._:%", r))
+		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+			strings.ContainsRune("-._:%", r))
 	}
 	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, odd)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 func TestVersionOfTheMembership(t *testing.T) {
-	for text, want := range map[string]int64{"": 0, "server.1=a:1:1:participant\nversion=1a": 0x1a, "\nversion=": 0, "\nversion=zz": 0} {
+	for text, want := range map[string]int64{"": 0, "server.1=a:1:1:participant\nversion=1a": 0x1a,
+		"\nversion=": 0, "\nversion=zz": 0} {
 		if _, got := CutConfig(text); got != want {
 			t.Errorf("%q has version %d", text, got)
 		}
@@ -51,23 +52,27 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 
 // What a real ZooKeeper 3.8 answers to lines that join.
 func TestLinesThatAreNoServerAreRefused(t *testing.T) {
-	for _, line := range []string{"", "server.1", "some thing", "server.1=h:1", "server.1=h:1:1", "server.1=:1:2", "server.1=h:1:2=3", "server.1=h:1:2:leader",
-		"server.1=h:1:2:observer:3", "server.1=h:1:2;h:x", "server.1=h:a:2", "server.1=h:1:2|h:3:4", "server.1=h\nserver.2:1:2", "server.1=" + strings.Repeat("h", 256) + ":1:2"} {
+	for _, line := range []string{"", "server.1", "some thing", "server.1=h:1", "server.1=h:1:1",
+		"server.1=:1:2", "server.1=h:1:2=3", "server.1=h:1:2:leader",
+		"server.1=h:1:2:observer:3", "server.1=h:1:2;h:x", "server.1=h:a:2", "server.1=h:1:2|h:3:4",
+		"server.1=h\nserver.2:1:2", "server.1=" + strings.Repeat("h", 256) + ":1:2"} {
 		if s, err := ParseServer(line); err == nil || errors.Is(err, ErrNumber) {
 			t.Errorf("%q is read as %+v, %v", line, s, err)
 		}
 	}
-	for _, line := range []string{"server.x=h:1:2", "server.=h:1:2", "server.1=h:1:65536", "server.1=h:1:2;65536", "server.1=h:-1:2"} {
+	for _, line := range []string{"server.x=h:1:2", "server.=h:1:2", "server.1=h:1:65536",
+		"server.1=h:1:2;65536", "server.1=h:-1:2"} {
 		if s, err := ParseServer(line); !errors.Is(err, ErrNumber) {
 			t.Errorf("%q is read as %+v, %v", line, s, err)
 		}
 	}
 	for line, want := range map[string]Server{
-		" server.4 = h4:2888:3888:OBSERVER;2181": {ID: 4, Peer: "h4:2888", Election: "3888", Client: "0.0.0.0:2181"},
-		"server.0=h:1:2;h:3":                     {ID: ZeroID, Peer: "h:1", Election: "2", Client: "h:3", Voter: true},
-		"9=[::1]:0:2;[::1]:3":                    {ID: 9, Peer: "[::1]:0", Election: "2", Client: "[::1]:3", Voter: true},
-		"server.999=h:1:2":                       {ID: 1<<31 | 999, Peer: "h:1", Election: "2", Voter: true},
-		"server.255=h:1:2;":                      {ID: 1<<31 | 255, Peer: "h:1", Election: "2", Voter: true},
+		" server.4 = h4:2888:3888:OBSERVER;2181": {ID: 4, Peer: "h4:2888", Election: "3888",
+			Client: "0.0.0.0:2181"},
+		"server.0=h:1:2;h:3":  {ID: ZeroID, Peer: "h:1", Election: "2", Client: "h:3", Voter: true},
+		"9=[::1]:0:2;[::1]:3": {ID: 9, Peer: "[::1]:0", Election: "2", Client: "[::1]:3", Voter: true},
+		"server.999=h:1:2":    {ID: 1<<31 | 999, Peer: "h:1", Election: "2", Voter: true},
+		"server.255=h:1:2;":   {ID: 1<<31 | 255, Peer: "h:1", Election: "2", Voter: true},
 	} {
 		if s, err := ParseServer(line); err != nil || s != want {
 			t.Errorf("%q is read as %+v %v", line, s, err)
@@ -94,7 +99,8 @@ func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 			t.Errorf("%q is read as %+v %v", line, s, err)
 		}
 	}
-	for _, value := range []string{"", "h", "h:", ":1:2", "h:x", "h:1:y", "h:1:70000", "h:1:2:watcher", "h:1:2:observer:3", "h:1:2;x", "h:1:2|i:1:2", "[::1:1:2"} {
+	for _, value := range []string{"", "h", "h:", ":1:2", "h:x", "h:1:y", "h:1:70000", "h:1:2:watcher",
+		"h:1:2:observer:3", "h:1:2;x", "h:1:2|i:1:2", "[::1:1:2"} {
 		if s, err := ParseAddresses(7, value); err == nil {
 			t.Errorf("%q is read as %+v", value, s)
 		}
@@ -102,12 +108,14 @@ func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 }
 
 func TestWordsDescribeTheServerTheyMean(t *testing.T) {
-	words := map[uint32]Server{1: {ID: 1, Peer: "h:1", Election: "7", Client: "c:2"}, 2: {ID: 2, Peer: "h:2", Election: "8"}}
+	words := map[uint32]Server{1: {ID: 1, Peer: "h:1", Election: "7", Client: "c:2"},
+		2: {ID: 2, Peer: "h:2", Election: "8"}}
 	for is, want := range map[Server]Server{
-		{ID: 1, Peer: "h:1", Client: "x:1", Voter: true}: {ID: 1, Peer: "h:1", Election: "7", Client: "c:2", Voter: true},
-		{ID: 1, Peer: "g:1", Client: "x:1"}:              {ID: 1, Peer: "g:1", Client: "x:1"},
-		{ID: 2, Peer: "h:2", Client: "x:1"}:              {ID: 2, Peer: "h:2", Election: "8", Client: "x:1"},
-		{ID: 3, Peer: "h:1"}:                             {ID: 3, Peer: "h:1"},
+		{ID: 1, Peer: "h:1", Client: "x:1", Voter: true}: {ID: 1, Peer: "h:1", Election: "7", Client: "c:2",
+			Voter: true},
+		{ID: 1, Peer: "g:1", Client: "x:1"}: {ID: 1, Peer: "g:1", Client: "x:1"},
+		{ID: 2, Peer: "h:2", Client: "x:1"}: {ID: 2, Peer: "h:2", Election: "8", Client: "x:1"},
+		{ID: 3, Peer: "h:1"}:                {ID: 3, Peer: "h:1"},
 	} {
 		if is.Describe(words); is != want {
 			t.Errorf("%+v, want %+v", is, want)
@@ -123,12 +131,14 @@ func TestAClusterIsFoundedOnce(t *testing.T) {
 		if err := s.Apply(entry, to); err != nil {
 			t.Fatal(err)
 		}
-		if want := "server.1=h:1:2:participant;h:3\nversion=100000000"; s.Zxid() != 1<<32 || s.ConfigData() != want || !s.Configured() {
+		if want := "server.1=h:1:2:participant;h:3\nversion=100000000"; s.Zxid() != 1<<32 ||
+			s.ConfigData() != want || !s.Configured() {
 			t.Fatalf("zxid %x, %q", s.Zxid(), s.ConfigData())
 		}
 	}
 	bare := New("c")
-	if err := bare.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "c:1"}, {ID: 2, Peer: "h:2"}}, 1000), to); err != nil || bare.Zxid() != 1<<32 || bare.Configured() {
+	if err := bare.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "c:1"}, {ID: 2, Peer: "h:2"}}, 1000),
+		to); err != nil || bare.Zxid() != 1<<32 || bare.Configured() {
 		t.Errorf("it is not said yet where clients reach the second: %v", err)
 	}
 	b := newBench(t)
@@ -147,7 +157,8 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	if s.Zxid() != 0 {
 		t.Errorf("zxid %x of an empty state", s.Zxid())
 	}
-	if err := s.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "h:3", Voter: true}}, 1000), to); err != nil {
+	if err := s.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "h:3", Voter: true}}, 1000),
+		to); err != nil {
 		t.Fatal(err)
 	}
 	was := s.Zxid()

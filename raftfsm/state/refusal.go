@@ -21,7 +21,8 @@ func (r *Request) Long() bool {
 		return false
 	}
 	switch r.Op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetData, jute.OpSetACL, jute.OpSync:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetData, jute.OpSetACL,
+		jute.OpSync:
 		return true
 	case jute.OpMulti:
 		return !onlyDeletes(r.Body)

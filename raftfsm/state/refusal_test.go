@@ -26,10 +26,13 @@ func TestLongRequestsAreThoseThatGrow(t *testing.T) {
 		long bool
 	}{
 		{jute.OpSetData, long, true}, {jute.OpSetData, long[1:], false},
-		{jute.OpCreate, long, true}, {jute.OpCreate2, long, true}, {jute.OpCreateTTL, long, true}, {jute.OpCreateContainer, long, true},
+		{jute.OpCreate, long, true}, {jute.OpCreate2, long, true}, {jute.OpCreateTTL, long, true},
+		{jute.OpCreateContainer, long, true},
 		{jute.OpSetACL, long, true}, {jute.OpSync, long, true},
-		{jute.OpDelete, long, false}, {jute.OpCloseSession, long, false}, {OpAttach, long, false}, {OpCreateSession, long, false},
-		{jute.OpMulti, multi(jute.OpDelete, jute.OpCheck), false}, {jute.OpMulti, multi(jute.OpDelete, jute.OpSetData), true},
+		{jute.OpDelete, long, false}, {jute.OpCloseSession, long, false}, {OpAttach, long, false},
+		{OpCreateSession, long, false},
+		{jute.OpMulti, multi(jute.OpDelete, jute.OpCheck), false},
+		{jute.OpMulti, multi(jute.OpDelete, jute.OpSetData), true},
 		{jute.OpMulti, long, true}, {jute.OpMulti, multi(jute.OpDelete)[:LongRequest+9], true},
 	} {
 		if r := (Request{Op: c.op, Body: c.body}); r.Long() != c.long {
@@ -46,7 +49,8 @@ func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	r := Request{Session: sess.ID, Gen: sess.Gen, Op: jute.OpSetData, Body: make([]byte, LongRequest+1)}
 	digest := b.s.Digest()
 	out := b.do(create(sess, "/a", 0), r.Refusal(), create(sess, "/b", 0))
-	if out[1].Code != jute.Throttled || out[1].Refused || out[1].Zxid != out[0].Zxid || out[2].Zxid != out[0].Zxid+1 {
+	if out[1].Code != jute.Throttled || out[1].Refused || out[1].Zxid != out[0].Zxid ||
+		out[2].Zxid != out[0].Zxid+1 {
 		t.Errorf("%+v", out)
 	}
 	after := b.s.Digest()

@@ -10,19 +10,20 @@ import (
 const (
 	OpCreateSession jute.OpCode = -10 // body: SessionBody
 	OpAttach        jute.OpCode = -12 // body: SessionBody; Request.Session names the session
-	OpExpire        jute.OpCode = -13 // Request.Session, conditional on Request.Gen; body: any byte if an operator asked
-	OpOpenStream    jute.OpCode = -14 // body: Member, nonce
-	OpDigest        jute.OpCode = -15 // body: zxid, digest
-	OpConfig        jute.OpCode = -16 // body: the text of /zookeeper/config
-	OpReap          jute.OpCode = -17 // body: path of a container or TTL node
-	OpBarrier       jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
-	OpWords         jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
-	OpFound         jute.OpCode = -21 // body: the text of /zookeeper/config; see Founding
-	OpRefuse        jute.OpCode = -22 // changes nothing; in the place of a client's request, see Refusal
-	OpStage         jute.OpCode = -23 // body: id, origin, birth, size; see Staging, as for the next three
-	OpPiece         jute.OpCode = -24 // body: id, offset, bytes of a backup
-	OpRestore       jute.OpCode = -25 // body: id, whether sessions are kept
-	OpUnstage       jute.OpCode = -26 // body: id
+	// Request.Session, conditional on Request.Gen; body: any byte if an operator asked
+	OpExpire     jute.OpCode = -13
+	OpOpenStream jute.OpCode = -14 // body: Member, nonce
+	OpDigest     jute.OpCode = -15 // body: zxid, digest
+	OpConfig     jute.OpCode = -16 // body: the text of /zookeeper/config
+	OpReap       jute.OpCode = -17 // body: path of a container or TTL node
+	OpBarrier    jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
+	OpWords      jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
+	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see Founding
+	OpRefuse     jute.OpCode = -22 // changes nothing; in the place of a client's request, see Refusal
+	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging, as for the next three
+	OpPiece      jute.OpCode = -24 // body: id, offset, bytes of a backup
+	OpRestore    jute.OpCode = -25 // body: id, whether sessions are kept
+	OpUnstage    jute.OpCode = -26 // body: id
 )
 
 // Request is one request as a server proposes it. Everything Apply needs to

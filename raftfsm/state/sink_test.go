@@ -49,7 +49,8 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 	a := open()
 	wrong := body
 	wrong.Password[15] = 1
-	if o := do(Request{Op: OpAttach, Session: a.ID, Body: wrong.Append(nil)}); o.Code != jute.SessionExpired || o.Session.ID != 0 {
+	if o := do(Request{Op: OpAttach, Session: a.ID, Body: wrong.Append(nil)}); o.Code != jute.SessionExpired ||
+		o.Session.ID != 0 {
 		t.Errorf("attached with another password: %+v", o)
 	}
 	o := do(Request{Op: OpAttach, Session: a.ID, Body: body.Append(nil)})
@@ -67,7 +68,8 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		t.Errorf("closed twice: %+v", again)
 	}
 	want := []string{
-		"attached gen 1, created true", "attached gen 2, created false", fmt.Sprintf("ended by %d at 2", EndExpired),
+		"attached gen 1, created true", "attached gen 2, created false", fmt.Sprintf("ended by %d at 2",
+			EndExpired),
 		"attached gen 1, created true", fmt.Sprintf("ended by %d at 4", EndOperator),
 		"attached gen 1, created true", fmt.Sprintf("ended by %d at 6", EndClosed),
 	}
@@ -111,7 +113,8 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 	for b.s.Zxid() < rounds*digestEvery {
 		b.do(create(s, "/n-", 2))
 		sums[b.s.Zxid()] = b.s.Digest()
-		if last, known := b.s.LastDigest(); known != (b.s.Zxid() >= digestEvery) || known && last.Zxid != b.s.Zxid()/digestEvery*digestEvery {
+		if last, known := b.s.LastDigest(); known != (b.s.Zxid() >= digestEvery) || known &&
+			last.Zxid != b.s.Zxid()/digestEvery*digestEvery {
 			t.Fatalf("at %d the last digest is that of %d", b.s.Zxid(), last.Zxid)
 		}
 	}
@@ -135,7 +138,8 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 	}
 	// The leader cannot have been further before it proposed the entry.
 	body := binary.BigEndian.AppendUint64(nil, uint64(b.s.Zxid()+1))
-	if err := b.apply(b.entry(b.next, Request{Op: OpDigest, Body: append(body, make([]byte, 8)...)})); err == nil {
+	if err := b.apply(b.entry(b.next, Request{
+		Op: OpDigest, Body: append(body, make([]byte, 8)...)})); err == nil {
 		t.Error("a digest from ahead was passed over")
 	}
 }

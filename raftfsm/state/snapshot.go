@@ -158,7 +158,8 @@ func (w *chunkWriter) raw(b []byte) {
 
 func (w *chunkWriter) chunk(kind byte, payload []byte) {
 	if w.err == nil && len(payload) > MaxChunk {
-		w.err = fmt.Errorf("a chunk of %d bytes cannot be read back: no more than %d are allowed", len(payload), MaxChunk)
+		w.err = fmt.Errorf("a chunk of %d bytes cannot be read back: no more than %d are allowed", len(payload),
+			MaxChunk)
 	}
 	var head [chunkFrame]byte
 	head[0] = kind

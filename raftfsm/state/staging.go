@@ -69,8 +69,8 @@ func (g *Staging) GiveUp() Request {
 // wait for each other and not with those who ask for a session.
 const stageLane = -1
 
-// Raised is how far, at the least, the zxid of a restored state lies above that of its backup and of the state before.
-// TimeZxid is far above both, unless a clock is wrong.
+// Raised is how far, at the least, the zxid of a restored state lies above that of its backup and
+// of the state before. TimeZxid is far above both, unless a clock is wrong.
 const Raised = 1 << 20
 
 // Restored names the last restore that took the state's place; 0: none did.

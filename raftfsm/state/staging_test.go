@@ -72,7 +72,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if o := x.pieces(backup, size); o.Code != jute.OK {
 				t.Fatalf("piece: %+v %s", o, o.Reply)
 			}
-			if _, err := b.s.tree.Get("/mine"); !err || b.s.Zxid() != before || b.s.Digest() != digest || b.got.replaced != 0 {
+			if _, err := b.s.tree.Get("/mine"); !err || b.s.Zxid() != before || b.s.Digest() != digest ||
+				b.got.replaced != 0 {
 				t.Fatal("something is to be seen before it is time")
 			}
 			o := b.do(x.g.Restore(keep))[0]
@@ -93,9 +94,11 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 				want.Sessions, want.Ended = 1, 0
 			}
 			if said != want || b.s.tree.Count() != want.Nodes || b.s.sessions.Len() != want.Sessions {
-				t.Errorf("keep %v: said %+v, want %+v; there are %d nodes, %d sessions", keep, said, want, b.s.tree.Count(), b.s.sessions.Len())
+				t.Errorf("keep %v: said %+v, want %+v; there are %d nodes, %d sessions", keep, said, want,
+					b.s.tree.Count(), b.s.sessions.Len())
 			}
-			if text, version := CutConfig(b.s.ConfigData()); text != "server.1=h:1:2:participant" || version <= before {
+			if text, version := CutConfig(b.s.ConfigData()); text != "server.1=h:1:2:participant" ||
+				version <= before {
 				t.Errorf("members %q of version 0x%x", text, version)
 			}
 			if birth, _, last := b.s.Stream(1); birth != b.birth || last+1 != b.next || b.s.ClusterID() != "test" {
@@ -167,7 +170,8 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, s := range append(states, read) {
-			if s.Digest() != states[0].Digest() || s.Zxid() != states[0].Zxid() || !bytes.Equal(backupOf(t, s), backupOf(t, states[0])) {
+			if s.Digest() != states[0].Digest() || s.Zxid() != states[0].Zxid() ||
+				!bytes.Equal(backupOf(t, s), backupOf(t, states[0])) {
 				t.Errorf("keep %v: state %d differs", keep, i)
 			}
 		}

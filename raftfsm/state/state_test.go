@@ -181,7 +181,8 @@ func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
 	s := b.session()
 	b.do(create(s, "/e1", 1), create(s, "/e2", 1), create(s, "/kept", 0))
 	before := b.s.Zxid()
-	out := b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession}, create(s, "/e3", 1), Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession})
+	out := b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession}, create(s, "/e3", 1), Request{
+		Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession})
 	if b.s.Zxid() != before+1 {
 		t.Errorf("the end took %d zxids", b.s.Zxid()-before)
 	}
@@ -208,7 +209,8 @@ func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {
 		t.Errorf("outcomes %+v", out)
 	}
 	body.Password[0]++
-	if o := b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0]; o.Code != jute.SessionExpired {
+	if o := b.do(Request{Session: s.ID, Op: OpAttach,
+		Body: body.Append(nil)})[0]; o.Code != jute.SessionExpired {
 		t.Errorf("attach with a wrong password: %+v", o)
 	}
 	if o := b.do(create(moved, "/still", 0))[0]; o.Refused {
@@ -293,7 +295,8 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 		t.Errorf("restored at %+v", at)
 	}
 	if restored.Zxid() != b.s.Zxid() || restored.Digest() != b.s.Digest() {
-		t.Fatalf("restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())
+		t.Fatalf("restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(),
+			b.s.Digest())
 	}
 	other := &collector{births: map[uint32]uint32{}}
 	for range 300 {
@@ -319,7 +322,8 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 func FuzzEntry(f *testing.F) {
 	b := newBench(f)
 	s := b.session()
-	f.Add(b.entry(b.next, create(s, "/x", 0), Request{Session: s.ID, Gen: 1, Op: jute.OpSync, Body: jute.AppendString(nil, "/")}))
+	f.Add(b.entry(b.next, create(s, "/x", 0), Request{Session: s.ID, Gen: 1, Op: jute.OpSync,
+		Body: jute.AppendString(nil, "/")}))
 	named := create(s, "/x", 0)
 	named.IDs = idsOf("a", 50)
 	short, _ := NameOnce(b.entry(b.next, named, named))

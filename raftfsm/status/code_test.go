@@ -40,7 +40,8 @@ func TestErrorsWithoutCode(t *testing.T) {
 	if err == nil || err.Error() != "EOF" || Of(err) != "" || Of(err).Passes() || With(Stale, nil) != nil {
 		t.Errorf("%v with the code %q", err, Of(err))
 	}
-	for c, want := range map[Code]bool{NoLeader: true, Interrupted: true, Overtaken: true, NotJoined: true, Changing: false, NotReady: false} {
+	for c, want := range map[Code]bool{NoLeader: true, Interrupted: true, Overtaken: true, NotJoined: true,
+		Changing: false, NotReady: false} {
 		if c.Passes() != want {
 			t.Errorf("%s passes: %v", c, !want)
 		}

@@ -84,7 +84,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		{cert, other, "", "private key does not match"},
 		{cert, key, key, "--tls-ca " + key + " holds no certificate"},
 	} {
-		if _, err := Open("tls", tc.cert, tc.key, tc.ca, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := Open("tls", tc.cert, tc.key, tc.ca, nil); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -58,14 +58,16 @@ func (f *fake) Members(context.Context) (*status.Members, error) {
 		}
 		all[m.ID] = m
 	}
-	return &status.Members{ID: f.status.ID, Leader: f.status.Leader, Cluster: f.status.Cluster, Members: all}, nil
+	return &status.Members{ID: f.status.ID, Leader: f.status.Leader, Cluster: f.status.Cluster, Members: all},
+		nil
 }
 
 func (f *fake) Probe(_ context.Context, id uint32, addr string) (*status.Found, error) {
 	if addr == "" {
 		return nil, errors.New("nowhere")
 	}
-	return &status.Found{At: addr, Progress: status.Progress{Heard: status.Ago(0), LagBytes: new(int64), Waits: "to be let in"}}, nil
+	return &status.Found{At: addr, Progress: status.Progress{Heard: status.Ago(0), LagBytes: new(int64),
+		Waits: "to be let in"}}, nil
 }
 
 func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
@@ -129,7 +131,8 @@ func standalone() Status {
 				Established: time.UnixMilli(1795224234849), Timeout: 10 * time.Second, Expires: at.Add(10 * time.Second),
 				LastCxid: 6, LastZxid: 0x80, LastReply: 903747 * time.Millisecond, Latency: Latency{0, 2, 1.4},
 			},
-			{Addr: "127.0.0.1:46502", Received: 1, Established: at, Expires: at.Add(9 * time.Second), LastCxid: -1, LastZxid: -1},
+			{Addr: "127.0.0.1:46502", Received: 1, Established: at, Expires: at.Add(9 * time.Second), LastCxid: -1,
+				LastZxid: -1},
 			{
 				Addr: "[::1]:46442", Interest: 1, Received: 3, Sent: 3, Session: 0x100000ae0210024,
 				Established: time.UnixMilli(1795224234866), Timeout: 30 * time.Second, Expires: at.Add(30 * time.Second),
@@ -150,10 +153,12 @@ func standalone() Status {
 			"election_time": {Count: 3, Sum: 28001, Min: 140, Max: 27606},
 			"updatelatency": {Count: 114, Sum: 281, Min: 0, Max: 30, P50: 1, P90: 6, P95: 9, P99: 28.12346, P999: 30},
 		},
-		Keyed: map[string]map[string]Summary{"write_per_namespace": {"my app": {Count: 2, Sum: 30, Min: 10, Max: 20, P50: 10}}},
+		Keyed: map[string]map[string]Summary{"write_per_namespace": {"my app": {Count: 2, Sum: 30, Min: 10, Max: 20,
+			P50: 10}}},
 		Extra: []Sample{
 			{Name: "peer_insecure", Help: "1 if peers talk in the clear.", Value: 1},
-			{Name: "session_ends_total", Help: "Sessions ended.", Counter: true, Labels: []Pair{{"cause", "closed"}}, Value: 7},
+			{Name: "session_ends_total", Help: "Sessions ended.", Counter: true, Labels: []Pair{{"cause", "closed"}},
+				Value: 7},
 		},
 	}
 }

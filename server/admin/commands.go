@@ -33,18 +33,22 @@ func (a *Admin) commandTable() []command {
 	nothing := fine(func(*jsonWriter, *Status) {})
 	return []command{
 		{name: "configuration", aliases: []string{"conf", "config"}, write: fine(jsonConfiguration)},
-		{name: "connection_stat_reset", aliases: []string{"crst"}, changes: true, write: func(*jsonWriter, *Status, url.Values) string {
-			a.source.ResetConns()
-			return ""
-		}},
-		{name: "connections", aliases: []string{"cons"}, need: NeedConns, heavy: true, write: fine(func(j *jsonWriter, s *Status) { jsonConnections(j, s, false) })},
+		{name: "connection_stat_reset", aliases: []string{"crst"}, changes: true,
+			write: func(*jsonWriter, *Status, url.Values) string {
+				a.source.ResetConns()
+				return ""
+			}},
+		{name: "connections", aliases: []string{"cons"}, need: NeedConns, heavy: true,
+			write: fine(func(j *jsonWriter, s *Status) { jsonConnections(j, s, false) })},
 		{name: "dirs", need: NeedDirs, write: fine(func(j *jsonWriter, s *Status) {
 			j.field("datadir_size", s.DataDirSize)
 			j.field("logdir_size", s.LogDirSize)
 		})},
 		{name: "dump", need: NeedSessions | NeedEphemerals, heavy: true, write: fine(jsonDump)},
-		{name: "environment", aliases: []string{"env", "envi"}, need: NeedProcess, always: true, write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, environment(s)) })},
-		{name: "get_trace_mask", aliases: []string{"gtmk"}, always: true, write: fine(func(j *jsonWriter, _ *Status) { j.field("tracemask", a.mask.Load()) })},
+		{name: "environment", aliases: []string{"env", "envi"}, need: NeedProcess, always: true,
+			write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, environment(s)) })},
+		{name: "get_trace_mask", aliases: []string{"gtmk"}, always: true,
+			write: fine(func(j *jsonWriter, _ *Status) { j.field("tracemask", a.mask.Load()) })},
 		{name: "hash", write: fine(jsonHash)},
 		{name: "initial_configuration", aliases: []string{"icfg"}, write: fine(func(j *jsonWriter, s *Status) {
 			if s.Config.File == "" {
@@ -53,34 +57,43 @@ func (a *Admin) commandTable() []command {
 				j.field("initial_configuration", s.Config.File)
 			}
 		})},
-		{name: "is_read_only", aliases: []string{"isro"}, write: fine(func(j *jsonWriter, s *Status) { j.field("read_only", s.Mode == ReadOnly) })},
+		{name: "is_read_only", aliases: []string{"isro"}, write: fine(func(j *jsonWriter, s *Status) {
+			j.field("read_only", s.Mode == ReadOnly)
+		})},
 		{name: "last_snapshot", aliases: []string{"lsnp"}, write: fine(jsonLastSnapshot)},
 		{name: "leader", aliases: []string{"lead"}, write: jsonLeader},
-		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedDirs | NeedProcess, always: true, write: fine(jsonMonitor)},
+		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedDirs | NeedProcess, always: true,
+			write: fine(jsonMonitor)},
 		{name: "observer_connection_stat_reset", aliases: []string{"orst"}, changes: true, write: nothing},
 		{name: "observers", aliases: []string{"obsr"}, write: fine(jsonObservers)},
 		{name: "ruok", write: nothing},
-		{name: "server_stats", aliases: []string{"srvr"}, need: NeedDirs | NeedMetrics, write: fine(jsonServerStats)},
+		{name: "server_stats", aliases: []string{"srvr"}, need: NeedDirs | NeedMetrics,
+			write: fine(jsonServerStats)},
 		{name: "set_trace_mask", aliases: []string{"stmk"}, always: true, changes: true, write: a.setTraceMask},
-		{name: "stat_reset", aliases: []string{"srst"}, changes: true, write: func(*jsonWriter, *Status, url.Values) string {
-			a.source.ResetStats()
-			return ""
-		}},
-		{name: "stats", aliases: []string{"stat"}, need: NeedDirs | NeedMetrics | NeedConns, heavy: true, write: fine(func(j *jsonWriter, s *Status) {
-			jsonServerStats(j, s)
-			jsonConnections(j, s, true)
-		})},
-		{name: "system_properties", aliases: []string{"sysp"}, need: NeedProcess, always: true, write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, s.Environment) })},
+		{name: "stat_reset", aliases: []string{"srst"}, changes: true,
+			write: func(*jsonWriter, *Status, url.Values) string {
+				a.source.ResetStats()
+				return ""
+			}},
+		{name: "stats", aliases: []string{"stat"}, need: NeedDirs | NeedMetrics | NeedConns, heavy: true,
+			write: fine(func(j *jsonWriter, s *Status) {
+				jsonServerStats(j, s)
+				jsonConnections(j, s, true)
+			})},
+		{name: "system_properties", aliases: []string{"sysp"}, need: NeedProcess, always: true,
+			write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, s.Environment) })},
 		{name: "voting_view", write: fine(jsonVotingView)},
 		{name: "watch_summary", aliases: []string{"wchs"}, write: fine(func(j *jsonWriter, s *Status) {
 			j.field("num_connections", s.WatchConns)
 			j.field("num_paths", s.WatchPaths)
 			j.field("num_total_watches", s.Watches)
 		})},
-		{name: "watches", aliases: []string{"wchc"}, need: NeedWatches, heavy: true, write: fine(func(j *jsonWriter, s *Status) {
-			j.object("session_id_to_watched_paths", func() { jsonSessionPaths(j, s.WatchList) })
-		})},
-		{name: "watches_by_path", aliases: []string{"wchp"}, need: NeedWatches, heavy: true, write: fine(jsonWatchesByPath)},
+		{name: "watches", aliases: []string{"wchc"}, need: NeedWatches, heavy: true,
+			write: fine(func(j *jsonWriter, s *Status) {
+				j.object("session_id_to_watched_paths", func() { jsonSessionPaths(j, s.WatchList) })
+			})},
+		{name: "watches_by_path", aliases: []string{"wchp"}, need: NeedWatches, heavy: true,
+			write: fine(jsonWatchesByPath)},
 		{name: "zabstate", always: true, write: fine(jsonZabState)},
 	}
 }

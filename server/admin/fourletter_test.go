@@ -92,7 +92,8 @@ func TestWordsWithoutService(t *testing.T) {
 		case "hash":
 			want = sentence
 		case "envi":
-			want = "Environment:\nzookeeper.version=3.9.3-zlockd-1.2.0, built on 02/25/2022 08:49 GMT\nhost.name=localhost\nos.name=Linux\n"
+			want = "Environment:\nzookeeper.version=3.9.3-zlockd-1.2.0, built on 02/25/2022 08:49 " +
+				"GMT\nhost.name=localhost\nos.name=Linux\n"
 		}
 		if got := ask(t, a, word, "\x00\x00\x00\x00\x00\x00\x01\x32"); got != want {
 			t.Errorf("%s: got %q, want %q", word, got, want)
@@ -145,7 +146,8 @@ func TestOnlyWordsAreWords(t *testing.T) {
 			t.Errorf("%s is a word", word)
 		}
 	}
-	for _, no := range []string{"lsnp", "ssfx", "help", "k sr", "    ", "\x00\x00\x00\x2d", "\xff\xf4\xff\xfd", "GET ", "RUOK"} {
+	for _, no := range []string{"lsnp", "ssfx", "help", "k sr", "    ", "\x00\x00\x00\x2d", "\xff\xf4\xff\xfd",
+		"GET ", "RUOK"} {
 		if IsWord([4]byte([]byte(no))) {
 			t.Errorf("%q is no word", no)
 		}
@@ -213,7 +215,8 @@ func TestClientsParseTheVersion(t *testing.T) {
 			t.Fatalf("go-zookeeper: %v", stats[0].Error)
 		}
 		got := stats[0]
-		if got.Version != status.Version || !got.BuildTime.Equal(status.Built) || got.Mode.String() != string(status.Mode) || got.NodeCount != 31 {
+		if got.Version != status.Version || !got.BuildTime.Equal(status.Built) ||
+			got.Mode.String() != string(status.Mode) || got.NodeCount != 31 {
 			t.Errorf("go-zookeeper reads %+v", got)
 		}
 		if ok := zk.FLWRuok([]string{l.Addr().String()}, 5*time.Second); !ok[0] {
@@ -232,8 +235,9 @@ func TestClientsParseTheVersion(t *testing.T) {
 
 func TestGoZooKeeperParsesCons(t *testing.T) {
 	a := newAdmin(t, &fake{status: standalone()}, "*")
-	line := regexp.MustCompile(`^ /127.0.0.1:(?P<port>\d+)\[1\]\(queued=0,recved=7,sent=7,sid=0x[0-9a-f]+,lop=(\w+),est=(\d+),to=(\d+),` +
-		`lcxid=0x([A-Za-z0-9]+),lzxid=0x([A-Za-z0-9]+),lresp=(\d+),llat=(\d+),minlat=(\d+),avglat=(\d+),maxlat=(\d+)\)$`)
+	line := regexp.MustCompile(
+		`^ /127.0.0.1:(?P<port>\d+)\[1\]\(queued=0,recved=7,sent=7,sid=0x[0-9a-f]+,lop=(\w+),est=(\d+),to=(\d+),` +
+			`lcxid=0x([A-Za-z0-9]+),lzxid=0x([A-Za-z0-9]+),lresp=(\d+),llat=(\d+),minlat=(\d+),avglat=(\d+),maxlat=(\d+)\)$`)
 	first, _, _ := strings.Cut(ask(t, a, "cons", ""), "\n")
 	if !line.MatchString(first) {
 		t.Errorf("unexpected %q", first)

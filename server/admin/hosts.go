@@ -14,7 +14,8 @@ import (
 func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.knownHost(r.Host) {
-			text := fmt.Sprintf("this server is not known as %.200q: ask for its address, or name it with --admin-hosts", r.Host)
+			text := fmt.Sprintf("this server is not known as %.200q: ask for its address, or name it with "+
+				"--admin-hosts", r.Host)
 			writeObject(w, http.StatusMisdirectedRequest, &changed{V: 1, Error: &text})
 			return
 		}

@@ -87,7 +87,8 @@ func TestCommandList(t *testing.T) {
 
 func TestAliasesAnswerUnderThePrimaryName(t *testing.T) {
 	h := newAdmin(t, &fake{status: standalone()}, "").Handler()
-	if a, b := get(t, h, "/commands/isro").Body.String(), get(t, h, "/commands/is_read_only").Body.String(); a != b {
+	if a, b := get(t, h, "/commands/isro").Body.String(),
+		get(t, h, "/commands/is_read_only").Body.String(); a != b {
 		t.Errorf("isro answers %s", a)
 	}
 }
@@ -104,7 +105,8 @@ func TestCommandsThatFail(t *testing.T) {
 		t.Errorf("leader of a single server: %s", w.Body)
 	}
 	f.status.Serving = false
-	const idle = "{\n  \"command\" : \"stat\",\n  \"error\" : \"This ZooKeeper instance is not currently serving requests\"\n}"
+	const idle = "{\n  \"command\" : \"stat\",\n  \"error\" : \"This ZooKeeper instance is not currently " +
+		"serving requests\"\n}"
 	if w := get(t, h, "/commands/stat"); w.Code != 200 || w.Body.String() != idle {
 		t.Errorf("stat without service: %d %s", w.Code, w.Body)
 	}
@@ -172,13 +174,16 @@ func TestStateIsChangedOnlyByAnAuthorizedPost(t *testing.T) {
 }
 
 func TestSetTraceMaskWantsAnArgument(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: standalone()}, Authorize: func(string, string) bool { return true }})
+	a, err := New(Options{Source: &fake{status: standalone()}, Authorize: func(string, string) bool {
+		return true
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest("POST", "/commands/set_trace_mask", nil)
 	r.Header.Set("Authorization", "digest a:b")
-	const want = "{\n  \"error\" : \"setTraceMask requires long traceMask argument\",\n  \"command\" : \"set_trace_mask\"\n}"
+	const want = "{\n  \"error\" : \"setTraceMask requires long traceMask argument\",\n  \"command\" : " +
+		"\"set_trace_mask\"\n}"
 	if w := do(t, a.Handler(), r); w.Body.String() != want {
 		t.Errorf("got %s", w.Body)
 	}
@@ -206,11 +211,13 @@ func TestHealthAndReadiness(t *testing.T) {
 		t.Errorf("serving: %d %+v", code, v)
 	}
 	f.status.Notices = []string{"peers talk in the clear"}
-	if code, v := look("/health"); code != 200 || v.Status != "ok" || len(v.Reasons) != 0 || len(v.Notices) != 1 {
+	if code, v := look("/health"); code != 200 || v.Status != "ok" || len(v.Reasons) != 0 ||
+		len(v.Notices) != 1 {
 		t.Errorf("serving: %d %+v", code, v)
 	}
 	f.status.Serving, f.status.Reason = false, "no leader for 3s"
-	if code, v := look("/ready"); code != 503 || v.Mode != nil || !slices.Equal(v.Reasons, []string{"no leader for 3s"}) {
+	if code, v := look("/ready"); code != 503 || v.Mode != nil ||
+		!slices.Equal(v.Reasons, []string{"no leader for 3s"}) {
 		t.Errorf("without leader: %d %+v", code, v)
 	}
 	if code, _ := look("/health"); code != 200 {
@@ -277,7 +284,8 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 
 	f.status = standalone()
 	f.status.Serving = false
-	if body := get(t, h, "/metrics").Body.String(); !strings.Contains(body, "\nzlockd_serving 0\n") || strings.Contains(body, "zk_server_state") {
+	if body := get(t, h, "/metrics").Body.String(); !strings.Contains(body, "\nzlockd_serving 0\n") ||
+		strings.Contains(body, "zk_server_state") {
 		t.Error("metrics without service are wrong")
 	}
 }
@@ -303,7 +311,8 @@ func TestPagesAreMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := get(t, a.Handler(), "/locks"); w.Body.String() != "{}" || w.Header().Get("Cache-Control") != "no-store" {
+	if w := get(t, a.Handler(), "/locks"); w.Body.String() != "{}" ||
+		w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%s %v", w.Body, w.Header())
 	}
 }
@@ -354,7 +363,10 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"}`, 200, 1},
 	} {
 		f := &fake{status: ensemble()}
-		a, err := New(Options{Source: f, Authorize: func(user, password string) bool { return user == "super" && password == "x" }})
+		a, err := New(Options{Source: f, Authorize: func(user, password string) bool {
+			return user == "super" &&
+				password == "x"
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +376,8 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 		}
 		w := do(t, a.Handler(), r)
 		var answer struct{ Error *string }
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || (answer.Error == nil) != (test.code == 200) {
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil ||
+			(answer.Error == nil) != (test.code == 200) {
 			t.Errorf("%s %.40s answers %s", test.method, test.body, w.Body)
 		}
 		if w.Code != test.code || len(f.changes) != test.changes {
@@ -375,7 +388,8 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 
 func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 	s := ensemble()
-	s.Members = []status.Member{{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true}, {ID: 4, Peer: "h4:2888"}}
+	s.Members = []status.Member{{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true},
+		{ID: 4, Peer: "h4:2888"}}
 	a, err := New(Options{Source: &fake{status: s}})
 	if err != nil {
 		t.Fatal(err)
@@ -395,7 +409,8 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
 		t.Fatalf("%d %v: %s", w.Code, err, w.Body)
 	}
-	if m := got.Members; len(m) != 2 || !m["1"].Voter || m["1"].Client != "h1:2181" || m["4"].Voter || m["4"].Peer != "h4:2888" {
+	if m := got.Members; len(m) != 2 || !m["1"].Voter || m["1"].Client != "h1:2181" || m["4"].Voter ||
+		m["4"].Peer != "h4:2888" {
 		t.Errorf("%s", w.Body)
 	}
 	one, four := got.Members["1"], got.Members["4"]
@@ -410,7 +425,9 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 // Looking whether a server could be a member needs the password too: it makes
 // this server call an address.
 func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool { return user == "super" && password == "x" }})
+	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {
+		return user == "super" && password == "x"
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +446,8 @@ func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 		if test.login != "" {
 			r.Header.Set("Authorization", test.login)
 		}
-		if w := do(t, a.Handler(), r); w.Code != test.code || !strings.Contains(w.Body.String(), test.want) || !strings.Contains(w.Body.String(), `"v" : 1`) {
+		if w := do(t, a.Handler(), r); w.Code != test.code || !strings.Contains(w.Body.String(), test.want) ||
+			!strings.Contains(w.Body.String(), `"v" : 1`) {
 			t.Errorf("%s as %q: %d %s", test.body, test.login, w.Code, w.Body)
 		}
 	}
@@ -458,7 +476,9 @@ func TestOwnAnswersKeepTheirForm(t *testing.T) {
 
 // A job answers with a line for each step, and the last says what came of it.
 func TestJobAnswersStepByStep(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(string, string) bool { return true }})
+	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(string, string) bool {
+		return true
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,18 +502,22 @@ func TestJobAnswersStepByStep(t *testing.T) {
 func TestStrangeHostsAreRefused(t *testing.T) {
 	s := ensemble()
 	s.Members[0].Peer = "Lock1.example:2888"
-	a, err := New(Options{Source: &fake{status: s}, Hosts: []string{"locks.example"}, Profiling: true, Pages: map[string]http.Handler{"/locks": http.NotFoundHandler()}})
+	a, err := New(Options{Source: &fake{status: s}, Hosts: []string{"locks.example"}, Profiling: true,
+		Pages: map[string]http.Handler{"/locks": http.NotFoundHandler()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hosts := map[string]bool{"evil.example": false, "evil.example:8080": false, "localhost:1": true, "127.0.0.1": true, "[::1]:8080": true,
+	hosts := map[string]bool{"evil.example": false, "evil.example:8080": false, "localhost:1": true,
+		"127.0.0.1": true, "[::1]:8080": true,
 		"lock1.example:8181": true, "LOCKS.example.": true}
-	for _, path := range []string{"/commands", "/commands/dump", "/members", "/metrics", "/debug/pprof/cmdline", "/health", "/ready", "/locks", "/nope"} {
+	for _, path := range []string{"/commands", "/commands/dump", "/members", "/metrics", "/debug/pprof/cmdline",
+		"/health", "/ready", "/locks", "/nope"} {
 		for host, known := range hosts {
 			r := httptest.NewRequest("GET", path, nil)
 			r.Host = host
 			w := do(t, a.Handler(), r)
-			if told := w.Code != http.StatusMisdirectedRequest; told != (known || path == "/health" || path == "/ready") {
+			if told := w.Code != http.StatusMisdirectedRequest; told != (known || path == "/health" ||
+				path == "/ready") {
 				t.Errorf("%s as %s: %d %.200s", path, host, w.Code, w.Body)
 			}
 		}

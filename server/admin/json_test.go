@@ -40,14 +40,16 @@ func TestEmptyContainers(t *testing.T) {
 	j.endArray()
 	j.endObject()
 	w.Flush()
-	const want = "{\n  \"a\" : [ ],\n  \"b\" : { },\n  \"c\" : [ {\n    \"d\" : 1\n  }, {\n    \"d\" : 1\n  } ]\n}"
+	const want = "{\n  \"a\" : [ ],\n  \"b\" : { },\n  \"c\" : [ {\n    \"d\" : 1\n  }, {\n    \"d\" : 1\n  " +
+		"} ]\n}"
 	if b.String() != want {
 		t.Errorf("got %s", b.String())
 	}
 }
 
 func TestNumbersAreJavas(t *testing.T) {
-	for f, want := range map[float64]string{0: "0.0", 1.8177: "1.8177", 9333.66666: "9333.6667", 5: "5.0", -0.00001: "0.0", 1e21: "1000000000000000000000.0"} {
+	for f, want := range map[float64]string{0: "0.0", 1.8177: "1.8177", 9333.66666: "9333.6667", 5: "5.0",
+		-0.00001: "0.0", 1e21: "1000000000000000000000.0"} {
 		if got := decimal(f); got != want {
 			t.Errorf("%v prints as %s, not %s", f, got, want)
 		}

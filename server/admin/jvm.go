@@ -64,10 +64,13 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	states = append(states, metrics.Sample{Name: "/sched/goroutines-created:goroutines"})
 	metrics.Read(states)
 	for i, s := range jvmStates {
-		gauge("jvm_threads_state", "Goroutines in this state.", float64(states[i].Value.Uint64()), Pair{"state", s.state})
+		gauge("jvm_threads_state", "Goroutines in this state.", float64(states[i].Value.Uint64()), Pair{
+			"state", s.state})
 	}
-	counter("jvm_threads_started_total", "Goroutines begun since the start.", float64(states[len(jvmStates)].Value.Uint64()))
-	gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"}, Pair{"runtime", "Go runtime"})
+	counter("jvm_threads_started_total", "Goroutines begun since the start.",
+		float64(states[len(jvmStates)].Value.Uint64()))
+	gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"},
+		Pair{"runtime", "Go runtime"})
 
 	samples := make([]metrics.Sample, len(jvmPools))
 	for i, p := range jvmPools {
@@ -101,5 +104,6 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	debug.ReadGCStats(&gc)
 	kind := Pair{"gc", "Go"}
 	counter("jvm_gc_collection_seconds_count", "Collections.", float64(gc.NumGC), kind)
-	counter("jvm_gc_collection_seconds_sum", "Seconds for which collections stopped the process.", gc.PauseTotal.Seconds(), kind)
+	counter("jvm_gc_collection_seconds_sum", "Seconds for which collections stopped the process.",
+		gc.PauseTotal.Seconds(), kind)
 }

@@ -54,7 +54,8 @@ func askAdmin(addr string) error {
 
 // Connections that rest, or that never say what they want, give way to new ones.
 func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
-	for what, send := range map[string]string{"silent": "", "kept alive": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "slow": "GET /health HT"} {
+	for what, send := range map[string]string{
+		"silent": "", "kept alive": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "slow": "GET /health HT"} {
 		t.Run(what, func(t *testing.T) {
 			addr, _, _ := adminPort(t)
 			for range maxConns + 50 {

@@ -124,7 +124,8 @@ func (m *Metrics) Fill(s *Status, need Need) {
 
 // counted are the recorders of numbers; the others are of times.
 var counted = map[string]bool{
-	"node_created_watch_count": true, "node_deleted_watch_count": true, "node_changed_watch_count": true, "node_children_watch_count": true,
+	"node_created_watch_count": true, "node_deleted_watch_count": true, "node_changed_watch_count": true,
+	"node_children_watch_count": true,
 	"sync_processor_batch_size": true, "sync_processor_queue_size": true, "startup_txns_loaded": true,
 }
 

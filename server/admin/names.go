@@ -31,37 +31,74 @@ func gaugeTable() []gauge {
 		return func(s *Status) float64 { return float64(f(s)) }
 	}
 	return []gauge{
-		{name: "ephemerals_count", help: "Ephemeral nodes.", value: count(func(s *Status) int { return s.EphemeralCount })},
-		{name: "avg_latency", help: "Mean time of a request in milliseconds.", float: true, value: func(s *Status) float64 { return s.Latency.Avg }},
-		{name: "num_alive_connections", help: "Open client connections.", value: count(func(s *Status) int { return s.Conns })},
-		{name: "outstanding_requests", help: "Requests received and not yet answered.", value: count(func(s *Status) int { return s.Outstanding })},
+		{name: "ephemerals_count", help: "Ephemeral nodes.", value: count(func(s *Status) int {
+			return s.EphemeralCount
+		})},
+		{name: "avg_latency", help: "Mean time of a request in milliseconds.", float: true,
+			value: func(s *Status) float64 { return s.Latency.Avg }},
+		{name: "num_alive_connections", help: "Open client connections.", value: count(func(s *Status) int {
+			return s.Conns
+		})},
+		{name: "outstanding_requests", help: "Requests received and not yet answered.",
+			value: count(func(s *Status) int { return s.Outstanding })},
 		{name: "znode_count", help: "Nodes of the tree.", value: count(func(s *Status) int { return s.Nodes })},
-		{name: "global_sessions", help: "Sessions of the ensemble.", value: count(func(s *Status) int { return s.Sessions })},
-		{name: "last_client_response_size", help: "Bytes of the last response.", value: num(func(s *Status) int64 { return s.Responses.Last })},
-		{name: "packets_sent", help: "Packets sent to clients since the last reset.", value: num(func(s *Status) int64 { return s.Sent })},
-		{name: "packets_received", help: "Packets received from clients since the last reset.", value: num(func(s *Status) int64 { return s.Received })},
-		{name: "max_client_response_size", help: "Bytes of the largest response.", value: num(func(s *Status) int64 { return s.Responses.Max })},
-		{name: "min_client_response_size", help: "Bytes of the smallest response.", value: num(func(s *Status) int64 { return s.Responses.Min })},
-		{name: "watch_count", help: "Data and child watches.", value: count(func(s *Status) int { return s.AllWatches })},
-		{name: "auth_failed_count", help: "Authentications that failed.", value: num(func(s *Status) int64 { return s.AuthFailed })},
-		{name: "min_latency", help: "Shortest time of a request in milliseconds.", value: num(func(s *Status) int64 { return s.Latency.Min })},
-		{name: "max_latency", help: "Longest time of a request in milliseconds.", value: num(func(s *Status) int64 { return s.Latency.Max })},
-		{name: "approximate_data_size", help: "Bytes of paths and data in the tree.", value: num(func(s *Status) int64 { return s.DataSize })},
-		{name: "open_file_descriptor_count", help: "Open file descriptors.", value: num(func(s *Status) int64 { return s.OpenFiles })},
-		{name: "max_file_descriptor_count", help: "Limit of open file descriptors.", value: num(func(s *Status) int64 { return s.MaxFiles })},
-		{name: "uptime", help: "Milliseconds since the start.", value: num(func(s *Status) int64 { return millis(s.Uptime) })},
-		{name: "quorum_size", help: "Voters of the ensemble.", value: count((*Status).voters), only: (*Status).ensemble},
+		{name: "global_sessions", help: "Sessions of the ensemble.", value: count(func(s *Status) int {
+			return s.Sessions
+		})},
+		{name: "last_client_response_size", help: "Bytes of the last response.", value: num(func(s *Status) int64 {
+			return s.Responses.Last
+		})},
+		{name: "packets_sent", help: "Packets sent to clients since the last reset.",
+			value: num(func(s *Status) int64 { return s.Sent })},
+		{name: "packets_received", help: "Packets received from clients since the last reset.",
+			value: num(func(s *Status) int64 { return s.Received })},
+		{name: "max_client_response_size", help: "Bytes of the largest response.",
+			value: num(func(s *Status) int64 { return s.Responses.Max })},
+		{name: "min_client_response_size", help: "Bytes of the smallest response.",
+			value: num(func(s *Status) int64 { return s.Responses.Min })},
+		{name: "watch_count", help: "Data and child watches.", value: count(func(s *Status) int {
+			return s.AllWatches
+		})},
+		{name: "auth_failed_count", help: "Authentications that failed.", value: num(func(s *Status) int64 {
+			return s.AuthFailed
+		})},
+		{name: "min_latency", help: "Shortest time of a request in milliseconds.",
+			value: num(func(s *Status) int64 { return s.Latency.Min })},
+		{name: "max_latency", help: "Longest time of a request in milliseconds.", value: num(func(s *Status) int64 {
+			return s.Latency.Max
+		})},
+		{name: "approximate_data_size", help: "Bytes of paths and data in the tree.",
+			value: num(func(s *Status) int64 { return s.DataSize })},
+		{name: "open_file_descriptor_count", help: "Open file descriptors.", value: num(func(s *Status) int64 {
+			return s.OpenFiles
+		})},
+		{name: "max_file_descriptor_count", help: "Limit of open file descriptors.",
+			value: num(func(s *Status) int64 { return s.MaxFiles })},
+		{name: "uptime", help: "Milliseconds since the start.", value: num(func(s *Status) int64 {
+			return millis(s.Uptime)
+		})},
+		{name: "quorum_size", help: "Voters of the ensemble.", value: count((*Status).voters),
+			only: (*Status).ensemble},
 
-		{name: "learners", help: "Servers that follow this leader.", only: leading, value: count(func(s *Status) int { return len(s.Members) - 1 })},
-		{name: "followers", help: "Voters that follow this leader.", only: leading, value: count(func(s *Status) int { return s.voters() - 1 })},
-		{name: "synced_followers", help: "Voters that keep up with this leader.", only: leading, value: count(func(s *Status) int { return s.Synced })},
-		{name: "synced_observers", help: "Servers without a vote that keep up.", only: leading, value: count(func(s *Status) int { return s.SyncedNon })},
-		{name: "synced_non_voting_followers", help: "As synced_observers.", only: leading, value: count(func(s *Status) int { return s.SyncedNon })},
+		{name: "learners", help: "Servers that follow this leader.", only: leading,
+			value: count(func(s *Status) int { return len(s.Members) - 1 })},
+		{name: "followers", help: "Voters that follow this leader.", only: leading,
+			value: count(func(s *Status) int { return s.voters() - 1 })},
+		{name: "synced_followers", help: "Voters that keep up with this leader.", only: leading,
+			value: count(func(s *Status) int { return s.Synced })},
+		{name: "synced_observers", help: "Servers without a vote that keep up.", only: leading,
+			value: count(func(s *Status) int { return s.SyncedNon })},
+		{name: "synced_non_voting_followers", help: "As synced_observers.", only: leading,
+			value: count(func(s *Status) int { return s.SyncedNon })},
 		{name: "pending_syncs", only: leading, value: zero},
-		{name: "leader_uptime", help: "Milliseconds since this server became leader.", only: leading, value: num(func(s *Status) int64 { return millis(s.Leads) })},
-		{name: "last_proposal_size", help: "Bytes of the last log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Last })},
-		{name: "min_proposal_size", help: "Bytes of the smallest log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Min })},
-		{name: "max_proposal_size", help: "Bytes of the largest log entry.", only: leading, value: num(func(s *Status) int64 { return s.Proposals.Max })},
+		{name: "leader_uptime", help: "Milliseconds since this server became leader.", only: leading,
+			value: num(func(s *Status) int64 { return millis(s.Leads) })},
+		{name: "last_proposal_size", help: "Bytes of the last log entry.", only: leading,
+			value: num(func(s *Status) int64 { return s.Proposals.Last })},
+		{name: "min_proposal_size", help: "Bytes of the smallest log entry.", only: leading,
+			value: num(func(s *Status) int64 { return s.Proposals.Min })},
+		{name: "max_proposal_size", help: "Bytes of the largest log entry.", only: leading,
+			value: num(func(s *Status) int64 { return s.Proposals.Max })},
 
 		{name: "connection_drop_probability", float: true, value: zero},
 		{name: "local_sessions", value: zero},

@@ -155,7 +155,8 @@ func (o output) own(s *Status) {
 		}
 		return 0
 	}
-	gauge("build_info", "1; the labels tell the build.", 1, Pair{"version", s.Version}, Pair{"goversion", runtime.Version()})
+	gauge("build_info", "1; the labels tell the build.", 1, Pair{"version", s.Version}, Pair{
+		"goversion", runtime.Version()})
 	gauge("serving", "1 while clients are served.", flag(s.Serving))
 	gauge("leader", "1 on the leader.", flag(leading(s)))
 	gauge("leader_id", "Id of the leader, 0 when unknown.", float64(s.Leader))

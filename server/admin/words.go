@@ -50,14 +50,17 @@ func renderNumbers(w io.Writer, s *Status) {
 		s.Received, s.Sent, s.Conns, s.Outstanding)
 	fmt.Fprintf(w, "Zxid: %s\nMode: %s\nNode count: %d\n", hex(s.Zxid), s.Mode, s.Nodes)
 	if s.Mode == Leader {
-		fmt.Fprintf(w, "Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min, s.Proposals.Max)
+		fmt.Fprintf(w, "Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min,
+			s.Proposals.Max)
 	}
 }
 
 func renderConn(w io.Writer, c *Conn, brief bool) {
-	fmt.Fprintf(w, " %s[%x](queued=%d,recved=%d,sent=%d", javaAddr(c.Addr), c.Interest, c.Queued, c.Received, c.Sent)
+	fmt.Fprintf(w, " %s[%x](queued=%d,recved=%d,sent=%d", javaAddr(c.Addr), c.Interest, c.Queued, c.Received,
+		c.Sent)
 	if !brief && c.Session != 0 {
-		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", hex(c.Session), lastOp(c), c.Established.UnixMilli(), c.Timeout.Milliseconds())
+		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", hex(c.Session), lastOp(c), c.Established.UnixMilli(),
+			c.Timeout.Milliseconds())
 		if c.LastCxid >= 0 {
 			fmt.Fprintf(w, ",lcxid=%s", hex(c.LastCxid))
 		}
@@ -84,9 +87,11 @@ func renderCons(w io.Writer, s *Status) {
 func renderConf(w io.Writer, s *Status) {
 	c := &s.Config
 	fmt.Fprintf(w, "clientPort=%d\nsecureClientPort=%d\n", c.ClientPort, c.SecurePort)
-	fmt.Fprintf(w, "dataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\n", c.DataDir, s.DataDirSize, c.LogDir, s.LogDirSize)
+	fmt.Fprintf(w, "dataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\n", c.DataDir, s.DataDirSize,
+		c.LogDir, s.LogDirSize)
 	fmt.Fprintf(w, "tickTime=%d\nmaxClientCnxns=%d\n", c.TickTime.Milliseconds(), c.MaxClientCnxns)
-	fmt.Fprintf(w, "minSessionTimeout=%d\nmaxSessionTimeout=%d\n", c.MinSessionTimeout.Milliseconds(), c.MaxSessionTimeout.Milliseconds())
+	fmt.Fprintf(w, "minSessionTimeout=%d\nmaxSessionTimeout=%d\n", c.MinSessionTimeout.Milliseconds(),
+		c.MaxSessionTimeout.Milliseconds())
 	fmt.Fprintf(w, "clientPortListenBacklog=%d\nserverId=%d\n", c.ListenBacklog, confID(s))
 	if !s.ensemble() {
 		return
@@ -97,7 +102,8 @@ func renderConf(w io.Writer, s *Status) {
 	}
 	// The limits in ticks have no counterpart: they are shown as ZooKeeper's
 	// sample configuration has them, because there are readers that ask.
-	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n", c.PeerPort, c.PeerPort, peerType)
+	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n",
+		c.PeerPort, c.PeerPort, peerType)
 	io.WriteString(w, "membership: \n")
 	if s.ConfigText != "" {
 		fmt.Fprintln(w, s.ConfigText)

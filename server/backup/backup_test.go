@@ -78,7 +78,8 @@ func TestStateIsGivenOut(t *testing.T) {
 	b, err := state.CheckBackup(bytes.NewReader(ours.Body.Bytes()))
 	must(t, err)
 	zxid := b.Zxid
-	if b.Nodes != 54 || b.Sessions != 1 || ours.Header().Get("last_zxid") != fmt.Sprintf("0x%x", zxid) || zxid != i.Node().Zxid() {
+	if b.Nodes != 54 || b.Sessions != 1 || ours.Header().Get("last_zxid") != fmt.Sprintf("0x%x", zxid) ||
+		zxid != i.Node().Zxid() {
 		t.Errorf("%d nodes, zxid 0x%x, header %v", b.Nodes, zxid, ours.Header())
 	}
 	theirs := ask(h, "GET", "", "Digest super:secret")
@@ -100,7 +101,8 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 	}{
 		{"POST", "", "digest super:secret", 405}, {"HEAD", "", "digest super:secret", 405},
 		{"GET", "", "", 401}, {"GET", "", "Basic c3VwZXI6c2VjcmV0", 401}, {"GET", "", "digest super", 403},
-		{"GET", "", "digest super:wrong", 403}, {"GET", "?streaming=false", "digest super:secret", 400}, {"GET", "?format=x", "digest super:secret", 400},
+		{"GET", "", "digest super:wrong", 403}, {"GET", "?streaming=false", "digest super:secret", 400},
+		{"GET", "?format=x", "digest super:secret", 400},
 	} {
 		if w := ask(h, c.method, c.query, c.auth); w.Code != c.code || w.Body.Len() > 200 {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
@@ -170,7 +172,8 @@ func (c *clock) now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
 func (c *clock) move(d time.Duration) { c.at.Add(int64(d)) }
 
 func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *backup.Taker {
-	return &backup.Taker{Schedule: backup.Schedule{Dir: dir, Interval: time.Hour, Keep: 3}, ID: id, Log: quiet, Tick: c.tick,
+	return &backup.Taker{Schedule: backup.Schedule{Dir: dir, Interval: time.Hour, Keep: 3}, ID: id, Log: quiet,
+		Tick:   c.tick,
 		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
 }
 
@@ -299,7 +302,8 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		c.tick <- c.now()
 	}
 	tick()
-	hangs := filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp", c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
+	hangs := filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp",
+		c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
 	must(t, unix.Mkfifo(hangs, 0o600)) // nobody reads it, so nobody can open it
 	begun.Store(true)
 	for failed := range int64(2) { // the second time nothing else is begun

@@ -38,7 +38,8 @@ func wrong(history []written, zxid int64, version func(path string) (int32, bool
 	for _, w := range history {
 		v, there := version(w.path)
 		if expected, ok := want[w.path]; there != ok || v != expected {
-			return fmt.Errorf("zxid 0x%x: %s has version %d (%v), %d (%v) is expected", zxid, w.path, v, there, expected, ok)
+			return fmt.Errorf("zxid 0x%x: %s has version %d (%v), %d (%v) is expected", zxid, w.path, v, there,
+				expected, ok)
 		}
 	}
 	return nil

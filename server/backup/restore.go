@@ -66,13 +66,15 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a)
 }
 
-func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made raftfsm.Restored, err error) {
+func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made raftfsm.Restored,
+	err error) {
 	switch {
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
 		return http.StatusMethodNotAllowed, made, errors.New("this command changes state: use POST")
 	case h.Authorize == nil:
-		return http.StatusForbidden, made, errors.New("a restore replaces everything: start zlockd with --super-digest")
+		return http.StatusForbidden, made,
+			errors.New("a restore replaces everything: start zlockd with --super-digest")
 	}
 	if _, code, problem := admin.Login(r, h.Authorize); problem != "" {
 		return code, made, errors.New(problem)
@@ -97,10 +99,13 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	h.Log.Warn("a backup is being restored", "bytes", size, "from", r.RemoteAddr)
-	made, err = target.Restore(r.Context(), bufio.NewReaderSize(f, 256<<10), size, r.URL.Query().Get("keep-sessions") == "true")
+	made, err = target.Restore(r.Context(), bufio.NewReaderSize(f, 256<<10), size,
+		r.URL.Query().Get("keep-sessions") == "true")
 	switch {
 	case errors.Is(err, raftfsm.ErrNotKnown):
-		return http.StatusServiceUnavailable, made, fmt.Errorf("%w: there is no leader, or it does not answer. Once there is one, compare by zlockd verify", err)
+		return http.StatusServiceUnavailable, made,
+			fmt.Errorf("%w: there is no leader, or it does not answer. Once there is one, compare by zlockd verify",
+				err)
 	case errors.Is(err, raftfsm.ErrRestoring):
 		return http.StatusConflict, made, err
 	case err != nil:
@@ -140,7 +145,8 @@ func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int6
 		case errors.As(err, &failed), errors.Is(err, raftfsm.ErrNoRoom):
 			return nil, 0, http.StatusInsufficientStorage, errors.Join(err, f.Close())
 		case err != nil:
-			return nil, 0, http.StatusBadRequest, errors.Join(fmt.Errorf("the backup did not arrive as a whole: %w", err), f.Close())
+			return nil, 0, http.StatusBadRequest, errors.Join(fmt.Errorf("the backup did not arrive as a whole: %w",
+				err), f.Close())
 		}
 	}
 }
@@ -151,7 +157,8 @@ func check(f *os.File, target Target) error {
 	n, _ := f.ReadAt(head, 0)
 	for _, magic := range []string{"ZKSN", "\x1f\x8b", "\x82SNAPPY"} {
 		if strings.HasPrefix(string(head[:n]), magic) {
-			return errors.New("this is a snapshot of a ZooKeeper. Make a server of it, by zlockd restore FILE --data-dir NEW, and a backup of that one, by zlock backup")
+			return errors.New("this is a snapshot of a ZooKeeper. Make a server of it, by zlockd restore FILE " +
+				"--data-dir NEW, and a backup of that one, by zlock backup")
 		}
 	}
 	b, err := state.CheckBackup(f)

@@ -61,7 +61,8 @@ func TestStateIsPutBack(t *testing.T) {
 	must(t, err)
 	h, before := restorer(t, i), i.Node().Zxid()
 	code, s := put(t, h, "POST", "", "digest super:secret", bytes.NewReader(saved))
-	if code != 200 || s.Nodes != 49 || s.Sessions != 0 || s.Ended != 2 || s.Zxid != fmt.Sprintf("0x%x", i.Node().Zxid()) || i.Node().Zxid() <= before {
+	if code != 200 || s.Nodes != 49 || s.Sessions != 0 || s.Ended != 2 ||
+		s.Zxid != fmt.Sprintf("0x%x", i.Node().Zxid()) || i.Node().Zxid() <= before {
 		t.Fatalf("%d %+v", code, s)
 	}
 	if _, err := c.Get(t.Context(), "/n1"); !errors.Is(err, zk.ErrSessionExpired) {
@@ -75,7 +76,8 @@ func TestStateIsPutBack(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if code, s := put(t, h, "POST", "?keep-sessions=true", "digest super:secret", bytes.NewReader(saved)); code != 200 || s.Nodes != 54 || s.Sessions != 1 {
+	if code, s := put(t, h, "POST", "?keep-sessions=true", "digest super:secret",
+		bytes.NewReader(saved)); code != 200 || s.Nodes != 54 || s.Sessions != 1 {
 		t.Errorf("%d %+v", code, s)
 	}
 	left(t, h)
@@ -111,7 +113,8 @@ func TestWhatIsNotPutBack(t *testing.T) {
 		{"nothing", "POST", auth, strings.NewReader(""), 400, "use another"},
 		{"something else", "POST", auth, strings.NewReader(strings.Repeat("no backup ", 1000)), 400, "use another"},
 		{"a ZooKeeper's snapshot", "POST", auth, bytes.NewReader(zoo), 400, "zlockd restore FILE"},
-		{"a connection that breaks", "POST", auth, io.MultiReader(bytes.NewReader(saved[:500]), iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "did not arrive"},
+		{"a connection that breaks", "POST", auth, io.MultiReader(bytes.NewReader(saved[:500]),
+			iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "did not arrive"},
 	} {
 		code, s := put(t, h, c.method, "", c.auth, c.body)
 		if code != c.code || s.Error == nil || !strings.Contains(*s.Error, c.want) {
@@ -122,7 +125,9 @@ func TestWhatIsNotPutBack(t *testing.T) {
 	for _, room := range []int{0, 1} {
 		full.room = room
 		h.Target = func() backup.Target { return full }
-		if code, s := put(t, h, "POST", "", auth, io.MultiReader(bytes.NewReader(make([]byte, 5<<20)))); code != 507 || !strings.Contains(*s.Error, "no room") {
+		if code, s := put(t, h, "POST", "", auth,
+			io.MultiReader(bytes.NewReader(make([]byte, 5<<20)))); code != 507 || !strings.Contains(*s.Error,
+			"no room") {
 			t.Errorf("a full disk: %d %+v", code, s)
 		}
 	}
@@ -165,7 +170,8 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 	}()
 	_, err := w.Write([]byte("x")) // it is being read
 	must(t, err)
-	if code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader("")); code != 409 || !strings.Contains(*s.Error, "under way") {
+	if code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader("")); code != 409 ||
+		!strings.Contains(*s.Error, "under way") {
 		t.Errorf("%d %+v", code, s)
 	}
 	w.Close()

@@ -69,7 +69,8 @@ func (s *Server) share(d time.Duration) int64 {
 // use.
 func (s *Server) countServers(r Replica) {
 	now, last := s.now(), s.counted.Load()
-	if s.servers.Load() == 0 || now-time.Duration(last) > time.Second && s.counted.CompareAndSwap(last, int64(now)) {
+	if s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
+		s.counted.CompareAndSwap(last, int64(now)) {
 		r.View(s.countMembers)
 	}
 }

@@ -79,11 +79,13 @@ func TestRequestsAreCharged(t *testing.T) {
 		body        []byte
 		least, most int64
 	}{
-		"ping":      {jute.OpPing, nil, 0, 0},
-		"exists":    {jute.OpExists, wire.PathWatch("/", false), 1, 20},
-		"sync":      {jute.OpSync, wire.Path("/"), 1, 20},
-		"multi":     {jute.OpMulti, wire.Multi(ops...), 2000, 2100},
-		"multiRead": {jute.OpMultiRead, wire.Multi(slices.Repeat([]wire.Op{{Type: jute.OpGetData, Body: wire.PathWatch("/", false)}}, 1000)...), 1000, 3000},
+		"ping":   {jute.OpPing, nil, 0, 0},
+		"exists": {jute.OpExists, wire.PathWatch("/", false), 1, 20},
+		"sync":   {jute.OpSync, wire.Path("/"), 1, 20},
+		"multi":  {jute.OpMulti, wire.Multi(ops...), 2000, 2100},
+		"multiRead": {jute.OpMultiRead,
+			wire.Multi(slices.Repeat([]wire.Op{{Type: jute.OpGetData, Body: wire.PathWatch("/", false)}}, 1000)...),
+			1000, 3000},
 	} {
 		before := account.owed.Load()
 		_, err := c.Call(x.op, x.body)

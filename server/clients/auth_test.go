@@ -47,7 +47,8 @@ func TestAuthAddsIdentities(t *testing.T) {
 
 // An address of version 6 is shown in eight groups, as Java writes it.
 func TestWhoAmIShowsAddressesAsJavaDoes(t *testing.T) {
-	for host, want := range map[string]string{"::1": "0:0:0:0:0:0:0:1", "fe80::fc:0:1": "fe80:0:0:0:0:fc:0:1", "127.0.0.1": "127.0.0.1", "pipe": "pipe"} {
+	for host, want := range map[string]string{"::1": "0:0:0:0:0:0:0:1", "fe80::fc:0:1": "fe80:0:0:0:0:fc:0:1",
+		"127.0.0.1": "127.0.0.1", "pipe": "pipe"} {
 		var c conn
 		c.ids.Store(new(Server).addressIDs(host))
 		b := jute.AppendString(jute.AppendString(jute.AppendInt(nil, 1), "ip"), want)
@@ -89,7 +90,8 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 		must(t, c.Closed())
 	}
 	for name, body := range map[string]wire.Body{
-		"empty": {}, "no credentials": wire.Body{}.Int(0).Str("digest"), "impossible credentials": wire.Body{}.Int(0).Str("digest").Int(-2),
+		"empty": {}, "no credentials": wire.Body{}.Int(0).Str("digest"), "impossible credentials": wire.Body{}.Int(
+			0).Str("digest").Int(-2),
 	} {
 		c := r.attach(a.Session)
 		must(t, c.SendXid(-4, jute.OpAuth, body))
@@ -175,7 +177,8 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 func TestEnsembleNames(t *testing.T) {
 	for _, names := range [][]string{nil, {"one", "two"}} {
 		r := newRig(t, Options{EnsembleNames: names})
-		for name, fits := range map[string]bool{"": true, "one": true, "two": true, " one": false, "one,two": false, "three": false} {
+		for name, fits := range map[string]bool{"": true, "one": true, "two": true, " one": false, "one,two": false,
+			"three": false} {
 			c := r.client()
 			if !fits && names != nil {
 				call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("ensemble", name))

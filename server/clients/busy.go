@@ -29,7 +29,8 @@ const (
 // note counts one request. It waits for nobody: it is only a sample.
 func (b *busyPaths) note(op jute.OpCode, body []byte, now time.Duration) {
 	switch op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists, jute.OpGetData,
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,
+		jute.OpGetData,
 		jute.OpSetData, jute.OpGetACL, jute.OpSetACL, jute.OpGetChildren, jute.OpGetChildren2, jute.OpSync:
 	default:
 		return

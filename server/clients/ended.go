@@ -46,7 +46,8 @@ func (e *EndedSession) Reason() string {
 	case e.Cause == state.EndOperator:
 		return "ended by an operator"
 	case e.Lost != "":
-		return fmt.Sprintf("client silent for %s; its connection had ended %s before: %s", silent, e.LostFor.Round(time.Millisecond), e.Lost)
+		return fmt.Sprintf("client silent for %s; its connection had ended %s before: %s", silent,
+			e.LostFor.Round(time.Millisecond), e.Lost)
 	}
 	return "client silent for " + silent
 }
@@ -152,7 +153,8 @@ const maxLost = 20_000
 
 // note remembers that a connection has ended.
 func (l *lostConns) note(c *conn, why endReason, now time.Duration) {
-	if phase(c.phase.Load()) != phaseOpen || c.retired.Load() || why == endSession || why == endGone || why == endMoved {
+	if phase(c.phase.Load()) != phaseOpen || c.retired.Load() || why == endSession || why == endGone ||
+		why == endMoved {
 		return
 	}
 	l.mu.Lock()

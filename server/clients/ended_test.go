@@ -16,7 +16,8 @@ import (
 func (r *rig) end(id int64, gen uint32, body []byte) {
 	r.t.Helper()
 	done := make(chan struct{})
-	must(r.t, r.node.Propose(state.Request{Op: state.OpExpire, Session: id, Gen: gen, Body: body}, waiter(func(*state.Outcome) { close(done) })))
+	must(r.t, r.node.Propose(state.Request{Op: state.OpExpire, Session: id, Gen: gen, Body: body},
+		waiter(func(*state.Outcome) { close(done) })))
 	<-done
 }
 
@@ -35,7 +36,8 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	if e.PathCount != endedPath+3 || len(e.Paths) != endedPath || e.Paths[0] != "/e00" {
 		t.Errorf("%d nodes: %v", e.PathCount, e.Paths)
 	}
-	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") || !strings.HasSuffix(e.Reason(), "closed by the client") {
+	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") ||
+		!strings.HasSuffix(e.Reason(), "closed by the client") {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
 	select {
@@ -55,7 +57,8 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
 	must(t, b.Closed())
-	if e := r.srv.Ended()[0]; e.Lost != "" || e.Reason() != "ended by an operator" || e.Cause != state.EndOperator || e.PathCount != 0 {
+	if e := r.srv.Ended()[0]; e.Lost != "" || e.Reason() != "ended by an operator" ||
+		e.Cause != state.EndOperator || e.PathCount != 0 {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
 }
@@ -68,9 +71,11 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	must(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.srv.SessionMoved(a.Session.ID, 2)
-	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000, Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})
+	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000,
+		Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})
 	e := r.srv.Ended()[0]
-	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second || e.Time.UnixMilli() != 1_700_000_000_000 || e.Reason() != "client silent for its whole timeout" {
+	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second ||
+		e.Time.UnixMilli() != 1_700_000_000_000 || e.Reason() != "client silent for its whole timeout" {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
 }

@@ -121,7 +121,8 @@ func (s *Server) WatchScan(f func(path string, session int64)) {
 
 // describe returns what an operator is shown of the connection.
 func (c *conn) describe() admin.Conn {
-	d := admin.Conn{Addr: addrOf(c.nc), Secure: c.secure, Established: c.srv.o.Now().Add(c.born - c.srv.now()), LastCxid: -1}
+	d := admin.Conn{Addr: addrOf(c.nc), Secure: c.secure, Established: c.srv.o.Now().Add(c.born - c.srv.now()),
+		LastCxid: -1}
 	if phase(c.phase.Load()) == phaseWord {
 		d.Received = 1
 		return d

@@ -15,7 +15,8 @@ import (
 // fuzzRig is a server for many short connections over pipes.
 func fuzzRig(f *testing.F) (*rig, *pipeListener) {
 	ln := newPipeListener()
-	return newRigOn(f, Options{MaxConnsPerAddr: -1, MinSessionTimeout: time.Second, MaxSessionTimeout: time.Second}, ln), ln
+	return newRigOn(f, Options{MaxConnsPerAddr: -1, MinSessionTimeout: time.Second,
+		MaxSessionTimeout: time.Second}, ln), ln
 }
 
 // feed sends b over a new connection, while everything that comes back is
@@ -60,7 +61,8 @@ func FuzzHandshake(f *testing.F) {
 	} {
 		f.Add(wire.AppendConnectRequest(nil, hello))
 	}
-	for _, s := range []string{"ruok", "stmk", "GET / HTTP/1.1\r\n", "\x16\x03\x01\x00", "\xff\xf4\xff\xfd", "\x00\x00\x04\x00", ""} {
+	for _, s := range []string{"ruok", "stmk", "GET / HTTP/1.1\r\n", "\x16\x03\x01\x00", "\xff\xf4\xff\xfd",
+		"\x00\x00\x04\x00", ""} {
 		f.Add([]byte(s))
 	}
 	r, ln := fuzzRig(f)
@@ -73,8 +75,10 @@ func FuzzHandshake(f *testing.F) {
 // FuzzConn sends requests after a proper handshake. Input is a list of
 // requests: a byte that picks the operation, two for the length, the body.
 func FuzzConn(f *testing.F) {
-	ops := []jute.OpCode{jute.OpCreate, jute.OpDelete, jute.OpExists, jute.OpGetData, jute.OpSetData, jute.OpGetACL,
-		jute.OpSetACL, jute.OpGetChildren, jute.OpSync, jute.OpPing, jute.OpGetChildren2, jute.OpCheck, jute.OpMulti,
+	ops := []jute.OpCode{jute.OpCreate, jute.OpDelete, jute.OpExists, jute.OpGetData, jute.OpSetData,
+		jute.OpGetACL,
+		jute.OpSetACL, jute.OpGetChildren, jute.OpSync, jute.OpPing, jute.OpGetChildren2, jute.OpCheck,
+		jute.OpMulti,
 		jute.OpCreate2, jute.OpReconfig, jute.OpCheckWatches, jute.OpRemoveWatches, jute.OpCreateContainer,
 		jute.OpDeleteContainer, jute.OpCreateTTL, jute.OpMultiRead, jute.OpAuth, jute.OpSetWatches, jute.OpSASL,
 		jute.OpGetEphemerals, jute.OpGetAllChildrenNumber, jute.OpSetWatches2, jute.OpAddWatch, jute.OpWhoAmI,
@@ -88,16 +92,23 @@ func FuzzConn(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	seed(jute.OpCreate, wire.Create("/a", []byte("x"), jute.WorldAnyone, 1), jute.OpGetData, wire.PathWatch("/a", true),
+	seed(jute.OpCreate, wire.Create("/a", []byte("x"), jute.WorldAnyone, 1), jute.OpGetData,
+		wire.PathWatch("/a", true),
 		jute.OpSetData, wire.SetData("/a", nil, -1), jute.OpDelete, wire.PathVersion("/a", -1))
-	seed(jute.OpMulti, wire.Multi(wire.Op{Type: jute.OpCreate, Body: wire.Create("/b", nil, jute.WorldAnyone, 3)}, wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/", -1)}),
+	seed(jute.OpMulti, wire.Multi(wire.Op{Type: jute.OpCreate, Body: wire.Create("/b", nil, jute.WorldAnyone,
+		3)}, wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/", -1)}),
 		jute.OpMultiRead, wire.Multi(wire.Op{Type: jute.OpGetChildren, Body: wire.PathWatch("/", false)}))
-	seed(jute.OpSetWatches2, wire.SetWatches2(0, []string{"/"}, []string{"/x"}, []string{"/"}, []string{"/p"}, []string{"/r"}),
-		jute.OpAddWatch, wire.PathInt("/", 1), jute.OpRemoveWatches, wire.PathInt("/", 3), jute.OpCheckWatches, wire.PathInt("/", 4))
+	seed(jute.OpSetWatches2, wire.SetWatches2(0, []string{"/"}, []string{"/x"}, []string{"/"}, []string{"/p"},
+		[]string{"/r"}),
+		jute.OpAddWatch, wire.PathInt("/", 1), jute.OpRemoveWatches, wire.PathInt("/", 3), jute.OpCheckWatches,
+		wire.PathInt("/", 4))
 	seed(jute.OpAuth, wire.Auth("digest", "u:p"), jute.OpWhoAmI, wire.Body{}, jute.OpGetACL, wire.Path("/"),
-		jute.OpSetACL, wire.SetACL("/", jute.WorldAnyone, -1), jute.OpGetEphemerals, wire.Path(""), jute.OpSync, wire.Path("/"))
-	seed(jute.OpPing, wire.Body{}, jute.OpCreateTTL, wire.CreateTTL("/t", nil, jute.WorldAnyone, 5, 1), jute.OpSASL, wire.Body{}.Null(),
-		jute.OpReconfig, wire.Body{}.Null().Null().Null().Long(1), jute.OpCloseSession, wire.Body{}, jute.OpPing, wire.Body{})
+		jute.OpSetACL, wire.SetACL("/", jute.WorldAnyone, -1), jute.OpGetEphemerals, wire.Path(""), jute.OpSync,
+		wire.Path("/"))
+	seed(jute.OpPing, wire.Body{}, jute.OpCreateTTL, wire.CreateTTL("/t", nil, jute.WorldAnyone, 5, 1),
+		jute.OpSASL, wire.Body{}.Null(),
+		jute.OpReconfig, wire.Body{}.Null().Null().Null().Long(1), jute.OpCloseSession, wire.Body{}, jute.OpPing,
+		wire.Body{})
 	f.Add([]byte{255, 0, 0, 0, 7})
 	r, ln := fuzzRig(f)
 	f.Fuzz(func(t *testing.T, in []byte) {

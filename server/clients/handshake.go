@@ -112,7 +112,9 @@ func (c *conn) foreign(first [4]byte) bool {
 		if at := c.srv.adminAddr; at != "" {
 			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at http://%s/\n", at)
 		}
-		c.last([]byte(fmt.Sprintf("HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)), endPlain)
+		c.last([]byte(fmt.Sprintf(
+			"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: "+
+				"close\r\n\r\n%s", len(text), text)), endPlain)
 	default:
 		if first[0] != 0x16 || first[1] != 3 {
 			return false

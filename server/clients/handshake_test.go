@@ -31,7 +31,8 @@ func TestConnectResponseHasReadOnlyByteIffRequestHadIt(t *testing.T) {
 
 func TestTimeoutIsClamped(t *testing.T) {
 	r := newRig(t, Options{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: 9 * time.Second})
-	for asked, want := range map[int32]int32{-5: 2000, 0: 2000, 1999: 2000, 2000: 2000, 5000: 5000, 9000: 9000, 9001: 9000, 1<<31 - 1: 9000} {
+	for asked, want := range map[int32]int32{-5: 2000, 0: 2000, 1999: 2000, 2000: 2000, 5000: 5000, 9000: 9000,
+		9001: 9000, 1<<31 - 1: 9000} {
 		c := r.dial()
 		must(t, c.Connect(wire.NewSession(asked)))
 		if c.Session.Timeout != want {
@@ -60,7 +61,8 @@ func TestReattachKeepsSessionAndClosesOlderConnection(t *testing.T) {
 	hello.Timeout = 7000
 	b := r.dial()
 	must(t, b.Connect(hello))
-	if b.Session.ID != a.Session.ID || !bytes.Equal(b.Session.Password, a.Session.Password) || b.Session.Timeout != 7000 {
+	if b.Session.ID != a.Session.ID || !bytes.Equal(b.Session.Password, a.Session.Password) ||
+		b.Session.Timeout != 7000 {
 		t.Fatalf("attached %+v to %+v", b.Session, a.Session)
 	}
 	must(t, a.Closed())
@@ -135,7 +137,8 @@ func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
 	a := r.client()
 	f := create(t, a, "/a", "", 0)
 	c := r.dial()
-	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.Attach(wire.Session{Timeout: 30000, Password: make([]byte, 16)}, f.Zxid+1))))
+	must(t, c.WriteRaw(wire.AppendConnectRequest(nil,
+		wire.Attach(wire.Session{Timeout: 30000, Password: make([]byte, 16)}, f.Zxid+1))))
 	must(t, c.Silent(50*time.Millisecond))
 	create(t, a, "/b", "", 0)
 	b, err := c.ReadFrame()

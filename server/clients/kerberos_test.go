@@ -40,7 +40,8 @@ func javaKerberos(t *testing.T) (begin func(io.Reader) sasl.Negotiation, at time
 			at, tokens = time.Unix(seconds, 0), [][]byte{unhex(words[3]), unhex(words[4])}
 		}
 	}
-	service, err := kerberos.New(kerberos.Options{Keytab: file, Principal: "zookeeper/localhost@ZK.TEST", Logger: slog.New(slog.DiscardHandler)})
+	service, err := kerberos.New(kerberos.Options{Keytab: file, Principal: "zookeeper/localhost@ZK.TEST",
+		Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	return func(r io.Reader) sasl.Negotiation { return service.Begin(r) }, at, tokens
 }

@@ -172,7 +172,8 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 }
 
 func TestClientThatDoesNotReadIsClosed(t *testing.T) {
-	for name, o := range map[string]Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {MaxOutboxBytes: 500_000}} {
+	for name, o := range map[string]Options{"frames": {MaxOutboxFrames: 1000}, "bytes": {
+		MaxOutboxBytes: 500_000}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, o)
 			a, slow := r.client(), r.client()
@@ -418,7 +419,8 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 	if len(refused) != 3 {
 		t.Errorf("%d lines:\n%s", len(refused), strings.Join(refused, ""))
 	}
-	for _, want := range []string{`msg="not the ZooKeeper protocol" addr=127.0.0.1`, `reason="impossible frame length"`, "session=" + id} {
+	for _, want := range []string{`msg="not the ZooKeeper protocol" addr=127.0.0.1`,
+		`reason="impossible frame length"`, "session=" + id} {
 		if n := strings.Count(strings.Join(refused, ""), want); n != 1 {
 			t.Errorf("%s: %d times in\n%s", want, n, strings.Join(refused, ""))
 		}

@@ -22,7 +22,8 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 		var ops []wire.Op
 		for i := at; i < at+500; i++ {
 			path := fmt.Sprintf("/dir/%s%05d", name, i)
-			ops = append(ops, wire.Op{Type: jute.OpCreate, Body: wire.Create(path, nil, jute.WorldAnyone, jute.FlagEphemeral)})
+			ops = append(ops, wire.Op{Type: jute.OpCreate, Body: wire.Create(path, nil, jute.WorldAnyone,
+				jute.FlagEphemeral)})
 		}
 		call(t, other, jute.OK, jute.OpMulti, wire.Multi(ops...))
 	}

@@ -23,7 +23,8 @@ func (r *rig) buffered() (used, conns int) {
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	const bound = 2 << 20
 	virtual(t, Options{MaxBuffers: bound}, func(t *testing.T, r *rig, ln *pipeListener) {
-		big := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000), jute.WorldAnyone, 0))
+		big := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000),
+			jute.WorldAnyone, 0))
 		hello := wire.NewSession(40000)
 		var stalled []*wire.Conn
 		for range 6 {
@@ -68,7 +69,8 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 		a, b := ln.dial(t), ln.dial(t)
 		must(t, a.Connect(wire.NewSession(40000)))
 		must(t, b.Connect(wire.NewSession(40000)))
-		go a.WriteRaw(wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000), jute.WorldAnyone, 0))[:999_000])
+		go a.WriteRaw(wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000),
+			jute.WorldAnyone, 0))[:999_000])
 		synctest.Wait()
 		start := time.Now()
 		create(t, b, "/small", "", 0)
@@ -182,9 +184,13 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 
 		// Cut short, too long, null: the connection ends.
 		for name, spoil := range map[string]func([]byte) []byte{
-			"path beyond the frame limit": func(b []byte) []byte { return wire.SetWatches(0, []string{strings.Repeat("z", 5000)}, nil, nil) },
-			"path beyond the frame":       func(b []byte) []byte { return append(b[:len(b)-4:len(b)-4], 0, 0, 0, 9) },
-			"null list":                   func(b []byte) []byte { return append([]byte{0, 0, 0, 0, 0, 0, 0, 1, 255, 255, 255, 255}, b...) },
+			"path beyond the frame limit": func(b []byte) []byte {
+				return wire.SetWatches(0, []string{strings.Repeat("z", 5000)}, nil, nil)
+			},
+			"path beyond the frame": func(b []byte) []byte { return append(b[:len(b)-4:len(b)-4], 0, 0, 0, 9) },
+			"null list": func(b []byte) []byte {
+				return append([]byte{0, 0, 0, 0, 0, 0, 0, 1, 255, 255, 255, 255}, b...)
+			},
 		} {
 			b := ln.dial(t)
 			must(t, b.Connect(wire.NewSession(40000)))

@@ -48,7 +48,8 @@ func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
 	create(t, a, "/e", "", jute.FlagEphemeral)
 	call(t, a, jute.OK, jute.OpExists, wire.PathWatch("/e", true))
 	end := make(chan struct{})
-	must(t, r.node.Propose(state.Request{Op: state.OpExpire, Session: a.Session.ID, Gen: 1}, waiter(func(*state.Outcome) { close(end) })))
+	must(t, r.node.Propose(state.Request{Op: state.OpExpire, Session: a.Session.ID, Gen: 1},
+		waiter(func(*state.Outcome) { close(end) })))
 	<-end
 	wantKinds(t, a, "NodeDeleted /e")
 	must(t, a.Closed())
@@ -71,7 +72,8 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	end := make(chan struct{})
-	must(t, r.node.Propose(state.Request{Op: jute.OpCloseSession, Session: a.Session.ID}, waiter(func(*state.Outcome) { close(end) })))
+	must(t, r.node.Propose(state.Request{Op: jute.OpCloseSession, Session: a.Session.ID},
+		waiter(func(*state.Outcome) { close(end) })))
 	<-end
 	must(t, a.Closed())
 	if e := r.srv.Ended(); len(e) != 1 || e[0].Reason() != "closed by its client" {
@@ -196,7 +198,8 @@ func TestConnectionsAreDescribed(t *testing.T) {
 			continue
 		}
 		if d.Session != c.Session.ID || d.LastOp != "GETD" || d.Received != 3 || d.Sent != 3 || d.LastCxid != 2 ||
-			d.LastZxid != c.Zxid || d.Timeout != 30*time.Second || d.Queued != 0 || d.Interest != 1 || d.Addr != c.LocalAddr().String() {
+			d.LastZxid != c.Zxid || d.Timeout != 30*time.Second || d.Queued != 0 || d.Interest != 1 ||
+			d.Addr != c.LocalAddr().String() {
 			t.Errorf("%+v", d)
 		}
 	}

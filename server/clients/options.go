@@ -150,12 +150,14 @@ func (o *Options) validate() error {
 	case o.MinSessionTimeout < time.Millisecond:
 		return fmt.Errorf("minimum session timeout %v is too short", o.MinSessionTimeout)
 	case o.MaxSessionTimeout < o.MinSessionTimeout:
-		return fmt.Errorf("maximum session timeout %v is shorter than the minimum %v", o.MaxSessionTimeout, o.MinSessionTimeout)
+		return fmt.Errorf("maximum session timeout %v is shorter than the minimum %v", o.MaxSessionTimeout,
+			o.MinSessionTimeout)
 	case o.MaxSessionTimeout.Milliseconds() > 1<<31-1:
 		return fmt.Errorf("maximum session timeout %v does not fit the protocol", o.MaxSessionTimeout)
 	case o.MaxFrame < 128 || o.MaxFrame > maxWatchFrame:
 		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, maxWatchFrame)
-	case o.MaxPending < 0 || o.MaxOutboxBytes < 0 || o.MaxOutboxFrames < 0 || o.MaxWatches < 0 || o.MaxWatchesPerConn < 0 ||
+	case o.MaxPending < 0 || o.MaxOutboxBytes < 0 || o.MaxOutboxFrames < 0 || o.MaxWatches < 0 ||
+		o.MaxWatchesPerConn < 0 ||
 		o.MaxBuffers < 0 || o.MaxWatchBytes < 0 || o.MaxWatchBytesPerConn < 0:
 		return errors.New("a limit is negative")
 	}

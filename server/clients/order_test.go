@@ -253,15 +253,18 @@ func TestCatchUpEventsComeBeforeTheReply(t *testing.T) {
 	create(t, a, "/same/child", "", 0)
 	b := r.client()
 	all := []string{"/same", "/gone", "/changed"}
-	must(t, b.SendXid(-8, jute.OpSetWatches2, wire.SetWatches2(seen, all, []string{"/new", "/never"}, []string{"/same", "/changed"}, []string{"/p"}, []string{"/r"})))
-	wantKinds(t, b, "NodeDeleted /gone", "NodeDataChanged /changed", "NodeCreated /new", "NodeChildrenChanged /same", -8)
+	must(t, b.SendXid(-8, jute.OpSetWatches2, wire.SetWatches2(seen, all, []string{"/new", "/never"}, []string{
+		"/same", "/changed"}, []string{"/p"}, []string{"/r"})))
+	wantKinds(t, b, "NodeDeleted /gone", "NodeDataChanged /changed", "NodeCreated /new",
+		"NodeChildrenChanged /same", -8)
 	call(t, a, jute.OK, jute.OpSetData, wire.SetData("/same", nil, -1))
 	create(t, a, "/never", "", 0)
 	create(t, a, "/changed/x", "", 0)
 	create(t, a, "/p", "", 0)
 	create(t, a, "/r", "", 0)
 	create(t, a, "/r/s", "", 0)
-	wantKinds(t, b, "NodeDataChanged /same", "NodeCreated /never", "NodeChildrenChanged /changed", "NodeCreated /p", "NodeCreated /r", "NodeCreated /r/s")
+	wantKinds(t, b, "NodeDataChanged /same", "NodeCreated /never", "NodeChildrenChanged /changed",
+		"NodeCreated /p", "NodeCreated /r", "NodeCreated /r/s")
 }
 
 func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {

@@ -173,7 +173,8 @@ type watch struct {
 }
 
 // appendRead appends the reply to one read.
-func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, size int, ok bool) {
+func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, size int,
+	ok bool) {
 	o := &c.out
 	o.mu.Lock()
 	defer o.mu.Unlock() // also when the tree panics
@@ -209,7 +210,8 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 }
 
 // record appends the response record of a read, and says which watch it sets.
-func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []byte, w watch, code jute.ErrCode) {
+func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []byte, w watch,
+	code jute.ErrCode) {
 	ids := *c.ids.Load()
 	if op == jute.OpMultiRead {
 		b, code = t.AppendMultiRead(b, ids, body)

@@ -35,7 +35,8 @@ const (
 var endNames = [endReasons]string{
 	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
 	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
-	"malformed frame", "did not read", "too many watches", "too many events", "authentication failed", "unknown operation",
+	"malformed frame", "did not read", "too many watches", "too many events", "authentication failed",
+	"unknown operation",
 	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
 	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",
 }
@@ -46,7 +47,8 @@ func (r endReason) String() string { return endNames[r] }
 // client did.
 func (r endReason) ours() bool {
 	switch r {
-	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth, endUnknownOp, endPlain, endTLS:
+	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth, endUnknownOp,
+		endPlain, endTLS:
 		return true
 	}
 	return false

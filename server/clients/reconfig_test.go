@@ -35,7 +35,8 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		t.Errorf("reply %x", f.Body)
 	}
 	call(t, c, jute.MarshallingError, jute.OpReconfig, wire.Body{}.Str("x"))
-	if len(asked) != 2 || asked[0].May || !asked[1].May || asked[1].Joining != "server.2=x" || asked[1].Patience <= 0 {
+	if len(asked) != 2 || asked[0].May || !asked[1].May || asked[1].Joining != "server.2=x" ||
+		asked[1].Patience <= 0 {
 		t.Errorf("asked %+v", asked)
 	}
 	// An outcome that is not known is not invented.

@@ -55,7 +55,8 @@ func classOf(op jute.OpCode) class {
 
 // header splits a frame, which is at least headerSize long.
 func header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
-	return int32(binary.BigEndian.Uint32(frame)), jute.OpCode(binary.BigEndian.Uint32(frame[4:])), frame[headerSize:]
+	return int32(binary.BigEndian.Uint32(frame)), jute.OpCode(binary.BigEndian.Uint32(frame[4:])),
+		frame[headerSize:]
 }
 
 // handle carries out one request. It reports false when the connection is to

@@ -62,7 +62,8 @@ func (c *conn) rest() {
 
 // isPing reports whether what was read begins with a ping.
 func (c *conn) isPing() bool {
-	return [4]byte(c.woken.buf[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(c.woken.buf[8:12]) == [4]byte{0, 0, 0, byte(jute.OpPing)}
+	return [4]byte(c.woken.buf[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(c.woken.buf[8:12]) == [4]byte{
+		0, 0, 0, byte(jute.OpPing)}
 }
 
 // restPanicked sees to it that a panic ends no more than the connection.

@@ -131,7 +131,8 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	}
 	each := (cpu() - before) / time.Duration(3*n)
 	h, s := (heap2-heap)/n, (stacks2-stacks)/n
-	t.Logf("%d sessions in %v: each %d bytes, of them %d of stack; a ping %v of processor", n, took.Round(time.Millisecond), h+s, s, each)
+	t.Logf("%d sessions in %v: each %d bytes, of them %d of stack; a ping %v of processor", n,
+		took.Round(time.Millisecond), h+s, s, each)
 	// Few sessions share what there is once: buckets of maps, spans of stacks.
 	if most := 4096 + 2_000_000/n; h+s > most && !raceDetector {
 		t.Errorf("an idle session takes %d bytes, %d of heap and %d of stack", h+s, h, s)

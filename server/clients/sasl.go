@@ -93,7 +93,9 @@ func (c *conn) admitted() bool {
 	if len(c.srv.o.RequireAuth) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(*c.ids.Load(), func(id jute.ID) bool { return slices.Contains(c.srv.o.RequireAuth, id.Scheme) })
+	return slices.ContainsFunc(*c.ids.Load(), func(id jute.ID) bool {
+		return slices.Contains(c.srv.o.RequireAuth, id.Scheme)
+	})
 }
 
 // turnAway answers a request of somebody who should have authenticated.

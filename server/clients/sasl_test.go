@@ -21,8 +21,10 @@ func digestMD5(challenge []byte, user, password string) []byte {
 	nonce := regexp.MustCompile(`nonce="([^"]*)"`).FindSubmatch(challenge)[1]
 	key := md5.Sum([]byte(user + ":zk-sasl-md5:" + password))
 	a1 := sum(fmt.Sprintf("%s:%s:cnonce", key[:], nonce))
-	response := sum(fmt.Sprintf("%s:%s:00000001:cnonce:auth:%s", a1, nonce, sum("AUTHENTICATE:zookeeper/zk-sasl-md5")))
-	return fmt.Appendf(nil, `username="%s",realm="zk-sasl-md5",nonce="%s",cnonce="cnonce",nc=00000001,qop=auth,digest-uri="zookeeper/zk-sasl-md5",response=%s`,
+	response := sum(fmt.Sprintf("%s:%s:00000001:cnonce:auth:%s", a1, nonce,
+		sum("AUTHENTICATE:zookeeper/zk-sasl-md5")))
+	return fmt.Appendf(nil,
+		`username="%s",realm="zk-sasl-md5",nonce="%s",cnonce="cnonce",nc=00000001,qop=auth,digest-uri="zookeeper/zk-sasl-md5",response=%s`,
 		user, nonce, response)
 }
 

@@ -137,7 +137,8 @@ func (s *Server) connEnded(c *conn, why endReason) {
 	case c.session != 0:
 		s.log.info("connection closed", "session", hexID(c.session), "addr", c.host, "reason", why.String())
 	case c.asked != 0 && why == endGone:
-		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", "its session is over, or was never there", "session", hexID(c.asked))
+		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", "its session is over, or was never there",
+			"session", hexID(c.asked))
 	default:
 		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}

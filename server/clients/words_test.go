@@ -62,7 +62,8 @@ func TestFourLetterWordMayTrickle(t *testing.T) {
 
 func TestHTTPIsTurnedAway(t *testing.T) {
 	r := newRig(t, Options{})
-	for _, text := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /x HTTP/1.1\r\n\r\nbody", "HEAD / HTTP/1.0\r\n\r\n", "PUT /x HTTP/1.1\r\n\r\n"} {
+	for _, text := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /x HTTP/1.1\r\n\r\nbody",
+		"HEAD / HTTP/1.0\r\n\r\n", "PUT /x HTTP/1.1\r\n\r\n"} {
 		got := tell(t, r.dial(), text, false)
 		if !strings.HasPrefix(got, "HTTP/1.0 400 ") || !strings.Contains(got, "http://127.0.0.1:8181/") {
 			t.Errorf("%q: %q", text, got)
@@ -100,7 +101,8 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 		return p
 	}
 	r := newRig(t, Options{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clientLeaf)},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clientLeaf)},
 	})
 	secure, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -113,11 +115,13 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 	t.Cleanup(served.Wait)
 	t.Cleanup(r.srv.CutOff)
 	dial := func() *wire.Conn {
-		nc, err := tls.Dial("tcp", secure.Addr().String(), &tls.Config{RootCAs: pool(serverLeaf), Certificates: []tls.Certificate{clientCert}})
+		nc, err := tls.Dial("tcp", secure.Addr().String(), &tls.Config{RootCAs: pool(serverLeaf),
+			Certificates: []tls.Certificate{clientCert}})
 		must(t, err)
 		return wire.New(nc)
 	}
-	if got, err := io.ReadAll(func() io.Reader { c := dial(); c.WriteRaw([]byte("ruok")); return c }()); string(got) != "word ruok" {
+	if got, err := io.ReadAll(func() io.Reader { c := dial(); c.WriteRaw([]byte("ruok")); return c }()); string(
+		got) != "word ruok" {
 		t.Errorf("ruok: %q, %v", got, err)
 	}
 	a := r.client()

@@ -42,7 +42,8 @@ func BenchmarkScan(b *testing.B) {
 			}
 			for by, all := range map[string][]time.Duration{"cpu": ran, "clock": held} {
 				slices.Sort(all)
-				for what, at := range map[string]int{"median": len(all) / 2, "p99.9": len(all) * 999 / 1000, "longest": len(all) - 1} {
+				for what, at := range map[string]int{"median": len(all) / 2, "p99.9": len(all) * 999 / 1000,
+					"longest": len(all) - 1} {
 					b.ReportMetric(float64(all[at].Microseconds()), "µs-"+by+"/"+what)
 				}
 			}

@@ -29,7 +29,8 @@ func TestDeadlock(t *testing.T) {
 	for _, p := range g.Parties {
 		in[p.Session] = p.Cycle
 	}
-	if in[1] == 0 || in[1] != in[2] || in[1] != in[3] || in[1] != in[9] || in[4] == 0 || in[4] != in[5] || in[6] != 0 {
+	if in[1] == 0 || in[1] != in[2] || in[1] != in[3] || in[1] != in[9] || in[4] == 0 || in[4] != in[5] ||
+		in[6] != 0 {
 		t.Errorf("%v", in)
 	}
 	if len(g.Cycles[in[1]-1].Paths) != 3 {
@@ -118,7 +119,8 @@ func TestCyclesAreThoseThatReach(t *testing.T) {
 				t.Fatalf("seed %d: party %d: cycle %d, reaches itself %v", seed, p, g.Parties[p].Cycle, reach[p][p])
 			}
 			for q := range g.Parties {
-				if same := g.Parties[p].Cycle != 0 && g.Parties[p].Cycle == g.Parties[q].Cycle; p != q && same != (reach[p][q] && reach[q][p]) {
+				if same := g.Parties[p].Cycle != 0 && g.Parties[p].Cycle == g.Parties[q].Cycle; p != q &&
+					same != (reach[p][q] && reach[q][p]) {
 					t.Fatalf("seed %d: %d and %d: same cycle %v", seed, p, q, same)
 				}
 			}

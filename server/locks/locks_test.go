@@ -141,9 +141,11 @@ func short(q recipe.Queue) string {
 }
 
 const (
-	u1, u2, u3 = "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d02", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d03"
-	h1, h2, h3 = "f65a711639a74cab9e5222dd97208501", "f65a711639a74cab9e5222dd97208502", "f65a711639a74cab9e5222dd97208503"
-	z1, z2     = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // ours: version 8
+	u1, u2, u3 = "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d02",
+		"0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d03"
+	h1, h2, h3 = "f65a711639a74cab9e5222dd97208501", "f65a711639a74cab9e5222dd97208502",
+		"f65a711639a74cab9e5222dd97208503"
+	z1, z2 = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // ours: version 8
 )
 
 // recipes are the nodes that each recipe makes. A line "SESSION NAME" is an
@@ -349,7 +351,8 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	f.eph(1, "/cars/leases/lock-0000000001")
 	f.eph(2, "/cars/leases/lock-0000000002")
 	found := f.scan()
-	if len(found) != 1 || found[0].Path != "/cars/leases" || found[0].Kind != recipe.KindLock || len(found[0].Waiters) != 1 {
+	if len(found) != 1 || found[0].Path != "/cars/leases" || found[0].Kind != recipe.KindLock ||
+		len(found[0].Waiters) != 1 {
 		t.Errorf("found %+v", found)
 	}
 	if q := f.at("/cars"); q.Kind != recipe.KindUnknown {
@@ -365,7 +368,8 @@ func TestDirectoryNamedLeases(t *testing.T) {
 func TestDataIsNotShownToStrangers(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/l")
-	f.node(1, "/l/lock-0000000001", `{"v":1,"host":"secret"}`, 1, []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: "a:b"}}})
+	f.node(1, "/l/lock-0000000001", `{"v":1,"host":"secret"}`, 1, []jute.ACL{
+		{Perms: 31, ID: jute.ID{Scheme: "digest", ID: "a:b"}}})
 	q := f.scan()[0]
 	c := &q.Holders[0]
 	if _, ok := c.Record(); ok || !c.Hidden || c.Text(100) != "" {
@@ -401,7 +405,10 @@ func TestShortNameInACrowd(t *testing.T) {
 			f.node(1, fmt.Sprintf("/big/x%d", i), "", 1, jute.WorldAnyone)
 		}
 	}
-	if found := f.scan(); !slices.ContainsFunc(found, func(q recipe.Queue) bool { return q.Path == "/big" && q.Total >= 3*locks.ShownPerLock }) {
+	if found := f.scan(); !slices.ContainsFunc(found, func(q recipe.Queue) bool {
+		return q.Path == "/big" &&
+			q.Total >= 3*locks.ShownPerLock
+	}) {
 		t.Errorf("found %d locks, not that of the crowd", len(found))
 	}
 	f.at("/big")

@@ -19,7 +19,8 @@ func (f *forest) crowd(root string, nlocks, each int) {
 		dir := fmt.Sprintf("%s/%06d", root, l)
 		f.node(1, dir, "", 0, jute.WorldAnyone)
 		for i := range each {
-			f.node(int64(1+(l+i)%500), dir+"/lock-", `{"v":1,"host":"web","pid":7,"reason":"nightly"}`, 3, jute.WorldAnyone)
+			f.node(int64(1+(l+i)%500), dir+"/lock-", `{"v":1,"host":"web","pid":7,"reason":"nightly"}`, 3,
+				jute.WorldAnyone)
 		}
 	}
 }

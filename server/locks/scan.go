@@ -40,7 +40,8 @@ type Scan struct {
 
 // NewScan returns a scan of everything.
 func NewScan() *Scan {
-	return &Scan{groups: map[tree.Ref]*group{}, piece: newPiece(pieceSize, pieceSize, pieceSize*pathBytes+tree.MaxPath)}
+	return &Scan{groups: map[tree.Ref]*group{}, piece: newPiece(pieceSize, pieceSize,
+		pieceSize*pathBytes+tree.MaxPath)}
 }
 
 // Step looks at some nodes more.

@@ -29,7 +29,8 @@ const (
 // given up for lack of progress. When ctx ends the job stops where it is; the
 // same job begun again goes on from there.
 func Run(ctx context.Context, c Cluster, j status.Job, tell func(status.Step)) error {
-	r := &job{Job: j, ctx: ctx, cluster: c, tell: tell, since: time.Now(), patience: time.Duration(j.Patience) * time.Millisecond}
+	r := &job{Job: j, ctx: ctx, cluster: c, tell: tell, since: time.Now(),
+		patience: time.Duration(j.Patience) * time.Millisecond}
 	if r.patience <= 0 {
 		r.patience = defaultPatience
 	}
@@ -135,7 +136,8 @@ func (j *job) add() error {
 	case err != nil:
 		return err
 	case m != nil && m.Peer != j.Addr:
-		return status.Errorf(status.IsMember, "server %d is a member already, at %s; if it is to be at %s: zlock member replace %d %s",
+		return status.Errorf(status.IsMember,
+			"server %d is a member already, at %s; if it is to be at %s: zlock member replace %d %s",
 			j.ID, m.Peer, j.Addr, j.ID, j.Addr)
 	case m != nil && m.Voter && j.Again:
 		j.show("votes", "server %d votes", j.ID)
@@ -177,13 +179,15 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 			return nil, err
 		case found.Heard != nil:
 			if found.At != "" && found.At != addr {
-				j.show("", "server %d says that it is at %s; the members are told that address once it is reached there", j.ID, found.At)
+				j.show("", "server %d says that it is at %s; the members are told that address once it is reached there",
+					j.ID, found.At)
 			}
 			j.progress()
 			return found, nil
 		case j.expired():
-			return nil, fmt.Errorf("server %d does not answer at %s: %s; start it there with --peers that list the members and itself, "+
-				"or correct the address: every member must reach it", j.ID, addr, found.Waits)
+			return nil, fmt.Errorf(
+				"server %d does not answer at %s: %s; start it there with --peers that list the members and itself, "+
+					"or correct the address: every member must reach it", j.ID, addr, found.Waits)
 		}
 		j.show("answers", "waiting for server %d to answer at %s: %s", j.ID, addr, found.Waits)
 		if err := j.pause(); err != nil {
@@ -245,8 +249,9 @@ func (j *job) follow(vote bool) error {
 			}
 		}
 		if j.expired() {
-			return status.Errorf(status.NotReady, "server %d is not ready, and there was no progress for %v: %s. It stays a member without a vote; "+
-				"the same command goes on, and zlock member remove %d takes it out", j.ID, j.patience, j.problem, j.ID)
+			return status.Errorf(status.NotReady,
+				"server %d is not ready, and there was no progress for %v: %s. It stays a member without a vote; "+
+					"the same command goes on, and zlock member remove %d takes it out", j.ID, j.patience, j.problem, j.ID)
 		}
 		if err := j.pause(); err != nil {
 			return err
@@ -263,8 +268,10 @@ func (j *job) note(m *status.Member) {
 	j.sent = m.SnapshotSent // a snapshot may be sent again
 	switch {
 	case m.SnapshotSize > 0:
-		j.problem = fmt.Sprintf("it receives a snapshot, %s of %s", byteCount(m.SnapshotSent), byteCount(m.SnapshotSize))
-		j.show("snapshot", "server %d receives a snapshot: %s of %s%s", j.ID, byteCount(m.SnapshotSent), byteCount(m.SnapshotSize),
+		j.problem = fmt.Sprintf("it receives a snapshot, %s of %s", byteCount(m.SnapshotSent),
+			byteCount(m.SnapshotSize))
+		j.show("snapshot", "server %d receives a snapshot: %s of %s%s", j.ID, byteCount(m.SnapshotSent),
+			byteCount(m.SnapshotSize),
 			j.rate.of(m.SnapshotSent, m.SnapshotSize-m.SnapshotSent, byteCount))
 	case m.Heard == nil:
 		j.problem = m.Waits
@@ -279,7 +286,8 @@ func (j *job) note(m *status.Member) {
 		}
 		j.problem = behind + " behind"
 		entries := func(n int64) string { return fmt.Sprint(n, " entries") }
-		j.show("follows", "server %d follows, %s behind%s", j.ID, behind, j.rate.of(int64(m.Applied), int64(m.Lag), entries))
+		j.show("follows", "server %d follows, %s behind%s", j.ID, behind, j.rate.of(int64(m.Applied), int64(m.Lag),
+			entries))
 	}
 }
 
@@ -292,7 +300,8 @@ func (j *job) replace() error {
 	case err != nil:
 		return err
 	case m == nil:
-		return status.Errorf(status.NotMember, "server %d is not a member; add it: zlock member add %d HOST:PORT", j.ID, j.ID)
+		return status.Errorf(status.NotMember, "server %d is not a member; add it: zlock member add %d HOST:PORT",
+			j.ID, j.ID)
 	case addr == "":
 		addr = m.Peer
 	}
@@ -304,7 +313,8 @@ func (j *job) replace() error {
 	case err != nil:
 		return err
 	case found.Known && addr == m.Peer:
-		return fmt.Errorf("server %d runs at %s with the data directory that it always had: there is nothing to replace. "+
+		return fmt.Errorf("server %d runs at %s with the data directory that it always had: there is nothing to "+
+			"replace. "+
 			"To give it an empty one, stop it and start it on that", j.ID, addr)
 	case found.Known:
 		j.show("moved", "server %d has moved from %s to %s with its data", j.ID, m.Peer, addr)
@@ -320,7 +330,8 @@ func (j *job) replace() error {
 				voters++
 			}
 		}
-		j.show("", "until server %d has caught up there are %d voters instead of %d, and a majority of these must run", j.ID, voters-1, voters)
+		j.show("", "until server %d has caught up there are %d voters instead of %d, and a majority of these "+
+			"must run", j.ID, voters-1, voters)
 	}
 	if err := j.remove(); err != nil {
 		return err

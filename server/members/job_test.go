@@ -26,7 +26,8 @@ type fakeCluster struct {
 }
 
 func newFakeCluster() *fakeCluster {
-	f := &fakeCluster{members: map[uint32]*status.Member{}, leader: 2, answers: map[string]int{}, known: map[string]bool{}, at: map[string]string{}}
+	f := &fakeCluster{members: map[uint32]*status.Member{}, leader: 2, answers: map[string]int{},
+		known: map[string]bool{}, at: map[string]string{}}
 	for _, id := range []uint32{2, 3, 10} {
 		f.members[id] = &status.Member{ID: id, Peer: fmt.Sprintf("h%d:2888", id), Voter: id != 10,
 			Progress: status.Progress{Applied: 9000, Heard: status.Ago(12), LagBytes: new(int64)}}
@@ -53,7 +54,8 @@ func (f *fakeCluster) Probe(_ context.Context, id uint32, addr string) (*status.
 	if addr == "wrong:2888" {
 		return nil, fmt.Errorf("server %d cannot be what answers at %s: this is server 5", id, addr)
 	}
-	found := &status.Found{At: cmp.Or(f.at[addr], addr), Known: f.known[addr], Progress: status.Progress{Waits: "connection refused"}}
+	found := &status.Found{At: cmp.Or(f.at[addr], addr), Known: f.known[addr], Progress: status.Progress{
+		Waits: "connection refused"}}
 	if f.answers[addr]--; f.answers[addr] < 0 {
 		found.Heard = status.Ago(0)
 	}
@@ -109,41 +111,56 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.answers["h4:2888"] = 2 },
 			"waiting for server 4 to answer at h4:2888: connection refused", "", "add 4 h4:2888, promote 4"},
 		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.stumble = 2 },
-			"server 4 follows, 2500 entries, 244 KiB behind\nserver 4 follows, 0 entries, 0 bytes behind\nserver 4 votes\n", "", "add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.lost = 2 }, "server 4 votes", "", "add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.notReady = 2 }, "server 4 votes", "", "add 4 h4:2888, promote 4"},
+			"server 4 follows, 2500 entries, 244 KiB behind\nserver 4 follows, 0 entries, 0 bytes behind\nserver 4 " +
+				"votes\n", "", "add 4 h4:2888, promote 4"},
+		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.lost = 2 }, "server 4 votes", "",
+			"add 4 h4:2888, promote 4"},
+		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.notReady = 2 }, "server 4 votes", "",
+			"add 4 h4:2888, promote 4"},
 		{job{Op: "add", ID: 4, Addr: "h4:2888"}, func(f *fakeCluster) { f.at["h4:2888"] = "h5:2888" },
 			"server 4 says that it is at h5:2888; the members", "", "add 4 h4:2888, promote 4"},
-		{job{Op: "add", ID: 4, Addr: "h4:2888", NoVote: true}, nil, "server 4 follows; it has no vote", "", "add 4 h4:2888"},
+		{job{Op: "add", ID: 4, Addr: "h4:2888", NoVote: true}, nil, "server 4 follows; it has no vote", "",
+			"add 4 h4:2888"},
 		{job{Op: "add", ID: 10, Addr: "h10:2888"}, nil, "server 10 votes", "", "promote 10"},
-		{job{Op: "add", ID: 4, Addr: "wrong:2888"}, nil, "", "server 4 cannot be what answers at wrong:2888: this is server 5", ""},
-		{job{Op: "add", ID: 4, Addr: "h3:2888"}, nil, "", "server 3 is at h3:2888; two members cannot have one address", ""},
+		{job{Op: "add", ID: 4, Addr: "wrong:2888"}, nil, "",
+			"server 4 cannot be what answers at wrong:2888: this is server 5", ""},
+		{job{Op: "add", ID: 4, Addr: "h3:2888"}, nil, "",
+			"server 3 is at h3:2888; two members cannot have one address", ""},
 		{job{Op: "add", ID: 3, Addr: "h3:2888"}, nil, "", "server 3 is a member already, at h3:2888", ""},
 		{job{Op: "add", ID: 3, Addr: "h3:2888", Again: true}, nil, "server 3 votes", "", ""},
-		{job{Op: "add", ID: 3, Addr: "h4:2888"}, nil, "", "if it is to be at h4:2888: zlock member replace 3 h4:2888", ""},
-		{job{Op: "add", ID: 4, Addr: "h4:2888", Patience: short}, func(f *fakeCluster) { f.answers["h4:2888"] = 1000 }, "",
+		{job{Op: "add", ID: 3, Addr: "h4:2888"}, nil, "",
+			"if it is to be at h4:2888: zlock member replace 3 h4:2888", ""},
+		{job{Op: "add", ID: 4, Addr: "h4:2888", Patience: short}, func(f *fakeCluster) {
+			f.answers["h4:2888"] = 1000
+		}, "",
 			"server 4 does not answer at h4:2888: connection refused; start it there", ""},
 		{job{Op: "promote", ID: 10}, nil, "server 10 votes", "", "promote 10"},
 		{job{Op: "promote", ID: 3}, nil, "", "", ""},
 		{job{Op: "promote", ID: 9}, nil, "", "server 9 is not a member", ""},
 		{job{Op: "promote", ID: 10, Patience: short},
-			func(f *fakeCluster) { f.members[10].Progress = status.Progress{Waits: "for its cluster"} }, "server 10 does not answer: for its cluster",
+			func(f *fakeCluster) { f.members[10].Progress = status.Progress{Waits: "for its cluster"} },
+			"server 10 does not answer: for its cluster",
 			"there was no progress for 500ms: for its cluster. It stays a member without a vote", ""},
-		{job{Op: "replace", ID: 3}, nil, "until server 3 has caught up there are 1 voters instead of 2", "", "remove 3, add 3 h3:2888, promote 3"},
-		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.lost, f.answers["h4:2888"] = 3, 1 }, "server 3 votes", "",
+		{job{Op: "replace", ID: 3}, nil, "until server 3 has caught up there are 1 voters instead of 2", "",
+			"remove 3, add 3 h3:2888, promote 3"},
+		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.lost, f.answers["h4:2888"] = 3, 1 },
+			"server 3 votes", "",
 			"remove 3, add 3 h4:2888, promote 3"},
 		{job{Op: "replace", ID: 10}, nil, "server 10 follows; it has no vote", "", "remove 10, add 10 h10:2888"},
-		{job{Op: "replace", ID: 3}, func(f *fakeCluster) { f.known["h3:2888"] = true }, "", "there is nothing to replace", ""},
+		{job{Op: "replace", ID: 3}, func(f *fakeCluster) { f.known["h3:2888"] = true }, "",
+			"there is nothing to replace", ""},
 		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.known["h4:2888"] = true },
 			"has moved from h3:2888 to h4:2888 with its data", "", "move 3 h4:2888"},
 		{job{Op: "replace", ID: 9}, nil, "", "server 9 is not a member; add it", ""},
-		{job{Op: "lead", ID: 3}, func(f *fakeCluster) { f.stumble = 1 }, "waiting: there is no leader at the moment\nserver 3 leads", "", "lead 3"},
+		{job{Op: "lead", ID: 3}, func(f *fakeCluster) { f.stumble = 1 },
+			"waiting: there is no leader at the moment\nserver 3 leads", "", "lead 3"},
 		{job{Op: "lead", ID: 2}, nil, "server 2 leads", "", ""},
 		{job{Op: "lead", ID: 9}, nil, "", "server 9 is not a member", ""},
 		{job{Op: "remove", ID: 3}, func(f *fakeCluster) { f.lost = 1 }, "", "", "remove 3"},
 		{job{Op: "remove", ID: 9}, nil, "", "server 9 is not a member", ""},
 		{job{Op: "remove", ID: 9, Again: true}, nil, "", "", ""},
-		{job{Op: "remove", ID: 3, Patience: short}, func(f *fakeCluster) { f.stumble = 1000 }, "", "there is no leader", ""},
+		{job{Op: "remove", ID: 3, Patience: short}, func(f *fakeCluster) { f.stumble = 1000 }, "",
+			"there is no leader", ""},
 		{job{Op: "rename", ID: 3}, nil, "", `unknown change "rename"`, ""},
 	} {
 		t.Run(fmt.Sprint(tc.job.Op, tc.job.ID), func(t *testing.T) {

@@ -67,7 +67,8 @@ func (e *digest) answer(token []byte) ([]byte, error) {
 			return nil, fmt.Errorf("%w: it begins with a token of %d bytes", errProtocol, len(token))
 		}
 		e.step = stepChallenge
-		return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess,qop="auth"`, Realm, e.nonce), nil
+		return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess,qop="auth"`, Realm,
+			e.nonce), nil
 	case stepChallenge:
 		proof, err := e.check(token)
 		if err != nil {

@@ -17,13 +17,15 @@ var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"
 
 // answer is what a client that knows the password answers to a challenge;
 // change may spoil it.
-func answer(t *testing.T, challenge []byte, user, password string, latin1 bool, change func(map[string]string)) []byte {
+func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
+	change func(map[string]string)) []byte {
 	t.Helper()
 	c, err := parseDirectives(challenge)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := map[string]string{"username": user, "realm": c["realm"], "nonce": c["nonce"], "cnonce": "abc", "nc": "00000001",
+	d := map[string]string{"username": user, "realm": c["realm"], "nonce": c["nonce"], "cnonce": "abc",
+		"nc":  "00000001",
 		"qop": "auth", "digest-uri": "zookeeper/zk-sasl-md5"}
 	if change != nil {
 		change(d)
@@ -50,7 +52,8 @@ func begin(t *testing.T) (*Exchange, []byte) {
 
 // The example of RFC 2831, section 4.
 func TestExampleOfTheRFC(t *testing.T) {
-	d := map[string]string{"realm": "elwood.innosoft.com", "nonce": "OA6MG9tEQGm2hh", "cnonce": "OA6MHXh6VqTrRk", "nc": "00000001"}
+	d := map[string]string{"realm": "elwood.innosoft.com", "nonce": "OA6MG9tEQGm2hh", "cnonce": "OA6MHXh6VqTrRk",
+		"nc": "00000001"}
 	key := sessionKey("chris", "secret", d, false)
 	if got := proof(key, "AUTHENTICATE:imap/elwood.innosoft.com", d); got != "d388dad90d4bbd760a152321f2143af7" {
 		t.Errorf("response = %s", got)
@@ -64,7 +67,9 @@ func TestWhoKnowsThePasswordIsLetIn(t *testing.T) {
 	for _, latin1 := range []bool{false, true} {
 		for user, password := range users {
 			e, challenge := begin(t)
-			reply, err := e.Answer(answer(t, challenge, user, password, latin1, func(d map[string]string) { d["authzid"] = user }), now)
+			reply, err := e.Answer(answer(t, challenge, user, password, latin1, func(d map[string]string) {
+				d["authzid"] = user
+			}), now)
 			if err != nil {
 				t.Fatal(user, err)
 			}
@@ -84,17 +89,26 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		change         func(map[string]string)
 		want           error
 	}{
-		"wrong password":        {"bob", "other", nil, errRefused},
-		"unknown user":          {"eve", "", nil, errRefused},
-		"another's rights":      {"bob", users["bob"], func(d map[string]string) { d["authzid"] = "super" }, errRefused},
-		"another nonce":         {"bob", users["bob"], func(d map[string]string) { d["nonce"] = "old" }, errProtocol},
-		"a nonce twice":         {"bob", users["bob"], func(d map[string]string) { d["nc"] = "00000002" }, errProtocol},
-		"another realm":         {"bob", users["bob"], func(d map[string]string) { d["realm"] = "elsewhere" }, errProtocol},
-		"another service":       {"bob", users["bob"], func(d map[string]string) { d["digest-uri"] = "imap/host" }, errProtocol},
-		"protection":            {"bob", users["bob"], func(d map[string]string) { d["qop"] = "auth-conf" }, errProtocol},
-		"no nonce of its own":   {"bob", users["bob"], func(d map[string]string) { d["cnonce"] = "" }, errProtocol},
-		"no answer":             {"bob", users["bob"], func(d map[string]string) { d["response"] = "0" }, errRefused},
-		"an endless token":      {"bob", users["bob"], func(d map[string]string) { d["x"] = strings.Repeat("y", MaxToken) }, errProtocol},
+		"wrong password": {"bob", "other", nil, errRefused},
+		"unknown user":   {"eve", "", nil, errRefused},
+		"another's rights": {"bob", users["bob"], func(d map[string]string) { d["authzid"] = "super" },
+			errRefused},
+		"another nonce": {"bob", users["bob"], func(d map[string]string) { d["nonce"] = "old" },
+			errProtocol},
+		"a nonce twice": {"bob", users["bob"], func(d map[string]string) { d["nc"] = "00000002" },
+			errProtocol},
+		"another realm": {"bob", users["bob"], func(d map[string]string) { d["realm"] = "elsewhere" },
+			errProtocol},
+		"another service": {"bob", users["bob"], func(d map[string]string) { d["digest-uri"] = "imap/host" },
+			errProtocol},
+		"protection": {"bob", users["bob"], func(d map[string]string) { d["qop"] = "auth-conf" },
+			errProtocol},
+		"no nonce of its own": {"bob", users["bob"], func(d map[string]string) { d["cnonce"] = "" }, errProtocol},
+		"no answer": {"bob", users["bob"], func(d map[string]string) { d["response"] = "0" },
+			errRefused},
+		"an endless token": {"bob", users["bob"], func(d map[string]string) {
+			d["x"] = strings.Repeat("y", MaxToken)
+		}, errProtocol},
 		"a user without a name": {"", "", nil, errProtocol},
 	} {
 		e, challenge := begin(t)
@@ -175,8 +189,11 @@ func TestUsersFiles(t *testing.T) {
 		{"twice", "bob:x\nbob:y\n", 0o600, nil, "line 2: user \"bob\" is there twice"},
 		{"no section", "Client {\n};", 0o600, nil, "no section Server"},
 		{"no end", "Server {\n user_a=b", 0o600, nil, "no end"},
-		{"ldap", "Server { com.sun.security.auth.module.LdapLoginModule required; };", 0o600, nil, "LdapLoginModule is not there"},
-		{"kerberos without keys", "Server { com.sun.security.auth.module.Krb5LoginModule required principal=\"a/b\"; };", 0o600, nil, "has no keyTab"},
+		{"ldap", "Server { com.sun.security.auth.module.LdapLoginModule required; };", 0o600, nil,
+			"LdapLoginModule is not there"},
+		{"kerberos without keys",
+			"Server { com.sun.security.auth.module.Krb5LoginModule required principal=\"a/b\"; };", 0o600, nil,
+			"has no keyTab"},
 		{"not text", "bob:\xff\n", 0o600, nil, "UTF-8"},
 	} {
 		path := filepath.Join(t.TempDir(), "users")
@@ -220,7 +237,8 @@ Server {
 			t.Fatal(err)
 		}
 		f, err := ReadFile(path)
-		if err != nil || f.Keytab != "/etc/zk.keytab" || f.Principal != "zookeeper/host@REALM" || len(f.Users) != users {
+		if err != nil || f.Keytab != "/etc/zk.keytab" || f.Principal != "zookeeper/host@REALM" ||
+			len(f.Users) != users {
 			t.Errorf("%s: %+v, %v", text, f, err)
 		}
 		// Only passwords make a secret of it.

@@ -65,11 +65,13 @@ const (
 func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	plans := map[string]func(context.Context, *action) (*step, error){
-		"ask": v.planAsk, "break": v.planBreak, "end-session": v.planEnd, "hand-over": v.planHandOver, "snapshot": v.planSnapshot,
+		"ask": v.planAsk, "break": v.planBreak, "end-session": v.planEnd, "hand-over": v.planHandOver,
+		"snapshot": v.planSnapshot,
 	}
 	plan, known := plans[name]
 	if !known {
-		v.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot", clip(name)))
+		v.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot",
+			clip(name)))
 		return
 	}
 	user, err := v.mayAct(w, r)
@@ -89,7 +91,8 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	s, err := plan(ctx, &a)
 	if err == nil && !a.DryRun {
 		err = s.do(ctx)
-		v.o.Log.Info("operator's action", "action", name, "user", user, "from", r.RemoteAddr, "does", s.does, "err", err)
+		v.o.Log.Info("operator's action", "action", name, "user", user, "from", r.RemoteAddr, "does", s.does, "err",
+			err)
 	}
 	if err != nil {
 		v.fail(w, err)
@@ -147,7 +150,8 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	case c == nil || c.Token == 0:
 		return nil, nil, notFound("%s has no contender %q any more", clip(a.Path), clip(a.Node))
 	case c.Token != token:
-		return nil, nil, &problem{http.StatusConflict, fmt.Sprintf("the token is old: %q has %d, not %d", clip(a.Node), c.Token, token)}
+		return nil, nil, &problem{http.StatusConflict, fmt.Sprintf("the token is old: %q has %d, not %d",
+			clip(a.Node), c.Token, token)}
 	}
 	return &q, c, nil
 }
@@ -195,7 +199,8 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 		return nil, &problem{http.StatusConflict, "it has been asked already"}
 	}
 	if !c.Askable() {
-		return nil, &problem{http.StatusConflict, "the program that made this node (" + c.Maker.String() + ") knows no way to be asked"}
+		return nil, &problem{http.StatusConflict, "the program that made this node (" + c.Maker.String() +
+			") knows no way to be asked"}
 	}
 	record := string(recipe.AskBack(c.Raw(), c.Maker, recipe.Revocation{By: "operator", Reason: a.Reason}))
 	target := q.Target(c.Node)
@@ -226,7 +231,8 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		return nil, notFound("there is no session %s", sessionID(id))
 	}
 	step := &step{does: "end session " + sessionID(id)}
-	step.hits = append(step.hits, hit{Session: sessionID(id), Addr: s.Addr, What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
+	step.hits = append(step.hits, hit{Session: sessionID(id), Addr: s.Addr,
+		What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
 	scan, err := v.locks(ctx)
 	if err != nil {
 		return nil, err
@@ -267,7 +273,8 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	}
 	return &step{
 		does: "hand over leadership to the follower that is furthest",
-		hits: []hit{{What: "everybody's writes wait a moment; no session ends and no connection but those to a new leader's links"}},
+		hits: []hit{{What: "everybody's writes wait a moment; no session ends and no connection but those to a " +
+			"new leader's links"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {
 				return &problem{http.StatusConflict, "leadership was not handed over: " + err.Error()}
@@ -302,7 +309,8 @@ func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
 		return err
 	}
 	s := out.Session
-	done, err := v.source.Do(ctx, state.Request{Op: op, Session: s.ID, Gen: s.Gen, IDs: []jute.ID{{Scheme: "super"}}, Body: body})
+	done, err := v.source.Do(ctx, state.Request{Op: op, Session: s.ID, Gen: s.Gen, IDs: []jute.ID{
+		{Scheme: "super"}}, Body: body})
 	if _, end := v.source.Do(ctx, state.Request{Op: jute.OpCloseSession, Session: s.ID}); err == nil {
 		err = end
 	}

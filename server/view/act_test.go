@@ -12,7 +12,8 @@ import (
 func (r *rig) do(code int, name, body string, change ...string) object {
 	r.Helper()
 	header := map[string]string{
-		"Content-Type": "application/json", "Authorization": "digest super:test", "X-Zlockd-Token": r.get(200, "/overview")["token"].(string),
+		"Content-Type": "application/json", "Authorization": "digest super:test", "X-Zlockd-Token": r.get(200,
+			"/overview")["token"].(string),
 	}
 	for i := 0; i < len(change); i += 2 {
 		header[change[i]] = change[i+1]
@@ -46,7 +47,8 @@ func TestBreak(t *testing.T) {
 	node, token := h["node"].(string), h["token"].(string)
 	dry := r.do(200, "break", quoted("path", "/l", "node", node, "token", token, "dryRun", ""))
 	hits := dry.list("hits")
-	if len(hits) != 2 || hits[0]["session"] != sid(a) || hits[1]["session"] != sid(b) || hits[1]["what"] != "gets the lock" {
+	if len(hits) != 2 || hits[0]["session"] != sid(a) || hits[1]["session"] != sid(b) ||
+		hits[1]["what"] != "gets the lock" {
 		t.Errorf("%v", dry)
 	}
 	if there, _, err := a.Exists(mine); err != nil || !there {

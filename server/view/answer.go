@@ -36,8 +36,9 @@ func notFound(format string, args ...any) error {
 var (
 	errBusy       = &problem{http.StatusServiceUnavailable, "too many costly questions at once; ask again"}
 	errSlow       = &problem{http.StatusServiceUnavailable, "the answer took too long; ask for less"}
-	errNotServing = &problem{http.StatusServiceUnavailable, "this server has no state yet: it waits for the other servers"}
-	errLarge      = &problem{http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less"}
+	errNotServing = &problem{http.StatusServiceUnavailable,
+		"this server has no state yet: it waits for the other servers"}
+	errLarge = &problem{http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less"}
 )
 
 // maxAnswer bounds an answer in bytes.
@@ -104,7 +105,8 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 	h.Set("ETag", tag)
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Vary", "Accept-Encoding")
-	if match := r.Header.Get("If-None-Match"); match == "*" || slices.ContainsFunc(strings.Split(match, ","), func(s string) bool { return strings.TrimSpace(s) == tag }) {
+	if match := r.Header.Get("If-None-Match"); match == "*" || slices.ContainsFunc(strings.Split(match, ","),
+		func(s string) bool { return strings.TrimSpace(s) == tag }) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

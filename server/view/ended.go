@@ -161,7 +161,8 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 	if c == nil || int64(c.Session) != session || c.Mode == recipe.Participant {
 		return fate{}, false
 	}
-	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, maker: c.Maker.String(), Held: len(c.BlockedBy) == 0}
+	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, maker: c.Maker.String(),
+		Held: len(c.BlockedBy) == 0}
 	if !f.Held {
 		return f, true
 	}
@@ -196,7 +197,8 @@ type endedList struct {
 	Sessions []endedRow `json:"sessions"`
 }
 
-var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpired: "expired", state.EndOperator: "operator"}
+var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpired: "expired",
+	state.EndOperator: "operator"}
 
 // listEnded answers /sessions/ended.
 func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
@@ -218,7 +220,9 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 		}
 		all = kept
 	}
-	list := endedList{V: Version, Sessions: []endedRow{}, Note: "the last 10,000 that this server has learnt of since it started; in memory only; of many that are closed at once some lack their locks"}
+	list := endedList{V: Version, Sessions: []endedRow{},
+		Note: "the last 10,000 that this server has learnt of since it started; in memory only; of many that " +
+			"are closed at once some lack their locks"}
 	var from, to int
 	list.page, from, to = q.page(len(all))
 	v.ended.mu.Lock()
@@ -226,8 +230,10 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 	for i := range all[from:to] {
 		e := &all[from+i]
 		row := endedRow{
-			ID: sessionID(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause], Addr: e.Addr, Server: e.Server,
-			TimeoutMS: e.Timeout.Milliseconds(), Zxid: "0x" + strconv.FormatInt(e.Zxid, 16), Nodes: e.PathCount, Paths: []string{}, Locks: v.ended.fates[e.Session],
+			ID: sessionID(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
+			Addr: e.Addr, Server: e.Server,
+			TimeoutMS: e.Timeout.Milliseconds(), Zxid: "0x" + strconv.FormatInt(e.Zxid, 16), Nodes: e.PathCount,
+			Paths: []string{}, Locks: v.ended.fates[e.Session],
 		}
 		if row.Locks == nil {
 			row.Locks = []fate{}
@@ -248,12 +254,15 @@ func (v *View) reason(e *clients.EndedSession) string {
 	}
 	for _, d := range v.source.Downs() {
 		if before := e.Time.Sub(d.Until); before >= 0 && before <= max(e.Timeout, time.Minute) {
-			text += "; this server did not serve for " + d.Until.Sub(d.Since).Round(time.Millisecond).String() + " (election or stall), until " +
+			text += "; this server did not serve for " + d.Until.Sub(d.Since).Round(time.Millisecond).String() +
+				" (election or stall), until " +
 				before.Round(100*time.Millisecond).String() + " before"
 		}
 	}
-	if r, ok := v.source.Refused(e.Addr); ok && e.Time.Sub(r.Time) >= 0 && e.Time.Sub(r.Time) <= max(e.Timeout, time.Minute) {
-		text += "; a connection from its address was refused " + e.Time.Sub(r.Time).Round(100*time.Millisecond).String() + " before: " + r.Why
+	if r, ok := v.source.Refused(e.Addr); ok && e.Time.Sub(r.Time) >= 0 && e.Time.Sub(r.Time) <= max(e.Timeout,
+		time.Minute) {
+		text += "; a connection from its address was refused " +
+			e.Time.Sub(r.Time).Round(100*time.Millisecond).String() + " before: " + r.Why
 	}
 	return text
 }

@@ -52,7 +52,8 @@ func (leads) Status(admin.Need) *admin.Status { return &admin.Status{Mode: admin
 // have been told of.
 func TestOnlyNewsIsLogged(t *testing.T) {
 	var log strings.Builder
-	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil))}}
 	v.logExpired(&clients.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)}, nil)
 	v.logExpired(&clients.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)}, nil)
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "session=0x2") {

@@ -29,7 +29,9 @@ func (r *rig) crowd(root string, nlocks, each int) {
 				dir := fmt.Sprintf("%s/l%05d", root, l)
 				ops := []any{&zk.CreateRequest{Path: dir, Acl: zk.WorldACL(zk.PermAll)}}
 				for i := range each {
-					ops = append(ops, &zk.CreateRequest{Path: dir + "/lock-", Data: []byte(`{"v":1,"host":"web-12","pid":4711,"reason":"nightly"}`), Flags: zk.FlagEphemeral | zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
+					ops = append(ops, &zk.CreateRequest{Path: dir + "/lock-",
+						Data:  []byte(`{"v":1,"host":"web-12","pid":4711,"reason":"nightly"}`),
+						Flags: zk.FlagEphemeral | zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
 					if len(ops) == 500 || i == each-1 {
 						if _, err := c.Multi(ops...); err != nil {
 							r.Error(err)
@@ -76,7 +78,8 @@ func TestFigures(t *testing.T) {
 		r.crowd("/crowd", size.locks, size.each)
 		for _, path := range []string{"/?tab=locks", "/locks", "/wait-graph", "/locks/crowd/l00000"} {
 			median, worst, n := r.cold(c, path)
-			t.Logf("%d locks of %d: %-20s median %v, worst %v, %d bytes zipped", size.locks, size.each, path, median.Round(100*time.Microsecond), worst.Round(100*time.Microsecond), n)
+			t.Logf("%d locks of %d: %-20s median %v, worst %v, %d bytes zipped", size.locks, size.each, path,
+				median.Round(100*time.Microsecond), worst.Round(100*time.Microsecond), n)
 		}
 	}
 }

@@ -98,10 +98,12 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 }
 
 func (v *View) graphAnswer(g *recipe.Graph) graphAnswer {
-	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{}, EdgeCount: len(g.Edges)}
+	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
+		EdgeCount: len(g.Edges)}
 	edges := g.Edges[:min(len(g.Edges), maxEdges)]
 	if len(edges) < len(g.Edges) {
-		a.Truncated = "too many: " + thousands(len(g.Edges)) + " waits, the first " + thousands(len(edges)) + " shown"
+		a.Truncated = "too many: " + thousands(len(g.Edges)) + " waits, the first " + thousands(len(edges)) +
+			" shown"
 	}
 	ids := map[int64]bool{}
 	place := map[int]int{}

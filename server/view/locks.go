@@ -72,7 +72,8 @@ func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
 
 func contenderOf(q *recipe.Queue, e *recipe.Entry, position int, who map[int64]session.Session) contenderRow {
 	s := who[int64(e.Session)]
-	r := contenderRow{Entry: *e, Target: clip(q.Target(e.Node)), Addr: s.Addr, Server: s.Owner, Blockers: len(e.BlockedBy)}
+	r := contenderRow{Entry: *e, Target: clip(q.Target(e.Node)), Addr: s.Addr, Server: s.Owner,
+		Blockers: len(e.BlockedBy)}
 	r.Tell()
 	_, r.Asked = e.Asked()
 	r.Node, r.Position, r.BlockedBy = clip(e.Node), position, nil
@@ -90,7 +91,8 @@ type filter struct {
 }
 
 func (v *View) filterOf(q *query) filter {
-	f := filter{prefix: q.prefix(), kind: q.text("kind"), holder: strings.ToLower(q.text("holder")), waiting: q.flag("waiting")}
+	f := filter{prefix: q.prefix(), kind: q.text("kind"), holder: strings.ToLower(q.text("holder")),
+		waiting: q.flag("waiting")}
 	if f.kind != "" && !slices.Contains(recipe.Kinds, recipe.Kind(f.kind)) {
 		names := make([]string, len(recipe.Kinds))
 		for i, k := range recipe.Kinds {
@@ -107,7 +109,8 @@ func (v *View) filterOf(q *query) filter {
 // below tells whether a path is at or below a prefix.
 func below(path, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
-	return prefix == "" || strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
+	return prefix == "" || strings.HasPrefix(path, prefix) && (len(path) == len(prefix) ||
+		path[len(prefix)] == '/')
 }
 
 func (f *filter) match(q *recipe.Queue) bool {
@@ -178,7 +181,8 @@ func (v *View) listLocks(ctx context.Context, r *http.Request) (any, error) {
 	}
 	list := lockList{V: Version, Ephemerals: s.total, Locks: []lockRow{}}
 	if s.truncated {
-		list.Truncated = "too many: " + strconv.Itoa(s.total) + " ephemeral nodes; some locks are not shown or not whole"
+		list.Truncated = "too many: " + strconv.Itoa(s.total) +
+			" ephemeral nodes; some locks are not shown or not whole"
 	}
 	var from, to int
 	list.page, from, to = q.page(len(found))
@@ -233,7 +237,8 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 		}
 	}
 	who := v.sessionsOf(ids)
-	a := lockAnswer{V: Version, lockRow: row(&q, who), OtherCount: at.OtherCount, Waiters: []contenderRow{}, Participants: []contenderRow{}}
+	a := lockAnswer{V: Version, lockRow: row(&q, who), OtherCount: at.OtherCount, Waiters: []contenderRow{},
+		Participants: []contenderRow{}}
 	a.Holders = []contenderRow{}
 	for n, into := range []*[]contenderRow{&a.Holders, &a.Waiters, &a.Participants} {
 		for i := range lists[n] {

@@ -58,7 +58,8 @@ func TestAMillionChildren(t *testing.T) {
 	s.create(t, 1, "/crowd", "", 0)
 	s.create(t, 1, "/plain", "", 0)
 	for i := range n {
-		s.create(t, 1+int64(i)%sessions, "/crowd/lock-", `{"v":1,"host":"web","pid":7}`, jute.FlagEphemeralSequential)
+		s.create(t, 1+int64(i)%sessions, "/crowd/lock-", `{"v":1,"host":"web","pid":7}`,
+			jute.FlagEphemeralSequential)
 		s.create(t, 1, fmt.Sprintf("/plain/child-%07d", i), "x", 0)
 	}
 	v := view.New(view.Options{Source: s})
@@ -122,7 +123,8 @@ func TestAMillionChildren(t *testing.T) {
 
 	o = ask("/tree/crowd?limit=1000")
 	want(o, "truncated", "too many: "+count+" children, 1,000 shown")
-	if c := o.list("children"); len(c) != 1000 || c[0]["name"] != "lock-0000000000" || c[999]["name"] != "lock-0000000999" {
+	if c := o.list("children"); len(c) != 1000 || c[0]["name"] != "lock-0000000000" ||
+		c[999]["name"] != "lock-0000000999" {
 		t.Errorf("%d children, the first %v", len(c), c[0]["name"])
 	}
 	o = ask("/tree/plain?limit=1000&after=child-0000999")

@@ -29,7 +29,8 @@ type tab struct {
 }
 
 var tabs = []tab{
-	{ID: "overview", Name: "Overview"}, {ID: "locks", Name: "Locks"}, {ID: "lock", Name: "One lock"}, {ID: "graph", Name: "Wait-for graph"},
+	{ID: "overview", Name: "Overview"}, {ID: "locks", Name: "Locks"}, {ID: "lock", Name: "One lock"},
+	{ID: "graph", Name: "Wait-for graph"},
 	{ID: "sessions", Name: "Sessions"}, {ID: "ended", Name: "Ended sessions"}, {ID: "tree", Name: "Tree"},
 }
 
@@ -71,7 +72,8 @@ func (d *pageData) NextPage() string {
 
 // ask asks one of the questions behind the JSON answers with some of the page's
 // parameters.
-func ask[T any](ctx context.Context, d *pageData, f func(context.Context, *http.Request) (any, error), path string, params ...string) *T {
+func ask[T any](ctx context.Context, d *pageData, f func(context.Context, *http.Request) (any, error),
+	path string, params ...string) *T {
 	q := url.Values{}
 	for _, p := range params {
 		if v := d.r.URL.Query().Get(p); v != "" {
@@ -103,7 +105,8 @@ func (v *View) fill(ctx context.Context, d *pageData) {
 	case "overview":
 		d.Top = ask[topAnswer](ctx, d, v.top, "", "by", "limit")
 	case "locks":
-		d.L = ask[lockList](ctx, d, v.listLocks, "", "prefix", "kind", "holder", "older", "waiting", "sort", "offset", "limit")
+		d.L = ask[lockList](ctx, d, v.listLocks, "", "prefix", "kind", "holder", "older", "waiting", "sort",
+			"offset", "limit")
 		if d.L != nil {
 			d.next = d.L.Next
 		}
@@ -116,7 +119,8 @@ func (v *View) fill(ctx context.Context, d *pageData) {
 			d.Picture = draw(d.G)
 		}
 	case "sessions":
-		if d.S = ask[sessionList](ctx, d, v.listSessions, "", "addr", "server", "here", "offset", "limit"); d.S != nil {
+		if d.S = ask[sessionList](ctx, d, v.listSessions, "", "addr", "server", "here", "offset",
+			"limit"); d.S != nil {
 			d.next = d.S.Next
 		}
 	case "session":
@@ -137,7 +141,8 @@ func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	d := &pageData{r: r, Tab: "overview", Token: v.token, Kinds: recipe.Kinds, Sorts: []string{"path", "waiters", "wait", "hold"}}
+	d := &pageData{r: r, Tab: "overview", Token: v.token, Kinds: recipe.Kinds, Sorts: []string{
+		"path", "waiters", "wait", "hold"}}
 	asked := r.URL.Query().Get("tab")
 	for _, t := range tabs {
 		if t.ID == asked {
@@ -202,14 +207,17 @@ func pageFuncs() template.FuncMap {
 			if ms == 0 {
 				return ""
 			}
-			return template.HTML(`<time data-age="` + strconv.FormatInt(ms, 10) + `" title="since ` + at(ms) + `">since ` + at(ms) + `</time>`)
+			return template.HTML(`<time data-age="` + strconv.FormatInt(ms, 10) + `" title="since ` + at(ms) +
+				`">since ` + at(ms) + `</time>`)
 		},
 		"holder": holderOf,
 		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
 		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c.Askable(), c} },
-		"top":    func(title, name string, rows []topRow) topOf { return topOf{title, name, rows[:min(len(rows), 10)]} },
-		"ups":    ups,
-		"child":  func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
+		"top": func(title, name string, rows []topRow) topOf {
+			return topOf{title, name, rows[:min(len(rows), 10)]}
+		},
+		"ups":   ups,
+		"child": func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
 	}
 }
 

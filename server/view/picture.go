@@ -63,7 +63,8 @@ func draw(g *graphAnswer) *picture {
 			break
 		}
 	}
-	p := &picture{Note: "Whoever waits stands to the left; dashed: one of several is enough, or it may only look on; a suspected deadlock is red."}
+	p := &picture{Note: "Whoever waits stands to the left; dashed: one of several is enough, or it may only " +
+		"look on; a suspected deadlock is red."}
 	last := 0
 	for _, l := range level {
 		last = max(last, l)
@@ -73,7 +74,8 @@ func draw(g *graphAnswer) *picture {
 		party := &g.Parties[i]
 		x, y := 10+(last-level[i])*colWidth, 10+rows[level[i]]*rowHeight
 		rows[level[i]]++
-		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(party.Label, 24), Sub: short(subOf(party), 26)}
+		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(party.Label, 24),
+			Sub: short(subOf(party), 26)}
 		b.Title = party.Session.String() + " " + party.Addr + " " + party.Reason
 		if party.Cycle != 0 {
 			b.Class = "cycle"
@@ -102,7 +104,8 @@ func draw(g *graphAnswer) *picture {
 		lines[pair] = len(p.Lines)
 		p.Lines = append(p.Lines, lineOf(e, &p.Boxes[e.From], &p.Boxes[e.To], e.From))
 	}
-	p.Summary = strconv.Itoa(len(g.Parties)) + " parties, " + strconv.Itoa(g.EdgeCount) + " waits, " + strconv.Itoa(len(g.Suspected)) + " suspected deadlocks; the table below has the same"
+	p.Summary = strconv.Itoa(len(g.Parties)) + " parties, " + strconv.Itoa(g.EdgeCount) + " waits, " +
+		strconv.Itoa(len(g.Suspected)) + " suspected deadlocks; the table below has the same"
 	if n < len(g.Parties) {
 		p.Note = "The first " + strconv.Itoa(n) + " of " + thousands(len(g.Parties)) + " parties. " + p.Note
 	}

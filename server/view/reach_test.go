@@ -33,7 +33,8 @@ func (s *three) Members(ctx context.Context) (*status.Members, error) {
 	select {
 	case s.asked <- struct{}{}:
 		return &status.Members{Members: map[uint32]status.Member{
-			1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(0), Lag: 7}},
+			1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(0),
+				Lag: 7}},
 			3: {Progress: status.Progress{Lag: 99, Waits: "connection refused"}},
 		}}, nil
 	case <-ctx.Done():
@@ -64,11 +65,14 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := o.Members
-	if len(m) != 3 || !*m[0].Reached || !*m[1].Reached || m[1].Lag != 7 || *m[2].Reached || m[2].Lag != 0 || m[2].Waits != "connection refused" {
+	if len(m) != 3 || !*m[0].Reached || !*m[1].Reached || m[1].Lag != 7 || *m[2].Reached || m[2].Lag != 0 ||
+		m[2].Waits != "connection refused" {
 		t.Errorf("%+v", m)
 	}
 	page := ask("/{$}")
-	for _, want := range []string{"<td>leader</td><td>caught up</td>", "<td>follower</td><td>7 entries behind</td>", `<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`} {
+	for _, want := range []string{"<td>leader</td><td>caught up</td>",
+		"<td>follower</td><td>7 entries behind</td>",
+		`<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}

@@ -63,13 +63,15 @@ func (v *View) conns() map[int64]*admin.Conn {
 }
 
 func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) sessionRow {
-	r := sessionRow{ID: sessionID(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created, Nodes: nodes}
+	r := sessionRow{ID: sessionID(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created,
+		Nodes: nodes}
 	if c == nil {
 		return r
 	}
 	r.Connected = true
 	r.Conn = &conn{
-		Addr: c.Addr, Secure: c.Secure, Since: c.Established.UnixMilli(), Queued: c.Queued, Received: c.Received, Sent: c.Sent,
+		Addr: c.Addr, Secure: c.Secure, Since: c.Established.UnixMilli(), Queued: c.Queued, Received: c.Received,
+		Sent:    c.Sent,
 		BytesIn: c.BytesIn, BytesOut: c.BytesOut, LastOp: c.LastOp, AvgMS: c.Latency.Avg, MaxMS: c.Latency.Max,
 		ExpiresInMS: c.Expires.Sub(v.o.Now()).Milliseconds(),
 	}
@@ -113,7 +115,8 @@ func (v *View) listSessions(ctx context.Context, r *http.Request) (any, error) {
 			v.source.View(func(st *state.State) {
 				for _, id := range part {
 					s, ok := st.Sessions().Get(id)
-					if ok && strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) && (!here || conns[id] != nil) {
+					if ok && strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) &&
+						(!here || conns[id] != nil) {
 						kept = append(kept, id)
 					}
 				}
@@ -197,7 +200,8 @@ func (v *View) oneSession(ctx context.Context, r *http.Request) (any, error) {
 	}
 	if !ok {
 		if e := v.endedOf(id); e != nil {
-			return nil, notFound("session %s has ended %s ago: %s", sessionID(id), v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
+			return nil, notFound("session %s has ended %s ago: %s", sessionID(id),
+				v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
 		}
 		return nil, notFound("there is no session %s", sessionID(id))
 	}

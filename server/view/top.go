@@ -99,12 +99,18 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 		return nil, q.err
 	}
 	a := topAnswer{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
-	order := func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Name, y.Name)) }
+	order := func(x, y topRow) int {
+		return cmp.Or(cmp.Compare(y.Requests, x.Requests),
+			cmp.Compare(x.Name, y.Name))
+	}
 	switch by {
 	case "bytes":
 		order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Name, y.Name)) }
 	case "watches":
-		order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Watches, x.Watches), cmp.Compare(x.Name, y.Name)) }
+		order = func(x, y topRow) int {
+			return cmp.Or(cmp.Compare(y.Watches, x.Watches),
+				cmp.Compare(x.Name, y.Name))
+		}
 	}
 	first := func(rows []topRow) []topRow {
 		slices.SortFunc(rows, order)
@@ -121,7 +127,8 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 			continue
 		}
 		was := then.counts[c.Session]
-		row := topRow{Name: sessionID(c.Session), Requests: c.Received - was.requests, Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
+		row := topRow{Name: sessionID(c.Session), Requests: c.Received - was.requests,
+			Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
 		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun anew
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
@@ -146,7 +153,10 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 		paths = append(paths, topRow{Name: clip(p), Requests: int64(n)})
 	}
 	a.Paths, a.PathSeconds = first(paths), round(over.Seconds())
-	order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Watches, x.Watches), cmp.Compare(x.Name, y.Name)) }
+	order = func(x, y topRow) int {
+		return cmp.Or(cmp.Compare(y.Watches, x.Watches),
+			cmp.Compare(x.Name, y.Name))
+	}
 	watched, more := v.watched()
 	a.Watched = first(watched)
 	if more {
@@ -276,11 +286,16 @@ func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
 	}
 	s := v.source.Status(0)
 	a := overviewAnswer{
-		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason, Faults: s.Faults, Notices: s.Notices,
-		Leader: s.Leader, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{}, Nodes: s.Nodes, DataSize: s.DataSize,
-		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount, Received: s.Received, Sent: s.Sent,
-		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg, DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
-		SnapshotZxid: hexZxid(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token, Certificates: []certificate{},
+		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason,
+		Faults: s.Faults, Notices: s.Notices,
+		Leader: s.Leader, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{},
+		Nodes: s.Nodes, DataSize: s.DataSize,
+		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount,
+		Received: s.Received, Sent: s.Sent,
+		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg,
+		DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
+		SnapshotZxid: hexZxid(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token,
+		Certificates: []certificate{},
 	}
 	for _, c := range v.source.Certificates() {
 		a.Certificates = append(a.Certificates, certificate{c.Name, c.Expires.UnixMilli()})
@@ -295,7 +310,8 @@ func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
 		far = v.members(ctx)
 	}
 	for _, m := range s.Members {
-		row := memberRow{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter, Leader: m.ID == s.Leader, Self: m.ID == s.ID}
+		row := memberRow{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter, Leader: m.ID == s.Leader,
+			Self: m.ID == s.ID}
 		if p, ok := far[m.ID]; ok {
 			heard := p.Heard != nil
 			row.Reached, row.Waits = &heard, clip(p.Waits)

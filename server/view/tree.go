@@ -29,11 +29,13 @@ type statRow struct {
 	Children   int32  `json:"children"`
 }
 
-var nodeKinds = map[tree.NodeKind]string{tree.PlainNode: "plain", tree.EphemeralNode: "ephemeral", tree.ContainerNode: "container", tree.TTLNode: "ttl"}
+var nodeKinds = map[tree.NodeKind]string{tree.PlainNode: "plain", tree.EphemeralNode: "ephemeral",
+	tree.ContainerNode: "container", tree.TTLNode: "ttl"}
 
 func statOf(kind tree.NodeKind, s *jute.Stat) statRow {
 	r := statRow{
-		Kind: nodeKinds[kind], Czxid: hexZxid(s.Czxid), Mzxid: hexZxid(s.Mzxid), Pzxid: hexZxid(s.Pzxid), Created: s.Ctime, Modified: s.Mtime,
+		Kind: nodeKinds[kind], Czxid: hexZxid(s.Czxid), Mzxid: hexZxid(s.Mzxid), Pzxid: hexZxid(s.Pzxid),
+		Created: s.Ctime, Modified: s.Mtime,
 		Version: s.Version, DataLength: s.DataLength, Children: s.NumChildren,
 	}
 	if s.EphemeralOwner != 0 && kind == tree.EphemeralNode {
@@ -118,7 +120,9 @@ func (a *nodeAnswer) show(data string) {
 			data = data[:len(data)-1]
 		}
 	}
-	text := utf8.ValidString(data) && !strings.ContainsFunc(data, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' })
+	text := utf8.ValidString(data) && !strings.ContainsFunc(data, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r'
+	})
 	if text {
 		a.Text = &data
 		return
@@ -179,10 +183,12 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 	}
 	trim()
 	for _, c := range kept {
-		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+c.name), statOf(c.kind, &c.stat)})
+		a.Children = append(a.Children, childRow{clip(c.name), href("/tree", strings.TrimSuffix(path, "/")+"/"+
+			c.name), statOf(c.kind, &c.stat)})
 	}
 	if a.More {
-		a.Truncated = "too many: " + thousands(int(a.Stat.Children)) + " children, " + thousands(len(kept)) + " shown"
+		a.Truncated = "too many: " + thousands(int(a.Stat.Children)) + " children, " + thousands(len(kept)) +
+			" shown"
 	}
 	return nil
 }

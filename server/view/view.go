@@ -98,7 +98,8 @@ func New(o Options) *View {
 	}
 	var token [16]byte
 	rand.Read(token[:]) // never fails
-	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{}, costlyAtOnce), reach: newReach(), began: o.Now()}
+	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{},
+		costlyAtOnce), reach: newReach(), began: o.Now()}
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
 	v.wg.Go(func() { v.watchEnded(ctx) })

@@ -52,7 +52,8 @@ func (quiet) Printf(string, ...any) {}
 
 func (r *rig) session() *zk.Conn {
 	r.Helper()
-	c, events, err := zk.Connect([]string{r.i.ClientAddr()}, 10*time.Second, zk.WithLogger(quiet{}), zk.WithMaxBufferSize(4<<20))
+	c, events, err := zk.Connect([]string{r.i.ClientAddr()}, 10*time.Second, zk.WithLogger(quiet{}),
+		zk.WithMaxBufferSize(4<<20))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -131,7 +132,8 @@ func (r *rig) get(code int, path string) object {
 	r.Helper()
 	a, b := r.request("GET", path, nil, "")
 	var o object
-	if err := json.Unmarshal(b, &o); err != nil || a.StatusCode != code || a.Header.Get("Content-Type") != "application/json" || o["v"] != 1.0 {
+	if err := json.Unmarshal(b, &o); err != nil || a.StatusCode != code ||
+		a.Header.Get("Content-Type") != "application/json" || o["v"] != 1.0 {
 		r.Fatalf("%.200s: %s %.300s (%v)", path, a.Status, b, err)
 	}
 	return o
@@ -159,10 +161,12 @@ func TestLocks(t *testing.T) {
 	r.lock(a, "/app/orders")
 	r.lock(b, "/app/orders")
 	r.lock(b, "/app/stock")
-	r.node(a, "/other/x-R-", `{"v":1,"host":"web-7","pid":12,"reason":"nightly"}`, zk.FlagEphemeral|zk.FlagSequence)
+	r.node(a, "/other/x-R-", `{"v":1,"host":"web-7","pid":12,"reason":"nightly"}`,
+		zk.FlagEphemeral|zk.FlagSequence)
 	o := r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
 	l := o.list("locks")[0]
-	if l["path"] != "/app/orders" || l["kind"] != "lock" || l["holderCount"] != 1.0 || l["waiterCount"] != 1.0 || l["holders"].([]any)[0].(map[string]any)["session"] != sid(a) {
+	if l["path"] != "/app/orders" || l["kind"] != "lock" || l["holderCount"] != 1.0 || l["waiterCount"] != 1.0 ||
+		l["holders"].([]any)[0].(map[string]any)["session"] != sid(a) {
 		t.Errorf("%v", l)
 	}
 	for query, want := range map[string]string{
@@ -192,15 +196,18 @@ func TestLocks(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"prefix=app": "begins with a slash", "kind=x": "want one of lock, rwlock", "older=soon": "such as 30s", "limit=0": "from 1 to 1000",
-		"limit=1001": "from 1 to 1000", "offset=-1": "want a number", "sort=up": "want path", "prefx=/a": "known are prefix", "waiting=maybe": "true or false",
+		"prefix=app": "begins with a slash", "kind=x": "want one of lock, rwlock", "older=soon": "such as 30s",
+		"limit=0":    "from 1 to 1000",
+		"limit=1001": "from 1 to 1000", "offset=-1": "want a number", "sort=up": "want path",
+		"prefx=/a": "known are prefix", "waiting=maybe": "true or false",
 	} {
 		if got := r.get(400, "/locks?"+query)["error"].(string); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", query, got)
 		}
 	}
 	one := r.get(200, "/locks/app/orders")
-	if w := one.list("waiters"); len(w) != 1 || w[0]["session"] != sid(b) || w[0]["position"] != 1.0 || w[0]["blockedBy"].([]any)[0] != one.list("holders")[0]["node"] {
+	if w := one.list("waiters"); len(w) != 1 || w[0]["session"] != sid(b) || w[0]["position"] != 1.0 ||
+		w[0]["blockedBy"].([]any)[0] != one.list("holders")[0]["node"] {
 		t.Errorf("%v", one)
 	}
 	if q := r.get(200, "/locks/app"); q["kind"] != "unknown" || q["total"] != 0.0 {
@@ -242,7 +249,8 @@ func TestAnswersAreSmallForThosePolling(t *testing.T) {
 
 func TestStrangeHostsAreRefused(t *testing.T) {
 	r := newRig(t)
-	for host, code := range map[string]int{"evil.example": 421, "evil.example:8080": 421, "localhost:1": 200, "127.0.0.1": 200, "[::1]:8080": 200} {
+	for host, code := range map[string]int{"evil.example": 421, "evil.example:8080": 421, "localhost:1": 200,
+		"127.0.0.1": 200, "[::1]:8080": 200} {
 		for _, path := range []string{"/locks", "/", "/overview"} {
 			if a, b := r.request("GET", path, map[string]string{"Host": host}, ""); a.StatusCode != code {
 				t.Errorf("%s %s: %s %.200s", host, path, a.Status, b)
@@ -257,7 +265,8 @@ func TestDeadlock(t *testing.T) {
 	r.lock(a, "/app/x")
 	r.lock(b, "/app/y")
 	r.lock(b, "/app/x")
-	if o := r.eventually("/wait-graph", func(o object) bool { return o["edgeCount"] == 1.0 }); len(o.list("suspected")) != 0 {
+	if o := r.eventually("/wait-graph", func(o object) bool { return o["edgeCount"] == 1.0 }); len(
+		o.list("suspected")) != 0 {
 		t.Errorf("%v", o)
 	}
 	mine := r.lock(a, "/app/y")

@@ -20,10 +20,12 @@ import (
 )
 
 var (
-	lasts  = flag.Duration("abuse.time", time.Second, "how long each attack lasts")
-	only   = flag.String("abuse.only", "", "run the attacks whose names match this expression")
-	cpu    = flag.String("abuse.cpu", "", "write a processor profile of the leader during the last attack to this file")
-	strict = flag.Bool("abuse.strict", false, "fail when an innocent client waits longer than a second for the lock")
+	lasts = flag.Duration("abuse.time", time.Second, "how long each attack lasts")
+	only  = flag.String("abuse.only", "", "run the attacks whose names match this expression")
+	cpu   = flag.String("abuse.cpu", "",
+		"write a processor profile of the leader during the last attack to this file")
+	strict = flag.Bool("abuse.strict", false,
+		"fail when an innocent client waits longer than a second for the lock")
 )
 
 // What docs/limits.md promises.
@@ -51,7 +53,8 @@ func limited(t *testing.T) {
 
 func TestAbuse(t *testing.T) {
 	limited(t)
-	c := cluster.Three(t, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist", admin.DefaultWhitelist+",hash")
+	c := cluster.Three(t, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist",
+		admin.DefaultWhitelist+",hash")
 	leader := c.WaitLeader()
 	others := c.Others(leader)
 	if err := prepare(leader); err != nil {
@@ -68,7 +71,8 @@ func TestAbuse(t *testing.T) {
 	defer good.stop()
 	pattern := regexp.MustCompile(*only)
 	var table strings.Builder
-	table.WriteString("| attack | locks handed over | slowest | memory, before and peak | disk, before and peak | descriptors |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| attack | locks handed over | slowest | memory, before and peak | disk, before and " +
+		"peak | descriptors |\n|---|---|---|---|---|---|\n")
 	for _, x := range attacks {
 		if !pattern.MatchString(x.name) {
 			continue
@@ -99,7 +103,8 @@ func TestAbuse(t *testing.T) {
 				t.Errorf("%s: server %d took %d MiB more", x.name, i+1, grown>>20)
 			}
 		}
-		fmt.Fprintf(&table, "| %s | %d | %v | %d, %d MiB | %d, %d MiB | %d |\n", x.name, locks, slowest.Round(time.Millisecond),
+		fmt.Fprintf(&table, "| %s | %d | %v | %d, %d MiB | %d, %d MiB | %d |\n", x.name, locks,
+			slowest.Round(time.Millisecond),
 			worst.before>>20, worst.peak>>20, worst.disk>>20, worst.most>>20, worst.files)
 		if *strict && (trouble != nil || slowest > mostHandOff || locks == 0) {
 			t.Errorf("%s: %d locks handed over, the slowest in %v; %v", x.name, locks, slowest, trouble)
@@ -118,7 +123,8 @@ func TestAbuse(t *testing.T) {
 
 // profile writes a processor profile of a server.
 func profile(s *cluster.Server, lasts time.Duration) {
-	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin, max(1, int(lasts.Seconds())-1)))
+	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin,
+		max(1, int(lasts.Seconds())-1)))
 	if err != nil {
 		return // it is only for whoever looks
 	}

@@ -55,18 +55,22 @@ var attacks = []attack{
 	{"16 KiB of identities on small deletes", func(a *attacker) {
 		a.sessions(perAddr/4, []target{a.Follower}, func(c *wire.Conn, i int) error {
 			for k := range 60 {
-				if f, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d-%d-%s:p", i, k, strings.Repeat("x", 200)))); err != nil || f.Code != jute.OK {
+				if f, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d-%d-%s:p", i, k,
+					strings.Repeat("x", 200)))); err != nil || f.Code != jute.OK {
 					return fmt.Errorf("identity %d: %v, %w", k, f.Code, err)
 				}
 			}
-			return flood(c, func(k int) []byte { return request(k, jute.OpDelete, wire.PathVersion("/not/there", -1)) })
+			return flood(c, func(k int) []byte {
+				return request(k, jute.OpDelete, wire.PathVersion("/not/there", -1))
+			})
 		})
 	}},
 	{"identities of 1 MB", func(a *attacker) {
 		long := strings.Repeat("x", 1_000_000)
 		a.sessions(perAddr/2, a.All, func(c *wire.Conn, i int) error {
 			for k := 0; ; k++ {
-				if f, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprint(k, long, ":p"))); err != nil || f.Code != jute.OK {
+				if f, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprint(k, long, ":p"))); err != nil ||
+					f.Code != jute.OK {
 					return errEnough
 				}
 			}
@@ -137,13 +141,17 @@ var attacks = []attack{
 	}},
 	{"small writes at the leader", func(a *attacker) {
 		a.sessions(8, []target{a.Leader}, func(c *wire.Conn, _ int) error {
-			return flood(c, func(k int) []byte { return request(k, jute.OpSetData, wire.SetData("/abuse", []byte("x"), -1)) })
+			return flood(c, func(k int) []byte {
+				return request(k, jute.OpSetData, wire.SetData("/abuse", []byte("x"), -1))
+			})
 		})
 	}},
 	{"refused writes of 1 MB", func(a *attacker) {
 		data := make([]byte, 1_000_000)
 		a.sessions(perAddr/4, a.All, func(c *wire.Conn, _ int) error {
-			return flood(c, func(k int) []byte { return request(k, jute.OpSetData, wire.SetData("/not/there", data, -1)) })
+			return flood(c, func(k int) []byte {
+				return request(k, jute.OpSetData, wire.SetData("/not/there", data, -1))
+			})
 		})
 	}},
 	{"sessions without end", func(a *attacker) {

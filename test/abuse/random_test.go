@@ -61,8 +61,10 @@ func drawAttack(seed uint64) *draw {
 		levels: 1 + log(1020), length: 1 + log(61), nodes: 1 + log(200), data: log(200_000), quotas: log(12),
 		identities: log(60), watchers: log(58), prefixes: r.IntN(3) == 0, attackers: 1 + log(40),
 		ops: 1 + log(50_000), ephemeral: r.IntN(4) == 0, reads: r.IntN(4) > 0, unfinished: r.IntN(12) == 0}
-	ops := []jute.OpCode{jute.OpMulti, jute.OpMulti, jute.OpMulti, jute.OpMultiRead, jute.OpMultiRead, jute.OpSetWatches,
-		jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetEphemerals, jute.OpSetData, jute.OpCreate, jute.OpSetACL, jute.OpSync}
+	ops := []jute.OpCode{jute.OpMulti, jute.OpMulti, jute.OpMulti, jute.OpMultiRead, jute.OpMultiRead,
+		jute.OpSetWatches,
+		jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetEphemerals, jute.OpSetData, jute.OpCreate,
+		jute.OpSetACL, jute.OpSync}
 	d.op = ops[r.IntN(len(ops))]
 	inside := []jute.OpCode{jute.OpCheck, jute.OpSetData, jute.OpCreate, jute.OpDelete}
 	if d.op == jute.OpMultiRead {
@@ -86,7 +88,8 @@ func drawAttack(seed uint64) *draw {
 }
 
 func (d *draw) String() string {
-	return fmt.Sprintf("seed %d: %v of %d %v on %d nodes of %d bytes, %d levels of %d, ACL of %d, %d identities, "+
+	return fmt.Sprintf("seed %d: %v of %d %v on %d nodes of %d bytes, %d levels of %d, ACL of %d, %d "+
+		"identities, "+
 		"%d watchers (prefixes %v), %d quotas, %d attackers, ephemeral %v, reads %v, unfinished %v",
 		d.seed, d.op, d.ops, d.inside, d.nodes, d.data, d.levels, d.length, len(d.acl), d.identities,
 		d.watchers, d.prefixes, d.quotas, d.attackers, d.ephemeral, d.reads, d.unfinished)
@@ -141,7 +144,8 @@ func (d *draw) body(op jute.OpCode, i int) []byte {
 	case jute.OpSetData:
 		return wire.SetData(d.node(i), []byte("x"), -1)
 	case jute.OpCreate:
-		return wire.Create(fmt.Sprintf("%s/n%d-%d", d.dir(d.levels), d.IntN(1<<30), i), nil, jute.WorldAnyone, d.flags())
+		return wire.Create(fmt.Sprintf("%s/n%d-%d", d.dir(d.levels), d.IntN(1<<30), i), nil, jute.WorldAnyone,
+			d.flags())
 	case jute.OpSetACL:
 		return wire.SetACL(d.node(i), d.acl, -1)
 	case jute.OpGetChildren:
@@ -312,8 +316,10 @@ func TestRandomAttacks(t *testing.T) {
 		d := drawAttack(*seed + i)
 		t.Run(fmt.Sprint(d.seed), func(t *testing.T) {
 			m := d.run(t)
-			what := fmt.Sprintf("%v\nlock held for %v of %v, at most %v and %d steps, %d MiB more, the slowest of %d locks %v",
-				d, m.sum.Round(time.Millisecond), m.lasted.Round(time.Millisecond), m.longest, m.steps, m.memory>>20, m.locks, m.slowest)
+			what := fmt.Sprintf("%v\nlock held for %v of %v, at most %v and %d steps, %d MiB more, the slowest of "+
+				"%d locks %v",
+				d, m.sum.Round(time.Millisecond), m.lasted.Round(time.Millisecond), m.longest, m.steps, m.memory>>20,
+				m.locks, m.slowest)
 			t.Log(what)
 			switch {
 			case m.steps > tree.MaxSteps:
@@ -328,6 +334,7 @@ func TestRandomAttacks(t *testing.T) {
 			share = max(share, float64(m.sum)/float64(m.lasted))
 		})
 	}
-	t.Logf("%d attacks: the longest hold of the lock took %v, the largest share of it was %.2f; at most %d steps, %d MiB, a lock in %v",
+	t.Logf("%d attacks: the longest hold of the lock took %v, the largest share of it was %.2f; at most %d "+
+		"steps, %d MiB, a lock in %v",
 		*draws, worst.longest, share, worst.steps, worst.memory>>20, worst.slowest)
 }

@@ -14,7 +14,8 @@ import (
 func (m *Model) Dump() string {
 	var lines []string
 	for p, n := range m.Nodes {
-		lines = append(lines, line(p, tree.Info{Stat: m.Stat(p), Data: n.Data, ACL: n.ACL, Kind: n.Kind, TTL: n.TTL, Counter: n.CV}))
+		lines = append(lines, line(p, tree.Info{Stat: m.Stat(p), Data: n.Data, ACL: n.ACL, Kind: n.Kind, TTL: n.TTL,
+			Counter: n.CV}))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -36,7 +37,8 @@ func line(path string, i tree.Info) string {
 	if i.Data == nil {
 		data = "null"
 	}
-	return fmt.Sprintf("%q data=%s %+v acl=%v kind=%d ttl=%d cv=%d", path, data, i.Stat, i.ACL, i.Kind, i.TTL, i.Counter)
+	return fmt.Sprintf("%q data=%s %+v acl=%v kind=%d ttl=%d cv=%d", path, data, i.Stat, i.ACL, i.Kind, i.TTL,
+		i.Counter)
 }
 
 // Names decodes a vector of names from a reply and sorts it.

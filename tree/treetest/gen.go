@@ -20,11 +20,13 @@ func pick[T any](g *Gen, of ...T) T { return of[g.IntN(len(of))] }
 func (g *Gen) Path() string {
 	switch g.IntN(40) {
 	case 0:
-		return pick(g, "", "/", "//", "/a/", "x", "/a//b", "/./a", "/..", "/a\x00", "/\xff", "/\u0080", "/a/\U0001F512", "/é/中")
+		return pick(g, "", "/", "//", "/a/", "x", "/a//b", "/./a", "/..", "/a\x00", "/\xff", "/\u0080",
+			"/a/\U0001F512", "/é/中")
 	case 1:
 		return pick(g, "/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/zookeeper/quota/a/b")
 	case 2, 3, 4:
-		return "/zookeeper/quota" + pick(g, "/a", "/b", "/a/c") + pick(g, "", "/zookeeper_limits", "/zookeeper_stats", "/zookeeper_stats")
+		return "/zookeeper/quota" + pick(g, "/a", "/b", "/a/c") + pick(g, "", "/zookeeper_limits",
+			"/zookeeper_stats", "/zookeeper_stats")
 	}
 	path := ""
 	for range 1 + g.IntN(3) {
@@ -76,9 +78,12 @@ func (g *Gen) ACL() []jute.ACL {
 	for range g.IntN(4) {
 		acl = append(acl, jute.ACL{
 			Perms: pick[int32](g, 31, 31, 31, 1, 3, 30, 0, -1),
-			ID: pick(g, jute.WorldAnyone[0].ID, jute.WorldAnyone[0].ID, tree.DigestID("u1:p1"), jute.ID{Scheme: "auth", ID: "any"},
-				jute.ID{Scheme: "ip", ID: "10.0.0.0/24"}, jute.ID{Scheme: "ip", ID: "10.0.0.1"}, jute.ID{Scheme: "ip", ID: "10.0.0"},
-				jute.ID{Scheme: "digest", ID: "a:b:c"}, jute.ID{Scheme: "x509", ID: "CN=a"}, jute.ID{Scheme: "world", ID: ""}),
+			ID: pick(g, jute.WorldAnyone[0].ID, jute.WorldAnyone[0].ID, tree.DigestID("u1:p1"), jute.ID{
+				Scheme: "auth", ID: "any"},
+				jute.ID{Scheme: "ip", ID: "10.0.0.0/24"}, jute.ID{Scheme: "ip", ID: "10.0.0.1"}, jute.ID{
+					Scheme: "ip", ID: "10.0.0"},
+				jute.ID{Scheme: "digest", ID: "a:b:c"}, jute.ID{Scheme: "x509", ID: "CN=a"}, jute.ID{
+					Scheme: "world", ID: ""}),
 		})
 	}
 	return acl
@@ -98,17 +103,21 @@ func (g *Gen) Op() (jute.OpCode, []byte) {
 
 // Request returns a write that is well encoded.
 func (g *Gen) Request() (jute.OpCode, []byte) {
-	op := pick(g, jute.OpCreate, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL,
-		jute.OpDelete, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpMulti)
+	op := pick(g, jute.OpCreate, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer,
+		jute.OpCreateTTL,
+		jute.OpDelete, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpSetData, jute.OpSetACL, jute.OpMulti,
+		jute.OpMulti)
 	if g.IntN(200) == 0 {
-		op = pick(g, jute.OpCheck, jute.OpDeleteContainer, jute.OpGetData, jute.OpSync, jute.OpCode(g.Int32N(200)-50))
+		op = pick(g, jute.OpCheck, jute.OpDeleteContainer, jute.OpGetData, jute.OpSync,
+			jute.OpCode(g.Int32N(200)-50))
 	}
 	if op != jute.OpMulti {
 		return op, g.body(nil, op)
 	}
 	var body []byte
 	for range g.IntN(6) {
-		sub := pick(g, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpCheck)
+		sub := pick(g, jute.OpCreate, jute.OpCreate2, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL,
+			jute.OpDelete, jute.OpDelete, jute.OpSetData, jute.OpCheck)
 		if g.IntN(100) == 0 {
 			sub = pick(g, jute.OpSetACL, jute.OpMulti, jute.OpGetData, jute.OpCode(99))
 		}

@@ -12,7 +12,8 @@ import (
 type GapError struct{ Last, Next int64 }
 
 func (e *GapError) Error() string {
-	return fmt.Sprintf("the log goes on with zxid 0x%x behind 0x%x: what lies between is missing", e.Next, e.Last)
+	return fmt.Sprintf("the log goes on with zxid 0x%x behind 0x%x: what lies between is missing", e.Next,
+		e.Last)
 }
 
 // follows tells whether nothing is missing between two zxids: they count up by
@@ -36,7 +37,9 @@ func (t *Tree) Apply(x *Txn) error {
 	if !follows(t.Zxid, x.Zxid) {
 		return &GapError{t.Zxid, x.Zxid}
 	}
-	failed := x.Type == jute.OpMulti && slices.ContainsFunc(x.Ops, func(o Op) bool { return o.Type == jute.OpError })
+	failed := x.Type == jute.OpMulti && slices.ContainsFunc(x.Ops, func(o Op) bool {
+		return o.Type == jute.OpError
+	})
 	for i := range x.Ops {
 		if !failed {
 			t.apply(x, &x.Ops[i])
@@ -46,8 +49,10 @@ func (t *Tree) Apply(x *Txn) error {
 	if err := t.compare(); err != nil {
 		return err
 	}
-	if d := x.Digest; d != nil && d.Version == digestVersion && t.exact && t.expected == nil && d.Sum != t.sum && t.odd == 0 {
-		return fmt.Errorf("behind transaction 0x%x the tree has the digest %x, its ZooKeeper had %x: a file was changed or exchanged", x.Zxid, t.sum, d.Sum)
+	if d := x.Digest; d != nil && d.Version == digestVersion && t.exact && t.expected == nil && d.Sum != t.sum &&
+		t.odd == 0 {
+		return fmt.Errorf("behind transaction 0x%x the tree has the digest %x, its ZooKeeper had %x: a file was "+
+			"changed or exchanged", x.Zxid, t.sum, d.Sum)
 	}
 	return nil
 }
@@ -107,7 +112,8 @@ func (t *Tree) create(x *Txn, o *Op) {
 	if exists {
 		return
 	}
-	n := &Node{Data: o.Data, ACL: t.intern(o.ACL), Stat: Stat{Czxid: x.Zxid, Mzxid: x.Zxid, Pzxid: x.Zxid, Ctime: x.Time, Mtime: x.Time}}
+	n := &Node{Data: o.Data, ACL: t.intern(o.ACL), Stat: Stat{Czxid: x.Zxid, Mzxid: x.Zxid, Pzxid: x.Zxid,
+		Ctime: x.Time, Mtime: x.Time}}
 	switch {
 	case o.Type == jute.OpCreateTTL:
 		n.Owner = OwnerOf(TTL, o.TTL)

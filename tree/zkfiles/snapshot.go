@@ -67,7 +67,8 @@ func (r *SnapshotReader) acl() []jute.ACL {
 	var list []jute.ACL
 	for n := r.count(); n > 0 && r.s.err == nil; n-- {
 		perms := r.s.int()
-		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: string(r.s.bytes()), ID: string(r.s.bytes())}})
+		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: string(r.s.bytes()),
+			ID: string(r.s.bytes())}})
 	}
 	return list
 }
@@ -152,7 +153,8 @@ func (r *SnapshotReader) seal() {
 	got := r.s.long()
 	end := r.s.bytes()
 	if r.s.err == nil && (got != int64(sum) || string(end) != "/") {
-		r.s.err = &FormatError{at, fmt.Errorf("the checksum is %#x, the file says %#x: a byte before it has changed", sum, got)}
+		r.s.err = &FormatError{
+			at, fmt.Errorf("the checksum is %#x, the file says %#x: a byte before it has changed", sum, got)}
 	}
 }
 

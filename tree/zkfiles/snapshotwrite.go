@@ -25,7 +25,8 @@ type SnapshotWriter struct {
 
 // NewSnapshotWriter writes what comes before the nodes: the sessions, and every
 // ACL that a node will have.
-func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [][]jute.ACL) (*SnapshotWriter, error) {
+func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [][]jute.ACL) (*SnapshotWriter,
+	error) {
 	sw := &SnapshotWriter{w: w, sum: adler32.New(), acls: map[string]int64{}}
 	b := append([]byte(nil), snapshotMagic...)
 	b = jute.AppendInt(b, fileVersion)

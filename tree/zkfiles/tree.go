@@ -50,7 +50,8 @@ func (t *Tree) builtins() {
 		path     string
 		acl      []jute.ACL
 		aversion int32
-	}{{"/", jute.WorldAnyone, 0}, {"/zookeeper", jute.WorldAnyone, 0}, {"/zookeeper/quota", jute.WorldAnyone, 0}, {"/zookeeper/config", read, -1}} {
+	}{{"/", jute.WorldAnyone, 0}, {"/zookeeper", jute.WorldAnyone, 0}, {"/zookeeper/quota", jute.WorldAnyone, 0},
+		{"/zookeeper/config", read, -1}} {
 		if t.Nodes[n.path] == nil {
 			t.put(n.path, &Node{Data: []byte{}, ACL: t.intern(n.acl), Stat: Stat{Aversion: n.aversion}})
 		}
@@ -193,7 +194,8 @@ func (t *Tree) compare() error {
 	}
 	t.expected, t.exact = nil, true
 	if e.Zxid == t.Zxid && e.Zxid != 0 && e.Sum != t.sum && t.odd == 0 {
-		return fmt.Errorf("the tree of zxid 0x%x has the digest %x, its ZooKeeper had %x: a file was changed or exchanged", t.Zxid, t.sum, e.Sum)
+		return fmt.Errorf("the tree of zxid 0x%x has the digest %x, its ZooKeeper had %x: a file was changed or "+
+			"exchanged", t.Zxid, t.sum, e.Sum)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ var world = jute.WorldAnyone
 
 // sample is a log with every kind of transaction.
 func sample() []*Txn {
-	acl := []jute.ACL{{Perms: 5, ID: jute.ID{Scheme: "digest", ID: "a:b"}}, {Perms: 1, ID: jute.ID{Scheme: "ip", ID: "10.0.0.0/8"}}}
+	acl := []jute.ACL{{Perms: 5, ID: jute.ID{Scheme: "digest", ID: "a:b"}},
+		{Perms: 1, ID: jute.ID{Scheme: "ip", ID: "10.0.0.0/8"}}}
 	ops := [][]Op{
 		{{Type: OpCreateSession, Timeout: 4000}},
 		{{Type: jute.OpCreate, Path: "/a", Data: []byte("x"), ACL: world, Cversion: 1}},
@@ -26,7 +27,8 @@ func sample() []*Txn {
 		{{Type: jute.OpSetData, Path: "/a", Data: []byte("yy"), Version: 1}},
 		{{Type: jute.OpSetACL, Path: "/a", ACL: acl, Version: 1}},
 		{{Type: jute.OpError, Err: -101}},
-		{{Type: jute.OpCheck, Path: "/a", Version: 1}, {Type: jute.OpCreate, Path: "/c/1", Data: []byte("q"), ACL: world, Cversion: 1}, {Type: jute.OpDelete, Path: "/t"}},
+		{{Type: jute.OpCheck, Path: "/a", Version: 1}, {Type: jute.OpCreate, Path: "/c/1", Data: []byte("q"),
+			ACL: world, Cversion: 1}, {Type: jute.OpDelete, Path: "/t"}},
 		{{Type: jute.OpError, Err: 0}, {Type: jute.OpError, Err: -110}},
 		{{Type: jute.OpDelete, Path: "/c/1"}},
 		{{Type: jute.OpDeleteContainer, Path: "/c"}},
@@ -35,7 +37,8 @@ func sample() []*Txn {
 	}
 	var log []*Txn
 	for i, o := range ops {
-		x := &Txn{Session: 0x100000000000001, Cxid: int32(i), Zxid: int64(i + 1), Time: int64(1000 + i), Type: o[0].Type, Ops: o}
+		x := &Txn{Session: 0x100000000000001, Cxid: int32(i), Zxid: int64(i + 1), Time: int64(1000 + i),
+			Type: o[0].Type, Ops: o}
 		if i == 8 || i == 9 {
 			x.Type = jute.OpMulti
 		}
@@ -172,8 +175,10 @@ func load(b []byte, zxid int64) (*Tree, error) {
 
 // same compares what two trees hold.
 func same(a, b *Tree) error {
-	if !reflect.DeepEqual(a.Sessions, b.Sessions) || a.Zxid != b.Zxid || len(a.Nodes) != len(b.Nodes) || a.sum != b.sum {
-		return fmt.Errorf("zxid %d and %d, %d and %d nodes, digests %x and %x", a.Zxid, b.Zxid, len(a.Nodes), len(b.Nodes), a.sum, b.sum)
+	if !reflect.DeepEqual(a.Sessions, b.Sessions) || a.Zxid != b.Zxid || len(a.Nodes) != len(b.Nodes) ||
+		a.sum != b.sum {
+		return fmt.Errorf("zxid %d and %d, %d and %d nodes, digests %x and %x", a.Zxid, b.Zxid, len(a.Nodes),
+			len(b.Nodes), a.sum, b.sum)
 	}
 	for p, n := range a.Nodes {
 		if !reflect.DeepEqual(n, b.Nodes[p]) {
@@ -325,7 +330,8 @@ func (g *generator) next() *Txn {
 	case k < 9:
 		x.Ops = []Op{{Type: jute.OpSetData, Path: path, Data: []byte{byte(g.tree.Zxid)}, Version: n.Version + 1}}
 	case k < 11:
-		x.Ops = []Op{{Type: jute.OpSetACL, Path: path, ACL: []jute.ACL{{Perms: int32(k), ID: world[0].ID}}, Version: n.Aversion + 1}}
+		x.Ops = []Op{{Type: jute.OpSetACL, Path: path, ACL: []jute.ACL{{Perms: int32(k), ID: world[0].ID}},
+			Version: n.Aversion + 1}}
 	case kind == Ephemeral:
 		x.Ops = []Op{{Type: jute.OpError, Err: -108}}
 	default:
@@ -337,7 +343,8 @@ func (g *generator) next() *Txn {
 			x.Ops = []Op{{Type: jute.OpError, Err: -110}}
 			break
 		}
-		op := Op{Type: jute.OpCreate, Path: child, Data: []byte("d"), ACL: world, Cversion: n.Cversion + 1, Ephemeral: k == 12}
+		op := Op{Type: jute.OpCreate, Path: child, Data: []byte("d"), ACL: world, Cversion: n.Cversion + 1,
+			Ephemeral: k == 12}
 		x.Ops = []Op{op}
 		if k > 17 { // made and deleted, with one zxid
 			x.Type = jute.OpMulti
@@ -393,8 +400,10 @@ func TestKinds(t *testing.T) {
 		owner int64
 		kind  NodeKind
 		ttl   int64
-	}{{0, Plain, 0}, {0x100000000000001, Ephemeral, 0}, {-0x100000000000001 + 1<<56, Unknown, 0}, {OwnerOf(Container, 0), Container, 0},
-		{OwnerOf(TTL, 5), TTL, 5}, {OwnerOf(TTL, jute.MaxTTL), TTL, jute.MaxTTL}, {-0x7000000000000001, Ephemeral, 0}} {
+	}{{0, Plain, 0}, {0x100000000000001, Ephemeral, 0}, {-0x100000000000001 + 1<<56, Unknown, 0},
+		{OwnerOf(Container, 0), Container, 0},
+		{OwnerOf(TTL, 5), TTL, 5}, {OwnerOf(TTL, jute.MaxTTL), TTL, jute.MaxTTL}, {-0x7000000000000001, Ephemeral,
+			0}} {
 		s := Stat{Owner: c.owner}
 		if kind, ttl := s.Kind(); kind != c.kind || ttl != c.ttl {
 			t.Errorf("%#x: %v, %d", uint64(c.owner), kind, ttl)
@@ -411,14 +420,16 @@ func TestUnsnap(t *testing.T) {
 		{"\x0a\x00a\x22\x01\x00", "aaaaaaaaaa"},         // a copy with two bytes of distance, onto itself
 		{"\x08\x08abc\x05\x03", "abcabcab"[:8]},         // one byte, length 5
 		{"\x08\x08abc\x13\x03\x00\x00\x00", "abcabcab"}, // four bytes
-		{"\x43\xf0\x3f" + string(bytes.Repeat([]byte("x"), 64)) + "\x08abc", string(bytes.Repeat([]byte("x"), 64)) + "abc"},
+		{"\x43\xf0\x3f" + string(bytes.Repeat([]byte("x"), 64)) + "\x08abc", string(bytes.Repeat([]byte("x"), 64)) +
+			"abc"},
 	} {
 		got, err := unsnap(nil, []byte(c.in))
 		if err != nil || string(got) != c.want {
 			t.Errorf("%q: %q, %v", c.in, got, err)
 		}
 	}
-	for _, bad := range []string{"", "\x05", "\x05\x10abc", "\x04\x05\x01", "\x04\x00a\x01\x09", "\x02\x08abc", "\xff\xff\xff\xff\x7f"} {
+	for _, bad := range []string{"", "\x05", "\x05\x10abc", "\x04\x05\x01", "\x04\x00a\x01\x09", "\x02\x08abc",
+		"\xff\xff\xff\xff\x7f"} {
 		if got, err := unsnap(nil, []byte(bad)); err == nil {
 			t.Errorf("%q: %q", bad, got)
 		}

@@ -53,7 +53,8 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 	}
 	switch {
 	case req.Version != protocolVersion || req.Type != typeAPReq || t.Version != protocolVersion:
-		return nil, nil, fmt.Errorf("%w: version %d, type %d, ticket of version %d", errProtocol, req.Version, req.Type, t.Version)
+		return nil, nil, fmt.Errorf("%w: version %d, type %d, ticket of version %d", errProtocol, req.Version,
+			req.Type, t.Version)
 	case req.Options.At(optionUseSessionKey) != 0:
 		return nil, nil, fmt.Errorf("%w: user to user is not there", errProtocol)
 	}
@@ -118,7 +119,8 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 		secret := &ticketSecret{}
 		return secret, decode(plain, secret, tagTicketSecret)
 	}
-	return nil, fmt.Errorf("the keytab's key of version %d does not open it; the KDC has another: export it again", t.Secret.KVNO)
+	return nil, fmt.Errorf(
+		"the keytab's key of version %d does not open it; the KDC has another: export it again", t.Secret.KVNO)
 }
 
 // check tells whose ticket it is, and that it is good now. The addresses that a
@@ -140,11 +142,14 @@ func (t *ticketSecret) check(now time.Time) (Principal, error) {
 	case t.Flags.At(flagInvalid) != 0:
 		return client, fmt.Errorf("%w: %s: the ticket is not valid yet", errRefused, client)
 	case start.Sub(now) > Skew:
-		return client, fmt.Errorf("%w: %s: the ticket begins at %s, and it is %s here: compare the clocks", errRefused, client, utc(start), utc(now))
+		return client, fmt.Errorf("%w: %s: the ticket begins at %s, and it is %s here: compare the clocks",
+			errRefused, client, utc(start), utc(now))
 	case now.Sub(t.End) > Skew:
-		return client, fmt.Errorf("%w: %s: the ticket has expired at %s, and it is %s here", errRefused, client, utc(t.End), utc(now))
+		return client, fmt.Errorf("%w: %s: the ticket has expired at %s, and it is %s here", errRefused, client,
+			utc(t.End), utc(now))
 	case len(t.Transited.Realms) > 0 && t.Flags.At(flagTransitChecked) == 0:
-		return client, fmt.Errorf("%w: %s: no KDC has checked the realms that the ticket came through", errRefused, client)
+		return client, fmt.Errorf("%w: %s: no KDC has checked the realms that the ticket came through", errRefused,
+			client)
 	}
 	return client, nil
 }
@@ -152,7 +157,8 @@ func (t *ticketSecret) check(now time.Time) (Principal, error) {
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // openAuthenticator verifies that the client holds the ticket's key, now.
-func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Time) (a *authenticator, mutual bool, err error) {
+func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Time) (a *authenticator,
+	mutual bool, err error) {
 	plain, err := key.open(req.Authenticator, usageAuthenticator)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %s: authenticator: %w", errRefused, client, err)
@@ -174,11 +180,13 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	sum := a.Checksum.Value
 	switch {
 	case a.Version != protocolVersion || a.Micros < 0 || a.Micros > 999_999:
-		return nil, false, fmt.Errorf("%w: authenticator of version %d with %d µs", errProtocol, a.Version, a.Micros)
+		return nil, false, fmt.Errorf("%w: authenticator of version %d with %d µs", errProtocol, a.Version,
+			a.Micros)
 	case !who.equal(client):
 		return nil, false, fmt.Errorf("%w: %s shows a ticket of %s", errRefused, who, client)
 	case at.Sub(now).Abs() > Skew:
-		return nil, false, fmt.Errorf("%w: %s: its clock is %s from this server's, more than %s", errRefused, client, at.Sub(now).Abs().Round(time.Second), Skew)
+		return nil, false, fmt.Errorf("%w: %s: its clock is %s from this server's, more than %s", errRefused,
+			client, at.Sub(now).Abs().Round(time.Second), Skew)
 	case a.Checksum.Type != checksumGSS || len(sum) < 24 || binary.LittleEndian.Uint32(sum) != 16:
 		return nil, false, fmt.Errorf("%w: authenticator without what RFC 4121 wants in it", errProtocol)
 	}
@@ -198,7 +206,8 @@ func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader
 	}
 	// Without the top bits: there are clients that read it with a sign.
 	c.subkeyFlag, c.sequence = wrapAcceptorSubkey, int64(binary.BigEndian.Uint32(number[:])&0x3fffffff)
-	plain, err := asn1.MarshalWithParams(apRepSecret{a.Time.UTC(), a.Micros, c.key, c.sequence}, application(tagAPRepSecret))
+	plain, err := asn1.MarshalWithParams(apRepSecret{a.Time.UTC(), a.Micros, c.key, c.sequence},
+		application(tagAPRepSecret))
 	if err != nil {
 		return nil, err
 	}

@@ -113,11 +113,14 @@ func newClient(serverKey sessionKey, version int64, mutual bool) *testClient {
 	sum = binary.LittleEndian.AppendUint32(sum, flags)
 	return &testClient{
 		serverKey: serverKey, key: key, mutual: mutual,
-		req:    apReq{Version: 5, Type: typeAPReq, Options: bits()},
-		ticket: ticket{Version: 5, Realm: rawRealm(server.Realm), Server: rawName(server), Secret: encrypted{KVNO: version}},
+		req: apReq{Version: 5, Type: typeAPReq, Options: bits()},
+		ticket: ticket{Version: 5, Realm: rawRealm(server.Realm), Server: rawName(server), Secret: encrypted{
+			KVNO: version}},
 		secret: ticketSecret{Flags: bits(), Key: key, Realm: realm2(alice.Realm), Client: rawName(alice),
-			Transited: transited{Type: 1, Realms: []byte{}}, SignedInAt: now.Add(-time.Hour), Start: now.Add(-time.Minute), End: now.Add(time.Hour)},
-		auth: authenticator{Version: 5, Realm: rawRealm(alice.Realm), Client: rawName(alice), Checksum: checksum{checksumGSS, sum},
+			Transited: transited{Type: 1, Realms: []byte{}}, SignedInAt: now.Add(-time.Hour),
+			Start: now.Add(-time.Minute), End: now.Add(time.Hour)},
+		auth: authenticator{Version: 5, Realm: rawRealm(alice.Realm), Client: rawName(alice), Checksum: checksum{
+			checksumGSS, sum},
 			Micros: 7, Time: now, Key: newKey(serverKey.EType), Sequence: 77},
 	}
 }
@@ -140,11 +143,13 @@ func must[T any](v T, err error) T {
 // hello is the client's first token.
 func (c *testClient) hello() []byte {
 	version := c.ticket.Secret.KVNO
-	c.ticket.Secret = must(c.serverKey.seal(must(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))), usageTicket))
+	c.ticket.Secret = must(c.serverKey.seal(must(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))),
+		usageTicket))
 	c.ticket.Secret.KVNO = version
 	t := must(asn1.MarshalWithParams(c.ticket, application(tagTicket)))
 	c.req.Ticket = asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 3, IsCompound: true, Bytes: t}
-	c.req.Authenticator = must(c.key.seal(must(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))), usageAuthenticator))
+	c.req.Authenticator = must(c.key.seal(must(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))),
+		usageAuthenticator))
 	token := must(frame(must(asn1.MarshalWithParams(c.req, application(tagAPReq)))))
 	// The frame is an answer's.
 	at := bytes.Index(token, append(bytes.Clone(oid), tokenAPRep...)) + len(oid)
@@ -207,7 +212,8 @@ func (c *testClient) readOffer(t *testing.T, token []byte) {
 	}
 	head, text, sum := bytes.Clone(token[:wrapHeader]), token[wrapHeader:wrapHeader+4], token[wrapHeader+4:]
 	clear(head[4:8])
-	if want := must(c.context.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)); !bytes.Equal(sum, want) {
+	if want := must(c.context.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)); !bytes.Equal(sum,
+		want) {
 		t.Errorf("checksum of the offer %x, want %x", sum, want)
 	}
 	if !c.mutual && binary.BigEndian.Uint64(head[8:]) != uint64(c.auth.Sequence) {

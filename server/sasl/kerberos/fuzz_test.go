@@ -60,7 +60,8 @@ func FuzzInside(f *testing.F) {
 			t.Errorf("taken: %v", a)
 		}
 		own := context{key: c.key}
-		if text, err := own.unwrap(b); err == nil && !bytes.Equal(b, mirror(c.key, 0, string(text))) && len(b) < wrapHeader {
+		if text, err := own.unwrap(b); err == nil && !bytes.Equal(b, mirror(c.key, 0, string(text))) &&
+			len(b) < wrapHeader {
 			t.Errorf("%x is taken for %q", b, text)
 		}
 	})

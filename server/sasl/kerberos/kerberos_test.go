@@ -23,18 +23,24 @@ func TestWhoHasATicketIsLetIn(t *testing.T) {
 		s, _ := newService(t, Names{}, keytab{{server, 3, newKey(etype)}, {server, 4, key}})
 		for _, mutual := range []bool{false, true} {
 			for name, change := range map[string]func(*testClient){
-				"as usual":           func(*testClient) {},
-				"no key of its own":  func(c *testClient) { c.auth.Key = sessionKey{} },
-				"no number":          func(c *testClient) { c.auth.Sequence = 0 },
-				"no start":           func(c *testClient) { c.secret.Start = time.Time{} },
-				"clock ahead":        func(c *testClient) { c.auth.Time = now.Add(Skew - time.Second) },
-				"clock behind":       func(c *testClient) { c.auth.Time = now.Add(-Skew + time.Second) },
-				"version not told":   func(c *testClient) { c.ticket.Secret.KVNO = 0 },
-				"checked realms":     func(c *testClient) { c.secret.Transited.Realms, c.secret.Flags = []byte("B"), bits(flagTransitChecked) },
-				"a key of its type":  func(c *testClient) { c.auth.Key = newKey(17) },
-				"just begins to be":  func(c *testClient) { c.secret.Start = now.Add(Skew) },
-				"has just ended":     func(c *testClient) { c.secret.End = now.Add(-Skew) },
-				"bindings and more":  func(c *testClient) { c.auth.Checksum.Value = append(c.auth.Checksum.Value, 1, 2, 3) },
+				"as usual":          func(*testClient) {},
+				"no key of its own": func(c *testClient) { c.auth.Key = sessionKey{} },
+				"no number":         func(c *testClient) { c.auth.Sequence = 0 },
+				"no start":          func(c *testClient) { c.secret.Start = time.Time{} },
+				"clock ahead":       func(c *testClient) { c.auth.Time = now.Add(Skew - time.Second) },
+				"clock behind":      func(c *testClient) { c.auth.Time = now.Add(-Skew + time.Second) },
+				"version not told":  func(c *testClient) { c.ticket.Secret.KVNO = 0 },
+				"checked realms": func(c *testClient) {
+					c.secret.Transited.Realms, c.secret.Flags = []byte("B"),
+						bits(flagTransitChecked)
+				},
+				"a key of its type": func(c *testClient) { c.auth.Key = newKey(17) },
+				"just begins to be": func(c *testClient) { c.secret.Start = now.Add(Skew) },
+				"has just ended":    func(c *testClient) { c.secret.End = now.Add(-Skew) },
+				"bindings and more": func(c *testClient) {
+					c.auth.Checksum.Value = append(c.auth.Checksum.Value, 1, 2,
+						3)
+				},
 				"signed in long ago": func(c *testClient) { c.secret.SignedInAt = now.Add(-20 * time.Hour) },
 			} {
 				c := newClient(key, 4, mutual)
@@ -56,33 +62,54 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		kind   error
 		want   string
 	}{
-		"another key":             {func(c *testClient) { c.serverKey = newKey(18) }, errRefused, "export it again"},
-		"a key of another type":   {func(c *testClient) { c.serverKey = newKey(17) }, errRefused, "no key of encryption type 17"},
-		"another server":          {func(c *testClient) { c.ticket.Server = rawName(alice) }, errRefused, "for alice@ZK.TEST, and this server is zookeeper/host@ZK.TEST"},
-		"another realm":           {func(c *testClient) { c.ticket.Realm = rawRealm("OTHER") }, errRefused, "zookeeper/host@OTHER"},
-		"expired":                 {func(c *testClient) { c.secret.End = now.Add(-Skew - time.Second) }, errRefused, "has expired at 2026-11-01T11:54:59Z"},
-		"later":                   {func(c *testClient) { c.secret.Start = now.Add(Skew + time.Second) }, errRefused, "compare the clocks"},
-		"postdated":               {func(c *testClient) { c.secret.Flags = bits(flagInvalid) }, errRefused, "not valid yet"},
-		"clock behind":            {func(c *testClient) { c.auth.Time = now.Add(-Skew - time.Second) }, errRefused, "its clock is 5m1s from"},
-		"clock ahead":             {func(c *testClient) { c.auth.Time = now.Add(Skew + time.Second) }, errRefused, "its clock is 5m1s from"},
-		"a stolen ticket":         {func(c *testClient) { c.key = newKey(18) }, errRefused, "authenticator"},
-		"another's ticket":        {func(c *testClient) { c.auth.Client = rawName(mallory) }, errRefused, "mallory@ZK.TEST shows a ticket of alice@ZK.TEST"},
-		"another's realm":         {func(c *testClient) { c.auth.Realm = rawRealm("OTHER") }, errRefused, "alice@OTHER shows a ticket"},
-		"realms come through":     {func(c *testClient) { c.secret.Transited.Realms = []byte("B") }, errRefused, "no KDC has checked"},
-		"user to user":            {func(c *testClient) { c.req.Options = bits(optionUseSessionKey) }, errProtocol, "user to user"},
-		"version of the request":  {func(c *testClient) { c.req.Version = 4 }, errProtocol, "version 4"},
-		"type of the request":     {func(c *testClient) { c.req.Type = 15 }, errProtocol, "type 15"},
-		"version of the ticket":   {func(c *testClient) { c.ticket.Version = 4 }, errProtocol, "ticket of version 4"},
-		"version of the proof":    {func(c *testClient) { c.auth.Version = 4 }, errProtocol, "authenticator of version 4"},
+		"another key": {func(c *testClient) { c.serverKey = newKey(18) }, errRefused,
+			"export it again"},
+		"a key of another type": {func(c *testClient) { c.serverKey = newKey(17) }, errRefused,
+			"no key of encryption type 17"},
+		"another server": {func(c *testClient) { c.ticket.Server = rawName(alice) }, errRefused,
+			"for alice@ZK.TEST, and this server is zookeeper/host@ZK.TEST"},
+		"another realm": {func(c *testClient) { c.ticket.Realm = rawRealm("OTHER") }, errRefused,
+			"zookeeper/host@OTHER"},
+		"expired": {func(c *testClient) { c.secret.End = now.Add(-Skew - time.Second) }, errRefused,
+			"has expired at 2026-11-01T11:54:59Z"},
+		"later": {func(c *testClient) { c.secret.Start = now.Add(Skew + time.Second) },
+			errRefused, "compare the clocks"},
+		"postdated": {func(c *testClient) { c.secret.Flags = bits(flagInvalid) }, errRefused,
+			"not valid yet"},
+		"clock behind": {func(c *testClient) { c.auth.Time = now.Add(-Skew - time.Second) }, errRefused,
+			"its clock is 5m1s from"},
+		"clock ahead": {func(c *testClient) { c.auth.Time = now.Add(Skew + time.Second) }, errRefused,
+			"its clock is 5m1s from"},
+		"a stolen ticket": {func(c *testClient) { c.key = newKey(18) }, errRefused, "authenticator"},
+		"another's ticket": {func(c *testClient) { c.auth.Client = rawName(mallory) }, errRefused,
+			"mallory@ZK.TEST shows a ticket of alice@ZK.TEST"},
+		"another's realm": {func(c *testClient) { c.auth.Realm = rawRealm("OTHER") }, errRefused,
+			"alice@OTHER shows a ticket"},
+		"realms come through": {func(c *testClient) { c.secret.Transited.Realms = []byte("B") }, errRefused,
+			"no KDC has checked"},
+		"user to user": {func(c *testClient) { c.req.Options = bits(optionUseSessionKey) }, errProtocol,
+			"user to user"},
+		"version of the request": {func(c *testClient) { c.req.Version = 4 }, errProtocol, "version 4"},
+		"type of the request":    {func(c *testClient) { c.req.Type = 15 }, errProtocol, "type 15"},
+		"version of the ticket": {func(c *testClient) { c.ticket.Version = 4 }, errProtocol,
+			"ticket of version 4"},
+		"version of the proof": {func(c *testClient) { c.auth.Version = 4 }, errProtocol,
+			"authenticator of version 4"},
 		"microseconds":            {func(c *testClient) { c.auth.Micros = 1_000_000 }, errProtocol, "1000000 µs"},
 		"checksum of another use": {func(c *testClient) { c.auth.Checksum.Type = 7 }, errProtocol, "RFC 4121"},
-		"a short checksum":        {func(c *testClient) { c.auth.Checksum.Value = c.auth.Checksum.Value[:23] }, errProtocol, "RFC 4121"},
-		"no checksum":             {func(c *testClient) { c.auth.Checksum = checksum{} }, errProtocol, "RFC 4121"},
-		"a weak key":              {func(c *testClient) { c.auth.Key = sessionKey{23, make([]byte, 16)} }, errRefused, "encryption type 23 is not taken"},
-		"a short key":             {func(c *testClient) { c.auth.Key.Value = c.auth.Key.Value[:16] }, errRefused, "has 32 bytes"},
-		"a name like two":         {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a/b"}, ""}) }, errProtocol, "cannot be told"},
-		"a name with a realm":     {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a@B"}, ""}) }, errProtocol, "cannot be told"},
-		"no name":                 {func(c *testClient) { c.secret.Client.Parts = c.secret.Client.Parts[:0] }, errProtocol, "cannot be told"},
+		"a short checksum": {func(c *testClient) { c.auth.Checksum.Value = c.auth.Checksum.Value[:23] },
+			errProtocol, "RFC 4121"},
+		"no checksum": {func(c *testClient) { c.auth.Checksum = checksum{} }, errProtocol, "RFC 4121"},
+		"a weak key": {func(c *testClient) { c.auth.Key = sessionKey{23, make([]byte, 16)} }, errRefused,
+			"encryption type 23 is not taken"},
+		"a short key": {func(c *testClient) { c.auth.Key.Value = c.auth.Key.Value[:16] }, errRefused,
+			"has 32 bytes"},
+		"a name like two": {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a/b"}, ""}) },
+			errProtocol, "cannot be told"},
+		"a name with a realm": {func(c *testClient) { c.secret.Client = rawName(Principal{[]string{"a@B"}, ""}) },
+			errProtocol, "cannot be told"},
+		"no name": {func(c *testClient) { c.secret.Client.Parts = c.secret.Client.Parts[:0] }, errProtocol,
+			"cannot be told"},
 		"an endless name": {func(c *testClient) {
 			long := Principal{[]string{strings.Repeat("x", maxPrincipal)}, alice.Realm}
 			c.secret.Client, c.auth.Client = rawName(long), rawName(long)
@@ -131,10 +158,17 @@ func TestTheRestOfAnExchange(t *testing.T) {
 		"nothing":            {func(c *testClient) []byte { return c.choice("\x01") }, false},
 		"no token":           {func(*testClient) []byte { return nil }, false},
 		"sealed":             {sealed, false},
-		"from a server":      {func(c *testClient) []byte { return mirror(c.context.key, c.context.subkeyFlag|1, "\x01\x00\x00\x00") }, false},
-		"the other key":      {func(c *testClient) []byte { return mirror(c.auth.Key, 0, "\x01\x00\x00\x00") }, false},
-		"the other flag":     {func(c *testClient) []byte { return mirror(c.context.key, 0, "\x01\x00\x00\x00") }, false},
-		"the wrong key":      {func(c *testClient) []byte { return mirror(newKey(20), wrapAcceptorSubkey, "\x01\x00\x00\x00") }, false},
+		"from a server": {func(c *testClient) []byte {
+			return mirror(c.context.key, c.context.subkeyFlag|1,
+				"\x01\x00\x00\x00")
+		}, false},
+		"the other key": {func(c *testClient) []byte { return mirror(c.auth.Key, 0, "\x01\x00\x00\x00") }, false},
+		"the other flag": {func(c *testClient) []byte { return mirror(c.context.key, 0, "\x01\x00\x00\x00") },
+			false},
+		"the wrong key": {func(c *testClient) []byte {
+			return mirror(newKey(20), wrapAcceptorSubkey,
+				"\x01\x00\x00\x00")
+		}, false},
 		"changed": {func(c *testClient) []byte {
 			token := c.choice("\x01\x00\x00\x00bob")
 			token[wrapHeader+4]++
@@ -275,7 +309,8 @@ func TestRecordedClients(t *testing.T) {
 		if c[0] == "java" && (!done || who != "alice@ZK.TEST" || e.Principal() != who) {
 			t.Errorf("Java's client is %q, %v", who, done)
 		}
-		if _, err := s.Begin(rand.Reader).Answer(must(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err, errRefused) {
+		if _, err := s.Begin(rand.Reader).Answer(must(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err,
+			errRefused) {
 			t.Errorf("ten minutes later: %v", err)
 		}
 	}

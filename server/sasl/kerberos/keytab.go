@@ -45,7 +45,8 @@ func readKeytab(path string) (keytab, error) {
 	case info.Size() > maxKeytab:
 		return nil, fmt.Errorf("%s has %d bytes; a keytab has at most %d", path, info.Size(), maxKeytab)
 	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s holds keys and is open to everybody (mode %04o): chmod o-rwx %s", path, info.Mode().Perm(), path)
+		return nil, fmt.Errorf("%s holds keys and is open to everybody (mode %04o): chmod o-rwx %s", path,
+			info.Mode().Perm(), path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxKeytab))
 	if err != nil {
@@ -189,9 +190,11 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	case len(found) == 0 && text == "":
 		return want, nil, errors.New("it holds no key of an encryption type that is taken (AES)")
 	case len(found) == 0:
-		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text, strings.Join(k.principals(), ", "))
+		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text, strings.Join(k.principals(),
+			", "))
 	case len(found) > 1:
-		return want, nil, fmt.Errorf("it holds keys of %s: say which is this server by --kerberos-principal", strings.Join(found, ", "))
+		return want, nil, fmt.Errorf("it holds keys of %s: say which is this server by --kerberos-principal",
+			strings.Join(found, ", "))
 	}
 	return mine[0].principal, mine, mine[0].principal.check()
 }

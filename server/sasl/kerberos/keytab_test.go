@@ -31,10 +31,12 @@ func TestKeytabOfKadmin(t *testing.T) {
 	size := 4 + int(b[5])
 	hole := bytes.Clone(b)
 	hole[2], hole[3], hole[4], hole[5] = 0xff, 0xff, 0xff, -b[5]
-	if rest, err := parseKeytab(hole); err != nil || len(rest) != 7 || rest[0].principal.String() != k[1].principal.String() {
+	if rest, err := parseKeytab(hole); err != nil || len(rest) != 7 ||
+		rest[0].principal.String() != k[1].principal.String() {
 		t.Errorf("%d bytes of hole: %d keys, %v", size, len(rest), err)
 	}
-	if again, err := parseKeytab(marshalKeytab(k)); err != nil || len(again) != len(k) || !bytes.Equal(again[7].key.Value, k[7].key.Value) {
+	if again, err := parseKeytab(marshalKeytab(k)); err != nil || len(again) != len(k) ||
+		!bytes.Equal(again[7].key.Value, k[7].key.Value) {
 		t.Errorf("written and read: %v", err)
 	}
 }
@@ -48,12 +50,15 @@ func TestKeytabFiles(t *testing.T) {
 		mode      os.FileMode
 		want, err string
 	}{
-		"the only one":        {keytab{one, one}, "", 0o600, "zookeeper/host@ZK.TEST", ""},
-		"said":                {keytab{one, other}, "alice@ZK.TEST", 0o640, "alice@ZK.TEST", ""},
-		"without realm":       {keytab{one, other}, "zookeeper/host", 0o600, "zookeeper/host@ZK.TEST", ""},
-		"two":                 {keytab{one, other}, "", 0o600, "", "alice@ZK.TEST, zookeeper/host@ZK.TEST: say which"},
-		"not there":           {keytab{one, other}, "bob@ZK.TEST", 0o600, "", "no AES key of bob@ZK.TEST, but keys of alice@ZK.TEST, zookeeper/host@ZK.TEST"},
-		"only old keys":       {keytab{{server, 1, old}}, "", 0o600, "", "no key of an encryption type that is taken"},
+		"the only one":  {keytab{one, one}, "", 0o600, "zookeeper/host@ZK.TEST", ""},
+		"said":          {keytab{one, other}, "alice@ZK.TEST", 0o640, "alice@ZK.TEST", ""},
+		"without realm": {keytab{one, other}, "zookeeper/host", 0o600, "zookeeper/host@ZK.TEST", ""},
+		"two": {keytab{one, other}, "", 0o600, "",
+			"alice@ZK.TEST, zookeeper/host@ZK.TEST: say which"},
+		"not there": {keytab{one, other}, "bob@ZK.TEST", 0o600, "",
+			"no AES key of bob@ZK.TEST, but keys of alice@ZK.TEST, zookeeper/host@ZK.TEST"},
+		"only old keys": {keytab{{server, 1, old}}, "", 0o600, "",
+			"no key of an encryption type that is taken"},
 		"old keys as well":    {keytab{{server, 1, old}, one}, "", 0o600, "zookeeper/host@ZK.TEST", ""},
 		"open":                {keytab{one}, "", 0o644, "", "open to everybody (mode 0644): chmod o-rwx"},
 		"empty":               {nil, "", 0o600, "", "holds no key"},

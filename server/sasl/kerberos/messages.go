@@ -135,13 +135,17 @@ func (p Principal) equal(q Principal) bool { return p.String() == q.String() }
 // maxPrincipal bounds a principal's text: it becomes an identity of a connection.
 const maxPrincipal = 1024
 
-var errName = errors.New("a name that cannot be told from another: empty, too long, or with one of / @ \\ or a control character in a part")
+var errName = errors.New(
+	"a name that cannot be told from another: empty, too long, or with one of / @ \\ or a control character " +
+		"in a part")
 
 // check refuses names whose text could be taken for another's.
 func (p Principal) check() error {
 	ok := len(p.Parts) > 0 && len(p.String()) <= maxPrincipal
 	for _, part := range append([]string{p.Realm}, p.Parts...) {
-		ok = ok && part != "" && !strings.ContainsFunc(part, func(r rune) bool { return strings.ContainsRune(`/@\`, r) || r < ' ' || r == 0x7f })
+		ok = ok && part != "" && !strings.ContainsFunc(part, func(r rune) bool {
+			return strings.ContainsRune(`/@\`, r) || r < ' ' || r == 0x7f
+		})
 	}
 	if !ok {
 		return errName

@@ -41,7 +41,8 @@ type piece struct {
 }
 
 // ruleForm is one rule at the beginning of what is left.
-var ruleForm = regexp.MustCompile(`^\s*(?:(DEFAULT)|RULE:\[(\d+):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?)`)
+var ruleForm = regexp.MustCompile(
+	`^\s*(?:(DEFAULT)|RULE:\[(\d+):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?)`)
 
 var formatPiece = regexp.MustCompile(`([^$]*)(?:\$(\d+))?`)
 

@@ -47,7 +47,8 @@ func TestIdentities(t *testing.T) {
 		n := Names{Rules: parsed, RemoveHost: c.removeHost, RemoveRealm: c.removeRealm, realm: "ZK.TEST"}
 		got, err := n.identity(p)
 		if got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s by %s, without host %v, realm %v: %q, %v; want %q", c.principal, c.rules, c.removeHost, c.removeRealm, got, err, c.want)
+			t.Errorf("%s by %s, without host %v, realm %v: %q, %v; want %q", c.principal, c.rules, c.removeHost,
+				c.removeRealm, got, err, c.want)
 		}
 	}
 }
