@@ -38,6 +38,7 @@ var layers = [][]string{
 	{"./server", "./server/admin", "./cmd/zlockd", "./test/sim"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},
 	{"./server/admin", "./server", "./cmd/zlockd"},
+	{"./client/recipe", "./server/locks", "./server/view", "./client"},
 	{"./server/locks", "./server/view", "./cmd/zlock"},
 	{"./server/view", "./server", "./cmd/zlock"},
 	{"./client/fence", "./client"},
