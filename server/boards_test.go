@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -21,6 +22,8 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 		o.AdminAddr = "127.0.0.1:0"
 		o.Backup = backup.Schedule{Dir: t.TempDir()}
 		o.LogLost = func() int64 { return 0 }
+		pair, _, _ := until(t, time.Now().Add(time.Hour))
+		o.Clients.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
 	})
 	_, led := e.leader()
 	handOff(t, led)

@@ -60,6 +60,7 @@ func init() {
 		zlockd_lock_grants_total zlockd_lock_scan_seconds`)
 	add("sessions wait for each other", "zlockd_lock_suspected_deadlocks")
 	add("a backup, or none in time", "zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
+	add("a wrong password at the admin port", "zlockd_admin_logins_failed_total")
 	add("a certificate comes to its end", "zlockd_certificate_expiry_seconds")
 	add("something is wrong, or worth a note", "zlockd_faults zlockd_notices")
 	add("large requests, slow readers", "zlockd_buffer_bytes")
