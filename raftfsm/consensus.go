@@ -45,7 +45,7 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 		t.Connect(r.self, t)
 		r.trans = t
 	} else {
-		r.trans = port.Transport(log, d.Durable)
+		r.trans = port.Transport(d.Durable)
 		// Only followers are sent entries from the log, and those that keep up are
 		// sent the newest.
 		logs = &logCache{LogStore: logs}

@@ -42,7 +42,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	at := func(i int) int { return (lead+i-1)%3 + 1 }
 	one, two, three := c.nodes[lead], c.nodes[at(1)], c.nodes[at(2)]
 	addr := one.o.Peers[three.id]
-	still.takesNothing(func(p peer.Purpose, to string) bool { return to == addr && (p == peer.Raft || p == peer.Append) })
+	still.takesNothing(func(p peer.Purpose, to string) bool { return to == addr && p == peer.Raft })
 	t.Cleanup(func() { still.takesNothing(func(peer.Purpose, string) bool { return false }) })
 	c.create(lead, "/missed")
 	for range 2 { // the second waits for the first to be taken notice of

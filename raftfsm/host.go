@@ -85,6 +85,14 @@ func (h host) HasApplied(term, index uint64) bool {
 	return h.n.up.Load() && h.n.raft.CurrentTerm() == term && h.n.disk.HasApplied(index)
 }
 
+// Term implements peer.Host.
+func (h host) Term() uint64 {
+	if !h.n.up.Load() {
+		return 0
+	}
+	return h.n.raft.CurrentTerm()
+}
+
 // AddrOf implements peer.Host.
 func (h host) AddrOf(id uint32) string { return h.n.addresses.of(id) }
 

@@ -25,7 +25,7 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	ln.Close()
 	h := &host{}
 	p := open(t, 1, h)
-	m := transport(t, p, new(atomic.Bool))
+	m := startTransport(t, p, new(atomic.Bool))
 	append := func() <-chan error {
 		done := make(chan error, 1)
 		go func() {
@@ -65,15 +65,15 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	p := &Port{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: ctx, rpcs: make(chan raft.RPC)} // nobody takes them
 	here, there := net.Pipe()
 	defer here.Close()
-	go p.serveAppends(there)
-	c := &appendConn{Conn: here, r: bufio.NewReader(here)}
+	go p.serveRaft(&asked{Conn: there}, 1)
+	c := &raftConn{Conn: here, r: bufio.NewReader(here)}
 	var resp raft.AppendEntriesResponse
-	if why, err := c.exchange(&raft.AppendEntriesRequest{Term: 3}, &resp); err != nil || why != errBusy.Error() {
+	if why, err := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3}, &resp, nil); err != nil || why != errBusy.Error() {
 		t.Fatalf("answered %q, %v", why, err)
 	}
 	answered := make(chan string, 1)
 	go func() {
-		why, _ := c.exchange(&raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 7}, &resp)
+		why, _ := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 7}, &resp, nil)
 		answered <- why
 	}()
 	time.Sleep(lateHeartbeat + lateHeartbeat/2)

@@ -49,14 +49,14 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = ServerID(1), hclog.NewNullLogger()
 	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
-	trans := one.Transport(conf.Logger, func() uint64 { return 100 })
+	trans := one.Transport(func() uint64 { return 100 })
 	fsm := new(applied)
 	r, err := raft.NewRaft(conf, fsm, store, store, raft.NewDiscardSnapshotStore(), trans)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { r.Shutdown().Error() }()
-	m := transport(t, two, new(atomic.Bool))
+	m := startTransport(t, two, new(atomic.Bool))
 	ask := func(prev, prevTerm uint64, entries ...*raft.Log) {
 		t.Helper()
 		var resp raft.AppendEntriesResponse

@@ -22,6 +22,7 @@ type host struct {
 	links chan uint32
 
 	replicates atomic.Bool
+	term       uint64
 }
 
 func (h *host) Greeting(uint32) Greeting {
@@ -42,6 +43,7 @@ func (h *host) Stored(uint32, uint64, uint64) {}
 
 func (h *host) Replicates(uint64, uint32, string) bool { return h.replicates.Load() }
 func (h *host) HasApplied(_, _ uint64) bool            { return false }
+func (h *host) Term() uint64                           { return h.term }
 func (h *host) AddrOf(id uint32) string                { return "" }
 func (h *host) Instead(id uint32, addr string) string  { return addr }
 

@@ -12,10 +12,9 @@ type Purpose byte
 
 // Purposes of connections.
 const (
-	Raft   Purpose = 'R' // raft's own RPCs, in raft's own coding
-	Append Purpose = 'E' // raft's AppendEntries, in ours
-	Link   Purpose = 'L' // a server's request stream to the leader
-	Ask    Purpose = 'A' // one question, one answer, both JSON
+	Raft Purpose = 'R' // what rafts ask each other
+	Link Purpose = 'L' // a server's request stream to the leader
+	Ask  Purpose = 'A' // one question, one answer, both JSON
 )
 
 const greetTime = 5 * time.Second

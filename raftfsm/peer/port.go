@@ -39,6 +39,8 @@ type Host interface {
 	Replicates(term uint64, id uint32, addr string) bool
 	// HasApplied reports whether this server is in a term and has applied the log up to index.
 	HasApplied(term, index uint64) bool
+	// Term is the newest that this server's raft knows.
+	Term() uint64
 	// AddrOf returns where a server is; empty: nobody knows.
 	AddrOf(id uint32) string
 	// Instead returns where a server is that raft's configuration has at addr.
@@ -65,10 +67,9 @@ type Port struct {
 	ctx context.Context // ends what is under way
 	ln  net.Listener
 
-	raftConns chan *raftConn
-	rpcs      chan raft.RPC // for raft, from all connections
-	reach     reach
-	sent      sendings
+	rpcs  chan raft.RPC // for raft, from all connections
+	reach reach
+	sent  sendings
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -84,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer port: %w", err)
 	}
-	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, raftConns: make(chan *raftConn), rpcs: make(chan raft.RPC),
+	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, rpcs: make(chan raft.RPC),
 		conns: map[net.Conn]struct{}{}}, nil
 }
 
@@ -178,13 +179,7 @@ func (p *Port) greet(raw net.Conn) {
 	p.reach.note(g.From, nil) // who calls can be called
 	switch purpose {
 	case Raft:
-		select {
-		case p.raftConns <- &raftConn{Conn: &trackedConn{c, func() { p.untrack(raw) }}, alive: func() bool { return p.alive(g.From) }}:
-		case <-p.ctx.Done():
-			p.untrack(raw)
-		}
-	case Append:
-		p.serveAppends(&raftConn{Conn: c, alive: func() bool { return p.alive(g.From) }})
+		p.serveRaft(&asked{Conn: c, alive: func() bool { return p.alive(g.From) }}, g.From)
 		p.untrack(raw)
 	case Link:
 		p.o.Host.ServeLink(c, &g)
@@ -232,7 +227,7 @@ func (p *Port) Close() {
 // Call opens a connection to another server.
 func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
 	c, err := p.call(ctx, purpose, to, addr)
-	if (purpose == Raft || purpose == Append) && p.ctx.Err() == nil { // raft goes on calling, so it is known when this ends
+	if purpose == Raft && p.ctx.Err() == nil { // raft goes on calling, so it is known when this ends
 		p.reach.note(to, err)
 	}
 	return c, err
@@ -273,16 +268,4 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 	}
 	c.SetDeadline(time.Time{})
 	return c, nil
-}
-
-// trackedConn tells the port when raft is done with a connection.
-type trackedConn struct {
-	net.Conn
-	done func()
-}
-
-func (c *trackedConn) Close() error {
-	err := c.Conn.Close()
-	c.done()
-	return err
 }

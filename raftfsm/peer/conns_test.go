@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft's on a port, and answers until the test ends what comes
+// startTransport is raft's on a port, and answers until the test ends what comes
 // there, with the term it was asked in.
-func transport(t *testing.T, p *Port, refuse *atomic.Bool) mainLoop {
+func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 	t.Helper()
-	m := p.Transport(hclog.NewNullLogger(), func() uint64 { return math.MaxUint64 }).(mainLoop)
+	m := p.Transport(func() uint64 { return math.MaxUint64 }).(*transport)
 	t.Cleanup(func() { m.Close() })
 	go func() {
 		for {
@@ -40,7 +39,7 @@ func transport(t *testing.T, p *Port, refuse *atomic.Bool) mainLoop {
 	return m
 }
 
-func (m mainLoop) appendTo(p *Port, term uint64, entries ...*raft.Log) (raft.AppendEntriesResponse, error) {
+func (m *transport) appendTo(p *Port, term uint64, entries ...*raft.Log) (raft.AppendEntriesResponse, error) {
 	var resp raft.AppendEntriesResponse
 	err := m.AppendEntries(ServerID(p.o.ID), raft.ServerAddress(p.Addr()), &raft.AppendEntriesRequest{Term: term, Entries: entries}, &resp)
 	return resp, err
@@ -49,42 +48,40 @@ func (m mainLoop) appendTo(p *Port, term uint64, entries ...*raft.Log) (raft.App
 // purposes counts what a port lets others in for.
 type purposes struct {
 	host
-	raft, append atomic.Int32
+	raft atomic.Int32
 }
 
 func (h *purposes) Admit(p Purpose, _ *Greeting) error {
-	switch p {
-	case Raft:
+	if p == Raft {
 		h.raft.Add(1)
-	case Append:
-		h.append.Add(1)
 	}
 	return nil
 }
 
-// Entries and heartbeats go on connections of their own, and arrive where all else does that is for raft's main loop.
+// All that raft asks goes on one connection while one request is under way at a
+// time, and arrives where it is for raft's main loop.
 func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	var refuse atomic.Bool
 	h := &purposes{}
 	one, two := open(t, 1, h), open(t, 2, &host{})
-	transport(t, one, &refuse)
-	m := transport(t, two, &refuse)
+	startTransport(t, one, &refuse)
+	m := startTransport(t, two, &refuse)
 	for term := uint64(1); term <= 5; term++ {
 		resp, err := m.appendTo(one, term, &raft.Log{Index: 1, Data: []byte("x")}, &raft.Log{Index: 2})
 		if err != nil || resp.Term != term || resp.LastLog != 2 || !resp.Success {
 			t.Fatalf("%+v, %v", resp, err)
 		}
 	}
-	if r, a := h.raft.Load(), h.append.Load(); r != 0 || a != 1 {
-		t.Errorf("%d connections of raft's own and %d of ours", r, a)
+	if n := h.raft.Load(); n != 1 {
+		t.Errorf("%d connections", n)
 	}
 	refuse.Store(true)
 	if resp, err := m.appendTo(one, 6); err == nil || err.Error() != "not today" || resp.Term != 6 {
 		t.Errorf("an error of raft's comes as %+v, %v", resp, err)
 	}
 	refuse.Store(false)
-	if _, err := m.appendTo(one, 7); err != nil || h.append.Load() != 1 {
-		t.Errorf("after an error of raft's: %v, %d connections", err, h.append.Load())
+	if _, err := m.appendTo(one, 7); err != nil || h.raft.Load() != 1 {
+		t.Errorf("after an error of raft's: %v, %d connections", err, h.raft.Load())
 	}
 	var vote raft.RequestVoteResponse
 	if err := m.RequestVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestVoteRequest{}, &vote); err != nil || vote.Term != 9 {
@@ -97,23 +94,20 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 func TestRestartedServerIsCalledAgain(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
-	transport(t, one, &refuse)
-	m := transport(t, two, &refuse)
-	if _, err := m.appendTo(one, 1); err != nil { // shows the version
-		t.Fatal(err)
-	}
-	conns := make([]*appendConn, idleAppends+1)
+	startTransport(t, one, &refuse)
+	m := startTransport(t, two, &refuse)
+	conns := make([]*raftConn, idleConns+1)
 	for i := range conns {
-		c, err := m.appends.take(1, one.Addr())
+		c, err := m.conns.take(1, one.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
 		conns[i] = c
 	}
 	for _, c := range conns {
-		m.appends.done(c, nil)
+		m.conns.done(c, nil)
 	}
-	if n := len(m.appends.idle[1]); n != idleAppends {
+	if n := len(m.conns.idle[1]); n != idleConns {
 		t.Errorf("%d idle connections", n)
 	}
 	one.mu.Lock()
@@ -131,17 +125,17 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(m.appends.idle[1]); failed != 1 || n != 1 {
+	if n := len(m.conns.idle[1]); failed != 1 || n != 1 {
 		t.Errorf("%d requests failed, %d connections after that", failed, n)
 	}
 	// One that has moved is not called where it was.
-	c, err := m.appends.take(1, one.Addr())
+	c, err := m.conns.take(1, one.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.addr = "where it was"
-	m.appends.done(c, nil)
-	if _, err := m.appendTo(one, 3); err != nil || m.appends.idle[1][0].addr != one.Addr() {
+	m.conns.done(c, nil)
+	if _, err := m.appendTo(one, 3); err != nil || m.conns.idle[1][0].addr != one.Addr() {
 		t.Errorf("after a move: %v", err)
 	}
 }
@@ -150,7 +144,7 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 func TestClosingTheTransportEndsAppends(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
-	m := transport(t, two, &refuse)
+	m := startTransport(t, two, &refuse)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := m.appendTo(one, 1)
@@ -187,13 +181,13 @@ func (c *slowClose) Close() error {
 // A connection that takes long to close keeps nobody from speaking to another
 // server: this one would lose its leadership.
 func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
-	idle := &appendConn{to: 2}
-	a := &appends{idle: map[uint32][]*appendConn{2: {idle}}, busy: map[*appendConn]struct{}{}}
+	idle := &raftConn{to: 2}
+	a := &raftConns{idle: map[uint32][]*raftConn{2: {idle}}, busy: map[*raftConn]struct{}{}}
 	slow := &slowClose{closing: make(chan struct{}), closed: make(chan struct{})}
 	defer close(slow.closed)
-	go a.done(&appendConn{Conn: slow, to: 1}, errors.New("timeout"))
+	go a.done(&raftConn{Conn: slow, to: 1}, errors.New("timeout"))
 	<-slow.closing
-	taken := make(chan *appendConn, 1)
+	taken := make(chan *raftConn, 1)
 	go func() {
 		c, _ := a.take(2, "")
 		taken <- c

@@ -1,0 +1,167 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// raftConns are the connections on which this server's raft asks those of the
+// others: one request at a time on each.
+type raftConns struct {
+	p *Port
+
+	mu     sync.Mutex
+	idle   map[uint32][]*raftConn
+	busy   map[*raftConn]struct{}
+	closed bool
+}
+
+// raftConn is one of them. While it is busy it belongs to its caller.
+type raftConn struct {
+	net.Conn
+	to   uint32
+	addr string
+	used bool // there was an answer on it
+	r    *bufio.Reader
+	buf  []byte // kept for messages of usual length
+}
+
+const (
+	// idleConns is how many connections to a server are kept: raft sends entries
+	// and heartbeats beside each other, and there are nudges.
+	idleConns   = 3
+	keptMessage = 1 << 20
+)
+
+// call sends one request, with the bytes behind it if there are any, and reads the
+// answer, which may take limit.
+func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any, behind io.Reader) (used bool, err error) {
+	c, err := a.take(to, addr)
+	if err != nil {
+		return false, err
+	}
+	used = c.used
+	why, err := c.exchange(limit, request, answer, behind)
+	c.used = true
+	a.done(c, err)
+	if err == nil && why != "" {
+		err = errors.New(why)
+	}
+	return used, err
+}
+
+func (c *raftConn) exchange(limit time.Duration, request, answer any, behind io.Reader) (why string, err error) {
+	c.SetDeadline(time.Now().Add(limit))
+	c.buf = appendRequest(c.buf[:0], request)
+	if len(c.buf)-4 > maxRequest {
+		return "", errCoding // nobody would read it
+	}
+	if _, err := c.Write(c.buf); err != nil {
+		return "", err
+	}
+	if behind != nil {
+		if _, err := io.Copy(c, behind); err != nil {
+			return "", err
+		}
+	}
+	if cap(c.buf) > keptMessage {
+		c.buf = nil
+	}
+	if c.buf, err = readFrame(c.r, maxAnswer, c.buf); err != nil {
+		return "", err
+	}
+	return parseAnswer(c.buf, answer)
+}
+
+// connEnded tells the end of a connection from everything else. Whether the other
+// server has done what it was asked for is not known then.
+func connEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// take returns a connection to a server, which is the caller's until done.
+func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
+	var elsewhere conns // where the server was
+	a.mu.Lock()
+	for n := len(a.idle[to]); n > 0; n-- {
+		c := a.idle[to][n-1]
+		a.idle[to] = a.idle[to][:n-1]
+		if c.addr == addr {
+			a.busy[c] = struct{}{}
+			a.mu.Unlock()
+			elsewhere.close()
+			return c, nil
+		}
+		elsewhere = append(elsewhere, c)
+	}
+	a.mu.Unlock()
+	elsewhere.close()
+	ctx, cancel := context.WithTimeout(a.p.ctx, rpcTimeout)
+	defer cancel()
+	nc, err := a.p.Call(ctx, Raft, to, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &raftConn{Conn: nc, to: to, addr: addr, r: bufio.NewReader(nc)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		nc.Close()
+		return nil, net.ErrClosed
+	}
+	a.busy[c] = struct{}{}
+	return c, nil
+}
+
+// done gives a connection back. When one has failed, the idle ones to the same
+// server are given up as well: after its restart all of them are dead.
+func (a *raftConns) done(c *raftConn, err error) {
+	a.mu.Lock()
+	delete(a.busy, c)
+	idle := a.idle[c.to]
+	if err == nil && !a.closed && len(idle) < idleConns {
+		a.idle[c.to] = append(idle, c)
+		a.mu.Unlock()
+		return
+	}
+	ended := conns{c}
+	if err != nil {
+		ended = append(ended, idle...)
+		delete(a.idle, c.to)
+	}
+	a.mu.Unlock()
+	ended.close()
+}
+
+// close ends all connections, also those with a request under way.
+func (a *raftConns) close() {
+	var ended conns
+	a.mu.Lock()
+	a.closed = true
+	for _, idle := range a.idle {
+		ended = append(ended, idle...)
+	}
+	for c := range a.busy {
+		ended = append(ended, c)
+	}
+	a.idle = nil
+	a.mu.Unlock()
+	ended.close()
+}
+
+// conns are connections that are not used again.
+type conns []*raftConn
+
+// close is not called with a lock held: with TLS a connection says that it ends,
+// and waits for seconds for a server that takes nothing.
+func (list conns) close() {
+	for _, c := range list {
+		c.Close()
+	}
+}

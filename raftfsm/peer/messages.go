@@ -1,0 +1,302 @@
+package peer
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// The coding of what rafts say to each other. On a connection requests and answers
+// alternate:
+//
+//	frame  := length u32 · CRC-32C of the rest u32 · kind u8 · fields
+//	answer := a frame of the same kind, whose first field is an error
+//
+// Numbers are big-endian; bytes and strings have an i32 for their length, -1 for
+// none. The bytes of a snapshot follow behind their frame; they have a checksum of
+// their own. Entries have fields
+//
+//	index u64 · term u64 · time i64 · type u8 · data · extensions
+
+// Kinds of messages.
+const (
+	kindAppend byte = iota + 1
+	kindVote
+	kindPreVote
+	kindTimeoutNow
+	kindSnapshot
+)
+
+const (
+	// maxRequest is the longest request: what is sent at once to a fast server,
+	// and the longest entry that there can be.
+	maxRequest = paceMost + state.MaxEntry + 1<<20
+	maxAnswer  = 64 << 10
+	entrySize  = 3*8 + 1 + 2*4 // without data
+	frameHead  = 4 + 1         // behind the length
+)
+
+var (
+	errCoding = errors.New("bad message between rafts")
+	crcTable  = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// timeoutNow is raft's request to stand for election, with the term in which its
+// sender led. A leader that does not know that its term is over must not have its
+// successor deposed.
+type timeoutNow struct {
+	raft.TimeoutNowRequest
+	Term uint64
+}
+
+// coder walks over the fields of a message, and writes or reads them.
+type coder struct {
+	b    []byte        // written so far
+	read *jute.Decoder // nil: it writes
+}
+
+func (c *coder) number(v *uint64) {
+	if c.read != nil {
+		*v = uint64(c.read.Long())
+	} else {
+		c.b = binary.BigEndian.AppendUint64(c.b, *v)
+	}
+}
+
+func (c *coder) bytes(v *[]byte) {
+	if c.read != nil {
+		*v = c.read.Buffer()
+	} else {
+		c.b = jute.AppendBuffer(c.b, *v)
+	}
+}
+
+func (c *coder) bool(v *bool) {
+	if c.read != nil {
+		*v = c.read.Bool()
+	} else {
+		c.b = jute.AppendBool(c.b, *v)
+	}
+}
+
+func (c *coder) header(h *raft.RPCHeader) {
+	version := uint64(h.ProtocolVersion)
+	c.number(&version)
+	h.ProtocolVersion = raft.ProtocolVersion(version)
+	c.bytes(&h.ID)
+	c.bytes(&h.Addr)
+}
+
+// fields walks over a request or an answer of raft's. It reports the kind; 0: raft
+// has no such message.
+func (c *coder) fields(message any) (kind byte) {
+	switch m := message.(type) {
+	case *raft.AppendEntriesRequest:
+		c.header(&m.RPCHeader)
+		for _, v := range []*uint64{&m.Term, &m.PrevLogEntry, &m.PrevLogTerm, &m.LeaderCommitIndex} {
+			c.number(v)
+		}
+		c.bytes(&m.Leader) //nolint:staticcheck // what raft 1.7 itself still sends
+		c.entries(m)
+		return kindAppend
+	case *raft.AppendEntriesResponse:
+		c.number(&m.Term)
+		c.number(&m.LastLog)
+		c.bool(&m.Success)
+		c.bool(&m.NoRetryBackoff)
+		return kindAppend
+	case *raft.RequestVoteRequest:
+		c.header(&m.RPCHeader)
+		c.number(&m.Term)
+		c.bytes(&m.Candidate) //nolint:staticcheck // as above
+		c.number(&m.LastLogIndex)
+		c.number(&m.LastLogTerm)
+		c.bool(&m.LeadershipTransfer)
+		return kindVote
+	case *raft.RequestVoteResponse:
+		c.number(&m.Term)
+		c.bool(&m.Granted)
+		return kindVote
+	case *raft.RequestPreVoteRequest:
+		c.header(&m.RPCHeader)
+		c.number(&m.Term)
+		c.number(&m.LastLogIndex)
+		c.number(&m.LastLogTerm)
+		return kindPreVote
+	case *raft.RequestPreVoteResponse:
+		c.number(&m.Term)
+		c.bool(&m.Granted)
+		return kindPreVote
+	case *timeoutNow:
+		c.header(&m.RPCHeader)
+		c.number(&m.Term)
+		return kindTimeoutNow
+	case *raft.TimeoutNowResponse:
+		return kindTimeoutNow
+	case *raft.InstallSnapshotRequest:
+		c.header(&m.RPCHeader)
+		version, size := uint64(m.SnapshotVersion), uint64(m.Size)
+		for _, v := range []*uint64{&version, &m.Term, &m.LastLogIndex, &m.LastLogTerm, &m.ConfigurationIndex, &size} {
+			c.number(v)
+		}
+		m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
+		c.bytes(&m.Leader)
+		c.bytes(&m.Peers)
+		c.bytes(&m.Configuration)
+		return kindSnapshot
+	case *raft.InstallSnapshotResponse:
+		c.number(&m.Term)
+		c.bool(&m.Success)
+		return kindSnapshot
+	}
+	return 0
+}
+
+// entries walks over log entries.
+func (c *coder) entries(m *raft.AppendEntriesRequest) {
+	if c.read == nil {
+		c.b = jute.AppendInt(c.b, int32(len(m.Entries)))
+		for _, e := range m.Entries {
+			var stamp int64
+			if !e.AppendedAt.IsZero() {
+				stamp = e.AppendedAt.UnixNano()
+			}
+			c.b = binary.BigEndian.AppendUint64(c.b, e.Index)
+			c.b = binary.BigEndian.AppendUint64(c.b, e.Term)
+			c.b = append(jute.AppendLong(c.b, stamp), byte(e.Type))
+			c.b = jute.AppendBuffer(jute.AppendBuffer(c.b, e.Data), e.Extensions)
+		}
+		return
+	}
+	n := c.read.Count(entrySize)
+	if n <= 0 {
+		return
+	}
+	list := make([]raft.Log, n)
+	m.Entries = make([]*raft.Log, n)
+	for i := range list {
+		e := &list[i]
+		m.Entries[i] = e
+		e.Index, e.Term = uint64(c.read.Long()), uint64(c.read.Long())
+		if stamp := c.read.Long(); stamp != 0 {
+			e.AppendedAt = time.Unix(0, stamp)
+		}
+		e.Type = raft.LogType(c.read.Byte())
+		e.Data, e.Extensions = c.read.Buffer(), c.read.Buffer()
+	}
+}
+
+// appendRequest appends a request as a frame.
+func appendRequest(b []byte, request any) []byte { return appendFrame(b, request, nil) }
+
+// appendAnswer appends an answer as a frame; why is empty unless raft could not do
+// what it was asked.
+func appendAnswer(b []byte, answer any, why string) []byte { return appendFrame(b, answer, &why) }
+
+func appendFrame(b []byte, message any, why *string) []byte {
+	b, at := jute.BeginFrame(b)
+	head := len(b)
+	c := coder{b: append(b, make([]byte, frameHead)...)}
+	if why != nil {
+		c.b = jute.AppendString(c.b, (*why)[:min(len(*why), maxAnswer/2)])
+	}
+	c.b[head+4] = c.fields(message)
+	binary.BigEndian.PutUint32(c.b[head:], crc32.Checksum(c.b[head+4:], crcTable))
+	jute.EndFrame(c.b, at)
+	return c.b
+}
+
+// parseRequest reads a request without its length. The result points into b.
+func parseRequest(b []byte) (request any, err error) {
+	kind, b, err := openFrame(b)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case kindAppend:
+		request = new(raft.AppendEntriesRequest)
+	case kindVote:
+		request = new(raft.RequestVoteRequest)
+	case kindPreVote:
+		request = new(raft.RequestPreVoteRequest)
+	case kindTimeoutNow:
+		request = new(timeoutNow)
+	case kindSnapshot:
+		request = new(raft.InstallSnapshotRequest)
+	default:
+		return nil, fmt.Errorf("%w: kind %d", errCoding, kind)
+	}
+	d := jute.NewDecoder(b)
+	c := coder{read: &d}
+	c.fields(request)
+	if s, is := request.(*raft.InstallSnapshotRequest); is && s.Size < 0 || c.read.Err() != nil || len(c.read.Rest()) > 0 {
+		return nil, errCoding
+	}
+	return request, nil
+}
+
+// parseAnswer reads an answer without its length into one of the kind that is
+// expected.
+func parseAnswer(b []byte, answer any) (why string, err error) {
+	kind, b, err := openFrame(b)
+	if err != nil {
+		return "", err
+	}
+	d := jute.NewDecoder(b)
+	c := coder{read: &d}
+	text, _ := c.read.String()
+	if c.fields(answer) != kind || c.read.Err() != nil || len(c.read.Rest()) > 0 {
+		return "", errCoding
+	}
+	return string([]byte(text)), nil
+}
+
+// openFrame checks a frame without its length.
+func openFrame(b []byte) (kind byte, fields []byte, err error) {
+	if len(b) < frameHead || crc32.Checksum(b[4:], crcTable) != binary.BigEndian.Uint32(b) {
+		return 0, nil, fmt.Errorf("%w: its checksum is wrong", errCoding)
+	}
+	return b[4], b[frameHead:], nil
+}
+
+// readFrame reads a length of at most limit and as many bytes, into buf if they
+// fit. Memory is taken as bytes arrive.
+func readFrame(r *bufio.Reader, limit int, buf []byte) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint32(head[:]))
+	if n > limit {
+		return nil, fmt.Errorf("%w: %d bytes", errCoding, n)
+	}
+	const step = 1 << 20
+	for buf = buf[:0]; len(buf) < n; {
+		at, to := len(buf), min(n, len(buf)+step)
+		if to > cap(buf) {
+			buf = append(make([]byte, 0, min(n, max(to, 2*cap(buf)))), buf...)
+		}
+		buf = buf[:to]
+		if _, err := io.ReadFull(r, buf[at:]); err != nil {
+			return nil, noEOF(err)
+		}
+	}
+	return buf, nil
+}
+
+// noEOF tells the end of a connection within a message from one between two.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

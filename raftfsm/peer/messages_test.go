@@ -1,0 +1,160 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// samples are messages of each kind with random content.
+func samples(rnd *rand.Rand) (requests, answers []any) {
+	some := func() []byte {
+		switch n := rnd.IntN(40); n {
+		case 0:
+			return nil
+		default:
+			return bytes.Repeat([]byte{byte(n)}, n-1)
+		}
+	}
+	head := func() raft.RPCHeader {
+		return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: some(), Addr: some()}
+	}
+	yes := func() bool { return rnd.IntN(2) == 0 }
+	r := &raft.AppendEntriesRequest{RPCHeader: head(), Leader: some(), //nolint:staticcheck // what raft 1.7 itself still sends
+		Term: rnd.Uint64(), PrevLogEntry: rnd.Uint64(), PrevLogTerm: rnd.Uint64(), LeaderCommitIndex: rnd.Uint64()}
+	for range rnd.IntN(4) {
+		e := &raft.Log{Index: rnd.Uint64(), Term: rnd.Uint64(), Type: raft.LogType(rnd.IntN(6)), Data: some(), Extensions: some()}
+		if yes() {
+			e.AppendedAt = time.Unix(0, rnd.Int64())
+		}
+		r.Entries = append(r.Entries, e)
+	}
+	requests = []any{r,
+		&raft.RequestVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), Candidate: some(), //nolint:staticcheck // as above
+			LastLogIndex: rnd.Uint64(), LastLogTerm: rnd.Uint64(), LeadershipTransfer: yes()},
+		&raft.RequestPreVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), LastLogIndex: rnd.Uint64(), LastLogTerm: rnd.Uint64()},
+		&timeoutNow{raft.TimeoutNowRequest{RPCHeader: head()}, rnd.Uint64()},
+		&raft.InstallSnapshotRequest{RPCHeader: head(), SnapshotVersion: 1, Term: rnd.Uint64(), Leader: some(), LastLogIndex: rnd.Uint64(),
+			LastLogTerm: rnd.Uint64(), Peers: some(), Configuration: some(), ConfigurationIndex: rnd.Uint64(), Size: rnd.Int64()}}
+	answers = []any{&raft.AppendEntriesResponse{Term: rnd.Uint64(), LastLog: rnd.Uint64(), Success: yes(), NoRetryBackoff: yes()},
+		&raft.RequestVoteResponse{Term: rnd.Uint64(), Granted: yes()}, &raft.RequestPreVoteResponse{Term: rnd.Uint64(), Granted: yes()},
+		&raft.TimeoutNowResponse{}, &raft.InstallSnapshotResponse{Term: rnd.Uint64(), Success: yes()}}
+	return requests, answers
+}
+
+// What is read is what was written, field by field, whatever raft's structures
+// come to hold; and nothing else is read.
+func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
+	for fields, kind := range map[reflect.Type]int{
+		reflect.TypeFor[raft.RPCHeader](): 3, reflect.TypeFor[raft.Log](): 6,
+		reflect.TypeFor[raft.AppendEntriesRequest](): 7, reflect.TypeFor[raft.AppendEntriesResponse](): 5,
+		reflect.TypeFor[raft.RequestVoteRequest](): 6, reflect.TypeFor[raft.RequestVoteResponse](): 4,
+		reflect.TypeFor[raft.RequestPreVoteRequest](): 4, reflect.TypeFor[raft.RequestPreVoteResponse](): 3,
+		reflect.TypeFor[raft.TimeoutNowRequest](): 1, reflect.TypeFor[raft.TimeoutNowResponse](): 1,
+		reflect.TypeFor[raft.InstallSnapshotRequest](): 10, reflect.TypeFor[raft.InstallSnapshotResponse](): 3,
+	} {
+		if n := fields.NumField(); n != kind {
+			t.Errorf("%v has %d fields, not %d: is there one that is not sent?", fields, n, kind)
+		}
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		requests, answers := samples(rnd)
+		for i, want := range requests {
+			b := appendRequest([]byte("before"), want)[len("before"):]
+			if int(binary.BigEndian.Uint32(b)) != len(b)-4 {
+				t.Fatalf("%d bytes say that they are %d", len(b), binary.BigEndian.Uint32(b))
+			}
+			got, err := parseRequest(b[4:])
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v, %v instead of %+v", got, err, want)
+			}
+			if got, err := parseRequest(b[4 : 4+rnd.IntN(len(b)-4)]); err == nil {
+				t.Fatalf("a part is taken for %+v", got)
+			}
+			if got, err := parseRequest(append(bytes.Clone(b[4:]), 0)); err == nil {
+				t.Fatalf("more is taken for %+v", got)
+			}
+			flipped := bytes.Clone(b[4:])
+			flipped[rnd.IntN(len(flipped))] ^= 1 << rnd.IntN(8)
+			if got, err := parseRequest(flipped); err == nil {
+				t.Fatalf("a flipped bit makes it %+v", got)
+			}
+			for _, why := range []string{"", "the disk is gone"} {
+				b := appendAnswer(nil, answers[i], why)
+				got := reflect.New(reflect.TypeOf(answers[i]).Elem()).Interface()
+				if said, err := parseAnswer(b[4:], got); err != nil || said != why || !reflect.DeepEqual(got, answers[i]) {
+					t.Fatalf("%+v %q, %v instead of %+v", got, said, err, answers[i])
+				}
+				other := reflect.New(reflect.TypeOf(answers[(i+1)%len(answers)]).Elem()).Interface()
+				if _, err := parseAnswer(b[4:], other); err == nil {
+					t.Fatalf("%+v is taken for %+v", answers[i], other)
+				}
+			}
+		}
+	}
+	long := appendAnswer(nil, &raft.AppendEntriesResponse{}, string(make([]byte, 1<<20)))
+	if b, err := readFrame(bufio.NewReader(bytes.NewReader(long)), maxAnswer, nil); err != nil {
+		t.Errorf("a long reason: %d bytes, %v", len(b), err)
+	}
+}
+
+// A length that is claimed takes no memory before the bytes are there, one that
+// is too long none at all, and what ends in the middle is an error.
+func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
+	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
+	n := testing.AllocsPerRun(1, func() {
+		b, err := readFrame(bufio.NewReader(bytes.NewReader(append(claim, make([]byte, 100)...))), maxRequest, nil)
+		if !errors.Is(err, io.ErrUnexpectedEOF) || cap(b) > 2<<20 {
+			t.Errorf("%d bytes, %v", cap(b), err)
+		}
+	})
+	if n > 20 {
+		t.Errorf("%v allocations", n)
+	}
+	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))), maxRequest, nil); !errors.Is(err, errCoding) {
+		t.Errorf("a message longer than any: %v", err)
+	}
+	if _, err := readFrame(bufio.NewReader(bytes.NewReader(nil)), maxRequest, nil); err != io.EOF {
+		t.Errorf("the end between two messages: %v", err)
+	}
+	for _, size := range []int{0, 1, 1 << 20, 3<<20 + 5} {
+		want := bytes.Repeat([]byte{7}, size)
+		for _, buf := range [][]byte{nil, make([]byte, 10), make([]byte, 5<<20)} {
+			got, err := readFrame(bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(size)), want...))), maxRequest, buf)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes: %d, %v", size, len(got), err)
+			}
+		}
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 10 {
+		requests, _ := samples(rnd)
+		for _, r := range requests {
+			f.Add(appendRequest(nil, r)[4+4:])
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { // without the checksum, which nothing random has
+		b = append(binary.BigEndian.AppendUint32(nil, crc32.Checksum(b, crcTable)), b...)
+		r, err := parseRequest(b)
+		if err != nil {
+			return
+		}
+		again, err := parseRequest(appendRequest(nil, r)[4:])
+		if err != nil || !reflect.DeepEqual(again, r) {
+			t.Errorf("%+v, %v instead of %+v", again, err, r)
+		}
+	})
+}
