@@ -54,7 +54,7 @@ func newAddresses(n *Node) *addresses {
 // of returns where a server is; empty: nobody knows.
 func (a *addresses) of(id uint32) string {
 	if a.n.up.Load() {
-		for _, s := range a.n.raft.servers() {
+		for _, s := range a.n.raft.Servers() {
 			if peer.ParseID(s.ID) == id {
 				return a.instead(id, string(s.Address))
 			}
@@ -118,7 +118,7 @@ func (a *addresses) watch() {
 // is no leader it asks all: so the others hear from a server that has moved.
 func (a *addresses) look() {
 	servers, config := a.n.raft.configuration()
-	leader, _ := a.n.raft.leader()
+	leader, _ := a.n.raft.Known()
 	var wg sync.WaitGroup
 	for _, s := range servers {
 		id, at := peer.ParseID(s.ID), string(s.Address)
@@ -258,36 +258,24 @@ func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
 // reports whether some answer, and all that answer reach it. fail, if not nil, is
 // called for each that does not.
 func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place peer.Place, fail func(id uint32, err error)) bool {
-	type answer struct {
-		id  uint32
-		st  peer.Status
-		err error
-	}
-	answers := make(chan answer)
-	asked := 0
+	var others []peer.Place
 	for _, s := range servers {
-		id := peer.ParseID(s.ID)
-		if id == a.n.id || id == place.ID {
-			continue
+		if id := peer.ParseID(s.ID); id != a.n.id && id != place.ID {
+			others = append(others, peer.Place{ID: id, Addr: a.instead(id, string(s.Address))})
 		}
-		asked++
-		go func() {
-			st, err := a.n.port.Ask(ctx, id, a.instead(id, string(s.Address)), peer.Question{Reach: &place})
-			answers <- answer{id, st, err}
-		}()
 	}
 	told, all := 0, true
-	for range asked {
-		switch w := <-answers; {
-		case w.st.Release == "": // cannot be asked: it is down
-		case w.err != nil:
+	for w := range a.n.port.AskAll(ctx, others, peer.Question{Reach: &place}) {
+		switch {
+		case w.Status.Release == "": // it is down
+		case w.Err != nil:
 			all = false
 			if fail != nil {
-				fail(w.id, w.err)
+				fail(w.ID, w.Err)
 			}
 		default:
 			told++
 		}
 	}
-	return all && (told > 0 || asked == 0)
+	return all && (told > 0 || len(others) == 0)
 }

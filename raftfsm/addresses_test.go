@@ -21,7 +21,7 @@ func (c *trio) movedTo(id int, peers map[uint32]string) {
 
 // at is what the log has, in one server's eyes.
 func (c *trio) at(id int, of uint32) string {
-	for _, s := range c.nodes[id].raft.servers() {
+	for _, s := range c.nodes[id].raft.Servers() {
 		if peer.ParseID(s.ID) == of {
 			return string(s.Address)
 		}

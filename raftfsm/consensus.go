@@ -7,45 +7,39 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// consensus is raft as the rest of this package sees it: servers have our ids,
-// and there is what raft knows but does not offer.
+// consensus is raft as the rest of this package sees it.
 type consensus struct {
-	*raft.Raft
-	id    uint32
-	self  raft.ServerAddress // where raft knows this server
-	trans raft.Transport
-	disk  *disk.Disk
-	began time.Time
-	stuck atomic.Bool // this server's log hangs; see relief
+	*elect.Raft
+	disk *disk.Disk
 }
 
 // startConsensus starts raft on what the disk holds. On an empty disk it begins
 // with the configuration bootstrap, or, if that is nil, waits to be told one.
 // It tells notes of leadership gained and lost, and waits until it is heard.
 func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes chan bool, log hclog.Logger, bootstrap *raft.Configuration) (*consensus, error) {
-	r := &consensus{id: o.ID, self: o.selfAddr(), disk: d, began: time.Now()}
+	r := &consensus{&elect.Raft{ID: o.ID, Self: o.selfAddr(), Began: time.Now()}, d}
 	conf := o.raftConfig()
 	conf.NotifyCh, conf.Logger = notes, log
 	logs, stable, snaps := d.Log(), d.Stable(), d.Snapshots(f.verify, f.damaged)
 	var err error
 	if port == nil {
-		// Only for the one message that this server sends itself; see stand.
-		_, t := raft.NewInmemTransport(r.self)
-		t.Connect(r.self, t)
-		r.trans = t
+		// Only for the one message that this server sends itself; see elect.Raft.
+		_, t := raft.NewInmemTransport(r.Self)
+		t.Connect(r.Self, t)
+		r.Trans = t
 	} else {
-		r.trans = port.Transport(d.Durable)
+		r.Trans = port.Transport(d.Durable)
 		// Only followers are sent entries from the log, and those that keep up are
 		// sent the newest.
 		logs = &logCache{LogStore: logs}
@@ -56,7 +50,7 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 		case err != nil:
 			return nil, err
 		case term == 0 && end == 0:
-			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.trans, *bootstrap)
+			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.Trans, *bootstrap)
 		case term == 1 && end == 0:
 			// The process ended in the middle of that: raft stores the term, then
 			// the entry. Nobody has voted in term 1.
@@ -66,10 +60,10 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 			return nil, fmt.Errorf("form cluster: %w", err)
 		}
 	}
-	if r.Raft, err = raft.NewRaft(conf, f, logs, stable, snaps, r.trans); err != nil {
+	if r.Raft.Raft, err = raft.NewRaft(conf, f, logs, stable, snaps, r.Trans); err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
-	d.Ahead(r.leads, port == nil)
+	d.Ahead(r.Leads, port == nil)
 	d.FollowApplied(r.AppliedIndex)
 	return r, nil
 }
@@ -105,45 +99,6 @@ func (o *Options) selfAddr() raft.ServerAddress {
 	return "local"
 }
 
-// leader tells who leads, as far as this server knows; id 0: nobody.
-func (r *consensus) leader() (id uint32, addr string) {
-	a, i := r.LeaderWithID()
-	if a == "" {
-		return 0, ""
-	}
-	return peer.ParseID(i), string(a)
-}
-
-// leads reports whether raft takes this server for the leader. It then holds
-// its lease, but may not yet have applied all that was ever acknowledged. While
-// the log hangs it does not lead: raft's main loop, which looks after the lease,
-// may hang with it, and the others may have elected another leader.
-func (r *consensus) leads() bool { return r.State() == raft.Leader && !r.stuck.Load() }
-
-// heardOfLeader returns when this server last heard of another one that leads, if
-// it knows a leader. Raft counts more than that as a contact: a vote that it gave,
-// and that it stepped down itself.
-func (r *consensus) heardOfLeader() time.Time {
-	at := r.LastContact()
-	// Raft forgets the leader before it notes a vote, and this server after.
-	if id, _ := r.leader(); id == 0 || id == r.id {
-		return time.Time{}
-	}
-	return at
-}
-
-// nobodyLeadsBut reports whether this server knows no leader other than id.
-func (r *consensus) nobodyLeadsBut(id uint32) bool {
-	now, _ := r.leader()
-	return now == 0 || now == id
-}
-
-// servers returns the newest configuration raft knows.
-func (r *consensus) servers() []raft.Server {
-	list, _ := r.configuration()
-	return list
-}
-
 // lacks reports whether the newest members in the log, known to count or not, are
 // others than this server. It is false while there are none.
 func (r *consensus) lacks(id uint32) bool {
@@ -176,19 +131,6 @@ func (r *consensus) move(s *raft.Server, addr string, prev uint64) raft.Future {
 	return r.AddNonvoter(s.ID, raft.ServerAddress(addr), prev, 0)
 }
 
-// silence is how long this server has heard nothing of a leader; 0 where it
-// leads.
-func (r *consensus) silence() time.Duration {
-	if r.leads() {
-		return 0
-	}
-	last := r.LastContact()
-	if last.IsZero() {
-		last = r.began // if there is a leader, all that it has sent yet is a snapshot that is not whole
-	}
-	return time.Since(last)
-}
-
 // lastEntry is the durable end of the log, as raft shows it to voters.
 func (r *consensus) lastEntry() (term, index uint64) {
 	stats := r.Stats()
@@ -208,19 +150,6 @@ func (r *consensus) lastEntry() (term, index uint64) {
 		index = sure
 	}
 	return term, index
-}
-
-// header is that of a message to another server's raft.
-func (r *consensus) header() raft.RPCHeader {
-	id := peer.ServerID(r.id)
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: r.trans.EncodePeer(id, r.self)}
-}
-
-// stand lets this server stand for election now. It tells itself what a leader
-// that hands over tells its successor.
-func (r *consensus) stand() error {
-	var resp raft.TimeoutNowResponse
-	return r.trans.TimeoutNow(peer.ServerID(r.id), r.self, &raft.TimeoutNowRequest{RPCHeader: r.header()}, &resp)
 }
 
 // await waits for a future of raft's, which may never complete, until ctx ends. It

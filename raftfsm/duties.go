@@ -104,7 +104,7 @@ func (t *term) duties() {
 		case <-t.ctx.Done():
 			return
 		case <-touch.C:
-			if n.raft.leads() {
+			if n.raft.Leads() {
 				n.serving.contact()
 			}
 			if n.o.Observer != nil {

@@ -19,16 +19,9 @@ const linkDialTime = time.Second
 func (n *Node) follow() {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
-	var vacant vacancy
 	for n.ctx.Err() == nil {
-		id, addr := n.raft.leader()
-		if id != 0 {
-			vacant.over()
-		}
+		id, addr := n.raft.Known()
 		if id == 0 || id == n.id {
-			if id == 0 {
-				n.succession.fill(&vacant)
-			}
 			select {
 			case <-n.ctx.Done():
 			case <-n.known.news:
@@ -52,11 +45,11 @@ func (n *Node) followLeader(id uint32, addr string) {
 		n.log.Debug("link to the leader ended", "peer", id, "err", err)
 	}
 	n.known.broken()
-	if n.ctx.Err() != nil || !n.raft.nobodyLeadsBut(id) {
+	if n.ctx.Err() != nil || !n.raft.NobodyLeadsBut(id) {
 		return
 	}
 	if n.leaderIsDead(id, addr) {
-		n.succession.succeed(id)
+		n.elections.Succeed(n.ctx, id)
 	} else {
 		select { // it lives but does not want us, or the way is cut: not too fast
 		case <-n.ctx.Done():
@@ -173,13 +166,13 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 		case err := <-broken:
 			return err
 		case <-n.known.news:
-			if now, _ := n.raft.leader(); now != leader {
+			if now, _ := n.raft.Known(); now != leader {
 				return errNotLeading
 			}
 		case <-s.ready:
 			crowd.gather(ctx)
 		case <-tick.C:
-			if now, _ := n.raft.leader(); now != leader {
+			if now, _ := n.raft.Known(); now != leader {
 				return errNotLeading
 			}
 			if err := touch(); err != nil {
@@ -194,7 +187,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	tick := time.NewTicker(n.o.touchEvery())
 	defer tick.Stop()
-	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.leader() {
+	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.Known() {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

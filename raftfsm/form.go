@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
@@ -148,17 +149,17 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}
 	var missing []string
 	var formed []peer.Status
-	for _, a := range f.askAll(ctx) {
+	for _, a := range f.askAll(ctx, time.Second) {
 		switch {
-		case a.err != nil && f.o.observes(a.id): // it may come later
-		case a.err != nil:
-			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.id, f.o.Peers[a.id], a.err))
-		case a.st.Cluster != "":
-			formed = append(formed, a.st)
-		case len(a.st.Peers) > 0 && listPeers(a.st.Peers, a.st.Observers) != f.list():
-			missing = append(missing, peersDiffer(a.id, listPeers(a.st.Peers, a.st.Observers), f.list()).Error())
+		case a.Err != nil && f.o.observes(a.ID): // it may come later
+		case a.Err != nil:
+			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.ID, f.o.Peers[a.ID], a.Err))
+		case a.Status.Cluster != "":
+			formed = append(formed, a.Status)
+		case len(a.Status.Peers) > 0 && listPeers(a.Status.Peers, a.Status.Observers) != f.list():
+			missing = append(missing, peersDiffer(a.ID, listPeers(a.Status.Peers, a.Status.Observers), f.list()).Error())
 		default:
-			incarnations[a.id] = a.st.Incarnation
+			incarnations[a.ID] = a.Status.Incarnation
 		}
 	}
 	st, stale := newest(formed)
@@ -182,29 +183,25 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	return f.form(ctx, &p, say)
 }
 
-// answer is what a peer said.
-type answer struct {
-	id  uint32
-	st  peer.Status
-	err error
+// others lists the other peers, in the order of their ids.
+func (f *forming) others() (list []peer.Place) {
+	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
+		if id != f.o.ID {
+			list = append(list, peer.Place{ID: id, Addr: f.o.Peers[id]})
+		}
+	}
+	return list
 }
 
 // askAll asks all peers for their status, and returns the answers by id.
-func (f *forming) askAll(ctx context.Context) []answer {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+func (f *forming) askAll(ctx context.Context, limit time.Duration) []peer.Answer {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var list []answer
-	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
-		if id != f.o.ID {
-			list = append(list, answer{id: id})
-		}
+	var list []peer.Answer
+	for a := range f.port.AskAll(ctx, f.others(), peer.Question{}) {
+		list = append(list, a)
 	}
-	var wg sync.WaitGroup
-	for i := range list {
-		a := &list[i]
-		wg.Go(func() { a.st, a.err = f.port.Ask(ctx, a.id, f.o.Peers[a.id], peer.Question{}) })
-	}
-	wg.Wait()
+	slices.SortFunc(list, func(a, b peer.Answer) int { return int(a.ID) - int(b.ID) })
 	return list
 }
 
@@ -219,7 +216,7 @@ func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 			stale = append(stale, *st)
 			continue
 		}
-		if best == nil || st.Leader != 0 && best.Leader == 0 || (st.Leader != 0) == (best.Leader != 0) && standsBefore(st, best) {
+		if best == nil || st.Leader != 0 && best.Leader == 0 || (st.Leader != 0) == (best.Leader != 0) && elect.StandsBefore(st, best) {
 			best = st
 		}
 	}
@@ -332,23 +329,17 @@ func (f *forming) checkCopy(ctx context.Context) error {
 	if now.Term, end, err = f.disk.Promised(); err != nil {
 		return err
 	}
-	for _, p := range slices.Sorted(maps.Keys(f.o.Peers)) {
-		if p == f.o.ID {
+	for _, a := range f.askAll(ctx, 500*time.Millisecond) {
+		if a.Err != nil {
 			continue
 		}
-		askCtx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		st, err := f.port.Ask(askCtx, p, f.o.Peers[p], peer.Question{})
-		cancel()
-		if err != nil {
-			continue
-		}
-		known := st.Known
-		known.Term = max(known.Term, st.Seen)
+		known := a.Status.Known
+		known.Term = max(known.Term, a.Status.Seen)
 		if why := now.Behind(known, end); why != "" {
-			return oldCopy(f.o.ID, p, why)
+			return oldCopy(f.o.ID, a.ID, why)
 		}
-		if st.Incarnation == id.Incarnations[p] {
-			f.promises.note(st.Incarnation, st.Now)
+		if a.Status.Incarnation == id.Incarnations[a.ID] {
+			f.promises.note(a.Status.Incarnation, a.Status.Now)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 	if n.term.Load() == nil {
 		return errNotLeading
 	}
-	if len(n.raft.servers()) < 2 {
+	if len(n.raft.Servers()) < 2 {
 		return errors.New("there is nobody to lead instead")
 	}
 	return await(ctx, n.raft.LeadershipTransfer())

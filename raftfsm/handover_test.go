@@ -51,10 +51,10 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 			return err != nil && err != raft.ErrLeadershipTransferInProgress
 		})
 	}
-	two.succession.stand()
+	two.raft.Stand()
 	eventually(t, "another leads", func() bool { return c.leader() == at(1) })
-	one.succession.stand()
-	eventually(t, "the first is elected again", func() bool { return one.raft.leads() })
+	one.raft.Stand()
+	eventually(t, "the first is elected again", func() bool { return one.raft.Leads() })
 	if err := one.raft.Barrier(0).Error(); err != raft.ErrLeadershipTransferInProgress {
 		t.Fatalf("it is not stuck: %v", err)
 	}

@@ -76,8 +76,8 @@ func (h host) Stored(id uint32, term, index uint64) {
 
 // Replicates implements peer.Host.
 func (h host) Replicates(term uint64, id uint32, addr string) bool {
-	return h.n.up.Load() && h.n.raft.leads() && h.n.raft.CurrentTerm() == term &&
-		slices.ContainsFunc(h.n.raft.servers(), func(s raft.Server) bool { return peer.ParseID(s.ID) == id && string(s.Address) == addr })
+	return h.n.up.Load() && h.n.raft.Leads() && h.n.raft.CurrentTerm() == term &&
+		slices.ContainsFunc(h.n.raft.Servers(), func(s raft.Server) bool { return peer.ParseID(s.ID) == id && string(s.Address) == addr })
 }
 
 // HasApplied implements peer.Host.
@@ -129,9 +129,9 @@ func (n *Node) status() peer.Status {
 	for _, s := range servers {
 		st.Members[peer.ParseID(s.ID)] = string(s.Address)
 	}
-	st.Leader, _ = n.raft.leader()
+	st.Leader, _ = n.raft.Known()
 	st.Linked = n.linked.Load()
-	st.Silent = n.raft.silence().Milliseconds()
+	st.Silent = n.raft.Silence().Milliseconds()
 	st.Stands = n.raft.State() == raft.Candidate
 	st.LastTerm, st.LastIndex = n.raft.lastEntry()
 	return st

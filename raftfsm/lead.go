@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/session"
@@ -53,6 +54,10 @@ func (l *leadership) now() (leading bool, count uint64) {
 	return l.leading, l.count
 }
 
+func (n *Node) newRelief() *elect.Relief {
+	return &elect.Relief{Raft: n.raft.Raft, Port: n.port, Writing: n.disk.Writing, Log: n.log}
+}
+
 // lead runs one term after the other, never two at once. Leadership lost and
 // regained is a new term.
 func (n *Node) lead() {
@@ -85,7 +90,7 @@ func (n *Node) lead() {
 
 // oneTerm leads until leadership changes, and returns when nothing of the term
 // is left running.
-func (n *Node) oneTerm(count uint64, relief *relief) error {
+func (n *Node) oneTerm(count uint64, relief *elect.Relief) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -135,16 +140,16 @@ func (b baton) take() { b <- struct{}{} }
 func (b baton) give() { <-b }
 
 // runTerm leads until ctx ends or a proposal fails.
-func (n *Node) runTerm(ctx context.Context, relief *relief) error {
+func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	// Winning an election says nothing about what is applied. After the
 	// barrier everything ever acknowledged is.
 	err := await(ctx, n.raft.Barrier(0))
-	relief.began(err, 3*n.o.HeartbeatTimeout)
+	relief.Began(ctx, err, 3*n.o.HeartbeatTimeout)
 	if err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	number := n.raft.CurrentTerm()
-	if !n.raft.leads() || n.raft.CurrentTerm() != number {
+	if !n.raft.Leads() || n.raft.CurrentTerm() != number {
 		return errNotLeading
 	}
 	if err := n.found(ctx); err != nil {
@@ -162,7 +167,7 @@ func (n *Node) runTerm(ctx context.Context, relief *relief) error {
 	t.nudger = newNudger(t)
 	defer t.nudger.close()
 	n.term.Store(t) // whole: whoever asks for a change of members finds it now
-	n.elections.Add(1)
+	n.won.Add(1)
 	n.serving.contact()
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
 	defer func() {

@@ -269,7 +269,7 @@ func (t *term) receive(l *inLink, w *bufio.Writer, typ byte, payload []byte) err
 		l.mu.Unlock()
 		t.tracker.touchAll(touches.Heard)
 		// The word "heard" is given only by a leader that holds its lease.
-		if t.ctx.Err() != nil || !t.n.raft.leads() {
+		if t.ctx.Err() != nil || !t.n.raft.Leads() {
 			return errNotLeading
 		}
 		ack := peer.Ack{Number: touches.Number, Applied: t.n.fsm.index.Load()}

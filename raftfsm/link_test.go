@@ -17,7 +17,7 @@ import (
 // it sends its requests again over another one. Passed over, they would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	n, _ := start(t, Options{})
-	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.leads() })
+	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.Leads() })
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}
 	block := func(tune func(*state.Block)) []byte {
 		bl := state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: request.Append(nil)}

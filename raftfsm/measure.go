@@ -122,13 +122,15 @@ func (n *Node) watchLeader() {
 			return
 		case o := <-news:
 			n.known.set(peer.ParseID(o.Data.(raft.LeaderObservation).LeaderID))
-			select {
-			case n.known.news <- struct{}{}:
-			default:
+			for _, news := range []chan struct{}{n.known.news, n.elections.News} {
+				select {
+				case news <- struct{}{}:
+				default:
+				}
 			}
 		case <-poll.C:
 			if len(news) == 0 {
-				id, _ := n.raft.leader()
+				id, _ := n.raft.Known()
 				n.known.set(id)
 			}
 		}

@@ -71,7 +71,7 @@ func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward b
 // askLeader passes a question on to the leader, as far as raft knows it here. It
 // is called when this server turned out not to lead.
 func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
-	id, at := n.raft.leader()
+	id, at := n.raft.Known()
 	switch {
 	case n.port == nil:
 		return peer.Status{}, errAlone
@@ -212,7 +212,7 @@ func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
 		return status.Errorf(status.Interrupted, "hand over leadership before this server changes: %w", err)
 	}
 	for {
-		if id, _ := n.raft.leader(); id != 0 {
+		if id, _ := n.raft.Known(); id != 0 {
 			if _, err := n.askLeader(ctx, peer.Question{Member: &c}); !errors.Is(err, errNotLeading) {
 				return err
 			}

@@ -31,7 +31,7 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 			t.Errorf("one that votes already: %v", err)
 		}
 	}
-	if n := len(c.nodes[c.leader()].raft.servers()); n != 3 {
+	if n := len(c.nodes[c.leader()].raft.Servers()); n != 3 {
 		t.Errorf("%d members afterwards", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
@@ -39,13 +40,13 @@ type Node struct {
 	stored     stored // how far the others' logs are, while this server leads
 	addresses  *addresses
 	forming    *forming
-	succession *succession
+	elections  *elect.Elections
 	linked     atomic.Uint32 // the leader to whom our link stands; 0: none
 	serving    serving
 	opener     opener
 	leadership *leadership
 	term       atomic.Pointer[term] // that this server leads; nil: none
-	elections  atomic.Int64         // won by this server
+	won        atomic.Int64         // elections
 
 	replaceSnapshot atomic.Bool // the newest on our disk is damaged
 
@@ -108,7 +109,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if err := n.startRaft(bootstrap); err != nil {
 		return nil, err
 	}
-	n.forming.comparePeers(n.raft.servers())
+	n.forming.comparePeers(n.raft.Servers())
 	n.wg.Go(func() { n.disk.Watch(n.ctx) })
 	n.wg.Go(func() { n.leadership.listen(n.ctx) })
 	n.wg.Go(n.lead)
@@ -116,10 +117,10 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		n.wg.Go(n.follow)
 		n.wg.Go(n.watchLeader)
 		n.wg.Go(n.addresses.watch)
-		n.wg.Go(n.succession.watchSilence)
-		n.wg.Go(n.newRelief().watch)
+		n.wg.Go(func() { n.elections.Watch(n.ctx) })
+		n.wg.Go(func() { n.newRelief().Watch(n.ctx) })
 	}
-	n.wg.Go(n.succession.standFirst)
+	n.wg.Go(func() { n.elections.First(n.ctx) })
 	n.wg.Go(func() {
 		if n.serving.watch(n.ctx, n.opener.opened) {
 			n.die(errors.New("this server was removed from the cluster"))
@@ -199,7 +200,8 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	if err != nil {
 		return err
 	}
-	n.succession = &succession{raft: n.raft, port: n.port, status: n.status, heartbeat: n.o.HeartbeatTimeout, log: n.log, ctx: n.ctx}
+	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status, Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
+		News: make(chan struct{}, 1)}
 	if info := n.fsm.snapshot.Load(); info != nil {
 		n.fsm.noteSnapshot(info.Zxid, n.disk.SnapshotTime())
 	}
@@ -419,7 +421,7 @@ func (n *Node) end(ctx context.Context) error {
 
 // handOver gives leadership away, if there is anybody to take it.
 func (n *Node) handOver(ctx context.Context) {
-	if n.failed.Load() != nil || !n.raft.leads() || len(n.raft.servers()) < 2 {
+	if n.failed.Load() != nil || !n.raft.Leads() || len(n.raft.Servers()) < 2 {
 		return
 	}
 	done := make(chan error, 1)

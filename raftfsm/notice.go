@@ -44,7 +44,7 @@ func (n *Node) found(ctx context.Context) error {
 	if len(n.disk.Identity().Peers) == 0 || n.Zxid() != 0 {
 		return nil
 	}
-	members, _ := n.describe(new(state.State), n.raft.servers(), "")
+	members, _ := n.describe(new(state.State), n.raft.Servers(), "")
 	return await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
 }
 
@@ -152,7 +152,7 @@ func (t *term) publish(anew bool, without uint32) {
 	if n.port == nil {
 		return
 	}
-	servers := n.raft.servers()
+	servers := n.raft.Servers()
 	t.nudger.setFollowers(servers)
 	t.notice.mu.Lock()
 	defer t.notice.mu.Unlock()

@@ -85,7 +85,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	eventually(t, "another leads", func() bool { now := c.leader(); return now != 0 && now != lead })
 	next := c.nodes[c.leader()]
 	next.View(func(s *state.State) {
-		list, _ := next.describe(s, next.raft.servers(), "")
+		list, _ := next.describe(s, next.raft.Servers(), "")
 		if len(list) != 4 || list[3].Line() != line {
 			t.Errorf("the next leader says %+v", list)
 		}

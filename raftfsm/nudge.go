@@ -43,7 +43,7 @@ type nudged struct {
 }
 
 func newNudger(t *term) *nudger {
-	return &nudger{t: t, leads: t.n.raft.leads, asked: map[uint32]bool{}, everybody: true, followers: map[raft.ServerID]*nudged{}}
+	return &nudger{t: t, leads: func() bool { return t.n.raft.Leads() }, asked: map[uint32]bool{}, everybody: true, followers: map[raft.ServerID]*nudged{}}
 }
 
 func (g *nudger) setFollowers(servers []raft.Server) {
@@ -132,11 +132,11 @@ func (g *nudger) run(id raft.ServerID, f *nudged) {
 // is a courtesy.
 func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Position) {
 	n := g.t.n
-	header := n.raft.header()
+	header := n.raft.Header()
 	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.Term, Leader: header.Addr, //nolint:staticcheck // what raft 1.7 itself still sends
 		PrevLogEntry: at.Index, PrevLogTerm: at.Term, LeaderCommitIndex: at.Index}
 	var resp raft.AppendEntriesResponse
-	if err := n.raft.trans.AppendEntries(id, addr, args, &resp); err != nil {
+	if err := n.raft.Trans.AppendEntries(id, addr, args, &resp); err != nil {
 		n.log.Debug("nudge failed", "peer", id, "err", err)
 	}
 }

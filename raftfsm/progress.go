@@ -30,7 +30,7 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	st, err := n.askLeader(asked, peer.Question{Progress: true})
 	done()
 	if err != nil {
-		list.Leader, _ = n.raft.leader()
+		list.Leader, _ = n.raft.Known()
 		list.Members = n.survey(ctx)
 		return list, err
 	}
@@ -95,7 +95,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 
 // members lists the servers of raft's newest configuration by id.
 func (n *Node) members() (list []status.Member) {
-	servers := n.raft.servers()
+	servers := n.raft.Servers()
 	n.View(func(s *state.State) {
 		for _, srv := range servers {
 			m, _ := s.Member(peer.ParseID(srv.ID))
@@ -160,7 +160,7 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 		st, err := n.askLeader(ctx, peer.Question{Probe: &place})
 		return st.Probed, err
 	}
-	servers := n.raft.servers()
+	servers := n.raft.Servers()
 	for _, s := range servers {
 		if id := peer.ParseID(s.ID); string(s.Address) == place.Addr && id != place.ID {
 			return nil, fmt.Errorf("server %d is at %s", id, place.Addr)

@@ -49,7 +49,7 @@ func TestProgressOfMembers(t *testing.T) {
 			stop(t, c.nodes[id])
 		}
 	}
-	eventually(t, "nobody leads", func() bool { id, _ := c.nodes[last].raft.leader(); return id == 0 })
+	eventually(t, "nobody leads", func() bool { id, _ := c.nodes[last].raft.Known(); return id == 0 })
 	for id, p := range c.nodes[last].all(t) {
 		if (id == last) != (p.Heard != nil) {
 			t.Errorf("without a leader, server %d: %+v", id, p)
@@ -128,7 +128,7 @@ func TestLeadNamesTheLeader(t *testing.T) {
 		eventually(t, "it leads", func() bool { return c.leader() == int(next) && c.seen[int(next)].serving.Load() })
 		eventually(t, "all know", func() bool {
 			for id := 1; id <= 3; id++ {
-				if l, _ := c.nodes[id].raft.leader(); l != next || id != int(next) && c.nodes[id].linked.Load() != next {
+				if l, _ := c.nodes[id].raft.Known(); l != next || id != int(next) && c.nodes[id].linked.Load() != next {
 					return false
 				}
 			}

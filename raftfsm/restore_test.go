@@ -316,7 +316,7 @@ func TestRestoreBeginsAgainWhenItsQuestionBreaksOff(t *testing.T) {
 		}
 	})
 	c.leadBut(3)
-	eventually(t, "another leader", func() bool { lead, _ := c.nodes[3].raft.leader(); return lead != 0 && lead != 3 })
+	eventually(t, "another leader", func() bool { lead, _ := c.nodes[3].raft.Known(); return lead != 0 && lead != 3 })
 	backup := backupOf(t, c.nodes[1])
 	asks := func(p peer.Purpose, _ string) bool { return p == peer.Ask }
 	still.breaksOff(asks)

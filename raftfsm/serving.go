@@ -113,9 +113,9 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 
 // look decides, and tells the stream and the observer when that changes.
 func (g *serving) look() {
-	contact := g.raft.heardOfLeader()
+	contact := g.raft.HeardOfLeader()
 	lacks := g.raft.lacks(g.fsm.id)
-	leading := g.leading() && g.raft.leads()
+	leading := g.leading() && g.raft.Leads()
 	birth := g.fsm.stream.birthNow()
 	applied := g.fsm.index.Load()
 	g.mu.Lock()

@@ -130,8 +130,8 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	}
 	defer r.Close()
 	var resp raft.InstallSnapshotResponse
-	err = from.raft.trans.InstallSnapshot(peer.ServerID(to.id), raft.ServerAddress(to.o.Peers[to.id]), &raft.InstallSnapshotRequest{
-		RPCHeader: from.raft.header(), SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(),
+	err = from.raft.Trans.InstallSnapshot(peer.ServerID(to.id), raft.ServerAddress(to.o.Peers[to.id]), &raft.InstallSnapshotRequest{
+		RPCHeader: from.raft.Header(), SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(),
 		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex}, &resp, r)
 	if err != nil || !resp.Success {

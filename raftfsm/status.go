@@ -14,13 +14,13 @@ func (n *Node) Status() status.Node {
 	st := status.Node{ID: n.id, Cluster: n.disk.Identity().Cluster, PeerInsecure: n.o.PeerInsecure && n.port != nil,
 		Term: n.raft.CurrentTerm(), Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.index.Load(),
 		Last: n.raft.LastIndex(), Zxid: n.Zxid(),
-		Elections: n.elections.Load(), Pending: n.fsm.stream.len(), LogBehind: n.fsm.counted.requests.Load()}
+		Elections: n.won.Load(), Pending: n.fsm.stream.len(), LogBehind: n.fsm.counted.requests.Load()}
 	if info := n.fsm.snapshot.Load(); info != nil {
 		st.Snapshot = *info
 	}
 	st.Serving, st.Reason = n.Serving()
 	st.ReadOnly = n.serving.reads()
-	st.Leader, _ = n.raft.leader()
+	st.Leader, _ = n.raft.Known()
 	st.Syncs, st.SyncTime, st.SyncMax = n.disk.Syncs()
 	var progress map[uint32]uint64
 	t := n.term.Load()
@@ -32,7 +32,7 @@ func (n *Node) Status() status.Node {
 	switch {
 	case n.port == nil && t != nil:
 		st.Role = "standalone"
-	case t != nil && t.number == st.Term && n.raft.leads(): // it may just have heard of a newer term
+	case t != nil && t.number == st.Term && n.raft.Leads(): // it may just have heard of a newer term
 		st.Role = "leader"
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"

@@ -1,4 +1,4 @@
-package raftfsm
+package elect
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 // A disk hangs when a write takes longer than a second and a half, and longer
 // than writes have taken lately.
 func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
-	r := new(relief)
+	r := new(Relief)
 	call := uint64(0)
 	write := func(d time.Duration) (gaveUp time.Duration) {
 		call++

@@ -1,0 +1,17 @@
+// Package elect lets a server stand for election sooner than raft would by itself,
+// and lets a leader whose disk hangs give its place away.
+//
+// Raft's own timers remain behind all of it: a mistake here costs an election, never
+// a guarantee. A server stands
+//
+//   - in a starting cluster, as the voter with the lowest id, as soon as all run
+//     (first);
+//   - when the leader's process is gone, which its refused connections show
+//     ([Elections.Succeed]);
+//   - when a majority of the voters hears nothing of the leader (silence);
+//   - when a majority knows no leader, because an election came to nothing
+//     (vacancy).
+//
+// In each case it asks the others first, and [Survey.Decide], which is pure, says
+// whether it stands, waits for a server that stands first, or yields.
+package elect

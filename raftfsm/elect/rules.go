@@ -1,0 +1,159 @@
+package elect
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+)
+
+// Why is the reason for which a server would stand for election.
+type Why int
+
+// Reasons.
+const (
+	Dead   Why = iota // the leader's process is gone
+	Silent            // the leader says nothing
+	Vacant            // no leader is known
+)
+
+// String is what the log says.
+func (w Why) String() string {
+	return [...]string{"the leader's process is gone", "a majority hears nothing of the leader", "no leader is known"}[w]
+}
+
+// Verdict is what a server does next.
+type Verdict int
+
+// Verdicts.
+const (
+	Yield      Verdict = iota // it does not stand
+	WaitTurn                  // it lets others stand first, for Survey.Turn
+	WaitOthers                // a server that stands first does so: it waits a little
+	Stand
+)
+
+const (
+	turnStep = 100 * time.Millisecond // more than a vote takes, so that not all stand at once
+	turnTie  = 40 * time.Millisecond  // between servers that cannot tell which is first
+)
+
+// Opinion is what a server learns from one voter's answer, or from its silence. A
+// voter that did not answer may still vote.
+type Opinion struct {
+	Before bool // it stands first
+	Silent bool // it hears of no leader either
+	Vacant bool // it knows of none
+	Leads  bool
+	Longer bool // its log is longer, so that it does not vote for this server
+	Linked bool // its connection to the leader stands
+	Stands bool // it stands for election now
+	Mute   bool // it did not answer, so that the leader may be its leader
+	Gone   bool // because its process is gone
+	Lower  bool // its id is lower
+}
+
+// opinionOf reads a voter's answer to a server that is own, about a leader (0: none
+// is known). Silence is silence that lasts as long as the heartbeat timeout.
+func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.Duration) Opinion {
+	o := Opinion{Lower: a.ID < own.ID}
+	switch st := a.Status; {
+	case a.Err != nil:
+		o.Mute, o.Gone = true, errors.Is(a.Err, syscall.ECONNREFUSED)
+	case st.Up:
+		st.ID = a.ID
+		o.Before = StandsBefore(&st, own)
+		st.ID = own.ID
+		o.Longer = StandsBefore(&st, own)
+		o.Linked, o.Stands = leader != 0 && st.Linked == leader, st.Stands
+		o.Silent, o.Vacant, o.Leads = st.Silent >= heartbeat.Milliseconds(), st.Leader == 0, st.Leader == a.ID
+	}
+	return o
+}
+
+// StandsBefore compares two servers as raft compares them in a vote; of equals the
+// one with the lower id stands first.
+func StandsBefore(a, b *peer.Status) bool {
+	if a.LastTerm != b.LastTerm {
+		return a.LastTerm > b.LastTerm
+	}
+	if a.LastIndex != b.LastIndex {
+		return a.LastIndex > b.LastIndex
+	}
+	return a.ID < b.ID
+}
+
+// Survey is what a voter learns from the others before it stands.
+type Survey struct {
+	Voter    bool      // this server may vote
+	Voters   int       // of the cluster, this server and the leader included
+	Opinions []Opinion // of the other voters but the leader
+}
+
+func (s *Survey) count(is func(*Opinion) bool) (n int) {
+	for i := range s.Opinions {
+		if is(&s.Opinions[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// majority reports whether n voters and this server are one.
+func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
+
+// Turn is how long this server lets others stand first. Those with a longer log do,
+// as far as can be seen. The last entries may be on their way to the disk, so two
+// servers can each think that the other stands first; then the ids decide.
+func (s *Survey) Turn() time.Duration {
+	before := s.count(func(o *Opinion) bool { return o.Before })
+	lower := s.count(func(o *Opinion) bool { return o.Lower })
+	return time.Duration(before)*turnStep + time.Duration(lower)*turnTie
+}
+
+// May reports whether this server may stand at all.
+func (s *Survey) May(why Why) bool {
+	linked := s.count(func(o *Opinion) bool { return o.Linked })
+	mute := s.count(func(o *Opinion) bool { return o.Mute })
+	switch why {
+	case Dead:
+		// A leader lives if it has the connections that it needs to lead: it is then
+		// only this server that cannot reach it. Connections to a process that ends
+		// break at once. It may live if those that did not answer reach it: they may be
+		// busy, or far away. Without one of their votes no server can be elected then,
+		// so nothing is lost by asking them again.
+		lives := linked > 0 && linked+1 > s.Voters/2
+		mayLive := mute > 0 && linked+mute+1 > s.Voters/2
+		return !lives && !mayLive
+	case Silent:
+		// The leader has lost its lease then, whether it lives or not.
+		return s.majority(s.count(func(o *Opinion) bool { return o.Silent }))
+	case Vacant:
+		leads := s.count(func(o *Opinion) bool { return o.Leads })
+		return leads == 0 && s.majority(s.count(func(o *Opinion) bool { return o.Vacant }))
+	}
+	return false
+}
+
+// hopeless reports that others know more, or are gone, and that without their votes
+// this server cannot be elected. To stand would only be in their way.
+func (s *Survey) hopeless() bool {
+	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
+}
+
+// Decide says what a server does that would stand. It has waited for its turn, or
+// has not; and it waits for those that stand first for a while, which may be over:
+// their disks may be slow.
+func (s *Survey) Decide(why Why, waited, over bool) Verdict {
+	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
+	switch {
+	case !s.Voter || !s.May(why) || s.hopeless():
+		return Yield
+	case !waited && s.Turn() > 0:
+		return WaitTurn
+	case first > 0 && !over:
+		return WaitOthers
+	}
+	return Stand
+}

@@ -1,0 +1,146 @@
+package elect
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+)
+
+// A server that stands with a log shorter than another's loses its vote and
+// costs the cluster a whole election timeout.
+func TestTheLongestLogStandsFirst(t *testing.T) {
+	status := func(id uint32, term, index uint64) peer.Status {
+		return peer.Status{ID: id, LastTerm: term, LastIndex: index}
+	}
+	for _, c := range []struct {
+		name          string
+		first, second peer.Status
+	}{
+		{"equal logs: the lower id", status(1, 3, 10), status(2, 3, 10)},
+		{"a longer log before a lower id", status(2, 3, 11), status(1, 3, 10)},
+		{"a later term before a longer log", status(2, 4, 9), status(1, 3, 10)},
+	} {
+		if !StandsBefore(&c.first, &c.second) || StandsBefore(&c.second, &c.first) {
+			t.Errorf("%s: the order is not %d, %d", c.name, c.first.ID, c.second.ID)
+		}
+	}
+}
+
+// Each rule, from the answers of the other voters to what this server does.
+func TestDecide(t *testing.T) {
+	var (
+		agrees = Opinion{Silent: true, Vacant: true}                             // with the same log, and a higher id
+		hears  = Opinion{Linked: true}                                           // the leader
+		mute   = Opinion{Mute: true}                                             // it may be busy
+		gone   = Opinion{Mute: true, Gone: true}                                 // its process
+		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // it knows more
+		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // it stands first, and now
+		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
+		leads  = Opinion{Leads: true}                                            // by its own word
+		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // a follower of the leader
+		calm   = Opinion{}                                                       // it hears of a leader, and has no link
+		own    = func(list ...Opinion) []Opinion { return list }                 // of the others
+	)
+	const unwaited, waited, over = 0, 1, 2
+	for _, c := range []struct {
+		what     string
+		why      Why
+		voters   int
+		opinions []Opinion
+		wait     int
+		want     Verdict
+	}{
+		{"the leader of three is dead, the other agrees", Dead, 3, own(agrees), unwaited, Stand},
+		{"the leader of three is dead, the other has its connection", Dead, 3, own(hears), unwaited, Yield},
+		{"the leader of three is dead, the other does not answer", Dead, 3, own(mute), unwaited, Yield},
+		{"the leader of three is dead, and the other's process is gone", Dead, 3, own(gone), unwaited, Yield},
+		{"the leader of two is dead: no majority", Dead, 2, own(), unwaited, Yield},
+		{"a lone voter", Dead, 1, own(), unwaited, Stand},
+		{"the leader of five is dead, one is busy", Dead, 5, own(agrees, agrees, mute), unwaited, Stand},
+		{"the leader of five is dead, two are busy", Dead, 5, own(agrees, mute, mute), unwaited, Yield},
+		{"one of five reaches the leader, one is busy", Dead, 5, own(agrees, hears, mute), unwaited, Yield},
+		{"one of five reaches the leader, which is too few to lead", Dead, 5, own(agrees, agrees, hears), unwaited, Stand},
+		{"two of five reach the leader", Dead, 5, own(agrees, hears, hears), unwaited, Yield},
+		{"the other of three has a longer log", Dead, 3, own(ahead), unwaited, Yield},
+		{"one of five has a longer log: it stands first", Dead, 5, own(agrees, agrees, ahead), unwaited, WaitTurn},
+		{"and has not done so", Dead, 5, own(agrees, agrees, ahead), waited, Stand},
+		{"a lower id stands first", Dead, 3, own(lower), unwaited, WaitTurn},
+		{"the one that stands first does so", Dead, 3, own(stands), waited, WaitOthers},
+		{"and has done so for long", Dead, 3, own(stands), over, Stand},
+
+		{"the leader is silent, and the other of three hears nothing", Silent, 3, own(agrees), unwaited, Stand},
+		{"the other of three hears of the leader", Silent, 3, own(calm), unwaited, Yield},
+		{"the other of three does not answer", Silent, 3, own(mute), unwaited, Yield},
+		{"two of five hear nothing", Silent, 5, own(agrees, calm, calm), unwaited, Yield},
+		{"three of five hear nothing", Silent, 5, own(agrees, agrees, calm), unwaited, Stand},
+		{"three of five hear nothing, and two of them know more", Silent, 5, own(ahead, ahead, busy), unwaited, Yield},
+
+		{"no leader is known", Vacant, 3, own(agrees, mute), unwaited, Stand},
+		{"a server leads, which this one has yet to hear of", Vacant, 3, own(agrees, leads), unwaited, Yield},
+		{"the others know a leader", Vacant, 3, own(calm, calm), unwaited, Yield},
+		{"the others do not answer", Vacant, 3, own(mute, mute), unwaited, Yield},
+		{"one process is gone, one is vacant", Vacant, 3, own(agrees, gone), unwaited, Stand},
+		{"both others stand", Vacant, 3, own(stands, stands), waited, WaitOthers},
+		{"both others have stood for long", Vacant, 3, own(stands, stands), over, Stand},
+	} {
+		s := Survey{Voter: true, Voters: c.voters, Opinions: c.opinions}
+		if got := s.Decide(c.why, c.wait >= waited, c.wait == over); got != c.want {
+			t.Errorf("%s: verdict %d, want %d", c.what, got, c.want)
+		}
+		s.Voter = false
+		if got := s.Decide(c.why, true, true); got != Yield {
+			t.Errorf("%s: without a vote: verdict %d", c.what, got)
+		}
+	}
+	s := Survey{Voter: true, Voters: 5, Opinions: own(lower, ahead, agrees)}
+	if got := s.Turn(); got != 2*turnStep+turnTie {
+		t.Errorf("two stand first, one of them has a lower id: it waits %v", got)
+	}
+}
+
+// An answer is read as what it says of the log, the leader and the server itself.
+func TestOpinionOfAnAnswer(t *testing.T) {
+	own := peer.Status{ID: 2, LastTerm: 3, LastIndex: 10}
+	st := func(id, leader, linked uint32, index uint64, silent int64) peer.Status {
+		return peer.Status{ID: 9, Up: true, Leader: leader, Linked: linked, LastTerm: 3, LastIndex: index, Silent: silent}
+	}
+	for _, c := range []struct {
+		what string
+		a    peer.Answer
+		want Opinion
+	}{
+		{"no answer", peer.Answer{Err: net.ErrClosed}, Opinion{Lower: true, Mute: true}},
+		{"a refused connection", peer.Answer{Err: errors.Join(syscall.ECONNREFUSED)}, Opinion{Lower: true, Mute: true, Gone: true}},
+		{"it only begins", peer.Answer{Status: peer.Status{}}, Opinion{Lower: true}},
+		{"the same log", peer.Answer{Status: st(1, 3, 3, 10, 0)}, Opinion{Lower: true, Before: true, Linked: true}},
+		{"a longer log", peer.Answer{Status: st(1, 3, 0, 11, 1000)}, Opinion{Lower: true, Before: true, Longer: true, Silent: true}},
+		{"a shorter log and no leader", peer.Answer{Status: st(1, 0, 0, 9, 999)}, Opinion{Lower: true, Vacant: true}},
+		{"it leads", peer.Answer{Status: st(1, 1, 0, 9, 0)}, Opinion{Lower: true, Leads: true}},
+	} {
+		c.a.ID = 1
+		if got := opinionOf(&c.a, &own, 3, time.Second); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}
+
+// A vacancy is filled the later, the more elections have failed, and the longer
+// votes take here.
+func TestPatienceGrows(t *testing.T) {
+	for _, c := range []struct {
+		v      vacancy
+		stands bool
+		want   time.Duration
+	}{
+		{vacancy{}, false, voteTime}, {vacancy{}, true, 2 * voteTime}, {vacancy{took: time.Second}, true, 2 * time.Second},
+		{vacancy{tries: 2}, false, 4 * voteTime}, {vacancy{tries: 9}, false, 8 * voteTime},
+	} {
+		if got := c.v.patience(c.stands); got != c.want {
+			t.Errorf("%+v, stands %v: %v, want %v", c.v, c.stands, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package elect
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+)
+
+// Elections is how this server stands for election.
+type Elections struct {
+	Raft      *Raft
+	Port      *peer.Port // nil in a cluster of one
+	Status    func() peer.Status
+	Heartbeat time.Duration
+	Log       *slog.Logger
+	News      chan struct{} // holds a token when raft knows another leader, or none any more
+}
+
+const (
+	look      = 50 * time.Millisecond  // how often it is looked whether there is a leader
+	askFirst  = 50 * time.Millisecond  // a server that takes longer to answer is not waited for, if it makes no difference
+	askAgain  = 20 * time.Millisecond  // before the others are asked again
+	voteTime  = 100 * time.Millisecond // by then a vote is decided
+	deferTime = 500 * time.Millisecond // to those that stand first, and whose disk may be slow
+)
+
+// Watch stands for election when the leader says nothing, or no leader is known,
+// until ctx ends.
+//
+// A leader whose host vanishes leaves no broken connection behind. Raft's own
+// timers notice it between one and a half and five heartbeat timeouts after its last
+// word, and the follower that notices it first is refused by the others, which
+// still believe in their leader. So a follower that has heard nothing for a
+// while asks the others whether they have.
+func (e *Elections) Watch(ctx context.Context) {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	last, from := time.Now(), time.Now()
+	var vacant vacancy
+	for ctx.Err() == nil {
+		now := time.Now()
+		if now.Sub(last) > look+e.Heartbeat/4 {
+			// This process stood still, not the leader: what it said waits unread.
+			from = now.Add(e.Heartbeat)
+		}
+		leader, _ := e.Raft.Known()
+		switch {
+		case leader == 0:
+			e.fill(ctx, &vacant)
+		case !now.Before(from) && e.Raft.State() == raft.Follower && e.Raft.Silence() >= e.silenceLimit():
+			e.replaceSilent(ctx, leader)
+			fallthrough
+		default:
+			vacant.over()
+		}
+		last = time.Now()
+		select {
+		case <-ctx.Done():
+		case <-e.News:
+		case <-tick.C:
+		}
+	}
+}
+
+// silenceLimit is how long a leader may say nothing.
+func (e *Elections) silenceLimit() time.Duration { return e.Heartbeat * 5 / 4 }
+
+func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
+	m := e.Raft.moment()
+	if e.turn(ctx, m, leader, Silent) && e.Raft.Silence() >= e.silenceLimit() {
+		e.standAt(ctx, m, leader, Silent)
+		e.pause(ctx, voteTime)
+	}
+}
+
+// First spares a starting cluster the heartbeat timeout: there is no leader yet
+// whose word could be waited for. The voter with the lowest id stands as soon as
+// all have started; a lone one at once. If anything is different, the timeout
+// decides as usual.
+func (e *Elections) First(ctx context.Context) {
+	for end := time.Now().Add(e.Heartbeat); time.Now().Before(end) && ctx.Err() == nil; {
+		if e.Raft.State() != raft.Follower || !e.isFirstVoter() {
+			return
+		}
+		switch all, leader := e.othersUp(ctx); {
+		case leader:
+			return
+		case all:
+			e.stand()
+			return
+		}
+		e.pause(ctx, 10*time.Millisecond)
+	}
+}
+
+func (e *Elections) stand() {
+	if err := e.Raft.Stand(); err != nil {
+		e.Log.Debug("could not stand for election", "err", err)
+	}
+}
+
+// isFirstVoter reports whether this server has the lowest id of the voters.
+func (e *Elections) isFirstVoter() bool {
+	first := uint32(0)
+	for _, srv := range e.Raft.Servers() {
+		if id := peer.ParseID(srv.ID); srv.Suffrage == raft.Voter && (first == 0 || id < first) {
+			first = id
+		}
+	}
+	return first == e.Raft.ID
+}
+
+// others lists the other members.
+func (r *Raft) others() (list []peer.Place) {
+	for _, srv := range r.Servers() {
+		if id := peer.ParseID(srv.ID); id != r.ID {
+			list = append(list, peer.Place{ID: id, Addr: string(srv.Address)})
+		}
+	}
+	return list
+}
+
+// voters lists the other voters, and reports whether this server is one.
+func (r *Raft) voters() (others []peer.Place, own bool) {
+	for _, srv := range r.Servers() {
+		switch id := peer.ParseID(srv.ID); {
+		case srv.Suffrage != raft.Voter:
+		case id == r.ID:
+			own = true
+		default:
+			others = append(others, peer.Place{ID: id, Addr: string(srv.Address)})
+		}
+	}
+	return others, own
+}
+
+// othersUp reports whether all other members run, and whether any of them
+// knows a leader.
+func (e *Elections) othersUp(ctx context.Context) (all, leader bool) {
+	list := e.Raft.others()
+	if len(list) == 0 {
+		return true, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	all = true
+	for a := range e.Port.AskAll(ctx, list, peer.Question{}) {
+		all = all && a.Err == nil && a.Status.Up
+		leader = leader || a.Err == nil && a.Status.Leader != 0
+	}
+	return all, leader
+}
+
+// Succeed finds a successor for a leader that is dead, sooner than heartbeats
+// fail: the voter with the longest log, which cannot lose, stands first; of
+// equals the one with the lowest id. It is called again for as long as this server
+// knows no other leader; should an election come to nothing, see fill.
+func (e *Elections) Succeed(ctx context.Context, dead uint32) {
+	m := moment{term: e.Raft.CurrentTerm()}
+	if !e.turn(ctx, m, dead, Dead) {
+		e.pause(ctx, askAgain) // the others may not know it yet
+		return
+	}
+	e.standAt(ctx, m, dead, Dead)
+}
+
+// turn waits until it is this server's turn to stand, after those that stand
+// first. It reports false when, by what the others answer, this server may not
+// stand, or when something has happened since m.
+func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) bool {
+	waited := false
+	for end := time.Now().Add(deferTime); ; {
+		s := e.survey(ctx, but, why)
+		wait := askAgain
+		switch s.Decide(why, waited, !time.Now().Before(end)) {
+		case Yield:
+			return false
+		case Stand:
+			return true
+		case WaitTurn:
+			waited, wait = true, s.Turn()
+		case WaitOthers:
+		}
+		if !e.idle(ctx, wait, m, but) {
+			return false
+		}
+	}
+}
+
+// idle waits for d, and reports whether nothing happened until then: the moment is
+// still m, and no leader but one is known.
+func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
+	const step = 5 * time.Millisecond
+	for ; d > 0; d -= step {
+		if !e.pause(ctx, min(d, step)) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
+			return false
+		}
+	}
+	return true
+}
+
+// standAt stands if nothing has happened since m, once raft has done what it is
+// busy with. That may be a vote for another server, on its way to a slow disk: to
+// stand right behind it would depose the server that it has just elected.
+func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
+	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
+		return
+	}
+	if e.Raft.State() == raft.Candidate && !e.Raft.withdraw(m) {
+		return
+	}
+	if e.Raft.State() == raft.Follower {
+		e.Log.Info(why.String()+"; standing for election", "leader", but)
+		e.stand()
+	}
+}
+
+// pause waits, and reports whether ctx goes on.
+func (e *Elections) pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// survey asks all voters but the server dead. On a busy machine answers take long:
+// they are waited for, but no longer than it takes to know enough, or another
+// leader.
+func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
+	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
+	defer cancel()
+	own := e.Status()
+	own.ID = e.Raft.ID
+	list, votes := e.Raft.voters()
+	s.Voter, s.Voters = votes, len(list)
+	if votes {
+		s.Voters++
+	}
+	list = slices.DeleteFunc(list, func(p peer.Place) bool { return p.ID == dead })
+	missing := map[uint32]bool{}
+	for _, p := range list {
+		missing[p.ID] = true
+	}
+	answers := e.Port.AskAll(ctx, list, peer.Question{})
+	asks := time.NewTimer(askFirst)
+	defer asks.Stop()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for late := false; len(missing) > 0; {
+		select {
+		case a := <-answers:
+			s.Opinions = append(s.Opinions, opinionOf(&a, &own, dead, e.Heartbeat))
+			delete(missing, a.ID)
+			continue
+		case <-asks.C:
+			late = true
+		case <-again.C:
+		}
+		so := s
+		so.Opinions = slices.Clone(s.Opinions)
+		for id := range missing {
+			so.Opinions = append(so.Opinions, Opinion{Mute: true, Lower: id < e.Raft.ID})
+		}
+		if late && so.May(why) || !e.Raft.NobodyLeadsBut(dead) {
+			return so
+		}
+	}
+	return s
+}
+
+// An election may come to nothing: on a busy machine two servers stand at once
+// and split the votes, or the second deposes the first, and then cannot win
+// itself because the first has a longer log by then. Raft tries again after one and
+// a half to three heartbeat timeouts, and it may be the same once more. So those
+// that know no leader ask each other, as when a leader has died.
+
+// vacancy is a time in which this server knows no leader.
+type vacancy struct {
+	moment moment
+	since  time.Time     // since when nothing has happened and raft has nothing to do; zero: there is a leader
+	took   time.Duration // how long raft was busy before that
+	last   time.Time     // when this server stood
+	tries  int           // without success, one soon after the other
+}
+
+// over notes that there is a leader.
+func (v *vacancy) over() { v.since = time.Time{} }
+
+// patience is how long an election may take; longer, the more of them have
+// failed. A server that stands waits for votes, which go to the disks of others:
+// how long raft was busy here tells how slow disks may be.
+func (v *vacancy) patience(stands bool) time.Duration {
+	d := voteTime
+	if stands {
+		d = 2 * max(d, v.took)
+	}
+	return d << min(v.tries, 3)
+}
+
+// fill stands for election if a majority of the voters, this server among
+// them, knows no leader, and no election has been under way for a while.
+func (e *Elections) fill(ctx context.Context, v *vacancy) {
+	if v.since.IsZero() || !e.Raft.isStill(v.moment) {
+		// Votes go to the disk, here and there, before they count.
+		began := time.Now()
+		if e.Raft.drained(ctx, e.Heartbeat) {
+			v.moment, v.since, v.took = e.Raft.moment(), time.Now(), time.Since(began)
+		}
+		return
+	}
+	if time.Since(v.since) < v.patience(e.Raft.State() == raft.Candidate) {
+		return
+	}
+	if time.Since(v.last) > 2*e.Heartbeat {
+		v.tries = 0
+	}
+	if e.turn(ctx, v.moment, 0, Vacant) {
+		v.tries++
+		v.last = time.Now()
+		e.standAt(ctx, v.moment, 0, Vacant)
+	}
+	v.over()
+}
