@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime/trace"
 	"sync"
 	"syscall"
 	"time"
@@ -157,8 +158,8 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 		if err := w.Flush(); err != nil {
 			return err
 		}
-		if t := s.trace.Load(); t != nil {
-			t.goes("sent to server %d, which leads", leader)
+		if trace.IsEnabled() {
+			noteStep("stream", "all that was taken is sent to server %d, which leads", leader)
 		}
 		select {
 		case <-n.ctx.Done():

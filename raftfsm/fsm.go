@@ -2,8 +2,10 @@ package raftfsm
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,17 +83,20 @@ func (f *fsm) Apply(l *raft.Log) any {
 	if f.dead.Load() || l.Type != raft.LogCommand {
 		return nil
 	}
-	followed := f.stream.trace.Load()
-	followed.handed(l.Index)
+	onDisk := trace.StartRegion(context.Background(), "wait until the entry is on the disk")
 	if err := f.durable(l.Index); err != nil {
 		f.dead.Store(true) // the disk has told why, or the server is closing
 		return nil
 	}
-	followed.durable()
+	onDisk.End()
 	began, before := time.Now(), f.counted.requests.Load()
 	f.mu.Lock()
-	followed.begun()
+	applying := trace.StartRegion(context.Background(), "apply")
+	if trace.IsEnabled() {
+		noteStep("entry", "entry %d is applied", l.Index)
+	}
 	err := f.state.Apply(l.Data, (*fsmSink)(f))
+	applying.End()
 	f.zxid.Store(f.state.Zxid())
 	f.config.Store(f.state.Configured())
 	if err == nil {

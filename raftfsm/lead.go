@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -267,8 +268,8 @@ func (t *term) batch() error {
 		}
 		state.SealEntry(entry, n.o.Now().UnixMilli())
 		t.proposed.Add(1)
-		if tr := n.fsm.stream.trace.Load(); tr != nil {
-			tr.goes("in an entry of %d bytes, given to raft", len(entry))
+		if trace.IsEnabled() {
+			noteStep("entry", "%d bytes are given to raft", len(entry))
 		}
 		proposed := n.raft.Apply(entry, time.Second)
 		crowd.came(t.requests)

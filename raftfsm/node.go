@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -235,8 +236,8 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 	if n.fsm.low.Load() && r.Long() {
 		r = r.Refusal()
 	}
-	if t := n.fsm.stream.trace.Load(); t != nil {
-		w = t.follow(&r, w)
+	if trace.IsEnabled() {
+		noteStep("request", "session 0x%x: %v, %d bytes, goes into this server's stream", r.Session, r.Op, len(r.Body))
 	}
 	return n.fsm.stream.put(&r, w)
 }

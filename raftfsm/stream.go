@@ -2,8 +2,8 @@ package raftfsm
 
 import (
 	"errors"
+	"runtime/trace"
 	"sync"
-	"sync/atomic"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -54,8 +54,7 @@ type stream struct {
 	waiters int // goroutines that wait for room
 	scratch []byte
 
-	ready chan struct{}         // holds a token when the reader may find work
-	trace atomic.Pointer[trace] // of the request that is followed; nil: none
+	ready chan struct{} // holds a token when the reader may find work
 }
 
 // pending is one unapplied request.
@@ -172,7 +171,7 @@ func (s *stream) take(reader uint64, id uint32, maxCount, maxBytes int, buf []by
 		from += s.pending[i].size
 		i++
 	}
-	to, begin, head := from, len(buf), i // buf[from:to] is yet to be copied
+	to, begin := from, len(buf) // buf[from:to] is yet to be copied
 	for ; i < len(s.pending) && int(bl.Count) < maxCount; i++ {
 		p := &s.pending[i]
 		if bl.Count > 0 && len(buf)-begin+to-from+p.size+state.IdentitiesSize(p.ids) > maxBytes {
@@ -188,8 +187,8 @@ func (s *stream) take(reader uint64, id uint32, maxCount, maxBytes int, buf []by
 	}
 	bl.Requests = append(buf, s.buf[from:to]...)
 	s.cursor += uint64(bl.Count)
-	if t := s.trace.Load(); t != nil {
-		t.taken(&bl, s.pending[head:i])
+	if bl.Count > 0 && trace.IsEnabled() {
+		noteStep("stream", "requests %d to %d are taken, in a block", bl.First, bl.First+uint64(bl.Count)-1)
 	}
 	return bl
 }

@@ -54,8 +54,7 @@ type Disk struct {
 	ahead  ahead                // the log, if it can; else nil
 	leads  atomic.Pointer[lead] // see Ahead
 
-	onStored atomic.Pointer[func(uint64, bool)] // see OnStored
-	applied  atomic.Pointer[func() uint64]      // see FollowApplied
+	applied atomic.Pointer[func() uint64] // see FollowApplied
 
 	configs configs
 	covered covered

@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"runtime/trace"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -66,31 +68,22 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 		if err := s.d.ahead.Append(logs, s.d.leads.Load().alone); err != nil { // nothing of the disk yet
 			return s.d.dog.die(fmt.Errorf("storage failed: queue: %w", err))
 		}
-		s.d.tellStored(logs, false)
+		noteStored(logs, false)
 		return nil
 	}
 	start := time.Now()
 	err := s.d.dog.run("StoreLogs", func() error { return s.LogStore.StoreLogs(logs) })
 	s.d.dog.syncs.Add(time.Since(start))
 	if err == nil {
-		s.d.tellStored(logs, true)
+		noteStored(logs, true)
 	}
 	return err
 }
 
-// OnStored has f told of the last of the entries that each append to the log
-// has stored, and whether they are on the disk; nil ends that.
-func (d *Disk) OnStored(f func(last uint64, durable bool)) {
-	if f == nil {
-		d.onStored.Store(nil)
-		return
-	}
-	d.onStored.Store(&f)
-}
-
-func (d *Disk) tellStored(logs []*raft.Log, durable bool) {
-	if f := d.onStored.Load(); f != nil && len(logs) > 0 {
-		(*f)(logs[len(logs)-1].Index, durable)
+// noteStored puts the append into the execution trace that is being recorded.
+func noteStored(logs []*raft.Log, durable bool) {
+	if trace.IsEnabled() && len(logs) > 0 {
+		trace.Logf(context.Background(), "log", "entry %d is in the log; it is on the disk: %v", logs[len(logs)-1].Index, durable)
 	}
 }
 

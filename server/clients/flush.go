@@ -176,23 +176,6 @@ func (c *conn) flush() {
 	c.write(true)
 }
 
-// WhenSent calls f when what is in the outbox by now was written. It is for
-// those who follow a request, and f is called with the outbox locked.
-func (c *conn) WhenSent(f func()) {
-	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.flushing && len(o.buf) == 0 {
-		f()
-		return
-	}
-	o.whenSent = f
-}
-
-// Arrived is when the last byte of the request came that the connection's own
-// goroutine, which alone may call this, is at.
-func (c *conn) Arrived() time.Time { return time.Now().Add(c.arrived - c.srv.now()) }
-
 // sleep waits to be roused, with the outbox unlocked meanwhile.
 func (c *conn) sleep(waitFor int) {
 	o := &c.out
@@ -269,10 +252,6 @@ func (c *conn) flushed() {
 	shut := o.shut // a late outcome may have touched it again
 	o.shut = ending
 	waiting := o.waiting
-	if o.whenSent != nil {
-		o.whenSent()
-		o.whenSent = nil
-	}
 	o.mu.Unlock()
 	if ending && !shut {
 		c.linger()

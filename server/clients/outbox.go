@@ -60,8 +60,6 @@ type outbox struct {
 	waitFor int
 	wake    chan struct{} // made when it first sleeps
 
-	whenSent func() // called, and forgotten, when the next flush ends; nil: nobody asked
-
 	stat connStat
 }
 

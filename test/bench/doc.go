@@ -9,7 +9,6 @@
 //	go run ./test/bench -points lock@1,get   some of them; a name before @ or : stands for all
 //	go run ./test/bench -nodes 3             three servers on each side
 //	go run ./test/bench -b zlockd@/old/bin   two builds against each other
-//	go run ./test/bench -trace-write         one lone write, hop by hop; -nodes 3: on three servers
 //
 // Both sides are durable: every write is on disk before it is answered. What
 // each was started with is printed in front of the tables.

@@ -61,16 +61,7 @@ func main() {
 	flag.IntVar(&c.znodes, "znodes", 0, "nodes of the large state (default 1000000, quick 100000)")
 	flag.IntVar(&c.pages, "pages", 0,
 		"pages of the lock view that look at the locks of -a, a zlockd, each second while it is measured")
-	trace := flag.Bool("trace-write", false,
-		"print one lone write of -a hop by hop, from the request to the answer, and stop")
 	flag.Parse()
-	if *trace {
-		if err := c.traceWrite(os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	if *quick {
 		c.defaults(3, 300*time.Millisecond, time.Second, 1000, 100_000)
 	} else {
