@@ -57,7 +57,6 @@ type conn struct {
 	readOnly   bool  // the session is one of a server without a leader
 	mayRead    bool  // the connect request said whether it takes such a session
 	stop       bool  // run met the end of the connection
-	turn       uint8 // counts requests for busyPaths
 	empties    uint8 // answers without a token where there is no SASL
 	auths      int32 // auth packets so far
 	woken      woken

@@ -9,7 +9,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
-	"github.com/zlockd/zlockd/test/wire"
 )
 
 // end ends a session as the leader or an operator does.
@@ -108,29 +107,5 @@ func TestTroublesAreRemembered(t *testing.T) {
 	}
 	if n := len(r.srv.Downs()); n != keptDowns {
 		t.Errorf("%d are kept", n)
-	}
-}
-
-// TestBusyPathsAreBounded: clients choose paths, and must not choose how much
-// is kept of them.
-func TestBusyPathsAreBounded(t *testing.T) {
-	var b busyPaths
-	body := func(path string) []byte { return []byte(wire.PathWatch(path, false)) }
-	for i := range 3 * busyKept {
-		b.note(jute.OpGetData, body(fmt.Sprintf("/%d", i)), time.Second)
-	}
-	b.note(jute.OpGetData, body("/"+strings.Repeat("x", busyPath)), time.Second)
-	if len(b.now) != busyKept {
-		t.Errorf("%d paths", len(b.now))
-	}
-	b.note(jute.OpPing, nil, time.Second)
-	b.note(jute.OpGetData, []byte{0, 0, 1}, time.Second)
-	b.turn(time.Second + busyWindow)
-	if len(b.before) != busyKept || len(b.now) != 0 {
-		t.Errorf("%d and %d after a window", len(b.before), len(b.now))
-	}
-	b.turn(time.Second + 4*busyWindow)
-	if b.before != nil {
-		t.Error("a window without a request counts")
 	}
 }

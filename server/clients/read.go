@@ -154,6 +154,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	xid, op, body := header(frame)
 	c.cost += readCost(op, body)
+	c.srv.observed(op, body)
 	switch op {
 	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
 		return 0, c.watchOp(st, xid, op, body)

@@ -66,12 +66,10 @@ func (c *conn) handle(frame []byte) bool {
 	xid, op, body := header(frame)
 	class := classOf(op)
 	c.idle = class == pingOp
-	if c.turn++; c.turn%busyEvery == 0 {
-		c.srv.busy.note(op, body, c.srv.now())
-	}
 	if class != readOp { // run counts its own
+		c.srv.observed(op, body)
 		c.srv.metrics.PacketsReceived.Add(1)
-		c.noteRequest(op, body)
+		c.noteReceived(1)
 	}
 	if class != authOp && class != saslOp && !c.admitted() {
 		return c.turnAway(xid)

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -81,7 +82,8 @@ type Server struct {
 	rounds   readRounds
 	ended    endedRing
 	lost     lostConns
-	busy     busyPaths
+	paths    observe.Recent // that requests name, in a sample
+	gone     observe.Recent // connections that have ended, by address
 	troubles troubles
 
 	// events are those of the change being told, told by the goroutine that

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // counts are events that have no name in ZooKeeper's metrics.
@@ -87,13 +88,6 @@ func (c *conn) noteReceived(n int64) {
 	c.out.mu.Unlock()
 }
 
-// noteRequest counts a request that is not a read.
-func (c *conn) noteRequest(op jute.OpCode, body []byte) {
-	c.out.mu.Lock()
-	c.out.stat.received++
-	c.out.mu.Unlock()
-}
-
 // noteReads counts n reads that were answered together.
 func (c *conn) noteReads(n int) {
 	m := &c.srv.metrics
@@ -125,6 +119,12 @@ func (c *conn) answered(p pending, zxid int64, now time.Duration) {
 func (s *Server) connEnded(c *conn, why endReason) {
 	s.counts.ends[why].Add(1)
 	s.lost.note(c, why, s.now())
+	if phase(c.phase.Load()) == phaseOpen {
+		c.out.mu.Lock()
+		did := observe.Count{Requests: c.out.stat.received, Bytes: c.bytesIn.Load() + c.out.stat.bytes}
+		c.out.mu.Unlock()
+		s.gone.Add(c.host, did, s.now())
+	}
 	if why.ours() {
 		s.metrics.ConnectionDropped.Add(1)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
 )
 
@@ -91,4 +92,5 @@ func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
 	}
 }
 
-func (s *three) BusyPaths() (map[string]int, time.Duration) { return nil, 0 }
+func (s *three) BusyPaths() (map[string]observe.Count, time.Duration) { return nil, 0 }
+func (s *three) GoneClients() map[string]observe.Count                { return nil }

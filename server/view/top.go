@@ -141,6 +141,13 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 		addrs[host].Bytes += row.Bytes
 		addrs[host].Watches += row.Watches
 	}
+	for host, n := range v.source.GoneClients() { // such as clients that connect for each request
+		if addrs[host] == nil {
+			addrs[host] = &topRow{Name: host}
+		}
+		addrs[host].Requests += n.Requests
+		addrs[host].Bytes += n.Bytes
+	}
 	var clients []topRow
 	for _, row := range addrs {
 		clients = append(clients, *row)
@@ -150,7 +157,7 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 	counts, over := v.source.BusyPaths()
 	var paths []topRow
 	for p, n := range counts {
-		paths = append(paths, topRow{Name: clip(p), Requests: int64(n)})
+		paths = append(paths, topRow{Name: clip(p), Requests: n.Requests})
 	}
 	a.Paths, a.PathSeconds = first(paths), round(over.Seconds())
 	order = func(x, y topRow) int {

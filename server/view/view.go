@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // Source is the server as this package sees it.
@@ -28,7 +29,9 @@ type Source interface {
 	// WatchScan calls f for every pair of a path and a session that watches it.
 	WatchScan(f func(path string, session int64))
 	// BusyPaths returns what clients ask for most, in a sample.
-	BusyPaths() (counts map[string]int, over time.Duration)
+	BusyPaths() (counts map[string]observe.Count, over time.Duration)
+	// GoneClients returns what connections that have ended had asked for, by address.
+	GoneClients() map[string]observe.Count
 	// Do carries out a request through the log and returns its outcome, without
 	// the reply.
 	Do(context.Context, state.Request) (state.Outcome, error)

@@ -1,0 +1,78 @@
+// Package observe keeps what operators are shown of clients and nothing needs to serve
+// them: figures of the last minutes, by names that clients choose. What it keeps is
+// bounded.
+package observe
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Recent counts what happened under names in the last minute or two.
+type Recent struct {
+	mu      sync.Mutex
+	began   time.Duration
+	now     map[string]Count
+	before  map[string]Count // of the window before
+	covered time.Duration    // how long that window was
+}
+
+// Count is how many requests there were and how many bytes they took.
+type Count struct{ Requests, Bytes int64 }
+
+const (
+	window   = time.Minute
+	maxNames = 2000 // of a window
+	maxName  = 256  // bytes
+)
+
+// Add counts under a name at the time now. Long names, and names beyond the bound of
+// the window, are not counted.
+func (r *Recent) Add(name string, c Count, now time.Duration) {
+	if name == "" || len(name) > maxName {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(now)
+	was, known := r.now[name]
+	if !known {
+		if len(r.now) >= maxNames {
+			return
+		}
+		name = strings.Clone(name)
+	}
+	r.now[name] = Count{was.Requests + c.Requests, was.Bytes + c.Bytes}
+}
+
+// turn begins a new window when it is time.
+func (r *Recent) turn(now time.Duration) {
+	if r.now != nil && now-r.began < window {
+		return
+	}
+	r.before, r.covered = r.now, now-r.began
+	if r.covered >= 2*window {
+		r.before = nil // nothing happened for a whole window
+	}
+	r.now, r.began = make(map[string]Count), now
+}
+
+// Counts returns what was counted, and over which time.
+func (r *Recent) Counts(now time.Duration) (counts map[string]Count, over time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(now)
+	counts = make(map[string]Count)
+	for _, m := range []map[string]Count{r.before, r.now} {
+		for name, c := range m {
+			was := counts[name]
+			counts[name] = Count{was.Requests + c.Requests, was.Bytes + c.Bytes}
+		}
+	}
+	over = now - r.began
+	if r.before != nil {
+		over += r.covered
+	}
+	return counts, over
+}
