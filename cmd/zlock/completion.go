@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func completionCommand() *command {
@@ -147,8 +148,8 @@ func flagValues(f *pflag.Flag, prefix, before string) []candidate {
 	}
 	values := []string{}
 	switch v := f.Value.(type) {
-	case *choice:
-		values = v.values
+	case *cli.Choice:
+		values = v.Values
 	default:
 		if f.Name == "on-lost" {
 			values = []string{"term", "kill", "warn"}

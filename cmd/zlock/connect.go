@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // connectFlags are the options of every command that talks to the servers.
@@ -167,28 +167,15 @@ func (f *connectFlags) readAuth(a *app) error {
 	if f.authFile == "" || f.credentials != nil {
 		return nil
 	}
-	file, err := os.Open(f.authFile)
+	list, exposed, err := cli.ReadAuth(f.authFile)
 	if err != nil {
 		return usagef("--auth-file: %v", err)
 	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.Mode().Perm()&0o044 != 0 && !f.quiet {
+	if exposed && !f.quiet {
 		a.say("%s can be read by other users", f.authFile)
 	}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		scheme, secret, ok := strings.Cut(line, ":")
-		if !ok || scheme == "" {
-			// The line is not shown: it may be the secret.
-			return usagef("--auth-file: a line is not SCHEME:SECRET")
-		}
-		f.credentials = append(f.credentials, [2]string{scheme, secret})
-	}
-	if f.credentials == nil {
-		return usagef("--auth-file: %s is empty", f.authFile)
+	for _, l := range list {
+		f.credentials = append(f.credentials, [2]string{l.Scheme, l.Secret})
 	}
 	return nil
 }

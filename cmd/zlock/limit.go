@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func limitCommand() *command {
@@ -17,7 +18,7 @@ func limitCommand() *command {
 the number in use shrinks as holders give their permits back.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			layout := ""
-			fs.Var(newChoice(&layout, "curator", "kazoo"), "layout", "how nodes are named (default curator)")
+			fs.Var(cli.NewChoice(&layout, "curator", "kazoo"), "layout", "how nodes are named (default curator)")
 			conn := addAskFlags(fs)
 			return func(c *call) error {
 				if err := c.operands(2, 2); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // lockFlags are the options of the commands that take locks.
@@ -40,9 +41,9 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired,
 		"exit with `CODE` when the lock is not had (-n, -w)")
-	fs.Var(newChoice(&f.policy, "fair", "reader", "writer"), "policy",
+	fs.Var(cli.NewChoice(&f.policy, "fair", "reader", "writer"), "policy",
 		"who goes first among readers and writers; all users of PATH must name the same")
-	fs.Var(newChoice(&f.layout, "curator", "kazoo", "host"), "layout",
+	fs.Var(cli.NewChoice(&f.layout, "curator", "kazoo", "host"), "layout",
 		"how nodes are named, and thus who else can share the lock (default curator)")
 	addDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
 	addDuration(fs, &f.lockDelay, "lock-delay", "",

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // Output formats: table for people, plain for cut and awk (tab separated, no
@@ -25,7 +26,7 @@ const (
 // addFormat adds -o.
 func addFormat(fs *pflag.FlagSet) *string {
 	format := formatTable
-	fs.VarP(newChoice(&format, formatTable, formatJSON, formatPlain), "output", "o",
+	fs.VarP(cli.NewChoice(&format, formatTable, formatJSON, formatPlain), "output", "o",
 		"table, json (one object per line) or plain (tab separated)")
 	return &format
 }
@@ -149,25 +150,4 @@ func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }
 // isTerminal reports whether f is a character device that is not the null device.
 func isTerminal(f *os.File) bool {
 	return f != nil && ttyPgrp(int(f.Fd())) != 0
-}
-
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value  *string
-	values []string
-}
-
-func newChoice(value *string, values ...string) *choice { return &choice{value, values} }
-
-func (c *choice) String() string { return *c.value }
-
-// Type is what pflag shows as the kind of value.
-func (c *choice) Type() string { return strings.Join(c.values, "|") }
-
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.values, s) {
-		return fmt.Errorf("must be one of %s", strings.Join(c.values, ", "))
-	}
-	*c.value = s
-	return nil
 }

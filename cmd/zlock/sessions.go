@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func sessionsCommand() *command {
@@ -233,7 +235,7 @@ of one request in sixteen. With -o plain the columns are: what (client, session,
 path or watched), name, requests, bytes, watches.`,
 		setup: func(fs *pflag.FlagSet) func(*call) error {
 			by := "requests"
-			fs.Var(newChoice(&by, "requests", "bytes", "watches"), "by",
+			fs.Var(cli.NewChoice(&by, "requests", "bytes", "watches"), "by",
 				"what comes first: requests, bytes or watches")
 			limit := fs.Int("limit", 10, "show at most `N` of each, up to 200")
 			f := addAdminFlags(fs, false)

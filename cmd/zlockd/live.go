@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
@@ -33,9 +34,15 @@ const (
 // readRunning reads every node of a running server, in no order and while it
 // may change: what is compared should stand still.
 func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
-	auth, err := readAuthFile(authFile)
-	if err != nil {
-		return nil, err
+	var auth []zk.Auth
+	if authFile != "" {
+		list, _, err := cli.ReadAuth(authFile)
+		if err != nil {
+			return nil, fmt.Errorf("--auth-file: %w", err)
+		}
+		for _, a := range list {
+			auth = append(auth, zk.Auth{Scheme: a.Scheme, Secret: []byte(a.Secret)})
+		}
 	}
 	dialCtx, cancel := context.WithTimeout(ctx, liveWait)
 	defer cancel()
@@ -58,29 +65,6 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 		return nil, fmt.Errorf("%s: %w", addr, l.err)
 	}
 	return l.c, ctx.Err()
-}
-
-// readAuthFile reads lines SCHEME:SECRET.
-func readAuthFile(path string) (list []zk.Auth, err error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		scheme, secret, ok := strings.Cut(line, ":")
-		if !ok {
-			return nil, fmt.Errorf("%s: want lines such as digest:user:password", path)
-		}
-		list = append(list, zk.Auth{Scheme: scheme, Secret: []byte(secret)})
-	}
-	return list, nil
 }
 
 // liveTree is a tree being read by several workers.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // dataCommand is a command that works on data while no server runs on it.
@@ -65,7 +67,10 @@ func (d *daemon) runData(c *dataCommand, args []string) int {
 	fs.SortFlags = false
 	fs.Usage = func() {}
 	run := c.setup(fs)
-	asJSON := fs.Bool("json", false, "say what came of it as one JSON object in a line, see docs/data.md")
+	output := "text"
+	fs.VarP(cli.NewChoice(&output, "text", "json"), "output", "o", "text, or json: one object in a line, see docs/data.md")
+	asJSON := fs.Bool("json", false, "-o json")
+	_ = fs.MarkHidden("json")
 	help := fs.BoolP("help", "h", false, "print this and exit")
 	if err := fs.Parse(args); err != nil {
 		d.complain(flagError(err))
@@ -83,7 +88,7 @@ func (d *daemon) runData(c *dataCommand, args []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	call := &dataCall{d, ctx, fs.Args(), *asJSON, d.stdout}
+	call := &dataCall{d, ctx, fs.Args(), *asJSON || output == "json", d.stdout}
 	if call.json {
 		call.out = io.Discard
 	}
@@ -130,7 +135,11 @@ func (c *dataCommand) usage() string { return strings.TrimSpace(c.name + " " + c
 // print writes the command's help.
 func (c *dataCommand) print(w io.Writer, fs *pflag.FlagSet) {
 	fmt.Fprintf(w, "zlockd %s\n  %s\n\n%s\n\nFlags:\n", c.usage(), c.does, strings.TrimSpace(c.help))
-	fs.VisitAll(func(f *pflag.Flag) { printFlag(w, f) })
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			printFlag(w, f)
+		}
+	})
 }
 
 // required refuses a flag that was left out.

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
-// What the data commands say with --json: one object in a line. Fields are only
+// What the data commands say with -o json: one object in a line. Fields are only
 // added; docs/data.md describes them.
 
 const jsonVersion = 1

@@ -57,7 +57,7 @@ func TestAnswersInJSON(t *testing.T) {
 		}
 	}
 	const makes = "`zlockd import`, `export`, `restore`"
-	a := answerOf(t, false, bin, "import", "--json", "--from", at("zoo"), "--data-dir", at("ours"))
+	a := answerOf(t, false, bin, "import", "-o", "json", "--from", at("zoo"), "--data-dir", at("ours"))
 	check(makes, a)
 	if a["nodes"] != 2004.0 || a["zxid"] != "0x7d0" || a["command"] != "import" || len(a) != 10 {
 		t.Errorf("import: %v", a)
