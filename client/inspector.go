@@ -95,8 +95,10 @@ type inspection struct {
 
 // semaphore reads the two directories of a semaphore.
 func (in *inspection) semaphore(names []string) (*Queue, error) {
-	permits := recipe.Dir{Path: join(in.path, recipe.PermitsName), Sem: in.path, SemData: in.data, Part: recipe.PermitsPart}
-	queue := recipe.Dir{Path: join(in.path, recipe.QueueName), Sem: in.path, SemData: in.data, Part: recipe.QueuePart}
+	part := func(name string, part recipe.Part) recipe.Dir {
+		return recipe.Dir{Path: join(in.path, name), Sem: in.path, SemData: in.data, Part: part}
+	}
+	permits, queue := part(recipe.PermitsName, recipe.PermitsPart), part(recipe.QueueName, recipe.QueuePart)
 	if err := errors.Join(in.list(&permits), in.list(&queue)); err != nil {
 		return nil, err
 	}
@@ -111,7 +113,8 @@ func (in *inspection) semaphore(names []string) (*Queue, error) {
 
 // queue makes a lock of what was read.
 func (in *inspection) queue(dirs ...*recipe.Dir) *Queue {
-	q := &Queue{Lock: recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator}, Next: in.dir.Next}}
+	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator}, Next: in.dir.Next}
+	q := &Queue{Lock: free}
 	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
 		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{LayoutPolicy}, rec.Policy
 	}

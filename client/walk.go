@@ -74,14 +74,17 @@ func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f f
 
 // looksLikeLock reports whether a directory's children or data say that it is a
 // lock.
-func (c *Client) looksLikeLock(ctx context.Context, e *epoch, path string, names []string, st zk.Stat) (bool, error) {
+func (c *Client) looksLikeLock(
+	ctx context.Context, e *epoch, path string, names []string, st zk.Stat,
+) (bool, error) {
 	switch {
 	case path == "/" || st.EphemeralOwner != 0:
 		return false, nil
 	case slices.Contains(names, recipe.PermitsName):
 		return true, nil
 	}
-	if live, err := c.anyLive(ctx, e, path, names); live || err != nil || st.DataLength == 0 || st.DataLength > recipe.MaxOwnerData {
+	live, err := c.anyLive(ctx, e, path, names)
+	if live || err != nil || st.DataLength == 0 || st.DataLength > recipe.MaxOwnerData {
 		return live, err
 	}
 	n, err := e.get(ctx, path)
