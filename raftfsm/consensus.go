@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -174,4 +177,41 @@ func coded(err error) error {
 		return status.With(status.Interrupted, err)
 	}
 	return err
+}
+
+// hcLogger lets the raft library log through ours, nearly all of it as debug:
+// what an operator should know of leadership, members and servers that are not
+// reached, this package logs itself, once for each thing that happens. Once
+// closed is set nothing of raft's is a warning: it is being stopped.
+func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed}, DisableTime: true})
+}
+
+// raftWarns are how those of raft's lines begin that stay warnings: this package
+// does not log the same itself, and the cause is not another server being gone.
+var raftWarns = []string{
+	"failed to take snapshot", "failed to get last log index", "failed to remove old logs", "failed to compact logs",
+	"got unexpected command", "expected heartbeat", "pre-vote is disabled",
+	"failed to receive whole snapshot", "failed to finalize snapshot", "failed to restore snapshot",
+}
+
+type lineLogger struct {
+	log    *slog.Logger
+	closed *atomic.Bool
+}
+
+// Write takes one line, which looks like "[WARN]  raft: what happened: key=value".
+func (l lineLogger) Write(b []byte) (int, error) {
+	line := strings.TrimSpace(string(b))
+	if _, after, ok := strings.Cut(line, "] "); ok {
+		line = strings.TrimSpace(after)
+	}
+	level := slog.LevelDebug
+	for _, begin := range raftWarns {
+		if strings.HasPrefix(line, "raft: "+begin) && !l.closed.Load() {
+			level = slog.LevelWarn
+		}
+	}
+	l.log.Log(context.Background(), level, line)
+	return len(b), nil
 }

@@ -1,10 +1,10 @@
 // Package raftfsm is this process's part in its cluster: forming one, following
-// a leader, leading with its duties, and standing for election. What is
-// replicated is in package state.
+// a leader, and leading with its duties. What is replicated is in package state,
+// when a server stands for election in package elect.
 //
-// A [Node] proposes requests in batches, one entry in flight and one being filled; forwards them to the
-// leader when it does not lead; and tells a [state.Waiter] the outcome once its own
-// state has applied the request. Requests travel in one numbered stream per
+// A [Node] proposes requests in batches, one entry in flight and one being filled;
+// forwards them to the leader when it does not lead; and tells a [state.Waiter] the
+// outcome once its own state has applied the request. Requests travel in one numbered stream per
 // server and Apply skips what it has seen, so a stream is resent to a new
 // leader without doubling anything: clients of a surviving server do not notice
 // that a leader died.
@@ -16,4 +16,21 @@
 //   - A storage error ends the process. What is on disk after the restart is
 //     the truth.
 //   - No outcome is invented. What cannot be known closes the connection.
+//
+// Files by duty:
+//
+//   - node.go starts and stops a server's part, options.go says how; host.go is what
+//     the peer port asks of it, consensus.go is raft with what this package adds.
+//   - form.go finds the cluster at the start; addresses.go finds members that have
+//     moved; oldcopy.go notices that a directory is an old copy.
+//   - stream.go numbers requests, lanes.go lets sessions take turns before that;
+//     follow.go sends the stream to the leader, link.go is the leader's end, and
+//     gather.go makes one message of requests that come together.
+//   - lead.go runs a term and proposes entries; duties.go is what else a leader does;
+//     commits.go tells followers of commits; publish.go tells clients of the members;
+//     member.go changes them; handover.go gives leadership away.
+//   - fsm.go applies the log; snapshot.go, restore.go, backup.go and trailing.go are
+//     about the state as a whole; logcache.go keeps the newest entries in memory.
+//   - serving.go decides whether clients are served; progress.go, status.go and
+//     measure.go tell what is known.
 package raftfsm

@@ -2,10 +2,12 @@ package raftfsm
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 )
 
 // actQueue holds what the leader proposes on its own account. It is dropped
@@ -183,4 +185,176 @@ func (t *term) compareDigests(done int64) int64 {
 	})
 	t.wake()
 	return done
+}
+
+// lookAtRoom decides whether requests that need more room are refused from now
+// on. The decision travels with the entries, so that all servers agree; a log
+// that can still be written keeps sessions, deletions and the cluster alive.
+func (t *term) lookAtRoom() {
+	low := t.lowest()
+	why := low
+	if why == "" {
+		why = t.n.noRoom()
+	}
+	if full := why != ""; full != t.full.Swap(full) {
+		if full {
+			t.n.log.Warn("requests that need more room are refused", "reason", why)
+		} else {
+			t.n.log.Info("requests that need more room are taken again")
+		}
+	}
+	if (low != "") != t.low.Swap(low != "") {
+		t.n.addBarrier() // all servers are to know, before a client asks
+	}
+}
+
+// lowest says which server's disk is low; empty: none. One is enough: a server
+// that cannot store an entry ends.
+func (t *term) lowest() string {
+	if why := *t.n.lowDisk.Load(); why != "" {
+		return why
+	}
+	return t.links.full()
+}
+
+// noRoom says why nothing that needs more room should be taken; empty: it may.
+func (n *Node) noRoom() string {
+	var nodes int
+	var bytes int64
+	n.View(func(s *state.State) { nodes, bytes = s.Tree().Count(), s.Tree().Bytes() })
+	switch {
+	case n.o.MaxNodes > 0 && nodes >= n.o.MaxNodes:
+		return fmt.Sprintf("there are %d nodes, and no more than %d are allowed", nodes, n.o.MaxNodes)
+	case n.o.MaxBytes > 0 && bytes >= n.o.MaxBytes:
+		return fmt.Sprintf("the data are %d bytes, and no more than %d are allowed", bytes, n.o.MaxBytes)
+	}
+	return *n.lowDisk.Load()
+}
+
+const roomLook = 250 * time.Millisecond
+
+// watchDisk looks how much room is left on this server's disk, in a goroutine of
+// its own: a disk that hangs must not hold up those who ask.
+func (n *Node) watchDisk() {
+	tick := time.NewTicker(roomLook)
+	defer tick.Stop()
+	for {
+		why := n.diskIsLow(0)
+		n.lowDisk.Store(&why)
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// diskIsLow says why this server's disk would be low with so many bytes less
+// free than now; empty: it would not.
+func (n *Node) diskIsLow(less int64) string {
+	free, err := n.o.FreeBytes(n.o.DataDir)
+	if err != nil {
+		return ""
+	}
+	reserve := max(n.o.DiskReserve, 2*n.disk.SnapshotSize())
+	if free -= less; free < reserve {
+		return fmt.Sprintf("the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots", n.o.DataDir, free>>20, reserve>>20)
+	}
+	return ""
+}
+
+// tracker holds the deadlines of all sessions while this server leads. It
+// lives for one leadership term: a new leader knows nothing of earlier touches
+// and gives every session its full timeout.
+type tracker struct {
+	start time.Time // origin of the monotonic times below
+
+	mu       sync.Mutex
+	expiry   *session.Expiry
+	timeouts map[int64]time.Duration
+}
+
+func newTracker() *tracker {
+	return &tracker{start: time.Now(), expiry: session.NewExpiry(), timeouts: map[int64]time.Duration{}}
+}
+
+func (t *tracker) now() time.Duration { return time.Since(t.start) }
+
+// touch notes that a session was heard from age ago. A timeout of 0 keeps the
+// one known; sessions not known are left alone.
+func (t *tracker) touch(id int64, timeout int32, age time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if timeout > 0 {
+		t.timeouts[id] = time.Duration(timeout) * time.Millisecond
+	}
+	if d, ok := t.timeouts[id]; ok {
+		t.expiry.Touch(id, d, t.now()-age)
+	}
+}
+
+func (t *tracker) touchAll(list []state.Touch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for _, h := range list {
+		if d, ok := t.timeouts[h.Session]; ok {
+			t.expiry.Touch(h.Session, d, now-time.Duration(h.Age)*time.Millisecond)
+		}
+	}
+}
+
+func (t *tracker) remove(id int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.timeouts, id)
+	t.expiry.Remove(id)
+}
+
+// replace takes the place of all that is known by the sessions of another state,
+// with their full timeouts.
+func (t *tracker) replace(sessions *session.Table) {
+	t.mu.Lock()
+	t.expiry, t.timeouts = session.NewExpiry(), map[int64]time.Duration{}
+	t.mu.Unlock()
+	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout, 0) })
+}
+
+// due appends the sessions whose time was over grace ago.
+func (t *tracker) due(grace time.Duration, limit int, out []int64) []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.expiry.Due(t.now()-grace, limit, out)
+}
+
+// stallCredit is how much more time than a stall took every session gets for
+// it: its client may have to connect again first.
+const stallCredit = 4
+
+// stalled makes good to every session that nobody listened for so long, with at
+// most its full timeout from now on. It is not more, so that a server that
+// stalls often still expires those that are silent.
+func (t *tracker) stalled(long time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for id, d := range t.timeouts {
+		if at, ok := t.expiry.Deadline(id); ok {
+			t.expiry.Touch(id, d, min(now, at-d+stallCredit*long))
+		}
+	}
+}
+
+// deadlines lists what is left to each session.
+func (t *tracker) deadlines() map[int64]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	left := make(map[int64]time.Duration, len(t.timeouts))
+	for id := range t.timeouts {
+		if at, ok := t.expiry.Deadline(id); ok {
+			left[id] = at - now
+		}
+	}
+	return left
 }

@@ -1,6 +1,8 @@
 package raftfsm
 
 import (
+	"context"
+	"runtime/trace"
 	"sync"
 	"time"
 
@@ -175,4 +177,11 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 type replay struct {
 	from, to uint64 // behind the snapshot, up to the newest entry; to is 0 once that is applied
 	began    time.Time
+}
+
+// noteStep puts a step of a request or an entry into the execution trace that is
+// being recorded; see docs/operations.md. Callers ask trace.IsEnabled first, so that
+// a step costs one look at a flag while none is.
+func noteStep(what, format string, args ...any) {
+	trace.Logf(context.Background(), what, format, args...)
 }
