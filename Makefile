@@ -72,11 +72,12 @@ bench: build ## measure against ZooKeeper in one interleaved run
 rivals: ## measure locks beside ZooKeeper's, etcd's and Redis's, and draw the figures of docs/benchmarks.md
 	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
 
-lint: ## what CI checks besides tests: gofmt, builds for other systems, and golangci-lint as .golangci.yml says
+lint: ## what CI checks besides tests: gofmt, builds for other systems, plain English, and golangci-lint as .golangci.yml says
 	test -z "$$(gofmt -l .)"
 	go test ./test -run 'TestErrorsAreToldByTheirCode'
 	GOOS=darwin GOARCH=arm64 go build ./...
 	GOOS=freebsd GOARCH=amd64 go build ./...
+	sh test/words.sh
 	go run $(LINT) run
 
 help: ## list the targets

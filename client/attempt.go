@@ -71,7 +71,7 @@ func (r *requeueError) Error() string { return "client: place in the queue lost:
 type way func(ctx context.Context, e *epoch, a *attempt) (*hold, error)
 
 // compete follows the way in one session after the other, until it comes to a lease
-// or an end: a place that was lost is taken anew, unless that is not wanted.
+// or an end: a place that was lost is taken again, unless that is not wanted.
 func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 	for {
 		e, err := a.c.epoch(ctx)

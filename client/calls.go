@@ -186,7 +186,7 @@ func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, er
 }
 
 // update writes what f makes of a node's data, and begins again if somebody else has
-// changed them meanwhile, or if nobody knows what came of it. Where f returns nil the
+// changed them between, or if nobody knows what came of it. Where f returns nil the
 // data are left as they are.
 func (e *epoch) update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
 	for n := 1; ; n++ {

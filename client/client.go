@@ -100,7 +100,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 // greet waits for the first heartbeat.
 func (c *Client) greet(ctx context.Context) error {
 	// With a timeout too short for the margin no heartbeat would ever make the
-	// session usable: that is to be said at once.
+	// session usable: that must be said at once.
 	err := c.untilSession(ctx, func(e *epoch) (bool, error) {
 		if e == nil {
 			return false, nil

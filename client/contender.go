@@ -303,7 +303,7 @@ type wakers struct {
 
 // await waits until the node at path, the last of so many ahead, may be gone. Only its
 // deletion ends the wait, of which it reports whether it is certain: a change of its
-// data or of the connection arms the watch again. A holder may be broken meanwhile.
+// data or of the connection arms the watch again. A holder may be broken before that.
 func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool, also wakers) (gone bool, err error) {
 	long := time.After(w.e.ownWatchIn(ahead))
 	for {

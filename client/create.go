@@ -224,7 +224,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 		made = append(made, n.at(path, *st))
 	}
 	if len(made) < len(nodes) {
-		for _, n := range made { // somebody removed the others meanwhile
+		for _, n := range made { // another client has removed the others
 			c.reap(e, n.path)
 		}
 		return nil, nil

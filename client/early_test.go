@@ -16,7 +16,7 @@ func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
 	for _, what := range []faultproxy.Action{faultproxy.Hold, faultproxy.CutBefore} {
 		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: d, Nth: 1, Do: what})
 		l := lock(t, c.Mutex(d, WithEarlyUnlock()).Lock)
-		unlock(t, l) // would wait for ever
+		unlock(t, l) // would wait forever
 		soon(t, "the request", r.Acted())
 		if what == faultproxy.Hold && len(names(t, o, d)) != 1 {
 			t.Error("it was released although its request is held")

@@ -68,7 +68,7 @@ func (l *Lease) end(cause *LostError) {
 
 // Unlock gives the lock back. It returns nil if that was done, an error that is
 // ErrLost if the lease had been lost before (another holder may have been active
-// meanwhile), ErrReleasePending if ctx ended first (the release goes on in the
+// by then), ErrReleasePending if ctx ended first (the release goes on in the
 // background), and ErrNotHeld if the lease was unlocked before.
 //
 // Whatever Unlock returns, the next attempt may begin at once; it waits for what is
@@ -209,7 +209,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		if st == nil || st.EphemeralOwner != h.e.sid {
 			h.awaitChange(ctx)
 			if !h.has(n) {
-				continue // downgraded or upgraded meanwhile
+				continue // its mode has changed since
 			}
 			h.lose(Removed, n)
 		}

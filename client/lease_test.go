@@ -91,7 +91,7 @@ func TestWaitHasALimitOfItsOwn(t *testing.T) {
 	}
 }
 
-// Locking twice without passing the lease's context on would wait for ever.
+// Locking twice without passing the lease's context on would wait forever.
 func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	addr(t)
 	leakCheck(t)

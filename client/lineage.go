@@ -151,7 +151,7 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 	}
 	l, err := held.addLease(ctx, one, mode)
 	if err != nil {
-		return nil, nil // lost at this moment: compete anew
+		return nil, nil // lost at this moment: compete again
 	}
 	return l, nil
 }

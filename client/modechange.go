@@ -90,7 +90,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 }
 
 // downgrade runs detached: a write whose reply is lost must be followed up. What
-// was lost meanwhile leaves no node behind; a release waits for the change.
+// was lost during that leaves no node behind; a release waits for the change.
 func (h *hold) downgrade(ctx context.Context) error {
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg) })

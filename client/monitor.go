@@ -53,7 +53,7 @@ func (h *hold) watchNodes() {
 }
 
 // monitor follows one node of the hold until it is gone or the hold over. What a
-// watch does not tell is not trusted for ever: a server keeps the end of a node to
+// watch does not tell is not trusted forever: a server keeps the end of a node to
 // itself if somebody took the right to read it away, of which no watch tells either.
 // So the node is looked at again now and then, and more often if it may not be read.
 func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {

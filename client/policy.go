@@ -209,7 +209,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		if err != nil {
 			return nil, err // the place is still known, and given up with the attempt
 		}
-		// The directory was removed and made anew between look and grant; the
+		// The directory was removed and made again between look and grant; the
 		// version that was checked is another record's. The next place has another
 		// id, so this one goes now.
 		w.withdraw(ctx, false)

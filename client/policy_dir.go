@@ -101,7 +101,7 @@ func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	return ops
 }
 
-// set writes the record at the version seen. A record that has changed meanwhile,
+// set writes the record at the version seen. A record that has changed since,
 // or may have, is no error but not fresh any more.
 func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat

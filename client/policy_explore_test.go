@@ -177,7 +177,7 @@ func (x *explorer) doorMine(me *xClient, c int) bool {
 	return me.door == xDoor(kind, c, me.attempt)
 }
 
-// again looks anew, with the list alone if the door is the client's.
+// again looks again, with the list alone if the door is the client's.
 func (x *explorer) again(me *xClient, c int) {
 	me.at = xAtRecord
 	if x.doorMine(me, c) || x.m.mutation == xListBeforeRecord {

@@ -94,7 +94,7 @@ type policyDelay struct {
 }
 
 // lockDelay holds a grant back for the delay if the mark's owner went away without
-// unlocking. It reports whether there is to be another look.
+// unlocking. It reports whether another look is needed.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	v := w.dir.view(w.a.cfg.policy)
 	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil

@@ -33,7 +33,7 @@ func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
 	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
 }
 
-// reapMarked is reap for nodes of which a mark speaks that is to be taken back with them,
+// reapMarked is reap for nodes and takes back the mark that speaks of them,
 // in one step: once they are gone the mark may be somebody else's.
 func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))

@@ -187,7 +187,7 @@ func (r *referee) force(do func(), clients ...int) {
 	do()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, n := range clients { // what was granted meanwhile is not certain either
+	for _, n := range clients { // what was granted in that time is not certain either
 		r.forced[n]++
 		for _, l := range r.paths {
 			for _, c := range l.claims {

@@ -10,7 +10,7 @@ import (
 )
 
 // A session that was ended by force may have ended before Unlock was called: then there
-// was another holder meanwhile, and Unlock must not say that all is well.
+// was another holder in between, and Unlock must not say that all is well.
 func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 	addr(t)
 	leakCheck(t)

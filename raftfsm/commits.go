@@ -27,7 +27,7 @@ type nudger struct {
 	t     *term
 	leads func() bool
 
-	everybody bool            // is to be told; this and asked are the batcher's own
+	everybody bool            // must be told; this and asked are the batcher's own
 	asked     map[uint32]bool // servers whose requests were proposed since the last nudge
 
 	mu        sync.Mutex

@@ -135,7 +135,7 @@ func (t *term) duties() {
 }
 
 // expire proposes the end of the sessions whose time is over. It holds only if
-// nobody has attached to the session meanwhile.
+// no client has attached to the session since.
 func (t *term) expire() {
 	// What another server heard just before the end may still be on its way.
 	due := t.tracker.due(2*t.n.o.touchEvery(), expiryBatch, nil)

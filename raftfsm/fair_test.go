@@ -59,8 +59,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						})
 					}
 				}
-				// What a request costs is measured in what the busy ones got done
-				// meanwhile, not in time: entries applied between its start and end.
+				// The cost of a request is measured in what the busy ones got done
+				// beside it, not in time: entries applied between its start and end.
 				for _, id := range []int{leader, follower} {
 					s := innocent[id].Session
 					for k := range 5 {

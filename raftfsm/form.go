@@ -143,7 +143,7 @@ func (f *forming) peersConfig() *raft.Configuration {
 // tryJoin asks all peers once. All must have the same --peers before anybody
 // forms a cluster: from lists that differ two majorities could be counted.
 func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
-	if f.disk.Identity().Cluster != "" { // accepted a formation meanwhile
+	if f.disk.Identity().Cluster != "" { // has accepted a formation by now
 		return true, nil
 	}
 	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}

@@ -40,7 +40,7 @@ type fsm struct {
 	obs   Observer // nil until the server above is attached
 
 	// walking holds a token while a snapshot or a backup is open: there can be
-	// only one at a time. Raft, whose Apply waits meanwhile, never waits for it.
+	// only one at a time. Raft never waits for it.
 	walking chan struct{}
 
 	// What this server itself has applied. AppliedIndex of raft is what raft

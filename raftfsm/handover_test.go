@@ -31,7 +31,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
-// A leader that hands over takes no requests meanwhile, and raft may never learn
+// A leader that hands over takes no requests while it does, and raft may never learn
 // that this has ended: it waits for a replicator that is gone. Such a leader lets
 // another lead.
 func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {

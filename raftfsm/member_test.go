@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// A change that is none, or that nobody can carry out, is an error that says
+// A change that changes nothing, or that no server can carry out, is an error that says
 // what is the matter. Taken for a success it would look as if it were done.
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	c := newTrio(t, false, nil)

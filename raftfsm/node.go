@@ -247,7 +247,7 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 func (n *Node) View(f func(*state.State)) { n.fsm.view(f) }
 
 // Ephemerals calls fn for the ephemeral nodes until it returns false. They are
-// read in pieces: one that comes or goes meanwhile may be there or not, and one
+// read in pieces: one that comes or goes during that may be there or not, and one
 // that is there may be met twice.
 func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) {
 	const most = 256 // nodes under one hold of the lock, fewer if paths are long

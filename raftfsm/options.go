@@ -37,7 +37,7 @@ type Options struct {
 	// PeerListen is the address to listen on for peers; default Peers[ID].
 	PeerListen string
 	// PeerTLS secures the peer port. Nil: loopback addresses only, unless
-	// PeerInsecure says that the network is to be trusted.
+	// PeerInsecure says that the network is trusted.
 	PeerTLS      *peer.TLS
 	PeerInsecure bool
 	// ClientAddr is where clients reach this server, published to them in
@@ -72,7 +72,7 @@ type Options struct {
 
 	// DiskReserve is how much free disk space a leader keeps, at the least
 	// twice the size of a snapshot: below it, what needs more room is refused.
-	// Default 512 MiB; negative is none.
+	// Default 512 MiB; negative: no reserve.
 	DiskReserve int64
 	// MaxNodes and MaxBytes bound the tree: beyond, what needs more room is
 	// refused. Default no bound.

@@ -57,7 +57,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 }
 
-// What is found where a server is to be: another, nobody, or who can be added.
+// What is found where a server should be: another, nobody, or who can be added.
 func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 	c := newTrio(t, false, nil)
 	other := newTrio(t, false, nil)
@@ -192,7 +192,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	}
 }
 
-// An address that only some members reach is none for a member: whoever leads
+// An address that only some members reach does not serve a member: any leader
 // next may not be among them.
 func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	net := newCutNet()

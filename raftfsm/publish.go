@@ -48,7 +48,7 @@ func (n *Node) found(ctx context.Context) error {
 	return await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
 }
 
-// describe lists raft's servers as they are to be published. The list is not
+// describe lists raft's servers as they must be published. The list is not
 // complete while one of them has yet to say where clients reach it.
 func (n *Node) describe(s *state.State, servers []raft.Server, written string) (list []state.Server, complete bool) {
 	if written == "" {
@@ -145,9 +145,9 @@ func (p *notice) speak() {
 // raft's configuration.
 func (t *term) publishMembers() { t.publish(false, 0) }
 
-// publish is publishMembers. Anew makes it a new version even if nothing is
+// publish is publishMembers. Renew makes it a new version even if nothing is
 // different; one server may be left out.
-func (t *term) publish(anew bool, without uint32) {
+func (t *term) publish(renew bool, without uint32) {
 	n := t.n
 	if n.port == nil {
 		return
@@ -161,7 +161,7 @@ func (t *term) publish(anew bool, without uint32) {
 		servers = slices.DeleteFunc(servers, func(srv raft.Server) bool { return peer.ParseID(srv.ID) == without })
 		list, complete := n.describe(s, servers, t.notice.words)
 		waits := !complete && time.Since(t.began) < membersWait || time.Now().Before(t.notice.silent)
-		if waits && !anew || len(list) == 0 {
+		if waits && !renew || len(list) == 0 {
 			return
 		}
 		was := t.notice.last // it may not be applied yet
@@ -169,7 +169,7 @@ func (t *term) publish(anew bool, without uint32) {
 			was, _ = state.CutConfig(s.ConfigData())
 		}
 		text := state.ConfigText(list)
-		if was != text || anew || !s.Configured() && t.notice.last == "" {
+		if was != text || renew || !s.Configured() && t.notice.last == "" {
 			t.notice.last = text
 			t.acts.add(state.Request{Op: state.OpConfig, Body: []byte(text)})
 			t.wake()

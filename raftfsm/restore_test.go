@@ -184,7 +184,7 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 }
 
 // A server that was away is told by the log; one that is restarted in the middle
-// begins the restore anew.
+// begins the restore again.
 func TestRestoreAndServersThatCome(t *testing.T) {
 	c := newTrio(t, true, nil)
 	lead := c.leader()
@@ -247,7 +247,7 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	if !errors.Is(err, torn) {
 		t.Error(err)
 	}
-	// A server that ends in the middle gives up by beginning anew.
+	// A server that ends in the middle gives up by beginning again.
 	ctx, cancel := context.WithCancel(t.Context())
 	began := make(chan struct{})
 	ended := make(chan error, 1)

@@ -6,7 +6,7 @@ import (
 )
 
 // A server that stalls again and again gives its sessions more time, but not
-// for ever: silence still ends them.
+// forever: silence still ends them.
 func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
 	tr := newTracker()
 	tr.touch(1, 1000, 0)

@@ -1,5 +1,5 @@
 // Package server is a whole server in one process: its part in the cluster,
-// its clients and its admin pages. It is what a program imports that is to be a
+// its clients and its admin pages. It is what a program imports that should be a
 // server itself; the command zlockd is such a program.
 //
 //	s, err := server.Start(ctx, server.Options{ClientAddr: ":2181"})

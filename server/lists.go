@@ -83,7 +83,7 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 }
 
 // listEphemerals lists the ephemeral nodes by session. One that is made or
-// deleted meanwhile may be there or not.
+// deleted at that moment may be there or not.
 func listEphemerals(s *admin.Status, node *raftfsm.Node) {
 	by := make(map[int64][]string)
 	node.Ephemerals(func(session int64, path string) bool {

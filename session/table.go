@@ -60,7 +60,7 @@ func (t *Table) put(s *Session) {
 
 // NewTable returns an empty table whose ids begin at the low 24 bits of
 // prefix. The prefix keeps the ids of two clusters apart, and those of a
-// cluster made anew from those its clients still remember.
+// cluster made again from those its clients still remember.
 func NewTable(prefix uint32) *Table {
 	return &Table{
 		next:  uint64(prefix&0xffffff) << prefixShift,

@@ -305,7 +305,7 @@ func TestAdoptedSessions(t *testing.T) {
 	}
 }
 
-// TestFromGoesThroughAllInPieces, whatever ended before and meanwhile.
+// TestFromGoesThroughAllInPieces, whatever sessions ended before and during it.
 func TestFromGoesThroughAllInPieces(t *testing.T) {
 	tab := NewTable(7)
 	var all []int64

@@ -79,7 +79,7 @@ func DigestID(credentials string) jute.ID {
 }
 
 // FixACL checks the ACL that somebody with the identities ids gives to a node
-// and returns what is to be stored: without duplicates, and with "auth"
+// and returns the ACL to store: without duplicates, and with "auth"
 // replaced by who the asker is. nullID tells that some id in it was null. It
 // answers INVALIDACL, or MARSHALLINGERROR where the reference stumbles over a
 // null id. The result may share memory with the arguments.

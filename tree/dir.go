@@ -86,7 +86,7 @@ func (d *dir) add(seed maphash.Seed, n *node) {
 	}
 }
 
-// index builds the hash index anew, as small as it may be.
+// index builds the hash index again, as small as it may be.
 func (d *dir) index(seed maphash.Seed) {
 	size := 4 * smallDir
 	for size*3 < len(d.nodes)*4 {

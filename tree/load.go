@@ -245,7 +245,7 @@ func (l *Loader) Finish() (*Tree, error) {
 
 // unreverse turns the directories round: a snapshot walks them from the end.
 // Servers that loaded a snapshot then list and walk in the same order as those
-// that wrote it, unless writers were at work meanwhile.
+// that wrote it, unless writers were at work.
 func (t *Tree) unreverse() {
 	todo := []*node{t.root}
 	for len(todo) > 0 {

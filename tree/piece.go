@@ -60,7 +60,7 @@ func (t *Tree) Child(of Ref, name string) (Ref, bool) {
 
 // EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change
 // between them. A node that is there all the time is met at least once, and
-// may be met again; one that comes or goes meanwhile may be missed.
+// may be met again; one that comes or goes during that may be missed.
 //
 // Positions count down, because removing moves the last entry of a list into
 // the gap and adding appends: what is yet to be met is never moved behind.

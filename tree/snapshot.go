@@ -54,7 +54,7 @@ type snapshotStage uint8
 const (
 	stageHeader  snapshotStage = iota
 	stageWalk                  // the tree as it stands
-	stageDeleted               // what was taken out of it meanwhile
+	stageDeleted               // what was taken out of it since
 	stageDone
 )
 

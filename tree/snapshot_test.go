@@ -243,7 +243,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 }
 
 // The snapshot must not miss or repeat nodes that a failing multi takes out
-// and puts back, nor those that change places meanwhile.
+// and puts back, nor those that change places at that time.
 func TestSnapshotBesideFailingMultis(t *testing.T) {
 	tr := tree.New()
 	zxid := int64(0)
@@ -424,8 +424,7 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 }
 
 // TestAChunkOfASnapshotIsShort: for so long a writer is kept waiting by a
-// snapshot or a backup, however large the tree is and whatever is done to it
-// meanwhile.
+// snapshot or a backup, however large the tree is and whatever writers do to it.
 func TestAChunkOfASnapshotIsShort(t *testing.T) {
 	w := grown(5, 20_000)
 	w.tree.SetLimits(0, 0, 0, 0)

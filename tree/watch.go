@@ -264,7 +264,7 @@ const dropAtOnce = 4096
 
 // Drop forgets a connection: from now on it is told nothing and counts for
 // nothing. If it had very many watches their memory is still held; then Drop
-// reports more, and Sweep is to be called until it does not. The cost is that
+// reports more, and Sweep must be called until it does not. The cost is that
 // of the connection's own watches.
 func (w *Watches[W]) Drop(conn W) (more bool) {
 	if id, ok := w.byConn.m[conn]; ok {

@@ -97,7 +97,7 @@ func (s *slab[T]) peek(id uint32) *T {
 }
 
 // shrinkMap is a map that gives its room back: Go's own keep what they once
-// needed, this one is made anew when few of many are left.
+// needed, this one is made again when few of many are left.
 type shrinkMap[K comparable] struct {
 	m    map[K]uint32
 	peak int

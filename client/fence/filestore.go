@@ -146,7 +146,7 @@ func (s *FileStore) file(res, suffix string) string {
 	name := url.PathEscape(res)
 	if len(name) > 200 || name == "" || name[0] == '.' {
 		sum := sha256.Sum256([]byte(res))
-		// An escaped name has two hex digits behind every %, so this is none.
+		// An escaped name has two hex digits behind every %, so this is not one.
 		name = "%sha256-" + hex.EncodeToString(sum[:])
 	}
 	return filepath.Join(s.dir, name+suffix)

@@ -21,7 +21,7 @@ func Middleware(g *Gate, next http.Handler) http.Handler {
 // running request ends.
 //
 //	428  the request carries no sequencer
-//	400  what it carries is none, or is a permit
+//	400  what it carries is not a token, or is a permit
 //	403  it is one of another lock than this request needs
 //	412  stale: the lock has gone to another since
 //	503  that could not be found out

@@ -231,7 +231,7 @@ type Rule struct {
 }
 
 // QueueOf returns the contenders among a directory's children, in order, and the
-// names of children that are none. With rw, reads and writes contend, not only
+// names of children that are not nodes of a lock. With rw, reads and writes contend, not only
 // exclusive locks.
 func QueueOf(l Layout, names []string, rw bool) (list []Contender, foreign []string, err error) {
 	q := Rule{Layout: l, RW: rw}

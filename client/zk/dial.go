@@ -364,7 +364,7 @@ func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 }
 
 // attach makes a link the one that carries the session: the watches go first, then
-// what has been waiting. It fails if the Conn was closed.
+// the calls that wait. It fails if the Conn was closed.
 func (c *Conn) attach(l *link) bool {
 	c.mu.Lock()
 	if c.closing || c.err != nil {

@@ -11,11 +11,11 @@
 // # Sessions
 //
 // A [Conn] is one session, and ends with it. It connects to the servers in random
-// order, looks their names up anew for every attempt, tries the next one while an
+// order, looks their names up again for every attempt, tries the next one while an
 // earlier one is slow to answer, and when a connection breaks takes the session to
 // another server, with its identities and its watches. If the server ends the
 // session ([Conn.Over], [ErrSessionExpired]) the program decides what to do, because
-// its ephemeral nodes are gone: usually it begins anew with another Dial.
+// its ephemeral nodes are gone: usually it begins again with another Dial.
 //
 // # What becomes of a request
 //

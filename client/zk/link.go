@@ -45,7 +45,7 @@ var errOrder = errors.New("zk: an answer is out of order: one was lost")
 
 func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
 
-// put adds a call to what is to be written. c.mu is held; flush must follow.
+// put adds a call to those that wait to be written. c.mu is held; flush must follow.
 func (l *link) put(r *call) {
 	xid := r.xid
 	if xid == 0 {
@@ -255,7 +255,7 @@ func (l *link) unmatch(r *call) {
 	}
 	l.c.mu.Unlock()
 	if err != nil && was != over {
-		r.finish(err) // the session has ended meanwhile, and what was pending with it
+		r.finish(err) // the session has ended since, and what was pending with it
 	}
 }
 

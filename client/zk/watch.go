@@ -19,7 +19,7 @@ const (
 	EventChildrenChanged = EventType(jute.EventChildrenChanged)
 
 	// EventLost: the server does not have the watch any more; the node may have
-	// changed or not, and is to be read again.
+	// changed or not, and must be read again.
 	EventLost EventType = -1
 	// EventOver: the session is over.
 	EventOver EventType = -2

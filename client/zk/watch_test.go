@@ -267,7 +267,7 @@ func TestEventBeforeNewState(t *testing.T) {
 }
 
 // A server keeps the end of a node to itself from who may not read it. Once an answer
-// has told that the node is gone, its watch is over, and not kept for ever.
+// has told that the node is gone, its watch is over, and not kept forever.
 func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})

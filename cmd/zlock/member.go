@@ -219,7 +219,7 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 		"http://"), err)
 }
 
-// refused makes an error of an answer that is none of success. Nothing of what
+// refused makes an error of an answer that reports no success. Nothing of what
 // was sent is repeated: it may hold the password.
 func refused(resp *http.Response, answer []byte) error {
 	text := strings.TrimSpace(string(answer))

@@ -96,7 +96,7 @@ func readProcess(pid int) (process, bool) {
 }
 
 // groupAlive reports whether a process of the group runs. Asking by kill(2)
-// would count zombies, and an orphan's may stay for ever where init is careless.
+// would count zombies, and an orphan's may stay forever where init is careless.
 func groupAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false

@@ -82,7 +82,7 @@ func interrupted(ctx context.Context) error {
 
 // whileRead returns a context that ends when nobody is left to read the standard
 // output, as SIGPIPE ends a program that writes. One that waits for news would
-// not notice for as long as there are none, and outlive its reader for ever.
+// not notice while there are none, and outlive its reader forever.
 func (a *app) whileRead(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if out, ok := a.stdout.(*os.File); ok {

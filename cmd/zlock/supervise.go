@@ -96,7 +96,7 @@ func (s *supervisor) watch(sigs *signals) {
 			s.revoked(r)
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
-			kill = time.After(100 * time.Millisecond) // and what was forked meanwhile
+			kill = time.After(100 * time.Millisecond) // and what was forked since
 		case sig := <-s.child.signals:
 			if !s.told {
 				s.forward(sig)

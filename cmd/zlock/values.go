@@ -18,7 +18,7 @@ func addDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string)
 	fs.VarP(duration{d}, name, short, usage)
 }
 
-// noTry refuses -w 0 where nothing can be tried: it would wait for ever, as without -w.
+// noTry refuses -w 0 where nothing can be tried: it would wait forever, as without -w.
 func noTry(fs *pflag.FlagSet, wait time.Duration) error {
 	if fs.Changed("timeout") && wait == 0 {
 		return usagef("-w must be positive")

@@ -49,7 +49,7 @@ func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (
 	idleLook  = 2 * time.Second // how often releaseIdle looks
-	idleAlloc = 1 << 20         // less than this allocated meanwhile is idle
+	idleAlloc = 1 << 20         // a process that allocates less is idle
 	idleWorth = 8 << 20         // more than this must be to be had
 )
 

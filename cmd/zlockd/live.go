@@ -97,7 +97,7 @@ func (l *liveTree) work(ctx context.Context, stop func()) {
 		n, names, err := readNode(ctx, l.conn, path)
 		l.mu.Lock()
 		l.busy--
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // gone meanwhile
+		if err != nil && !errors.Is(err, zk.ErrNoNode) { // gone by now
 			if l.err == nil {
 				l.err = fmt.Errorf("%s: %w", path, err)
 			}

@@ -30,7 +30,7 @@ func (nothing) Restore(r io.ReadCloser) error {
 // A follower is sent a snapshot up to entry 10, and then entry 11. It stores
 // that, and its answer is lost; or it had twenty entries of its own, of an older
 // term. Whatever the leader repeats then, it must come to an end, whichever
-// store the log is in: raft alone would be sent the snapshot for ever.
+// store the log is in: raft alone would be sent the snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,

@@ -100,7 +100,7 @@ func makeDir(fs vfs.FS, path string) error {
 	var made []string
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
 		if there, err := vfs.Exists(fs, p); err != nil || there || p == filepath.Dir(p) {
-			break // what cannot be looked at is none of ours
+			break // a file that cannot be looked at is not ours
 		}
 		made = append(made, p)
 	}

@@ -67,7 +67,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// Whoever starts anew leaves nothing.
+	// Whoever starts again leaves nothing.
 	for _, left := range []string{"raft", "snapshots"} {
 		dir := filled(t)
 		for _, part := range []string{"identity", "raft", "snapshots"} {

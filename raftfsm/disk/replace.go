@@ -18,7 +18,7 @@ const replacingDir = "recovering"
 // it nothing can start.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
-// Replace makes the data directory begin anew, as Found does, and keeps what
+// Replace makes the data directory begin again, as Found does, and keeps what
 // was there in a directory called old within it. What an earlier Replace kept
 // there gets a number behind its name. was is who the directory was when f and
 // write were made of it: no server may have been started on it since. One that

@@ -16,7 +16,7 @@ import (
 )
 
 // Stopped is the data directory of a server that does not run, open for
-// reading. Nothing in it is changed; no server can start on it meanwhile.
+// reading. Nothing in it is changed; no server can start on it until Close.
 type Stopped struct {
 	Identity Identity
 	Term     uint64 // the highest it had seen

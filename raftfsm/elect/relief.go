@@ -122,7 +122,8 @@ func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) 
 	r.Log.Warn(why+"; another server is asked to lead", "for", since, "server", to.ID)
 	go func() {
 		var resp raft.TimeoutNowResponse
-		err := r.Raft.Trans.TimeoutNow(peer.ServerID(to.ID), raft.ServerAddress(to.Addr), &raft.TimeoutNowRequest{RPCHeader: r.Raft.Header()}, &resp)
+		err := r.Raft.Trans.TimeoutNow(peer.ServerID(to.ID), raft.ServerAddress(to.Addr), &raft.TimeoutNowRequest{
+			RPCHeader: r.Raft.Header()}, &resp)
 		if err != nil {
 			r.Log.Debug("a successor was not reached", "server", to.ID, "err", err)
 		}

@@ -71,7 +71,7 @@ func refound(s *state.State, keep bool, now int64) *Made {
 	return m
 }
 
-// WriteBackup writes a state that nobody changes meanwhile.
+// WriteBackup writes a state that does not change while it is written.
 func WriteBackup(w io.Writer, s *state.State) error {
 	snap := s.StartSnapshot(state.Position{Index: 1, Term: 1})
 	defer snap.Close()

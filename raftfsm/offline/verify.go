@@ -66,7 +66,7 @@ const MaxDifferences = 100
 // Compare returns the first differences, in the order of paths. Without
 // ephemerals these nodes are passed over. The node that names the members is
 // compared by its ACL alone, because every cluster writes its own; so are the
-// counts of a quota, which a ZooKeeper makes anew whenever it starts.
+// counts of a quota, which a ZooKeeper makes again whenever it starts.
 func Compare(a, b *Content, ephemerals bool) []string {
 	var diffs []string
 	for _, path := range paths(a, b) {

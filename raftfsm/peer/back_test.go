@@ -87,7 +87,7 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	}
 }
 
-// A server that lets this one in no more is told apart from one that is down.
+// A server that lets this one in no longer is told apart from one that is down.
 func TestRefusalIsRemembered(t *testing.T) {
 	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler)}}
 	down := errors.New("connection refused")

@@ -65,7 +65,8 @@ func (t *transport) Close() error {
 // call asks a server, where it is now: that is the address in raft's configuration,
 // unless the server is known to have moved. What raft asks of its own server does
 // not leave the process.
-func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time.Duration, request, answer any, behind io.Reader) (used bool, err error) {
+func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time.Duration, request,
+	answer any, behind io.Reader) (used bool, err error) {
 	to := ParseID(id)
 	if to == t.port.o.ID {
 		return false, t.self(limit, request, answer)
@@ -107,7 +108,8 @@ func (t *transport) self(limit time.Duration, request, answer any) error {
 // Nor does it tell one beyond the entries of the message. raft's follower bounds
 // what it is told by the end of its own log, which may hold more: entries of an
 // earlier leader, that are yet to be replaced. It would apply those.
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range args.Entries {
 		if l.Type > raft.LogConfiguration {
 			// A stand-in (disk.StandIn), read after this server has ceased to lead.
@@ -177,24 +179,28 @@ func (t *transport) vote(id raft.ServerID, target raft.ServerAddress, request, a
 }
 
 // RequestVote implements raft.Transport.
-func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
 	return t.vote(id, target, args, resp)
 }
 
 // RequestPreVote implements raft.WithPreVote.
-func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
+	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	return t.vote(id, target, args, resp)
 }
 
 // TimeoutNow asks a server to stand for election, in the term that this server
 // takes for the present one.
-func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse) error {
 	_, err := t.call(id, target, rpcTimeout, &timeoutNow{*args, t.host.Term()}, resp, nil)
 	return err
 }
 
 // InstallSnapshot tells the host when it has succeeded.
-func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
+	args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	data, done := t.port.sent.begin(ParseID(id), args.Size, data)
 	defer done()
 	limit := rpcTimeout * time.Duration(max(1, args.Size/snapshotPiece))

@@ -35,7 +35,7 @@ func (l *Log) deleteRange(from, to uint64) error {
 
 // cutTail removes the entries from index on. A new segment that begins there
 // supersedes them; only when it exists durably is anything removed. So a crash
-// leaves the log as it was or as it is to be, and what stands behind the cut in
+// leaves the log as it was or as it should be, and what stands behind the cut in
 // a segment that stays is superseded for as long as it stays.
 func (l *Log) cutTail(from uint64) error {
 	_, old, err := l.roll(from, 0)

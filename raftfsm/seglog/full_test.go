@@ -10,7 +10,7 @@ import (
 )
 
 // The disk is full for a while, at every place of a segment in turn, and the log needs no room in
-// that while: it takes all entries, before, meanwhile and afterwards.
+// that time: it takes all entries, before, during and after it.
 func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	const segment, size = 16 << 10, 500
 	for from := uint64(2); from < 24; from++ {

@@ -251,7 +251,7 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 	if g, _, open := b.s.Staged(); !open || g != x.g {
 		t.Errorf("%+v, %v", g, open)
 	}
-	// A stream that is none any more opens no place.
+	// A stream that has ended opens no place.
 	b = newBench(t)
 	late := Staging{ID: 1, Origin: 1, Birth: b.birth + 1, Size: 5}
 	if err := b.s.Apply(late.Entry(1), &b.got); err != nil {

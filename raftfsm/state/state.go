@@ -121,7 +121,7 @@ func (s *State) ConfigData() string {
 }
 
 // Words are what an operator last wrote of the members, as lines of ConfigPath:
-// of some who are none, and not of all who are.
+// of some servers that are not members, and not of all members.
 func (s *State) Words() string { return s.words }
 
 // Configured tells that the members have been published in /zookeeper/config.

@@ -126,7 +126,7 @@ func newPool(n int, wait time.Duration) pool {
 	return pool{places: make(chan struct{}, n), wait: wait}
 }
 
-// acquire waits for a place, but not for ever.
+// acquire waits for a place, but not forever.
 func (p pool) acquire() (release func(), ok bool) {
 	t := time.NewTimer(p.wait)
 	defer t.Stop()

@@ -153,7 +153,7 @@ func (s *Summary) Avg() float64 {
 	return s.Sum / float64(s.Count)
 }
 
-// Pair is a name and its value, in the order they are to be shown.
+// Pair is a name and its value, in the order they must be shown.
 type Pair struct{ Key, Value string }
 
 // Sample is a metric of zlockd's own. A counter's name ends in _total.

@@ -100,7 +100,7 @@ func (r *Recorder) Value(now time.Time, unit float64) Summary {
 	return s
 }
 
-// Reset forgets everything. Values observed meanwhile may be kept in part.
+// Reset forgets everything. Values observed at that moment may be kept in part.
 func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

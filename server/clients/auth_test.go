@@ -105,7 +105,7 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 	}
 }
 
-// Credentials that are null are none: enough for an address, and for nothing
+// Null credentials are not credentials: enough for an address, and for nothing
 // else. zkCli sends them for an addauth with a scheme alone.
 func TestAuthWithoutCredentials(t *testing.T) {
 	r := newRig(t, Options{})

@@ -205,7 +205,7 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// A frame that is none ends the connection, behind the replies to what came
+// A malformed frame ends the connection, behind the replies to what came
 // before it. The session lives on.
 func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 	r := newRig(t, Options{})

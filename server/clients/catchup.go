@@ -181,7 +181,7 @@ func (p *pieces) take(n int) []byte {
 	return b
 }
 
-// fail says that the frame is none.
+// fail says that the frame is malformed.
 func (p *pieces) fail() {
 	if p.why == endNone {
 		p.why = endMalformed

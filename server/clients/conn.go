@@ -183,7 +183,7 @@ func (c *conn) panicked(p any) {
 	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
-// finishReplies lets what has been answered be written before the connection
+// finishReplies lets the answers be written before the connection
 // is closed.
 func (c *conn) finishReplies(why endReason) {
 	c.out.mu.Lock()
@@ -239,7 +239,7 @@ func (c *conn) loop() endReason {
 	}
 }
 
-// frames handles what has been received.
+// frames handles the bytes received.
 func (c *conn) frames() endReason {
 	for {
 		frame, _, err := c.in.peek(c.srv.o.MaxFrame)

@@ -3,7 +3,7 @@
 //
 // Every connection has one goroutine. It decodes all complete frames it has
 // received, answers reads from the local state, hands writes to the [Replica]
-// and writes what is to be written once no complete frame is left. What comes
+// and writes what waits once no complete frame is left. What comes
 // from elsewhere (outcomes of writes, watch events) is appended to the
 // connection's outbox by the goroutine that applies the log, which never
 // touches a socket: a small pool of flushers does, once per batch.

@@ -63,7 +63,7 @@ func (c *conn) open() endReason {
 	return c.connect(frame)
 }
 
-// startTLS completes the TLS handshake, if there is to be one.
+// startTLS completes the TLS handshake, if the port has TLS.
 func (c *conn) startTLS() endReason {
 	t, ok := c.nc.(*tls.Conn)
 	if !ok {

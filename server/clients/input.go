@@ -41,7 +41,7 @@ type input struct {
 
 func (in *input) len() int { return in.w - in.r }
 
-// bytes returns what has been received and not yet taken.
+// bytes returns the bytes received and not yet taken.
 func (in *input) bytes() []byte { return in.buf[in.r:in.w] }
 
 // peek returns the next frame without its prefix, nil if it is not complete.

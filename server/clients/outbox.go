@@ -23,7 +23,7 @@ type pending struct {
 	est int64         // steps that its address was charged
 }
 
-// outbox is what is to be written to one client, and the requests whose
+// outbox is the bytes that wait for one client, and the requests whose
 // replies are still to come. It is filled by the connection's goroutine (under
 // View) and by the one that applies the log, and emptied by whoever flushes;
 // one flush runs at a time, and who finds one under way only appends.
@@ -170,7 +170,7 @@ func (o *outbox) die(why endReason) {
 	o.buf, o.spare, o.later, o.reserved = nil, nil, nil, 0
 }
 
-// take returns what is to be written next.
+// take returns the bytes to write next.
 func (o *outbox) take() (b []byte, frames int) {
 	b, frames = o.buf, o.frames
 	o.buf, o.frames, o.spare = o.spare, 0, nil

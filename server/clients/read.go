@@ -144,7 +144,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 	if size <= flushSize || size <= c.out.reserved {
 		return false
 	}
-	c.need = size + size/16 + 4<<10 // the list may grow meanwhile
+	c.need = size + size/16 + 4<<10 // the list may grow until then
 	return true
 }
 

@@ -59,7 +59,7 @@ func (c *conn) connectReadOnly(r jute.ConnectRequest, timeout int32) endReason {
 	if c.out.state != outboxOpen {
 		return endElse
 	}
-	if !s.readOnly.Load() { // it ended meanwhile
+	if !s.readOnly.Load() { // it has ended by now
 		c.out.die(endServing)
 		return endServing
 	}

@@ -15,7 +15,7 @@ const (
 	endIdle                       // no byte for longer than the session's timeout
 	endStalled                    // a frame was begun and not finished
 	endLength                     // a frame of impossible length
-	endMalformed                  // a frame that is none
+	endMalformed                  // a malformed frame
 	endSlow                       // it did not take what it was sent
 	endWatches                    // too many watches
 	endEvents                     // its address watches more than it may cost

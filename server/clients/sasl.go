@@ -13,7 +13,7 @@ const schemeSASL = "sasl"
 var errTooManyIDs = errors.New("too many identities on one connection")
 
 // saslEmpty is how often a client is told, in the reference's way, that there is
-// no SASL here. There are clients that take it for progress and ask for ever.
+// no SASL here. There are clients that take it for progress and ask forever.
 const saslEmpty = 3
 
 // sasl carries on a negotiation by one token. When it succeeds the client is who

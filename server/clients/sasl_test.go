@@ -86,7 +86,7 @@ func TestSASL(t *testing.T) {
 	}
 }
 
-// Without users the answer is the reference's, but not for ever.
+// Without users the answer is the reference's, but not forever.
 func TestSASLWithoutUsers(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()

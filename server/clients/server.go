@@ -261,7 +261,7 @@ func (s *Server) forget(from *address) {
 }
 
 // claim makes c the connection of a session and returns the one it replaces.
-// It reports false when c has ended meanwhile.
+// It reports false when c has ended by now.
 func (s *Server) claim(c *conn, id int64) (older *conn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

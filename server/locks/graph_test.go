@@ -73,7 +73,7 @@ func TestSemaphoreNeedsOnePermit(t *testing.T) {
 	}
 }
 
-// TestTasksWaitForThemselves: the same task twice in a queue waits for ever;
+// TestTasksWaitForThemselves: the same task twice in a queue waits forever;
 // two tasks of one session do not.
 func TestTasksWaitForThemselves(t *testing.T) {
 	f := newForest(t)

@@ -234,7 +234,7 @@ func (q *query) flag(name string) bool {
 	}
 }
 
-// prefix reads the path that answers are to be at or below.
+// prefix reads the path that answers must be at or below.
 func (q *query) prefix() string {
 	p := q.text("prefix")
 	if p != "" && p[0] != '/' {

@@ -53,7 +53,7 @@ const keptFates = 10_000
 // Programs that connect for every operation close thousands of sessions a second,
 // and a look costs as much as all that such a session has asked for. So there
 // is a rest after each time, and of the sessions that their clients have closed
-// meanwhile only the newest are looked at.
+// until then it looks only at the newest.
 const (
 	endedRest   = 50 * time.Millisecond
 	closedLooks = 16

@@ -129,7 +129,7 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 		was := then.counts[c.Session]
 		row := topRow{Name: sessionID(c.Session), Requests: c.Received - was.requests,
 			Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
-		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun anew
+		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun again
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
 		sessions = append(sessions, row)

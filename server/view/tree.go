@@ -61,7 +61,7 @@ type nodeAnswer struct {
 	More      bool       `json:"more,omitempty"`
 	Truncated string     `json:"truncated,omitempty"`
 	// Data is there if it was asked for and world:anyone may read it: as Text,
-	// or in base 64 if it is none.
+	// or in base 64 if it is not text.
 	Text     *string `json:"text,omitempty"`
 	Base64   string  `json:"base64,omitempty"`
 	DataNote string  `json:"dataNote,omitempty"`

@@ -348,7 +348,7 @@ func TestSessions(t *testing.T) {
 }
 
 // A directory named as a part of Curator's semaphore is a lock of its own when it
-// is none of one, and permits are those of a semaphore without its queue, too.
+// is not of one, and permits are those of a semaphore without its queue, too.
 func TestEndedSessionsOfLocksThatLookLikeParts(t *testing.T) {
 	r := newRig(t)
 	for _, row := range []struct{ node, path, kind string }{

@@ -68,7 +68,7 @@ func (p *innocents) note(took time.Duration, err error) {
 	p.slowest = max(p.slowest, took)
 }
 
-// take returns what has been noted since the last time.
+// take returns the notes since the last time.
 func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 }
 
 // calm waits until what the last attack left behind has been worked off: the
-// lock goes from hand to hand again. Then it begins to count anew.
+// lock goes from hand to hand again. Then it begins to count again.
 func (p *innocents) calm(most time.Duration) {
 	for end := time.Now().Add(most); time.Now().Before(end); {
 		p.take()

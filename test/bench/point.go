@@ -39,7 +39,7 @@ type point struct {
 	good  float64 // the ratio to hold on one node, 0 if none is set
 	good3 float64 // on three
 	only  int     // number of nodes it needs, 0 for any
-	alone bool    // starts servers of its own: the steady ones are stopped meanwhile
+	alone bool    // starts servers of its own: the steady ones are stopped while it runs
 	once  bool    // too long for rounds: one each
 	open  func(c *config, s *side) (runner, error)
 }

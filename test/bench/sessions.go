@@ -186,7 +186,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 		return conns[i].Flush()
 	}
 	made := time.Now()
-	for from := 0; from < sessions; from += 500 { // earlier ones are pinged meanwhile
+	for from := 0; from < sessions; from += 500 { // earlier ones are pinged between
 		n := min(500, sessions-from)
 		if err := parallel(16, n, func(k int) (err error) {
 			i := from + k

@@ -12,7 +12,7 @@ import (
 func (p *Proxy) ExpireSession() error {
 	p.mu.Lock()
 	target, id, refuse := p.target[0], p.id, p.refuse
-	p.refuse = true // the client must not take the session back meanwhile
+	p.refuse = true // the client must not take the session back until then
 	p.mu.Unlock()
 	defer p.Refuse(refuse)
 	if id == nil || binary.BigEndian.Uint64(id) == 0 {

@@ -84,7 +84,7 @@ func (f *fakeCluster) run(n int) []Record {
 		switch {
 		case c.conn == nil && f.rnd.IntN(10) == 0:
 			f.expire(c.session)
-		case c.conn == nil && f.rnd.IntN(3) > 0: // others go on meanwhile
+		case c.conn == nil && f.rnd.IntN(3) > 0: // others go on
 		case c.conn == nil:
 			f.connect(c)
 		case f.lossy && f.rnd.IntN(150) == 0:

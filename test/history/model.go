@@ -51,7 +51,7 @@ type node struct {
 	seenState   int64 // last zxid at which its versions were seen
 }
 
-// unknown is a zxid that is to be learnt.
+// unknown is a zxid that is not known yet.
 const unknown = -1
 
 // moment is when a change is made in the model.

@@ -22,7 +22,7 @@ var (
 )
 
 // episodeOps is the length of one program. Short programs shrink fast and
-// begin anew often, long ones reach more states.
+// begin again often, long ones reach more states.
 const episodeOps = 300
 
 func seed(t *testing.T) uint64 {

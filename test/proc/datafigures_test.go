@@ -196,7 +196,7 @@ func dial(t testing.TB, addr string) *zk.Conn {
 }
 
 const (
-	longSession = 10 * time.Minute // sessions are to be there when data move
+	longSession = 10 * time.Minute // sessions must be there when data move
 	super       = "super:test"
 )
 

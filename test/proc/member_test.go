@@ -93,7 +93,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 }
 
 // A server whose disk was lost comes back under its id, once it was removed
-// and added again; until then it waits and says what is to be done.
+// and added again; until then it waits and says what to do.
 func TestServerWithALostDiskComesBack(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0)

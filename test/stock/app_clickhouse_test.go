@@ -131,7 +131,7 @@ func TestApplicationClickHouse(t *testing.T) {
 	expect("none waits, none is read-only",
 		"SELECT is_readonly, is_session_expired, queue_size, total_replicas, active_replicas FROM system.replicas",
 		"0\t0\t0\t2\t2")
-	// Refused while the replica that plans merges is being found anew.
+	// Refused while the replica that plans merges is being found again.
 	within(t, 30*time.Second, "a merge is asked for", func() error {
 		_, err := houses[1].ask("OPTIMIZE TABLE jobs FINAL")
 		return err

@@ -265,7 +265,7 @@ func ignore(err, what error) error {
 	return err
 }
 
-// bump writes a counter that nobody else may write meanwhile and returns its
+// bump writes a counter that no other client may write at that time and returns its
 // new version.
 func bump(c *zk.Conn, path string) (int64, error) {
 	mine := fmt.Sprintf("%d-%d", c.SessionID(), time.Now().UnixNano())

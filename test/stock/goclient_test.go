@@ -98,7 +98,7 @@ func check[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// caughtUp lets c see what has been written so far.
+// caughtUp lets c see all writes so far.
 func (c goConn) caughtUp(t *testing.T) goConn {
 	t.Helper()
 	if _, err := c.Sync("/"); err != nil {

@@ -331,7 +331,7 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	await(t, "locks by the keyboard", func() bool {
 		return b.js("return document.querySelector('h2').innerText") == "Locks"
 	})
-	// A table that is put in place anew keeps the focus.
+	// A table that is put in place again keeps the focus.
 	b.js("document.querySelector('a[data-key=\"l-/cur/sem\"]').focus(); " +
 		"document.querySelector('#content').dataset.old = 1")
 	s := &goSuite{target: v.g}

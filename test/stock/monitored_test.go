@@ -63,7 +63,7 @@ func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 }
 
 // ask returns the values of an expression's series; an error of Prometheus, as
-// while it starts, is none.
+// while it starts, is not one.
 func (p *prometheus) ask(expr string) (values []float64) {
 	p.t.Helper()
 	r, err := http.Get(p.base + "/api/v1/query?query=" + url.QueryEscape(expr))

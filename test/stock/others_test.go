@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// otherLock is a lock in a server that is none of ours: a row with a unique
+// otherLock is a lock in a server that is not zlockd: a row with a unique
 // key, or a key with a time to live.
 type otherLock interface {
 	// take tries once.

@@ -23,7 +23,7 @@ const keys = 8
 // Client is one client with a session that it keeps over reconnects.
 type Client struct {
 	Name    string
-	Dial    func() (net.Conn, error) // to some server, chosen anew each time
+	Dial    func() (net.Conn, error) // to some server, chosen again each time
 	Timeout time.Duration            // of its session
 	Pause   time.Duration            // between two requests, at most
 	Clock   func() time.Duration     // shared by all clients of a history
@@ -126,7 +126,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 		switch x.c.Rand.IntN(400) {
 		case 0:
 			return // as a client that lost its network
-		case 1: // or that hangs: its session may end meanwhile
+		case 1: // or that hangs: its session may end in that time
 			x.silence(stop)
 		case 2:
 			x.w.Close()

@@ -145,7 +145,7 @@ func (t *Tree) delete(path string, zxid int64) {
 }
 
 // Quotas are counted in nodes of their own. No transaction speaks of the counts,
-// so they are made anew at the end.
+// so they are made again at the end.
 const (
 	quotaPath  = "/zookeeper/quota"
 	limitsName = "/zookeeper_limits"

@@ -14,7 +14,7 @@
 // in the encoding of package jute. A snapshot is written while changes go on,
 // so it may hold some of the changes behind its zxid and not others; the log
 // from there on makes it whole. [Tree] applies a log the way ZooKeeper does,
-// to whom a change that is there already is none.
+// to whom a change that is there already is not a change.
 //
 // The package is pure: it works on readers and writers and knows neither files
 // nor directories. It believes nothing it reads: what is not a snapshot or a

@@ -79,7 +79,7 @@ const openACL = -1
 
 // Next returns the next node, parents before their children, the root with the
 // path "/". At the end, when every checksum was right, it returns io.EOF; the
-// nodes are to be believed only then.
+// nodes count only then.
 func (r *SnapshotReader) Next() (path string, n *Node, err error) {
 	at := r.s.off
 	b := r.s.bytes()

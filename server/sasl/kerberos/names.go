@@ -11,7 +11,7 @@ import (
 )
 
 // Names make an identity of a principal as ZooKeeper does: what the rules make
-// of it, then its host, then its realm, unless they are to be left out.
+// of it, then its host, then its realm, unless they must be left out.
 type Names struct {
 	// Rules are tried in their order; none: DEFAULT alone.
 	Rules []Rule

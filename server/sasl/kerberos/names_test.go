@@ -21,7 +21,7 @@ func TestIdentities(t *testing.T) {
 		{"app/host@ZK.TEST", "", true, false, "app@ZK.TEST"},
 		{"app/host@ZK.TEST", "", false, true, "app/host"},
 		{"app/host@ZK.TEST", "", true, true, "app"},
-		// Whom no rule means keeps the whole name, whatever is to be removed.
+		// Whom no rule means keeps the whole name, whatever must be removed.
 		{"bob@ELSEWHERE", "", true, true, "bob@ELSEWHERE"},
 		{"app/host@ELSEWHERE", rules[:strings.Index(rules, "\n")], true, true, "app/host@ELSEWHERE"},
 		{"bob@OTHER", rules, false, true, "bob"},

@@ -50,7 +50,7 @@ func frame(message []byte) ([]byte, error) {
 }
 
 // A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a
-// number, then the text and its checksum. Sealed ones there are none: SASL's
+// number, then the text and its checksum. There are no sealed ones: SASL's
 // have no secrets, and RFC 4752 wants them in the clear.
 const (
 	wrapHeader = 16

@@ -86,7 +86,7 @@ func run(args []string, out, log io.Writer) error {
 	return failed
 }
 
-// prepare builds what is to be run. What is not installed is left out.
+// prepare builds the programs to run. What is not installed is left out.
 func (b *bench) prepare(names []string) (missing []string, err error) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command locks measures the locks of package client on running servers, and
-// checks meanwhile that they exclude, by the fencing tokens and by counters in
+// checks while they run that they exclude, by the fencing tokens and by counters in
 // memory. Each of -clients sessions has -goroutines workers that take one of
 // -locks, hold it for a time and give it back.
 //

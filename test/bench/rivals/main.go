@@ -293,7 +293,7 @@ func measureMemory(s *settings, services []service) (series, error) {
 			if len(open) < n {
 				break
 			}
-			time.Sleep(3 * time.Second) // garbage is collected meanwhile, or not
+			time.Sleep(3 * time.Second) // time to collect garbage
 			now := v.memory()
 			fmt.Printf("| %d | %s | %.0f | %.1f |\n", n, v.name(), now/1024, (now-before)/float64(n))
 			out[v.name()] = append(out[v.name()], point{float64(n), now / 1024})

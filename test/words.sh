@@ -1,0 +1,40 @@
+#!/bin/sh
+# Refuses words that make a sentence hard to read, in comments and in documents
+# (CONTRIBUTING.md, "Words"). Run it by `make lint`.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+status=0
+
+# text prints the comments of Go files and the lines of the documents.
+text() {
+	git grep -InP '(^|[^:"])//.*\w' -- '*.go' | sed -E 's#^([^:]*:[0-9]*:).*[^:"]//#\1#; s#^([^:]*:[0-9]*:)//#\1#'
+	git grep -In '' -- '*.md' ':!CONTRIBUTING.md' ':!docs/*/history.md'
+}
+all=$(text)
+
+refuse() { # WORDS INSTEAD
+	found=$(printf '%s\n' "$all" | grep -P ":[0-9]+:.*$1") || return 0
+	printf 'not %s; write %s:\n%s\n' "$1" "$2" "$found" >&2
+	status=1
+}
+
+# atmost bounds words that are still there: a change may remove some, and then
+# lowers the number, but adds none.
+atmost() { # WORD NUMBER
+	n=$(printf '%s\n' "$all" | grep -ciP ":[0-9]+:.*\\b$1\\b")
+	[ "$n" -le "$2" ] && return 0
+	printf '"%s" stands in %s lines, at most %s are allowed: name the server, the client, the session\n' "$1" "$n" "$2" >&2
+	status=1
+}
+
+refuse '\b[Aa]new\b' 'again'
+refuse '\b[Ff]or ever\b' 'forever'
+refuse '\b[Mm]eanwhile\b' 'while …'
+refuse '\b(is|are) to be\b' 'must be'
+refuse '(?<![Tt]here )\b(is|are) none\b' 'is not a …'
+refuse '\bwhat has been\b' 'the noun'
+refuse '\bno more is\b' 'no longer is'
+atmost nobody 235
+atmost whoever 110
+atmost somebody 92
+exit $status
