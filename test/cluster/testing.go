@@ -226,10 +226,7 @@ func (e *Ensemble) SameState() {
 	want := map[string]string{}
 	compared := 0
 	for _, s := range e.Servers {
-		m := s.hashes()
-		if len(m) == 0 {
-			e.t.Fatalf("server %d shows no digests", s.ID)
-		}
+		m := s.hashes() // none if the server was started and its state replaced since the last one
 		for z, sum := range m {
 			if w, ok := want[z]; ok && w != sum {
 				e.t.Errorf("digests differ at zxid %s: server %d has %s, another %s", z, s.ID, sum, w)
@@ -238,6 +235,9 @@ func (e *Ensemble) SameState() {
 			}
 		}
 		maps.Copy(want, m)
+	}
+	if compared == 0 {
+		e.t.Fatal("no two servers show a digest of the same zxid")
 	}
 	e.t.Logf("%d digests compared", compared)
 }
