@@ -35,7 +35,7 @@ func (a *attempt) data() []byte {
 	return recipe.EncodeOwner(a.owner())
 }
 
-func (a *attempt) owner() Owner {
+func (a *attempt) owner() recipe.Owner {
 	o := a.c.owner
 	o.Task, o.Reason, o.Revocable = a.task, a.cfg.reason, a.cfg.revocable
 	if l := a.cfg.limit; l.Hold > 0 {

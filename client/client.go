@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -26,7 +27,7 @@ type Client struct {
 	policyClock policyClock
 	notifier    *notifier
 	count       counters
-	owner       Owner // the part of the record that all nodes of the client share
+	owner       recipe.Owner // the part of the record that all nodes of the client share
 
 	// Each ends, with ErrClosed, before the next: calls when Close begins, what cleans
 	// up when Close begins to end the session, and then everything.

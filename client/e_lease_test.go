@@ -274,7 +274,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	// A holder that does not end by itself is broken by a waiter that may.
 	id := newNodeID(o.SessionID())
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
-		recipe.EncodeOwner(Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}

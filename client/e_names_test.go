@@ -339,7 +339,7 @@ func FuzzOwnerData(f *testing.F) {
 	f.Add("reason", []byte("{}"))
 	f.Add(strings.Repeat("\x00é\"", 900), []byte(`{"v":1}`))
 	f.Fuzz(func(t *testing.T, reason string, data []byte) {
-		b := recipe.EncodeOwner(Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &Revocation{By: "x"}})
+		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &Revocation{By: "x"}})
 		if len(b) > recipe.MaxOwnerData {
 			t.Fatalf("%d bytes", len(b))
 		}
@@ -354,11 +354,11 @@ func FuzzOwnerData(f *testing.F) {
 
 func TestE65TokensBeyondTheIntegersOfJSON(t *testing.T) {
 	const big = 1<<53 + 1
-	b, err := json.Marshal(Entry{Token: big, Session: math.MaxInt64, Mode: recipe.Exclusive})
+	b, err := json.Marshal(recipe.Entry{Token: big, Session: math.MaxInt64, Mode: recipe.Exclusive})
 	if err != nil || !strings.Contains(string(b), `"token":"9007199254740993"`) || !strings.Contains(string(b), `"session":"0x7fffffffffffffff"`) {
 		t.Fatalf("%s %v", b, err)
 	}
-	var e Entry
+	var e recipe.Entry
 	if err := json.Unmarshal(b, &e); err != nil || e.Token != big {
 		t.Fatalf("%+v %v", e, err)
 	}

@@ -45,8 +45,6 @@ var (
 	ErrSequenceExhausted = recipe.ErrSequenceExhausted
 	// ErrNoAuth says that an access control list forbids the request.
 	ErrNoAuth = errors.New("client: not permitted by the access control list")
-	// ErrReadOnly says that the server takes no writes.
-	ErrReadOnly = errors.New("client: server is read-only")
 	// ErrReleasePending says that the context ended before the lock was known to
 	// be released. The release goes on in the background.
 	ErrReleasePending = errors.New("client: release not yet confirmed")
@@ -117,7 +115,7 @@ func publicErr(ctx context.Context, err error) error {
 		return ctxErr(ctx)
 	}
 	for _, names := range [...]struct{ zk, own error }{
-		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrNotReadOnly, ErrReadOnly}, {zk.ErrInvalid, ErrInvalid},
+		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrInvalid, ErrInvalid},
 	} {
 		if errors.Is(err, names.zk) {
 			return fmt.Errorf("%w: %w", names.own, err)

@@ -10,14 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Queue is a lock with its holders and waiters, Entry one of them.
-type (
-	Queue = recipe.Queue
-	Entry = recipe.Entry
-)
-
-// Graph is who waits for whom.
-type Graph = recipe.Graph
+// Queue describes one lock: its holders and its waiters.
+type Queue = recipe.Queue
 
 // Inspector has the calls of operators, about locks that the client itself may not
 // use: who holds, who waits and for whom, and how to take a lock back.
@@ -116,7 +110,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *Queue {
 	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator}, Next: in.dir.Next}
 	q := &Queue{Lock: free}
 	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
-		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{LayoutPolicy}, rec.Policy
+		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{recipe.LayoutPolicy}, rec.Policy
 	}
 	for _, found := range recipe.Assemble(dirs, recipe.Unseen{}) {
 		if found.Path == in.path {
@@ -124,7 +118,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *Queue {
 		}
 	}
 	q.Others = in.others
-	for _, l := range [][]Entry{q.Holders, q.Waiters, q.Participants} {
+	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters, q.Participants} {
 		for i := range l {
 			l[i].Tell()
 		}

@@ -14,15 +14,9 @@ const (
 	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
 	// host-W-0000000002.
 	LayoutHost = recipe.LayoutHost
-	// LayoutPolicy is that of read-write locks WithPolicy: only this package
-	// knows it.
-	LayoutPolicy = recipe.LayoutPolicy
 	// LayoutLatch is that of elections shared with Curator's LeaderLatch.
 	LayoutLatch = recipe.LayoutLatch
 )
-
-// ParseLayout reads what [Layout.String] writes.
-func ParseLayout(s string) (Layout, error) { return recipe.ParseLayout(s) }
 
 // Policy says which side of a read-write lock goes first.
 type Policy = recipe.Policy
@@ -35,13 +29,6 @@ const (
 	// PolicyWriter lets no reader in while a writer waits.
 	PolicyWriter = recipe.PolicyWriter
 )
-
-// ParsePolicy reads what [Policy.String] writes.
-func ParsePolicy(s string) (Policy, error) { return recipe.ParsePolicy(s) }
-
-// Owner is the record by which a contender of this package describes itself in its
-// node. No decision depends on it.
-type Owner = recipe.Owner
 
 // Revocation asks a contender to leave.
 type Revocation = recipe.Revocation

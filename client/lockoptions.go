@@ -112,7 +112,7 @@ func WithLayout(l Layout) Option {
 // [Lease.Upgrade]. Everyone who uses its path must use this package and name the
 // same policy.
 func WithPolicy(p Policy) Option {
-	return ofLock(func(c *lockConfig) { c.policy, c.policySet, c.layout = p, true, LayoutPolicy })
+	return ofLock(func(c *lockConfig) { c.policy, c.policySet, c.layout = p, true, recipe.LayoutPolicy })
 }
 
 // WithMaxWriterWait bounds how long readers may overtake a writer under
@@ -181,8 +181,8 @@ func (c *lockConfig) check(path string) error {
 	switch {
 	case c.layout >= recipe.LayoutZooKeeper:
 		return fmt.Errorf("%w: %v", ErrInvalid, c.layout)
-	case c.layout == LayoutPolicy && !c.policySet:
-		return fmt.Errorf("%w: LayoutPolicy is chosen by WithPolicy", ErrInvalid)
+	case c.layout == recipe.LayoutPolicy && !c.policySet:
+		return fmt.Errorf("%w: this layout is chosen by WithPolicy", ErrInvalid)
 	case c.wait < 0 || c.limit.Hold < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case c.limit.Break && c.limit.Hold > 0 && c.data != nil:

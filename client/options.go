@@ -49,16 +49,14 @@ type options struct {
 	lock    lockConfig // what locks begin with
 }
 
-// Defaults of the options.
 const (
-	DefaultSessionTimeout = 20 * time.Second
-	clockDrift            = 0.005 // by which part the clocks of client and server may differ in speed
-	minMargin             = time.Second
+	clockDrift = 0.005 // by which part the clocks of client and server may differ in speed
+	minMargin  = time.Second
 )
 
 // clientOptions puts the options of Dial together.
 func clientOptions(opts []Option) (options, error) {
-	c := config{session: options{timeout: DefaultSessionTimeout, safety: -1}, lock: newLockConfig()}
+	c := config{session: options{timeout: zk.DefaultTimeout, safety: -1}, lock: newLockConfig()}
 	for _, f := range opts {
 		f(&c)
 	}

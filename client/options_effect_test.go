@@ -203,7 +203,7 @@ func TestRefusedBreakIsTriedAgain(t *testing.T) {
 	o, d := observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
-		recipe.EncodeOwner(Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // waitsLocally starts a call and waits until it is behind a turn of the same process.
@@ -27,9 +29,9 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 		ctx    func() context.Context // of Downgrade
 	}{
 		{"fair", LayoutCurator, nil, func() context.Context { return testCtx(t) }},
-		{"policy", LayoutPolicy, []Option{WithPolicy(PolicyFair)}, func() context.Context { return testCtx(t) }},
+		{"policy", recipe.LayoutPolicy, []Option{WithPolicy(PolicyFair)}, func() context.Context { return testCtx(t) }},
 		{"fair, under way", LayoutCurator, nil, endedCtx},
-		{"policy, under way", LayoutPolicy, []Option{WithPolicy(PolicyFair)}, endedCtx},
+		{"policy, under way", recipe.LayoutPolicy, []Option{WithPolicy(PolicyFair)}, endedCtx},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b, d := dial(t), dial(t), dir(t)

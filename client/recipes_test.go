@@ -259,13 +259,13 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 	b := must[*Lease](t)(c2.Mutex(d + "/b").Lock(ctx2))
 	wb := start(ctx1, c1.Mutex(d+"/b").Lock)
 	queued(t, o, d+"/b", 2)
-	g := must[*Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
+	g := must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
 	if len(g.Edges) != 1 || g.Deadlocked() {
 		t.Fatalf("%+v", g)
 	}
 	wa := start(ctx2, c2.Mutex(d+"/a").Lock)
 	queued(t, o, d+"/a", 2)
-	g = must[*Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
+	g = must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
 	if len(g.Edges) != 2 || !g.Deadlocked() || !g.Edges[0].Cycle {
 		t.Fatalf("%+v", g)
 	}

@@ -116,7 +116,7 @@ func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []str
 // WaitGraph reads every lock at or below root and tells who waits for whom.
 // Contenders that wait inside one process have no node and are not seen; give
 // locks [WithoutLocalQueue] where that matters.
-func (i *Inspector) WaitGraph(ctx context.Context, root string) (*Graph, error) {
+func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var list []Queue
 	err := i.Walk(ctx, root, -1, func(q *Queue) error {
 		list = append(list, *q)

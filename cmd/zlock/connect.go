@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -35,7 +36,7 @@ type connectFlags struct {
 }
 
 func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
-	f := &connectFlags{sessionTimeout: client.DefaultSessionTimeout, connectTimeout: 10 * time.Second}
+	f := &connectFlags{sessionTimeout: zk.DefaultTimeout, connectTimeout: 10 * time.Second}
 	fs.StringVarP(&f.servers, "servers", "S", "",
 		"`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
 	fs.StringVar(&f.chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")

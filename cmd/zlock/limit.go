@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -29,7 +30,7 @@ the number in use shrinks as holders give their permits back.`,
 					return usagef("the number of permits must be at least 1")
 				}
 				var opts []client.Option
-				if l, err := client.ParseLayout(layout); err == nil && layout != "" {
+				if l, err := recipe.ParseLayout(layout); err == nil && layout != "" {
 					opts = append(opts, client.WithLayout(l))
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -95,13 +96,13 @@ func (f *lockFlags) options() []client.Option {
 		opts = append(opts, client.WithReason(f.reason))
 	}
 	if f.layout != "" {
-		l, err := client.ParseLayout(f.layout)
+		l, err := recipe.ParseLayout(f.layout)
 		if err == nil {
 			opts = append(opts, client.WithLayout(l))
 		}
 	}
 	if f.policy != "" {
-		p, err := client.ParsePolicy(f.policy)
+		p, err := recipe.ParsePolicy(f.policy)
 		if err == nil {
 			opts = append(opts, client.WithPolicy(p))
 		}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // benchRecipes are the locks that can be measured. The last two are there for comparison: a queue in which
@@ -65,7 +67,7 @@ func parse(args []string) (*benchFlags, error) {
 	b := &benchFlags{}
 	fs := flag.NewFlagSet("locks", flag.ContinueOnError)
 	fs.StringVar(&b.servers, "servers", "127.0.0.1:2181", "HOST:PORT,… of the ensemble, in the clear")
-	fs.DurationVar(&b.sessionTimeout, "session-timeout", client.DefaultSessionTimeout, "of every client")
+	fs.DurationVar(&b.sessionTimeout, "session-timeout", zk.DefaultTimeout, "of every client")
 	fs.StringVar(&b.Recipe, "recipe", "mutex", "which lock: "+strings.Join(benchRecipes, ", "))
 	fs.IntVar(&b.Clients, "clients", 1, "sessions")
 	fs.IntVar(&b.Goroutines, "goroutines", 1, "workers of each session")
@@ -91,7 +93,7 @@ func parse(args []string) (*benchFlags, error) {
 }
 
 func (b *benchFlags) check() error {
-	_, err := client.ParsePolicy(b.Policy)
+	_, err := recipe.ParsePolicy(b.Policy)
 	switch {
 	case !slices.Contains(benchRecipes, b.Recipe):
 		return fmt.Errorf("-recipe %s: there are %s", b.Recipe, strings.Join(benchRecipes, ", "))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // connectTime bounds the wait for a session, and for its end.
@@ -91,7 +92,7 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 	var opts []client.Option
 	switch b.Recipe {
 	case "rw", "policy":
-		if p, err := client.ParsePolicy(b.Policy); b.Recipe == "policy" && err == nil {
+		if p, err := recipe.ParsePolicy(b.Policy); b.Recipe == "policy" && err == nil {
 			opts = append(opts, client.WithPolicy(p))
 		}
 		return func(ctx context.Context, path string, shared bool) (*client.Lease, error) {
