@@ -187,7 +187,7 @@ func TestE58Revocation(t *testing.T) {
 	leakCheck(t)
 	c, op, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
-	wish := Revocation{By: "operator", Reason: "maintenance"}
+	wish := recipe.Revocation{By: "operator", Reason: "maintenance"}
 	h := lock(t, c.Mutex(d).Lock)
 	w := start(ctx, dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
@@ -209,7 +209,7 @@ func TestE58Revocation(t *testing.T) {
 	if r := soon(t, "the wish", h.Revoked()); r.By != "operator" || r.Reason != "maintenance" {
 		t.Fatalf("%+v", r)
 	}
-	if e := must[*Queue](t)(op.Inspector().Inspect(ctx, d)).Holders[0]; e.Owner == nil {
+	if e := must[*recipe.Queue](t)(op.Inspector().Inspect(ctx, d)).Holders[0]; e.Owner == nil {
 		t.Fatalf("%+v", e)
 	} else if r, asked := e.Asked(); !asked || r.By != "operator" {
 		t.Fatalf("%+v", e)

@@ -307,7 +307,7 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	queued(t, o, d, 2)
-	if q := must[*Queue](t)(cl.Inspector().Inspect(testCtx(t), d)); !q.Mixed {
+	if q := must[*recipe.Queue](t)(cl.Inspector().Inspect(testCtx(t), d)); !q.Mixed {
 		t.Fatalf("%+v", q)
 	}
 }
@@ -339,7 +339,7 @@ func FuzzOwnerData(f *testing.F) {
 	f.Add("reason", []byte("{}"))
 	f.Add(strings.Repeat("\x00é\"", 900), []byte(`{"v":1}`))
 	f.Fuzz(func(t *testing.T, reason string, data []byte) {
-		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &Revocation{By: "x"}})
+		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &recipe.Revocation{By: "x"}})
 		if len(b) > recipe.MaxOwnerData {
 			t.Fatalf("%d bytes", len(b))
 		}

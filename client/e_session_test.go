@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -34,7 +35,7 @@ func TestE31Chroot(t *testing.T) {
 	b := dialTo(t, addr(t)+root+"/deep/", quick()...)
 	g := start(testCtx(t), b.Mutex("/m").Lock)
 	queued(t, o, root+"/deep/m", 2)
-	q := must[*Queue](t)(b.Inspector().Inspect(testCtx(t), "/m"))
+	q := must[*recipe.Queue](t)(b.Inspector().Inspect(testCtx(t), "/m"))
 	if len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].Token != int64(l.Token()) {
 		t.Fatalf("%+v", q)
 	}
@@ -49,7 +50,7 @@ func TestE31Chroot(t *testing.T) {
 	set := must[*Lease](t)(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))
 	unlock(t, set)
 	var found int
-	if err := a.Inspector().Walk(testCtx(t), "/", -1, func(*Queue) error { found++; return nil }); err != nil {
+	if err := a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	removeDir(t, o, root+"/deep/m") // removing while idle must not matter

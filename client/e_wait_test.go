@@ -365,7 +365,7 @@ func TestE23UnrelatedChildIsIgnored(t *testing.T) {
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	unlock(t, lock(t, c.Mutex(d).TryLock))
-	q := must[*Queue](t)(c.Inspector().Inspect(testCtx(t), d))
+	q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d))
 	if len(q.Others) != 4 {
 		t.Fatalf("%+v", q)
 	}

@@ -134,7 +134,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	a, b, d := dial(t), dial(t), dir(t)
 	const value = "10.0.0.1:8080"
 	l := must[*Lease](t)(a.Election(d).Campaign(testCtx(t), []byte(value)))
-	if err := b.Inspector().Revoke(testCtx(t), d, baseName(l.Node()), Revocation{By: "operator"}); err != nil {
+	if err := b.Inspector().Revoke(testCtx(t), d, baseName(l.Node()), recipe.Revocation{By: "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the wish", l.Revoked())
@@ -152,7 +152,7 @@ func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 		"_c_91a5a8a4-1c39-4d2b-9c5e-6a2b8f3c1d00-lock-0000000001":                        "__REVOKE__",
 	} {
 		made, _, _ := recipe.ParseName(name)
-		asked := recipe.AskBack([]byte("v"), made.Maker, Revocation{})
+		asked := recipe.AskBack([]byte("v"), made.Maker, recipe.Revocation{})
 		if _, ok := recipe.RevocationIn(asked); string(asked) != want || !ok {
 			t.Errorf("%s: %q, understood: %v", name, asked, ok)
 		}
@@ -160,7 +160,7 @@ func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 	addr(t)
 	c := dial(t)
 	for _, name := range []string{strings.Repeat("ab", 16) + "__lock__0000000001", "_c_" + strings.Repeat("ab", 16) + "-lock-0000000001"} {
-		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, Revocation{}); !errors.Is(err, ErrUnsupported) {
+		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, recipe.Revocation{}); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -274,7 +274,7 @@ func TestMisplacedOptionsAreRefused(t *testing.T) {
 		}
 	}
 	l := lock(t, dial(t, WithReason("of the client")).Mutex(d).Lock)
-	if q := must[*Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 || q.Holders[0].Owner.Reason != "of the client" {
+	if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 || q.Holders[0].Owner.Reason != "of the client" {
 		t.Errorf("an option of Dial does not count for its locks: %+v", q)
 	}
 	unlock(t, l)

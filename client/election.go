@@ -39,7 +39,7 @@ func electionQueue(l Layout) queue {
 // Campaign waits until this candidate leads or ctx ends. The lease is the
 // leadership: its Unlock ends it, and its context ends when it is lost.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
-	cfg := el.cfg.with(append([]Option{WithData(value)}, opts...))
+	cfg := el.cfg.with(append([]Option{withData(value)}, opts...))
 	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true, elects: true}
 	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
@@ -322,7 +323,7 @@ func ExampleLease_Revoked() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := c.Inspector().Revoke(ctx, q.Path, q.Holders[0].Node, client.Revocation{By: "ops", Reason: "deploy"}); err != nil {
+	if err := c.Inspector().Revoke(ctx, q.Path, q.Holders[0].Node, recipe.Revocation{By: "ops", Reason: "deploy"}); err != nil {
 		log.Fatal(err)
 	}
 	// The holder hears of it and gives it back when that suits.

@@ -63,7 +63,7 @@ type hold struct {
 	over     bool     // released, being released, or lost
 	lost     error    // a *LostError, if it was lost
 	graceful bool     // the nodes stay for the grace after MaxHold, or until Unlock
-	revoked  *Revocation
+	revoked  *recipe.Revocation
 	timers   []*time.Timer
 	unlocked []*Lease      // before others of the hold; their contexts last as long
 	unmark   []zk.Op       // lock delay: the directory names this hold, and these take it back

@@ -10,9 +10,6 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Queue describes one lock: its holders and its waiters.
-type Queue = recipe.Queue
-
 // Inspector has the calls of operators, about locks that the client itself may not
 // use: who holds, who waits and for whom, and how to take a lock back.
 type Inspector struct{ c *Client }
@@ -22,8 +19,8 @@ func (c *Client) Inspector() *Inspector { return &Inspector{c} }
 
 // Inspect reads who holds a lock and who waits for it. The layout is recognised.
 // A path that does not exist has neither holders nor waiters.
-func (i *Inspector) Inspect(ctx context.Context, path string) (*Queue, error) {
-	var q *Queue
+func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
+	var q *recipe.Queue
 	err := i.c.steadily(ctx, path, func(e *epoch) error {
 		err := e.sync(ctx, path)
 		if err == nil {
@@ -35,7 +32,7 @@ func (i *Inspector) Inspect(ctx context.Context, path string) (*Queue, error) {
 }
 
 // inspect reads one lock for package recipe to make sense of.
-func inspect(ctx context.Context, e *epoch, path string) (*Queue, error) {
+func inspect(ctx context.Context, e *epoch, path string) (*recipe.Queue, error) {
 	list, err := e.names(ctx, path)
 	var own zk.Node
 	if err == nil {
@@ -88,7 +85,7 @@ type inspection struct {
 }
 
 // semaphore reads the two directories of a semaphore.
-func (in *inspection) semaphore(names []string) (*Queue, error) {
+func (in *inspection) semaphore(names []string) (*recipe.Queue, error) {
 	part := func(name string, part recipe.Part) recipe.Dir {
 		return recipe.Dir{Path: join(in.path, name), Sem: in.path, SemData: in.data, Part: part}
 	}
@@ -106,9 +103,9 @@ func (in *inspection) semaphore(names []string) (*Queue, error) {
 }
 
 // queue makes a lock of what was read.
-func (in *inspection) queue(dirs ...*recipe.Dir) *Queue {
+func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator}, Next: in.dir.Next}
-	q := &Queue{Lock: free}
+	q := &recipe.Queue{Lock: free}
 	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
 		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{recipe.LayoutPolicy}, rec.Policy
 	}

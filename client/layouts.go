@@ -18,9 +18,7 @@ const (
 	LayoutLatch = recipe.LayoutLatch
 )
 
-// Policy says which side of a read-write lock goes first.
-type Policy = recipe.Policy
-
+// The policies of a read-write lock, which say who goes first.
 const (
 	// PolicyFair serves in the order of arrival.
 	PolicyFair = recipe.PolicyFair
@@ -29,6 +27,3 @@ const (
 	// PolicyWriter lets no reader in while a writer waits.
 	PolicyWriter = recipe.PolicyWriter
 )
-
-// Revocation asks a contender to leave.
-type Revocation = recipe.Revocation

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Lease is the right to act that a lock gives, until it is unlocked or lost. It is
@@ -25,9 +26,9 @@ type Lease struct {
 	mode     fence.Mode
 	unlocked bool
 	cause    *LostError
-	lost     chan struct{}   // made when somebody asks for it
-	revoked  chan Revocation // likewise
-	asked    *Revocation
+	lost     chan struct{}          // made when somebody asks for it
+	revoked  chan recipe.Revocation // likewise
+	asked    *recipe.Revocation
 }
 
 func newLease(ctx context.Context, h *hold, path string, mode fence.Mode) *Lease {
@@ -301,11 +302,11 @@ func (l *Lease) among(nodes []heldNode) []heldNode {
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says
 // what happens if it is not heeded.
-func (l *Lease) Revoked() <-chan Revocation {
+func (l *Lease) Revoked() <-chan recipe.Revocation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.revoked == nil {
-		l.revoked = make(chan Revocation, 1)
+		l.revoked = make(chan recipe.Revocation, 1)
 		if l.asked != nil {
 			l.revoked <- *l.asked
 		}
@@ -314,7 +315,7 @@ func (l *Lease) Revoked() <-chan Revocation {
 }
 
 // wish delivers a request to give the lock back, the first time.
-func (l *Lease) wish(r Revocation) {
+func (l *Lease) wish(r recipe.Revocation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asked != nil {

@@ -16,7 +16,7 @@ type lockConfig struct {
 	data          []byte // instead of an owner record, if not nil
 	acl           []zk.ACL
 	layout        Layout
-	policy        Policy
+	policy        recipe.Policy
 	policySet     bool
 	maxWriterWait time.Duration
 	lockDelay     time.Duration
@@ -92,9 +92,9 @@ func WithReason(text string) Option {
 	return ofLock(func(c *lockConfig) { c.reason = text })
 }
 
-// WithData replaces the owner record in the lock's node by these bytes, for
+// withData replaces the owner record in the lock's node by these bytes, for
 // programs that expect their own there.
-func WithData(b []byte) Option {
+func withData(b []byte) Option {
 	return ofLock(func(c *lockConfig) { c.data = append([]byte{}, b...) })
 }
 
@@ -111,7 +111,7 @@ func WithLayout(l Layout) Option {
 // WithPolicy makes a read-write lock follow a policy, which also allows
 // [Lease.Upgrade]. Everyone who uses its path must use this package and name the
 // same policy.
-func WithPolicy(p Policy) Option {
+func WithPolicy(p recipe.Policy) Option {
 	return ofLock(func(c *lockConfig) { c.policy, c.policySet, c.layout = p, true, recipe.LayoutPolicy })
 }
 
@@ -186,7 +186,7 @@ func (c *lockConfig) check(path string) error {
 	case c.wait < 0 || c.limit.Hold < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case c.limit.Break && c.limit.Hold > 0 && c.data != nil:
-		return fmt.Errorf("%w: Limit.Break needs the owner record that WithData replaces", ErrInvalid)
+		return fmt.Errorf("%w: Limit.Break needs an owner record, which an election's value replaces", ErrInvalid)
 	case c.misplaced:
 		return fmt.Errorf("%w: an option of the session is given to Dial, not to a lock", ErrInvalid)
 	}

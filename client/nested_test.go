@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // What is nested in a set of locks is nested in the one that it names: in how that one
@@ -79,7 +80,7 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	c, d := dial(t), dir(t)
 	err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
 		return c.Mutex(d+"/inner").Do(ctx, func(_ context.Context, inner *Lease) error {
-			outer, in := must[*Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0], must[*Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
+			outer, in := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0], must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
 			if outer.Owner.Task != in.Owner.Task {
 				t.Errorf("tasks %q and %q", outer.Owner.Task, in.Owner.Task)
 			}

@@ -47,7 +47,7 @@ func TestDataReplacesTheOwnerRecord(t *testing.T) {
 	for name, take := range map[string]func(context.Context, ...Option) (*Lease, error){
 		"mutex": c.Mutex(dir(t)).Lock, "policy": c.RWMutex(dir(t), WithPolicy(PolicyFair)).RLock,
 	} {
-		l := lock(t, take, WithData([]byte("mine")))
+		l := lock(t, take, withData([]byte("mine")))
 		if b, _ := contentOf(t, o, l.Node()); !bytes.Equal(b, []byte("mine")) {
 			t.Errorf("%s: %q", name, b)
 		}
@@ -165,7 +165,7 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 		return recipe.PolicyNode{ID: id, Kind: kind, Seq: seq}
 	}
 	for _, test := range []struct {
-		policy      Policy
+		policy      recipe.Policy
 		readerFirst bool
 		overdue     bool
 		new, queued recipe.Do

@@ -75,7 +75,7 @@ func (d *policyDir) list(ctx context.Context) error {
 	return err
 }
 
-func (d *policyDir) view(policy Policy) *recipe.PolicyView {
+func (d *policyDir) view(policy recipe.Policy) *recipe.PolicyView {
 	return &recipe.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
 }
 

@@ -363,7 +363,7 @@ func xModels(f func(xModel)) {
 	for p := range xPrograms {
 		for q := p; q < xPrograms; q++ {
 			for r := q; r < xPrograms; r++ {
-				for _, policy := range []Policy{PolicyFair, PolicyReader, PolicyWriter} {
+				for _, policy := range []recipe.Policy{PolicyFair, PolicyReader, PolicyWriter} {
 					for _, requeue := range []bool{false, true} {
 						f(xModel{policy: policy, programs: [3]xProgram{p, q, r}, requeue: requeue})
 						if policy == PolicyReader {

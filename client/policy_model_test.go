@@ -97,7 +97,7 @@ func xDoor(kind recipe.DoorKind, client int, attempt uint8) uint8 {
 }
 
 type xModel struct {
-	policy   Policy
+	policy   recipe.Policy
 	bounded  bool // policy reader: writers may become overdue at any moment
 	programs [3]xProgram
 	mutation xMutation

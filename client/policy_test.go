@@ -17,14 +17,14 @@ import (
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
-func policies(t *testing.T, f func(t *testing.T, p Policy)) {
+func policies(t *testing.T, f func(t *testing.T, p recipe.Policy)) {
 	for p := PolicyFair; p <= PolicyWriter; p++ {
 		t.Run(p.String(), func(t *testing.T) { f(t, p) })
 	}
 }
 
 func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
-	policies(t, func(t *testing.T, p Policy) {
+	policies(t, func(t *testing.T, p recipe.Policy) {
 		addr(t)
 		leakCheck(t)
 		c, o, d := dial(t), observer(t), dir(t)
@@ -74,7 +74,7 @@ func TestPolicyLockRefusesOtherLayouts(t *testing.T) {
 }
 
 func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
-	policies(t, func(t *testing.T, p Policy) {
+	policies(t, func(t *testing.T, p recipe.Policy) {
 		c, d := dial(t), dir(t)
 		m := c.RWMutex(d, WithPolicy(p))
 		w := lock(t, m.Lock)
@@ -106,7 +106,7 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 	case testing.Short():
 		steps = 60
 	}
-	policies(t, func(t *testing.T, p Policy) {
+	policies(t, func(t *testing.T, p recipe.Policy) {
 		addr(t)
 		leakCheck(t)
 		d, ctx := dir(t), context.Background()
@@ -149,7 +149,7 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 // the directory leaves neither that node nor its place: with the door closed for
 // it, a place left behind would stop everybody.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
-	policies(t, func(t *testing.T, p Policy) {
+	policies(t, func(t *testing.T, p recipe.Policy) {
 		o, d := observer(t), dir(t)
 		c, proxy := proxied(t)
 		ctx, cancel := context.WithCancel(testCtx(t))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
@@ -59,7 +60,7 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 }
 
 func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
-	policies(t, func(t *testing.T, p Policy) {
+	policies(t, func(t *testing.T, p recipe.Policy) {
 		c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
 		m := c.RWMutex(d, WithPolicy(p))
 		r := lock(t, m.RLock)
@@ -126,7 +127,7 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 }
 
 func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
-	policies(t, func(t *testing.T, p Policy) {
+	policies(t, func(t *testing.T, p recipe.Policy) {
 		o, d := observer(t), dir(t)
 		dying, c := dial(t), dial(t)
 		m := c.RWMutex(d, WithPolicy(p))

@@ -1,8 +1,8 @@
 package client_test
 
 import (
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // addOperatorCalls adds what operators do to the locks of others.
@@ -17,7 +17,7 @@ func addOperatorCalls() {
 		defer cancel()
 		p := w.path("mutex", "rw", "sem", "elect").path
 		if q, err := w.c.Inspector().Inspect(ctx, p); err == nil && len(q.Holders) > 0 {
-			_ = w.c.Inspector().Revoke(ctx, p, q.Holders[0].Node, client.Revocation{By: "random"})
+			_ = w.c.Inspector().Revoke(ctx, p, q.Holders[0].Node, recipe.Revocation{By: "random"})
 		}
 	}
 	programOps["Inspector.BreakExpired"] = func(w *worker) {

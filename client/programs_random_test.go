@@ -33,7 +33,6 @@ var (
 // option of the package is here or in otherOptions.
 var programOptions = map[string]func(r *rand.Rand) client.Option{
 	"WithReason":        func(*rand.Rand) client.Option { return client.WithReason("random") },
-	"WithData":          func(*rand.Rand) client.Option { return client.WithData([]byte("value-data")) },
 	"WithACL":           func(*rand.Rand) client.Option { return client.WithACL(zk.WorldACL(zk.PermAll)...) },
 	"WithMaxWriterWait": func(r *rand.Rand) client.Option { return client.WithMaxWriterWait(ms(r, 50)) },
 	"WithReentrant":     func(*rand.Rand) client.Option { return client.WithReentrant() },

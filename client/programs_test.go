@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // The programs that users write first.
@@ -72,7 +73,7 @@ func askToGiveWay(c *client.Client, path string, leads <-chan string, times int)
 		if err != nil {
 			log.Fatal(err)
 		}
-		c.Inspector().Revoke(context.Background(), path, l.Node, client.Revocation{By: "operator"})
+		c.Inspector().Revoke(context.Background(), path, l.Node, recipe.Revocation{By: "operator"})
 	}
 }
 

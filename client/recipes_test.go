@@ -221,7 +221,7 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	h := lock(t, c.RWMutex(d+"/rw").Lock, WithReason("work"))
 	r := start(ctx, dial(t).RWMutex(d+"/rw").RLock)
 	queued(t, o, d+"/rw", 2)
-	q := must[*Queue](t)(c.Inspector().Inspect(ctx, d+"/rw"))
+	q := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/rw"))
 	if q.Kind != "rwlock" || len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Next != 2 {
 		t.Fatalf("%+v", q)
 	}
@@ -234,12 +234,12 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	p := lock(t, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/sem", 4).Acquire(ctx, 3, o...)
 	})
-	q = must[*Queue](t)(c.Inspector().Inspect(ctx, d+"/sem"))
+	q = must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/sem"))
 	if q.Kind != "semaphore" || len(q.Holders) != 3 || q.Limit != 4 {
 		t.Fatalf("%+v", q)
 	}
 	var found []string
-	if err := c.Inspector().Walk(ctx, d, -1, func(q *Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
+	if err := c.Inspector().Walk(ctx, d, -1, func(q *recipe.Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
 		t.Fatalf("%v %v", found, err)
 	}
 	unlock(t, p)
@@ -293,8 +293,8 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	mk(d+"/queue", 0)
 	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
 	l := lock(t, c.Mutex(d+"/k/lock").Lock)
-	found := map[string]*Queue{}
-	if err := c.Inspector().Walk(testCtx(t), d, -1, func(q *Queue) error { found[q.Path] = q; return nil }); err != nil {
+	found := map[string]*recipe.Queue{}
+	if err := c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	q := found[d+"/tutorial"]

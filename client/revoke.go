@@ -11,7 +11,7 @@ import (
 )
 
 // revoke delivers the first wish and ends a revocable hold after its grace.
-func (h *hold) revoke(r Revocation) {
+func (h *hold) revoke(r recipe.Revocation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over || h.revoked != nil {
@@ -30,7 +30,7 @@ func (h *hold) revoke(r Revocation) {
 // it by [Lease.Revoked], and loses the lock after its grace if it was taken
 // [WithRevocable]; a waiter leaves the queue. node is the node's path relative to
 // the lock's, as [Entry] has it. It needs WRITE on the node.
-func (i *Inspector) Revoke(ctx context.Context, path, node string, r Revocation) error {
+func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
 	target := target(path, node)
 	made, _, _ := recipe.ParseName(baseName(target))
 	if made.Maker == recipe.MakerKazoo || made.Maker == recipe.MakerGo {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -24,7 +25,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 		if n == baseName(holder.Node()) {
 			continue
 		}
-		if err := other.Inspector().Revoke(testCtx(t), d, n, Revocation{By: "somebody"}); err != nil {
+		if err := other.Inspector().Revoke(testCtx(t), d, n, recipe.Revocation{By: "somebody"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +42,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	l := must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
 	time.Sleep(2 * ownWatch) // its node is watched
 	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
-	if err := other.Inspector().Revoke(testCtx(t), d+"/e", baseName(l.Node()), Revocation{}); err != nil {
+	if err := other.Inspector().Revoke(testCtx(t), d+"/e", baseName(l.Node()), recipe.Revocation{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := el.Proclaim(testCtx(t), l, []byte("b")); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -37,7 +38,7 @@ func TestStampThatIsLostIsSentAgain(t *testing.T) {
 	} {
 		c, g, _ := stamping(t, testCtx(t), rule)
 		l := g.wait(t)
-		if en := must[*Queue](t)(c.Inspector().Inspect(testCtx(t), l.Path())).Holders[0]; en.Owner == nil || !en.Owner.Held {
+		if en := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), l.Path())).Holders[0]; en.Owner == nil || !en.Owner.Held {
 			t.Errorf("%v: not stamped: %+v", rule, en)
 		}
 		unlock(t, l)

@@ -13,7 +13,7 @@ import (
 // a lock: one that has contenders, or data that this package put there. It goes no
 // deeper than depth levels below root; 1 are root and its children, and a negative
 // depth has no limit. It ends with the first error of f.
-func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*Queue) error) error {
+func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*recipe.Queue) error) error {
 	if root != "/" {
 		if err := checkPath(root); err != nil {
 			return err
@@ -32,7 +32,7 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*Qu
 	return publicErr(ctx, c.walk(ctx, e, root, depth, f))
 }
 
-func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f func(*Queue) error) error {
+func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f func(*recipe.Queue) error) error {
 	list, err := e.names(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
@@ -117,8 +117,8 @@ func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []str
 // Contenders that wait inside one process have no node and are not seen; give
 // locks [WithoutLocalQueue] where that matters.
 func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
-	var list []Queue
-	err := i.Walk(ctx, root, -1, func(q *Queue) error {
+	var list []recipe.Queue
+	err := i.Walk(ctx, root, -1, func(q *recipe.Queue) error {
 		list = append(list, *q)
 		return nil
 	})

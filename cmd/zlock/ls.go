@@ -126,7 +126,7 @@ func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) er
 	if l.deep {
 		depth = -1
 	}
-	return cl.Inspector().Walk(ctx, l.root, depth, func(q *client.Queue) error {
+	return cl.Inspector().Walk(ctx, l.root, depth, func(q *recipe.Queue) error {
 		if l.held && len(q.Holders) == 0 {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func revokeCommand() *command {
@@ -32,7 +33,7 @@ if --wait is given and it was not released in time.`,
 				if err := c.operands(1, 2); err != nil {
 					return err
 				}
-				r := client.Revocation{By: me(), Reason: *reason}
+				r := recipe.Revocation{By: me(), Reason: *reason}
 				if wait > 0 {
 					conn.timeout += wait
 					r.Deadline = time.Now().Add(wait).UTC().Truncate(time.Second)
@@ -54,7 +55,7 @@ func me() string {
 	return host
 }
 
-func (c *call) revoke(ctx context.Context, cl *client.Client, r client.Revocation, wait time.Duration) error {
+func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
 	path := c.args[0]
 	nodes := c.args[1:]
 	if len(nodes) == 0 {

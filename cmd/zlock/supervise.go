@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // lossFlags say what happens to COMMAND when its lock goes.
@@ -188,7 +189,7 @@ func (s *supervisor) lost() <-chan time.Time {
 }
 
 // revoked passes the request on.
-func (s *supervisor) revoked(r client.Revocation) {
+func (s *supervisor) revoked(r recipe.Revocation) {
 	by := r.By
 	if by == "" {
 		by = "somebody"
