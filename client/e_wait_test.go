@@ -19,7 +19,7 @@ import (
 )
 
 // The tests of this package named TestE01… are the rows of the table of edge
-// cases in docs/lock-edge-cases.md.
+// cases in docs/locks.md.
 
 // rounds is long if the long form of the tests was asked for.
 func rounds(long, short int) int {
