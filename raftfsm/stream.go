@@ -328,10 +328,10 @@ func (o *opener) told(nonce int64, birth uint32) {
 	if !ours && o.stream.birthNow() != 0 {
 		// An earlier life of this server opened its stream late and took ours
 		// away, or the server was removed. Nothing under the old birth can be
-		// applied any more: begin anew. But not while a request of ours is still
+		// applied any more: begin again. But not while a request of ours is still
 		// on its way: with a new nonce that one would be taken for another life's
 		// when it is applied, and where requests are repeated faster than they
-		// are applied, so would the next, for ever.
+		// are applied, so would the next, forever.
 		o.nonce = 0
 	}
 	o.mu.Unlock()

@@ -92,7 +92,7 @@ func (r *Relief) limit() time.Duration {
 // Began notes whether the barrier at the start of a term succeeded. While raft hands
 // leadership over it takes nothing, and it may never learn that this has ended: it
 // waits for a replicator to a server that hangs, and when leadership is lost
-// meanwhile that one ends without a word. Elected again, such a server would lead
+// by then, the replicator ends without a word. Elected again, such a server would lead
 // and do nothing for as long as it runs. In limit any election is over.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()

@@ -129,7 +129,7 @@ func lastOf(req *raft.AppendEntriesRequest) uint64 {
 
 // asked is a connection that another server's raft has made. It bounds the silence
 // in the middle of a message: raft reads a snapshot on its main loop without a
-// deadline, and if the leader's host vanishes meanwhile the follower could not vote
+// deadline, and if the leader's host vanishes then the follower could not vote
 // until TCP gives up. Between messages a connection may idle as long as it likes.
 type asked struct {
 	net.Conn

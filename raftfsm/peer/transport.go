@@ -217,7 +217,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // ServerID is how raft names server id.
 func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
 
-// ParseID is the id of the server that raft names so; 0: it is none of ours.
+// ParseID is the id of the server that raft names so; 0: it is not a name that zlockd gives.
 func ParseID(id raft.ServerID) uint32 {
 	v, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {

@@ -107,7 +107,7 @@ func (f *flushers) run() {
 	}
 }
 
-// waiting returns how many are to be written. f is locked.
+// waiting returns how many outboxes wait to be written. f is locked.
 func (f *flushers) waiting() int { return len(f.queue) - f.head }
 
 // next takes the one who has waited longest out of the queue: while there is
@@ -176,7 +176,7 @@ func (c *conn) flush() {
 	c.write(true)
 }
 
-// sleep waits to be roused, with the outbox unlocked meanwhile.
+// sleep waits to be roused, with the outbox unlocked while it sleeps.
 func (c *conn) sleep(waitFor int) {
 	o := &c.out
 	o.waiting, o.waitFor = true, waitFor
