@@ -308,8 +308,17 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 
 // A leader may die with the question in its hands whether a backup may come.
 func TestRestoreBeginsAgainWhenItsQuestionBreaksOff(t *testing.T) {
-	t.Parallel()
+	for _, early := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in the greeting %v", early), func(t *testing.T) {
+			t.Parallel()
+			restoreOverBrokenQuestion(t, early)
+		})
+	}
+}
+
+func restoreOverBrokenQuestion(t *testing.T, early bool) {
 	var still stillNet
+	still.early.Store(early)
 	c := newTrio(t, false, func(o *Options) {
 		if o.ID == 3 {
 			still.tune(o)

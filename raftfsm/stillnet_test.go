@@ -14,10 +14,12 @@ import (
 
 // stillNet is a network on which connections to a server can be made to take
 // nothing, as if its process stood still: what is sent is not read, and nothing
-// breaks. Or they break off behind the greeting, as if its process ended there.
+// breaks. Or they break off behind the greeting, or within it, as if its process
+// ended there.
 type stillNet struct {
 	is     atomic.Pointer[func(p peer.Purpose, addr string) bool]
 	breaks atomic.Pointer[func(p peer.Purpose, addr string) bool]
+	early  atomic.Bool // within the greeting
 }
 
 // breaksOff says of which connections this is true; nil: of none.
@@ -74,7 +76,7 @@ func (c *stillConn) Write(b []byte) (int, error) {
 }
 
 func (c *stillConn) Read(b []byte) (int, error) {
-	if is := c.s.breaks.Load(); is != nil && (*is)(c.purpose, c.addr) && c.writes > 1 {
+	if is := c.s.breaks.Load(); is != nil && (*is)(c.purpose, c.addr) && (c.writes > 1 || c.s.early.Load()) {
 		c.Close()
 		return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 	}

@@ -89,6 +89,9 @@ type reply struct {
 // connection ends before the answer, the error has the code status.Interrupted.
 func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Status, error) {
 	c, err := p.Call(ctx, Ask, id, addr)
+	if connEnded(err) { // in the greeting: the server's process has just ended
+		err = status.With(status.Interrupted, err)
+	}
 	if err != nil {
 		return Status{}, err
 	}
