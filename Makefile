@@ -36,9 +36,9 @@ test-all: ## those and the slow ones: servers as processes, long simulations, pl
 test-stock: TAGS := kerberos
 test-stock: build ## run the stock clients and the real ZooKeeper against zlockd, with Kerberos (installs them when root)
 	sh test/stock/install.sh
-	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 10m -count 1 -tags stock ./test/proc -run 'ZkCli|ZooKeeper|Kazoo|ThereAndBack'
+	ZLTEST_REQUIRE_STOCK=1 go test -timeout 10m -count 1 -tags stock ./test/proc -run 'ZkCli|ZooKeeper|Kazoo|ThereAndBack'
 	go test -count 1 -tags kerberos ./server/clients ./cmd/zlockd -run Kerberos
-	ZLOCKD_REQUIRE_STOCK=1 go test -timeout 20m -count 1 -tags stock,kerberos ./server/sasl/... ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
+	ZLTEST_REQUIRE_STOCK=1 go test -timeout 20m -count 1 -tags stock,kerberos ./server/sasl/... ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
 
 test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders
 	sh test/stock/install-apps.sh

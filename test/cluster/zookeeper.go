@@ -39,7 +39,7 @@ const zooPatience = 90 * time.Second
 
 // RequireZooKeeper ends the test unless it was built with the tag stock and
 // ZooKeeper can be run here. Without the tag no test may depend on what is
-// installed; a machine with CI=true or ZLOCKD_REQUIRE_STOCK=1 may not skip.
+// installed; a machine with CI=true or ZLTEST_REQUIRE_STOCK=1 may not skip.
 func RequireZooKeeper(t testing.TB) {
 	t.Helper()
 	if !withStock {
@@ -48,7 +48,7 @@ func RequireZooKeeper(t testing.TB) {
 	_, err := zookeeperCommand(nil, "")
 	switch {
 	case err == nil:
-	case os.Getenv("ZLOCKD_REQUIRE_STOCK") == "1" || strings.EqualFold(os.Getenv("CI"), "true"):
+	case os.Getenv("ZLTEST_REQUIRE_STOCK") == "1" || strings.EqualFold(os.Getenv("CI"), "true"):
 		t.Fatal(err)
 	default:
 		t.Skip(err)

@@ -20,14 +20,14 @@ import (
 const kills = 3
 
 // needApp skips the test when a program it is about is not installed, and says
-// which; ZLOCKD_REQUIRE_STOCK=1 fails it.
+// which; ZLTEST_REQUIRE_STOCK=1 fails it.
 func needApp(t *testing.T, files ...string) {
 	t.Helper()
 	for _, f := range files {
 		if _, err := os.Stat(f); err == nil {
 			continue
 		}
-		if os.Getenv("ZLOCKD_REQUIRE_STOCK") != "" {
+		if os.Getenv("ZLTEST_REQUIRE_STOCK") != "" {
 			t.Fatalf("%s is not installed: run test/stock/install-apps.sh", f)
 		}
 		t.Skipf("NOT RUN: %s is not installed: run test/stock/install-apps.sh", f)

@@ -18,6 +18,6 @@
 // TaskFlow, tooz, Patroni) on three servers, and kill one leader after another
 // while they work. Each says what the application owes its users: no row missing,
 // no job lost or done twice, one primary. An application that is not installed is
-// skipped and named, or fails when ZLOCKD_REQUIRE_STOCK=1 says that nothing may be
+// skipped and named, or fails when ZLTEST_REQUIRE_STOCK=1 says that nothing may be
 // skipped.
 package stock
