@@ -16,11 +16,11 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// adminFlags are the options of commands that ask a zlockd's admin port.
+// adminFlags are the options of commands that ask the admin port of a zlockd.
 type adminFlags struct {
 	addr    string
 	timeout time.Duration
-	auth    connectFlags // for its auth file only
+	auth    connectFlags // only its auth file is used
 }
 
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
@@ -34,8 +34,8 @@ func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
 	return f
 }
 
-// admin returns what talks to the admin port, and a context that ends with the
-// command's time or a signal.
+// admin returns the client of the admin port, and a context that ends with the command's time
+// or a signal.
 func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error) {
 	if err := f.auth.readAuth(c.app); err != nil {
 		return nil, adminClient{}, nil, err
@@ -61,7 +61,7 @@ func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error
 	return ctx, a, func() { cancel(); stop() }, nil
 }
 
-// ask reads one of the lock view's answers.
+// ask reads one answer of the lock view.
 func (a adminClient) ask(ctx context.Context, path string, q url.Values, into any) error {
 	if len(q) > 0 {
 		path += "?" + q.Encode()
@@ -76,8 +76,7 @@ func (a adminClient) ask(ctx context.Context, path string, q url.Values, into an
 	return nil
 }
 
-// serverFlags let a command that reads locks ask the admin port instead of
-// opening a session.
+// serverFlags let a command that reads locks ask the admin port instead of opening a session.
 type serverFlags struct {
 	*adminFlags
 	on bool
@@ -90,8 +89,8 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 	return f
 }
 
-// asks runs f with the admin port, if that is wanted and there is one. It
-// reports false if the command is to go on with a session.
+// asks runs do with the admin port if the user wants that. It reports false if the command
+// must go on with a session, because there is no admin port or the user does not want it.
 func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Context, adminClient) error) (
 	done bool, err error) {
 	if !f.on {
@@ -116,7 +115,7 @@ func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Conte
 	return true, err
 }
 
-// viewLock is a lock as the lock view's list has it.
+// viewLock is a lock in the list of the lock view.
 type viewLock struct {
 	recipe.Lock
 	HolderCount int   `json:"holderCount"`
@@ -124,7 +123,7 @@ type viewLock struct {
 	OldestWait  int64 `json:"oldestWait"`
 }
 
-// lockOf asks for one lock.
+// lockOf reads one lock.
 func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, error) {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {
@@ -134,7 +133,7 @@ func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, er
 	return &q, a.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
 }
 
-// eachLock goes through all locks at or below a path.
+// eachLock calls f for every lock at or below a path.
 func (a adminClient) eachLock(ctx context.Context, root string, f func(*viewLock)) error {
 	q := url.Values{"prefix": {root}, "limit": {"1000"}}
 	for {
@@ -156,7 +155,7 @@ func (a adminClient) eachLock(ctx context.Context, root string, f func(*viewLock
 	}
 }
 
-// graph asks who waits for whom.
+// graph reads which parties wait for which.
 func (a adminClient) graph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var g recipe.Graph
 	if err := a.ask(ctx, "/wait-graph", url.Values{"prefix": {root}}, &g); err != nil {

@@ -47,7 +47,7 @@ must have is printed. A stopped server is exported by: zlockd export.`,
 	}
 }
 
-// addStateFlags are those of the admin port, with time for something long.
+// addStateFlags adds the flags of the admin port, with time for a long transfer.
 func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 	f := addAdminFlags(fs, true)
 	f.timeout = 10 * time.Minute
@@ -109,7 +109,7 @@ func (c *call) fetchState(f *adminFlags, format, output string) error {
 	return nil
 }
 
-// fetched is a state that arrives.
+// fetched is a state that zlock receives.
 type fetched struct {
 	format string
 	zxid   int64
@@ -117,7 +117,7 @@ type fetched struct {
 	bytes  int64
 }
 
-// copy writes what arrives, and checks it at the same time.
+// copy writes the state it receives, and checks it at the same time.
 func (f *fetched) copy(w io.Writer, from io.Reader) error {
 	check, tee := io.Pipe()
 	checked := make(chan error, 1)
@@ -160,14 +160,14 @@ func (f *fetched) check(r io.Reader) (err error) {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if s.Digest == nil { // as of a ZooKeeper that was told to write none
+	if s.Digest == nil { // from a ZooKeeper configured to write none
 		return errors.New("it does not say which zxid it has")
 	}
 	f.zxid = s.Digest.Zxid
 	return nil
 }
 
-// toFile writes a file that is whole, durable, or not there.
+// toFile leaves a file that is complete and durable, or no file.
 func toFile(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -180,7 +180,7 @@ func toFile(path string, write func(io.Writer) error) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the first error is the one to tell
+		_ = os.Remove(f.Name()) // report the first error
 		return err
 	}
 	d, err := os.Open(filepath.Dir(path))
@@ -190,7 +190,7 @@ func toFile(path string, write func(io.Writer) error) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// open asks for something long, to be read by the caller.
+// open starts a long answer, which the caller reads.
 func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
 	if err != nil {
@@ -206,7 +206,7 @@ func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, erro
 	if resp.StatusCode == http.StatusOK {
 		return resp.Body, nil
 	}
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what of it arrived will do
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
 	resp.Body.Close()
 	return nil, refused(resp, bytes.TrimSpace(answer))
 }

@@ -80,7 +80,7 @@ func (b *barrierFlags) limit(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, b.timeout, errTimeout)
 }
 
-// timedOut makes the exit code of an error that -w caused.
+// timedOut turns an error that -w caused into an exit code.
 func (b *barrierFlags) timedOut(ctx, wait context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(wait), errTimeout) {
 		return exit(exitNotAcquired)
@@ -117,7 +117,7 @@ func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
 	})
 }
 
-// runPlain runs COMMAND without any lock: signals reach it as they do zlock.
+// runPlain runs COMMAND without a lock: COMMAND receives the signals that zlock receives.
 func runPlain(exe executable) (int, error) {
 	sigs := listen(append(terminalSignals, forwardedSignals...)...)
 	defer sigs.stop()

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// target is what is ended when a lock is lost: a process group, or in the
-// foreground, where zlock is in that group itself, a process and its descendants.
+// target is what zlock ends when a lock is lost: a process group or, in the foreground, where
+// zlock itself is in that group, a process and its descendants.
 type target struct {
 	pid   int
 	group bool
-	// mark is a variable in the environment of COMMAND and of all that comes
-	// from it, if there is no group: what an obedient COMMAND leaves behind when
-	// zlock is dead cannot be found in another way.
+	// mark is a variable in the environment of COMMAND and of all its descendants, if there is no
+	// group. Nothing else finds the processes that an obedient COMMAND leaves behind when zlock
+	// is dead.
 	mark string
 }
 
-// signal sends sig to all of it. Whoever is stopped must run to die of a signal
-// other than KILL, so it is continued.
+// signal sends sig to every process of the target. It continues stopped processes, because
+// only KILL ends a process that does not run.
 func (t target) signal(sig syscall.Signal) {
 	sigs := []syscall.Signal{sig}
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
@@ -38,7 +38,7 @@ func (t target) signal(sig syscall.Signal) {
 	}
 }
 
-// alive reports whether something of it still runs. Zombies do not.
+// alive reports whether a process of the target still runs. Zombies do not.
 func (t target) alive() bool {
 	if t.group {
 		return groupAlive(t.pid)
@@ -49,14 +49,14 @@ func (t target) alive() bool {
 // child is COMMAND.
 type child struct {
 	target
-	guard   int // its guard's process, not to be taken for one of COMMAND's
+	guard   int // the guard's process, which is not one of COMMAND's
 	exited  chan struct{}
 	status  syscall.WaitStatus  // valid once exited is closed
 	signals chan syscall.Signal // sent to the guard, as COMMAND's parent
-	bereft  chan struct{}       // closed when the guard has died before COMMAND
+	bereft  chan struct{}       // closed when the guard dies before COMMAND
 }
 
-// lookCommand finds COMMAND, so that a mistake shows before a queue is joined.
+// lookCommand finds COMMAND, so that a mistake shows before zlock joins a queue.
 func lookCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
@@ -72,8 +72,8 @@ func lookCommand(name string) (string, error) {
 	}
 }
 
-// signal is target's; in the foreground it also reaches what COMMAND started and
-// left behind, as far as the system tells ([adoptOrphans]).
+// signal sends sig to the target; in the foreground also to processes that COMMAND started and
+// left behind, as far as the system shows them ([adoptOrphans]).
 func (c *child) signal(sig syscall.Signal) {
 	c.target.signal(sig)
 	for _, pid := range c.orphans() {
@@ -83,7 +83,7 @@ func (c *child) signal(sig syscall.Signal) {
 
 func (c *child) alive() bool { return c.target.alive() || len(c.orphans()) > 0 }
 
-// orphans are this process's children other than COMMAND and guard.
+// orphans returns this process's children other than COMMAND and guard.
 func (c *child) orphans() (pids []int) {
 	if c.group {
 		return nil
@@ -96,7 +96,7 @@ func (c *child) orphans() (pids []int) {
 	return pids
 }
 
-// code is the exit code that stands for COMMAND's end.
+// code returns the exit code for COMMAND's end.
 func (c *child) code() int {
 	if c.status.Signaled() {
 		return signalCode(c.status.Signal())
@@ -104,8 +104,8 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// finish ends what COMMAND left running, and returns when nothing is: until then
-// the lock must not move. said is called if that takes long.
+// finish ends the processes that COMMAND left running, and returns when none is left: until
+// then the lock must not move. It calls say if that takes long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	<-c.exited
 	if !c.alive() {
@@ -123,7 +123,7 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 		if time.Now().After(complain) {
 			say("processes of group %d cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
-			most = time.Second // each look reads the table of processes
+			most = time.Second // each look reads the process table
 		}
 	}
 }

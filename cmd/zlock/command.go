@@ -18,14 +18,14 @@ type command struct {
 	name string
 	args string // operands, for the usage line
 	does string // one line for the list of commands
-	help string // what the usage line and the flags do not say
-	// paths says which operands are paths on the server, for completion.
+	help string // what the usage line and the flags leave out
+	// paths marks operands as paths on the server, for completion.
 	paths bool
 	// hidden commands serve zlock itself.
 	hidden bool
-	// subs are the words that the first operand can be, for completion.
+	// subs are the possible words of the first operand, for completion.
 	subs []string
-	// setup adds the command's flags to the set and returns what runs it.
+	// setup adds the command's flags to the set and returns the function that runs the command.
 	setup func(fs *pflag.FlagSet) func(*call) error
 }
 
@@ -38,15 +38,15 @@ type call struct {
 	dashed []string // what follows --, nil if there is no --
 }
 
-// app is the process as the commands see it.
+// app is the process as its commands see it.
 type app struct {
 	stdin          *os.File
 	stdout, stderr io.Writer
-	terminal       bool // standard output is one
+	terminal       bool // standard output is a terminal
 	getenv         func(string) string
 }
 
-// commands in the order of the help text.
+// commands returns the commands in the order of the help text.
 func commands() []*command {
 	return []*command{
 		runCommand(), holdCommand(), lsCommand(), showCommand(), holdersCommand(), waitersCommand(),
@@ -67,7 +67,7 @@ func findCommand(name string) *command {
 	return nil
 }
 
-// flagSet makes the command's flag set, and what runs it.
+// flagSet returns the command's flag set, and the function that runs the command.
 func (c *command) flagSet() (*pflag.FlagSet, func(*call) error) {
 	fs := pflag.NewFlagSet("zlock "+c.name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -86,8 +86,7 @@ func (c *command) usage(w io.Writer, fs *pflag.FlagSet) {
 	fmt.Fprintf(w, "\nOptions:\n%s", fs.FlagUsagesWrapped(100))
 }
 
-// main is the command line: args without the program's name. It returns the
-// exit code.
+// main runs the command line, args without the program's name, and returns the exit code.
 func (a *app) main(args []string) int {
 	if len(args) == 0 {
 		a.overview(a.stderr)
@@ -110,7 +109,7 @@ func (a *app) main(args []string) int {
 	}
 	c := findCommand(args[0])
 	if args[0] == "__complete" {
-		a.complete(args[1:]) // whatever the words look like
+		a.complete(args[1:]) // whatever the words are
 		return exitOK
 	}
 	if c == nil {
@@ -141,7 +140,7 @@ func (a *app) run(c *command, args []string) error {
 	return run(cl)
 }
 
-// otherWords are what other programs call our commands and flags.
+// otherWords maps words of other programs to our commands.
 var otherWords = map[string]string{
 	"lock": "run", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",
 	"release": "break", "status": "show",
@@ -155,7 +154,7 @@ var otherFlags = map[string]string{
 	"password": "auth-file",
 }
 
-// meantCommand is a suggestion, or nothing.
+// meantCommand returns a suggestion, or "".
 func meantCommand(word string) string {
 	if word == "lock" {
 		return `: did you mean "run" or "hold"?`
@@ -176,7 +175,7 @@ func meantCommand(word string) string {
 	return fmt.Sprintf(": did you mean %q?", near)
 }
 
-// meantFlag is a suggestion if the error is an unknown flag.
+// meantFlag returns a suggestion if the error is an unknown flag.
 func meantFlag(fs *pflag.FlagSet, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -195,7 +194,7 @@ func meantFlag(fs *pflag.FlagSet, err error) string {
 	return fmt.Sprintf(": did you mean --%s?", near)
 }
 
-// report tells of an error and returns its exit code.
+// report prints an error and returns its exit code.
 func (a *app) report(c *command, err error) int {
 	var u *usageError
 	var e *exitError
@@ -227,7 +226,7 @@ func (a *app) overview(w io.Writer) {
 		"or ZLOCK_SERVERS (127.0.0.1:2181 if neither is given).\n")
 }
 
-// operands checks the number of operands and that nothing follows --.
+// operands checks the number of operands; those after -- count too.
 func (c *call) operands(least, most int) error {
 	if c.dashed != nil {
 		c.args = append(c.args, c.dashed...)

@@ -38,8 +38,8 @@ For fish:  zlock completion fish > ~/.config/fish/completions/zlock.fish`,
 	}
 }
 
-// The scripts ask zlock itself what can follow, so they never know less than it.
-// Each candidate is a word and, after a tab, what it means.
+// The scripts ask zlock itself for the candidates, so they always know its commands. Each
+// candidate is a word and, after a tab, its meaning.
 var completionScripts = map[string]string{
 	"bash": `_zlock() {
 	local IFS=$'\n' word=${COMP_WORDS[COMP_CWORD]}
@@ -81,8 +81,7 @@ complete -c zlock -n __zlock_in_command -xa '(__fish_complete_subcommand --fcs-s
 `,
 }
 
-// complete writes the candidates for the last word. Silence is the answer to
-// everything that goes wrong.
+// complete writes the candidates for the last word. On any error it writes nothing.
 func (a *app) complete(words []string) {
 	for _, cand := range a.candidates(words) {
 		fmt.Fprintf(a.stdout, "%s\t%s\n", cand.word, cand.means)
@@ -122,7 +121,7 @@ func (a *app) candidates(words []string) []candidate {
 	return a.operandsFor(c, fs, words[1:len(words)-1], last)
 }
 
-// pendingFlag is the flag that the next word is the value of.
+// pendingFlag returns the flag whose value is the next word.
 func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	if len(words) == 0 {
 		return nil
@@ -141,7 +140,7 @@ func pendingFlag(fs *pflag.FlagSet, words []string) *pflag.Flag {
 	return f
 }
 
-// flagValues lists the values of a flag that has a fixed set of them.
+// flagValues lists the values of a flag that has a fixed set.
 func flagValues(f *pflag.Flag, prefix, before string) []candidate {
 	if f == nil {
 		return nil
@@ -175,7 +174,7 @@ func flagNames(fs *pflag.FlagSet, prefix string) []candidate {
 	return found
 }
 
-// operandsFor lists words of the command, or paths of the server.
+// operandsFor lists the command's words, or paths of the server.
 func (a *app) operandsFor(c *command, fs *pflag.FlagSet, before []string, last string) []candidate {
 	var found []candidate
 	_ = fs.Parse(before)
@@ -199,16 +198,15 @@ func (a *app) operandsFor(c *command, fs *pflag.FlagSet, before []string, last s
 	return found
 }
 
-// plainWord reports whether every shell takes the word as it is. The shells put a
-// candidate into the command line without quotes, and any client of the servers may
-// have chosen the name.
+// plainWord reports whether every shell takes the word unquoted. The shells insert candidates
+// without quotes, and any client of the servers may have chosen the name.
 func plainWord(word string) bool {
 	return !strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+,:@%", r)
 	})
 }
 
-// completionPatience: somebody is waiting with a finger on the tab key.
+// completionPatience is short: the user has just pressed the tab key.
 const completionPatience = 300 * time.Millisecond
 
 // namesBelow lists a node's children if the server answers soon.

@@ -32,7 +32,7 @@ type connectFlags struct {
 	verbose         int
 	quiet           bool
 	credentials     [][2]string
-	margin          time.Duration // set by commands, not by a flag
+	margin          time.Duration // commands set it; it has no flag
 }
 
 func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
@@ -58,8 +58,8 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	return f
 }
 
-// addAskFlags adds the options of a command that asks the servers something. It ends
-// after --timeout, whatever happens to its session.
+// addAskFlags adds the options of a command that asks the servers. The command ends after
+// --timeout, whatever happens to its session.
 func addAskFlags(fs *pflag.FlagSet) *connectFlags {
 	f := addConnectFlags(fs)
 	f.timeout = answerTimeout
@@ -67,10 +67,10 @@ func addAskFlags(fs *pflag.FlagSet) *connectFlags {
 	return f
 }
 
-// answerTimeout is the time that the servers get to answer what needs no waiting.
+// answerTimeout is the time that servers have to answer a request that need not wait.
 const answerTimeout = 15 * time.Second
 
-// answerWithin returns a context that ends after d, with an error that says so.
+// answerWithin returns a context that ends after d with an error that says so.
 func answerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return context.WithCancel(ctx)
@@ -78,8 +78,8 @@ func answerWithin(ctx context.Context, d time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, d, exitf(exitNoSession, "no answer from the servers within %v", d))
 }
 
-// address returns the servers and the chroot, flags before environment. A chroot
-// behind the servers of -S counts as a flag.
+// address returns the servers and the chroot; flags take precedence over the environment. A
+// chroot in -S counts as a flag.
 func (f *connectFlags) address(getenv func(string) string) (servers, chroot string, err error) {
 	servers, chroot = f.servers, f.chroot
 	if chroot == "" && !strings.Contains(servers, "/") {
@@ -104,7 +104,7 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 	return servers, chroot, nil
 }
 
-// options makes the client's options of the flags.
+// options turns the flags into options of the client.
 func (f *connectFlags) options(a *app) ([]client.Option, error) {
 	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithClientName("zlock")}
 	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
@@ -129,8 +129,8 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 	return append(opts, client.WithLogger(f.logger(a))), nil
 }
 
-// logger is for what the client has to say: what is wrong, unless more or less was
-// asked for.
+// logger returns the client's logger: it shows warnings and errors, unless the flags ask for
+// more or less.
 func (f *connectFlags) logger(a *app) *slog.Logger {
 	switch {
 	case f.verbose > 1:
@@ -143,14 +143,14 @@ func (f *connectFlags) logger(a *app) *slog.Logger {
 	return slog.New(plainLog{a})
 }
 
-// plainLog writes warnings as zlock writes its own messages.
+// plainLog writes warnings in the form of zlock's own messages.
 type plainLog struct{ a *app }
 
 func (plainLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 func (p plainLog) WithAttrs([]slog.Attr) slog.Handler         { return p }
 func (p plainLog) WithGroup(string) slog.Handler              { return p }
 
-// Handle writes the message and the values; their keys are for machines.
+// Handle writes the message and the values, without their keys, which are for machines.
 func (p plainLog) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(at slog.Attr) bool {
@@ -209,8 +209,8 @@ func (f *connectFlags) tlsConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// connect opens a session. What cannot work is a usage error; no session in
-// time is exit code 120.
+// connect opens a session. A connection that cannot work is a usage error; no session in time
+// is exit code 120.
 func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Option) (*client.Client, error) {
 	servers, chroot, err := f.address(c.getenv)
 	if err != nil {
@@ -243,8 +243,8 @@ func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Opti
 	}
 }
 
-// tooShort explains why the client refused to begin: the server may have granted
-// a shorter session timeout than was asked for.
+// tooShort explains why the client refused to begin: the server may have granted a shorter
+// session timeout than zlock asked for.
 func (c *call) tooShort(ctx context.Context, f connectFlags, err error) error {
 	killAfter := f.margin - marginFor(0)
 	f.margin = 0
@@ -259,15 +259,15 @@ func (c *call) tooShort(ctx context.Context, f connectFlags, err error) error {
 	return usagef("%v", err)
 }
 
-// closeTimeout bounds how long the end of a command waits for its nodes to be
-// removed. Whatever is left goes with the session.
+// closeTimeout bounds how long the end of a command waits until its nodes are removed. The
+// rest go with the session.
 const closeTimeout = 5 * time.Second
 
 // disconnect ends the session.
 func (c *call) disconnect(cl *client.Client) {
 	limit := closeTimeout
 	if cl.State() != client.StateReady {
-		limit = 0 // nobody answers: what is left goes with the session
+		limit = 0 // no server answers: what is left goes with the session
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -276,8 +276,8 @@ func (c *call) disconnect(cl *client.Client) {
 	}
 }
 
-// tlsClient speaks TLS on conn; the server must bear its host's name unless the
-// configuration names another.
+// tlsClient speaks TLS on conn. The server's certificate must bear the host's name, or the
+// name that the configuration sets.
 func tlsClient(conn net.Conn, cfg *tls.Config, address string) net.Conn {
 	if cfg.ServerName == "" {
 		host, _, _ := net.SplitHostPort(address)

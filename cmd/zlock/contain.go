@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// With --contain COMMAND runs in a process namespace of its own. Its first process,
-// the keeper, is this program; when the keeper is gone, the kernel kills what is left
-// in the namespace, whatever sessions or groups it has moved to.
+// With --contain COMMAND runs in a process namespace of its own. The first process of the
+// namespace, the keeper, is this program. When the keeper ends, the kernel kills the rest of
+// the namespace, in whatever sessions or groups.
 
-// keeperArgs are the keeper's.
+// keeperArgs returns the keeper's arguments.
 func keeperArgs(l *launch, path string, argv []string) []string {
 	return append([]string{"zlock", "__keep", l.KillAfter.String(), strconv.FormatBool(l.Group != 0),
 		strconv.FormatBool(l.OnLost != 0), path}, argv...)
@@ -52,11 +52,10 @@ type keeper struct {
 	foreground bool
 }
 
-// keep runs COMMAND and returns, as an exit code, how it ended, when nothing of the
-// namespace is left but what the kernel kills with this process.
+// keep runs COMMAND and returns its exit code when no process of the namespace is left. The
+// kernel kills those that outlive killAfter, together with the keeper.
 func (k *keeper) keep(path string, argv []string) error {
-	// What is for COMMAND must not end its keeper. What the user ignores stays
-	// ignored for COMMAND.
+	// Signals for COMMAND must not end its keeper. COMMAND ignores what the user ignores.
 	passed := make(chan os.Signal, 64)
 	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}) {
@@ -70,7 +69,7 @@ func (k *keeper) keep(path string, argv []string) error {
 	}
 	go func() {
 		for s := range passed {
-			// In a group of its own COMMAND gets the signal without us.
+			// COMMAND in a group of its own gets the signal directly.
 			if k.foreground && slices.Contains(forwardedSignals, s) {
 				_ = syscall.Kill(main, s.(syscall.Signal))
 			}
@@ -83,7 +82,7 @@ func (k *keeper) keep(path string, argv []string) error {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return exit(code) // nobody is left
+			return exit(code) // no process is left
 		case pid == main:
 			if code = st.ExitStatus(); st.Signaled() {
 				code = signalCode(st.Signal())
@@ -95,7 +94,7 @@ func (k *keeper) keep(path string, argv []string) error {
 	}
 }
 
-// everybody sends a signal to all of the namespace but its first process.
+// everybody sends a signal to every process of the namespace but the first.
 func everybody(sig syscall.Signal) {
 	_ = syscall.Kill(-1, sig)
 	_ = syscall.Kill(-1, syscall.SIGCONT)

@@ -2,12 +2,11 @@
 // breaks the locks of an ensemble that speaks the ZooKeeper protocol: zlockd or
 // ZooKeeper. docs/zlock.md describes it by example.
 //
-// Each subcommand is one [command] value in the file of its name. It has one
-// flag set, from which its help and its completion are made as well. Data go to
-// standard output, everything else to standard error. Exit codes are part of
-// the interface and stand in exit.go.
+// Each subcommand is one [command] value in the file of its name. Its flag set also yields its
+// help and its completion. Data go to standard output, everything else to standard error. Exit
+// codes are part of the interface and stand in exit.go.
 //
-// The commands that show and change locks are thin: what they do is done by
-// package client. What is done here is to keep a child process within the time
-// in which its lock is safe (run.go, child.go, guard.go).
+// The commands that show and change locks are thin: package client does their work. This
+// package keeps a child process within the time in which its lock is safe (run.go, child.go,
+// guard.go).
 package main

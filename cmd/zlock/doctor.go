@@ -40,7 +40,7 @@ Exit code: 0, or 1 if something is wrong.`,
 	}
 }
 
-// finding is what doctor knows of one server.
+// finding is what doctor learns of one server.
 type finding struct {
 	Server      string     `json:"server"`
 	Kind        string     `json:"kind,omitempty"`
@@ -60,17 +60,17 @@ type finding struct {
 	Note        string     `json:"note,omitempty"`
 
 	unreachable bool
-	down        bool   // and not because it is asked in the wrong way
-	config      string // of the members, as the server tells it
+	down        bool   // the server is down, not merely asked in the wrong way
+	config      string // the members, as the server lists them
 }
 
-// trouble is all that is known of a server that cannot be reached.
+// trouble is what doctor knows of an unreachable server.
 type trouble struct {
 	Server  string `json:"server"`
 	Problem string `json:"problem"`
 }
 
-// note adds to what is worth knowing.
+// note adds a remark that is not a problem.
 func (f *finding) note(format string, args ...any) {
 	if f.Note != "" {
 		f.Note += "; "
@@ -78,8 +78,8 @@ func (f *finding) note(format string, args ...any) {
 	f.Note += fmt.Sprintf(format, args...)
 }
 
-// cells are the finding's in the order of the columns. Those of plain output
-// are only ever added at its end.
+// cells returns the finding in the order of the columns. Plain output gets new columns only at
+// its end.
 func (f *finding) cells(plain bool) []string {
 	verdict := "ok"
 	switch {
@@ -161,8 +161,8 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	return nil
 }
 
-// wayOut says what to do when none of the servers named serves. Only who named them all
-// can tell that a majority is gone.
+// wayOut says what to do if none of the named servers serves. Only a user who names all
+// servers can tell that a majority is gone.
 func wayOut(list []string) string {
 	if len(list) == 1 {
 		return list[0] + " does not serve, and no other server was named: name all servers of the cluster, and " +
@@ -185,14 +185,14 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// Beyond these a server is worth a note.
+// Beyond these bounds a server deserves a note.
 const (
 	slowSync   = 100.0 // ms
 	fewFiles   = 1024
 	clockApart = 5.0 // seconds
 )
 
-// examine looks at one server.
+// examine examines one server.
 func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string,
 	killAfter time.Duration) finding {
 	f := finding{Server: server, Kind: "unknown"}
@@ -213,10 +213,10 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	f.readSrvr(srvr)
 	f.readMntr(conn.word(ctx, server, "mntr"))
 	one := *conn
-	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict says it
+	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict reports it
 	cl, err := c.connect(ctx, &one)
 	if err != nil {
-		// What else speaks there, TLS or HTTP, is this call's mistake, not the cluster's.
+		// Another protocol at the port, TLS or HTTP, is a mistake of this call, not of the cluster.
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
 		text := strings.ReplaceAll(err.Error(), ": "+server+": ", ": ")
 		switch {
@@ -250,7 +250,7 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	return f
 }
 
-// judge notes what is worth knowing of a server that locks can be held at.
+// judge adds notes on a server that can serve locks.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
 		f.note("it grants less than the %v asked for", asked)
@@ -311,13 +311,13 @@ func (c *call) probe(ctx context.Context, f *finding, chroot string, conn *conne
 		best = min(best, time.Since(begun))
 	}
 	f.RoundTrip = float64(best.Microseconds()) / 1000
-	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // who may not read it learns less
+	if n, err := raw.Get(ctx, "/zookeeper/config"); err == nil { // clients may lack the right
 		f.config = string(n.Data)
 	}
 	return probeWrites(ctx, f, raw, chroot)
 }
 
-// probeWrites makes a node, a container if possible, and removes it in a transaction.
+// probeWrites creates a node, a container if possible, and removes it in a transaction.
 func probeWrites(ctx context.Context, f *finding, raw *zk.Conn, chroot string) error {
 	parent := ""
 	if chroot != "" {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// certificateSoon is how long before its end a certificate is worth a word.
+// certificateSoon is how long before its end a certificate deserves a note.
 const certificateSoon = 30 * 24 * time.Hour
 
-// days tells a time in days.
+// days formats a time in days.
 func days(d time.Duration) string {
 	if d <= 0 {
 		return "no time: it is over"
@@ -30,7 +30,7 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// open opens a connection as the client would, with TLS if the flags say so.
+// open opens a connection as the client does, with TLS if the flags ask for it.
 func (f *connectFlags) open(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
 	cfg, err := f.tlsConfig()
 	if err != nil {
@@ -51,13 +51,12 @@ func (f *connectFlags) open(ctx context.Context, server string, limit time.Durat
 	return secure, nil
 }
 
-// handshakeError is why a server that takes connections does not speak TLS with us.
+// handshakeError says why a server that accepts connections does not speak TLS with zlock.
 type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// reach tries whether a server can be reached at all, and tells when its
-// certificate ends.
+// reach checks that a server can be reached, and returns when its certificate ends.
 func (f *connectFlags) reach(ctx context.Context, server string) (*time.Time, error) {
 	conn, err := f.open(ctx, server, f.connectTimeout)
 	if err != nil {
@@ -72,10 +71,10 @@ func (f *connectFlags) reach(ctx context.Context, server string) (*time.Time, er
 	return nil, nil
 }
 
-// hangs is what it can mean that a port takes connections and says nothing.
+// hangs explains a port that accepts connections and stays silent.
 const hangs = "its process is stopped or hangs, or another program listens there"
 
-// plainCause is why a server cannot be reached, without what is known anyway.
+// plainCause says why a server cannot be reached, without what the user knows anyway.
 func plainCause(err error, limit time.Duration) string {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
@@ -105,7 +104,7 @@ func plainCause(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-// word asks a server by a four-letter word; "" if it does not answer.
+// word sends a four-letter word to a server and returns its answer, "" if it does not answer.
 func (f *connectFlags) word(ctx context.Context, server, word string) string {
 	const patience = 5 * time.Second
 	conn, err := f.open(ctx, server, min(f.connectTimeout, patience))
@@ -128,7 +127,7 @@ func withPort(server string) string {
 	return server
 }
 
-// readSrvr finds kind, version and mode in the answer to srvr.
+// readSrvr reads kind, version and mode from the answer to srvr.
 func (f *finding) readSrvr(text string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -145,7 +144,7 @@ func (f *finding) readSrvr(text string) {
 	}
 }
 
-// readMntr finds what a sync takes and how many files are open.
+// readMntr reads the time of a sync and the number of open files from the answer to mntr.
 func (f *finding) readMntr(text string) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -164,7 +163,7 @@ func (f *finding) readMntr(text string) {
 	}
 }
 
-// ownCertificate tells of the client's own certificate, if it ends soon.
+// ownCertificate warns if the client's own certificate ends soon.
 func ownCertificate(conn *connectFlags) []string {
 	cfg, err := conn.tlsConfig()
 	if err != nil || cfg == nil || len(cfg.Certificates) == 0 {
@@ -180,8 +179,8 @@ func ownCertificate(conn *connectFlags) []string {
 	return nil
 }
 
-// compare holds the servers against each other and against the members that
-// they know: what is wrong, and what is only worth knowing.
+// compare compares the servers with each other and with the members that they list. It returns
+// what is wrong, and what is only worth knowing.
 func compare(ctx context.Context, found []finding, list []string) (wrong, worth []string) {
 	versions := map[string][]string{}
 	config := ""
@@ -206,7 +205,7 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	if len(members) == 0 {
 		return wrong, worth
 	}
-	// Members are listed with their ports for clients in the clear.
+	// The members list their ports for clients without TLS.
 	secure := slices.ContainsFunc(found, func(f finding) bool { return f.Certificate != nil })
 	same := sameServer(ctx, secure)
 	for _, server := range list {
@@ -227,8 +226,8 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 	return wrong, worth
 }
 
-// clientAddrs finds where the members serve clients in the data of
-// /zookeeper/config. It is empty unless all of them say so.
+// clientAddrs reads the members' addresses for clients from the data of /zookeeper/config. It
+// returns none unless every member has one.
 func clientAddrs(config string) (list []string) {
 	for line := range strings.Lines(config) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -241,10 +240,10 @@ func clientAddrs(config string) (list []string) {
 		}
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil {
-			host, port = "", addr // a port alone
+			host, port = "", addr // only a port
 		}
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			// It listens everywhere: it is where its peers find it.
+			// The member listens on all addresses: use the one where its peers reach it.
 			if i := strings.LastIndexByte(peer, ':'); strings.HasSuffix(peer, ":participant") ||
 				strings.HasSuffix(peer, ":observer") {
 				peer = peer[:i]
@@ -259,9 +258,8 @@ func clientAddrs(config string) (list []string) {
 	return list
 }
 
-// sameServer compares addresses by what their hosts are found at, as a list may
-// have names where members have numbers, and by their ports if they are ports of
-// one kind.
+// sameServer compares addresses by the addresses of their hosts, because a list may have names
+// where members have numbers, and by their ports unless anyPort.
 func sameServer(ctx context.Context, anyPort bool) func(a, b string) bool {
 	known := map[string][]string{}
 	look := func(host string) []string {

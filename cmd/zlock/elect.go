@@ -65,7 +65,7 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 		if !f.restart || s.told {
 			return exit(code)
 		}
-		run.readyFD = -1 // said once
+		run.readyFD = -1 // report ready only once
 		j.ctx, j.stop = interruptible()
 		select {
 		case <-j.ctx.Done():
@@ -75,7 +75,7 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 	}
 }
 
-// restartPause keeps a COMMAND that ends at once from spinning.
+// restartPause keeps zlock from spinning if COMMAND ends at once.
 const restartPause = 500 * time.Millisecond
 
 func (f *electFlags) campaign(ctx context.Context, cl *client.Client, path string) (*client.Lease, error) {

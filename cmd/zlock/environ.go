@@ -13,12 +13,12 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// held is one lock that COMMAND is told of.
+// held is one lock that zlock describes to COMMAND.
 type held struct {
 	seq fence.Sequencer
 }
 
-// heldOf lists the locks of a lease in the order of the paths.
+// heldOf lists the locks of a lease in the order of their paths.
 func heldOf(l *client.Lease) []held {
 	var hs []held
 	for _, s := range l.Sequencers() {
@@ -27,11 +27,11 @@ func heldOf(l *client.Lease) []held {
 	return hs
 }
 
-// environ is COMMAND's environment: zlock's own and what the locks are.
+// environ returns COMMAND's environment: zlock's own and the description of the locks.
 func environ(base []string, servers, chroot, task string, locks []held, getenv func(string) string) []string {
 	var env []string
 	for _, kv := range base {
-		// An ancestor's locks are passed on in ZLOCK_HOLDS only.
+		// Only ZLOCK_HOLDS passes on the locks of an ancestor.
 		if !strings.HasPrefix(kv, "ZLOCK_") || keptVariable(kv) {
 			env = append(env, kv)
 		}
@@ -68,8 +68,8 @@ func keptVariable(kv string) bool {
 	return true
 }
 
-// taskOf returns the task this process works for: that of an ancestor that runs
-// under a lock, so that all of them are one party of a wait, or a new one.
+// taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
+// all of them are one party of a wait, or a new one.
 func taskOf(getenv func(string) string) string {
 	if task := getenv("ZLOCK_TASK"); task != "" {
 		return task
@@ -77,8 +77,8 @@ func taskOf(getenv func(string) string) string {
 	return rand.Text()
 }
 
-// holds writes the value of ZLOCK_HOLDS: what this process and its ancestors
-// hold, as CHROOT@SEQUENCER with the chroot escaped, separated by spaces.
+// holds returns the value of ZLOCK_HOLDS: the locks that this process and its ancestors hold,
+// as CHROOT@SEQUENCER with the chroot escaped, separated by spaces.
 func holds(before, chroot string, locks []held) string {
 	words := strings.Fields(before)
 	for _, h := range locks {
@@ -87,7 +87,7 @@ func holds(before, chroot string, locks []held) string {
 	return strings.Join(words, " ")
 }
 
-// ancestorHolds finds the hold of a path in ZLOCK_HOLDS.
+// ancestorHolds looks a path up in ZLOCK_HOLDS.
 func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 	for _, word := range strings.Fields(value) {
 		i := strings.LastIndexByte(word, '@')
@@ -106,10 +106,9 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 	return fence.Sequencer{}, false
 }
 
-// inherited finds out which of the paths are held by an ancestor of this process
-// and still are, by the server's word: all (then COMMAND can run without
-// locking), none, or some, which is an error, as all are without --inherit:
-// zlock would wait for itself.
+// inherited reports which paths an ancestor of this process still holds, as the server
+// confirms: all (then COMMAND can run without locking) or none. Some is an error, and so is
+// all without --inherit: zlock would wait for itself.
 func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string,
 	inherit bool) ([]held, error) {
 	ctx, cancel := answerWithin(ctx, answerTimeout)
@@ -120,7 +119,7 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 		if !ok {
 			continue
 		}
-		// The chroot of the ancestor may be another; the node's path is told by ours.
+		// The ancestor may have another chroot; our path names the node.
 		s.Path = p
 		switch err := cl.CheckSequencer(ctx, s); {
 		case err == nil:
@@ -151,13 +150,13 @@ func (c *call) refuseInherited(ctx context.Context, cl *client.Client, chroot st
 	return asExit(err)
 }
 
-// executable is what COMMAND is.
+// executable is COMMAND's file and arguments.
 type executable struct {
 	path string
 	argv []string
 }
 
-// findExecutable finds COMMAND, of the words after -- or the argument of -c.
+// findExecutable finds COMMAND in the words after -- or the argument of -c.
 func findExecutable(words []string, shell string) (executable, error) {
 	if shell != "" {
 		if len(words) > 0 {
@@ -172,9 +171,8 @@ func findExecutable(words []string, shell string) (executable, error) {
 	return executable{path, words}, err
 }
 
-// passFD writes one line to a file descriptor that zlock was started with, and
-// closes it, so that whoever waits for the line sees the end, and COMMAND does
-// not get it.
+// passFD writes one line to a file descriptor that zlock was started with, and closes it. So
+// the reader of the line sees the end, and COMMAND does not get the descriptor.
 func passFD(fd int, line string) error {
 	f := os.NewFile(uintptr(fd), "ready")
 	if f == nil {

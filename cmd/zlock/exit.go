@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// Exit codes of zlock itself. A COMMAND's own status is passed through, so these
-// keep to the range that shells and timeout(1) reserve for such wrappers.
+// Exit codes of zlock itself. zlock passes COMMAND's own status through, so these keep to the
+// range that shells and timeout(1) reserve for such wrappers.
 const (
 	exitOK          = 0
 	exitNo          = 1   // the answer is no, or there is nothing
@@ -20,7 +20,7 @@ const (
 	exitFailed      = 125 // usage or internal error
 	exitNotExec     = 126 // COMMAND is not executable
 	exitNotFound    = 127 // COMMAND is not found
-	exitSignal      = 128 // plus the number of the signal
+	exitSignal      = 128 // plus the signal's number
 )
 
 // exitError ends zlock with a code; its text, if any, goes to standard error.
@@ -38,7 +38,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// exit ends zlock with a code and without a word.
+// exit ends zlock with a code and no message.
 func exit(code int) error {
 	if code == exitOK {
 		return nil
@@ -60,8 +60,7 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// codeOf returns the exit code for an error, which commands without codes of
-// their own leave to it.
+// codeOf returns the exit code for an error. Commands without codes of their own use it.
 func codeOf(err error) int {
 	var e *exitError
 	var u *usageError
@@ -69,7 +68,7 @@ func codeOf(err error) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &u):
-		return exitFailed // also where a command has codes of its own
+		return exitFailed // even if a command has codes of its own
 	case errors.As(err, &e):
 		return e.code
 	default:
@@ -77,5 +76,5 @@ func codeOf(err error) int {
 	}
 }
 
-// signalCode is the exit code of something ended by a signal.
+// signalCode is the exit code of a process that a signal ended.
 func signalCode(s syscall.Signal) int { return exitSignal + int(s) }

@@ -53,7 +53,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 	}
 }
 
-// shownParty and shownEdge are the sides of a wait, and a wait, as JSON has them.
+// shownParty and shownEdge are a party of a wait and a wait, in JSON.
 type shownParty struct {
 	Task    string `json:"task,omitempty"`
 	Session int64  `json:"session,string"`

@@ -15,44 +15,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of this program. It starts COMMAND, knows until when
-// COMMAND's lock is safe, and ends COMMAND at that moment if zlock does not, because
-// zlock is stopped, starved or dead. It has a process group of its own, so that what
-// hits zlock's group does not hit it.
+// The guard is a second process of this program. It starts COMMAND and knows until when
+// COMMAND's lock is safe. It ends COMMAND at that moment if zlock, stopped, starved or dead,
+// does not. It has a process group of its own, so that a signal to zlock's group does not
+// reach it.
 //
-// COMMAND is the guard's child, and gets KILL from the system when the guard dies.
-// So each of the two may be killed: without zlock the guard ends COMMAND with its
-// grace and closes the session, so that the lock moves at once; without the guard,
-// whether or not zlock lives, COMMAND is dead.
+// COMMAND is the guard's child, and the system kills it when the guard dies. So either of the
+// two may be killed: without zlock the guard ends COMMAND with its grace and closes the
+// session, so that the lock moves at once; without the guard COMMAND is dead, whether or not
+// zlock lives.
 //
-// zlock and the guard exchange JSON objects over a socket. The end of the guard's
-// input without "done" means that zlock is dead.
+// zlock and the guard exchange JSON objects over a socket. If the guard's input ends without
+// "done", zlock is dead.
 
-// order is what zlock tells the guard.
+// order is a message from zlock to the guard.
 type order struct {
 	Start    *launch       `json:",omitempty"`
-	Session  *sessionKey   `json:",omitempty"` // to be closed if zlock dies
+	Session  *sessionKey   `json:",omitempty"` // the guard closes it if zlock dies
 	Deadline time.Duration `json:",omitempty"` // the lock is safe until then, on the boot clock
 	Lost     time.Duration `json:",omitempty"` // zlock saw the loss and has signalled; kill then
 	Done     bool          `json:",omitempty"` // nothing is left to guard
 }
 
-// news is what the guard tells zlock.
+// news is a message from the guard to zlock.
 type news struct {
 	PID    int    `json:",omitempty"` // COMMAND was started
 	Failed string `json:",omitempty"` // or was not, and why
 	Code   int    `json:",omitempty"` // the exit code for that
 	Ended  bool   `json:",omitempty"` // COMMAND has ended
 	Status int    `json:",omitempty"` // with this status
-	Signal int    `json:",omitempty"` // somebody sent this to the guard, as COMMAND's parent
+	Signal int    `json:",omitempty"` // a process sent this to the guard, as COMMAND's parent
 }
 
 // launch says how COMMAND is started. Its words need not be UTF-8.
 type launch struct {
 	Path      []byte
 	Argv, Env [][]byte
-	Group     int            // the process group to join, 0 for one of its own
-	Mark      string         // variable in the environment of all that comes from COMMAND, "" for none
+	Group     int            // the process group to join, 0 for a new one
+	Mark      string         // variable in the environment of COMMAND and its descendants, "" for none
 	Contain   bool           // in a process namespace
 	OnLost    syscall.Signal // the first signal on loss, 0: COMMAND goes on
 	KillAfter time.Duration
@@ -84,20 +84,20 @@ func strs(list [][]byte) (s []string) {
 	return s
 }
 
-// guardName is what the process table calls the guard: whoever kills all that is
-// called zlock must not kill with it what stays behind to end COMMAND.
+// guardName is the guard's name in the process table. It is not zlock, because a user who
+// kills all processes named zlock must not kill the guard, which stays to end COMMAND.
 const guardName = "lock-guard"
 
-// guard is zlock's end.
+// guard is zlock's side of the guard.
 type guard struct {
 	cmd  *exec.Cmd
 	conn *os.File
 	mu   sync.Mutex // held while an order is written
 	in   *json.Decoder
-	last time.Duration // the deadline told
+	last time.Duration // the deadline last sent
 }
 
-// startGuard starts the guard's process. It can go on while zlock does other things.
+// startGuard starts the guard's process and does not wait until it runs.
 func startGuard(self string) (*guard, error) {
 	syscall.ForkLock.RLock()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -109,9 +109,9 @@ func startGuard(self string) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	// The guard gets zlock's standard input and output for COMMAND, and its end of the
-	// socket, at numbers that are not those of files which the user passes on to
-	// COMMAND: not as ExtraFiles, whose numbers begin at 3.
+	// The guard gets zlock's standard input and output for COMMAND, and its end of the socket.
+	// Their numbers must differ from those of files that the user passes on to COMMAND: so not
+	// ExtraFiles, whose numbers begin at 3.
 	theirs := []int{pair[1], 0, 1}
 	args := []string{guardName, "__guard"}
 	for i, fd := range theirs {
@@ -122,7 +122,7 @@ func startGuard(self string) (*guard, error) {
 	}
 	g := &guard{cmd: exec.Command(self), conn: os.NewFile(uintptr(pair[0]), "guard")}
 	g.cmd.Args, g.cmd.Stderr = args, os.Stderr
-	g.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // it starts sooner; COMMAND's is another
+	g.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = g.cmd.Start()
 	for _, fd := range append(theirs, pair[1]) {
@@ -136,14 +136,14 @@ func startGuard(self string) (*guard, error) {
 	return g, nil
 }
 
-// send passes an order on. A guard that cannot be told is dead, which its news say.
+// send sends an order. If that fails the guard is dead, which follow notices.
 func (g *guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_ = json.NewEncoder(g.conn).Encode(o)
 }
 
-// start has the guard start COMMAND.
+// start makes the guard start COMMAND.
 func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	g.last = deadline
 	g.send(order{Start: l, Deadline: deadline})
@@ -174,7 +174,7 @@ func (c *child) follow(g *guard) {
 		var n news
 		switch err := g.in.Decode(&n); {
 		case err != nil:
-			// The system kills COMMAND when the guard is dead, or goes on with it (warn).
+			// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
 			close(c.bereft)
 			for c.target.alive() {
 				time.Sleep(10 * time.Millisecond)
@@ -193,7 +193,7 @@ func (c *child) follow(g *guard) {
 	}
 }
 
-// tell passes a new deadline on.
+// tell sends a new deadline.
 func (g *guard) tell(deadline time.Duration) {
 	if deadline != g.last {
 		g.last = deadline
@@ -201,15 +201,14 @@ func (g *guard) tell(deadline time.Duration) {
 	}
 }
 
-// done dismisses the guard, which has nothing left to guard: zlock goes on without
-// waiting for its end.
+// done dismisses the guard, which has nothing left to guard. zlock does not wait for its end.
 func (g *guard) done() {
 	g.send(order{Done: true})
 	g.conn.Close()
 	go func() { _ = g.cmd.Wait() }()
 }
 
-// notStarted is the exit code for an error of the start of COMMAND.
+// notStarted returns the exit code for an error of COMMAND's start.
 func notStarted(err error) int {
 	if errors.Is(err, fs.ErrNotExist) {
 		return exitNotFound

@@ -58,18 +58,18 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		c.giveBackQuietly(lease)
 		return err
 	}
-	return exit(s.release(exitOK)) // a loss of the last moment is told, too
+	return exit(s.release(exitOK)) // reports a late loss, too
 }
 
-// endsByItself reports whether somebody at the other end of a file decides when it ends.
-// That is so for pipes, sockets and terminals. A shell gives a job in the background
-// /dev/null, whose end says nothing.
+// endsByItself reports whether the other end of a file decides when the file ends, as with
+// pipes, sockets and terminals. A shell gives a background job /dev/null, whose end says
+// nothing.
 func endsByItself(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || isTerminal(f)
 }
 
-// keep holds the lock until standard input ends; an error says what else ended it.
+// keep holds the lock until standard input ends; an error says what else ended the hold.
 func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet bool) error {
 	lease := s.lease
 	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
@@ -99,7 +99,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet b
 		}
 		return exit(exitRevoked)
 	}
-	// Asked, but not willing: as before, without that case.
+	// A request came, but the lock is not revocable: wait as before, without that case.
 	select {
 	case <-eof:
 		return nil
@@ -111,7 +111,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet b
 	}
 }
 
-// giveBackQuietly unlocks; a loss has been told of already.
+// giveBackQuietly unlocks. It does not report a loss, because keep has done so.
 func (c *call) giveBackQuietly(l *client.Lease) {
 	c.giveBack(func(ctx context.Context) error {
 		if err := l.Unlock(ctx); !errors.Is(err, client.ErrLost) {

@@ -52,7 +52,7 @@ without a value says that nobody leads.`,
 	}
 }
 
-// shownLeader is a leader as JSON has it.
+// shownLeader is a leader in JSON.
 type shownLeader struct {
 	Value   string `json:"value"`
 	Since   string `json:"since,omitempty"`

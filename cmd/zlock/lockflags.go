@@ -55,7 +55,7 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	return f
 }
 
-// check refuses what contradicts itself.
+// check refuses contradictory flags.
 func (f *lockFlags) check() error {
 	given := f.fs.Changed
 	switch {
@@ -83,13 +83,13 @@ func (f *lockFlags) check() error {
 	return nil
 }
 
-// isRevocable: a request to give the lock back is heeded.
+// isRevocable reports whether zlock heeds a request to give the lock back.
 func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 
-// options makes the client's options of the flags.
+// options turns the flags into options of the client.
 func (f *lockFlags) options() []client.Option {
-	// What is held must stay so until the child is gone, not until the client
-	// thinks that its user was told.
+	// The lock must stay held until the child is gone, not only until the client thinks that it
+	// has told its user.
 	limit := client.Limit{Linger: true}
 	var opts []client.Option
 	if f.reason != "" {
@@ -108,8 +108,7 @@ func (f *lockFlags) options() []client.Option {
 		}
 	}
 	if f.maxHold > 0 {
-		// The recorded limit lets others break the lock if this process cannot
-		// release it itself.
+		// The recorded limit lets others break the lock if this process cannot release it.
 		limit.Hold, limit.Grace, limit.Break = f.maxHold, f.killAfter+2*time.Second, true
 	}
 	if f.lockDelay > 0 {
@@ -121,7 +120,7 @@ func (f *lockFlags) options() []client.Option {
 	return append(opts, client.WithLimit(limit))
 }
 
-// acquire takes the lock or the locks.
+// acquire takes one lock or several.
 func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, paths []string) (
 	*client.Lease, error) {
 	ctx = client.Task(ctx, task)
@@ -212,8 +211,8 @@ func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []strin
 	return c.AcquireAll(ctx, reqs...)
 }
 
-// checkMargin refuses a session timeout with which COMMAND could not be ended
-// before the server gives the lock away, saying which would do.
+// checkMargin refuses a session timeout too short to end COMMAND before the server gives the
+// lock away, and says which timeout would do.
 func checkMargin(asked bool, timeout, killAfter time.Duration) error {
 	margin := marginFor(killAfter)
 	need := neededTimeout(margin)
@@ -231,29 +230,29 @@ func checkMargin(asked bool, timeout, killAfter time.Duration) error {
 		timeout, killAfter, need, killFor(timeout))
 }
 
-// marginFor is the time between the loss of the lease here and the moment at
-// which the server may give the lock to another: enough to kill what does not
-// end by itself, and two seconds for everything that takes time on the way.
+// marginFor returns the time between the loss of the lease here and the moment when the server
+// may give the lock to another client: enough to kill what does not end by itself, and two
+// seconds for delays on the way.
 func marginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
 
-// neededTimeout is the shortest session timeout, in whole seconds, that leaves
-// room for two heartbeats before the margin begins. It repeats package client's
-// rule, which has the last word.
+// neededTimeout returns the shortest session timeout, in whole seconds, that leaves room for
+// two heartbeats before the margin begins. It repeats the rule of package client, which
+// decides.
 func neededTimeout(margin time.Duration) time.Duration {
 	return (time.Duration(float64(margin)/(1-drift-2*beat)) + time.Second - 1).Truncate(time.Second)
 }
 
-// killFor is the longest --kill-after in whole seconds for a session timeout.
+// killFor returns the longest --kill-after, in whole seconds, for a session timeout.
 func killFor(timeout time.Duration) time.Duration {
 	return max(0, (time.Duration(float64(timeout)*(1-drift-2*beat)) - 2*time.Second).Truncate(time.Second))
 }
 
 const (
 	drift = 0.005 // client's default
-	beat  = 0.2   // a heartbeat's part of the session timeout
+	beat  = 0.2   // the part of the session timeout between two heartbeats
 )
 
-// describe tells for what a lock is held, in messages.
+// describe names the locks in messages.
 func (f *lockFlags) describe(paths []string) string {
 	if len(paths) == 1 {
 		return paths[0]

@@ -57,7 +57,7 @@ type lister struct {
 	deep, held, watch bool
 }
 
-// listed is a line of ls as JSON has it.
+// listed is a line of ls in JSON.
 type listed struct {
 	Path       string      `json:"path"`
 	Kind       recipe.Kind `json:"kind"`
@@ -67,7 +67,7 @@ type listed struct {
 	OldestWait float64     `json:"oldestWaitSeconds"`
 }
 
-// source tells of each lock.
+// source calls a function for each lock.
 type source func(func(listed)) error
 
 func (l *lister) run(ctx context.Context, c *call, format string, each source) error {
@@ -120,7 +120,7 @@ func (l *lister) once(c *call, format string, each source) error {
 	return errors.Join(err, p.flush())
 }
 
-// walk reads the locks node by node.
+// walk reads the locks node by node, through a session.
 func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) error {
 	depth := 1
 	if l.deep {
@@ -135,7 +135,7 @@ func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) er
 	})
 }
 
-// served lets the lock view tell.
+// served reads the locks from the lock view.
 func (l *lister) served(ctx context.Context, a adminClient, f func(listed)) error {
 	return a.eachLock(ctx, l.root, func(v *viewLock) {
 		below := strings.TrimPrefix(strings.TrimPrefix(v.Path, strings.TrimSuffix(l.root, "/")), "/")
@@ -146,7 +146,7 @@ func (l *lister) served(ctx context.Context, a adminClient, f func(listed)) erro
 	})
 }
 
-// lineOf describes a lock of which the oldest waiter waits since then.
+// lineOf describes a lock whose oldest waiter has waited since then.
 func lineOf(l *recipe.Lock, holders, waiters int, since int64) listed {
 	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: holders, Waiters: waiters}
 	if since != 0 {

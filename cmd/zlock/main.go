@@ -6,8 +6,8 @@ import (
 )
 
 func main() {
-	// The kernel's parent-death signal follows the thread that started the child,
-	// so the one that runs commands must live as long as the process.
+	// The kernel's parent-death signal follows the thread that started the child, so the thread
+	// that runs commands must live as long as the process.
 	runtime.LockOSThread()
 	a := &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,

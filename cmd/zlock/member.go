@@ -51,7 +51,7 @@ code: 0, 1 if the servers refuse, 120 if none answers.`,
 	}
 }
 
-// memberOps are the operands that each takes.
+// memberOps are the least and the most operands of each operation.
 var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2},
 	"lead": {1, 1}, "remove": {1, 1}}
 
@@ -71,7 +71,7 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	}
 	limits := *f
 	if op != "list" {
-		limits.timeout = forever // what is under way may take as long as it goes on
+		limits.timeout = forever // a job may take as long as it makes progress
 	}
 	ctx, admin, stop, err := c.admin(&limits)
 	if err != nil {
@@ -150,7 +150,7 @@ func membersOf(list *status.Members) (members []memberInfo) {
 	return members
 }
 
-// refusal is the servers' no.
+// refusal is the servers' refusal of a request.
 type refusal struct {
 	text string
 	code status.Code
@@ -202,7 +202,7 @@ func (a adminClient) send(ctx context.Context, method, path string, body []byte)
 	return resp, nil
 }
 
-// unreachable says what stood in the way of an answer.
+// unreachable says why no answer came.
 func (a adminClient) unreachable(ctx context.Context, err error) error {
 	var sig *signalError
 	if errors.As(context.Cause(ctx), &sig) {
@@ -219,8 +219,8 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 		"http://"), err)
 }
 
-// refused makes an error of an answer that reports no success. Nothing of what
-// was sent is repeated: it may hold the password.
+// refused turns an answer that reports no success into an error. It repeats nothing of the
+// request, which may hold the password.
 func refused(resp *http.Response, answer []byte) error {
 	text := strings.TrimSpace(string(answer))
 	var e status.Failure

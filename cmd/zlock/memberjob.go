@@ -13,11 +13,11 @@ import (
 
 const (
 	memberPoll   = 200 * time.Millisecond
-	memberSilent = 20 * time.Second // without a word of the server
+	memberSilent = 20 * time.Second // without a line from the server
 )
 
-// memberJob lets the server do a job and shows its steps. When the server is
-// lost on the way, zlock asks again: the job goes on where it stood.
+// memberJob lets the server do a job and shows its steps. When it loses the server, zlock asks
+// again, and the job goes on where it stood.
 func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, patience time.Duration) error {
 	line := newStatusLine(c.app)
 	defer line.end()
@@ -37,7 +37,7 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 		var no *refusal
 		lost := codeOf(err) == exitNoSession || errors.As(err, &no) && no.code == status.Interrupted
 		switch {
-		// An address at which no server ever answered is more likely wrong.
+		// If no server ever answered, the address is more likely wrong.
 		case lost && !heard.IsZero() && time.Since(heard) < patience && ctx.Err() == nil:
 		case errors.As(err, &no):
 			return exitf(exitNo, "%v", err)
@@ -61,7 +61,7 @@ func pause(ctx context.Context, admin adminClient) error {
 	}
 }
 
-// runJob asks for a job and calls step for each line of the answer but the last.
+// runJob starts a job and calls step for each line of the answer but the last.
 func (a adminClient) runJob(parent context.Context, j status.Job, step func(status.Step)) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -77,7 +77,7 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what is lost is only a text
+		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
 		return refused(resp, answer)
 	}
 	for lines := json.NewDecoder(resp.Body); ; silent.Reset(memberSilent) {

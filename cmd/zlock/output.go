@@ -46,11 +46,11 @@ func (a *app) printer(format string, header ...string) *printer {
 	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
 }
 
-// answerVersion is that of the objects in json, as docs/zlock.md describes them:
-// fields may be added, and if one changes or goes it becomes another.
+// answerVersion is the version of the JSON objects, which docs/zlock.md describes. New fields
+// keep it; a changed or removed field changes it.
 const answerVersion = `{"v":1`
 
-// versioned begins an object with its version; one that a server made has it.
+// versioned adds the version to an object. A server's object already has one.
 func versioned(object []byte) []byte {
 	switch {
 	case bytes.HasPrefix(object, []byte(`{"v":`)):
@@ -61,7 +61,7 @@ func versioned(object []byte) []byte {
 	return append([]byte(answerVersion+","), object[1:]...)
 }
 
-// row adds a row: the cells, or the object in json.
+// row adds a row: the cells, or in JSON the object.
 func (p *printer) row(obj any, cells ...string) {
 	switch p.format {
 	case formatJSON:
@@ -92,7 +92,7 @@ func (p *printer) fail(err error) {
 	}
 }
 
-// flush writes the table, if there is one to write.
+// flush writes the table, if the format is a table.
 func (p *printer) flush() error {
 	if p.format == formatTable && len(p.rows) > 0 {
 		p.fail(p.table())
@@ -128,7 +128,7 @@ func (p *printer) table() error {
 	return err
 }
 
-// clean makes foreign text harmless: what others wrote into their nodes must not
+// clean makes foreign text harmless: text that other clients wrote into their nodes must not
 // break a line or command a terminal.
 func clean(s string) string {
 	if !strings.ContainsFunc(s, unprintable) && utf8.ValidString(s) {

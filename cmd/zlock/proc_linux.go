@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent makes the kernel send sig to the child when the thread that starts it
-// is gone.
+// dieWithParent makes the kernel send sig to the child when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// contain makes the child the first process of a namespace. Without the right to
-// that it is tried in a namespace of users too, in which everybody is who he was.
+// contain makes the child the first process of a process namespace. Without the right to that
+// it also adds a user namespace, in which users keep their identity.
 func contain(attr *syscall.SysProcAttr) {
-	attr.Pdeathsig = 0 // its first process sees to that, see [keeper.keep]
+	attr.Pdeathsig = 0 // the keeper sees to that, see [keeper.keep]
 	attr.Cloneflags |= syscall.CLONE_NEWPID
 	if mayContain() {
 		return
@@ -35,11 +34,10 @@ func mayContain() bool {
 	return unix.Capget(&hdr, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// canContain is whether the system knows such namespaces.
+// canContain reports whether the system has process namespaces.
 const canContain = true
 
-// bootClock reads a clock that all processes share and that goes on while the
-// machine sleeps.
+// bootClock reads a clock that all processes share and that runs while the machine sleeps.
 func bootClock() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -48,7 +46,7 @@ func bootClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// process is what /proc/PID/stat says of a process.
+// process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent, group int
 	state              byte
@@ -95,8 +93,8 @@ func readProcess(pid int) (process, bool) {
 	return process{pid, parent, group, f[0][0]}, err1 == nil && err2 == nil
 }
 
-// groupAlive reports whether a process of the group runs. Asking by kill(2)
-// would count zombies, and an orphan's may stay forever where init is careless.
+// groupAlive reports whether a process of the group runs. kill(2) would count zombies, and an
+// orphaned zombie may stay if init is careless.
 func groupAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false
@@ -109,8 +107,7 @@ func processAlive(pid int) bool {
 	return ok && p.running()
 }
 
-// markedBy returns the running processes that have the variable in their
-// environment.
+// markedBy returns the running processes that have the variable in their environment.
 func markedBy(variable string) (pids []int) {
 	want := []byte("\x00" + variable + "\x00")
 	for _, p := range processes(process.running) {
@@ -122,7 +119,7 @@ func markedBy(variable string) (pids []int) {
 	return pids
 }
 
-// descendants returns pid and all that come from it, parents first.
+// descendants returns pid and all its descendants, parents first.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	processes(func(p process) bool {
@@ -136,16 +133,15 @@ func descendants(pid int) []int {
 	return all
 }
 
-// nameProcess changes the name that killall and pkill go by. It must be called from
-// the main thread.
+// nameProcess changes the name that killall and pkill use. Only the main thread may call it.
 func nameProcess(name string) {
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&append([]byte(name), 0)[0])), 0, 0, 0)
 }
 
-// dieWithGuard is dieWithParent for the process itself.
+// dieWithGuard is dieWithParent for this process itself.
 func dieWithGuard() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0) }
 
-// adoptOrphans makes what loses its parent below this process its child.
+// adoptOrphans makes this process the parent of descendants that lose theirs.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // childrenOf returns the running children of a process.

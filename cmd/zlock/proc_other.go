@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent: only Linux ends a child with its parent.
+// dieWithParent does nothing: only Linux ends a child with its parent.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
 func dieWithGuard() {}
 
-// contain: only Linux has namespaces of processes.
+// contain does nothing: only Linux has process namespaces.
 func contain(*syscall.SysProcAttr) {}
 
 const canContain = false
@@ -32,13 +32,13 @@ func groupAlive(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRC
 
 func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// descendants cannot be found portably: in the foreground only COMMAND itself
-// is ended.
+// descendants returns pid alone, because no portable call finds descendants: in the foreground
+// zlock ends only COMMAND itself.
 func descendants(pid int) []int { return []int{pid} }
 
 func markedBy(string) []int { return nil }
 
-// adoptOrphans: only Linux can.
+// adoptOrphans does nothing: only Linux has subreapers.
 func adoptOrphans() {}
 
 func childrenOf(int) []int { return nil }

@@ -26,7 +26,7 @@ caught up; none is named while another is missing. Nothing is restarted by zlock
 	}
 }
 
-// restartFirst puts members into the order of a rolling restart.
+// restartFirst sorts members into the order of a rolling restart.
 func restartFirst(members []memberInfo) []memberInfo {
 	rank := map[string]int{"non-voter": 0, "voter": 1, "leader": 2}
 	order := slices.Clone(members)
@@ -78,11 +78,11 @@ type restartWatch struct {
 	*call
 	admin    adminClient
 	line     *statusLine
-	answered bool // a server has
+	answered bool // a server has answered
 }
 
-// members reads the list. Once a server has answered, one that does not answer
-// is being restarted.
+// members reads the list. Once a server has answered, a server that does not answer is being
+// restarted.
 func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	for {
 		asked, cancel := context.WithTimeout(ctx, memberSilent)
@@ -101,11 +101,11 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	}
 }
 
-// awaitRestarts names one server after the other, while all others are well. It
-// returns when all have been restarted and serve.
+// awaitRestarts names one server after the other, while all others are well. It returns when
+// every server has restarted and serves.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
-	before := map[uint32]uint64{} // how often each was started
+	before := map[uint32]uint64{} // number of starts of each server
 	for _, m := range members {
 		before[m.ID] = m.Starts
 	}
@@ -118,7 +118,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 			}
 			starts, waits := before[m.ID]
 			switch {
-			case !waits: // restarted, or added since
+			case !waits: // restarted, or new
 			case m.Well() && m.Starts != starts:
 				w.line.end()
 				w.say("server %d was restarted", m.ID)

@@ -42,7 +42,7 @@ file is damaged, 120 if none answers.`,
 	}
 }
 
-// shortName is how much of a cluster's name is enough to mean it.
+// shortName is how many characters of a cluster's name suffice to mean it.
 const shortName = 8
 
 func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
@@ -78,7 +78,7 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 	return c.putBack(ctx, admin, file, keep, format)
 }
 
-// confirm lets whoever runs this say that they mean this cluster.
+// confirm lets the user confirm the cluster.
 func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) error {
 	said := yes
 	if said == "" {
@@ -105,7 +105,7 @@ func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) e
 	return nil
 }
 
-// putBack sends the backup and tells what came of it.
+// putBack sends the backup and reports the result.
 func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, keep bool,
 	format string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

@@ -46,7 +46,7 @@ if --wait is given and it was not released in time.`,
 	}
 }
 
-// me names the user for others.
+// me names this user for others.
 func me() string {
 	host, _ := os.Hostname()
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -73,7 +73,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 	for _, n := range nodes {
 		if err := cl.Inspector().Revoke(ctx, path, n, r); err != nil {
 			if errors.Is(err, client.ErrNotHeld) {
-				continue // gone by itself
+				continue // it is gone already
 			}
 			return err
 		}

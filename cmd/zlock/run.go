@@ -42,7 +42,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	return f
 }
 
-// loss makes what happens on loss of the flags.
+// loss turns the flags into what happens on loss.
 func (f *runFlags) loss(killAfter time.Duration, revocable bool) (lossFlags, error) {
 	l := lossFlags{killAfter: killAfter}
 	var err error
@@ -68,7 +68,7 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (lossFlags, err
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
 			return l, usagef("--ready-fd %d is not open", f.readyFD)
 		}
-		// Neither COMMAND nor the guard shall keep it open.
+		// COMMAND and the guard must not keep it open.
 		if f.readyFD > 2 {
 			unix.CloseOnExec(f.readyFD)
 		}
@@ -141,7 +141,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	return exit(code)
 }
 
-// job is COMMAND with all that it takes to run it under a lock.
+// job is COMMAND with everything needed to run it under a lock.
 type job struct {
 	*call
 	run                   *runFlags
@@ -149,15 +149,15 @@ type job struct {
 	loss                  lossFlags
 	exe                   executable
 	servers, chroot, task string
-	ctx                   context.Context // of the time before COMMAND runs
+	ctx                   context.Context // for the time before COMMAND runs
 	stop                  func()
 	cl                    *client.Client
-	guard                 *guard // of the next COMMAND
+	guard                 *guard // for the next COMMAND
 }
 
-// begin makes everything ready to compete for the lock: it checks the options, starts
-// a guard, and opens the session. With --inherit it runs COMMAND in place of zlock, and
-// does not return, if an ancestor of this process holds the paths.
+// begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
+// session. With --inherit, if an ancestor of this process holds the paths, it runs COMMAND in
+// place of zlock and does not return.
 func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool) (*job,
 	error) {
 	j := &job{call: c, run: run, conn: conn, task: taskOf(c.getenv)}
@@ -178,14 +178,14 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		return nil, err
 	}
 	j.ctx, j.stop = interruptible()
-	if err = j.startGuard(); err == nil { // it comes up while zlock connects
+	if err = j.startGuard(); err == nil { // the guard starts while zlock connects
 		j.cl, err = c.connect(j.ctx, conn)
 	}
 	if err != nil {
 		j.end()
 		return nil, err
 	}
-	// A waiter that is killed does not hold the others up.
+	// A waiter that is killed does not delay the others.
 	j.guard.send(order{Session: newSessionKey(j.servers, j.conn, j.cl)})
 	if j.loss.onLost != 0 {
 		err = checkMargin(false, j.cl.Session().Timeout, killAfter)
@@ -207,7 +207,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	return j, err
 }
 
-// startGuard starts the next COMMAND's guard.
+// startGuard starts the guard of the next COMMAND.
 func (j *job) startGuard() error {
 	self, err := os.Executable()
 	if err == nil {
@@ -216,7 +216,7 @@ func (j *job) startGuard() error {
 	return err
 }
 
-// end gives everything back.
+// end releases everything.
 func (j *job) end() {
 	j.stop()
 	if j.guard != nil {
@@ -227,12 +227,12 @@ func (j *job) end() {
 	}
 }
 
-// under runs COMMAND under the lease, which it gives back, and returns the exit code.
-// s has what the supervision of this lock needs to know.
+// under runs COMMAND under the lease, releases the lease, and returns the exit code. s says
+// how to supervise this lock.
 func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
-	sigs := listenForCommand() // from here on they are COMMAND's
+	sigs := listenForCommand() // from here on signals are for COMMAND
 	j.stop()
-	err := interrupted(j.ctx) // asked to end before that
+	err := interrupted(j.ctx) // a signal came before that
 	if err == nil && j.guard == nil {
 		err = j.startGuard()
 	}
@@ -257,7 +257,7 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	return s.release(code), err
 }
 
-// giveBack unlocks without caring for the outcome: the session ends next.
+// giveBack unlocks. A failure is only reported: the session ends next.
 func (c *call) giveBack(unlock func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()

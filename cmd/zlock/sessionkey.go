@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// sessionKey is what the guard needs to close zlock's session.
+// sessionKey holds what the guard needs to close zlock's session.
 type sessionKey struct {
 	Servers  string
 	Session  zk.Session
@@ -23,9 +23,9 @@ func newSessionKey(servers string, conn *connectFlags, cl *client.Client) *sessi
 	return &sessionKey{servers, cl.SessionKey(), conn.tls, conn.cert, conn.key, conn.ca, conn.serverName}
 }
 
-// close ends the session, so that its locks move at once and not only after the
-// session timeout. It does nothing without a key; what it cannot reach in time goes
-// with the session.
+// close ends the session, so that its locks move at once and not only after the session
+// timeout. It does nothing without a key. A session that close cannot reach in time ends by
+// its timeout.
 func (k *sessionKey) close() error {
 	if k == nil {
 		return nil
@@ -39,7 +39,7 @@ func (k *sessionKey) close() error {
 	}
 	conn, err := zk.Dial(ctx, k.Servers, zk.Options{Resume: k.Session, TLS: cfg})
 	if err != nil {
-		return nil // it has ended by itself, or will
+		return nil // the session has ended, or will
 	}
 	return conn.Close(ctx)
 }

@@ -59,7 +59,7 @@ locks.`,
 	}
 }
 
-// asNo makes exit code 1 of a server's no.
+// asNo turns a server's refusal into exit code 1.
 func asNo(err error) error {
 	var no *refusal
 	if errors.As(err, &no) {
@@ -68,11 +68,11 @@ func asNo(err error) error {
 	return err
 }
 
-// maxAsk is how many entries the lock view gives at a time.
+// maxAsk is how many entries the lock view returns at a time.
 const maxAsk = 1000
 
-// pages asks for a list part by part until there are limit entries. The objects
-// are kept as they came, for -o json.
+// pages reads a list part by part until it has limit entries. It passes the objects on as they
+// came, for -o json.
 func (a adminClient) pages(ctx context.Context, path, name string, limit int, f func(json.RawMessage) error) (
 	total int, err error) {
 	q := url.Values{}
@@ -101,7 +101,7 @@ func (a adminClient) pages(ctx context.Context, path, name string, limit int, f 
 	return total, nil
 }
 
-// viewSession is a session as the lock view tells of it.
+// viewSession is a session in an answer of the lock view.
 type viewSession struct {
 	ID        string `json:"id"`
 	Addr      string `json:"addr"`

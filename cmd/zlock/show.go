@@ -61,8 +61,7 @@ waited for, reason, node, session, token, maker.`,
 	}
 }
 
-// withClient runs f with a session that ends with it, with a signal, or with the
-// command's time.
+// withClient runs f with a session. The session ends with f, a signal, or the command's time.
 func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Client) error) error {
 	ctx, stop := interruptible()
 	defer stop()
@@ -80,7 +79,7 @@ func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Cl
 	return err
 }
 
-// shownEntry is an entry as JSON has it.
+// shownEntry is an entry in JSON.
 type shownEntry struct {
 	Path         string        `json:"path"`
 	Layout       string        `json:"layout"`
@@ -95,7 +94,7 @@ type shownEntry struct {
 	Raw          string        `json:"raw,omitempty"`
 	WaitingSince time.Time     `json:"waitingSince"`
 	HeldSince    time.Time     `json:"heldSince,omitzero"`
-	BlockedBy    string        `json:"blockedBy,omitempty"` // the last of the nodes waited for
+	BlockedBy    string        `json:"blockedBy,omitempty"` // the last node that it waits for
 }
 
 func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) error {
@@ -138,7 +137,7 @@ func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) 
 	return p.flush()
 }
 
-// nobody says that there is nothing to show.
+// nobody returns the message if there is nothing to show.
 func nobody(q *recipe.Queue, holders, waiters bool) string {
 	path := clean(q.Path)
 	switch {
@@ -170,7 +169,7 @@ func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool
 	}
 	mark := ""
 	if holds && since.IsZero() {
-		since, mark = obj.WaitingSince, "≥" // it holds since then at the earliest
+		since, mark = obj.WaitingSince, "≥" // it has held since then at the earliest
 	}
 	pid, reason := "", e.Data
 	if o := e.Owner; o != nil {
@@ -194,7 +193,7 @@ func byText(by string) string {
 	return " by " + by
 }
 
-// hostOf is where a contender runs, or what else is known of it.
+// hostOf returns the host of a contender, or else its session.
 func hostOf(e recipe.Entry) string {
 	if e.Owner != nil && e.Owner.Host != "" {
 		return e.Owner.Host
@@ -214,7 +213,7 @@ func modeLetter(m recipe.Mode) string {
 
 func hex(session int64) string { return "0x" + strconv.FormatUint(uint64(session), 16) }
 
-// clock is a time for people: of today without the date.
+// clock formats a time for people, without the date if it is recent.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -225,7 +224,7 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04")
 }
 
-// stamp is a time for programs.
+// stamp formats a time for programs.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

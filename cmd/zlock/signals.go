@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalError is the end of zlock by a signal.
+// signalError reports that a signal ended zlock.
 type signalError struct{ sig syscall.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("ended by SIG%s", signalName(e.sig)) }
 
-// asExit makes the conventional exit code of an error that is a signal's.
+// asExit turns an error that stands for a signal into the conventional exit code.
 func asExit(err error) error {
 	if e := (*signalError)(nil); errors.As(err, &e) {
 		return exit(signalCode(e.sig))
@@ -25,8 +25,8 @@ func asExit(err error) error {
 	return err
 }
 
-// signals are what zlock listens to. What it was started to ignore, as nohup and
-// shells do for their background jobs, it goes on ignoring, and so does COMMAND.
+// signals receives the signals for zlock. Signals ignored when zlock started, as by nohup and
+// for background jobs of shells, stay ignored, for COMMAND too.
 type signals struct {
 	ch chan os.Signal
 }
@@ -43,8 +43,8 @@ func listen(sigs ...os.Signal) *signals {
 
 func (s *signals) stop() { signal.Stop(s.ch) }
 
-// interruptible returns a context that ends, with a *signalError, when the user
-// wants zlock to end.
+// interruptible returns a context that ends with a *signalError when a signal asks zlock to
+// end.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := listen(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -58,7 +58,7 @@ func interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
-		// What has come must not be lost: the caller asks [interrupted].
+		// A signal that has come must not be lost: the caller asks [interrupted].
 		s.stop()
 		close(quit)
 		<-done
@@ -71,8 +71,8 @@ func interruptible() (context.Context, func()) {
 	})
 }
 
-// interrupted returns the signal that ended a context of interruptible, nil if
-// none came before it was stopped.
+// interrupted returns the signal that ended a context of interruptible, nil if none came
+// before its stop.
 func interrupted(ctx context.Context) error {
 	if e := (*signalError)(nil); errors.As(context.Cause(ctx), &e) {
 		return e
@@ -80,9 +80,9 @@ func interrupted(ctx context.Context) error {
 	return nil
 }
 
-// whileRead returns a context that ends when nobody is left to read the standard
-// output, as SIGPIPE ends a program that writes. One that waits for news would
-// not notice while there are none, and outlive its reader forever.
+// whileRead returns a context that ends when the reader of standard output is gone, as SIGPIPE
+// ends a program that writes. Without it a command that waits for news would not notice until
+// there are some, and might outlive its reader.
 func (a *app) whileRead(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if out, ok := a.stdout.(*os.File); ok {
@@ -98,7 +98,7 @@ func (a *app) whileRead(ctx context.Context) (context.Context, func()) {
 // awaitUnread waits until the other end of a pipe, socket or terminal is closed.
 func awaitUnread(fd int) bool {
 	for {
-		fds := []unix.PollFd{{Fd: int32(fd)}} // errors are told without being asked for
+		fds := []unix.PollFd{{Fd: int32(fd)}} // poll always reports errors
 		_, err := unix.Poll(fds, -1)
 		switch {
 		case err == nil:

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// statusLine tells how something goes on: on a terminal in one line that is
-// written over, elsewhere in a line when there is something else to say and now
-// and then.
+// statusLine shows progress: on a terminal in one line that it overwrites; elsewhere in a new
+// line when the kind of message changes, and now and then.
 type statusLine struct {
 	w        io.Writer
 	terminal bool
@@ -25,10 +24,10 @@ func newStatusLine(a *app) *statusLine {
 	return &statusLine{w: a.stderr, terminal: ok && isTerminal(f)}
 }
 
-// show tells how it stands. Lines with the same format are of the same kind.
+// show shows the current state. Lines with the same format have the same kind.
 func (s *statusLine) show(format string, args ...any) { s.tell(format, fmt.Sprintf(format, args...)) }
 
-// tell is show for a line whose kind has a name.
+// tell is show for a line with a named kind.
 func (s *statusLine) tell(kind, text string) {
 	text = clean("zlock: " + text)
 	switch {
@@ -42,7 +41,7 @@ func (s *statusLine) tell(kind, text string) {
 	s.last = kind
 }
 
-// end leaves the line as it stands.
+// end leaves the line as it is.
 func (s *statusLine) end() {
 	if s.open {
 		fmt.Fprintln(s.w)

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// lossFlags say what happens to COMMAND when its lock goes.
+// lossFlags say what happens to COMMAND when its lock is lost.
 type lossFlags struct {
 	onLost    syscall.Signal // first signal on loss; 0: only a warning
 	killAfter time.Duration
@@ -25,8 +25,8 @@ type supervisor struct {
 	lease      *client.Lease
 	foreground bool
 	what       string // the lock, in messages
-	// limit is when the lock was held for --max-hold, on the boot clock; 0: never.
-	// Others may break it some time after that, whether or not zlock lives.
+	// limit is when --max-hold ends, on the boot clock; 0: never. Others may break the lock some
+	// time later, whether or not zlock lives.
 	limit time.Duration
 
 	child *child
@@ -35,20 +35,20 @@ type supervisor struct {
 	told  bool // the user told COMMAND to end
 }
 
-// passed on to COMMAND. In the foreground the terminal sends the first three to
-// COMMAND itself.
+// zlock passes these signals on to COMMAND. In the foreground the terminal itself sends
+// COMMAND the first three.
 var (
 	terminalSignals  = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH}
 	forwardedSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGCONT}
 )
 
-// listenForCommand begins to take the signals that are for COMMAND.
+// listenForCommand starts to receive the signals for COMMAND.
 func listenForCommand() *signals { return listen(append(terminalSignals, forwardedSignals...)...) }
 
-// run has the guard start COMMAND and returns COMMAND's exit code, or the one that
-// says what became of the lock. When it returns nothing of COMMAND is left running,
-// and the lock may be released.
+// run makes the guard start COMMAND. It returns COMMAND's exit code, or the one that says what
+// became of the lock. When run returns, no process of COMMAND is left, and the lock may be
+// released.
 func (s *supervisor) run(sigs *signals, l *launch) (int, error) {
 	defer sigs.stop()
 	child, err := s.guard.start(l, s.deadline())
@@ -67,7 +67,7 @@ func (s *supervisor) run(sigs *signals, l *launch) (int, error) {
 	return child.code(), nil
 }
 
-// deadline is when the lease ends, on the clock shared with the guard.
+// deadline returns when the lease ends, on the clock shared with the guard.
 func (s *supervisor) deadline() time.Duration {
 	d := bootClock() + time.Until(s.lease.ValidUntil())
 	if s.limit != 0 {
@@ -76,7 +76,7 @@ func (s *supervisor) deadline() time.Duration {
 	return d
 }
 
-// watch reacts to everything until COMMAND has exited.
+// watch handles signals, loss and requests until COMMAND exits.
 func (s *supervisor) watch(sigs *signals) {
 	lost, revoked, bereft := s.lease.Lost(), s.lease.Revoked(), s.child.bereft
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -97,7 +97,7 @@ func (s *supervisor) watch(sigs *signals) {
 			s.revoked(r)
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
-			kill = time.After(100 * time.Millisecond) // and what was forked since
+			kill = time.After(100 * time.Millisecond) // for processes forked since
 		case sig := <-s.child.signals:
 			if !s.told {
 				s.forward(sig)
@@ -118,17 +118,17 @@ func (s *supervisor) watch(sigs *signals) {
 	}
 }
 
-// exitedAsTold: whoever exits after being asked for the lock was stopped by that,
-// and a lock lost in the last instant was lost while COMMAND ran.
+// exitedAsTold sets the exit code of a loss: a COMMAND that exits after a request for the lock
+// was stopped by it, and a lock lost in the last instant was lost while COMMAND ran.
 func (s *supervisor) exitedAsTold() {
 	if s.code == 0 && !s.lease.Valid() {
 		s.code = s.lossCode()
 	}
 }
 
-// passEarly passes on what came before COMMAND ran. In the foreground the terminal
-// does that itself, but not with a signal of the moment before COMMAND was in the
-// group: it would be lost, and COMMAND run.
+// passEarly passes on the signals that came before COMMAND ran. In the foreground the terminal
+// sends signals itself, but a signal sent before COMMAND was in the group would be lost, and
+// COMMAND would run.
 func (s *supervisor) passEarly(sigs *signals) {
 	for {
 		select {
@@ -146,7 +146,7 @@ func (s *supervisor) noteTold(sig os.Signal) {
 	s.told = s.told || sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP
 }
 
-// forward passes a signal on.
+// forward passes a signal on to COMMAND.
 func (s *supervisor) forward(sig syscall.Signal) {
 	s.noteTold(sig)
 	if s.foreground {
@@ -161,7 +161,7 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	_ = syscall.Kill(-s.child.pid, sig)
 }
 
-// lossCode is the exit code for the reason of the loss.
+// lossCode returns the exit code for the reason of the loss.
 func (s *supervisor) lossCode() int {
 	var lost *client.LostError
 	if errors.As(s.lease.Err(), &lost) {
@@ -175,7 +175,7 @@ func (s *supervisor) lossCode() int {
 	return exitLost
 }
 
-// lost tells COMMAND, and returns when to kill it.
+// lost signals COMMAND, and returns when to kill it.
 func (s *supervisor) lost() <-chan time.Time {
 	s.code = s.lossCode()
 	if s.onLost == 0 {
@@ -188,7 +188,7 @@ func (s *supervisor) lost() <-chan time.Time {
 	return time.After(s.killAfter)
 }
 
-// revoked passes the request on.
+// revoked passes the request to COMMAND.
 func (s *supervisor) revoked(r recipe.Revocation) {
 	by := r.By
 	if by == "" {
@@ -208,11 +208,11 @@ func reasonText(reason string) string {
 	return ": " + clean(reason)
 }
 
-// releaseTimeout bounds the wait for the release to be confirmed. What is not
-// confirmed goes with the session, which is closed next.
+// releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock
+// goes with the session, which zlock closes next.
 const releaseTimeout = 5 * time.Second
 
-// release gives the lock back. A loss noticed only now changes the exit code.
+// release releases the lock. A loss noticed only now changes the exit code.
 func (s *supervisor) release(code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()

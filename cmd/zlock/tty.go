@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 func ttyPgrp(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err != nil {
-		// A terminal that is not ours to control is one all the same.
+		// A terminal that does not control this process is still a terminal.
 		if _, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err != nil {
 			return 0
 		}

@@ -18,7 +18,8 @@ func addDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string)
 	fs.VarP(duration{d}, name, short, usage)
 }
 
-// noTry refuses -w 0 where nothing can be tried: it would wait forever, as without -w.
+// noTry refuses -w 0 for commands that cannot just try: it would mean to wait without limit,
+// as without -w.
 func noTry(fs *pflag.FlagSet, wait time.Duration) error {
 	if fs.Changed("timeout") && wait == 0 {
 		return usagef("-w must be positive")
@@ -30,7 +31,7 @@ func (v duration) String() string {
 	if *v.d == 0 {
 		return ""
 	}
-	// 1m0s is 1m and 1h0m0s is 1h, but 20s is no 2.
+	// 1m0s becomes 1m and 1h0m0s becomes 1h, but 20s must not become 2.
 	s := v.d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -41,7 +42,7 @@ func (v duration) String() string {
 	return s
 }
 
-// Type is what pflag shows as the kind of value.
+// Type returns the name by which pflag shows the type of the value.
 func (v duration) Type() string { return "DURATION" }
 
 func (v duration) Set(s string) error {
@@ -82,7 +83,7 @@ func parseSignal(s string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("no signal is called %q", s)
 }
 
-// signalName is the name without SIG, as kill(1) takes it.
+// signalName returns the name without SIG, as kill(1) takes it.
 func signalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return strings.TrimPrefix(name, "SIG")

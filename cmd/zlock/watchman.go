@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardLag is how long zlock gets to signal at the deadline before the guard does.
+// guardLag is how long after the deadline the guard waits for zlock to signal COMMAND.
 const guardLag = 250 * time.Millisecond
 
-// guardTick is the longest the guard sleeps at a stretch: timers stand still
-// while the machine sleeps, the boot clock does not.
+// guardTick is the longest sleep of the guard: timers stand still while the machine sleeps,
+// but the boot clock does not.
 const guardTick = time.Second
 
-// guardCommand is the guard's own program.
+// guardCommand is the command that runs as the guard.
 func guardCommand() *command {
 	return &command{
 		name: "__guard", args: "SOCKET STDIN STDOUT",
@@ -47,14 +47,14 @@ func guardCommand() *command {
 	}
 }
 
-// watchman is the guard's end.
+// watchman is the guard's own side.
 type watchman struct {
 	target
 	sig       syscall.Signal
 	killAfter time.Duration
 	say       func(string, ...any)
 	conn      *os.File // to zlock
-	stdin     int      // COMMAND's, and its output
+	stdin     int      // COMMAND's, like stdout
 	stdout    int
 	parent    int // zlock
 	ends      chan syscall.WaitStatus
@@ -63,11 +63,11 @@ type watchman struct {
 	deadline  time.Duration
 	kill      time.Duration // when to kill, 0 while all is well
 	signalled bool
-	kills     int  // how often it has killed
+	kills     int  // number of kills so far
 	ended     bool // nothing is left to kill
 }
 
-// signal and alive are target's, and the family's.
+// signal and alive cover the target and the family.
 func (w *watchman) signal(sig syscall.Signal) {
 	w.target.signal(sig)
 	for _, pid := range w.family() {
@@ -84,16 +84,16 @@ func (w *watchman) family() []int {
 	return markedBy(w.mark)
 }
 
-// Times of the guard when it acts. It looks seldom: each look reads the table of
-// processes, and nobody is there to see that it uses a core.
+// Times of the guard when it acts. It looks rarely, because each look reads the process table,
+// and no user would notice that it keeps a core busy.
 const (
 	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
 	lookMost  = 200 * time.Millisecond
-	giveUp    = 5 * time.Second // after the first KILL: what lives then cannot be killed by us
+	giveUp    = 5 * time.Second // after the first KILL: the guard cannot kill what still lives
 )
 
-// passedUp are the signals that a guard passes to zlock: programs that want to end
-// their COMMAND's zlock send them to COMMAND's parent.
+// passedUp are the signals that a guard passes to zlock: a program that wants to end zlock
+// sends them to COMMAND's parent.
 var passedUp = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
 
 // watch serves zlock until nothing is left to guard. It must be called from the main
@@ -101,8 +101,8 @@ var passedUp = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
 func (w *watchman) watch() error {
 	nameProcess(guardName)
 	w.parent, w.ends = os.Getppid(), make(chan syscall.WaitStatus, 1)
-	// What zlock was started to ignore, COMMAND ignores. The rest must not end the guard,
-	// and is as it was for COMMAND.
+	// COMMAND ignores what zlock was started to ignore. The other signals must not end the guard,
+	// and are unchanged for COMMAND.
 	told := make(chan os.Signal, 16)
 	for _, s := range append(passedUp, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1,
 		syscall.SIGUSR2) {
@@ -139,7 +139,7 @@ func (w *watchman) watch() error {
 			}
 		case <-time.After(w.pause()):
 		}
-		// The end of the input says the same, unless something holds it open.
+		// The end of the input says the same, unless another process holds it open.
 		if os.Getppid() != w.parent {
 			return w.orphaned()
 		}
@@ -147,10 +147,10 @@ func (w *watchman) watch() error {
 	}
 }
 
-// report tells zlock; if it is dead, the end of the input says so.
+// report sends news to zlock. If zlock is dead, the end of the input says so.
 func (w *watchman) report(n news) { _ = json.NewEncoder(w.conn).Encode(n) }
 
-// take does what zlock asks for.
+// take carries out an order of zlock.
 func (w *watchman) take(o order) {
 	if o.Session != nil {
 		w.session = o.Session
@@ -187,7 +187,7 @@ func (w *watchman) start(l *launch) {
 		path, argv = self, keeperArgs(l, path, argv)
 	}
 	if l.Group != 0 {
-		// COMMAND begins in its parent's group, where a namespace does not matter.
+		// COMMAND starts in its parent's group, where a namespace does not matter.
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
@@ -221,7 +221,7 @@ func (w *watchman) start(l *launch) {
 	w.report(news{PID: pid})
 }
 
-// look does what is due.
+// look acts if a time has come.
 func (w *watchman) look() {
 	now := bootClock()
 	if w.pid == 0 || w.sig == 0 || w.ended {
@@ -236,14 +236,14 @@ func (w *watchman) look() {
 		return
 	}
 	if w.kills > 0 && !w.alive() {
-		// zlock is not dead, or this process would have ended: it is stopped, and
-		// reaps COMMAND when it goes on.
+		// zlock is stopped, not dead, or this process would have ended; it reaps COMMAND when it
+		// goes on.
 		w.ended = true
 		return
 	}
 	w.signal(syscall.SIGKILL)
 	w.kills++
-	w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until nothing is left
+	w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until no process is left
 }
 
 // end sends the signal and sets the time of the kill.
@@ -263,8 +263,8 @@ func (w *watchman) pause() time.Duration {
 	return min(max(next-bootClock(), time.Millisecond), guardTick)
 }
 
-// orphaned: zlock is dead, nobody keeps the session alive, and nobody else will
-// end the group before the server gives the lock away.
+// orphaned ends COMMAND after the death of zlock: nothing keeps the session alive, and no
+// other process ends the group before the server gives the lock away.
 func (w *watchman) orphaned() error {
 	switch {
 	case w.pid != 0 && w.sig == 0:
@@ -294,9 +294,9 @@ func (w *watchman) orphaned() error {
 	return w.session.close()
 }
 
-// closeInherited closes what the user's shell handed to zlock for COMMAND: nobody
-// should have to wait for the guard to see the end of a pipe. What this program opened
-// itself is marked close-on-exec.
+// closeInherited closes the files that the user's shell handed to zlock for COMMAND, so that a
+// reader of a pipe need not wait for the guard's end. This program marks its own files
+// close-on-exec.
 func closeInherited() {
 	dir, err := os.Open("/dev/fd")
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// certificateSoon is how long before its end a certificate is worth a word.
+// certificateSoon is how long before its end a certificate deserves a note.
 const certificateSoon = 30 * 24 * time.Hour
 
-// checkCertificates looks into the files of certificates and keys: what is in them, whether
-// the key is the certificate's, the dates, and for peers the name and the authority.
+// checkCertificates checks the files of certificates and keys: their contents, whether each
+// key belongs to its certificate, the dates, and for peers the name and the authority.
 func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
 	s.checkCertificate(fail, now, "tls", s.tlsCert, s.tlsKey, "", "")
 	s.checkCertificate(fail, now, "peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA,
@@ -27,7 +27,7 @@ func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
 	}
 }
 
-// readable returns the text of a file; what cannot be read, or is a pipe, was refused before.
+// readable returns the text of a file. Earlier checks have refused unreadable files and pipes.
 func readable(file string) ([]byte, bool) {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return nil, false
@@ -90,7 +90,8 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, fl
 	}
 }
 
-// signedBy checks the chain from a certificate by those behind it in its file to an authority.
+// signedBy checks the chain from leaf, through the certificates behind it in its file, to an
+// authority.
 func signedBy(file []byte, leaf *x509.Certificate, ca []byte, now time.Time) error {
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}

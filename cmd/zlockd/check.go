@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// complete fills in the defaults that depend on other settings.
+// complete fills in defaults that depend on other settings.
 func (s *settings) complete(given func(flag string) bool) {
 	if s.minSessionTimeout == 0 {
 		s.minSessionTimeout = 2 * s.tickTime
@@ -30,8 +30,8 @@ func (s *settings) complete(given func(flag string) bool) {
 	}
 }
 
-// check returns every mistake that can be seen before anything is started,
-// each with what to do about it.
+// check returns every mistake that it can see before anything starts, and says what to do
+// about each.
 func (s *settings) check(flags *pflag.FlagSet) error {
 	given := flags.Changed
 	var errs []error
@@ -143,7 +143,7 @@ func (s *settings) checkAddresses(fail func(string, ...any)) {
 	}
 }
 
-// sameAddr says whether two listeners would be in each other's way.
+// sameAddr reports whether two listeners would conflict.
 func sameAddr(a, b string) bool {
 	ha, pa, _ := net.SplitHostPort(a)
 	hb, pb, _ := net.SplitHostPort(b)
@@ -223,7 +223,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isDigest says whether s is user:base64(sha1).
+// isDigest reports whether s is user:base64(sha1).
 func isDigest(s string) bool {
 	user, hash, ok := strings.Cut(s, ":")
 	sum, err := base64.StdEncoding.DecodeString(hash)

@@ -29,7 +29,7 @@ settings in force and where each comes from, then all faults with what to do abo
 Exit status: 0 a server would start, 2 it would not.
 `
 
-// examiner collects what zlockd check finds.
+// examiner collects the findings of zlockd check.
 type examiner struct {
 	s      *settings
 	faults []error
@@ -44,7 +44,7 @@ func (e *examiner) note(format string, args ...any) {
 	e.notes = append(e.notes, fmt.Sprintf(format, args...))
 }
 
-// checkOnly is zlockd check.
+// checkOnly runs zlockd check.
 func (d *daemon) checkOnly(args []string) int {
 	s, err := readSettings(args)
 	if s != nil && s.help {
@@ -84,7 +84,7 @@ func (d *daemon) checkOnly(args []string) int {
 	return exitOK
 }
 
-// print writes the settings in force and where each comes from.
+// print writes the settings in force and the origin of each.
 func (s *settings) print(w io.Writer) {
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
@@ -121,7 +121,7 @@ func (e *examiner) ports() {
 	}
 }
 
-// peerNames looks the other servers' names up.
+// peerNames looks up the names of the other servers.
 func (e *examiner) peerNames() {
 	for _, id := range e.s.peers.ids() {
 		host, _, err := net.SplitHostPort(e.s.peers[id])
@@ -138,18 +138,19 @@ func (e *examiner) peerNames() {
 	}
 }
 
-// Beyond these a disk or a limit is worth a note.
+// Beyond these bounds a disk or a limit deserves a note.
 const (
 	slowSync = 20 * time.Millisecond
 	fewFiles = 4096
 )
 
-// directory says whether the server can use a directory, what is in it, and how its disk is.
+// directory reports whether the server can use a directory, what it holds, and how fast and
+// full its disk is.
 func (e *examiner) directory(flag, dir string) {
 	at := dir
 	info, err := os.Stat(at)
 	for errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at) {
-		at = filepath.Dir(at) // it would be made there
+		at = filepath.Dir(at) // the server would create dir there
 		info, err = os.Stat(at)
 	}
 	switch {
@@ -185,7 +186,7 @@ func (e *examiner) directory(flag, dir string) {
 	}
 }
 
-// syncTime is the median time of a write of 4 KiB with its sync.
+// syncTime returns the median time to write and sync 4 KiB.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, ".zlockd-check-*")
 	if err != nil {

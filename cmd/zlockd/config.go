@@ -16,18 +16,17 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// zooTick is ZooKeeper's tick when its configuration names none.
+// zooTick is ZooKeeper's tick if its configuration sets none.
 const zooTick = "3000"
 
-// maxFile bounds every file that an operator names: configuration, certificates
-// and keys.
+// maxFile bounds every file that an operator names: configuration, certificates and keys.
 const maxFile = 1 << 20
 
 func tooLarge(path string) error {
 	return fmt.Errorf("%s is longer than %d bytes: that is no such file", path, maxFile)
 }
 
-// readFile is os.ReadFile with a bound.
+// readFile is os.ReadFile with the bound maxFile.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -41,8 +40,8 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// applyConfig reads the zoo.cfg that s names and sets every flag that it
-// speaks of and the command line does not.
+// applyConfig reads the zoo.cfg that s names. It sets every flag that the file covers and the
+// command line does not set.
 func applyConfig(s *settings, flags *pflag.FlagSet) error {
 	text, err := readFile(s.config)
 	if err != nil {
@@ -86,17 +85,17 @@ type zoo struct {
 	errs    []error
 }
 
-// bare is a key without the prefix that makes a Java system property of it.
+// bare returns a key without the prefix that makes it a Java system property.
 func (z *zoo) bare(key string) string { return strings.TrimPrefix(key, "zookeeper.") }
 
 func (z *zoo) fail(format string, args ...any) { z.errs = append(z.errs, fmt.Errorf(format, args...)) }
 
-// note remembers that a key has no effect, for one line in the log.
+// note records that a key has no effect; the server logs one line for it.
 func (z *zoo) note(key, format string, args ...any) {
 	z.s.more.notes = append(z.s.more.notes, note{key, fmt.Sprintf(format, args...)})
 }
 
-// set sets a flag, unless the command line did.
+// set sets a flag unless the command line has set it.
 func (z *zoo) set(flag, value string) error {
 	if z.given[flag] {
 		return nil
@@ -104,7 +103,7 @@ func (z *zoo) set(flag, value string) error {
 	return z.flags.Set(flag, value)
 }
 
-// apply maps one key, or says why the server must not start with it.
+// apply maps one key, or returns why the server must not start with it.
 func (z *zoo) apply(key, value string) error {
 	if m, ok := z.rule(key); ok {
 		return m(z, key, value)
@@ -113,7 +112,7 @@ func (z *zoo) apply(key, value string) error {
 	return nil
 }
 
-// finish maps what needs several keys at once.
+// finish maps settings that need several keys.
 func (z *zoo) finish() {
 	must := func(err error) {
 		if err != nil {
@@ -128,7 +127,7 @@ func (z *zoo) finish() {
 	must(z.requiredAuth())
 }
 
-// addresses maps the ports, which have their address in another key.
+// addresses maps the ports; another key holds the address of each.
 func (z *zoo) addresses() error {
 	addr := func(flag, portKey, hostKey, host string) error {
 		port := z.seen[portKey]
@@ -143,7 +142,7 @@ func (z *zoo) addresses() error {
 		}
 		return z.set(flag, net.JoinHostPort(host, port))
 	}
-	// Without an address ZooKeeper listens on all.
+	// Without an address ZooKeeper listens on all addresses.
 	if err := addr("secure-client-addr", "secureClientPort", "secureClientPortAddress", ""); err != nil {
 		return err
 	}
@@ -175,7 +174,7 @@ func (z *zoo) addresses() error {
 	return addr("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
 }
 
-// metricsPort maps the port of ZooKeeper's exporter for Prometheus, which there
+// metricsPort maps the port of ZooKeeper's exporter for Prometheus. ZooKeeper's exporter
 // listens on all addresses.
 func (z *zoo) metricsPort(addr func(flag, portKey, hostKey, host string) error) error {
 	if !strings.HasSuffix(z.seen["metricsProvider.className"], ".PrometheusMetricsProvider") {
@@ -243,7 +242,7 @@ func (z *zoo) cluster() error {
 	return nil
 }
 
-// millis sets a flag that has no bare numbers from a key in milliseconds.
+// millis returns as a duration the value of a key in milliseconds.
 func (z *zoo) millis(value string) (time.Duration, error) {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < 0 {
@@ -252,15 +251,15 @@ func (z *zoo) millis(value string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// withoutSecrets is the file as an operator may be shown it: without the value
-// of any key, commented out or not, whose name is that of a secret.
+// withoutSecrets returns the text of a zoo.cfg for operators to see: without the values of
+// keys, commented out or not, whose names are those of secrets.
 func withoutSecrets(text string) string {
 	secret := func(s string) bool {
 		s = strings.ToLower(s)
 		return strings.Contains(s, "passw") || strings.Contains(s, "digest") || strings.Contains(s, "secret")
 	}
 	lines := strings.SplitAfter(text, "\n")
-	hide := false // the line continues one that is not shown
+	hide := false // the line continues a hidden one
 	for i, line := range lines {
 		trimmed := strings.TrimSpace(line)
 		key, _ := splitProperty(trimmed)

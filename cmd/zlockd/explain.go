@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// explain adds what to do to an error of the start.
+// explain adds to an error of the start what to do about it.
 func explain(err error, s *settings) error {
 	var listen *net.OpError
 	var name *net.DNSError
@@ -38,7 +38,7 @@ func explain(err error, s *settings) error {
 	return err
 }
 
-// addrFlag names the flag that an address in an error comes from.
+// addrFlag names the flag that set the address in an error.
 func addrFlag(err error, s *settings) string {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Addr == nil {
@@ -48,12 +48,12 @@ func addrFlag(err error, s *settings) string {
 	return flagOf(s, func(_, p string) bool { return p == port })
 }
 
-// nameFlag names the flag that a host name in an error comes from.
+// nameFlag names the flag that set a host name in an error.
 func nameFlag(name string, s *settings) string {
 	return flagOf(s, func(host, _ string) bool { return host == name })
 }
 
-// flagOf names the first flag whose address is the one meant.
+// flagOf names the first flag whose address meant accepts.
 func flagOf(s *settings, meant func(host, port string) bool) string {
 	for _, a := range []struct{ flag, addr string }{
 		{"client-addr", s.clientAddr}, {"secure-client-addr", s.secureClientAddr},

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// off is the address of what is not to listen at all.
+// off is the address of a listener that is switched off.
 const off = "off"
 
 // group is a heading of --help and the flags below it.
@@ -157,16 +157,15 @@ func flagGroups(s *settings) []group {
 	return groups
 }
 
-// envPrefix begins the environment variable of a flag: ZLOCKD_DATA_DIR is
-// --data-dir.
+// envPrefix begins the environment variable of a flag: ZLOCKD_DATA_DIR sets --data-dir.
 const envPrefix = "ZLOCKD_"
 
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// parseFlags reads the command line, and of the environment what the command
-// line does not say. The set it returns knows which flags were given.
+// parseFlags reads the command line, and from the environment the flags that the command line
+// leaves out. The set it returns knows which flags were given.
 func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pflag.FlagSet, error) {
 	s := new(settings)
 	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
@@ -188,7 +187,7 @@ func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pfl
 	return s, all, err
 }
 
-// noteOrigin remembers where the flags come from that were set since the last call.
+// noteOrigin records the origin of the flags that were set since its last call.
 func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
 	all.Visit(func(f *pflag.Flag) {
 		if s.origin[f.Name] == "" {
@@ -197,8 +196,8 @@ func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
 	})
 }
 
-// unknownVariables notes the variables of the environment that look like a flag's and
-// are not. Those that Kubernetes sets for a service named zlockd are not meant for us.
+// unknownVariables notes environment variables that have the prefix of a flag but name none.
+// It skips those that Kubernetes sets for a service named zlockd.
 func (s *settings) unknownVariables(environ []string) {
 	known := map[string]bool{}
 	for _, g := range flagGroups(new(settings)) {
@@ -219,8 +218,8 @@ func (s *settings) unknownVariables(environ []string) {
 	}
 }
 
-// argError says what to do about an argument that is no flag. The first of all
-// may be a command that was not written as it is.
+// argError says what to do about an argument that is not a flag. The first argument may be a
+// mistyped command.
 func argError(arg string, first bool) error {
 	names := []string{"check"}
 	for _, c := range dataCommands() {
@@ -232,8 +231,8 @@ func argError(arg string, first bool) error {
 	return fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr", arg)
 }
 
-// setFromEnv sets the flags that the command line left alone and the
-// environment names. A variable that is there but empty counts as not there.
+// setFromEnv sets from the environment the flags that the command line leaves out. An empty
+// variable counts as unset.
 func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
 	var errs []error
 	all.VisitAll(func(f *pflag.Flag) {
@@ -283,7 +282,7 @@ func flagError(err error) error {
 	return err
 }
 
-// meant are words that other programs have for our flags.
+// meant maps words of other programs to our flags.
 var meant = map[string]string{
 	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
 	"host":   "client-addr",
@@ -294,7 +293,7 @@ var meant = map[string]string{
 	"verbose": "log-level", "memory": "dev",
 }
 
-// nearest finds the flag that somebody who typed name may have meant.
+// nearest finds the flag that a mistyped name most probably means.
 func nearest(name string) string {
 	if m := meant[name]; m != "" {
 		return m

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// minHeap is the least heap at which a collection begins. With GOGC alone a
-// heap of a few megabytes would be collected many times a second.
+// minHeap is the smallest heap at which a collection begins. With GOGC alone the runtime would
+// collect a heap of a few megabytes many times a second.
 const minHeap = 64 << 20
 
-// gcPercent returns the GOGC at which the next collection begins no earlier
-// than minHeap, and 100 once the live heap is half of that. 1600 is what makes
-// the runtime's own least heap of 4 MB one of 64.
+// gcPercent returns the GOGC at which the next collection begins no earlier than at minHeap,
+// and 100 once the live heap is half of minHeap. 1600 raises the runtime's own smallest heap
+// from 4 MB to 64 MB.
 func gcPercent(live uint64) int {
 	const least, most = 100, 1600
 	if live == 0 {
@@ -24,8 +24,8 @@ func gcPercent(live uint64) int {
 	return int(min(max(100*minHeap/live, 200)-100, most))
 }
 
-// tuneGC keeps the collector's percentage at gcPercent of the live heap, after
-// every collection. An operator's GOGC is left alone.
+// tuneGC sets the collector's percentage to gcPercent of the live heap after every collection.
+// It leaves an operator's GOGC alone.
 func tuneGC() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -43,18 +43,18 @@ func tuneGC() {
 	runtime.SetFinalizer(sentinel(), again)
 }
 
-// sentinel returns garbage of its own, not a piece of a block shared with what
-// lives on.
+// sentinel returns garbage with an allocation of its own, so that nothing live in the same
+// block keeps it.
 func sentinel() *byte { return &make([]byte, 16)[0] }
 
 const (
-	idleLook  = 2 * time.Second // how often releaseIdle looks
-	idleAlloc = 1 << 20         // a process that allocates less is idle
-	idleWorth = 8 << 20         // more than this must be to be had
+	idleLook  = 2 * time.Second // time between two looks of releaseIdle
+	idleAlloc = 1 << 20         // a process that allocates less between two looks is idle
+	idleWorth = 8 << 20         // releaseIdle acts only if it can release more than this
 )
 
-// idleLooks is how many looks in a row must find the server idle: one, if a
-// collection is a matter of milliseconds.
+// idleLooks returns how many looks in a row must find the server idle: one, if a collection
+// takes only milliseconds.
 func idleLooks(live uint64) int {
 	if live <= minHeap {
 		return 1
@@ -62,9 +62,9 @@ func idleLooks(live uint64) int {
 	return 5
 }
 
-// releaseIdle gives memory back to the system when the server has become
-// idle, so that a burst, say of ten thousand clients who connect, does not stay
-// resident. It works once per burst: a collection of a large heap is not for nothing.
+// releaseIdle returns memory to the system when the server becomes idle, so that the memory of
+// a burst, such as ten thousand clients connecting, does not stay resident. It acts once per
+// burst, because collecting a large heap is expensive.
 func releaseIdle(ctx context.Context) {
 	tick := time.NewTicker(idleLook)
 	defer tick.Stop()
@@ -89,7 +89,7 @@ func releaseIdle(ctx context.Context) {
 	}
 }
 
-// read returns one of the runtime's numbers.
+// read returns one of the runtime's metrics.
 func read(name string) uint64 {
 	s := []metrics.Sample{{Name: name}}
 	metrics.Read(s)

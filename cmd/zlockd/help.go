@@ -38,14 +38,14 @@ Exit status: 0 stopped in order, 1 failed, 2 wrong flags or configuration,
 3 stopped at once.
 `
 
-// helpWidth is where lines of the help are broken, helpIndent where the texts
-// of flags begin.
+// helpWidth is the column at which lines of the help are wrapped; helpIndent is the column at
+// which the texts of flags begin.
 const (
 	helpWidth  = 79
 	helpIndent = 6
 )
 
-// printHelp writes the help, flags grouped by topic.
+// printHelp writes the help, with flags grouped by topic.
 func printHelp(w io.Writer) {
 	io.WriteString(w, helpTop)
 	for _, g := range flagGroups(new(settings)) {
@@ -57,7 +57,7 @@ func printHelp(w io.Writer) {
 	io.WriteString(w, strings.TrimPrefix(helpEnd, "\n"))
 }
 
-// printFlag writes a flag with its value's name, what it does and its default.
+// printFlag writes a flag, the name of its value, what it does and its default.
 func printFlag(w io.Writer, f *pflag.Flag) {
 	name, text := pflag.UnquoteUsage(f)
 	line := "  --" + f.Name

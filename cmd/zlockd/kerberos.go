@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/sasl/kerberos"
 )
 
-// newKerberos reads the keytab and returns how a negotiation of GSSAPI begins.
+// newKerberos reads the keytab and returns the function that begins a GSSAPI negotiation.
 func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(io.Reader) sasl.Negotiation,
 	error) {
 	rules, err := kerberos.ParseRules(s.authToLocal)
@@ -29,7 +29,7 @@ func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(
 	return func(random io.Reader) sasl.Negotiation { return service.Begin(random) }, nil
 }
 
-// checkKerberos refuses rules that cannot be read.
+// checkKerberos refuses rules that cannot be parsed.
 func (s *settings) checkKerberos(fail func(string, ...any)) {
 	if _, err := kerberos.ParseRules(s.authToLocal); err != nil {
 		fail("--kerberos-rules: %w", err)

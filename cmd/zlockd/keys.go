@@ -10,11 +10,11 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// rule maps one key of a zoo.cfg. An error means that the server must not
-// start: what the key asks for would be lost without anyone noticing.
+// rule maps one key of a zoo.cfg. It returns an error if the server must not start: otherwise
+// the server would silently drop what the key asks for.
 type rule func(z *zoo, key, value string) error
 
-// zooRules lists what is known by its whole name. Prefixes are in rule.
+// zooRules lists the keys known by their whole names. The method rule knows the prefixes.
 var zooRules = map[string]rule{
 	"tickTime":               toFlag("tick-time"),
 	"dataDir":                toFlag("data-dir"),
@@ -45,7 +45,7 @@ var zooRules = map[string]rule{
 
 	"metricsProvider.exportJvmInfo": yes("jvm-metrics"),
 
-	// Read together with others, when all keys are known.
+	// Read together with other keys, once all are known.
 	"metricsProvider.className": later, "metricsProvider.httpPort": later, "metricsProvider.httpHost": later,
 	"clientPort": later, "clientPortAddress": later,
 	"secureClientPort": later, "secureClientPortAddress": later,
@@ -115,7 +115,7 @@ var zooRules = map[string]rule{
 	"admin.idleTimeout": ignored("idle connections are closed after 30 s"),
 }
 
-// rule finds the rule of a key.
+// rule returns the rule of a key.
 func (z *zoo) rule(key string) (rule, bool) {
 	if r, ok := zooRules[key]; ok {
 		return r, true
@@ -169,7 +169,7 @@ func toFlag(flag string) rule {
 	}
 }
 
-// timeout sets a bound of the session timeout; -1 is ZooKeeper's default.
+// timeout sets a bound of the session timeout; it ignores -1, ZooKeeper's default.
 func timeout(flag string) rule {
 	return func(z *zoo, key, value string) error {
 		if value == "-1" {
@@ -186,7 +186,7 @@ func yes(flag string) rule {
 	}
 }
 
-// onlyTrue takes what ZooKeeper compares with "true" to the letter.
+// onlyTrue maps keys that ZooKeeper compares with exactly "true".
 func onlyTrue(flag string) rule {
 	return func(z *zoo, _, value string) error { return z.set(flag, strconv.FormatBool(value == "true")) }
 }
@@ -217,7 +217,7 @@ func sweep(z *zoo, _, value string) error {
 	return z.set("container-check-interval", d.String())
 }
 
-// maxBuffer takes what Java's Integer.decode does.
+// maxBuffer accepts what Java's Integer.decode accepts.
 func maxBuffer(z *zoo, _, value string) error {
 	n, err := strconv.ParseInt(value, 0, 32)
 	if err != nil {
@@ -226,7 +226,7 @@ func maxBuffer(z *zoo, _, value string) error {
 	return z.set("max-frame", strconv.FormatInt(n, 10))
 }
 
-// whitelist leaves out the words that there are only in ZooKeeper.
+// whitelist leaves out the words that only ZooKeeper has.
 func whitelist(z *zoo, key, value string) error {
 	var known []string
 	for w := range strings.SplitSeq(value, ",") {
@@ -263,7 +263,8 @@ func ignored(why string) rule {
 	}
 }
 
-// ignoredUnless is silent when the file asks for what happens anyway.
+// ignoredUnless notes that a key has no effect, unless the file asks for what the server does
+// anyway.
 func ignoredUnless(same, why string) rule {
 	return func(z *zoo, key, value string) error {
 		if !strings.EqualFold(value, same) {
@@ -286,7 +287,7 @@ func refusedWhen(bad, why string) rule {
 	}
 }
 
-// only refuses every value but one.
+// only refuses every value but good.
 func only(good, why string) rule {
 	return func(_ *zoo, _, value string) error {
 		if !strings.EqualFold(value, good) {
@@ -296,8 +297,7 @@ func only(good, why string) rule {
 	}
 }
 
-// superUser is a user of SASL's, or, as ZooKeeper has it for the scheme digest,
-// user and hash.
+// superUser maps a SASL user or, as in ZooKeeper for the scheme digest, a user and hash.
 func superUser(z *zoo, key, value string) error {
 	if strings.Contains(value, ":") {
 		return toFlag("super-digest")(z, key, value)
@@ -305,8 +305,8 @@ func superUser(z *zoo, key, value string) error {
 	return z.set("sasl-super", value)
 }
 
-// authProvider knows the schemes that are built in. That nobody gets a sasl
-// identity opens nothing, so it need not keep the server from starting.
+// authProvider knows the built-in schemes. Without SASL users no client gets a sasl identity,
+// which opens nothing, so the server may start.
 func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
@@ -329,7 +329,7 @@ const asPEM = "only PEM files are read; convert with: keytool -importkeystore -s
 	"-destkeystore store.p12 " +
 	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
 
-// pemFile takes a store that is a PEM file. A key store holds certificate and key.
+// pemFile accepts a store if it is a PEM file. A key store holds certificate and key.
 func pemFile(cert, key string) rule {
 	return func(z *zoo, _, value string) error {
 		if z.given[cert] {
@@ -363,7 +363,8 @@ func clientAuth(z *zoo, _, value string) error {
 	return fmt.Errorf("%q is none of none, want, need", value)
 }
 
-// protocols keeps the oldest protocol asked for; none older than 1.2 is spoken.
+// protocols keeps the oldest protocol that the file asks for; the server speaks none older
+// than 1.2.
 func protocols(z *zoo, _, value string) error {
 	has12, has13 := false, false
 	for p := range strings.SplitSeq(value, ",") {
@@ -394,7 +395,7 @@ func sslQuorum(z *zoo, _, value string) error {
 	return nil
 }
 
-// sslOther is every setting of TLS that is not honoured.
+// sslOther refuses every setting of TLS that the server does not honour.
 func sslOther(_ *zoo, key, value string) error {
 	if value == "" {
 		return nil
@@ -406,7 +407,7 @@ func sslOther(_ *zoo, key, value string) error {
 	return errors.New("this setting of TLS cannot be honoured")
 }
 
-// dataLogDir has no effect, but must not hide the logs that are there.
+// dataLogDir has no effect, but must not hide existing logs.
 func dataLogDir(z *zoo, key, value string) error {
 	z.s.more.dataLogDir = value
 	z.note(key, "the log is kept under dataDir")

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// isAddress tells a server's address from a path: nothing is there by that
-// name, and it ends in a port.
+// isAddress reports whether name is a server's address and not a path: no file has that name,
+// and it ends in a port.
 func isAddress(name string) bool {
 	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
 		return false
@@ -27,12 +27,12 @@ func isAddress(name string) bool {
 }
 
 const (
-	liveReaders = 64               // requests under way
+	liveReaders = 64               // concurrent requests
 	liveWait    = 30 * time.Second // for a connection
 )
 
-// readRunning reads every node of a running server, in no order and while it
-// may change: what is compared should stand still.
+// readRunning reads every node of a running server, in no order. Nodes may change during the
+// read: a server must stand still to be compared.
 func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
 	var auth []zk.Auth
 	if authFile != "" {
@@ -50,7 +50,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	defer func() { _ = conn.Close(context.Background()) }() // it was only read from
+	defer func() { _ = conn.Close(context.Background()) }() // the session only reads
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	l := &liveTree{conn: conn, c: &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}},
@@ -67,12 +67,12 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	return l.c, ctx.Err()
 }
 
-// liveTree is a tree being read by several workers.
+// liveTree is a tree that several workers read.
 type liveTree struct {
 	conn *zk.Conn
 
 	mu   sync.Mutex
-	more sync.Cond // todo has grown, or everything is done
+	more sync.Cond // todo has grown, or all nodes are read
 	todo []string
 	busy int // workers with a node in hand
 	c    *offline.Content
@@ -97,7 +97,7 @@ func (l *liveTree) work(ctx context.Context, stop func()) {
 		n, names, err := readNode(ctx, l.conn, path)
 		l.mu.Lock()
 		l.busy--
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // gone by now
+		if err != nil && !errors.Is(err, zk.ErrNoNode) { // a node deleted since is not an error
 			if l.err == nil {
 				l.err = fmt.Errorf("%s: %w", path, err)
 			}
@@ -128,7 +128,7 @@ func readNode(ctx context.Context, conn *zk.Conn, path string) (*zkfiles.Node, [
 	n := &zkfiles.Node{Data: got.Data, ACL: acl, Stat: zkfiles.Stat{
 		Czxid: st.Czxid, Mzxid: st.Mzxid, Pzxid: st.Pzxid, Ctime: st.Ctime, Mtime: st.Mtime,
 		Version: st.Version, Aversion: st.Aversion, Owner: st.EphemeralOwner,
-		// What clients see counts creations twice, less the children there are.
+		// The protocol counts creations twice and subtracts the existing children.
 		Cversion: int32((int64(st.Cversion) + int64(st.NumChildren)) / 2),
 	}}
 	if st.NumChildren == 0 {

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// newLogger returns a logger as the flags ask, which check has found valid.
+// newLogger returns a logger as the flags ask. check has accepted them.
 func newLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if format == "json" {

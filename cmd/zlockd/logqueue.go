@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Bounds of what is written to stderr.
+// Bounds of the output to stderr.
 const (
 	logQueueBytes = 1 << 20
-	logFlushTime  = time.Second // for what is left when the process ends
+	logFlushTime  = time.Second // for the rest when the process ends
 )
 
-// logQueue stands in front of stderr. Whoever logs only appends; one goroutine
-// writes. A reader of stderr that stops, or goes away, costs log lines and
-// nothing else: they are counted, and told of when there is room again.
+// logQueue stands in front of stderr. Loggers only append; one goroutine writes. A reader of
+// stderr that stops or goes away costs log lines and nothing else: the queue counts them and
+// reports them when there is room again.
 type logQueue struct {
 	w   io.Writer
 	max int
-	log *slog.Logger // tells of lost lines; nil: nothing does
+	log *slog.Logger // reports lost lines; nil: no report
 
 	mu    sync.Mutex
-	news  sync.Cond // there is something to write, or nothing more
+	news  sync.Cond // there is a line to write, or flush waits
 	lines [][]byte
 	bytes int // of lines, and of those being written
 	total int64
-	told  int64 // of total
+	told  int64 // lost lines that were reported
 	idle  chan struct{}
 }
 
@@ -52,21 +52,21 @@ func (q *logQueue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lost is how many lines were not written.
+// lost returns how many lines were not written.
 func (q *logQueue) lost() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.total
 }
 
-// tellBy lets the queue tell of lost lines by log, which writes to it.
+// tellBy makes the queue report lost lines to log, which writes to the queue.
 func (q *logQueue) tellBy(log *slog.Logger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.log = log
 }
 
-// run writes what comes. A write that fails loses its lines.
+// run writes the queued lines. A write that fails loses its line.
 func (q *logQueue) run() {
 	for {
 		q.mu.Lock()
@@ -95,7 +95,7 @@ func (q *logQueue) run() {
 	}
 }
 
-// tell logs how many lines were lost, if any were since it was told last.
+// tell logs how many lines were lost since its last report, if any.
 func (q *logQueue) tell() {
 	q.mu.Lock()
 	log, n := q.log, q.total-q.told
@@ -108,7 +108,7 @@ func (q *logQueue) tell() {
 	log.Warn(fmt.Sprintf("%d log lines were lost: they are not read fast enough", n))
 }
 
-// flush waits until everything has been written, but not for long.
+// flush waits until the queue is written, but no longer than most.
 func (q *logQueue) flush(most time.Duration) {
 	q.mu.Lock()
 	if q.idle == nil {

@@ -22,8 +22,8 @@ const (
 	exitAtOnce = 3 // stopped by a second signal
 )
 
-// stopTime bounds an orderly stop: handing over the leadership, closing
-// clients, the last sync.
+// stopTime bounds an orderly stop: handing over the leadership, closing clients, the last
+// sync.
 const stopTime = 15 * time.Second
 
 func main() {
@@ -34,7 +34,7 @@ func main() {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// A reader of our output that goes away is no reason to.
+	// zlockd goes on when the reader of its output goes away.
 	signal.Ignore(syscall.SIGPIPE)
 	stderr := newLogQueue(os.Stderr, logQueueBytes)
 	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, start: startServer}
@@ -52,19 +52,19 @@ type daemon struct {
 	start          func(context.Context, *settings, *slog.Logger) (process, error)
 }
 
-// process is a server that has been started.
+// process is a started server.
 type process interface {
-	// Ready waits until clients are served and says where.
+	// Ready waits until the server serves clients, and returns its addresses and mode.
 	Ready(context.Context) (readyLine, error)
-	// Line tells mode, leader and clients in one line.
+	// Line returns mode, leader and clients in one line.
 	Line() string
-	// Failed is closed when the server has stopped by itself.
+	// Failed is closed when the server stops by itself.
 	Failed() <-chan struct{}
-	// Close stops in order, or as far as ctx allows.
+	// Close stops the server in order, or as far as ctx allows.
 	Close(ctx context.Context) error
 }
 
-// readyLine is what scripts read on stdout.
+// readyLine is the line on stdout that scripts read.
 type readyLine struct{ client, secure, peer, admin, mode string }
 
 func (l readyLine) print(w io.Writer) {
@@ -77,7 +77,7 @@ func (l readyLine) print(w io.Writer) {
 		l.mode, release.Version(), secure)
 }
 
-// run is zlockd from its arguments to its exit code.
+// run runs zlockd with its arguments and returns its exit code.
 func (d *daemon) run(args []string) int {
 	if c := dataCommandFor(args); c != nil {
 		return d.runData(c, args[1:])
@@ -101,7 +101,7 @@ func (d *daemon) run(args []string) int {
 	}
 	d.setLevel(s)
 	log := newLogger(d.stderr, &d.level, s.logFormat)
-	if len(s.peers) > 1 { // lines of several servers are read together
+	if len(s.peers) > 1 { // operators read the lines of several servers together
 		log = log.With("server", s.id)
 	}
 	if q, ok := d.stderr.(*logQueue); ok {
@@ -128,7 +128,7 @@ func (d *daemon) complain(err error) {
 	fmt.Fprintf(d.stderr, "zlockd: %v\n", err)
 }
 
-// readSettings makes settings of the command line and of the zoo.cfg it names.
+// readSettings returns the settings of the command line and of the zoo.cfg it names.
 func readSettings(args []string) (*settings, error) {
 	s, flags, err := parseFlags(args, os.LookupEnv)
 	if err != nil || s.help || s.version {
@@ -145,7 +145,7 @@ func readSettings(args []string) (*settings, error) {
 	return s, errors.Join(errConfig, s.check(flags))
 }
 
-// serve runs the server until a signal, or until it fails.
+// serve runs the server until a signal comes or the server fails.
 func (d *daemon) serve(s *settings, log *slog.Logger) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -205,7 +205,7 @@ func (d *daemon) serve(s *settings, log *slog.Logger) int {
 	}
 }
 
-// stop stops in order. A second signal, or too long a time, ends it.
+// stop stops the server in order. A second signal, or stopTime, ends that.
 func (d *daemon) stop(p process, log *slog.Logger) int {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// notifier tells the service manager how the server fares, by the protocol of
-// sd_notify: a datagram of lines KEY=VALUE to the socket that NOTIFY_SOCKET names.
-// Without a service manager the notifier does nothing.
+// notifier reports the state of the server to the service manager, by the protocol of
+// sd_notify: a datagram of lines KEY=VALUE to the socket that NOTIFY_SOCKET names. Without a
+// service manager the notifier does nothing.
 type notifier struct {
 	conn     net.Conn
-	watchdog time.Duration // how often the manager wants to hear that the server works; 0: never
+	watchdog time.Duration // how often the manager expects to hear that the server works; 0: never
 	log      *slog.Logger
 }
 
@@ -51,20 +51,20 @@ func (n *notifier) tell(lines string) {
 	}
 }
 
-// ready says that the server serves clients.
+// ready reports that the server serves clients.
 func (n *notifier) ready(l readyLine) {
 	n.tell(fmt.Sprintf("READY=1\nSTATUS=serving clients at %s, mode %s", l.client, l.mode))
 }
 
-// stopping says that the server stops in order.
+// stopping reports that the server stops in order.
 func (n *notifier) stopping() { n.tell("STOPPING=1\nSTATUS=stopping") }
 
-// statusEvery is how often the status line is looked at.
+// statusEvery is how often follow reads the status line.
 const statusEvery = 5 * time.Second
 
-// follow keeps the status line true, and tells the watchdog that the server works
-// for as long as status returns: it takes the lock of the state, so it does not
-// return while an entry cannot be applied.
+// follow keeps the status line current, and tells the watchdog that the server works as long
+// as status returns. status takes the lock of the state, so it does not return while the
+// server cannot apply an entry.
 func (n *notifier) follow(ctx context.Context, status func() string) {
 	if n.conn == nil {
 		return

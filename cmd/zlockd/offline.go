@@ -29,11 +29,11 @@ type dataCall struct {
 	*daemon
 	ctx  context.Context
 	args []string
-	json bool      // an object instead of words
-	out  io.Writer // of the words
+	json bool      // one JSON object instead of text
+	out  io.Writer // for the text
 }
 
-// dataCommands are in the order in which the help shows them.
+// dataCommands returns the commands in the order of the help.
 func dataCommands() []*dataCommand {
 	return []*dataCommand{importCommand(), exportCommand(), verifyCommand(), dumpCommand(), restoreCommand(),
 		recoverCommand()}
@@ -52,13 +52,12 @@ func dataCommandFor(args []string) *dataCommand {
 	return nil
 }
 
-// errDiffer ends a command that found what it was to find out, with exit code 1
-// and nothing more to say.
+// errDiffer ends a command that found a difference, with exit code 1 and no further message.
 var errDiffer = errors.New("differ")
 
 // runData runs a command until it is done or a signal ends it.
 func (d *daemon) runData(c *dataCommand, args []string) int {
-	// Everything is read once and written once: memory matters more than time.
+	// A data command reads and writes everything once: memory matters more than time.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
 	}
@@ -68,7 +67,8 @@ func (d *daemon) runData(c *dataCommand, args []string) int {
 	fs.Usage = func() {}
 	run := c.setup(fs)
 	output := "text"
-	fs.VarP(cli.NewChoice(&output, "text", "json"), "output", "o", "text, or json: one object in a line, see docs/data.md")
+	fs.VarP(cli.NewChoice(&output, "text", "json"), "output", "o",
+		"text, or json: one object in a line, see docs/data.md")
 	asJSON := fs.Bool("json", false, "-o json")
 	_ = fs.MarkHidden("json")
 	help := fs.BoolP("help", "h", false, "print this and exit")
@@ -142,7 +142,7 @@ func (c *dataCommand) print(w io.Writer, fs *pflag.FlagSet) {
 	})
 }
 
-// required refuses a flag that was left out.
+// required refuses an empty flag.
 func required(name, value string) error {
 	if value == "" {
 		return usagef("--%s is missing", name)

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
-// told is how many nodes that were left out are listed by name.
+// told is how many of the nodes left out a command lists by name.
 const told = 20
 
 func importCommand() *dataCommand {
@@ -81,7 +81,7 @@ func idFlag(id uint32) string {
 	return fmt.Sprintf(" --id %d --peers %d=HOST:PORT", id, id)
 }
 
-// report says what was made.
+// report prints what the command made.
 func (c *dataCall) report(dir string, m *offline.Made, begun time.Time) {
 	for _, n := range m.Notes {
 		fmt.Fprintf(c.out, "Note: %s\n", n)
@@ -312,7 +312,7 @@ func (c *dataCall) recover(dir string, yes bool) error {
 	return c.answer(answer)
 }
 
-// printDataCommands lists them for --help.
+// printDataCommands lists the data commands for --help.
 func printDataCommands(w io.Writer) {
 	io.WriteString(w, "Commands, while no server runs on the data (zlockd COMMAND --help tells more):\n")
 	for _, cmd := range dataCommands() {

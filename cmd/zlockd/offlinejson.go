@@ -10,12 +10,12 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
-// What the data commands say with -o json: one object in a line. Fields are only
-// added; docs/data.md describes them.
+// The data commands print these with -o json: one object per line. Later versions only add
+// fields; docs/data.md describes them.
 
 const jsonVersion = 1
 
-// madeAnswer is of import, export and restore.
+// madeAnswer is the answer of import, export and restore.
 type madeAnswer struct {
 	V        int      `json:"v"`
 	Command  string   `json:"command"`
@@ -36,7 +36,7 @@ func madeOf(command, path string, m *offline.Made, begun time.Time) madeAnswer {
 
 func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }
 
-// sideAnswer is one of the two that verify compares.
+// sideAnswer is one of the two sides that verify compares.
 type sideAnswer struct {
 	Name  string `json:"name"`
 	Zxid  string `json:"zxid"`
@@ -88,7 +88,7 @@ type dumpAnswer struct {
 	Lines   int    `json:"lines"`
 }
 
-// jsonLines makes an object of each line that is written to it.
+// jsonLines turns each line written to it into an object.
 type jsonLines struct {
 	to    io.Writer
 	lines int
@@ -121,8 +121,7 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// answer prints the object, if that is what is wanted; else everything has been
-// said in words.
+// answer prints the object with -o json. Without it the command has already printed text.
 func (c *dataCall) answer(v any) error {
 	if !c.json {
 		return nil

@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// maxID is the largest id that a server is given.
+// maxID is the largest id of a server.
 const maxID = state.MaxServerID
 
 // peerList is the peer address of every server of the cluster.
 type peerList map[uint32]string
 
-// peersFlag is --peers: the addresses, and who of them has no vote.
+// peersFlag is --peers: the addresses, and which servers have no vote.
 type peersFlag struct {
 	list      *peerList
 	observers *[]uint32
@@ -26,7 +26,7 @@ type peersFlag struct {
 
 func (s *settings) peersFlag() peersFlag { return peersFlag{&s.peers, &s.observers} }
 
-// asObserver ends the entry of a server without a vote.
+// asObserver is the end of an entry of --peers for a server without a vote.
 const asObserver = ":observer"
 
 // String implements pflag.Value.
@@ -99,7 +99,7 @@ func parseID(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// zooID reads an id from ZooKeeper's files, where 0 is one too.
+// zooID reads an id from ZooKeeper's files, which allow 0.
 func zooID(s string) (uint32, error) {
 	if strings.TrimSpace(s) == "0" {
 		return state.ZeroID, nil
@@ -107,7 +107,7 @@ func zooID(s string) (uint32, error) {
 	return parseID(s)
 }
 
-// checkAddr says what is wrong with an address to listen on or to reach.
+// checkAddr returns what is wrong with an address to listen on or to reach.
 func checkAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -119,7 +119,7 @@ func checkAddr(addr string) error {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("port %q is not a number from 0 to 65535", port)
 	} else if n == 0 {
-		return nil // any free one
+		return nil // any free port
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ type property struct {
 	line       int
 }
 
-// parseProperties reads the syntax of Java's Properties: comments by # and !,
-// keys ended by =, : or blanks, lines continued by a backslash, escapes. Of a
-// key that is there twice the last value counts, at the place of the first.
+// parseProperties reads the syntax of Java's Properties: comments by # and !, keys ended by
+// blanks, = or :, lines continued by a backslash, escapes. A repeated key has its last value,
+// at the place of its first.
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)
@@ -41,7 +41,7 @@ func parseProperties(text string) []property {
 	return list
 }
 
-// continued says whether a line ends in an odd number of backslashes.
+// continued reports whether a line ends in an odd number of backslashes.
 func continued(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }

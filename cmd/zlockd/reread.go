@@ -6,16 +6,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// setLevel sets what is logged from now on.
+// setLevel sets the level of the log from now on.
 func (d *daemon) setLevel(s *settings) {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(s.logLevel)) // an unknown level was refused before
+	_ = l.UnmarshalText([]byte(s.logLevel)) // check refused unknown levels
 	d.level.Set(l)
 }
 
-// reread reads the configuration again at each SIGHUP, and says what took effect and what
-// needs a restart. A hang-up never ends the server, and a configuration with a mistake
-// changes nothing. Certificates need no signal: the server sees that their files change.
+// reread reads the configuration again at each SIGHUP, and logs what took effect and what
+// needs a restart. A hang-up never ends the server, and a configuration with a mistake changes
+// nothing. Certificates need no signal: the server sees that their files change.
 func (d *daemon) reread(args []string, inForce *settings, log *slog.Logger, done <-chan struct{}) {
 	for {
 		select {

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// authSchemes are the schemes in which a client can prove who it is.
+// authSchemes are the schemes in which a client can prove its identity.
 var authSchemes = []string{"digest", "sasl", "x509"}
 
 // schemes splits the value of --require-auth.
@@ -18,7 +18,7 @@ func schemes(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// names returns the names of the cluster, which stand between commas.
+// names splits the names of the cluster at commas.
 func (s *settings) names() (list []string) {
 	for name := range strings.SplitSeq(s.ensembleNames, ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -28,7 +28,7 @@ func (s *settings) names() (list []string) {
 	return list
 }
 
-// newSASL reads how clients may authenticate by SASL; nil: there is no SASL.
+// newSASL reads how clients may authenticate by SASL. It returns nil without SASL.
 func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	if s.saslUsers == "" && s.keytab == "" {
 		return nil, nil
@@ -41,7 +41,7 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 		}
 	}
 	m := &sasl.Mechanisms{Users: file.Users}
-	// What a flag says goes before what the JAAS file does.
+	// Flags take precedence over the JAAS file.
 	if keytab := cmp.Or(s.keytab, file.Keytab); keytab != "" {
 		var err error
 		if m.Kerberos, err = newKerberos(s, keytab, cmp.Or(s.principal, file.Principal), log); err != nil {
@@ -57,7 +57,7 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	return m, nil
 }
 
-// checkSASL says what of the flags about authentication would let nobody in.
+// checkSASL reports flags of authentication that would let no client in.
 func (s *settings) checkSASL(fail func(string, ...any)) {
 	required := schemes(s.requireAuth)
 	for _, scheme := range required {
@@ -80,7 +80,7 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 	}
 }
 
-// requiredAuth maps the three keys that let nobody in without authentication.
+// requiredAuth maps the three keys that let no client in without authentication.
 func (z *zoo) requiredAuth() error {
 	on := func(key string) bool { return strings.EqualFold(z.seen[key], "true") }
 	required := schemes(z.seen["enforce.auth.schemes"])

@@ -10,9 +10,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// settings is what the flags and a zoo.cfg say, before anything is started.
+// settings holds what the flags and a zoo.cfg say, before anything starts.
 type settings struct {
-	logLost func() int64 // how many log lines did not get to stderr; no flag
+	logLost func() int64 // lines that did not reach stderr; no flag
 
 	dev               bool
 	dataDir           string
@@ -29,7 +29,7 @@ type settings struct {
 	jvmMetrics        bool
 	peers             peerList
 	observers         []uint32
-	words             map[uint32]state.Server // of a zoo.cfg about the peers
+	words             map[uint32]state.Server // the server lines of a zoo.cfg
 	tickTime          millisValue
 	minSessionTimeout millisValue
 	maxSessionTimeout millisValue
@@ -78,15 +78,15 @@ type settings struct {
 	version           bool
 	help              bool
 
-	flags *pflag.FlagSet // that these were read from
-	// origin says where each setting that is no default comes from, by its flag.
+	flags *pflag.FlagSet // the set they were read from
+	// origin is the origin of each setting that differs from its default, by its flag.
 	origin map[string]string
 
 	// Only a zoo.cfg sets these.
 	more zooSettings
 }
 
-// zooSettings are the few things that a zoo.cfg can say and no flag does.
+// zooSettings are the few settings that a zoo.cfg has and no flag has.
 type zooSettings struct {
 	text           string // of the file, without its secrets
 	dataLogDir     string
@@ -94,14 +94,14 @@ type zooSettings struct {
 	snapshotBytes  int64
 	tlsClientAuth  string // none, want, need; empty: need with --tls-ca
 	tls13          bool   // nothing older
-	notes          []note // what was not done, for the log
+	notes          []note // lines without effect, for the log
 }
 
 // note says why a line of a zoo.cfg has no effect.
 type note struct{ key, why string }
 
-// millisValue is a duration whose bare numbers are milliseconds, as in the
-// keys of ZooKeeper's that the flag stands for.
+// millisValue is a duration whose bare numbers are milliseconds, as in the ZooKeeper key that
+// the flag replaces.
 type millisValue time.Duration
 
 // String implements pflag.Value.

@@ -17,10 +17,10 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// running is a server as the daemon sees it.
+// running adapts a server to the daemon.
 type running struct{ *server.Instance }
 
-// startServer starts what the settings ask for.
+// startServer starts a server with the settings.
 func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, error) {
 	o, err := serverOptions(s, log)
 	if err != nil {
@@ -33,7 +33,7 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 	return running{i}, nil
 }
 
-// serverOptions says the settings in the words of package server.
+// serverOptions translates the settings into the options of package server.
 func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	clientTLS, files, err := newClientTLS(s, log)
 	if err != nil {

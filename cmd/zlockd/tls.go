@@ -9,9 +9,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// newClientTLS returns the configuration of the TLS port for clients that the
-// settings ask for, and the files behind it; nil for none. Files that change are
-// read again.
+// newClientTLS returns the TLS configuration of the port for clients, and its files, which it
+// reads again when they change. It returns nil if the settings ask for none.
 func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
 	if s.secureClientAddr == "" {
 		return nil, nil, nil
@@ -31,7 +30,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 	if err != nil {
 		return nil, nil, err
 	}
-	// so that the port can be opened; never used
+	// The port needs a certificate to open; no connection uses this one.
 	conf.Certificates = []tls.Certificate{files.Get(time.Now()).Pair}
 	var last *tls.Config
 	var of *tlsfiles.Loaded

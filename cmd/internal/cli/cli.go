@@ -1,4 +1,4 @@
-// Package cli has what the command lines of zlockd and zlock share.
+// Package cli holds what the command lines of zlockd and zlock share.
 package cli
 
 import (
@@ -11,9 +11,9 @@ import (
 // Auth is an identity to present to the servers.
 type Auth struct{ Scheme, Secret string }
 
-// ReadAuth reads a file with one SCHEME:SECRET per line; empty lines and those that begin
-// with # do not count. It also reports whether other users can read the file. No error
-// repeats a line, because the line may be the secret.
+// ReadAuth reads a file with one SCHEME:SECRET per line and skips empty lines and lines that
+// begin with #. It also reports whether other users can read the file. No error repeats a
+// line, because the line may be the secret.
 func ReadAuth(path string) (list []Auth, exposed bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func NewChoice(value *string, values ...string) *Choice { return &Choice{value, 
 // String implements pflag.Value.
 func (c *Choice) String() string { return *c.value }
 
-// Type is what pflag shows as the kind of value.
+// Type returns the name by which pflag shows the type of the value.
 func (c *Choice) Type() string { return strings.Join(c.Values, "|") }
 
 // Set implements pflag.Value.

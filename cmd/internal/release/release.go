@@ -1,4 +1,4 @@
-// Package release tells which release the programs are.
+// Package release reports the release of the programs.
 //
 // The file RELEASES names every release with the commit that it was built from,
 // newest first. The build reads it, so a copy of the sources without git knows
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Set by the linker: -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and
+// The linker sets them: -X github.com/zlockd/zlockd/cmd/internal/release.set=0.1.0 and
 // -X github.com/zlockd/zlockd/cmd/internal/release.built=2026-11-21T08:49:00Z
 var (
 	set   = ""
@@ -47,8 +47,8 @@ func List() []Release {
 	return all
 }
 
-// Version returns what the linker set, or the version of the module if the go
-// command installed the program from one, or the newest release with "-dev".
+// Version returns the version that the linker set; else the version of the module, if the go
+// command installed the program from one; else the newest release with "-dev".
 func Version() string {
 	v := set
 	if v == "" {
@@ -61,7 +61,7 @@ func Version() string {
 	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(strings.TrimPrefix(v, "v"), ".")
 }
 
-// moduleVersion returns the version of a module that was installed by its
+// moduleVersion returns the version of the module if the go command installed it by its
 // version. A build in a checkout has a pseudo-version, which names no release.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
@@ -71,8 +71,8 @@ func moduleVersion() string {
 	return info.Main.Version
 }
 
-// Built returns when the program was built: as the linker was told, or the time
-// of the commit, or the time of the executable's file.
+// Built returns when the program was built: the time that the linker set, else the time of the
+// commit, else the time of the executable's file.
 func Built() time.Time {
 	if t, err := time.Parse(time.RFC3339, built); err == nil {
 		return t

@@ -1,4 +1,4 @@
-// Package suggest finds what somebody meant who mistyped a word.
+// Package suggest finds the known word that a mistyped word most probably means.
 package suggest
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known word that word was probably meant to be, "" if none is
-// near: one that a slip or two away is, or that has the same beginning.
+// Nearest returns the known word that word probably means: one that differs by a slip or two,
+// or that has the same beginning. It returns "" if no word is near.
 func Nearest(word string, known []string) string {
 	typed := squeeze(word)
 	if len(typed) < 2 {
@@ -36,13 +36,13 @@ func Nearest(word string, known []string) string {
 	return ""
 }
 
-// squeeze leaves out what people put differently.
+// squeeze removes what people write differently: case, dashes, underscores and dots.
 func squeeze(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 }
 
-// distance is the number of letters to add, drop, change, or swap with the next,
-// to make b of a.
+// distance returns how many letters must be added, dropped, changed, or swapped with the next
+// to turn a into b.
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, now := rows[0], rows[1], rows[2]
