@@ -187,13 +187,17 @@ func (e *examiner) directory(flag, dir string) {
 }
 
 // syncTime returns the median time to write and sync 4 KiB.
-func syncTime(dir string) (time.Duration, error) {
+func syncTime(dir string) (_ time.Duration, failed error) {
 	f, err := os.CreateTemp(dir, ".zlockd-check-*")
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
+	defer func() {
+		f.Close()
+		if err := os.Remove(f.Name()); err != nil && failed == nil {
+			failed = err
+		}
+	}()
 	var took []time.Duration
 	for range 5 {
 		begun := time.Now()
@@ -212,7 +216,7 @@ func syncTime(dir string) (time.Duration, error) {
 // files notes a low limit of open files.
 func (e *examiner) files() {
 	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && uint64(lim.Max) < fewFiles {
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && int64(min(lim.Max, fewFiles)) < fewFiles {
 		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", lim.Max)
 	}

@@ -111,7 +111,7 @@ func renderConf(w io.Writer, s *Status) {
 		return
 	}
 	for _, m := range s.Members {
-		line := state.Server{ID: uint32(m.ID), Peer: m.Peer, Client: m.Client, Voter: m.Voter}
+		line := state.Server{ID: m.ID, Peer: m.Peer, Client: m.Client, Voter: m.Voter}
 		fmt.Fprintln(w, line.Line())
 	}
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))

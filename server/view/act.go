@@ -302,7 +302,7 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 // write changes a node as the super user, in a session of its own that lasts as
 // long as it takes.
 func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
-	hello := state.SessionBody{Timeout: 10_000, Owner: uint32(v.source.Status(0).ID), Addr: "operator"}
+	hello := state.SessionBody{Timeout: 10_000, Owner: v.source.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails
 	out, err := v.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
 	if err != nil {
