@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// attempt is one call that wants a lock.
+// attempt is one call that asks for a lock.
 type attempt struct {
 	c      *Client
 	path   string // as the user names the lock
@@ -27,7 +27,7 @@ type attempt struct {
 	dirs   []string // where it makes nodes, if not only in dir
 }
 
-// data is the content of the attempt's node.
+// data returns the content of the attempt's node.
 func (a *attempt) data() []byte {
 	if a.cfg.data != nil {
 		return a.cfg.data
@@ -44,14 +44,14 @@ func (a *attempt) owner() recipe.Owner {
 	return o
 }
 
-// enqueued notes that the attempt has its place.
+// enqueued counts the attempt's place in the queue and tells the hooks.
 func (a *attempt) enqueued(n created) {
 	a.c.count.enqueued.Add(1)
 	a.c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
 }
 
-// requeued decides whether an attempt that lost its place goes on: nil, or the
-// error to end with.
+// requeued decides whether an attempt that lost its place queues again. It returns nil if so, and
+// otherwise the error that ends the attempt.
 func (a *attempt) requeued(why error) error {
 	if a.cfg.noRequeue {
 		return why
@@ -67,11 +67,11 @@ type requeueError struct{ why error }
 
 func (r *requeueError) Error() string { return "client: place in the queue lost: " + r.why.Error() }
 
-// way is a lock's way to a hold in one session.
+// way leads an attempt to a hold in one session.
 type way func(ctx context.Context, e *epoch, a *attempt) (*hold, error)
 
-// compete follows the way in one session after the other, until it comes to a lease
-// or an end: a place that was lost is taken again, unless that is not wanted.
+// compete runs the attempt in one session after another until it gets a lease or an error. An
+// attempt that lost its place takes a new one, unless its options forbid that.
 func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 	for {
 		e, err := a.c.epoch(ctx)
@@ -97,8 +97,8 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 	}
 }
 
-// acquire is what all locks have in common: reentrancy, the local queue, the
-// grant and the reasons to begin again.
+// acquire does what all locks have in common: reentrancy, the local queue, the grant and the
+// retries.
 func (c *Client) acquire(ctx context.Context, a *attempt, run way) (*Lease, error) {
 	l, err := c.acquireOnce(ctx, a, run)
 	return l, errorAt(a.path, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Barrier holds up whoever waits at it while it is closed. It is closed while its
-// node exists, whoever made it, and stays so when the one who closed it goes away.
+// Barrier blocks its waiters while it is closed. It is closed while its node exists, no matter
+// which client made the node, and stays closed when that client goes away.
 type Barrier struct {
 	c    *Client
 	path string
@@ -74,7 +74,7 @@ func (c *Client) DoubleBarrier(path string, n int) *DoubleBarrier {
 	return &DoubleBarrier{c: c, path: path, n: n}
 }
 
-// readyName is the node that says that all have entered.
+// readyName is the node that marks that all members have entered.
 const readyName = "ready"
 
 // Member is a member of a double barrier that has entered.
@@ -85,8 +85,8 @@ type Member struct {
 	node created
 }
 
-// Enter waits until n members have entered or ctx ends. If the barrier is open
-// already, up to n members are let in late.
+// Enter waits until n members have entered or ctx ends. A barrier that is already open lets in up
+// to n members late.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if b.n < 1 {
 		return nil, fmt.Errorf("%w: %d members", ErrInvalid, b.n)
@@ -125,7 +125,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	}
 }
 
-// gather looks whether all are there, and waits for a change if not: errAgain.
+// gather checks whether all members are there. If not, it waits for a change and returns errAgain.
 func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
 	ready := join(b.path, readyName)
 	// The watch on the missing node comes first: its creation cannot be missed.
@@ -186,7 +186,7 @@ func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, o
 	return before < b.n, nil
 }
 
-// members lists who is in, in the order of their names.
+// members lists the members' names in order.
 func (b *DoubleBarrier) members(ctx context.Context, e *epoch) ([]string, error) {
 	names, err := e.children(ctx, b.path)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -197,8 +197,8 @@ func (b *DoubleBarrier) members(ctx context.Context, e *epoch) ([]string, error)
 	return names, err
 }
 
-// Leave waits until all members leave or ctx ends. Its node is gone afterwards in
-// any case, or will be as soon as there is a connection.
+// Leave waits until all members leave or ctx ends. In any case the member's node is gone
+// afterwards, or goes as soon as there is a connection.
 func (m *Member) Leave(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +217,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// leave does one step: the lowest member waits for the highest, the others go and
+// leave does one step. The lowest member waits for the highest; the others remove their nodes and
 // wait for the lowest.
 func (m *Member) leave(ctx context.Context) error {
 	e, b := m.e, m.b

@@ -12,16 +12,16 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// breaker lets a waiter remove a holder whose recorded limit is over. The time is
-// the server's: that of a write by the waiter itself.
+// breaker lets a waiter remove a holder whose recorded limit is over. It takes the server's time
+// from a write of the waiter itself.
 type breaker struct {
 	node  string
 	since int64            // server time in ms since which the node holds, as far as known
 	due   <-chan time.Time // fires when it is time to look again
 }
 
-// look removes the holder at path if its time is over, and otherwise sets the
-// timer for the moment when it will be.
+// look removes the holder at path if its time is over. Otherwise it sets the timer for the moment
+// when it will be over.
 func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) error {
 	b.due = nil
 	o, ok := recipe.ParseOwner(n.Data)
@@ -34,8 +34,8 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 		return err
 	}
 	if b.node != path {
-		// It holds since now at the latest. A grant that had to wait is stamped,
-		// and then it is known exactly.
+		// The node holds since now at the latest. If the grant had to wait, the holder stamps the node,
+		// and the stamp gives the exact time.
 		b.node, b.since = path, now
 	}
 	if o.Held {
@@ -55,8 +55,8 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 	return nil
 }
 
-// serverTime is the time of a write to the own node. What others have written there,
-// such as the wish that this waiter leaves, is read first.
+// serverTime returns the server's time of a write to the own node. It first reads what others have
+// written there, such as the request that this waiter leaves.
 func (w *waiter) serverTime(ctx context.Context) (int64, error) {
 	for ver := w.ver; ; {
 		st, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, w.data, ver) })
@@ -83,14 +83,14 @@ func (w *waiter) serverTime(ctx context.Context) (int64, error) {
 // target returns the path of a contender's node.
 func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
 
-// Break removes a contender's node, given relative to the lock's path. The token
-// guards against breaking another hold than the one that was looked at: it is
-// the czxid of the node. The broken contender loses the lock with reason Removed.
+// Break removes a contender's node, given relative to the lock's path. The token must be the czxid
+// of the node, so that Break never removes another hold than the caller looked at. The broken
+// contender loses the lock with reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
 	return i.c.breakNode(ctx, target(path, node), token, func(*epoch, zk.Node) error { return nil })
 }
 
-// breakNode deletes a node that was created at a given zxid if allow agrees.
+// breakNode deletes the node whose czxid is token, if allow agrees.
 func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error) error {
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		n, err := e.get(ctx, target)
@@ -111,12 +111,12 @@ func (c *Client) breakNode(ctx context.Context, target string, token fence.Token
 	}))
 }
 
-// breakSettle is how long a grant may take to be stamped.
+// breakSettle is how long a holder may take to stamp its grant.
 const breakSettle = 2 * time.Second
 
-// BreakExpired removes a holder's node if it was taken with [Limit].Break and its
-// maximum hold and grace are over by the server's clock; otherwise it returns
-// ErrNotAcquired. It may wait two seconds to be sure.
+// BreakExpired removes a holder's node if the holder set [Limit].Break and its maximum hold and
+// grace are over by the server's clock. Otherwise it returns ErrNotAcquired. It may wait two
+// seconds to be sure.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	c, target := i.c, target(path, node)
 	return c.breakNode(ctx, target, token, func(e *epoch, n zk.Node) error {
@@ -137,13 +137,13 @@ func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token f
 		if o.Held {
 			return nil
 		}
-		// Not stamped: it was granted at once, or a moment ago and the stamp is on
-		// its way. In the latter case the version changes and deletion is refused.
+		// There is no stamp: the grant did not wait, or was a moment ago and its stamp is on its way. The
+		// stamp changes the version, so that the server refuses the deletion.
 		return pause(ctx, breakSettle)
 	})
 }
 
-// serverClock asks the server for the time by a node of its own in the directory.
+// serverClock returns the server's time, from a node that it makes in the directory.
 func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
 	id := newNodeID(e.sid)
 	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// again repeats what may be done twice until its outcome is known.
+// again repeats a call that may run twice until its outcome is known.
 func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		v, err := f()
@@ -23,11 +23,11 @@ func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// errAgain asks steadily to repeat.
+// errAgain makes steadily run its function again.
 var errAgain = errors.New("client: again")
 
-// steadily runs f, which may be repeated, in a confirmed session, over lost replies and
-// lost sessions. It is about path.
+// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
+// be safe to repeat. Errors name path.
 func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
 	return errorAt(path, c.repeat(ctx, path, f))
 }
@@ -81,8 +81,8 @@ func backoff(n int, first, last time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// What follows reads. Lost connections are the session's business; what is repeated
-// here is about servers that answer that they do not know.
+// The functions below read. The session handles lost connections; they repeat a read only if the
+// server answers that it does not know.
 
 func (e *epoch) get(ctx context.Context, path string) (zk.Node, error) {
 	return again(ctx, func() (zk.Node, error) { return e.conn.Get(ctx, path) })
@@ -107,9 +107,8 @@ func (e *epoch) sync(ctx context.Context, path string) error {
 	return err
 }
 
-// relist is what is true after a write whose outcome is unknown. Without the sync
-// a list could come from a server that has not yet applied a write that will
-// still happen.
+// relist lists a directory after a write whose outcome is unknown. Without the sync the list could
+// come from a server that has yet to apply the write.
 func (e *epoch) relist(ctx context.Context, dir string) ([]string, error) {
 	if err := e.sync(ctx, dir); err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func (e *epoch) relist(ctx context.Context, dir string) ([]string, error) {
 	return e.children(ctx, dir)
 }
 
-// watched is a read that sets a watch.
+// watched runs a read that sets a watch.
 func watched[T any](ctx context.Context, f func() (T, *zk.Watch, error)) (v T, w *zk.Watch, err error) {
 	v, err = again(ctx, func() (T, error) {
 		var v T
@@ -132,7 +131,7 @@ func (e *epoch) getW(ctx context.Context, path string) (zk.Node, *zk.Watch, erro
 	return watched(ctx, func() (zk.Node, *zk.Watch, error) { return e.conn.GetW(ctx, path) })
 }
 
-// existsW watches a node that may be absent: then for its creation.
+// existsW watches a node. If the node is absent, the watch tells of its creation.
 func (e *epoch) existsW(ctx context.Context, path string) (*zk.Stat, *zk.Watch, error) {
 	return watched(ctx, func() (*zk.Stat, *zk.Watch, error) { return e.conn.ExistsW(ctx, path) })
 }
@@ -149,7 +148,7 @@ func (e *epoch) list(ctx context.Context, path string, watch bool) ([]string, *z
 	})
 }
 
-// seen is what could be seen of a node, and what tells of its end.
+// seen is what a look at a node showed, with the watch that tells of its end.
 type seen struct {
 	zk.Node
 	listed bool      // that is all that is known
@@ -157,10 +156,10 @@ type seen struct {
 	hidden bool      // it may not be read, so that its watch need not tell of its end
 }
 
-// see reads and watches a node; ErrNoNode says that it is gone. getData is
-// preferred: unlike exists it leaves no watch behind on a node that is gone. Of a
-// node that may not be asked about, its directory tells; it is watched only if that
-// is wanted, because that wakes for every other child too.
+// see reads and watches a node; ErrNoNode says that the node is gone. It prefers getData: unlike
+// exists that leaves no watch behind on a node that is gone. If the session may neither read nor
+// stat the node, see looks for it in the directory's list. It watches the directory only if
+// watchDir is set, because that watch also wakes for every other child.
 func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, err error) {
 	if s.Node, s.w, err = e.getW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err
@@ -185,9 +184,8 @@ func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, er
 	return s, err
 }
 
-// update writes what f makes of a node's data, and begins again if somebody else has
-// changed them between, or if nobody knows what came of it. Where f returns nil the
-// data are left as they are.
+// update writes what f makes of a node's data. It begins again if another client changed the data
+// in between, or if the outcome is unknown. If f returns nil, update leaves the data as they are.
 func (e *epoch) update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
 	for n := 1; ; n++ {
 		have, err := e.get(ctx, path)
@@ -217,10 +215,9 @@ func (e *epoch) erase(ctx context.Context, path string) error {
 	return err
 }
 
-// ensure makes a directory and what is missing above it, the chroot included:
-// containers, or persistent nodes where the server knows no containers. A container
-// may be removed between any two steps, so the caller repeats create and ensure as
-// often as it takes.
+// ensure makes a directory and the missing nodes above it, the chroot included: containers, or
+// persistent nodes if the server knows no containers. The server may remove a container between any
+// two steps, so the caller repeats create and ensure as often as it takes.
 func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL) error {
 	mode := zk.Container
 	if c.noContainers.Load() {
@@ -228,8 +225,8 @@ func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL)
 	}
 	err := e.makePath(ctx, dir, mode, acl)
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
-		// Either the server knows no containers, or the path is at fault. Then it
-		// refuses a persistent node as well.
+		// Either the server knows no containers, or the path is at fault. Then the server refuses a
+		// persistent node as well.
 		if err = e.makePath(ctx, dir, zk.Persistent, acl); err == nil {
 			c.noContainers.Store(true)
 		}
@@ -242,9 +239,8 @@ func (e *epoch) makePath(ctx context.Context, dir string, mode zk.Mode, acl []zk
 	return err
 }
 
-// tryLook is the look of a try before it writes. A server that lags behind may show a
-// lock as taken that was released, so the try is refused only by what is there after a
-// sync.
+// tryLook looks for a try before the try writes. A server that lags behind may show a released lock
+// as taken, so tryLook refuses the try only after a sync.
 func (e *epoch) tryLook(ctx context.Context, dir string, look func() error) error {
 	err := look()
 	if !errors.Is(err, ErrNotAcquired) {

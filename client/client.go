@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Client is a session with an ensemble, and the source of locks. It is safe for
-// concurrent use; a process needs one.
+// Client owns a session with an ensemble, and makes locks. It is safe for concurrent use; a process
+// needs only one.
 type Client struct {
 	opt         options
 	address     string // of the servers, as given to Dial
@@ -29,8 +29,8 @@ type Client struct {
 	count       counters
 	owner       recipe.Owner // the part of the record that all nodes of the client share
 
-	// Each ends, with ErrClosed, before the next: calls when Close begins, what cleans
-	// up when Close begins to end the session, and then everything.
+	// Each context ends, with ErrClosed, before the next: calls when Close begins, cleaning when Close
+	// begins to end the session, and then life.
 	calls, cleaning, life          context.Context
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 
@@ -50,10 +50,10 @@ type Client struct {
 	changed  chan struct{} // closed and replaced at each change of the above
 }
 
-// Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and
-// waits until the session is usable or ctx ends. A server that is down or cannot
-// be resolved does no harm while another one answers. While none does, the reasons
-// are logged (see [WithLogger]), and they are in the error when ctx ends.
+// Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the
+// session is usable or ctx ends. A server that is down or cannot be resolved does no harm while
+// another one answers. While no server answers, the client logs the reasons (see [WithLogger]);
+// when ctx ends, the error contains them.
 func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) {
 	o, err := clientOptions(opts)
 	if err != nil {
@@ -98,10 +98,10 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// greet waits for the first heartbeat.
+// greet waits until the server answers the first heartbeat.
 func (c *Client) greet(ctx context.Context) error {
-	// With a timeout too short for the margin no heartbeat would ever make the
-	// session usable: that must be said at once.
+	// With a timeout too short for the margin no heartbeat makes the session usable: Dial must say so
+	// at once.
 	err := c.untilSession(ctx, func(e *epoch) (bool, error) {
 		if e == nil {
 			return false, nil
@@ -114,11 +114,10 @@ func (c *Client) greet(ctx context.Context) error {
 	return err
 }
 
-// Close releases everything: attempts under way end with ErrClosed, leases are
-// lost with reason Closed, abandoned nodes are removed until ctx ends, or the session does
-// by the client's own clock, and the session is closed, which removes whatever is left.
-// The error is that of ctx if it ended before all was clean; the client is closed in any
-// case.
+// Close releases everything. Attempts under way end with ErrClosed, and leases are lost with reason
+// Closed. The client removes abandoned nodes until ctx ends, or the session does by the client's
+// own clock. Then it closes the session, which removes the nodes that are left. Close returns the
+// error of ctx if ctx ended before all was clean; the client is closed in any case.
 func (c *Client) Close(ctx context.Context) error {
 	first, e := c.beginDraining()
 	if !first {
@@ -137,8 +136,8 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
-// awaitReaper waits until abandoned nodes are removed, or ctx ends. Without a server it
-// does not wait beyond the session: the nodes go with it.
+// awaitReaper waits until the abandoned nodes are removed, or ctx ends. Without a server it does
+// not wait beyond the end of the session, which removes the nodes.
 func (c *Client) awaitReaper(ctx context.Context, e *epoch) error {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -156,7 +155,7 @@ func (c *Client) awaitReaper(ctx context.Context, e *epoch) error {
 	}
 }
 
-// beginDraining ends all attempts. It reports whether this call did it.
+// beginDraining ends all attempts; first reports whether this call did it.
 func (c *Client) beginDraining() (first bool, e *epoch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,8 +200,7 @@ type Session struct {
 	Server     string    // the server connected to, or the latest one
 }
 
-// Session returns what is known of the present session; its ID is 0 before the
-// first one and after the last.
+// Session describes the present session; its ID is 0 before the first session and after the last.
 func (c *Client) Session() Session {
 	c.mu.Lock()
 	conn, e := c.conn, c.ep
@@ -216,8 +214,8 @@ func (c *Client) Session() Session {
 	return s
 }
 
-// SessionKey returns the present session as another process can take it over, to close
-// it when this process cannot, by [zk.Options].Resume. Its password is a secret.
+// SessionKey returns what another process needs to take over the present session by
+// [zk.Options].Resume, and so to close it when this process cannot. Its password is a secret.
 func (c *Client) SessionKey() zk.Session {
 	c.mu.Lock()
 	conn := c.conn
@@ -238,8 +236,8 @@ func (c *Client) Servers() []string {
 	return servers
 }
 
-// detached runs f on its own: it is not bounded by a caller's context but goes on until
-// the session is being closed, and the client waits for it then.
+// detached runs f in a goroutine. No caller's context bounds f: it may run until the client begins
+// to close the session, and the client waits for it then.
 func (c *Client) detached(f func(ctx context.Context)) {
 	c.work.add(1)
 	go func() {
@@ -261,14 +259,14 @@ func (c *Client) during(ctx context.Context) (context.Context, func()) {
 // isDraining reports whether Close was called.
 func (c *Client) isDraining() bool { return c.calls.Err() != nil }
 
-// tasks counts work under way. Unlike a sync.WaitGroup it may grow while somebody waits.
+// tasks counts work under way. Unlike a sync.WaitGroup it may grow while a goroutine waits.
 type tasks struct {
 	mu   sync.Mutex
 	n    int
 	none chan struct{} // closed when there is none; nil while nobody waits
 }
 
-// add returns how many there are then.
+// add changes the number of tasks by n and returns the new number.
 func (t *tasks) add(n int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

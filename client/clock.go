@@ -13,8 +13,8 @@ type reading struct {
 	Wall time.Time
 }
 
-// clocks tell the time. A Client asks them for every decision about the validity
-// of a lease; timers are only used to look at them again.
+// clocks tell the time. A Client asks them for every decision about the validity of a lease; a
+// timer only makes it ask again.
 type clocks interface {
 	Now() reading
 }
@@ -30,9 +30,8 @@ func (c systemClock) Now() reading {
 	return reading{Mono: mono, Boot: bootTime(mono), Wall: now}
 }
 
-// since is the time elapsed from a to b by the most pessimistic hand. A suspended
-// machine stops the monotonic clock, so the others must count; a wall clock that
-// was set back says nothing.
+// since returns the time elapsed from a to b by the most pessimistic hand. A suspended machine
+// stops the monotonic clock, so the others must count; a wall clock that was set back says nothing.
 func (b reading) since(a reading) time.Duration {
 	d := max(b.Mono-a.Mono, b.Boot-a.Boot)
 	// Round strips the monotonic reading: only the wall hand is compared here.

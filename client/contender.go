@@ -45,7 +45,8 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	return nil, err
 }
 
-// giveUp gives the place to the reaper, with the mark of a lock delay if that may be set.
+// giveUp gives the place to the reaper, with the mark of a lock delay if the waiter may have set
+// it.
 func (w *waiter) giveUp() <-chan struct{} {
 	if !w.marked {
 		return w.c.reap(w.e, w.own.path)
@@ -53,12 +54,12 @@ func (w *waiter) giveUp() <-chan struct{} {
 	return w.c.reapMarked(w.e, []string{w.own.path}, w.unmark())
 }
 
-// unmark takes the mark of a lock delay back.
+// unmark returns the operation that takes back the mark of a lock delay.
 func (w *waiter) unmark() []zk.Op {
 	return []zk.Op{zk.SetData{Path: w.a.dir, Data: delayRecord(""), Version: -1}}
 }
 
-// node is a new contender's.
+// node describes the node of a new contender.
 func (q queue) node(e *epoch, a *attempt) newNode {
 	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lasting()}
 	path := join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
@@ -66,8 +67,7 @@ func (q queue) node(e *epoch, a *attempt) newNode {
 	return n
 }
 
-// precheck is a try's look before it leaps: if another contender is ahead, the try writes
-// nothing.
+// precheck lets a try look before it writes: if another contender is ahead, the try writes nothing.
 func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 	return e.tryLook(ctx, a.dir, func() error {
 		names, err := e.names(ctx, a.dir)
@@ -120,10 +120,10 @@ func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
 	return w
 }
 
-// wait is the rule of the queue: list the contenders, find the one to wait for, wait for
-// its end, and list again. An event alone grants nothing. The second list is spared where
-// the first has told enough: where few contenders are ahead, none of which leaves another
-// node in its place, it is enough that each of them is gone and the own node is there.
+// wait follows the rule of the queue: list the contenders, find the one to wait for, wait for its
+// end, and list again. An event alone grants nothing. The waiter spares the second list if few
+// contenders are ahead and none of them leaves another node in its place. Then it is enough that
+// each of them is gone and the own node is there.
 func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 	for {
 		if names == nil {
@@ -182,15 +182,15 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 	}
 }
 
-// crowdedFor is how many names of a list a question about one of them is worth.
+// crowdedFor is how many names in a list cost as much as a question about one of them.
 const crowdedFor = 32
 
-// endsAreFinal reports whether there are few contenders and none is replaced when it goes.
+// endsAreFinal reports whether there are few contenders and none leaves another node when it goes.
 func (q queue) endsAreFinal(few []recipe.Contender) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(c recipe.Contender) bool { return !q.EndIsFinal(c) })
 }
 
-// inOrder returns the names of contenders in the order of the queue, in memory of their own.
+// inOrder returns copies of the contenders' names in the order of the queue.
 func inOrder(few []recipe.Contender) []string {
 	slices.SortFunc(few, recipe.Compare)
 	names := make([]string, len(few))
@@ -200,9 +200,9 @@ func inOrder(few []recipe.Contender) []string {
 	return names
 }
 
-// awaitFew waits until the few contenders ahead are gone, of whose places none is taken by
-// another node. It reports whether the own node was certainly there all the time: then no
-// contender is ahead. Otherwise another list tells.
+// awaitFew waits until the few contenders ahead are gone; none of them leaves another node in its
+// place. It reports whether the own node was certainly there all the time. If so, no contender is
+// ahead; otherwise the waiter must list again.
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
@@ -214,9 +214,9 @@ func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err err
 	return w.ownStays(), nil
 }
 
-// ownStays reports whether the own node has been there since its watch was set. After
-// another connection the server may tell of the end of the node waited for before it tells
-// of the end of the own node, so that a list is needed.
+// ownStays reports whether the own node has been there since its watch was set. On another
+// connection the server may report the end of the awaited node before the end of the own node, so
+// that the waiter needs a list.
 func (w *waiter) ownStays() bool {
 	return w.ownW != nil && !isClosed(w.ownW.Fired()) && w.ownSince == w.c.count.wire.Connections.Load()
 }
@@ -236,7 +236,7 @@ func (w *waiter) lookAtOwn(ctx context.Context) error {
 	return w.sawOwn(s, err, since)
 }
 
-// sawOwn takes in what a look at the own node saw, on a connection of that number.
+// sawOwn takes in what a look at the own node saw; since is the number of the connection.
 func (w *waiter) sawOwn(s seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -257,7 +257,7 @@ func (w *waiter) sawOwn(s seen, err error, since uint64) error {
 	return nil
 }
 
-// watchOwn sees to it that the own node is watched.
+// watchOwn sets a watch on the own node, unless there is one.
 func (w *waiter) watchOwn(ctx context.Context) error {
 	if w.ownW != nil && !isClosed(w.ownW.Fired()) {
 		return nil
@@ -265,7 +265,7 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 	return w.lookAtOwn(ctx)
 }
 
-// displaced says that the own node is gone.
+// displaced returns the error for an own node that is gone.
 func (w *waiter) displaced() error {
 	if w.e.ended() {
 		return &requeueError{ErrSessionExpired}
@@ -281,29 +281,28 @@ func (w *waiter) lostSession(err error) error {
 	return err
 }
 
-// ownWatch is how long a wait or a hold lasts before its own node is watched: most
-// are over before, and the watch would cost a request and an event.
+// ownWatch is how long a wait or a hold lasts before the client watches its own node. Most end
+// earlier, and the watch would cost a request and an event.
 const ownWatch = 100 * time.Millisecond
 
-// ownWatchEach is added for each contender ahead: a waiter that is far from its turn looks
-// at its own node in the next list at the latest.
+// ownWatchEach extends ownWatch for each contender ahead. A waiter far from its turn looks at its
+// own node in the next list at the latest.
 const ownWatchEach = 20 * time.Millisecond
 
-// ownWatchIn is for how long a waiter with so many ahead of it need not watch its
-// own node.
+// ownWatchIn returns how long a waiter with so many contenders ahead need not watch its own node.
 func (e *epoch) ownWatchIn(ahead int) time.Duration {
 	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, e.sessionTimeout()))
 }
 
-// wakers are what else may end a wait for a node; each may be nil.
+// wakers are other signals that end a wait for a node; each may be nil.
 type wakers struct {
 	timer <-chan time.Time
 	fired <-chan struct{}
 }
 
-// await waits until the node at path, the last of so many ahead, may be gone. Only its
-// deletion ends the wait, of which it reports whether it is certain: a change of its
-// data or of the connection arms the watch again. A holder may be broken before that.
+// await waits until the node at path, the last of so many ahead, may be gone, and reports whether
+// its deletion is certain. A change of its data or of the connection only arms the watch again.
+// await may break a holder before that.
 func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool, also wakers) (gone bool, err error) {
 	long := time.After(w.e.ownWatchIn(ahead))
 	for {
@@ -355,8 +354,8 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool,
 	}
 }
 
-// watchNode watches another contender's node, or notes that it is gone. If that is wanted,
-// the own node is watched in the same flight, unless it is.
+// watchNode watches another contender's node, or reports that it is gone. If w.watchesOwn is set,
+// it watches the own node in the same flight, unless that is watched already.
 func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool, err error) {
 	own := w.watchesOwn && !w.ownStays()
 	w.watchesOwn = false
@@ -379,8 +378,8 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 	return s, false, err
 }
 
-// watchBoth watches a node and the own one in one flight. The watch is nil if the node
-// must be looked at by itself.
+// watchBoth watches a node and the own one in one flight. The watch is nil if the caller must look
+// at the node by itself.
 func (w *waiter) watchBoth(ctx context.Context, path string) (*zk.Watch, error) {
 	since := w.c.count.wire.Connections.Load()
 	pipe := w.e.conn.Pipe()
@@ -399,8 +398,8 @@ func (w *waiter) watchBoth(ctx context.Context, path string) (*zk.Watch, error) 
 	return node.Watch(), ownErr
 }
 
-// first is reached when nobody is ahead. The list is nil if there was no need for
-// another one.
+// first makes the hold when no contender is ahead. The list is nil if the waiter needed no other
+// list.
 func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
 	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.Others); err != nil {
 		return nil, w.lostSession(err)
@@ -423,16 +422,15 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 		w.stamp(ctx)
 	}
 	if !w.e.valid() {
-		// The delay or the stamp took too long; whether we are still first must
-		// be seen again.
+		// The delay or the stamp took too long: look again whether this waiter is still first.
 		h.endLife()
 		return nil, &requeueError{ErrSessionExpired}
 	}
 	return h, nil
 }
 
-// stamp records the time of a grant that had to wait in the node of a holder that others
-// may break: they count from it.
+// stamp records the time of a grant that had to wait, in the node of a holder that others may
+// break: they count from that time.
 func (w *waiter) stamp(ctx context.Context) {
 	o, ok := recipe.ParseOwner(w.data)
 	if !ok || !o.Breakable {
@@ -445,7 +443,7 @@ func (w *waiter) stamp(ctx context.Context) {
 	}
 }
 
-// readNode has the write node's number: no waiting writer is before it.
+// readNode takes the write node's number, so that no waiting writer is before it.
 func (q queue) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
 	name := recipe.NodeName(q.Layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)

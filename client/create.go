@@ -10,18 +10,18 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// newNode is an ephemeral node to be created, whose name bears the id.
+// newNode is an ephemeral node to create; its name bears the id.
 type newNode struct {
 	zk.Create
 	id      recipe.ID
 	lasting bool // the directory must not be removed when it is empty
-	// behind, of the first of several nodes, is a node without which none may be made.
+	// behind, set on the first of several nodes, is a node that must exist for any to be made.
 	behind string
 }
 
 func (n newNode) dir() string { return parentOf(n.Path) }
 
-// created is a node that exists, or did when its creation was seen.
+// created is a node that exists, or did when the client saw its creation.
 type created struct {
 	id         recipe.ID
 	path, name string // its name is the end of its path
@@ -29,13 +29,13 @@ type created struct {
 	data       []byte
 }
 
-// at is the node as it came to be.
+// at returns the node as the server made it.
 func (n newNode) at(path string, stat zk.Stat) created {
 	return created{id: n.id, path: path, name: baseName(path), stat: stat, data: n.Data}
 }
 
-// deliver runs f, which makes something on the server, to its end. When ctx or the
-// session ends it returns at once; what f makes all the same, in dirs, is undone.
+// deliver runs f, which makes something on the server, to its end. When ctx or the session ends,
+// deliver returns at once and undoes what f still makes in dirs.
 func deliver[T any](ctx context.Context, c *Client, e *epoch, dirs []string, f func(bg context.Context) (T, error), undo func(T)) (T, error) {
 	var v T
 	var err error
@@ -56,9 +56,9 @@ func deliver[T any](ctx context.Context, c *Client, e *epoch, dirs []string, f f
 	return v, err
 }
 
-// protectedCreate creates ephemeral nodes, all or none, so that no lost reply
-// leaves one behind or makes a second one. When ctx ends it returns at once; what
-// is under way then is finished and cleaned up in the background.
+// protectedCreate creates ephemeral nodes, all or none. A lost reply neither leaves a node behind
+// nor makes a second one. When ctx ends, protectedCreate returns at once; the client finishes and
+// cleans up in the background.
 func (c *Client) protectedCreate(ctx context.Context, e *epoch, nodes ...newNode) ([]created, error) {
 	if err := c.room(ctx, e, dirsOf(nodes)...); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c *Client) protectedCreate(ctx context.Context, e *epoch, nodes ...newNode
 	return c.deliverNodes(ctx, e, nil, nodes...)
 }
 
-// deliverNodes goes on after a first request that ended with err, if there was one.
+// deliverNodes creates the nodes. err is the error of a first request, if there was one.
 func (c *Client) deliverNodes(ctx context.Context, e *epoch, err error, nodes ...newNode) ([]created, error) {
 	return deliver(ctx, c, e, dirsOf(nodes), func(bg context.Context) ([]created, error) {
 		return c.createNodes(bg, e, nodes, err)
@@ -77,8 +77,8 @@ func (c *Client) deliverNodes(ctx context.Context, e *epoch, err error, nodes ..
 	})
 }
 
-// enqueue is protectedCreate for one node, which also lists its directory in the
-// same flight; the list is nil if it has to be asked for again.
+// enqueue is protectedCreate for one node. In the same flight it lists the node's directory; the
+// list is nil if the caller must ask again.
 func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk.Names, error) {
 	if err := c.room(ctx, e, n.dir()); err != nil {
 		return created{}, nil, err
@@ -99,7 +99,7 @@ func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk
 	}
 	m, err := made.Wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) || isAmbiguous(err) {
-		// Its directory is missing, or nobody knows: from here on step by step.
+		// The directory is missing, or the outcome is unknown: go on step by step.
 		all, err := c.deliverNodes(ctx, e, err, n)
 		if err != nil {
 			return created{}, nil, err
@@ -118,9 +118,9 @@ func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk
 	return own, &names, nil
 }
 
-// createNodes is the detached part. One id per node is used however often the
-// request is repeated: two creations with one id are recognised as one. An error
-// of a request that was sent before is taken up.
+// createNodes is the detached part. It uses one id per node however often it repeats the request,
+// and so recognises two creations with one id as one. err is the error of a request that was sent
+// before.
 func (c *Client) createNodes(ctx context.Context, e *epoch, nodes []newNode, err error) ([]created, error) {
 	for n := 1; ; {
 		var made []created
@@ -146,8 +146,8 @@ func (c *Client) createNodes(ctx context.Context, e *epoch, nodes []newNode, err
 		if err != nil || made != nil {
 			return made, err
 		}
-		// It did not happen. A server that refuses without closing the connection
-		// must not be asked in a tight loop.
+		// It did not happen. The client must not ask in a tight loop: a server may refuse without closing
+		// the connection.
 		if n > 1 {
 			if err := pause(ctx, backoff(n-1, 10*time.Millisecond, time.Second)); err != nil {
 				return nil, err
@@ -186,8 +186,8 @@ func (c *Client) createOnce(ctx context.Context, e *epoch, nodes []newNode) ([]c
 	return made, nil
 }
 
-// recover finds out whether a creation happened whose reply was lost: nil, nil if
-// it did not. A transaction happened wholly or not at all.
+// recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A
+// transaction happens wholly or not at all.
 func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made []created, err error) {
 	defer func() {
 		if err != nil { // whatever is there dies with the session, or is found by the reaper
@@ -233,8 +233,8 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 	return made, nil
 }
 
-// ensureFor makes a lock's directory. The mark of a lock delay is in the directory's
-// data, so that one must be lasting: it is there when the last contender has gone.
+// ensureFor makes a lock's directory. A lock delay keeps its mark in the directory's data, so its
+// directory is lasting: it stays when the last contender has gone.
 func (c *Client) ensureFor(ctx context.Context, e *epoch, dir string, lasting bool, acl []zk.ACL) error {
 	if !lasting {
 		return c.ensure(ctx, e, dir, acl)

@@ -5,13 +5,11 @@ import (
 	"sync"
 )
 
-// crowd keeps a client from filling a directory with nodes that nobody wants any
-// more. A call whose context ends leaves its node to the reaper and returns at
-// once; if calls came and went faster than nodes can be removed, their number
-// would grow without bound. So who wants to make a node waits while there are
-// more abandoned ones in its directory than half the calls under way there: a
-// directory never has more than twice as many nodes of a client as calls and
-// holds.
+// crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends
+// leaves its node to the reaper and returns at once. If calls came and went faster than the reaper
+// removes nodes, the number of nodes would grow without bound. So a call that needs a node waits
+// while its directory has more abandoned nodes than half the calls under way there. A directory
+// never has more than twice as many nodes of a client as calls and holds.
 type crowd struct {
 	mu   sync.Mutex
 	dirs map[string]*crowdDir // entries that are not all zero
@@ -26,7 +24,7 @@ type crowdDir struct {
 // full reports whether no node may be added.
 func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
 
-// change adds to a directory's counts and wakes who waits if there is room.
+// change adds to a directory's counts and wakes the waiting calls if there is room.
 func (c *crowd) change(dirs []string, calls, abandoned int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +57,8 @@ func (c *crowd) gone(dirs ...string)    { c.change(dirs, 0, -1) }
 func (c *crowd) enter(dirs ...string) { c.change(dirs, 1, 0) }
 func (c *crowd) leave(dirs ...string) { c.change(dirs, -1, 0) }
 
-// room returns a channel that is closed when there may be room in dir, nil if
-// there is.
+// room returns nil if there is room in dir, and otherwise a channel that closes when there may be
+// room.
 func (c *crowd) room(dir string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +84,8 @@ func (c *Client) room(ctx context.Context, e *epoch, dirs ...string) error {
 	return nil
 }
 
-// leaveBehind runs f, which removes a node in each of dirs, on its own; until it is
-// done they count as abandoned.
+// leaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
+// nodes count as abandoned.
 func (c *Client) leaveBehind(dirs []string, f func(ctx context.Context)) {
 	c.crowd.abandon(dirs...)
 	c.detached(func(ctx context.Context) {

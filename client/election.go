@@ -13,11 +13,11 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Election chooses one of those who campaign on a path. Whoever campaigned first
-// leads, until it resigns or its session ends. Each candidate has a value that
-// everyone can see, such as its address.
+// Election chooses a leader among the candidates on a path. The candidate that campaigned first
+// leads until it resigns or its session ends. Each candidate has a value that every client can see,
+// such as its address.
 //
-// The server has leaders of its own; they have nothing to do with this.
+// The leader among the servers has nothing to do with this.
 type Election struct {
 	c    *Client
 	path string
@@ -36,15 +36,15 @@ func electionQueue(l Layout) queue {
 	return queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}
 }
 
-// Campaign waits until this candidate leads or ctx ends. The lease is the
-// leadership: its Unlock ends it, and its context ends when it is lost.
+// Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
+// it, and the lease's context ends when it is lost.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
 	cfg := el.cfg.with(append([]Option{withData(value)}, opts...))
 	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true, elects: true}
 	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)
 }
 
-// Proclaim changes the value of a leader.
+// Proclaim changes the value of the leader that holds l.
 func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error {
 	h := l.h
 	if h.c != el.c || h.path != el.path {
@@ -70,7 +70,7 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	return nil
 }
 
-// Leader describes who leads.
+// Leader describes the leader of an election.
 type Leader struct {
 	Node    string // relative to the election's path; "" if nobody leads
 	Value   []byte
@@ -79,10 +79,10 @@ type Leader struct {
 	Since   time.Time // when the leader entered the election
 }
 
-// None reports whether nobody leads.
+// None reports whether there is no leader.
 func (l Leader) None() bool { return l.Node == "" }
 
-// Leader returns who leads at this moment.
+// Leader returns the leader at this moment.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	var s sight
 	err := el.c.steadily(ctx, el.path, func(e *epoch) error {
@@ -102,8 +102,8 @@ type sight struct {
 	w      *zk.Watch // fires when it may have changed
 }
 
-// look finds the first candidate and watches it; if there is none, the directory;
-// if that is absent, its creation.
+// look finds the first candidate and watches its node. Without a candidate it watches the
+// directory; without a directory, it watches for its creation.
 func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 	for watch := false; ; {
 		names, w, err := e.list(ctx, el.path, watch)
@@ -141,10 +141,9 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 	}
 }
 
-// Observe reports who leads, now and after each change, until ctx ends or the
-// client is closed; then the channel is closed. A slow reader misses values but
-// never gets an old one after a newer one. A Leader that is None says that nobody
-// leads.
+// Observe sends the leader, now and after each change, until ctx ends or the client is closed; then
+// it closes the channel. A slow reader misses values but never gets an old one after a newer one.
+// If [Leader.None] is true, there is no leader.
 func (el *Election) Observe(ctx context.Context) <-chan Leader {
 	out := make(chan Leader, 1)
 	el.c.detached(func(context.Context) {

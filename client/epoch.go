@@ -12,9 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// epoch is one server session, from its beginning to its end by the server's word.
-// A lease belongs to one epoch. The local deadline may declare the leases of an
-// epoch lost while the epoch goes on.
+// epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local
+// deadline may end the leases of an epoch while the epoch goes on.
 type epoch struct {
 	c    *Client
 	conn *zk.Conn
@@ -30,7 +29,7 @@ type epoch struct {
 	holds     map[*hold]struct{}
 }
 
-// begin notes what was agreed on with the server, at every attachment.
+// begin records the session's id and timeout, at every attachment.
 func (e *epoch) begin(sid int64, timeout time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,8 +95,7 @@ func (e *epoch) outlived() bool {
 	return e.heard && now.since(e.confirmed) > e.timeout
 }
 
-// validUntil is the deadline as a time of day; it is in the past when the epoch
-// is not valid.
+// validUntil returns the deadline as a time of day, in the past if the epoch is not valid.
 func (e *epoch) validUntil() time.Time {
 	now := e.c.opt.clock.Now()
 	if e.ended() {
@@ -109,8 +107,8 @@ func (e *epoch) validUntil() time.Time {
 // valid computes from the clock whether the session is certainly alive.
 func (e *epoch) valid() bool { return e.whyOver() == 0 }
 
-// whyOver returns why leases of the session are lost at this moment, by the clock too, and
-// 0 while they are valid.
+// whyOver returns why leases of the session are lost at this moment, by the clock too, and 0 while
+// they are valid.
 func (e *epoch) whyOver() LostReason {
 	e.checkDeadline()
 	e.mu.Lock()
@@ -124,8 +122,7 @@ func (e *epoch) whyOver() LostReason {
 	return 0
 }
 
-// checkDeadline declares the leases lost if the deadline has passed. It reports
-// whether that happened now.
+// checkDeadline ends the leases if the deadline has passed. It reports whether this call did it.
 func (e *epoch) checkDeadline() bool {
 	now := e.c.opt.clock.Now()
 	e.mu.Lock()
@@ -142,8 +139,8 @@ func (e *epoch) checkDeadline() bool {
 	return true
 }
 
-// confirm notes that a heartbeat sent at t was answered. If the deadline passed
-// before, the leases of before stay lost; it reports whether that was noticed now.
+// confirm records that the server answered a heartbeat sent at t. If the deadline passed before,
+// the earlier leases stay lost; confirm reports whether this call noticed that.
 func (e *epoch) confirm(t reading) bool {
 	lost := e.checkDeadline()
 	e.mu.Lock()
@@ -159,7 +156,7 @@ func (e *epoch) confirm(t reading) bool {
 	return lost
 }
 
-// wrote notes that a write sent at t was carried out: the leader has heard of the session
+// wrote records that the server carried out a write sent at t: the leader has heard of the session
 // then, as by a heartbeat.
 func (e *epoch) wrote(t reading) {
 	e.mu.Lock()
@@ -169,8 +166,8 @@ func (e *epoch) wrote(t reading) {
 	}
 }
 
-// quiet is for how long the session was not confirmed, and after how much of that a
-// heartbeat is due: a session that holds nothing only keeps its places.
+// quiet returns how long the session was not confirmed, and after how long a heartbeat is due. A
+// session without holds only keeps its places and needs fewer heartbeats.
 func (e *epoch) quiet(now reading) (since, due time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,9 +225,9 @@ func (e *epoch) finish(why LostReason) {
 	}
 }
 
-// rest waits until the timer or one of the signals is there, of which each may be
-// nil; whoever rests looks at everything again afterwards. The error says what ends
-// every wait: the end of the session or of ctx.
+// rest waits for the timer or one of the signals, each of which may be nil; the caller looks at
+// everything again afterwards. The error is the end of the session or of ctx, either of which ends
+// every wait.
 func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-chan struct{}) error {
 	var s [3]<-chan struct{}
 	copy(s[:], signals)
@@ -247,15 +244,14 @@ func (e *epoch) rest(ctx context.Context, timer <-chan time.Time, signals ...<-c
 	return nil
 }
 
-// restAwhile is rest until another look is due anyway.
+// restAwhile is rest that also returns when another look is due anyway.
 func (e *epoch) restAwhile(ctx context.Context, signals ...<-chan struct{}) error {
 	return e.rest(ctx, e.recheck(true), signals...)
 }
 
-// recheck ticks for looking at a node that is waited for, in case the server keeps its
-// event to itself: rarely where a watch tells of the node's end, and with every heartbeat
-// where the node may not be read. The first tick comes early for some, so that waiters that
-// began together do not look together.
+// recheck ticks for another look at an awaited node, in case the server withholds its event: rarely
+// where a watch tells of the node's end, and with every heartbeat where the node may not be read.
+// The first tick comes early for some, so that waiters that began together do not look together.
 func (e *epoch) recheck(hidden bool) <-chan time.Time {
 	d := e.c.opt.safety
 	if d < 0 {
@@ -264,7 +260,7 @@ func (e *epoch) recheck(hidden bool) <-chan time.Time {
 	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil for 0
 }
 
-// firedOf is the signal of a watch, if there is one.
+// firedOf returns the signal of a watch, nil if there is no watch.
 func firedOf(w *zk.Watch) <-chan struct{} {
 	if w == nil {
 		return nil

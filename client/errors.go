@@ -13,16 +13,15 @@ import (
 
 // Errors of this package. Use errors.Is: most carry more text.
 var (
-	// ErrNotAcquired is the answer of a try that would have had to wait.
+	// ErrNotAcquired says that a try would have had to wait.
 	ErrNotAcquired = errors.New("client: lock not acquired")
 	// ErrLost says that a lease ended before it was unlocked. errors.As finds
 	// the *LostError with the reason.
 	ErrLost = errors.New("client: lock lost")
-	// ErrSessionExpired says that the session ended while an attempt was under
-	// way that was not allowed to queue again.
+	// ErrSessionExpired says that the session ended during an attempt that may not queue again (see
+	// [WithoutRequeue]).
 	ErrSessionExpired = zk.ErrSessionExpired
-	// ErrNodeRemoved says that somebody deleted the node of an attempt that was
-	// not allowed to queue again.
+	// ErrNodeRemoved says that another client deleted the node of an attempt that may not queue again.
 	ErrNodeRemoved = errors.New("client: node removed by somebody else")
 	// ErrSelfDeadlock says that the context already holds the lock, so that
 	// waiting for it would never end.
@@ -32,16 +31,15 @@ var (
 	ErrUpgradeConflict = errors.New("client: another reader is upgrading")
 	// ErrUnsupported says that the layout or the server cannot do this.
 	ErrUnsupported = errors.New("client: not supported")
-	// ErrMixedLayout says that contenders of clients that cannot see each other
-	// share the directory.
+	// ErrMixedLayout says that the directory has contenders that cannot see each other.
 	ErrMixedLayout = recipe.ErrMixedLayout
 	// ErrPolicyMismatch says that the directory was set up with another policy.
 	ErrPolicyMismatch = errors.New("client: directory has another policy")
 	// ErrLimitMismatch says that the semaphore was set up with another limit.
 	ErrLimitMismatch = errors.New("client: semaphore has another limit")
-	// ErrSequenceExhausted says that the directory's numbers are about to wrap,
-	// or have, while clients contend that cannot order them. Let the directory
-	// drain and remove it: numbering starts again at 0.
+	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
+	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at
+	// 0.
 	ErrSequenceExhausted = recipe.ErrSequenceExhausted
 	// ErrNoAuth says that an access control list forbids the request.
 	ErrNoAuth = errors.New("client: not permitted by the access control list")
@@ -62,14 +60,14 @@ type LostReason uint8
 const (
 	// Expired: the server ended the session.
 	Expired LostReason = iota + 1
-	// Deadline: the server was not heard from for so long that it may end the
+	// Deadline: the client did not hear from the server for so long that the server may end the
 	// session soon.
 	Deadline
-	// Removed: somebody deleted the node.
+	// Removed: another client deleted the node.
 	Removed
-	// Broken: somebody deleted the node because its recorded maximum hold was over.
+	// Broken: another client deleted the node because its recorded maximum hold was over.
 	Broken
-	// Revoked: somebody asked for the lock and the grace to give it back is over.
+	// Revoked: another client asked for the lock, and the grace to give it back is over.
 	Revoked
 	// MaxHold: the lease was held longer than WithLimit allows.
 	MaxHold
@@ -127,8 +125,8 @@ func publicErr(ctx context.Context, err error) error {
 	return err
 }
 
-// ctxErr is the error for a context that ended. A cause, such as the loss of the
-// lease whose context it is, is kept.
+// ctxErr returns the error for a context that ended. It keeps a cause, such as the loss of the
+// context's lease.
 func ctxErr(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

@@ -23,8 +23,7 @@ type heldNode struct {
 	lock string     // the path of its lock, if the hold is of several
 	mode fence.Mode // likewise
 	w    *zk.Watch  // set on it before the grant, if any
-	// place says that it is a place in the queue which is kept while another node of
-	// the hold stands for it.
+	// place marks a place in the queue that the hold keeps while another node stands for it.
 	place bool
 }
 
@@ -80,8 +79,7 @@ func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...
 	return h
 }
 
-// grant makes the hold count and returns its first lease. On an error nothing is left
-// of it.
+// grant registers the hold and returns its first lease. On an error nothing is left of the hold.
 func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	var err error
 	switch {
@@ -114,7 +112,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	return l, nil
 }
 
-// event fills in what describes the hold.
+// event adds to ev what describes the hold.
 func (h *hold) event(ev LockEvent) LockEvent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +121,7 @@ func (h *hold) event(ev LockEvent) LockEvent {
 	return ev
 }
 
-// addLease gives out one more lease of the hold, or of one of its locks if it names one.
+// addLease returns one more lease of the hold, or of one of its locks if path names one.
 func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lease, error) {
 	l := newLease(ctx, h, path, mode)
 	h.c.named.add(ctx, l)
@@ -164,9 +162,8 @@ func (h *hold) whyOver() LostReason {
 	return 0
 }
 
-// lose ends the hold because the right to act is gone. It is the first call that
-// counts; a hold that is being released is not lost any more. If it is known which of
-// the nodes is to blame, it is given.
+// lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
+// release can no longer be lost. at is the node to blame, if it is known.
 func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.mu.Lock()
 	if h.over {
@@ -221,8 +218,7 @@ func (h *hold) endGrace() {
 	}
 }
 
-// endUnlocked ends the contexts of leases that were unlocked before those nested
-// in them.
+// endUnlocked ends the contexts of leases that were unlocked before the leases nested in them.
 func (h *hold) endUnlocked(cause error) {
 	h.mu.Lock()
 	ls := h.unlocked
@@ -241,8 +237,8 @@ func (h *hold) stopTimers() {
 	h.timers = nil
 }
 
-// abandon gives the nodes to the reaper and the local turn to the next. The
-// channel is closed when the nodes are gone.
+// abandon gives the nodes to the reaper and the local turn to the next contender. The channel
+// closes when the nodes are gone.
 func (h *hold) abandon() <-chan struct{} {
 	gone := h.discard()
 	h.turn.leave()
@@ -262,9 +258,8 @@ func (h *hold) discard() <-chan struct{} {
 	return gone
 }
 
-// release gives the lock back. When ctx ends it goes on in the background. The lock
-// was still held when the release began, so the work did not overlap with another
-// holder's.
+// release gives the lock back. If ctx ends, the release goes on in the background. The hold was
+// valid when its release began, so the work did not overlap with another holder's.
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
 	h.endUnlocked(context.Canceled)
@@ -293,7 +288,7 @@ func (h *hold) release(ctx context.Context) error {
 	})
 }
 
-// settle runs the rest of a release, and goes on with it when ctx has ended.
+// settle runs the rest of a release, in the background if ctx has ended.
 func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error) error {
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
@@ -315,9 +310,8 @@ func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error)
 	}
 }
 
-// quick begins the release of a hold whose one node nothing else depends on: the
-// request is sent, and the local turn passed on behind it, before there is an
-// answer. It returns nil if the hold is not so simple.
+// quick begins the release of a simple hold: one node, on which nothing else depends. It sends the
+// request and passes the local turn on before the answer. It returns nil if the hold is not simple.
 func (h *hold) quick() *zk.Reply[struct{}] {
 	h.mu.Lock()
 	simple := len(h.nodes) == 1 && h.unmark == nil && h.changing == nil && h.parts == nil
@@ -338,9 +332,9 @@ func (h *hold) quick() *zk.Reply[struct{}] {
 	return r
 }
 
-// remove is the release of a hold of any kind: all its nodes go, and a lock delay's
-// mark is taken back, in one step. The step may be repeated: if the nodes are gone
-// then, the first time was enough. ErrNoNode says that somebody had removed one.
+// remove releases a hold of any kind: in one step it removes all nodes and takes back the mark of a
+// lock delay. It may repeat the step: if the nodes are gone then, the first time was enough.
+// ErrNoNode says that another client removed a node.
 func (h *hold) remove(ctx context.Context) error {
 	h.awaitChange(ctx) // which nodes there are must be known
 	h.endLife()
@@ -354,8 +348,7 @@ func (h *hold) remove(ctx context.Context) error {
 		_, err := h.e.conn.Multi(ctx, ops...)
 		switch {
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
-			// What somebody removed, or a mark that may not be written, does not
-			// keep the others.
+			// A node that is gone, or a mark that may not be written, must not keep the other nodes.
 			each := h.e.conn.Delete(ctx, nodes[0].path, -1)
 			h.c.reap(h.e, pathsOf(nodes[1:])...)
 			switch {
@@ -390,8 +383,8 @@ func pathsOf(nodes []heldNode) []string {
 	return paths
 }
 
-// letGo gives back what nobody was told of, without waiting. It is sent at once:
-// what this client asks next, a try above all, must not find it.
+// letGo gives back a hold that no caller knows of, without waiting. It sends the request at once:
+// the client's next request, a try above all, must not find the hold.
 func (h *hold) letGo() {
 	if r := h.quick(); r != nil {
 		h.settleBehind(r)
@@ -401,7 +394,7 @@ func (h *hold) letGo() {
 	h.discard()
 }
 
-// settleBehind sees to a release that was sent and that nobody waits for.
+// settleBehind follows up a release that was sent and has no waiting caller.
 func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
 	h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
 		_, err := r.Wait(bg)
@@ -411,7 +404,7 @@ func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
 	})
 }
 
-// settleRelease sees to it that the nodes go, whatever became of the request.
+// settleRelease makes sure that the nodes go, whatever became of the request.
 func (h *hold) settleRelease(err error) error {
 	switch {
 	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrSessionExpired):
@@ -424,7 +417,7 @@ func (h *hold) settleRelease(err error) error {
 	return err
 }
 
-// releaseErr says what a failed release means to the user.
+// releaseErr turns the error of a release into the one for the user.
 func (h *hold) releaseErr(err error) error {
 	switch {
 	case err == nil:
@@ -432,8 +425,7 @@ func (h *hold) releaseErr(err error) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
 	case errors.Is(err, ErrSessionExpired) && h.e.remaining(h.c.opt.clock.Now()) > 0:
-		// It was not silence that ended the session, so that may have been while the
-		// work was done.
+		// Silence did not end the session, so it may have ended during the work.
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
 	case errors.Is(err, ErrSessionExpired):
 		return nil // the node went with the session, after the work was done

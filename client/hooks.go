@@ -7,25 +7,23 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// Hooks are functions that are told of events. Each may be nil. They are called
-// one after another by one goroutine of the client, so one that takes long delays
-// the others but never a lock. When more than 4096 events wait, new ones are
-// counted in [Stats.HooksDropped] instead.
+// Hooks are functions that the client calls on events. Each may be nil. One goroutine of the client
+// calls them one after another, so a slow one delays the others but never a lock. When more than
+// 4096 events wait, the client drops new ones and counts them in [Stats.HooksDropped].
 type Hooks struct {
-	// OnState is told of a new state of the session.
+	// OnState is called when the session has a new state.
 	OnState func(old, new State)
-	// OnEnqueue is told that a contender has its place in the queue.
+	// OnEnqueue is called when a contender has its place in the queue.
 	OnEnqueue func(LockEvent)
-	// OnGrant is told that a lock was granted; Waited is the time since the call.
+	// OnGrant is called when a lock was granted; Waited is the time since the call.
 	OnGrant func(LockEvent)
-	// OnRequeue is told that a waiter lost its place and takes a new one; Err
-	// says why.
+	// OnRequeue is called when a waiter lost its place and takes a new one; Err says why.
 	OnRequeue func(LockEvent)
-	// OnLost is told that a lease was lost; Err is the *LostError.
+	// OnLost is called when a lease was lost; Err is the *LostError.
 	OnLost func(LockEvent)
-	// OnRelease is told that a lock was released; Held is for how long it was held.
+	// OnRelease is called when a lock was released; Held is how long it was held.
 	OnRelease func(LockEvent)
-	// OnReaper is told how many abandoned nodes still have to be removed.
+	// OnReaper is called with the number of abandoned nodes that are still to remove.
 	OnReaper func(pending int)
 }
 
@@ -67,7 +65,7 @@ func (n *notifier) add(f func()) {
 	}
 }
 
-// run calls what is added until stop is closed, and then what is left.
+// run makes the added calls until stop is closed, and then those that are left.
 func (n *notifier) run(stop <-chan struct{}) {
 	for ended := false; !ended; {
 		select {

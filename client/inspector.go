@@ -10,15 +10,15 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Inspector has the calls of operators, about locks that the client itself may not
-// use: who holds, who waits and for whom, and how to take a lock back.
+// Inspector has the calls for operators. They work on any lock, used by this client or not: they
+// show the holders and waiters, and take a lock back.
 type Inspector struct{ c *Client }
 
-// Inspector returns the calls of operators.
+// Inspector returns the calls for operators.
 func (c *Client) Inspector() *Inspector { return &Inspector{c} }
 
-// Inspect reads who holds a lock and who waits for it. The layout is recognised.
-// A path that does not exist has neither holders nor waiters.
+// Inspect reads the holders and the waiters of a lock. It recognises the layout. A path that does
+// not exist has neither holders nor waiters.
 func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
 	var q *recipe.Queue
 	err := i.c.steadily(ctx, path, func(e *epoch) error {
@@ -141,8 +141,8 @@ func (in *inspection) list(d *recipe.Dir) error {
 // inspectParallel is how many nodes are read at a time.
 const inspectParallel = 16
 
-// read reads the contenders among some children. Nodes that have gone since are left
-// out, and so are lasting nodes, unless their numbers have others wait for them.
+// read reads the contenders among some children. It leaves out nodes that have gone since, and
+// lasting nodes, unless contenders wait for them because of their numbers.
 func (in *inspection) read(d *recipe.Dir, names []string) error {
 	names = slices.DeleteFunc(names, func(n string) bool {
 		other := !recipe.MayContend(n)

@@ -2,8 +2,8 @@ package client
 
 import "github.com/zlockd/zlockd/client/recipe"
 
-// Layout says how contenders are named in a lock's directory, and thus with
-// which other programs the lock can be shared.
+// Layout says how contenders are named in a lock's directory, and so which other programs can share
+// the lock.
 type Layout = recipe.Layout
 
 const (
@@ -14,13 +14,13 @@ const (
 	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
 	// host-W-0000000002.
 	LayoutHost = recipe.LayoutHost
-	// LayoutLatch is that of elections shared with Curator's LeaderLatch.
+	// LayoutLatch is for elections shared with Curator's LeaderLatch.
 	LayoutLatch = recipe.LayoutLatch
 )
 
-// The policies of a read-write lock, which say who goes first.
+// The policies of a read-write lock decide the order of readers and writers.
 const (
-	// PolicyFair serves in the order of arrival.
+	// PolicyFair serves contenders in the order of arrival.
 	PolicyFair = recipe.PolicyFair
 	// PolicyReader lets readers overtake waiting writers, for a bounded time.
 	PolicyReader = recipe.PolicyReader

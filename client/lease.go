@@ -12,9 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Lease is the right to act that a lock gives, until it is unlocked or lost. It is
-// a value of one grant: it never becomes valid again. It is safe for concurrent
-// use.
+// Lease is the right to act that a lock gives, until it is unlocked or lost. It belongs to one
+// grant and never becomes valid again. It is safe for concurrent use.
 type Lease struct {
 	h      *hold
 	path   string // of the one lock, of several of the hold, that it is nested in; "" if it stands for all
@@ -47,7 +46,7 @@ func newLease(ctx context.Context, h *hold, path string, mode fence.Mode) *Lease
 	return l
 }
 
-// mark returns a context that says that the lease is held.
+// mark returns a context that marks the lease as held.
 func (l *Lease) mark(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lineageKey{}, &lineage{lease: l, parent: lineageOf(ctx)})
 }
@@ -67,13 +66,12 @@ func (l *Lease) end(cause *LostError) {
 	}
 }
 
-// Unlock gives the lock back. It returns nil if that was done, an error that is
-// ErrLost if the lease had been lost before (another holder may have been active
-// by then), ErrReleasePending if ctx ended first (the release goes on in the
-// background), and ErrNotHeld if the lease was unlocked before.
+// Unlock gives the lock back. It returns nil if that was done, an error that is ErrLost if the
+// lease was lost before (another holder may have been active by then), ErrReleasePending if ctx
+// ended first (the release goes on in the background), and ErrNotHeld if the lease was unlocked
+// before.
 //
-// Whatever Unlock returns, the next attempt may begin at once; it waits for what is
-// not yet released.
+// Whatever Unlock returns, the next attempt may begin at once; it waits until the lock is released.
 func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.unlock(ctx)) }
 
 func (l *Lease) unlock(ctx context.Context) error {
@@ -131,15 +129,14 @@ func (l *Lease) setMode(m fence.Mode) {
 	l.mode = m
 }
 
-// Context is for the work under the lock. It ends when the lease is unlocked or
-// lost, and with a lease around it; after a loss context.Cause is the *LostError. It
-// has the values of the context the lock was taken with, but does not end with it:
-// that one limited the wait. Work that shall end with a context of the caller's as
-// well is done by [Mutex.Do]. The context of a lease that is unlocked before those
-// nested in it ends with the last of them.
+// Context returns the context for the work under the lock. It ends when the lease is unlocked or
+// lost, or when a lease around it ends; after a loss context.Cause is the *LostError. It has the
+// values of the context that the lock was taken with, but does not end with it: that context
+// limited the wait. [Mutex.Do] runs work that must also end with the caller's context. If a lease
+// is unlocked before the leases nested in it, its context ends with the last of them.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Lost is closed when the lease is lost. It stays open when it is unlocked.
+// Lost returns a channel that closes when the lease is lost. It stays open after Unlock.
 func (l *Lease) Lost() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,11 +171,11 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Valid reports whether the lease certainly holds at this moment: whether Err is nil.
+// Valid reports whether the lease is certainly held at this moment: whether Err is nil.
 func (l *Lease) Valid() bool { return l.Err() == nil }
 
-// ValidUntil returns when the lease ends unless the server is heard from before:
-// a time that moves on as long as it is.
+// ValidUntil returns when the lease ends if the client does not hear from the server. The time
+// moves on while the server answers.
 func (l *Lease) ValidUntil() time.Time {
 	if l.Err() != nil {
 		return l.h.c.opt.clock.Now().Wall.Add(-time.Nanosecond)
@@ -186,9 +183,9 @@ func (l *Lease) ValidUntil() time.Time {
 	return l.h.e.validUntil()
 }
 
-// Check asks the server whether the hold is current: nil if so, an error that is
-// ErrLost if not. It waits for a connection, and sees every release and removal
-// that was complete when it was called.
+// Check asks the server whether the hold is current. It returns nil if so, and an error that is
+// ErrLost if not. It waits for a connection, and sees every release and removal that was complete
+// before the call.
 func (l *Lease) Check(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -218,7 +215,7 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.Err()
 }
 
-// checkErr is the error of a question that was asked about the lease, or with it.
+// checkErr returns the error of a request about the lease, or made with it.
 func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if errors.Is(err, ErrSessionExpired) {
 		l.h.lose(Expired) // the answer may be there before the news
@@ -240,17 +237,17 @@ func (l *Lease) Path() string {
 // Mode returns how the lock is held.
 func (l *Lease) Mode() fence.Mode { return l.modeNow() }
 
-// Token returns the number of the hold, larger than those of all holds before
-// that excluded it. Nested leases and downgraded ones keep the token of their hold.
+// Token returns the number of the hold. It is larger than the tokens of all earlier holds that
+// excluded this one. Nested leases and downgraded ones keep the token of their hold.
 func (l *Lease) Token() fence.Token {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	return l.h.token
 }
 
-// Sequencer describes the hold to a third party, who asks a [fence.Gate] or
-// [Client.CheckSequencer] whether it is current. For a lease of several locks it
-// is that of the first one.
+// Sequencer describes the hold to a third party. That party asks a [fence.Gate] or
+// [Client.CheckSequencer] whether the hold is current. For a lease of several locks it describes
+// the first one.
 func (l *Lease) Sequencer() fence.Sequencer { return l.Sequencers()[0] }
 
 // Sequencers describes the hold node by node, for leases of several locks.
@@ -292,7 +289,7 @@ func (l *Lease) Node() string { return l.Nodes()[0] }
 // Nodes returns the paths of all nodes of the hold.
 func (l *Lease) Nodes() []string { return pathsOf(l.among(l.h.nodesNow())) }
 
-// among returns those of the hold's nodes that the lease stands for.
+// among returns the nodes of the hold that the lease stands for.
 func (l *Lease) among(nodes []heldNode) []heldNode {
 	if l.path == "" {
 		return nodes
@@ -300,8 +297,8 @@ func (l *Lease) among(nodes []heldNode) []heldNode {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n heldNode) bool { return n.lock != l.path })
 }
 
-// Revoked delivers the first request to give the lock back. [WithRevocable] says
-// what happens if it is not heeded.
+// Revoked delivers the first request to give the lock back. [WithRevocable] says what happens if
+// the holder does not heed it.
 func (l *Lease) Revoked() <-chan recipe.Revocation {
 	l.mu.Lock()
 	defer l.mu.Unlock()

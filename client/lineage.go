@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// lineage is what a lease's context tells of the leases it is nested in.
-// Goroutines have no identity, so the context is what can hold a lock twice.
+// lineage lists the leases that a lease's context is nested in. Goroutines have no identity, so the
+// context says whether its user already holds a lock.
 type lineage struct {
 	lease  *Lease
 	parent *lineage
@@ -24,8 +24,8 @@ func lineageOf(ctx context.Context) *lineage {
 	return l
 }
 
-// heldBy returns the hold of path that ctx has. Permits of a semaphore exclude no other
-// permit, so a context that has some does not hold the path.
+// heldBy returns the hold of path that ctx has. Permits do not exclude each other, so a context
+// with a permit does not hold the path.
 func heldBy(ctx context.Context, c *Client, path string) *hold {
 	for l := lineageOf(ctx); l != nil; l = l.parent {
 		for _, lease := range append([]*Lease{l.lease}, l.lease.h.parts...) {
@@ -39,8 +39,8 @@ func heldBy(ctx context.Context, c *Client, path string) *hold {
 	return nil
 }
 
-// named keeps the leases of named tasks. A goroutine that locks a second time
-// without the lease's context would wait for itself; a task's name gives it away.
+// named keeps the leases of named tasks. A goroutine that locks a second time without the lease's
+// context would wait for itself; the name of its task reveals that.
 type named struct {
 	mu sync.Mutex            // nothing else is locked while it is held
 	m  map[taskPath][]*Lease // active leases
@@ -80,7 +80,7 @@ func (n *named) remove(l *Lease) {
 	l.tasks = nil
 }
 
-// check fails if the task of ctx holds path so that mode would wait for it.
+// check fails if the task of ctx holds path, so that a lock in mode would wait for it.
 func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	task, _ := ctx.Value(taskKey{}).(string)
 	if task == "" || mode == fence.Permit {
@@ -108,7 +108,7 @@ func (h *hold) locks() []string {
 	return paths
 }
 
-// modeOf is how the hold has one of its locks.
+// modeOf returns the mode in which the hold has one of its locks.
 func (h *hold) modeOf(path string) fence.Mode {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +120,7 @@ func (h *hold) modeOf(path string) fence.Mode {
 	return h.mode
 }
 
-// taskOf returns the task ctx belongs to, a fresh one if it has none.
+// taskOf returns the task of ctx, or a fresh one if ctx has no task.
 func taskOf(ctx context.Context) string {
 	if t, ok := ctx.Value(taskKey{}).(string); ok && t != "" {
 		return t
@@ -128,8 +128,8 @@ func taskOf(ctx context.Context) string {
 	return rand.Text()
 }
 
-// nested decides what a context that may hold the path already gets: a nested
-// lease, an error, or nil, nil if it holds nothing.
+// nested decides what an attempt gets if its context may already hold the path: a nested lease, an
+// error, or nil, nil if the context does not hold it.
 func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 	if a.mode == fence.Permit || a.alone {
 		return nil, nil // more permits, or another candidacy, are another thing

@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// localQueues lets the exclusive contenders of one process for one path queue in the
-// process, so that they have one node in the server's queue and not one each. A turn is
-// the right to compete at the server and nothing else: every hold has a node of its own,
-// which no other attempt takes over.
+// localQueues lets the exclusive contenders of one process for one path queue in the process, so
+// that together they have one node in the server's queue. A turn is only the right to compete at
+// the server: every hold has a node of its own, and no other attempt takes it over.
 type localQueues struct {
 	mu sync.Mutex
 	m  map[localKey]*list.List // of chan *turn; an entry exists, nil at first, while a contender has the turn
@@ -20,8 +19,8 @@ type localKey struct {
 	path   string
 }
 
-// turn is the right to compete at the server. A nil turn is that of a contender
-// that does not take part.
+// turn is the right to compete at the server. A contender that does not queue locally has a nil
+// turn.
 type turn struct {
 	g    *localQueues
 	key  localKey
@@ -63,7 +62,7 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (*turn,
 	return nil, ctxErr(ctx)
 }
 
-// leave gives the turn to the next. It may be called more than once.
+// leave passes the turn to the next contender. It may be called more than once.
 func (t *turn) leave() {
 	if t == nil {
 		return

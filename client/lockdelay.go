@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// delayRecord is the mark of a holder, or of none.
+// delayRecord encodes the mark of a holder; an empty holder takes the mark back.
 func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.Encode() }
 
 // lockDelay waits if the last holder went away without unlocking, and then marks
@@ -34,8 +34,8 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		}
 	}
 	if !w.q.Kind.Exclusive() {
-		// The mark is for writers: a reader's end needs no delay. But nor does the
-		// next reader need to wait again.
+		// Only writers leave a mark: a reader's end needs no delay. But the next reader need not wait
+		// again either.
 		return w.clear(ctx, rec, dir.Stat.Version)
 	}
 	w.marked = true
@@ -44,7 +44,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	return err
 }
 
-// clear takes back the mark of a holder that is dead, unless there is another by now. Who
+// clear takes back the mark of a dead holder, unless another mark has replaced it. A client that
 // may not do that has waited all the same.
 func (w *waiter) clear(ctx context.Context, rec recipe.Record, ver int32) error {
 	if rec.Holder == nil || *rec.Holder == "" {
@@ -63,7 +63,7 @@ func lives(names []string, uuid string) bool {
 	return ok && len(recipe.Bearing(names, id)) > 0
 }
 
-// sit waits at the own place.
+// sit waits for d at the own place.
 func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	over := time.Now().Add(d)
 	for left := d; left > 0; left = time.Until(over) {

@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// lockConfig is what the options of a lock and of a call say together.
+// lockConfig combines the options of a lock and of a call.
 type lockConfig struct {
 	reason        string
 	data          []byte // instead of an owner record, if not nil
@@ -37,7 +37,7 @@ func newLockConfig() lockConfig {
 	return lockConfig{acl: zk.WorldACL(zk.PermAll), maxWriterWait: recipe.DefaultMaxWriterWait}
 }
 
-// lockConfig is the configuration of a lock of the client.
+// lockConfig returns the configuration of a lock of the client.
 func (c *Client) lockConfig(opts []Option) *lockConfig { return c.opt.lock.with(opts) }
 
 // with returns the configuration changed by more options.
@@ -53,26 +53,25 @@ func (c *lockConfig) with(opts []Option) *lockConfig {
 	return &all.lock
 }
 
-// lasting reports whether the lock's directory must stay when it is empty: for the mark of
-// a lock delay, which is in its data, and for kazoo, which makes a directory once and not
-// again.
+// lasting reports whether the lock's directory must stay when it is empty. A lock delay keeps its
+// mark in the directory's data, and kazoo makes a directory once and not again.
 func (c *lockConfig) lasting() bool { return c.lockDelay > 0 || c.layout == LayoutKazoo }
 
 // Limit ends a hold that lasts too long.
 type Limit struct {
-	// Hold is how long a lease lasts at most, from its grant on; 0 for no limit. A lock of
-	// a set is held from its own grant on, while others of the set are still waited for.
+	// Hold is how long a lease lasts at most, from its grant on; 0 for no limit. A lock of a set
+	// counts from its own grant, also while the set waits for other locks.
 	Hold time.Duration
-	// Grace is how long the node stays after that, for the holder to wind down: 0 for a
-	// second, negative for no time.
+	// Grace is how long the node stays after Hold, so that the holder can wind down: 0 for a second,
+	// negative for no time.
 	Grace time.Duration
-	// Break writes the limit into the node, so that a waiter with Break, or an operator,
-	// removes the node once Hold and Grace are over by the server's clock.
+	// Break writes the limit into the node. Once Hold and Grace are over by the server's clock, a
+	// waiter with Break, or an operator, removes the node.
 	Break bool
-	// Linger keeps the nodes of a lost lease until it is unlocked, as far as the client can:
-	// after the reasons Deadline, MaxHold and Revoked. It is for programs that need time to
-	// stop, and Unlock must follow in any case. Without it the lock is free for others as
-	// soon as the lease is lost, or after Grace.
+	// Linger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
+	// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock
+	// in any case. Without Linger the lock is free for others as soon as the lease is lost, or after
+	// Grace.
 	Linger bool
 }
 
@@ -87,18 +86,18 @@ func (l Limit) grace() time.Duration {
 // WithLimit ends holds that last too long; see [Limit].
 func WithLimit(l Limit) Option { return ofLock(func(c *lockConfig) { c.limit = l }) }
 
-// WithReason tells others what the lock is held for.
+// WithReason tells other clients what the lock is held for.
 func WithReason(text string) Option {
 	return ofLock(func(c *lockConfig) { c.reason = text })
 }
 
-// withData replaces the owner record in the lock's node by these bytes, for
-// programs that expect their own there.
+// withData writes these bytes into the lock's node instead of the owner record, for programs that
+// expect their own data there.
 func withData(b []byte) Option {
 	return ofLock(func(c *lockConfig) { c.data = append([]byte{}, b...) })
 }
 
-// WithACL sets the access control list of the nodes the lock makes.
+// WithACL sets the access control list of the nodes that the lock makes.
 func WithACL(acl ...zk.ACL) Option {
 	return ofLock(func(c *lockConfig) { c.acl = slices.Clone(acl) })
 }
@@ -108,9 +107,8 @@ func WithLayout(l Layout) Option {
 	return ofLock(func(c *lockConfig) { c.layout = l })
 }
 
-// WithPolicy makes a read-write lock follow a policy, which also allows
-// [Lease.Upgrade]. Everyone who uses its path must use this package and name the
-// same policy.
+// WithPolicy makes a read-write lock follow a policy, and allows [Lease.Upgrade]. Every program
+// that uses the path must use this package and name the same policy.
 func WithPolicy(p recipe.Policy) Option {
 	return ofLock(func(c *lockConfig) { c.policy, c.policySet, c.layout = p, true, recipe.LayoutPolicy })
 }
@@ -121,41 +119,40 @@ func WithMaxWriterWait(d time.Duration) Option {
 	return ofLock(func(c *lockConfig) { c.maxWriterWait = d })
 }
 
-// WithLockDelay makes the next holder wait d if the one before went away without
-// unlocking, for resources that cannot check tokens. Everyone who uses the path
-// must set it. It costs one more write for each grant.
+// WithLockDelay makes the next holder wait d if the last holder went away without unlocking, for
+// resources that cannot check tokens. Every program that uses the path must set it. It costs one
+// more write for each grant.
 func WithLockDelay(d time.Duration) Option {
 	return ofLock(func(c *lockConfig) { c.lockDelay = d })
 }
 
-// WithWait limits the wait for the lock: after d the call ends with an error that is
-// ErrNotAcquired and context.DeadlineExceeded. With 0 it does not wait for other holders
-// at all, as the Try calls. Unlike a context with a timeout given to Do, it leaves the
-// work alone.
+// WithWait limits the wait for the lock. After d the call ends with an error that is both
+// ErrNotAcquired and context.DeadlineExceeded. With 0 it does not wait for other holders at all,
+// like the Try calls. Unlike a timeout of the context given to Do, WithWait does not limit the
+// work.
 func WithWait(d time.Duration) Option {
 	return ofLock(func(c *lockConfig) { c.wait, c.waitSet = d, true })
 }
 
-// WithReentrant lets a context that holds the lock take it again: without any
-// traffic, for a lease that shares node and token.
+// WithReentrant lets a context that holds the lock take it again. The new lease shares node and
+// token with the first and causes no traffic.
 func WithReentrant() Option { return ofLock(func(c *lockConfig) { c.reentrant = true }) }
 
-// WithoutLocalQueue gives each contender of this process its own node, instead of
-// letting them queue in the process first.
+// WithoutLocalQueue gives each contender of this process its own node. Without it they queue in the
+// process first.
 func WithoutLocalQueue() Option { return ofLock(func(c *lockConfig) { c.noLocalQueue = true }) }
 
-// WithRevocable makes a lease end a grace after somebody asked for it. Without it
-// a holder only hears of the wish, by [Lease.Revoked].
+// WithRevocable ends a lease when another client asked for the lock and grace is over. Without it
+// the holder only gets the request, by [Lease.Revoked].
 func WithRevocable(grace time.Duration) Option {
 	return ofLock(func(c *lockConfig) { c.revocable, c.revokeGrace = true, grace })
 }
 
-// WithEarlyUnlock has Unlock return as soon as the release is on its way, so that
-// what the program does next overlaps with it: taking locks in quick succession is
-// faster by a round trip and a write of the server's. The release is as certain as
-// ever while the session lives, but who asks at once may still find the lock held,
-// and Unlock does not tell if somebody had removed the node a moment before. Close
-// the client before the program exits.
+// WithEarlyUnlock makes Unlock return as soon as the release is on its way, so that the program
+// goes on at the same time. Taking locks in quick succession is faster by a round trip and a write
+// of the server. While the session lives, the release is as certain as without it. But a client
+// that asks at once may still find the lock held, and Unlock does not tell if another client
+// removed the node a moment before. Close the client before the program exits.
 func WithEarlyUnlock() Option {
 	return ofLock(func(c *lockConfig) { c.earlyUnlock = true })
 }
@@ -165,7 +162,7 @@ func WithoutRequeue() Option {
 	return ofLock(func(c *lockConfig) { c.noRequeue = true })
 }
 
-// WithHooks sets functions that are told of the events of one lock.
+// WithHooks sets functions that the client calls on the events of one lock.
 func WithHooks(h Hooks) Option { return ofLock(func(c *lockConfig) { c.hooks = h }) }
 
 // breakLimit returns how long after its grant others may break the lock.
@@ -193,14 +190,13 @@ func (c *lockConfig) check(path string) error {
 	return nil
 }
 
-// Task names the work a context belongs to, so that [Inspector.WaitGraph] can tell
-// which locks are waited for and held on behalf of the same work. A context from
-// a lease has the task of that lease; one without a task gets a random one with
-// its first lock.
+// Task names the work that a context belongs to, so that [Inspector.WaitGraph] can tell which locks
+// the same work holds and waits for. The context of a lease has the lease's task; a context without
+// a task gets a random one with its first lock.
 //
-// A task is one line of work, which does not wait for itself: a client refuses a
-// lock that the same task holds with ErrSelfDeadlock, also where the lease's context
-// is not passed on. Without a name such a wait is not noticed, and never ends.
+// A task is one line of work, which does not wait for itself. If a task asks for a lock that it
+// holds, the client refuses with ErrSelfDeadlock, even where the lease's context is not passed on.
+// Without a name the client does not notice such a wait, and the wait never ends.
 func Task(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, taskKey{}, name)
 }

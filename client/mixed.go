@@ -9,11 +9,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Different kinds of locks on one path exclude nobody from each other's point of
-// view: each looks only at nodes of its own kind. So before a lock is granted, and
-// after its node was made, the children of its directory are looked through for
-// holders of other kinds. Of two that come at the same time at least one sees the
-// other, because each makes its node first. Where there may be no node to see, the
+// Different kinds of locks on one path do not exclude each other by themselves: each looks only at
+// nodes of its own kind. So an attempt makes its node and then, before the grant, looks through the
+// children of the directory for holders of other kinds. Of two that come at the same time at least
+// one sees the other, because each makes its node first. Where there may be no node to see, the
 // kind is in the data of the directory.
 
 // use is what a directory is used for, as far as kinds of locks exclude each other.
@@ -27,7 +26,7 @@ const (
 	useBarePermits            // kazoo's semaphore: nodes named by an id alone
 )
 
-// useOf returns the use that a child of a lock's directory speaks of.
+// useOf returns the use that the name of a directory's child reveals.
 func useOf(name string) (use, bool) {
 	switch {
 	case name == recipe.SimpleName:
@@ -46,8 +45,8 @@ func useOf(name string) (use, bool) {
 	return 0, false
 }
 
-// alone fails if somebody holds, or waits for, a lock of another kind on the path
-// whose children have these names.
+// alone fails if a client holds, or waits for, a lock of another kind on the path. names are the
+// path's children.
 func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, names []string) error {
 	for _, name := range names {
 		if name[0] == '_' && own == useQueue {
@@ -81,7 +80,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 	return nil
 }
 
-// aloneNow is alone for who may not have listed the path since it made its node.
+// aloneNow is alone for an attempt that may not have listed the path since it made its node.
 func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use, listed *zk.Names) error {
 	if listed == nil {
 		names, err := e.names(ctx, path)

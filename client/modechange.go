@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// modes is how a lock that can be downgraded or upgraded does it.
+// modes downgrades and upgrades a hold.
 type modes interface {
 	// readNode describes the node that stands for a read hold in the place of h.
 	readNode(h *hold, id recipe.ID) (n heldNode, data []byte)
@@ -19,10 +19,9 @@ type modes interface {
 	upgrade(ctx context.Context, h *hold, try bool) error
 }
 
-// beginChange announces that the nodes of the hold will be replaced; endChange that
-// h.replace was called or the change failed. In between nobody can say which nodes
-// stand for the hold: a release and a monitor wait. Changes come one after another,
-// and none begins when the hold is over: then it returns false.
+// beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
+// after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
+// monitor wait. Changes come one after another. beginChange returns false if the hold is over.
 func (h *hold) beginChange() bool {
 	for {
 		h.mu.Lock()
@@ -58,8 +57,8 @@ func (h *hold) awaitChange(ctx context.Context) {
 	}
 }
 
-// replace notes what an upgrade or a downgrade has made of the hold. The token stays
-// unless one is given.
+// replace records the mode and the node of the hold after an upgrade or a downgrade. The token
+// stays unless one is given.
 func (h *hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, node heldNode) {
 	h.mu.Lock()
 	h.nodes, h.mode, h.unmark = []heldNode{node}, mode, unmark
@@ -70,8 +69,7 @@ func (h *hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, node 
 	h.watchNodes()
 }
 
-// Downgrade turns a write lock into a read lock without letting a writer in
-// between. The token stays.
+// Downgrade turns a write lock into a read lock; no writer gets in between. The token stays.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -89,8 +87,8 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx)
 }
 
-// downgrade runs detached: a write whose reply is lost must be followed up. What
-// was lost during that leaves no node behind; a release waits for the change.
+// downgrade runs detached, because it must follow up a write whose reply is lost. A hold lost
+// during the change leaves no node behind; a release waits for the change.
 func (h *hold) downgrade(ctx context.Context) error {
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg) })
@@ -131,7 +129,7 @@ func (h *hold) downgradeOnce(ctx context.Context) error {
 	return err
 }
 
-// becomeReader puts a read node in the place of the hold's nodes, in one step.
+// becomeReader replaces the hold's nodes by a read node, in one step.
 func (h *hold) becomeReader(ctx context.Context) error {
 	if h.modes == nil {
 		return fmt.Errorf("%w: only a read-write lock can be downgraded", ErrUnsupported)
@@ -168,14 +166,14 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	}
 }
 
-// lossNow is the loss as an error, nil if the hold was not lost.
+// lossNow returns the loss as an error, nil if the hold is not lost.
 func (h *hold) lossNow() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lost
 }
 
-// overErr says why nothing can be done with a hold that is over.
+// overErr returns why the hold is over.
 func (h *hold) overErr() error {
 	if lost := h.lossNow(); lost != nil {
 		return lost
@@ -183,10 +181,9 @@ func (h *hold) overErr() error {
 	return ErrNotHeld
 }
 
-// Upgrade turns a read lock into a write lock, ahead of everyone who waits. If
-// another reader is upgrading it fails at once with ErrUpgradeConflict: one of the
-// two must give up its read lock. It needs [WithPolicy]; other layouts answer
-// ErrUnsupported.
+// Upgrade turns a read lock into a write lock, ahead of all waiters. If another reader is
+// upgrading, Upgrade fails at once with ErrUpgradeConflict: one of the two must give up its read
+// lock. It needs [WithPolicy]; other layouts answer ErrUnsupported.
 func (l *Lease) Upgrade(ctx context.Context) error { return l.upgrade(ctx, false) }
 
 // TryUpgrade is Upgrade, but fails with ErrNotAcquired if other readers hold the lock.

@@ -11,9 +11,9 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// watchNodes has a monitor for each node: at once if it is watched already, and
-// otherwise when the hold has lasted a moment. The parts of a hold of several locks
-// have monitors of their own.
+// watchNodes starts a monitor for each node: at once if the node is watched already, and otherwise
+// when the hold has lasted a moment. The parts of a hold of several locks have monitors of their
+// own.
 func (h *hold) watchNodes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,16 +52,15 @@ func (h *hold) watchNodes() {
 	}))
 }
 
-// monitor follows one node of the hold until it is gone or the hold over. What a
-// watch does not tell is not trusted forever: a server keeps the end of a node to
-// itself if somebody took the right to read it away, of which no watch tells either.
-// So the node is looked at again now and then, and more often if it may not be read.
+// monitor follows one node of the hold until the node is gone or the hold is over. It does not
+// trust a silent watch forever: if another client takes away the right to read the node, the server
+// sends no event, neither for that nor for the node's end. So monitor looks at the node again now
+// and then, and more often if the node may not be read.
 func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 	hidden := false
 	for {
 		if w == nil || isClosed(w.Fired()) {
-			// A node removed by a change of ours is not a loss: see what the
-			// change made of it.
+			// A node that a change of this hold removed is not a loss: wait for the change.
 			h.awaitChange(ctx)
 			if ctx.Err() != nil {
 				return
@@ -85,7 +84,7 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 	}
 }
 
-// lookAgain is the time until a node is looked at once more, whatever its watch says.
+// lookAgain returns the time until another look at a node, whatever its watch says.
 func (e *epoch) lookAgain(hidden bool) time.Duration {
 	d := e.sessionTimeout()
 	if hidden {
@@ -94,7 +93,7 @@ func (e *epoch) lookAgain(hidden bool) time.Duration {
 	return d + rand.N(d/4+1)
 }
 
-// lookAt reads and watches a node of the hold. What cannot be known is no loss.
+// lookAt reads and watches a node of the hold. A node that the session may not see is not lost.
 func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err error) {
 	s, err = h.e.see(ctx, n.path, false)
 	switch {
@@ -118,7 +117,7 @@ func (h *hold) has(n heldNode) bool {
 	return slices.ContainsFunc(h.nodesNow(), func(m heldNode) bool { return m.path == n.path })
 }
 
-// nodeGone notes that a node of the hold does not exist any more.
+// nodeGone ends the hold because its node n is gone, unless the client itself removed n.
 func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	// The look may have been under way when a change of ours began.
 	h.awaitChange(ctx)

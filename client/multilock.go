@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// Request names one lock of a set; Request methods of the locks make it.
+// Request names one lock of a set. The Request methods of the locks return it.
 type Request struct {
 	c    *Client
 	path string
@@ -46,19 +46,19 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 		}}
 }
 
-// AcquireAll waits until all the locks are granted, or ctx ends and none is. They
-// are taken one after another in the order of their paths, whatever the order in
-// which they are named. So sets never deadlock with each other, nor with those who
-// take single locks in the order of the paths. Who takes them in another order can
-// still deadlock with others; see [Inspector.WaitGraph].
+// AcquireAll waits until it holds all the locks, or until ctx ends; then it holds none. It takes
+// them one after another in the order of their paths, whatever the order of reqs. So sets never
+// deadlock with each other, nor with clients that take single locks in the order of the paths. A
+// client that takes them in another order can still deadlock with others; see
+// [Inspector.WaitGraph].
 //
-// The lease is one: it is lost when one of its locks is lost. Each lock has a
-// token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first path.
+// The set has one lease, which is lost when one of its locks is lost. Each lock has a token of its
+// own, see [Lease.Sequencers]; [Lease.Token] is that of the first path.
 func (c *Client) AcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.acquireAll(ctx, false, reqs)
 }
 
-// TryAcquireAll takes all the locks if none needs waiting, and none otherwise.
+// TryAcquireAll takes all the locks if it need not wait for any of them, and none otherwise.
 func (c *Client) TryAcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.acquireAll(ctx, true, reqs)
 }
@@ -97,8 +97,8 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 // takeEach takes one lock after another, in the order of their paths.
 func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	var parts []*Lease
-	// The releases are sent, so that what this client asks next does not find the
-	// locks, but not waited for.
+	// Send the releases, so that the client's next request does not find the locks, but do not wait
+	// for them.
 	giveBack := func() {
 		ended, end := context.WithCancel(context.Background())
 		end()
@@ -132,7 +132,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	return h, nil
 }
 
-// lostOnTheWay is what the loss of a lock means to an attempt that goes on for others.
+// lostOnTheWay returns what the loss of a lock means to an attempt that goes on for others.
 func lostOnTheWay(loss error) error {
 	var lost *LostError
 	if !errors.As(loss, &lost) {
@@ -147,7 +147,7 @@ func lostOnTheWay(loss error) error {
 	return ErrSessionExpired
 }
 
-// unlockEach gives all back at the same time, and returns the first error.
+// unlockEach unlocks all parts at the same time, and returns the first error.
 func unlockEach(ctx context.Context, parts []*Lease) error {
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup

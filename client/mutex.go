@@ -24,14 +24,14 @@ func (c *Client) Mutex(path string, opts ...Option) *Mutex {
 	return &Mutex{c: c, path: path, cfg: c.lockConfig(opts)}
 }
 
-// Lock waits until the lock is granted or ctx ends. What becomes of ctx afterwards
-// does not matter to the lease.
+// Lock waits until the lock is granted or ctx ends. The end of ctx after that does not end the
+// lease.
 func (m *Mutex) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, false, opts)
 }
 
-// TryLock takes the lock if nobody has it, and returns ErrNotAcquired otherwise.
-// It does not wait for others, but for the server.
+// TryLock takes the lock if it is free, and returns ErrNotAcquired otherwise. It does not wait for
+// other clients, but for the server.
 func (m *Mutex) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, true, opts)
 }
@@ -42,16 +42,15 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []Option) (*Lease, erro
 	return m.c.acquire(ctx, a, queue{recipe.Rule{Layout: cfg.layout, Kind: recipe.RoleLock}}.run)
 }
 
-// Do runs f while it holds the lock, with the lease's context. If the lock was
-// lost, errors.Is(err, ErrLost) holds for what Do returns, whatever f returned; an
-// error of f is kept beside it. f's context ends with ctx, too; [WithWait] limits
-// the wait alone. A panic in f releases the lock.
+// Do runs f while it holds the lock, with the lease's context. If the lock was lost, errors.Is(err,
+// ErrLost) holds for the error of Do, whatever f returned; an error of f is kept beside it. f's
+// context also ends with ctx; [WithWait] limits only the wait. A panic in f releases the lock.
 func (m *Mutex) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
 	l, err := m.Lock(ctx, opts...)
 	return l.do(ctx, err, f)
 }
 
-// do runs f, if the lease was given, and unlocks, come what may.
+// do runs f, if the lease was given, and unlocks in any case.
 func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *Lease) error) (err error) {
 	if refused != nil {
 		return refused

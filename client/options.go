@@ -11,10 +11,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Option sets something of a client, of a lock or of one call. An option of locks counts,
-// given to [Dial], for every lock of the client; given to a lock, for all its calls; given
-// to a call, for that call. An option that says "of the session" is for Dial alone; a lock
-// that is given one answers ErrInvalid.
+// Option sets an option of a client, of a lock or of one call. An option of locks counts for every
+// lock of the client if given to [Dial], for all calls of a lock if given to the lock, and for one
+// call if given to the call. An option that says "of the session" is for Dial alone; a lock with
+// such an option answers ErrInvalid.
 type Option func(*config)
 
 // config is what options say.
@@ -54,7 +54,7 @@ const (
 	minMargin  = time.Second
 )
 
-// clientOptions puts the options of Dial together.
+// clientOptions combines the options of Dial.
 func clientOptions(opts []Option) (options, error) {
 	c := config{session: options{timeout: zk.DefaultTimeout, safety: -1}, lock: newLockConfig()}
 	for _, f := range opts {
@@ -70,15 +70,14 @@ func clientOptions(opts []Option) (options, error) {
 // may grant another one; [Client.Session] tells which.
 func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *options) { o.timeout = d }) }
 
-// WithMargin, of the session, sets how long before the server may end it the leases are
-// given up here: a fifth of the session timeout and at least a second by
-// default. It must cover what has to happen between the loss and the next
-// holder's first action, and on stock ZooKeeper the time a server may be cut off
-// from its leader without noticing.
+// WithMargin, of the session, sets how long before the possible end of the session the client gives
+// up its leases: by default a fifth of the session timeout and at least a second. The margin must
+// cover what has to happen between the loss and the next holder's first action. On stock ZooKeeper
+// it must also cover the time a server may be cut off from its leader without noticing.
 func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.margin = d }) }
 
-// WithTLS, of the session, makes every connection use TLS. Where the configuration names no
-// server, each server's certificate must bear the host name it was dialled by.
+// WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's
+// certificate must bear the host name that the client dialled.
 func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.tls = cfg.Clone() }) }
 
 // WithAuth, of the session, adds an identity, such as ("digest", "user:password").
@@ -86,8 +85,8 @@ func WithAuth(scheme, secret string) Option {
 	return ofSession(func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
 }
 
-// WithLogger, of the session, sets where the client reports what operators want to know. By
-// default warnings go to slog.Default(), such as why there is no connection.
+// WithLogger, of the session, sets the logger for messages to operators. By default warnings, such
+// as why there is no connection, go to slog.Default().
 func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.log = l }) }
 
 // WithDialer, of the session, replaces the function that opens connections. Its context ends with

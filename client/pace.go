@@ -10,15 +10,14 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Who waits behind two or more must list once more when the last one ahead is gone,
-// because that one may only have waited: a round trip in which nobody holds the
-// lock. Where a hold lasts about as long as that, a waiter looks one turn ahead: it
-// waits for the contender before the last one, lists then, while the last one most
-// likely holds, and so knows that nobody else is ahead when that one goes. This
-// costs a request and an event a hold, and a release wakes two instead of one; so
-// it is done only where turns are known to be short.
+// When the last contender ahead is gone, a waiter behind two or more must list once more, because
+// that contender may only have waited: a round trip in which no contender holds the lock. Where a
+// hold lasts about as long as that, a waiter looks one turn ahead. It waits for the contender
+// before the last one and lists then, most likely while the last one holds. So it knows that no
+// other contender is ahead when the last one goes. This costs a request and an event a hold, and a
+// release wakes two instead of one; so waiters do it only where turns are known to be short.
 
-// paces remembers for how long a turn lasted in the queues a client waited in.
+// paces remembers how long a turn lasted in the queues that a client waited in.
 type paces struct {
 	mu   sync.Mutex
 	dirs map[string]time.Duration
@@ -47,12 +46,12 @@ func (p *paces) short(dir string, place time.Duration) bool {
 
 const (
 	shortTurn = 4
-	// shortList is up to how many names a list is cheap beside a turn.
+	// shortList is the number of names up to which a list is cheap beside a turn.
 	shortList = 256
 )
 
-// lookAhead waits until the contender before the last one is gone, and lists then.
-// The last one and the own node are watched in the same flight, for the wait that follows.
+// lookAhead waits until the contender before the last one is gone, and lists then. In the same
+// flight it watches the last one and the own node, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
 	last := join(w.a.dir, p.Blocker.Name)
 	if _, err := w.await(ctx, join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {

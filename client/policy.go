@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// policyAcquire competes for a read-write lock with a policy. The decisions are
-// taken in recipe/policy.go; this file reads what they need and carries them out.
+// policyAcquire competes for a read-write lock with a policy. recipe/policy.go decides; this file
+// reads what the decisions need and carries them out.
 func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	w := newPolicyWaiter(a, e, newNodeID(e.sid))
 	h, err := w.compete(ctx)
@@ -78,9 +78,9 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 	}
 }
 
-// look reads the record and then the list, in this order. A record read a moment
-// ago, and one in which the door is closed for this attempt, is not read again: if
-// it has changed, what is decided will fail, and the list is newer than it anyway.
+// look reads the record and then the list, in this order. It does not read a record again that it
+// read a moment ago, or in which the door is closed for this attempt. If that record has changed,
+// the decision fails at the server, and the list is newer than the record anyway.
 func (w *policyWaiter) look(ctx context.Context) error {
 	known := w.dir.fresh && (w.entered || w.dir.rec.Mark() == w.mark())
 	w.entered = false
@@ -92,7 +92,7 @@ func (w *policyWaiter) look(ctx context.Context) error {
 	return w.dir.list(ctx)
 }
 
-// mark is what closes the door for this attempt.
+// mark returns the mark that closes the door for this attempt.
 func (w *policyWaiter) mark() recipe.Door {
 	if w.upgrades {
 		return recipe.Door{Owner: w.id, Kind: recipe.DoorUpgrade}
@@ -127,8 +127,8 @@ func (w *policyWaiter) decide(ctx context.Context) (recipe.Step, error) {
 	return step, nil
 }
 
-// act carries a decision out. It returns a hold, an error, or neither if there is
-// to be another look.
+// act carries a decision out. It returns a hold, an error, or neither if the attempt must look
+// again.
 func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	if step.Do == recipe.Grant || step.Do == recipe.CloseDoor {
 		if wait, err := w.lockDelay(ctx); wait || err != nil {
@@ -197,8 +197,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	nodes := []heldNode{{path: join(w.a.dir, g.node.Name(true)), id: w.id}}
 	if g.look {
-		// A lock of another kind may have come while a reader was not yet to be seen.
-		// Of the two whoever made its node first is seen by the other.
+		// A lock of another kind may have come while this reader had no node to see. Of the two, the
+		// later to make its node sees the other.
 		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, made.names); err != nil {
 			w.c.reap(w.e, nodes[0].path)
 			return nil, err
@@ -209,9 +209,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		if err != nil {
 			return nil, err // the place is still known, and given up with the attempt
 		}
-		// The directory was removed and made again between look and grant; the
-		// version that was checked is another record's. The next place has another
-		// id, so this one goes now.
+		// Another client removed the directory and made it again between look and grant; the grant
+		// checked the version of another record. The next place has another id, so this one goes now.
 		w.withdraw(ctx, false)
 		w.dir.fresh, w.closed = false, false
 		w.id, w.queued = newNodeID(w.e.sid), false
@@ -229,7 +228,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	return h, nil
 }
 
-// withdraw removes what the attempt left. For a try it waits until that is done.
+// withdraw removes what the attempt left. If wait is set, it waits until that is done.
 func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	if w.e.ended() {
 		return
@@ -247,8 +246,8 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	}
 }
 
-// policyHoldData is the content of a hold node. Its making is the grant, so it bears
-// the stamp of one.
+// policyHoldData is the content of a hold node. To make the node is the grant, so the data bear its
+// stamp.
 func policyHoldData(a *attempt) []byte {
 	if a.cfg.data != nil {
 		return a.cfg.data

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// policyDir is the directory of a policy lock as one contender has seen it last, and
-// the transactions on it.
+// policyDir is the directory of a policy lock as one contender last saw it, and the transactions on
+// it.
 type policyDir struct {
 	c    *Client
 	e    *epoch
@@ -25,7 +25,7 @@ type policyDir struct {
 	nodes []recipe.PolicyNode
 }
 
-// read reads the record, and makes directory and record if need be.
+// read reads the record, and makes the directory and the record if they are missing.
 func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 	for {
 		n, w, err := d.e.getW(ctx, d.path)
@@ -79,10 +79,10 @@ func (d *policyDir) view(policy recipe.Policy) *recipe.PolicyView {
 	return &recipe.PolicyView{Policy: policy, Door: d.rec.Mark(), Nodes: d.nodes}
 }
 
-// same reports, after a grant, whether the directory is still the one that was
-// looked at. A removed directory's version numbers start again, so that the
-// grant's check may have passed against another record. The watch set with the
-// record tells without a request: its event would have come before the grant's reply.
+// same reports, after a grant, whether the directory is still the one that the contender looked at.
+// The version numbers of a removed directory start again, so that the grant's check may have passed
+// against another record. The watch set with the record answers without a request: its event would
+// have come before the grant's reply.
 func (d *policyDir) same(ctx context.Context) (bool, error) {
 	if d.watch != nil && !isClosed(d.watch.Fired()) {
 		return true, nil
@@ -91,8 +91,8 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 	return err == nil && st != nil && st.Czxid == d.czxid, err
 }
 
-// setOps writes the record at the version seen. -1 means "any" on the wire, so it
-// must never be a version that somebody checks: it is stepped over.
+// setOps writes the record at the version seen. -1 means "any" on the wire, so no contender may
+// ever check that version: setOps steps over it.
 func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	ops := []zk.Op{zk.SetData{Path: d.path, Data: rec.Encode(), Version: d.ver}}
 	if d.ver == -2 {
@@ -101,8 +101,8 @@ func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 	return ops
 }
 
-// set writes the record at the version seen. A record that has changed since,
-// or may have, is no error but not fresh any more.
+// set writes the record at the version seen. If the record has changed since, or may have, set
+// returns no error but clears fresh.
 func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var st zk.Stat
 	var err error
@@ -129,14 +129,14 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	return err
 }
 
-// setDoor changes the mark. A request under way when ctx ends is left alone: the
-// mark of an attempt that is over is stale.
+// setDoor changes the mark. When ctx ends, it leaves a request under way alone: the mark of an
+// attempt that is over is stale.
 func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
 	return d.set(ctx, d.rec.WithDoor(g))
 }
 
-// unmark is what takes back a writer's mark when it releases. Nobody can change the
-// record while its owner holds.
+// unmark returns the operations that take back a writer's mark when it releases. No client can
+// change the record while its owner holds.
 func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
 	if cfg.lockDelay == 0 {
 		return nil // the mark is stale without its node
@@ -173,7 +173,7 @@ type policyGranted struct {
 	node  recipe.PolicyNode // the hold node
 	queue string            // path of the contender's queue node, if there is one
 	data  []byte
-	look  bool // nobody could see the contender before: the names are needed after
+	look  bool // the contender had no node to see before: the names are needed after
 }
 
 // policyMade is a grant that was carried out.
@@ -182,8 +182,8 @@ type policyMade struct {
 	names *zk.Names // of the directory since, if they were asked for and came
 }
 
-// grant runs a grant. When ctx ends it returns at once; a node that is made all the
-// same is removed.
+// grant runs a grant. When ctx ends, it returns at once and removes a node that the grant still
+// makes.
 func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, error) {
 	if err := d.c.room(ctx, d.e, d.path); err != nil {
 		return policyMade{}, err
@@ -196,8 +196,7 @@ func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, err
 	})
 }
 
-// grantOnce is the detached part. A lost reply is made up for: the node is there
-// or it is not.
+// grantOnce is the detached part. After a lost reply it looks whether the node is there.
 func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade, error) {
 	var list *zk.Reply[zk.Names]
 	p := d.e.conn.Pipe()
@@ -232,8 +231,8 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 	return policyMade{stat: st}, err
 }
 
-// wire makes requests of a grant's operations. The hold node is the last that is
-// made: its stat tells the token.
+// wire turns a grant's operations into requests. The hold node is made last: its stat tells the
+// token.
 func (d *policyDir) wire(g policyGranted) []zk.Op {
 	var ops []zk.Op
 	for _, op := range g.ops {

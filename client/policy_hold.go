@@ -13,13 +13,13 @@ import (
 // policyModes is how a hold of a policy lock changes.
 type policyModes struct{}
 
-// readNode has a fresh id: the door's mark is stale from then on.
+// readNode gets a fresh id: the door's mark is stale from then on.
 func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
 	return heldNode{path: join(h.path, n.Name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
 }
 
-// upgrade turns the read hold into the write hold ahead of everyone who waits.
+// upgrade turns the read hold into the write hold ahead of all waiters.
 func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
 	a := &attempt{c: h.c, cfg: h.cfg, path: h.path, dir: h.path}
 	w := newPolicyWaiter(a, h.e, h.nodesNow()[0].id)
