@@ -56,8 +56,8 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 				return ErrNotAcquired
 			}
 			w.closed = true
-			// To its end even if ctx ends: a mark that came to be after our
-			// taking it back would stay as long as our read hold.
+			// Do not stop if ctx ends: a mark that the server sets after this client took it back would stay
+			// as long as the read hold.
 			if err := w.dir.setDoor(h.life, w.mark()); err != nil {
 				return err
 			}
@@ -94,8 +94,8 @@ func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on recipe.Polic
 	return err
 }
 
-// becomeWriter carries the upgrade out. It does not stop half way when ctx ends:
-// what the hold is must be known.
+// becomeWriter carries the upgrade out. It does not stop half way when ctx ends, because the client
+// must know what the hold is.
 func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) {
 	if !w.e.valid() {
 		return false, w.e.awaitValid(ctx)
@@ -122,7 +122,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	return true, lost
 }
 
-// awaitLoss waits for the monitor to notice what is known already.
+// awaitLoss waits until the monitor notices a loss that is already known.
 func (h *hold) awaitLoss(ctx context.Context) {
 	select {
 	case <-h.life.Done():

@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// policyClock is what a client remembers between attempts: how far the server's
-// clock is, as seen in the stamps of nodes it made. The estimate is never ahead.
+// policyClock estimates the server's clock, for all attempts of a client, from the stamps of nodes
+// that the client made. The estimate is never ahead.
 type policyClock struct {
 	mu     sync.Mutex
 	known  bool
@@ -19,7 +19,7 @@ type policyClock struct {
 	offset time.Duration // server time at origin, since its epoch
 }
 
-// observe notes a server time of this moment or before.
+// observe takes in a server time of this moment or before.
 func (s *policyClock) observe(ms int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *policyClock) observe(ms int64) {
 	s.offset = max(s.offset, time.Duration(ms)*time.Millisecond-now.Sub(s.origin))
 }
 
-// since returns how long ago a server time was, false if that is not known.
+// since returns how long ago a server time was, and false if the clock is not known.
 func (s *policyClock) since(ms int64) (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,8 +42,8 @@ func (s *policyClock) since(ms int64) (time.Duration, bool) {
 	return s.offset + time.Since(s.origin) - time.Duration(ms)*time.Millisecond, true
 }
 
-// writerLeft is the time until the oldest queued writer is overdue, because readers
-// have overtaken it for longer than the bound. It only ever errs towards too long.
+// writerLeft returns the time until the oldest queued writer is overdue, because readers have
+// overtaken it for longer than the bound. It never returns less than the true time.
 func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (time.Duration, bool, error) {
 	n := v.OldestWriter()
 	if n == nil {
@@ -65,8 +65,8 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (ti
 	return w.dir.rec.WriterBound() - waited, ok, nil
 }
 
-// awaitStep waits for what the decision named. Any wake leads to another look; an
-// event alone grants nothing.
+// awaitStep waits for what the decision names. Any wake leads to another look; an event alone
+// grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	var also wakers
 	if step.Timer {
@@ -86,15 +86,15 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	return err
 }
 
-// policyDelay is a lock delay being sat out: since when a mark was seen whose owner
-// is dead.
+// policyDelay is a lock delay under way: a mark whose owner is dead, and since when this client
+// sees it.
 type policyDelay struct {
 	mark  recipe.Door
 	since time.Time
 }
 
-// lockDelay holds a grant back for the delay if the mark's owner went away without
-// unlocking. It reports whether another look is needed.
+// lockDelay delays a grant if the mark's owner went away without unlocking. It reports whether the
+// attempt must look again.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	v := w.dir.view(w.a.cfg.policy)
 	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil

@@ -9,9 +9,9 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// reaper removes what nobody wants any more. It is never bounded by a caller's
-// context: each removal is a goroutine of its own, which goes on until the node is
-// gone, the server refuses for good, or the session is over and the node with it.
+// reaper removes abandoned nodes. No caller's context bounds it: each removal is a goroutine of its
+// own. It goes on until the node is gone, the server refuses for good, or the session is over and
+// the node with it.
 type reaper struct {
 	slots chan struct{} // one for each removal on the wire
 	left  tasks         // nodes still to be removed
@@ -23,8 +23,8 @@ const (
 	reapParallel = 128
 )
 
-// reap removes nodes of one hold or attempt. The channel is closed when they are gone
-// or cannot be removed.
+// reap removes nodes of one hold or attempt. The channel closes when they are gone or cannot be
+// removed.
 func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	for i, p := range paths {
@@ -33,8 +33,8 @@ func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
 	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
 }
 
-// reapMarked is reap for nodes and takes back the mark that speaks of them,
-// in one step: once they are gone the mark may be somebody else's.
+// reapMarked is reap for nodes and for the mark that names them, in one step: once the nodes are
+// gone, the mark may belong to another contender.
 func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
@@ -51,7 +51,7 @@ func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan str
 	})
 }
 
-// awaitGone waits for removals unless ctx ends.
+// awaitGone waits until the removals end, or ctx does.
 func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	for _, gone := range removals {
 		select {
@@ -61,7 +61,7 @@ func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	}
 }
 
-// deleteEach deletes nodes in one flight. One that is gone is no error.
+// deleteEach deletes nodes in one flight. A node that is gone is no error.
 func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) error {
 	p := e.conn.Pipe()
 	replies := make([]*zk.Reply[struct{}], len(paths))
@@ -78,7 +78,7 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 	return failed
 }
 
-// reapID removes the node of an attempt of which only the id is known.
+// reapID removes the node of an attempt if only the id is known.
 func (c *Client) reapID(e *epoch, dir string, id recipe.ID) {
 	c.reapFunc(e, []string{dir}, func(ctx context.Context) error {
 		names, err := e.relist(ctx, dir)
@@ -93,8 +93,8 @@ func (c *Client) reapID(e *epoch, dir string, id recipe.ID) {
 	})
 }
 
-// reapFunc repeats f, which removes a node in each of dirs, until it succeeds, is
-// refused, or the session is over.
+// reapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
+// or the session is over.
 func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) error) <-chan struct{} {
 	done := make(chan struct{})
 	if e.ended() {
@@ -114,7 +114,7 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 	return done
 }
 
-// reapSteadily reports whether f succeeded.
+// reapSteadily does the work of reapFunc, and reports whether f succeeded.
 func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.Context) error) bool {
 	for n := 1; ; n++ {
 		c.reaper.slots <- struct{}{}

@@ -10,7 +10,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// revoke delivers the first wish and ends a revocable hold after its grace.
+// revoke delivers the first request to give the lock back, and ends a revocable hold after its
+// grace.
 func (h *hold) revoke(r recipe.Revocation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -26,10 +27,10 @@ func (h *hold) revoke(r recipe.Revocation) {
 	}
 }
 
-// Revoke asks the contender behind one node of a lock to leave. A holder hears of
-// it by [Lease.Revoked], and loses the lock after its grace if it was taken
-// [WithRevocable]; a waiter leaves the queue. node is the node's path relative to
-// the lock's, as [Entry] has it. It needs WRITE on the node.
+// Revoke asks the contender behind one node of a lock to leave. A holder gets the request by
+// [Lease.Revoked]; if it took the lock [WithRevocable], it loses the lock after its grace. A waiter
+// leaves the queue. node is the node's path relative to the lock's, as [recipe.Entry] has it.
+// Revoke needs WRITE on the node.
 func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
 	target := target(path, node)
 	made, _, _ := recipe.ParseName(baseName(target))
@@ -46,7 +47,7 @@ func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revo
 	}))
 }
 
-// nodeErr is the error for an operation on somebody's node.
+// nodeErr is the error of an operation on a contender's node.
 func nodeErr(node string, err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("%w: %s", ErrNotHeld, node)

@@ -7,12 +7,12 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// RWMutex is a read-write lock on a path: many readers or one writer. It is fair,
-// unless [WithPolicy] says otherwise: a reader waits for the writers before it, a
-// writer for everyone before it.
+// RWMutex is a read-write lock on a path: many readers or one writer. It is fair, unless
+// [WithPolicy] says otherwise: a reader waits for the writers before it, a writer for all
+// contenders before it.
 //
-// A held write lock can be downgraded. An upgrade needs [WithPolicy], because
-// other programs could not understand it.
+// A held write lock can be downgraded. An upgrade needs [WithPolicy], because other programs could
+// not understand it.
 type RWMutex struct {
 	c    *Client
 	path string
@@ -29,7 +29,7 @@ func (m *RWMutex) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Exclusive, false, opts)
 }
 
-// TryLock takes the write lock if nobody has or waits for the lock, and returns
+// TryLock takes the write lock if no other contender holds the lock or waits for it, and returns
 // ErrNotAcquired otherwise.
 func (m *RWMutex) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Exclusive, true, opts)
@@ -40,8 +40,7 @@ func (m *RWMutex) RLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Shared, false, opts)
 }
 
-// TryRLock takes a read lock if that needs no waiting, and returns ErrNotAcquired
-// otherwise.
+// TryRLock takes a read lock if it need not wait for others, and returns ErrNotAcquired otherwise.
 func (m *RWMutex) TryRLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return m.lock(ctx, fence.Shared, true, opts)
 }
@@ -55,7 +54,7 @@ func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []Op
 	return m.c.acquire(ctx, a, rwQueue(cfg.layout, mode).run)
 }
 
-// rwQueue is the fair recipe for one mode.
+// rwQueue returns the fair recipe for one mode.
 func rwQueue(l Layout, mode fence.Mode) queue {
 	if mode == fence.Shared {
 		return queue{recipe.Rule{Layout: l, Kind: recipe.RoleRead, RW: true}}

@@ -13,12 +13,11 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// Semaphore lets a limited number of permits be held at a time, and serves those
-// who wait in the order of arrival.
+// Semaphore has a limited number of permits, and serves its waiters in the order of arrival.
 //
-// The limit is stored with the first use; who comes with another one gets
-// ErrLimitMismatch. Tokens of permits identify, they do not order: they can be
-// checked with [Client.CheckSequencer], not by "highest wins".
+// The first use stores the limit; a client with another limit gets ErrLimitMismatch. The tokens of
+// permits identify holds but do not order them: [Client.CheckSequencer] can check them, "highest
+// wins" cannot.
 type Semaphore struct {
 	c     *Client
 	path  string
@@ -27,7 +26,7 @@ type Semaphore struct {
 	d     semLayout
 }
 
-// semLayout is where the parts of a semaphore are.
+// semLayout says where the parts of a semaphore are.
 type semLayout struct {
 	lock, leases string // directories
 	q            queue
@@ -36,8 +35,8 @@ type semLayout struct {
 	use          use
 }
 
-// Semaphore returns the semaphore on path with so many permits; with limit 0, as
-// many as it was set up with. Nothing is sent before it is used.
+// Semaphore returns the semaphore on path with the given limit of permits; with limit 0, the stored
+// limit counts. Nothing is sent before it is used.
 func (c *Client) Semaphore(path string, limit int, opts ...Option) *Semaphore {
 	s := &Semaphore{c: c, path: path, cfg: c.lockConfig(opts)}
 	s.limit.Store(int64(limit))
@@ -55,14 +54,13 @@ func semLayoutOf(l Layout, path string) semLayout {
 	}
 }
 
-// Acquire waits until n permits are granted or ctx ends. The lease stands for all
-// of them.
+// Acquire waits until n permits are granted or ctx ends. The lease stands for all n permits.
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, false, opts)
 }
 
-// TryAcquire takes n permits if they are free and nobody waits for permits, and
-// returns ErrNotAcquired otherwise.
+// TryAcquire takes n permits if they are free and no other contender waits for permits, and returns
+// ErrNotAcquired otherwise.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, true, opts)
 }
@@ -102,8 +100,8 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) erro
 // Path returns the path of the semaphore.
 func (s *Semaphore) Path() string { return s.path }
 
-// compete takes the lock at the head of the queue, waits there for permits, and
-// gives the lock back. Only the head waits for permits, so a release wakes one.
+// compete takes the lock at the head of the queue, waits there for permits, and gives the lock
+// back. Only the head waits for permits, so a release wakes one contender.
 func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
 	if a.try {
 		if err := s.precheck(ctx, e, n); err != nil {
@@ -126,12 +124,12 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	return h, err
 }
 
-// precheck looks whether a try makes sense, without writing anything.
+// precheck lets a try look before it writes: it fails if the permits are not free.
 func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 	return e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, n) })
 }
 
-// free answers ErrNotAcquired if n permits are not free.
+// free returns ErrNotAcquired if n permits are not free.
 func (s *Semaphore) free(ctx context.Context, e *epoch, n int) error {
 	var limit int
 	dir, err := e.get(ctx, s.path)
@@ -197,8 +195,8 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	}
 }
 
-// grab creates the nodes of n permits, while the lock at the head is held: if somebody
-// has removed its node, another head may be counting the same permits.
+// grab creates the nodes of n permits, on condition that the node of the head's lock still exists.
+// If another client has removed it, another head may be counting the same permits.
 func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*hold, error) {
 	e, nodes := head.e, make([]newNode, n)
 	for i := range nodes {
@@ -228,7 +226,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
 }
 
-// parseLimit returns the stored limit, 0 if there is none.
+// parseLimit returns the stored limit, 0 if no limit is stored.
 func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	if s.cfg.layout == LayoutKazoo {
 		if len(data) == 0 {
@@ -284,7 +282,7 @@ func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) 
 	}
 }
 
-// storeLimit compares the stored limit with ours, or stores ours.
+// storeLimit compares the stored limit with this client's, or stores that.
 func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
 	want := int(s.limit.Load())
 	err := s.changeLimit(ctx, e, func(have int) (int, error) {
@@ -304,7 +302,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
 	return err
 }
 
-// watchLimit returns the limit that counts now.
+// watchLimit returns the limit that counts now, and watches it.
 func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, error) {
 	n, w, err := e.getW(ctx, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -320,8 +318,8 @@ func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, e
 	return limit, w, err
 }
 
-// SetLimit changes the limit. Who waits hears of it. Lowering takes no permit
-// away: the number in use shrinks as permits are given back.
+// SetLimit changes the limit. Waiters take the new limit into account. A lower limit takes no
+// permit away: the number in use shrinks as holders give permits back.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if err := s.check(1); err != nil {
 		return err

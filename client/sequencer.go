@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// CheckSequencer asks the server whether the hold that s describes is current:
-// nil if so, an error that is [fence.ErrStale] if not. The client is a [fence.Checker].
+// CheckSequencer asks the server whether the hold that s describes is current. It returns nil if
+// so, and an error that is [fence.ErrStale] if not. The client is a [fence.Checker].
 func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	path := s.NodePath()
 	var st *zk.Stat
@@ -29,8 +29,8 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	}
 	born, name := fence.Token(st.Czxid), baseName(s.Node)
 	made, _, _ := recipe.ParseName(name)
-	// A downgraded hold has a younger node with the token of the older one; its
-	// name is unique, so that it exists is enough.
+	// A downgraded hold has a newer node than its token says. The name of that node is unique, so it
+	// is enough that the node exists.
 	if born == s.Token || s.Mode == fence.Shared && born > s.Token && (made.Maker == recipe.MakerSelf || recipe.IsPolicyNode(name)) {
 		return nil
 	}

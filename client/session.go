@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// State is where a client's session stands.
+// State is the state of a client's session.
 type State uint8
 
 const (
@@ -35,7 +35,7 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// beginSession opens the next session; attach is told when there is one.
+// beginSession opens the next session; when it exists, attach runs.
 func (c *Client) beginSession() error {
 	o := zk.Options{
 		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial,
@@ -72,7 +72,7 @@ func (c *Client) session() *zk.Conn {
 	return c.conn
 }
 
-// attach notes a connection that carries the session.
+// attach records a connection that carries the session.
 func (c *Client) attach(e *epoch) {
 	c.mu.Lock()
 	if c.cleaning.Err() != nil {
@@ -92,7 +92,7 @@ func (c *Client) attach(e *epoch) {
 	c.wakeBeat()
 }
 
-// detach notes that there is no usable connection.
+// detach records that there is no usable connection.
 func (c *Client) detach() {
 	c.mu.Lock()
 	c.attached = false
@@ -100,7 +100,7 @@ func (c *Client) detach() {
 	c.mu.Unlock()
 }
 
-// disconnected is told that the session may live without a connection.
+// disconnected suspends a session that may live on without a connection.
 func (c *Client) disconnected(e *epoch) {
 	c.detach()
 	if c.State() == StateReady {
@@ -109,7 +109,7 @@ func (c *Client) disconnected(e *epoch) {
 	c.wakeBeat()
 }
 
-// expired notes that the session is over, and begins the next one.
+// expired ends the epoch of a session that is over, and begins the next session.
 func (c *Client) expired(e *epoch) {
 	c.detach()
 	err := e.conn.Err()
@@ -118,7 +118,7 @@ func (c *Client) expired(e *epoch) {
 	c.setState(StateLost)
 	if errors.Is(err, zk.ErrAuthFailed) {
 		c.refused(err)
-		// Somebody changed what the server knows: it may be put right.
+		// The identities may be changed back on the server: try again.
 		c.detached(func(ctx context.Context) {
 			if pause(ctx, time.Second) == nil {
 				_ = c.beginSession()
@@ -129,7 +129,7 @@ func (c *Client) expired(e *epoch) {
 	_ = c.beginSession()
 }
 
-// broadcast wakes everyone who waits for a change of the session. c.mu is held.
+// broadcast wakes the goroutines that wait for a change of the session. c.mu is held.
 func (c *Client) broadcast() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -179,8 +179,8 @@ func (e *epoch) awaitValid(ctx context.Context) error {
 	})
 }
 
-// untilSession waits until good agrees with the session that has a connection; it is
-// asked again after each change, and with nil while there is none.
+// untilSession waits until good accepts the session that has a connection. It asks good after each
+// change, and with nil while there is no such session.
 func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, error)) error {
 	for {
 		c.mu.Lock()
@@ -212,7 +212,7 @@ type pulse struct {
 	fresh   bool      // a new attachment is confirmed at once
 }
 
-// answer is what came of a heartbeat.
+// answer is the outcome of a heartbeat.
 type answer struct {
 	e    *epoch
 	sent reading

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// troubles says why there is no connection: at once if no server can be used, and
-// after a moment if some cannot and the others do not answer. What was said is not
-// repeated until there was a connection.
+// troubles logs why there is no connection: at once if no server can be used, and after a moment if
+// some servers cannot be used and the others do not answer. It logs a reason once, and again only
+// after there was a connection.
 type troubles struct {
 	c *Client
 
@@ -21,11 +21,10 @@ type troubles struct {
 	timer   *time.Timer // nil while nothing waits to be said
 }
 
-// troublePatience is how long another server may take to make up for one that
-// cannot be used.
+// troublePatience is how long troubles waits for another server when one cannot be used.
 const troublePatience = 300 * time.Millisecond
 
-// add notes why a server could not be used.
+// add records why a server could not be used.
 func (t *troubles) add(server string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +43,7 @@ func (t *troubles) add(server string, err error) {
 	}
 }
 
-// say logs what is new. t.mu is held.
+// say logs the reasons that are new. t.mu is held.
 func (t *troubles) say() {
 	t.stop()
 	if t.c.isDraining() {
@@ -66,7 +65,7 @@ func (t *troubles) stop() {
 	}
 }
 
-// over is told of a connection.
+// over forgets the reasons, because there is a connection.
 func (t *troubles) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,12 +74,12 @@ func (t *troubles) over() {
 	clear(t.said)
 }
 
-// warnings passes on what a program should say that set no logger.
+// warnings passes on the warnings of a client without a logger.
 type warnings struct{ slog.Handler }
 
 func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
-// Handle gives the record to the default logger of the moment.
+// Handle gives the record to the current default logger.
 func (warnings) Handle(ctx context.Context, r slog.Record) error {
 	h := slog.Default().Handler()
 	if !h.Enabled(ctx, r.Level) {

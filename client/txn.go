@@ -8,11 +8,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Txn carries out all of the operations or none, and only if the lease is held at
-// that moment by the server's word: no clock and no token is involved. It returns
-// what each operation did. If the lock is gone the error is ErrLost; if an operation
-// is refused, a *zk.MultiError says which. An error that is zk.ErrUncertain says that
-// nobody knows whether it happened.
+// Txn carries out all of the operations or none, and only if the server says that the lease is held
+// at that moment; no clock and no token is involved. It returns what each operation did. If the
+// lock is gone, the error is ErrLost. If the server refuses an operation, a *zk.MultiError says
+// which. An error that is zk.ErrUncertain says that the outcome is unknown.
 func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 	h := l.h
 	ctx, end := h.c.during(ctx)

@@ -9,10 +9,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Walk calls f for every directory at or below root ("/" for all) that looks like
-// a lock: one that has contenders, or data that this package put there. It goes no
-// deeper than depth levels below root; 1 are root and its children, and a negative
-// depth has no limit. It ends with the first error of f.
+// Walk calls f for every directory at or below root ("/" for all) that looks like a lock: one that
+// has contenders, or data that this package put there. It goes no deeper than depth levels below
+// root: depth 1 means root and its children, and a negative depth has no limit. Walk ends with the
+// first error of f.
 func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*recipe.Queue) error) error {
 	if root != "/" {
 		if err := checkPath(root); err != nil {
@@ -72,8 +72,7 @@ func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f f
 	return nil
 }
 
-// looksLikeLock reports whether a directory's children or data say that it is a
-// lock.
+// looksLikeLock reports whether the children or the data of a directory say that it is a lock.
 func (c *Client) looksLikeLock(
 	ctx context.Context, e *epoch, path string, names []string, st zk.Stat,
 ) (bool, error) {
@@ -95,8 +94,8 @@ func (c *Client) looksLikeLock(
 	return ok && rec.ZL == 1 || len(names) > 0 && recipe.IsKazooSemaphore(names, string(n.Data)), err
 }
 
-// anyLive reports whether one of the children that have the name of a contender is
-// ephemeral: a lasting node of such a name is no contender.
+// anyLive reports whether a child with the name of a contender is ephemeral: a lasting node with
+// such a name is no contender.
 func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []string) (bool, error) {
 	for _, n := range names {
 		if n != recipe.SimpleName && !recipe.IsContender(n) {
@@ -113,9 +112,9 @@ func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []str
 	return false, nil
 }
 
-// WaitGraph reads every lock at or below root and tells who waits for whom.
-// Contenders that wait inside one process have no node and are not seen; give
-// locks [WithoutLocalQueue] where that matters.
+// WaitGraph reads every lock at or below root and returns which contenders wait for which.
+// Contenders that wait inside one process have no node, so WaitGraph does not see them; give locks
+// [WithoutLocalQueue] where that matters.
 func (i *Inspector) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var list []recipe.Queue
 	err := i.Walk(ctx, root, -1, func(q *recipe.Queue) error {
