@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Node is a contender's node as it was read.
+// Node is a contender's node as a caller read it.
 type Node struct {
 	Name    string
 	Data    string
@@ -18,7 +18,7 @@ type Node struct {
 	Hidden  bool // its data may not be read
 }
 
-// Dir is a directory with its contenders' nodes, as they were read.
+// Dir is a directory with its contenders' nodes, as a caller read them.
 type Dir struct {
 	Path  string
 	Data  string
@@ -27,14 +27,14 @@ type Dir struct {
 	Total int
 	Cut   bool // Nodes are only the first
 
-	// Sem is the path of the semaphore that the directory is a part of, and
-	// SemData the data of that node.
+	// Sem is the path of the semaphore that the directory belongs to, and SemData the data of that
+	// node.
 	Sem     string
 	SemData string
 	Part    Part
 }
 
-// Part is what a directory is to its semaphore.
+// Part is the part that a directory is of its semaphore.
 type Part uint8
 
 // The parts.
@@ -45,38 +45,37 @@ const (
 	PermitsAlone      // of the permits, if all nodes are named so: there is no queue
 )
 
-// Watches tells which sessions watch what.
+// Watches says which sessions watch which paths.
 type Watches interface {
-	// Watching reports whether a session watches a path, and whether that is
-	// known.
+	// Watching reports whether a session watches a path, and whether that is known.
 	Watching(session int64, path string) (watching, known bool)
 	// Watchers returns some of the sessions that watch the data or the
 	// children of path.
 	Watchers(path string, most int) []int64
 }
 
-// Unseen is the Watches of a reader that cannot see any. Then numbered nodes of
-// programs that are not known count as a lock, as most of them are.
+// Unseen is the Watches of a reader that sees no watches. Then numbered nodes of unknown programs
+// count as a lock, as most of them are.
 type Unseen struct{}
 
 // Watching knows nothing.
 func (Unseen) Watching(int64, string) (watching, known bool) { return false, false }
 
-// Watchers knows of none.
+// Watchers returns no session.
 func (Unseen) Watchers(string, int) []int64 { return nil }
 
-// Sorter has the memory for sorting: a reader of a long queue sorts again and again.
+// Sorter keeps the memory for sorting, because a reader sorts a long queue again and again.
 type Sorter struct{ list []sortable }
 
-// sortable is a node with what its name says.
+// sortable is a node with what describe reads from its name.
 type sortable struct {
 	Node
 	c      Contender
 	numbed bool
 }
 
-// Sort puts a directory's nodes in the order of their turns, and drops those that
-// were met twice. It returns the number of the last one, if that has one.
+// Sort puts a directory's nodes in the order of their turns, and drops duplicates. It returns the
+// number of the last node, if that has one.
 func (s *Sorter) Sort(d *Dir) (last int32, numbed bool) {
 	list := s.list[:0]
 	for _, n := range d.Nodes {
@@ -111,7 +110,7 @@ func (s *Sorter) Sort(d *Dir) (last int32, numbed bool) {
 	return end.c.Seq, end.numbed
 }
 
-// Assemble makes locks of directories, sorted by path.
+// Assemble turns directories into locks, sorted by path.
 func Assemble(dirs []*Dir, w Watches) []Queue {
 	if w == nil {
 		w = Unseen{}
@@ -142,7 +141,7 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 	return list
 }
 
-// item is a contender while it is decided upon.
+// item is a contender for which decide has yet to find out what it waits for.
 type item struct {
 	Node
 	described

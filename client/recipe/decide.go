@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// kinship is what contenders that can see each other share: one layout, and within it
-// leader latches are among themselves.
+// kinship is what contenders that see each other have in common: one layout. Leader latches see
+// only leader latches.
 type kinship struct {
 	layout Layout
 	latch  bool
@@ -17,8 +17,8 @@ type kin struct {
 	list []item
 }
 
-// locks makes locks of the ephemeral children of one directory: one, unless
-// they are nodes without numbers, each of which may be a lock.
+// locks turns the ephemeral children of one directory into locks: into one, except that each node
+// without a number may be a lock.
 func (d *Dir) locks(w Watches) []Queue {
 	kins, lone := split(items(d))
 	list := d.lone(lone, w)
@@ -44,8 +44,8 @@ func (d *Dir) locks(w Watches) []Queue {
 	return append(list, q)
 }
 
-// split sorts contenders into families, and those without a number, which are
-// no queue. Almost always there is one family, which then is all of them.
+// split sorts contenders into families. It returns those without a number apart, because they form
+// no queue. Almost always there is one family of all contenders.
 func split(all []item) (kins []kin, lone []item) {
 	same := len(all) > 0
 	for i := range all {
@@ -83,8 +83,8 @@ func familyOf(it *item) (f kinship, queued bool) {
 	return kinship{it.layout, it.Kind == RoleLatch}, true
 }
 
-// merge joins what the names alone would keep apart: kazoo's locks can be told
-// to look at package client's, and then those look at kazoo's as well.
+// merge joins families that their names keep apart. kazoo's locks can be configured to look at
+// package client's, and then package client's look at kazoo's as well.
 func merge(kins []kin) []kin {
 	find := func(l Layout) int {
 		return slices.IndexFunc(kins, func(k kin) bool { return k.kinship == kinship{l, false} })
@@ -109,8 +109,8 @@ func merge(kins []kin) []kin {
 	return slices.Delete(kins, theirs, theirs+1)
 }
 
-// decide finds out who waits for whom within a family, whose members are in
-// the order of their turns, and what kind of lock it is.
+// decide finds out which contenders of a family wait for which, and the kind of the lock. The list
+// is in the order of turns.
 func (d *Dir) decide(f kinship, list []item, w Watches) Kind {
 	switch {
 	case list[0].Kind == RoleMember:
@@ -134,8 +134,8 @@ func (d *Dir) decide(f kinship, list []item, w Watches) Kind {
 	return kind
 }
 
-// decideQueue lets an exclusive contender wait for whoever came before it and a
-// shared one for the last exclusive one before it.
+// decideQueue lets an exclusive contender wait for the contenders before it, and a shared one for
+// the last exclusive one before it.
 func decideQueue(dir string, list []item, w Watches) {
 	last := -1 // the last exclusive one
 	for i := range list {
@@ -155,9 +155,9 @@ func decideQueue(dir string, list []item, w Watches) {
 	}
 }
 
-// downgraded tells whether the reader i holds beside the writer it came after:
-// the same session's, which holds and is not waited for. A downgrade of package
-// client gives the reader its writer's number.
+// downgraded reports whether reader i holds beside the writer before it. It does if the writer has
+// the same session and holds, and the reader does not wait for it. A downgrade of package client
+// gives the reader the number of its writer.
 func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	if list[i].Session != list[writer].Session || len(list[writer].e.BlockedBy) > 0 ||
 		list[i].layout != LayoutCurator {
@@ -167,8 +167,8 @@ func downgraded(dir string, list []item, i, writer int, w Watches) bool {
 	return known && !watching
 }
 
-// plainLock tells whether sequential nodes of no known library are a lock's:
-// their names say so, or those behind watch those before them.
+// plainLock reports whether sequential nodes of no known library are a lock's: their names say so,
+// or the later ones watch the earlier ones.
 func plainLock(dir string, list []item, w Watches) bool {
 	if _, blind := w.(Unseen); blind {
 		return true
@@ -191,8 +191,8 @@ func plainLock(dir string, list []item, w Watches) bool {
 	return false
 }
 
-// decidePolicy decides upon a lock with a policy: hold nodes hold, and of those
-// queued the ones whose id does not hold wait.
+// decidePolicy decides for a lock with a policy: hold nodes hold, and queue nodes wait unless a
+// hold node has the same id.
 func decidePolicy(list []item) {
 	holds := map[ID]bool{}
 	var writers, all []string
@@ -235,7 +235,7 @@ func decidePolicy(list []item) {
 	}
 }
 
-// take adds a family that has been decided upon.
+// take adds a family for which decide has run.
 func (q *Queue) take(list []item, kind Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
 		q.Waiters = make([]Entry, 0, len(list)-1)
@@ -257,12 +257,12 @@ func (q *Queue) take(list []item, kind Kind) {
 	}
 }
 
-// someWatchers is how many of those who watch a node are shown as waiting.
+// someWatchers bounds how many sessions that watch a node count as waiters.
 const someWatchers = 200
 
-// lone looks at nodes without a number. One is a lock if it names itself so, or
-// if others watch it; but who watches several nodes of a directory watches
-// over its members and waits for nothing.
+// lone looks at nodes without a number. Such a node is a lock if its name says so, or if other
+// sessions watch it. But a session that watches several nodes of a directory observes its members
+// and waits for nothing.
 func (d *Dir) lone(list []item, w Watches) []Queue {
 	var found []Queue
 	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == SimpleName {
@@ -301,7 +301,7 @@ func (d *Dir) lone(list []item, w Watches) []Queue {
 	return found
 }
 
-// simple is a lock of one node. Who waits has no node: only a watch.
+// simple returns a lock of one node. Its waiters have no node, only a watch.
 func simple(path string, it *item, watchers []int64, next int32) Queue {
 	q := Queue{Lock: Lock{Path: path, Kind: KindSimple, Layouts: []Layout{LayoutLone}, Next: next, Total: 1}}
 	it.e.HeldSince = it.Ctime // made by the grant

@@ -2,8 +2,8 @@ package recipe
 
 import "strings"
 
-// described is all that the name of a node of any program tells. [ParseName], which
-// long queues call at every turn, looks for less.
+// described is all that a node's name says, whatever program made it. [ParseName] looks for less,
+// because long queues call it at every turn.
 type described struct {
 	Contender
 	layout Layout
@@ -13,7 +13,7 @@ type described struct {
 	id     ID   // LayoutPolicy: of the attempt
 }
 
-// describe reads a name. It never fails: a name that tells nothing is a lone one.
+// describe reads a name. It never fails: a name that says nothing is a lone one.
 func describe(s string) described {
 	if IsPolicyNode(s) {
 		n, _ := ParsePolicyNode(s)
@@ -51,8 +51,8 @@ func separate(c Contender, l Layout) bool {
 	return at <= 0 || c.Name[at-1] == '-'
 }
 
-// describeLone reads a name without a number: the members of kazoo's semaphores and
-// parties have one.
+// describeLone reads a name without a number. kazoo gives such names to the members of its
+// semaphores and parties.
 func describeLone(s string) described {
 	d := described{Contender: Contender{Name: s}, layout: LayoutLone}
 	if id, ok := strings.CutSuffix(s, "__party__"); ok {
@@ -67,12 +67,12 @@ func describeLone(s string) described {
 	return d
 }
 
-// lockWords are parts of names that nothing but a lock or an election has.
+// lockWords are parts of names that only locks and elections have.
 var lockWords = []string{"lock", "mutex", "latch", "leader", "master", "elect", "candidate", "semaphore"}
 
-// plainRole reads what stands before the number in a name of no known library, and
-// whether it says that the node is a lock's: the tutorials have lock0000000017, the
-// manual guid-lock-, read-, write- and n_.
+// plainRole reads the text before the number in a name of no known library, and whether it says
+// that the node is a lock's. The tutorials have lock0000000017, the manual guid-lock-, read-,
+// write- and n_.
 func plainRole(head string) (r Role, word bool) {
 	last := strings.ToLower(strings.TrimRight(head, "-_.:~#"))
 	if i := strings.LastIndexAny(last, "-_.:~#"); i >= 0 {
@@ -95,15 +95,15 @@ func plainRole(head string) (r Role, word bool) {
 	return RoleLock, false
 }
 
-// IsContender reports whether a name is one that recipes give to the nodes of
-// contenders: it ends in a number, or is a hold of a lock with a policy.
+// IsContender reports whether recipes give such a name to contenders: it ends in a number, or is a
+// hold of a lock with a policy.
 func IsContender(name string) bool {
 	d := describe(name)
 	return d.numbed || d.hold
 }
 
-// MayContend reports whether a name may be that of a contender. A name without a
-// number may be any node's, but for those that kazoo gives and the textbooks' lock.
+// MayContend reports whether a name may be a contender's. A name without a number may be any
+// node's, except those that kazoo gives and the textbooks' lock.
 func MayContend(name string) bool { return name == SimpleName || describe(name).layout != LayoutLone }
 
 // Number returns the number that a contender's name ends in.
@@ -112,9 +112,9 @@ func Number(name string) (seq int32, ok bool) {
 	return d.Seq, d.numbed
 }
 
-// cutSeq cuts the number off a sequential name: ten characters, or eleven once
-// the counter has wrapped far. A minus before ten digits is a sign only behind
-// another separator: "lock-" ends in a dash of its own.
+// cutSeq cuts the number off a sequential name: ten characters, or eleven once the counter has
+// wrapped far. A minus before ten digits is a sign only after another separator, because "lock-"
+// ends in a dash of its own.
 func cutSeq(s string) (head string, seq int32, ok bool) {
 	if n := len(s); n > 12 && s[n-11] == '-' && (s[n-12] == '-' || s[n-12] == '_') {
 		if seq, ok = ParseSeq(s[n-11:]); ok {
@@ -128,8 +128,7 @@ func cutSeq(s string) (head string, seq int32, ok bool) {
 	return s[:len(s)-10], seq, ok
 }
 
-// isSession reports whether s is a session's id as the recipes write it: hex in C,
-// decimal in Java.
+// isSession reports whether s is a session's id as recipes write it: hex in C, decimal in Java.
 func isSession(s string) bool {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "-"), "0x")
 	return s != "" && len(s) <= 20 && isHex(s)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Graph is who waits for whom, over some locks.
+// Graph says which parties wait for which, over some locks.
 type Graph struct {
 	Parties []Party `json:"parties"`
 	Edges   []Edge  `json:"edges"` // those of cycles first, then by age
@@ -14,7 +14,7 @@ type Graph struct {
 	Cycles []Cycle `json:"suspected"`
 }
 
-// Party is one side of a wait: a task where contenders name one, else a session.
+// Party is one side of a wait: a task if the contenders name one, otherwise a session.
 type Party struct {
 	Task    string  `json:"task,omitempty"`
 	Session Session `json:"session"`
@@ -24,7 +24,7 @@ type Party struct {
 	Cycle   int     `json:"cycle,omitempty"` // number of its cycle, from 1; 0: it is in none
 }
 
-// Label is what people call a party.
+// Label is the name of a party for people.
 func (p *Party) Label() string {
 	switch {
 	case p.Host != "" && p.PID != 0:
@@ -47,29 +47,29 @@ type Edge struct {
 	FromToken int64  `json:"fromToken,string"`
 	ToToken   int64  `json:"toToken,string"`
 	Since     int64  `json:"since"`
-	// Any says that it is enough if one of several lets go: a semaphore's.
+	// Any says that it is enough if one of several holders lets go, as at a semaphore.
 	Any bool `json:"any,omitempty"`
-	// Watch says that the waiter is known by its watch only and may merely look
-	// on: no cycle goes through it.
+	// Watch says that only a watch of the waiter is known. It may merely look on, so no cycle goes
+	// through it.
 	Watch bool `json:"watch,omitempty"`
 	Cycle bool `json:"cycle,omitempty"`
 }
 
-// Cycle is a set of parties that wait for each other, and the locks between
-// them. It is suspected, because a session may do several things at a time.
+// Cycle is a set of parties that wait for each other, and the locks between them. It is only
+// suspected, because a session may do several things at a time.
 type Cycle struct {
 	Parties []int    `json:"parties"`
 	Paths   []string `json:"paths"`
 	Since   int64    `json:"since"` // when the last of its waits began
 }
 
-// Possible reports whether an edge may not be a wait: a side is known by its session
-// only, which may do several things at a time, or one of several holders is enough.
+// Possible reports whether an edge may not be a wait: one of its parties is only known as a
+// session, which may do several things at a time, or one of several holders is enough.
 func (g *Graph) Possible(e *Edge) bool {
 	return g.Parties[e.From].Task == "" || g.Parties[e.To].Task == "" || e.Any || e.Watch
 }
 
-// Deadlocked reports whether there is a cycle of which every edge is certain.
+// Deadlocked reports whether there is a cycle in which every edge is certain.
 func (g *Graph) Deadlocked() bool {
 	sure := &builder{g: &Graph{Parties: slices.Clone(g.Parties)}}
 	for i := range g.Edges {
@@ -89,7 +89,7 @@ type wait struct {
 	any   bool
 }
 
-// WaitGraph builds the graph of the locks given.
+// WaitGraph builds the graph of the given locks.
 func WaitGraph(list []Queue) *Graph {
 	b := &builder{g: &Graph{}, index: map[string]int{}}
 	for i := range list {
@@ -122,8 +122,8 @@ func (b *builder) party(c *Entry) int {
 	return at
 }
 
-// add adds the waits of one lock. A session's wait for itself is left out: it
-// does two things at a time. A task's is a deadlock.
+// add adds the waits of one lock. It leaves out the wait of a session for itself, because the
+// session does two things at a time. A task that waits for itself is a deadlock.
 func (b *builder) add(q *Queue) {
 	if len(q.Waiters) == 0 {
 		return
@@ -164,8 +164,8 @@ func (b *builder) add(q *Queue) {
 	}
 }
 
-// findCycles takes away, again and again, every party that could go on if
-// those it waits for did; those left wait for each other, or for such.
+// findCycles removes, again and again, every party that could go on if the parties it waits for
+// did. The remaining parties wait for each other, or for such parties.
 func (b *builder) findCycles() {
 	g := b.g
 	waiting := make([]int, len(g.Parties)) // waits of a party that are not satisfied
@@ -245,8 +245,8 @@ func (b *builder) components(waiting []int) {
 	})
 }
 
-// connected returns the strongly connected components of the parties wanted,
-// by Tarjan's algorithm without recursion.
+// connected returns the strongly connected components of the wanted parties, by Tarjan's algorithm
+// without recursion.
 func connected(next [][]int, wanted func(int) bool) (sets [][]int) {
 	type frame struct{ at, child int }
 	index := make([]int, len(next)) // 0: not seen

@@ -6,22 +6,21 @@ import (
 	"strings"
 )
 
-// ID is the identity of one attempt: a UUID of version 8 whose free bits are
-// the session's 64 and 58 random ones. A name that bears it tells that this
-// package made the node and which session asked for it. An id is never used for
-// a second attempt, so a late request can never hit a newer node.
+// ID identifies one attempt: a UUID of version 8 whose free bits are the session's 64 and 58 random
+// ones. A name that bears it says that this package made the node, and for which session. No two
+// attempts have the same id, so a late request can never hit a newer node.
 type ID [16]byte
 
-// Hex is the form without dashes.
+// Hex returns the form without dashes.
 func (id ID) Hex() string { return hex.EncodeToString(id[:]) }
 
-// UUID is the form with dashes.
+// UUID returns the form with dashes.
 func (id ID) UUID() string {
 	h := id.Hex()
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// isHex reports whether s is of lower-case hex digits.
+// isHex reports whether s has only lower-case hex digits.
 func isHex(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
@@ -31,7 +30,7 @@ func isHex(s string) bool {
 	return true
 }
 
-// isUUID reports whether s, of 36 bytes, is of the form with dashes.
+// isUUID reports whether s, of 36 bytes, has the form with dashes.
 func isUUID(s string) bool {
 	return s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
 		isHex(s[:8]) && isHex(s[9:13]) && isHex(s[14:18]) && isHex(s[19:23]) && isHex(s[24:])

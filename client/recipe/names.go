@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Layout says how contenders are named in a lock's directory, and thus with
-// which other programs the lock can be shared.
+// Layout says how contenders are named in a lock's directory, and so which other programs can share
+// the lock.
 type Layout uint8
 
 const (
@@ -20,14 +20,13 @@ const (
 	// LayoutHost is shared with programs whose nodes are host-R-0000000001 and
 	// host-W-0000000002.
 	LayoutHost
-	// LayoutPolicy is that of read-write locks WithPolicy: only this package
-	// knows it.
+	// LayoutPolicy is for read-write locks WithPolicy; only this package knows it.
 	LayoutPolicy
-	// LayoutLatch is that of elections shared with Curator's LeaderLatch.
+	// LayoutLatch is for elections shared with Curator's LeaderLatch.
 	LayoutLatch
 
-	// The layouts from here on are recognised, and package client makes no locks
-	// of them. LayoutZooKeeper is that of ZooKeeper's own recipes: x-SESSION-0000000001.
+	// From here on come layouts that this package recognises but package client makes no locks of.
+	// LayoutZooKeeper is that of ZooKeeper's own recipes: x-SESSION-0000000001.
 	LayoutZooKeeper
 	// LayoutPlain is any other name that ends in a number.
 	LayoutPlain
@@ -35,7 +34,7 @@ const (
 	LayoutLone
 )
 
-// LayoutNames are the layouts as text, those that package client makes locks of first.
+// LayoutNames are the layouts as text; those that package client makes locks of come first.
 var LayoutNames = [...]string{"curator", "kazoo", "host", "rw1", "latch", "x", "plain", "lone"}
 
 // String returns "curator", "kazoo", "host", "rw1", "latch", "x", "plain" or "lone".
@@ -64,7 +63,7 @@ func unmarshalName(names []string, what string, name []byte, into *uint8) error 
 	return nil
 }
 
-// ParseLayout reads the name of a layout of which package client makes locks.
+// ParseLayout reads the name of a layout that package client makes locks of.
 func ParseLayout(s string) (l Layout, err error) {
 	err = unmarshalName(LayoutNames[:LayoutZooKeeper], "layout", []byte(s), (*uint8)(&l))
 	return l, err
@@ -83,7 +82,7 @@ const (
 	RoleMember             // of kazoo's party, which has no turns
 )
 
-// Exclusive reports whether a contender of the role holds alone.
+// Exclusive reports whether a contender in the role holds the lock alone.
 func (k Role) Exclusive() bool { return k != RoleRead && k != RoleLease && k != RoleMember }
 
 // ofRW reports whether the role is one of a read-write lock.
@@ -102,11 +101,11 @@ func (k Role) Mode() Mode {
 	return Exclusive
 }
 
-// Excludes reports whether a contender that waits must wait for one ahead of it: this
-// is the rule of every queue.
+// Excludes is the rule of every queue. It reports whether a contender in the role waits must wait
+// for one in the role ahead.
 func Excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }
 
-// Maker is the program that made a node, as far as its name tells.
+// Maker is the program that made a node, as far as the node's name says.
 type Maker uint8
 
 // The makers.
@@ -148,8 +147,8 @@ type marker struct {
 	text   string
 }
 
-// markers of all layouts. "lock-" stands for "-lock-" as well: Curator without
-// protection writes no id and no dash before it.
+// markers of all layouts. "lock-" also stands for "-lock-": Curator without protection writes
+// neither an id nor a dash before it.
 var markers = []marker{
 	{LayoutCurator, RoleRead, "__READ__"},
 	{LayoutCurator, RoleWrite, "__WRIT__"},
@@ -162,8 +161,8 @@ var markers = []marker{
 	{LayoutHost, RoleWrite, "-W-"},
 }
 
-// MarkerOf returns a layout's marker. In the layouts whose writers are named like
-// exclusive locks, RoleWrite is RoleLock.
+// MarkerOf returns a layout's marker. In layouts that name writers like exclusive locks, RoleWrite
+// and RoleLock are the same.
 func MarkerOf(l Layout, k Role) (string, bool) {
 	switch {
 	case l == LayoutKazoo && k == RoleWrite:
@@ -220,8 +219,8 @@ func ParseSeq(s string) (int32, bool) {
 	return int32(n), true
 }
 
-// ParseName reads a node's name, which ends in a marker and a number, and says
-// whether it does. Long queues are read at every turn, so it looks at the end only.
+// ParseName reads a node's name, and reports whether it ends in a marker and a number. It looks at
+// the end only, because long queues are read at every turn.
 func ParseName(name string) (c Contender, l Layout, ok bool) {
 	for _, digits := range [...]int{10, 11} {
 		if len(name) < digits {
@@ -240,7 +239,8 @@ func ParseName(name string) (c Contender, l Layout, ok bool) {
 	return Contender{}, 0, false
 }
 
-// markerAtEnd returns the marker that head ends in. It tries only those that can be.
+// markerAtEnd returns the marker that head ends in. It tries only markers that fit the last
+// character.
 func markerAtEnd(head string) *marker {
 	n := len(head)
 	if n < 3 {
@@ -258,7 +258,7 @@ func markerAtEnd(head string) *marker {
 	return nil
 }
 
-// MakerOf finds out who made a node, by what stands before its marker.
+// MakerOf returns the maker of a node, from the text before its marker.
 func MakerOf(head string) Maker {
 	if rest, ok := strings.CutPrefix(head, "_c_"); ok {
 		rest = strings.TrimSuffix(rest, "-")
@@ -292,13 +292,11 @@ func isSelfUUID(s string) bool {
 		s[18] == '-' && s[23] == '-'
 }
 
-// Before is the order of numbers. A difference is taken, so that it holds while
-// they wrap.
+// Before is the order of numbers. It looks at their difference, so it holds while they wrap.
 func Before(a, b int32) bool { return a-b < 0 }
 
-// Compare is the order of a queue. Equal numbers come from a downgrade,
-// whose read node takes its write node's: the write node is before it, because
-// until it is gone it excludes everybody.
+// Compare is the order of a queue. A downgrade makes equal numbers, because the read node takes the
+// number of its write node. The write node comes first: while it exists, it excludes all others.
 func Compare(a, b Contender) int {
 	switch {
 	case a.Seq != b.Seq:
@@ -315,7 +313,7 @@ func Compare(a, b Contender) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// IsPolicyNode reports whether a name is that of a lock with a policy.
+// IsPolicyNode reports whether a name is that of a node of a lock with a policy.
 func IsPolicyNode(name string) bool {
 	if len(name) < 2 || name[1] != '-' { // nearly all
 		return false
@@ -324,6 +322,6 @@ func IsPolicyNode(name string) bool {
 	return ok
 }
 
-// maxForeignSeq is the last number at which clients that compare text agree with
-// us, less a million for those on their way.
+// maxForeignSeq is the last number up to which clients that compare text order as this package
+// does, less a million for nodes on their way.
 const maxForeignSeq = math.MaxInt32 - 1_000_000

@@ -10,8 +10,8 @@ import (
 // MaxOwnerData bounds the owner record in a node.
 const MaxOwnerData = 1 << 10
 
-// Owner is what a contender of this package says of itself in its node. Nothing
-// depends on it; times are not among it, because a client's clock proves nothing.
+// Owner is what a contender of this package says of itself in its node. Nothing depends on it. It
+// has no times, because a client's clock proves nothing.
 type Owner struct {
 	Version   int    `json:"v"` // 1
 	Host      string `json:"host,omitempty"`
@@ -26,14 +26,14 @@ type Owner struct {
 	// MaxHold and Grace are durations as text; see Limit.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`
-	// Held is set when a breakable lock that had to wait is granted: the node's mtime is then
-	// the time of the grant.
+	// Held is set at the grant of a breakable lock that had to wait: the node's mtime is then the time
+	// of the grant.
 	Held   bool        `json:"held,omitempty"`
 	Revoke *Revocation `json:"revoke,omitempty"`
 }
 
-// EncodeOwner encodes an owner record in at most MaxOwnerData bytes: a reason that
-// is too long is cut, and then whatever else is long.
+// EncodeOwner encodes an owner record in at most MaxOwnerData bytes. It cuts a long reason first,
+// and then the other long fields.
 func EncodeOwner(o Owner) []byte {
 	o.Version = 1
 	for _, cut := range []*string{&o.Reason, &o.Cmd, &o.Task, &o.User, &o.Host} {
@@ -67,7 +67,7 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// ParseOwner reads an owner record. Anything else is no error but no record.
+// ParseOwner reads an owner record. It reports false for other data, which is no error.
 func ParseOwner(b []byte) (Owner, bool) {
 	var o Owner
 	if len(b) == 0 || len(b) > 2*MaxOwnerData || b[0] != '{' || json.Unmarshal(b, &o) != nil || o.Version != 1 {
@@ -76,11 +76,11 @@ func ParseOwner(b []byte) (Owner, bool) {
 	return o, true
 }
 
-// DefaultGrace is how long a node stays after the longest hold it speaks of is over,
-// for the holder to wind down.
+// DefaultGrace is how long a node stays after its maximum hold is over, so that the holder can wind
+// down.
 const DefaultGrace = time.Second
 
-// Limit returns after which time of holding others may break the lock.
+// Limit returns how long after the grant others may break the lock.
 func (o Owner) Limit() (time.Duration, bool) {
 	if !o.Breakable || o.MaxHold == "" {
 		return 0, false
@@ -96,14 +96,14 @@ func (o Owner) Limit() (time.Duration, bool) {
 	return hold + grace, true
 }
 
-// Revocation is a wish that a contender leaves.
+// Revocation asks a contender to leave.
 type Revocation struct {
 	By       string    `json:"by,omitempty"`      // who asks
 	Reason   string    `json:"reason,omitempty"`  // what for
 	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
 }
 
-// RevocationIn finds the wish in a node's data.
+// RevocationIn finds the revocation in a node's data.
 func RevocationIn(data []byte) (Revocation, bool) {
 	if _, asked := ValueOf(data); asked || string(data) == CuratorRevoke {
 		return Revocation{}, true
@@ -117,19 +117,18 @@ func RevocationIn(data []byte) (Revocation, bool) {
 	return Revocation{}, false
 }
 
-// askedMark follows the value of a node of ours whose contender is asked to leave.
+// askedMark follows the value of a node of this package whose contender must leave.
 const askedMark = "\x00" + CuratorRevoke
 
-// ValueOf returns a node's value, such as a leader's, without the mark behind it that
-// asks its contender to leave, and whether the mark is there.
+// ValueOf returns a node's value, such as a leader's, and whether a mark behind it asks the
+// contender to leave.
 func ValueOf(data []byte) (value []byte, asked bool) {
 	return bytes.CutSuffix(data, []byte(askedMark))
 }
 
-// AskBack adds the wish to the data of a contender's node. A record of ours takes it in,
-// with all fields that it has;
-// a value of ours, such as a leader's, keeps what it says, with a mark behind it. The data
-// of another program's contender are replaced by what Curator understands.
+// AskBack adds the revocation to the data of a contender's node. A record of this package takes it
+// in and keeps all its fields. A value of this package, such as a leader's, gets a mark behind it.
+// For contenders of other programs, the revocation in Curator's form replaces the data.
 func AskBack(data []byte, made Maker, r Revocation) []byte {
 	o, ok := ParseOwner(data)
 	switch {

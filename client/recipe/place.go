@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Place is what one pass over a directory tells a contender: whether it is there,
-// and whom it waits for. Long queues are listed at every turn, so the pass makes no
-// copy, no order and nothing else that grows with the queue.
+// Place is what one pass over a directory tells a contender: whether its node is there, and which
+// contender it waits for. Long queues are listed at every turn, so the pass makes no copy, no order
+// and nothing else that grows with the queue.
 type Place struct {
 	Found   bool      // the own node is there
 	Blocker Contender // the one waited for, if blocked: one only, so that no release wakes a herd
@@ -22,8 +22,7 @@ type Place struct {
 // MaxFew bounds [Place.Few].
 const MaxFew = 8
 
-// Place finds a contender's place. A contender without a name is one that would
-// come now.
+// Place finds a contender's place. A contender without a name stands for one that comes now.
 func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 	var p Place
 	var seen census
@@ -67,8 +66,8 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 	return p, seen.oneFamily(q)
 }
 
-// likeness reads the names that differ from an own one in id and number only: in a
-// long queue nearly all do, and a pass over it is what a turn costs.
+// likeness reads names that differ from an own one only in id and number. In a long queue nearly
+// all names do, and a pass over them is the cost of a turn.
 type likeness struct {
 	own  Contender
 	tail string // what is between id and number
@@ -99,17 +98,17 @@ func (l likeness) Read(name string) (Contender, bool) {
 	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: seq}, ok
 }
 
-// EndIsFinal reports whether nothing takes the place of c when it goes. A write lock
-// may be downgraded, which puts a read node there.
+// EndIsFinal reports whether no other node takes the place of c when c goes. A downgrade puts a
+// read node in the place of a write lock.
 func (q Rule) EndIsFinal(c Contender) bool {
 	return q.Kind == RoleRead || c.Kind == RoleRead || c.Kind == RoleLatch || c.Kind == RoleLock &&
 		q.Layout == LayoutCurator
 }
 
-// ExcludedBy reports whether a contender that waits for those before it waits for c.
+// ExcludedBy reports whether a contender of this rule, if it comes after c, waits for c.
 func (q Rule) ExcludedBy(c Contender) bool { return Excludes(c.Kind, q.Kind) }
 
-// Holds reports whether c holds the lock, going by the queue alone.
+// Holds reports whether c holds the lock, judged by the queue alone.
 func (q Rule) Holds(names iter.Seq[string], c Contender) bool {
 	for name := range names {
 		o, ok, err := q.member(name)
@@ -120,8 +119,8 @@ func (q Rule) Holds(names iter.Seq[string], c Contender) bool {
 	return true
 }
 
-// member reads the name of a child, and says whether it is a contender of this
-// queue. A contender that cannot be one beside it is an error.
+// member reads the name of a child, and reports whether it is a contender of this queue. A
+// contender that cannot exist beside this queue is an error.
 func (q Rule) member(name string) (Contender, bool, error) {
 	c, layout, ok := ParseName(name)
 	switch {
@@ -143,7 +142,7 @@ func notOf(name string, l Layout) error {
 	return fmt.Errorf("%w: %s is no %v node", ErrMixedLayout, name, l)
 }
 
-// census is what of a queue's contenders decides whether they see each other.
+// census collects the facts that decide whether the contenders of a queue see each other.
 type census struct {
 	foreign, late bool
 	kazoo, peers  bool      // kinds of makers that may not see each other
@@ -167,7 +166,7 @@ func (s *census) add(c Contender) {
 	}
 }
 
-// check fails if some contender cannot read, or not order, the names of all others.
+// check fails if a contender cannot read or order the names of all others.
 func (s *census) check(q Rule) error {
 	switch {
 	case s.kazoo && s.peers && q.Layout == LayoutCurator:
@@ -178,8 +177,8 @@ func (s *census) check(q Rule) error {
 	return nil
 }
 
-// oneFamily fails if a contender of another program does not look at all the
-// others. Those of this package do; who follows Curator's recipes looks at its own.
+// oneFamily fails if a contender of another program does not look at all the others. Contenders of
+// this package do; those of Curator's recipes look only at their own family.
 func (s *census) oneFamily(q Rule) error {
 	if !s.foreign || q.Layout != LayoutCurator {
 		return nil
@@ -198,8 +197,8 @@ func (s *census) oneFamily(q Rule) error {
 	return nil
 }
 
-// family is what programs that follow Curator's recipes see of a directory: each
-// recipe looks at its own.
+// family is the part of a directory that a program with Curator's recipes sees: each recipe looks
+// only at its own nodes.
 type family uint8
 
 const (
@@ -222,17 +221,16 @@ func (f family) String() string {
 	return [...]string{"exclusive lock", "read-write lock", "leader latch"}[f]
 }
 
-// Rule is the rule of a queue in which every contender has a numbered node and
-// waits for one node before it.
+// Rule is the rule of a queue in which every contender has a numbered node and waits for one node
+// before it.
 type Rule struct {
 	Layout Layout
 	Kind   Role
 	RW     bool // reads and writes contend
 }
 
-// QueueOf returns the contenders among a directory's children, in order, and the
-// names of children that are not nodes of a lock. With rw, reads and writes contend, not only
-// exclusive locks.
+// QueueOf returns the contenders among a directory's children, in order, and the names of the other
+// children. With rw, reads and writes contend too, not only exclusive locks.
 func QueueOf(l Layout, names []string, rw bool) (list []Contender, foreign []string, err error) {
 	q := Rule{Layout: l, RW: rw}
 	var seen census

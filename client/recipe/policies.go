@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Policy says who goes first in a read-write lock.
+// Policy decides the order of readers and writers of a read-write lock.
 type Policy uint8
 
 const (
-	// PolicyFair serves in the order of arrival.
+	// PolicyFair serves contenders in the order of arrival.
 	PolicyFair Policy = iota
 	// PolicyReader lets readers overtake waiting writers, for a bounded time.
 	PolicyReader

@@ -1,15 +1,14 @@
 package recipe
 
-// The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say who
-// came when, hold nodes (h-…) say who may act, and the data of the directory
-// names the writer or upgrader for whom the door is closed. This file decides
-// what a contender does next, from the record, the list and its own state. It
-// does no I/O and knows no clock: policy.go carries the decisions out, and the
-// explorer of the tests drives the same functions through every interleaving.
+// The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when
+// contenders came. Hold nodes (h-…) say which may act. The data of the directory name the writer or
+// upgrader for which the door is closed. This file decides what a contender does next, from the
+// record, the list and its own state. It does no I/O and knows no clock: policy.go of package
+// client carries the decisions out, and the explorer of the tests drives the same functions through
+// every interleaving.
 //
-// Every decision rests on a list that is not older than the record: a list
-// older than the record could miss the door owner's node, and a closed door
-// would pass for a stale one.
+// Every decision needs a list that is not older than the record. A list older than the record could
+// miss the door owner's node, and the closed door would pass for a stale one.
 
 // PolicyRole is the role of a node in the directory of a policy lock.
 type PolicyRole uint8
@@ -30,8 +29,8 @@ type PolicyNode struct {
 	Seq  int32 // queue nodes only
 }
 
-// Door is the mark in the record: whom the door is closed for, and why.
-// The zero value is no mark.
+// Door is the mark in the record: which contender the door is closed for, and why. The zero value
+// is no mark.
 type Door struct {
 	Owner ID
 	Kind  DoorKind
@@ -50,12 +49,12 @@ type PolicyView struct {
 	Policy Policy
 	Door   Door
 	Nodes  []PolicyNode
-	// Overdue says that the oldest queued writer has waited longer than the
-	// bound. Policy reader then turns fair, for readers and for that writer.
+	// Overdue says that the oldest queued writer has waited longer than the bound. PolicyReader then
+	// turns fair, for readers and for that writer.
 	Overdue bool
 }
 
-// Do is what to do next.
+// Do is the next action of a contender.
 type Do uint8
 
 const (
@@ -78,10 +77,9 @@ type Step struct {
 
 func waitOn(n *PolicyNode) Step { return Step{Do: Wait, On: *n} }
 
-// DoorOwner returns the node that keeps the door closed, nil if it is open. A
-// mark whose owner has no such node is stale and means nothing: nobody needs to
-// clean up after a crash. While a queued writer has both, its q-W is returned,
-// which lives longer.
+// DoorOwner returns the node that keeps the door closed, nil if the door is open. A mark whose
+// owner has no such node is stale and means nothing, so no client needs to clean up after a crash.
+// While a queued writer has both nodes, DoorOwner returns its q-W, which lives longer.
 func (v *PolicyView) DoorOwner() *PolicyNode {
 	var hold *PolicyNode
 	for i := range v.Nodes {
@@ -114,7 +112,7 @@ func (v *PolicyView) find(id ID, kind PolicyRole) *PolicyNode {
 	return v.last(func(n *PolicyNode) bool { return n.ID == id && n.Kind == kind })
 }
 
-// OtherHold returns a hold node that is not id's, writes first.
+// OtherHold returns a hold node with another id than id, write holds first.
 func (v *PolicyView) OtherHold(id ID) *PolicyNode {
 	w := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite && n.ID != id })
 	if w != nil {
@@ -134,12 +132,12 @@ func (v *PolicyView) OldestWriter() *PolicyNode {
 	return oldest
 }
 
-// fair says that order of arrival counts between readers and writers.
+// fair reports whether the order of arrival counts between readers and writers.
 func (v *PolicyView) fair() bool {
 	return v.Policy == PolicyFair || v.Policy == PolicyReader && v.Overdue
 }
 
-// DecideRead decides for a reader. queued says that it has a queue node.
+// DecideRead decides for a reader; queued says whether it has a queue node.
 func DecideRead(v *PolicyView, id ID, queued bool) Step {
 	own := v.find(id, QueueRead)
 	if queued && own == nil {
@@ -160,8 +158,8 @@ func DecideRead(v *PolicyView, id ID, queued bool) Step {
 	case !queued:
 		return Step{Do: Enqueue}
 	case owner != nil:
-		// An upgrader's door, and any door of policy reader, may be opened again
-		// while its owner's node stays.
+		// An upgrader's door, and any door under PolicyReader, may open again while its owner's node
+		// stays.
 		s := waitOn(owner)
 		s.Data = v.Door.Kind == DoorUpgrade || v.Policy == PolicyReader
 		return s
@@ -208,25 +206,25 @@ func DecideWrite(v *PolicyView, id ID) Step {
 	return s
 }
 
-// drain decides for a writer whose door is closed: no reader can be granted
-// any more, those that hold must go.
+// drain decides for a writer that has closed the door: no more readers get the lock, and those that
+// hold must go.
 func drain(v *PolicyView, id ID) Step {
 	hold := v.OtherHold(id)
 	switch {
 	case hold == nil:
 		return Step{Do: Grant}
 	case v.Policy == PolicyReader && !v.fair() && hold.Kind == HoldRead:
-		// Readers have precedence and one slipped in between our look and our
-		// closing the door: back behind it.
+		// Readers have precedence, and one got the lock between this writer's look and its closing of the
+		// door: wait behind that reader.
 		return Step{Do: ReopenDoor}
 	default:
 		return waitOn(hold)
 	}
 }
 
-// DecideUpgrade decides for a reader that wants to become the writer, ahead of
-// all who wait. A queued writer's claim is taken over as long as it holds
-// nothing: its own grant will fail at the version check.
+// DecideUpgrade decides for a reader that wants to become the writer, ahead of all waiters. It
+// takes over the claim of a queued writer as long as that holds nothing: the writer's own grant
+// then fails at the version check.
 func DecideUpgrade(v *PolicyView, id ID) Step {
 	if v.find(id, HoldRead) == nil {
 		return Step{Do: Removed}
@@ -241,14 +239,14 @@ func DecideUpgrade(v *PolicyView, id ID) Step {
 		return Step{Do: Clash}
 	}
 	if writer := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite }); writer != nil {
-		// Cannot be while our h-R lives; waiting is the safe answer.
+		// This cannot happen while the own h-R lives; to wait is the safe answer.
 		return waitOn(writer)
 	}
 	return Step{Do: CloseDoor}
 }
 
-// Op is one operation of a transaction. Those on the record are run against
-// the version the decision was made on.
+// Op is one operation of a transaction. Operations on the record use the version that the decision
+// saw.
 type Op struct {
 	Op   OpCode
 	Node PolicyNode // not of CheckRecord
@@ -263,8 +261,8 @@ const (
 	DeleteNode
 )
 
-// ReadGrant: no door was closed since the decision. Readers leave the
-// version as it is and so never get into each other's way.
+// ReadGrant returns the grant of a reader. Its check says that no door was closed since the
+// decision. Readers leave the version as it is, so they never disturb each other.
 func ReadGrant(id ID, queued bool) []Op {
 	ops := []Op{{Op: CheckRecord}}
 	if queued {
@@ -273,9 +271,10 @@ func ReadGrant(id ID, queued bool) []Op {
 	return append(ops, Op{Op: CreateNode, Node: PolicyNode{ID: id, Kind: HoldRead}})
 }
 
-// WriteGrant: the door is still ours, and so is the queue node. Had an
-// operator removed that, readers would rightly have taken the door for stale.
-// The queue node stays until release, so that readers who watch it wake once.
+// WriteGrant returns the grant of a writer. Its checks say that the door is still closed for this
+// writer, and that its queue node exists. If an operator had removed that node, readers would
+// rightly take the door for stale. The queue node stays until release, so that readers that watch
+// it wake once.
 func WriteGrant(id ID) []Op {
 	return []Op{
 		{Op: CheckRecord},
@@ -284,7 +283,7 @@ func WriteGrant(id ID) []Op {
 	}
 }
 
-// UpgradeGrant turns the read hold into the write hold.
+// UpgradeGrant returns the grant that turns the read hold into the write hold.
 func UpgradeGrant(id ID) []Op {
 	return []Op{
 		{Op: CheckRecord},

@@ -56,13 +56,13 @@ func (s *Session) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Lock is what a list of locks tells of one.
+// Lock is the entry of one lock in a list of locks.
 type Lock struct {
 	Path    string   `json:"path"`
 	Kind    Kind     `json:"kind"`
 	Layouts []Layout `json:"layouts"` // one, unless Mixed
-	// Mixed says that contenders are there that cannot see each other: each
-	// layout has holders of its own.
+	// Mixed says that the directory has contenders that cannot see each other: each layout has holders
+	// of its own.
 	Mixed  bool   `json:"mixed,omitempty"`
 	Policy string `json:"policy,omitempty"` // of LayoutPolicy
 	Limit  int    `json:"limit,omitempty"`  // of a semaphore, 0 if it is not stored
@@ -109,18 +109,16 @@ type Entry struct {
 	Maker    Maker   `json:"maker"`
 	Session  Session `json:"session"`
 	Token    int64   `json:"token,string"` // the zxid that made the node: of a holder its fencing token
-	// Since is when the node was made, in milliseconds since 1970 by the leader's
-	// clock. HeldSince is 0 if it is not known; the hold then began after Since.
+	// Since is when the node was made, in milliseconds since 1970 by the leader's clock. HeldSince is
+	// 0 if it is not known; then the hold began after Since.
 	Since     int64 `json:"since"`
 	HeldSince int64 `json:"heldSince,omitempty"`
-	// BlockedBy are the nodes waited for, all of them or with Any one of them.
+	// BlockedBy are the nodes that this one waits for: for all of them, or with Any for one.
 	BlockedBy []string `json:"blockedBy,omitempty"`
 	Any       bool     `json:"any,omitempty"`
-	// Watch says that the contender is known by its watch only. It may wait, or
-	// merely look on.
+	// Watch says that only a watch of the contender is known. It may wait, or merely look on.
 	Watch bool `json:"watch,omitempty"`
-	// Owner and Data are there once Tell was called: the record in the node, or
-	// else the beginning of its data.
+	// Owner and Data are set after Tell: the record in the node, or else the beginning of its data.
 	Owner  *Owner `json:"owner,omitempty"`
 	Data   string `json:"data,omitempty"`
 	Hidden bool   `json:"hidden,omitempty"` // the node may not be read
@@ -129,14 +127,14 @@ type Entry struct {
 	raw     string // the node's data
 }
 
-// CuratorRevoke is the data by which Curator asks a contender to leave.
+// CuratorRevoke is the data with which Curator asks a contender to leave.
 const CuratorRevoke = "__REVOKE__"
 
-// shownData is how much of a node's data is told.
+// shownData bounds how much of a node's data Tell shows.
 const shownData = 200
 
-// Tell fills in Owner or Data. Decoding the record of every contender would be most
-// of the work of a look at all locks, so it is left until an entry is shown.
+// Tell fills in Owner or Data. To decode the record of every contender would be most of the work of
+// a look at all locks, so callers do it only for entries that they show.
 func (e *Entry) Tell() {
 	if o, ok := e.Record(); ok {
 		e.Owner = &o
@@ -168,7 +166,7 @@ func (e *Entry) Text(n int) string {
 	return strings.ToValidUTF8(cut, "\uFFFD")
 }
 
-// Asked returns the wish that the contender leaves, if there is one.
+// Asked returns the revocation of the contender, if there is one.
 func (e *Entry) Asked() (Revocation, bool) {
 	switch {
 	case e.raw != "":
@@ -179,8 +177,8 @@ func (e *Entry) Asked() (Revocation, bool) {
 	return RevocationIn([]byte(e.Data))
 }
 
-// Askable reports whether the contender can be asked to leave: its program looks
-// for a wish in its node.
+// Askable reports whether a client can ask the contender to leave: whether its program looks for a
+// revocation in its node.
 func (e *Entry) Askable() bool {
 	if e.Token == 0 || e.Hidden {
 		return false // known by its watch only, or its record is not known
@@ -189,7 +187,7 @@ func (e *Entry) Askable() bool {
 	return ours || e.Maker == MakerCurator || e.Maker == MakerSelf
 }
 
-// task is what the node says of the task it serves.
+// task returns the task that the node names.
 func (e *Entry) task() string {
 	if e.Owner == nil && !strings.Contains(e.raw, `"task"`) {
 		return ""
@@ -198,10 +196,10 @@ func (e *Entry) task() string {
 	return o.Task
 }
 
-// lists are all contenders.
+// lists returns all contenders.
 func (q *Queue) lists() [3][]Entry { return [3][]Entry{q.Holders, q.Waiters, q.Participants} }
 
-// Find returns the contender of a node, nil if it is not there.
+// Find returns the contender of a node, nil if there is no such node.
 func (q *Queue) Find(node string) *Entry {
 	for _, list := range q.lists() {
 		for i := range list {
@@ -213,8 +211,7 @@ func (q *Queue) Find(node string) *Entry {
 	return nil
 }
 
-// OldestWait returns since when the longest waiting contender waits, 0 if none
-// waits.
+// OldestWait returns since when the longest waiting contender waits, 0 if there is no waiter.
 func (q *Queue) OldestWait() (since int64) {
 	for i := range q.Waiters {
 		if s := q.Waiters[i].Since; since == 0 || s < since {
@@ -224,8 +221,8 @@ func (q *Queue) OldestWait() (since int64) {
 	return since
 }
 
-// OldestHold returns since when the lock has been held at least by its present
-// holders, 0 if it is free.
+// OldestHold returns since when the oldest present hold exists, as far as known; 0 if the lock is
+// free.
 func (q *Queue) OldestHold() (since int64) {
 	for i := range q.Holders {
 		s := max(q.Holders[i].Since, q.Holders[i].HeldSince)
@@ -236,7 +233,7 @@ func (q *Queue) OldestHold() (since int64) {
 	return since
 }
 
-// recipes are the names of what uses a layout, by the program that made it.
+// recipes are the names of the recipes that use a layout, by the program that made the nodes.
 var recipes = map[Kind]map[Maker]string{
 	KindLock: {
 		MakerSelf: "zlock lock", MakerCurator: "Curator mutex or leader selector", MakerGo: "go-zookeeper lock",
@@ -252,7 +249,7 @@ var recipes = map[Kind]map[Maker]string{
 	KindParty: {MakerKazoo: "kazoo party"},
 }
 
-// Recipe says in words what kind of lock of which libraries it is.
+// Recipe names the kind of the lock and its libraries, in words.
 func (q *Queue) Recipe() string {
 	var words []string
 	for _, list := range q.lists() {

@@ -14,23 +14,24 @@ const (
 	policyPattern = "q-00000000-0000-0000-0000-000000000000"
 )
 
-// NewPolicyRecord is what the directory of a new lock with a policy says.
+// NewPolicyRecord returns the record for the directory of a new lock with a policy.
 func NewPolicyRecord(p Policy, maxWriterWait time.Duration) Record {
 	return Record{Layout: PolicyLayout, Policy: p.String(), MaxWriterWait: maxWriterWait.String(),
 		Door: new(string)}
 }
 
-// DefaultMaxWriterWait is for how long readers may overtake a writer under
-// [PolicyReader], unless the record says otherwise.
+// DefaultMaxWriterWait is how long readers may overtake a writer under [PolicyReader], unless the
+// record says otherwise.
 const DefaultMaxWriterWait = 10 * time.Second
 
-// ParsePolicyRecord reads a directory's data; false if it is not that of a policy lock.
+// ParsePolicyRecord reads a directory's data; it reports false if they are not those of a policy
+// lock.
 func ParsePolicyRecord(b []byte) (Record, bool) {
 	r, ok := ParseRecord(b)
 	return r, ok && r.Layout == PolicyLayout
 }
 
-// Mark reads the mark. What cannot be read is no mark.
+// Mark reads the mark. A mark that it cannot read counts as no mark.
 func (r Record) Mark() Door {
 	if r.Door == nil {
 		return Door{}
@@ -60,7 +61,7 @@ func (r Record) WithDoor(g Door) Record {
 	return r
 }
 
-// WriterBound is for how long readers may overtake a writer.
+// WriterBound returns how long readers may overtake a writer.
 func (r Record) WriterBound() time.Duration {
 	d, err := time.ParseDuration(r.MaxWriterWait)
 	if err != nil || d < 0 {
@@ -69,8 +70,7 @@ func (r Record) WriterBound() time.Duration {
 	return d
 }
 
-// Name returns the name of a node; that of a queue node still to be created
-// lacks its number.
+// Name returns the name of a node. A queue node that does not exist yet has no number in it.
 func (n PolicyNode) Name(numbered bool) string {
 	role, letter := "h-", "-R"
 	if !n.Kind.Hold() {
@@ -122,7 +122,8 @@ func ParsePolicyNode(name string) (PolicyNode, bool) {
 	return n, ok && dash
 }
 
-// ParsePolicyNodes parses a list. A contender of another layout in it would not see ours.
+// ParsePolicyNodes parses a list. It fails on a contender of another layout, which would not see
+// this package's nodes.
 func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 	nodes := make([]PolicyNode, 0, len(names))
 	for _, name := range names {
@@ -150,8 +151,8 @@ type Record struct {
 	Kind          string  `json:"kind,omitempty"`
 }
 
-// ParseRecord reads a directory's data: zero for an empty one, false for data of
-// other programs.
+// ParseRecord reads a directory's data. Empty data give the zero record; for data of other programs
+// it reports false.
 func ParseRecord(b []byte) (Record, bool) {
 	var r Record
 	if len(b) == 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// semaphore is its two directories, either of which may be empty.
+// semaphore is the two directories of a semaphore, either of which may be empty.
 type semaphore struct {
 	path    string
 	data    string
@@ -24,8 +24,8 @@ func semaphoreAt(all map[string]*semaphore, path, data string) *semaphore {
 	return s
 }
 
-// LimitOf reads how many permits there are: kazoo stores a number, package
-// client a record, Curator nothing.
+// LimitOf reads the number of permits: kazoo stores a number, package client a record, Curator
+// nothing.
 func LimitOf(data string) int {
 	if n, err := strconv.Atoi(data); err == nil && len(data) < 10 && n > 0 {
 		return n
@@ -41,19 +41,18 @@ func LimitOf(data string) int {
 	return 0
 }
 
-// KazooQueue ends the name of the queue of kazoo's semaphore, which is beside it.
+// KazooQueue ends the name of the queue of kazoo's semaphore; the queue is beside the semaphore.
 const KazooQueue = "-__lock__"
 
-// IsKazooSemaphore reports whether a directory with such children and data is kazoo's
-// semaphore: the data are a number, and the children ids.
+// IsKazooSemaphore reports whether a directory with such children and data is kazoo's semaphore:
+// the data are a number, and the children are ids.
 func IsKazooSemaphore(names []string, data string) bool {
 	n, err := strconv.Atoi(data)
 	other := func(name string) bool { _, ok := ParseHex(name); return !ok }
 	return err == nil && n > 0 && !slices.ContainsFunc(names, other)
 }
 
-// allPermits tells whether the contenders are those of kazoo's semaphore: ids
-// without a number.
+// allPermits reports whether the contenders are those of kazoo's semaphore: ids without a number.
 func allPermits(list []Node) bool {
 	for i := range list {
 		if n := describe(list[i].Name); n.layout != LayoutKazoo || n.Kind != RoleLease {
@@ -63,7 +62,7 @@ func allPermits(list []Node) bool {
 	return true
 }
 
-// allLeases tells whether the contenders are named as Curator's permits.
+// allLeases reports whether the contenders have the names of Curator's permits.
 func allLeases(list []Node) bool {
 	for i := range list {
 		if n := describe(list[i].Name); n.layout != LayoutCurator || n.Kind != RoleLease {
@@ -73,8 +72,8 @@ func allLeases(list []Node) bool {
 	return true
 }
 
-// lock tells who has permits and who waits. The first of the queue waits for
-// any permit, the others for the one before them.
+// lock returns the holders and waiters of the permits. The first of the queue waits for any permit,
+// each other one for the contender before it.
 func (s *semaphore) lock(w Watches) Queue {
 	q := Queue{Lock: Lock{Path: s.path, Kind: KindSemaphore, Limit: LimitOf(s.data)}}
 	permitDir, queueDir := "leases/", "locks/"
@@ -123,9 +122,9 @@ func (s *semaphore) lock(w Watches) Queue {
 	return q
 }
 
-// pending finds the permit that is not granted yet, -1 if there is none. In
-// Curator's recipe the first of the queue makes the node of its permit, and
-// then waits until there are few enough of them, watching the directory.
+// pending returns the permit that is not granted yet, -1 if every permit is. In Curator's recipe
+// the first of the queue makes the node of its permit, then watches the directory and waits until
+// there are few enough permits.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path || limit > 0 && len(permits) <= limit {
 		return -1
