@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/backup"
 )
 
-// backupSource is the node, once there is one.
+// backupSource returns the node, nil until the server has joined its cluster.
 func (i *Instance) backupSource() backup.Source {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -19,7 +19,7 @@ func (i *Instance) backupSource() backup.Source {
 	return nil
 }
 
-// restoreTarget is the node, once there is one.
+// restoreTarget returns the node, nil until the server has joined its cluster.
 func (i *Instance) restoreTarget() backup.Target {
 	if node := i.node.Load(); node != nil {
 		return node
@@ -30,21 +30,23 @@ func (i *Instance) restoreTarget() backup.Target {
 // addBackupPages serves backups at the admin port.
 func (i *Instance) addBackupPages() {
 	h := &backup.Handler{Source: i.backupSource, Authorize: i.o.Admin.Authorize, Log: i.o.Logger}
-	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.Raft.DataDir, Authorize: i.o.Admin.Authorize, Log: i.o.Logger}
-	i.addPages(map[string]http.Handler{"/commands/snapshot": h, "/commands/snap": h, "/commands/restore": r, "/commands/rest": r})
+	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.Raft.DataDir, Authorize: i.o.Admin.Authorize,
+		Log: i.o.Logger}
+	i.addPages(map[string]http.Handler{"/commands/snapshot": h, "/commands/snap": h, "/commands/restore": r,
+		"/commands/rest": r})
 }
 
-// addPages adds to the admin port's pages; those of whoever embeds the server come
-// first. It is called before the port is opened.
+// addPages adds to the admin port's pages. A page of Options.Admin.Pages takes precedence. Call
+// addPages before the port opens.
 func (i *Instance) addPages(pages map[string]http.Handler) {
 	maps.Copy(pages, i.o.Admin.Pages)
 	i.o.Admin.Pages = pages
 }
 
-// backupTick is how often it is looked whether a backup is due.
+// backupTick is how often the server checks whether a backup is due.
 const backupTick = 5 * time.Second
 
-// takeBackups takes backups at intervals, if that is wanted.
+// takeBackups takes backups at intervals if the options name a directory.
 func (i *Instance) takeBackups() {
 	s := i.o.Backup
 	if s.Dir == "" {
@@ -52,14 +54,15 @@ func (i *Instance) takeBackups() {
 	}
 	s.Interval, s.Keep = cmp.Or(s.Interval, time.Hour), cmp.Or(s.Keep, 24)
 	tick := time.NewTicker(min(backupTick, s.Interval/10+1))
-	i.taker = &backup.Taker{Schedule: s, ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
+	i.taker = &backup.Taker{Schedule: s, ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now,
+		Tick: tick.C, Log: i.o.Logger}
 	i.wg.Go(func() {
 		defer tick.Stop()
 		i.taker.Run(i.ctx)
 	})
 }
 
-// turn is this server's place among the members, in the order of ids.
+// turn returns this server's place among the members, in the order of ids.
 func (i *Instance) turn() (rank, of int) {
 	node := i.node.Load()
 	if node == nil {
@@ -73,7 +76,7 @@ func (i *Instance) turn() (rank, of int) {
 	return max(slices.Index(ids, i.o.ID), 0), len(ids)
 }
 
-// backupStatus tells how the backups stand.
+// backupStatus adds the state of the backups to a status.
 func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
 	if i.taker == nil {
 		return
@@ -86,7 +89,10 @@ func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
 	}
 	st := i.taker.State()
 	s.Extra = append(s.Extra,
-		admin.Sample{Name: "backup_age_seconds", Help: "Age of the newest backup in --backup-dir, or how long there should have been one.", Value: i.taker.Age().Seconds()},
+		admin.Sample{Name: "backup_age_seconds",
+			Help:  "Age of the newest backup in --backup-dir, or how long there should have been one.",
+			Value: i.taker.Age().Seconds()},
 		admin.Sample{Name: "backups_total", Help: "Backups taken.", Counter: true, Value: float64(st.Taken)},
-		admin.Sample{Name: "backups_failed_total", Help: "Backups that failed.", Counter: true, Value: float64(st.Failed)})
+		admin.Sample{Name: "backups_failed_total", Help: "Backups that failed.", Counter: true,
+			Value: float64(st.Failed)})
 }

@@ -18,14 +18,13 @@ func (s viewSource) Certificates() (list []view.Certificate) {
 	return list
 }
 
-// certificate is one that this server shows, and to whom.
+// certificate is a certificate that this server shows to clients or to peers.
 type certificate struct {
 	use string // clients or peers
 	*x509.Certificate
 }
 
-// certificates are those that this server shows to clients and to its peers, as
-// they are now.
+// certificates returns the certificates that this server now shows to clients and to its peers.
 func (i *Instance) certificates() (list []certificate) {
 	for _, leaf := range shown(i.o.Clients.TLSConfig) {
 		list = append(list, certificate{"clients", leaf})
@@ -36,14 +35,14 @@ func (i *Instance) certificates() (list []certificate) {
 	return list
 }
 
-// shown returns the certificates of a configuration, as a client that asks for
-// nothing special would be shown them.
+// shown returns the certificates that a server with this configuration shows to a client whose
+// hello asks for nothing special.
 func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	if cfg == nil {
 		return nil
 	}
 	hello := &tls.ClientHelloInfo{}
-	if cfg.GetConfigForClient != nil { // it takes the place of the rest
+	if cfg.GetConfigForClient != nil { // it replaces cfg
 		if c, err := cfg.GetConfigForClient(hello); err == nil && c != nil {
 			cfg = c
 		}
@@ -57,7 +56,7 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	for _, p := range pairs {
 		leaf := p.Leaf
 		if leaf == nil && len(p.Certificate) > 0 {
-			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // one that cannot be read is not shown
+			leaf, _ = x509.ParseCertificate(p.Certificate[0]) // an unreadable certificate is left out
 		}
 		if leaf != nil {
 			list = append(list, leaf)
@@ -66,25 +65,27 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// certificateSoon is how long before its end a certificate is worth a notice.
+// certificateSoon is how long before a certificate's end a notice warns of it.
 const certificateSoon = 30 * 24 * time.Hour
 
-// word says what there is to say of a certificate now; empty: nothing. A client or
-// peer that checks a bad one does not get in.
+// word describes what is wrong with the certificate at now; empty: nothing. Clients and peers
+// that check certificates refuse a bad one.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	from, to := c.NotBefore.UTC().Format(time.DateTime), c.NotAfter.UTC().Format(time.DateTime)
 	switch {
 	case now.Before(c.NotBefore):
-		return fmt.Sprintf("the certificate for %s is not valid yet: it is from %s to %s (UTC); look at the clock", c.use, from, to), true
+		return fmt.Sprintf("the certificate for %s is not valid yet: it is from %s to %s (UTC); look at the clock",
+			c.use, from, to), true
 	case now.After(c.NotAfter):
-		return fmt.Sprintf("the certificate for %s has ended: it was valid from %s to %s (UTC); renew it", c.use, from, to), true
+		return fmt.Sprintf("the certificate for %s has ended: it was valid from %s to %s (UTC); renew it", c.use,
+			from, to), true
 	case c.NotAfter.Sub(now) < certificateSoon:
 		return fmt.Sprintf("the certificate for %s ends on %s (UTC); renew it", c.use, to), false
 	}
 	return "", false
 }
 
-// logCertificates tells of certificates that clients and peers refuse.
+// logCertificates logs certificates that clients and peers refuse.
 func (i *Instance) logCertificates() {
 	for _, c := range i.certificates() {
 		if text, bad := c.word(i.o.Now()); bad {
@@ -93,14 +94,15 @@ func (i *Instance) logCertificates() {
 	}
 }
 
-// certificateStatus notes what there is to say of certificates and their files.
+// certificateStatus adds notices and metrics of certificates and their files to a status.
 func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 	for _, c := range i.certificates() {
 		if text, _ := c.word(s.Now); text != "" {
 			s.Notices = append(s.Notices, text)
 		}
 		if metrics {
-			s.Extra = append(s.Extra, admin.Sample{Name: "certificate_expiry_seconds", Help: "Seconds until a certificate of this server ends; negative: since.",
+			s.Extra = append(s.Extra, admin.Sample{Name: "certificate_expiry_seconds",
+				Help:   "Seconds until a certificate of this server ends; negative: since.",
 				Labels: []admin.Pair{{Key: "use", Value: c.use}}, Value: c.NotAfter.Sub(s.Now).Seconds()})
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// unformedGrace is how long a server waits for the others before it lets those
-// read who asked for it.
+// unformedGrace is how long a server waits for the others before it lets clients read that ask
+// for read-only sessions.
 const unformedGrace = 2 * time.Second
 
-// unformed is the state of a server that has not joined its cluster yet: the
-// empty tree that every cluster begins with. Nothing but reading is done to it.
+// unformed is the state of a server that has not joined its cluster yet: the empty tree that
+// every cluster begins with. Clients only read it.
 type unformed struct {
 	mu    sync.Mutex
 	state *state.State
@@ -35,7 +35,7 @@ func (u *unformed) View(f func(*state.State)) {
 	f(u.state)
 }
 
-// WaitZxid implements clients.Replica: nothing will ever be applied here.
+// WaitZxid implements clients.Replica: this state never applies anything.
 func (*unformed) WaitZxid(_ context.Context, zxid int64) bool { return zxid <= 0 }
 
 // Zxid implements clients.Replica.
@@ -44,8 +44,8 @@ func (*unformed) Zxid() int64 { return 0 }
 // PingOK implements clients.Replica.
 func (*unformed) PingOK(time.Duration) bool { return true }
 
-// readMeanwhile lets clients that ask for it read an empty tree while this
-// server waits for the others, and returns what ends that.
+// readMeanwhile lets clients that ask for read-only sessions read an empty tree while this server
+// waits for the others. It returns the function that ends this.
 func (i *Instance) readMeanwhile() (end func()) {
 	if !i.o.Raft.ReadOnly || len(i.o.Raft.Peers) < 2 {
 		return func() {}

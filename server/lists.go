@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// The lists of a status. Each ends where the status has no room for more, and
-// is read in pieces: whoever looks must not slow down those who write.
+// The lists of a status. A list ends where the status has no room for more. The server reads
+// lists in pieces, so that a status does not slow down writes.
 
 // listConns lists the connections.
 func (i *Instance) listConns(s *admin.Status) {
@@ -50,8 +50,7 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 	return list
 }
 
-// listedAtOnce is how many sessions are looked at under one hold of the state
-// lock.
+// listedAtOnce is how many sessions listSessions reads under one hold of the state lock.
 const listedAtOnce = 256
 
 // listSessions lists the sessions, in the order of ids.
@@ -82,8 +81,8 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 	}
 }
 
-// listEphemerals lists the ephemeral nodes by session. One that is made or
-// deleted at that moment may be there or not.
+// listEphemerals lists the ephemeral nodes by session. Nodes that are created or deleted at that
+// moment may be missing or not.
 func listEphemerals(s *admin.Status, node *raftfsm.Node) {
 	by := make(map[int64][]string)
 	node.Ephemerals(func(session int64, path string) bool {

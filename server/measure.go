@@ -5,7 +5,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// measured puts what the cluster's part measures where operators look for it.
+// measured returns the function that records what raftfsm measures in the admin metrics.
 func measured(m *admin.Metrics) func(raftfsm.Measure, int64) {
 	recorders := map[raftfsm.Measure]*admin.Recorder{
 		raftfsm.StreamWaiting:     &m.QueueSize,

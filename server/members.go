@@ -27,8 +27,8 @@ func parseConfig(text string) (members, int64) {
 	return m, version
 }
 
-// next returns the configuration that r makes of m: of the whole list of new
-// members, or else of those who leave and then those who join.
+// next returns the configuration that r makes of m. If r lists all new members, that list is the
+// result. Otherwise next removes the servers that leave, then adds the servers that join.
 func (m members) next(r *clients.ReconfigRequest) (members, error) {
 	if r.Members != "" {
 		return wholeList(r.Members)
@@ -39,7 +39,7 @@ func (m members) next(r *clients.ReconfigRequest) (members, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
 		}
-		delete(to, state.ServerID(n)) // who is no member has left already
+		delete(to, state.ServerID(n)) // a server that is not a member has left already
 	}
 	for _, s := range splitList(r.Joining) {
 		j, err := state.ParseServer(s)
@@ -59,7 +59,7 @@ func (m members) next(r *clients.ReconfigRequest) (members, error) {
 	return to, nil
 }
 
-// wholeList reads a list of all members, such as the text that was read.
+// wholeList reads a list of all members, such as the text of state.ConfigPath.
 func wholeList(text string) (members, error) {
 	to := members{}
 	for _, s := range splitList(strings.ReplaceAll(text, "\n", ",")) {
@@ -79,7 +79,7 @@ func wholeList(text string) (members, error) {
 	return to, nil
 }
 
-// collide is the error if two servers claim the same address.
+// collide returns an error if two servers claim the same address.
 func collide(a, b *state.Server) error {
 	if a.ID == b.ID {
 		return nil
@@ -92,13 +92,14 @@ func collide(a, b *state.Server) error {
 	return nil
 }
 
-// addresses are a server's, as far as other machines reach it there: not those,
-// like localhost, that every machine has for itself.
+// addresses returns the addresses at which other machines reach a server. It leaves out those
+// that every machine has for itself, such as localhost.
 func addresses(s *state.Server) (list []string) {
 	host, _, _ := net.SplitHostPort(s.Peer)
 	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {
 		host, _, _ := net.SplitHostPort(addr)
-		if ip := net.ParseIP(host); host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		if ip := net.ParseIP(host); host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() ||
+			ip.IsUnspecified()) {
 			continue
 		}
 		list = append(list, addr)
@@ -115,8 +116,8 @@ func (m members) voters() (n int) {
 	return n
 }
 
-// ids are the ids in order, last put at the end: who carries out a change
-// leaves last.
+// ids returns the ids in order, but last at the end: the server that carries out a change leaves
+// last.
 func (m members) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {
@@ -131,7 +132,7 @@ func (m members) same(o members) bool {
 	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
 }
 
-// text is the configuration as it is published, without its version.
+// text returns the configuration as the cluster publishes it, without its version.
 func (m members) text() string {
 	var list []state.Server
 	for _, id := range m.ids(0) {
@@ -149,9 +150,10 @@ func splitList(s string) (list []string) {
 	return list
 }
 
-// plan decides about a request as far as it can be done without asking others,
-// in ZooKeeper's order. The new configuration has at least so many voters.
-func plan(text string, r *clients.ReconfigRequest, least int) (from, to members, version int64, code jute.ErrCode, why error) {
+// plan checks a request as far as this server can without asking others, in ZooKeeper's order. It
+// refuses a configuration with fewer than least voters.
+func plan(text string, r *clients.ReconfigRequest, least int) (from, to members, version int64,
+	code jute.ErrCode, why error) {
 	from, version = parseConfig(text)
 	if r.Version != -1 && r.Version != version {
 		return nil, nil, 0, jute.BadVersion, fmt.Errorf("the configuration is version %x", version)
@@ -163,7 +165,8 @@ func plan(text string, r *clients.ReconfigRequest, least int) (from, to members,
 	case why != nil:
 		return nil, nil, 0, jute.BadArguments, why
 	case to.voters() < least:
-		return nil, nil, 0, jute.BadArguments, fmt.Errorf("the new configuration has %d voters, fewer than %d", to.voters(), least)
+		return nil, nil, 0, jute.BadArguments, fmt.Errorf("the new configuration has %d voters, fewer than %d",
+			to.voters(), least)
 	}
 	return from, to, version, jute.OK, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 )
 
-// Options say what a server is made of. The zero value is a server alone, with
-// everything in memory and no port; that of each field means its default.
+// Options say what a server is made of. The zero value is a single server with everything in
+// memory and no port. The zero value of a field means its default.
 type Options struct {
 	// ID is this server's id in the cluster; default 1.
 	ID uint32
@@ -36,44 +36,41 @@ type Options struct {
 	// does with standaloneEnabled=false.
 	LoneVoter bool
 
-	// Raft is this server's part in the cluster. Start sets its ID, Observer and
-	// MinSessionTimeout; its Logger, Now and Rand default to those below, its
-	// ClientAddr to the bound ClientAddr if that names a host. Its Fatal is
-	// called once clients are cut off; by default nothing is done but what
-	// Instance.Failed tells.
+	// Raft is this server's part in the cluster. Start sets its ID, Observer and MinSessionTimeout;
+	// its Logger, Now and Rand default to those below, its ClientAddr to the bound ClientAddr if
+	// that names a host. The server calls its Fatal after it has cut off clients; without Fatal only
+	// Instance.Failed reports the failure.
 	Raft raftfsm.Options
 
-	// Admin says what is shown to whom. Start sets its Source, and adds the lock
-	// view to its Pages.
+	// Admin says what the admin port shows to whom. Start sets its Source, and adds the lock view to
+	// its Pages.
 	Admin admin.Options
-	// AdminHosts are names under which the admin port may be asked for, besides
-	// addresses, localhost, this machine's name and those of the members; "*" is
-	// any.
+	// AdminHosts are names under which clients may ask for the admin port, besides addresses,
+	// localhost, this machine's name and those of the members; "*" is any.
 	AdminHosts []string
 	// Backup says whether the server backs up its state by itself.
 	Backup backup.Schedule
-	// TLSProblem says why the files behind Clients.TLSConfig, as they are now,
-	// cannot be used; empty: they can. Nil: there are none.
+	// TLSProblem says why the server cannot use the present files behind Clients.TLSConfig; empty:
+	// it can. Nil: there are no such files.
 	TLSProblem func() string
 	// Version and Built name the program, Config is what conf shows.
 	Version string
 	Built   time.Time
 	Config  admin.Config
 
-	// Logger gets what an operator would want to know; default slog.Default. Its
-	// handler must not block for long: raft waits for it.
+	// Logger receives messages for operators; default slog.Default. Its handler must not block for
+	// long: raft waits for it.
 	Logger *slog.Logger
-	// LogLost tells how many lines the Logger has lost, for the metrics; nil:
-	// nobody knows.
+	// LogLost returns how many lines the Logger has lost, for the metrics; nil: unknown.
 	LogLost func() int64
 	// Rand is the source of session passwords; default crypto/rand.
 	Rand io.Reader
-	// Now is the wall clock, for what people are shown; default time.Now.
+	// Now is the wall clock for times that people see; default time.Now.
 	Now func() time.Time
 }
 
-// withDefaults returns o with every default filled in that is not left to the
-// packages whose options it holds.
+// withDefaults fills in the defaults of o, except those that the packages of the embedded options
+// fill in.
 func (o Options) withDefaults() Options {
 	setDefault(&o.ID, 1)
 	setDefault(&o.Logger, slog.Default())

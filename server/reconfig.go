@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-const reachTime = time.Second // a server that takes longer to answer is not there
+const reachTime = time.Second // a server that takes longer to answer counts as unreachable
 
 // ChangeMember implements admin.Source.
 func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error {
@@ -19,7 +19,7 @@ func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error
 	if node == nil {
 		return errNotJoined
 	}
-	c = state.MemberChange{Op: c.Op, ID: c.ID, Addr: c.Addr} // the rest is reconfig's
+	c = state.MemberChange{Op: c.Op, ID: c.ID, Addr: c.Addr} // only reconfig sets the other fields
 	switch c.Op {
 	case "vote", "demote", "describe":
 		return fmt.Errorf("unknown change %q; use add, promote or remove, or a client's reconfig", c.Op)
@@ -39,7 +39,7 @@ func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error
 	return err
 }
 
-// mayLeave refuses to remove a voter whom the others could not do without: the
+// mayLeave refuses to remove a voter without which the others have no majority within reach: the
 // change itself would stop the cluster.
 func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) error {
 	to := members{}
@@ -63,7 +63,7 @@ func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) 
 	return nil
 }
 
-// reachable counts the voters that answer and are of this cluster.
+// reachable counts the voters that answer and belong to this cluster.
 func reachable(ctx context.Context, node *raftfsm.Node, m members) int {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
@@ -83,7 +83,7 @@ func reachable(ctx context.Context, node *raftfsm.Node, m members) int {
 	return int(up.Load())
 }
 
-// configText is what clients read of the membership.
+// configText returns the membership as clients read it.
 func (i *Instance) configText() (text string) {
 	i.node.Load().View(func(st *state.State) { text = st.ConfigData() })
 	return text

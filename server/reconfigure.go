@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	joinTime      = 10 * time.Second       // the longest a server that joins is waited for
-	joinPoll      = 50 * time.Millisecond  // how often it is asked whether it has caught up
+	joinTime      = 10 * time.Second       // the longest wait for a server that joins
+	joinPoll      = 50 * time.Millisecond  // between two attempts to promote it
 	publishedTime = 5 * time.Second        // the longest wait for a change to show here
 	publishedPoll = 5 * time.Millisecond   //
 	leastPatience = 500 * time.Millisecond // with servers that join
 )
 
-// reconfigure is the operation reconfig. Raft changes one server at a time, so
-// that a request for several becomes several of its configurations; clients are
-// told of the last.
+// reconfigure carries out the operation reconfig. Raft changes one server at a time, so a request
+// for several servers becomes several raft configurations; clients see the last one.
 func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, known bool) {
 	node := i.node.Load()
 	switch {
@@ -31,7 +30,7 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 		return 0, false
 	case node.PeerAddr() == "":
 		return jute.Unimplemented, true // alone, there is nothing to change
-	case r.May && !i.reconfiguring.TryLock(): // who may not must not keep others out
+	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not keep others out
 		return jute.ReconfigInProgress, true
 	case r.May:
 		defer i.reconfiguring.Unlock()
@@ -58,9 +57,10 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 	}
 }
 
-// reconfigureOnce judges in ZooKeeper's order: the rights of the client come
-// last of what it judges, and before what is impossible here alone.
-func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node, r *clients.ReconfigRequest) (jute.ErrCode, bool, error) {
+// reconfigureOnce checks the request in ZooKeeper's order, in which the rights of the client come
+// last. After them it checks what is impossible here alone, and then carries the request out.
+func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node,
+	r *clients.ReconfigRequest) (jute.ErrCode, bool, error) {
 	c := change{i: i, node: node}
 	var code jute.ErrCode
 	var err error
@@ -73,7 +73,8 @@ func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node, r *c
 	}
 	c.ask(ctx, r.May)
 	if !c.majority() {
-		return jute.NewConfigNoQuorum, true, fmt.Errorf("only %d of the %d voters follow the leader, or could", len(c.ready), c.to.voters())
+		return jute.NewConfigNoQuorum, true, fmt.Errorf("only %d of the %d voters follow the leader, or could",
+			len(c.ready), c.to.voters())
 	}
 	if !r.May {
 		return jute.NoAuth, true, errors.New("the client may not write " + state.ConfigPath)
@@ -84,20 +85,20 @@ func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node, r *c
 	return c.carryOut(ctx, max(r.Patience, leastPatience))
 }
 
-// change is a new configuration on its way.
+// change is the way from one configuration to another.
 type change struct {
 	i        *Instance
 	node     *raftfsm.Node
 	from, to members
 	since    int64           // version of from
-	ready    map[uint32]bool // voters of to that follow, or that would if they were told to
-	runs     map[uint32]bool // members of from that follow where they were
-	begun    bool            // something was changed
+	ready    map[uint32]bool // voters of to that follow the leader, or could
+	runs     map[uint32]bool // members of from that follow at their old address
+	begun    bool            // raft has made a change
 }
 
-// ask finds out who of both configurations is there. Like ZooKeeper's, a new
-// configuration needs a majority of its voters; who else is in it need not run.
-// For a client without rights only members are called, not addresses of its own.
+// ask finds out which servers of both configurations answer. As in ZooKeeper, a majority of the
+// voters of a new configuration must run; its other servers need not. For a client without rights
+// ask calls members only, not addresses that the client names.
 func (c *change) ask(ctx context.Context, may bool) {
 	c.ready, c.runs = map[uint32]bool{}, map[uint32]bool{}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
@@ -135,7 +136,7 @@ func (c *change) ask(ctx context.Context, may bool) {
 
 func (c *change) majority() bool { return len(c.ready) > c.to.voters()/2 }
 
-// possible says what ZooKeeper could do, and this server cannot.
+// possible returns an error for a request that ZooKeeper could carry out and this server cannot.
 func (c *change) possible() error {
 	at := map[string]uint32{}
 	for _, id := range c.to.ids(0) {
@@ -149,15 +150,16 @@ func (c *change) possible() error {
 		case taken:
 			return fmt.Errorf("servers %d and %d have the same address %s", other, id, s.Peer)
 		case was && is.Peer != s.Peer && c.runs[id]:
-			return fmt.Errorf("server %d runs at %s: start it at %s instead, and the cluster takes the new address", id, is.Peer, s.Peer)
+			return fmt.Errorf("server %d runs at %s: start it at %s instead, and the cluster takes the new address",
+				id, is.Peer, s.Peer)
 		}
 		at[s.Peer] = id
 	}
 	return nil
 }
 
-// carryOut makes the change. It is not known what came of it when it fails half
-// way: then clients read what there is now.
+// carryOut makes the change. If it fails half way the result is unknown, and clients read the
+// present configuration.
 func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.ErrCode, bool, error) {
 	if err := c.join(ctx, patience); err != nil {
 		switch {
@@ -187,7 +189,7 @@ func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.Err
 	return jute.OK, c.published(), nil
 }
 
-// step makes one change of raft's.
+// step makes one change of raft's configuration.
 func (c *change) step(ctx context.Context, m state.MemberChange) error {
 	m.By, m.Since, m.Words = c.i.o.ID, c.since, c.to.text()
 	err := c.node.ChangeMember(ctx, m)
@@ -198,8 +200,8 @@ func (c *change) step(ctx context.Context, m state.MemberChange) error {
 	return err
 }
 
-// join makes the changes that take nothing away. One that is to vote and takes
-// too long is treated as one that does not run, if a majority does without it.
+// join makes the changes that take no server and no vote away. A server that it cannot promote in
+// time counts as one that does not run, if the others are a majority.
 func (c *change) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -218,8 +220,7 @@ func (c *change) join(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// joins are the changes that come first: who is there and gets a vote is first
-// told everything.
+// joins returns the changes that come first: a running server catches up before it gets a vote.
 func (c *change) joins() (list []state.MemberChange) {
 	for _, id := range c.to.ids(c.i.o.ID) {
 		s := c.to[id]
@@ -252,9 +253,9 @@ func (c *change) promote(ctx context.Context, m state.MemberChange) error {
 	}
 }
 
-// rest are the other changes, in an order that leaves a majority of followers
-// after each: first those leave that do not follow, then those join that do not
-// run, then the others leave, this server last.
+// rest returns the other changes, in an order that leaves a majority of followers after each:
+// first servers leave that do not follow, then servers join that do not run, then the other
+// servers leave, this server last.
 func (c *change) rest() (list []state.MemberChange) {
 	leave := func(follows bool) {
 		for _, id := range c.from.ids(c.i.o.ID) {
@@ -278,11 +279,11 @@ func (c *change) rest() (list []state.MemberChange) {
 	return list
 }
 
-// rollBack removes those who were to join, and reports whether all is as before.
+// rollBack removes the servers that joined, and reports whether the configuration is as before.
 func (c *change) rollBack() bool {
 	for id := range c.to {
 		if _, was := c.from[id]; !was {
-			// An error may mean that it was never added.
+			// An error may mean that the server was never added.
 			_ = c.node.ChangeMember(c.i.ctx, state.MemberChange{Op: "remove", ID: id})
 		}
 	}
@@ -297,9 +298,9 @@ func (c *change) rollBack() bool {
 	return true
 }
 
-// published waits until the configuration shows here, as it must before the
-// client is told. A server that leaves does not wait: what it has not been shown
-// before it was removed it never sees.
+// published waits until this server shows the new configuration, as it must before the client
+// gets its answer. A server that leaves does not wait: it never sees a configuration that reached
+// it too late for its removal.
 func (c *change) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/server/view"
 )
 
-// What connections need of the cluster, and what it tells them, fit each other.
+// A node is the replica that the connections need, and they are the observer that a node needs.
 var (
 	_ clients.Replica  = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
@@ -28,7 +28,7 @@ type Instance struct {
 	Admin   *admin.Admin
 
 	o      Options
-	node   atomic.Pointer[raftfsm.Node] // nil until it has joined its cluster
+	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
 	client net.Listener
 	secure net.Listener
 	http   net.Listener
@@ -39,22 +39,22 @@ type Instance struct {
 	metrics     net.Listener
 	metricsPage *http.Server
 
-	reconfiguring sync.Mutex // held by the one reconfig under way here
+	reconfiguring sync.Mutex // held while a reconfig is under way here
 
 	ctx    context.Context // ends when clients are cut off
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	alone  atomic.Bool // read-only until it has joined its cluster
-	// waits is what it waits for until then; nil: nothing yet.
+	alone  atomic.Bool // read-only until the server has joined its cluster
+	// waits says what the server waits for until then; nil: nothing yet.
 	waits atomic.Pointer[string]
 }
 
-// Start runs a server. It listens at once, so that addresses in use are found
-// early and health checks are answered, and returns when the server has joined
-// its cluster: for a new cluster of several that is when all of them have been
-// started. ctx bounds that wait. Clients are served a little later, see Ready.
+// Start runs a server. It opens the ports at once, so that it finds addresses in use early and
+// answers health checks. It returns when the server has joined its cluster: a new cluster of
+// several servers forms when all of them have been started. ctx bounds that wait. The server
+// serves clients a little later, see Ready.
 func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
@@ -95,7 +95,8 @@ func (i *Instance) listen() (err error) {
 	for _, l := range []struct {
 		addr string
 		ln   *net.Listener
-	}{{i.o.ClientAddr, &i.client}, {i.o.SecureAddr, &i.secure}, {i.o.AdminAddr, &i.http}, {i.o.MetricsAddr, &i.metrics}} {
+	}{{i.o.ClientAddr, &i.client}, {i.o.SecureAddr, &i.secure}, {i.o.AdminAddr, &i.http}, {i.o.MetricsAddr,
+		&i.metrics}} {
 		if l.addr == "" {
 			continue
 		}
@@ -115,7 +116,7 @@ func (i *Instance) listen() (err error) {
 	return nil
 }
 
-// openAdmin makes what answers four-letter words and HTTP.
+// openAdmin makes the handlers of four-letter words and HTTP.
 func (i *Instance) openAdmin() (err error) {
 	i.o.Admin.Source, i.o.Admin.Hosts = i, i.o.AdminHosts
 	i.openView()
@@ -147,8 +148,8 @@ func (i *Instance) accept() {
 	}
 }
 
-// served notes that a port is served no more. Without its ports a server is of
-// no use, and whoever supervises it should know.
+// served notes that a port has failed. A server is of no use without its ports, and its
+// supervisor must know.
 func (i *Instance) served(what string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		i.o.Logger.Error(what+" failed", "err", err)
@@ -156,7 +157,7 @@ func (i *Instance) served(what string, err error) {
 	}
 }
 
-// raftOptions completes what the caller said of the cluster.
+// raftOptions completes the caller's options of the cluster.
 func (i *Instance) raftOptions() raftfsm.Options {
 	r := i.o.Raft
 	r.ID = i.o.ID
@@ -191,7 +192,7 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	return r
 }
 
-// dialable returns the address of a listener if others can be told it.
+// dialable returns the address of a listener if it names a host, else the empty string.
 func dialable(ln net.Listener) string {
 	if ln == nil {
 		return ""
@@ -226,7 +227,7 @@ func (i *Instance) MetricsAddr() string { return addrString(i.metrics) }
 // Node is this server's part in the cluster, nil until it has joined.
 func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
 
-// Ready waits until clients are served.
+// Ready waits until the server serves clients.
 func (i *Instance) Ready(ctx context.Context) error { return i.Clients.WaitServing(ctx) }
 
 // Failed is closed when the server cannot go on by itself; the log says why.
@@ -234,9 +235,9 @@ func (i *Instance) Failed() <-chan struct{} { return i.failed }
 
 func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
 
-// Close stops the server in order, as far as ctx allows: leadership is handed
-// over, clients are closed so that they go elsewhere, and what was promised is
-// on disk. Sessions are not touched.
+// Close stops the server in order, as far as ctx allows: it hands over leadership, closes the
+// connections so that clients go elsewhere, and leaves everything promised on disk. Sessions live
+// on.
 func (i *Instance) Close(ctx context.Context) error {
 	i.cancel()
 	var errs []error
@@ -254,7 +255,7 @@ func (i *Instance) Close(ctx context.Context) error {
 	}
 	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics} {
 		if ln != nil {
-			ln.Close() // those that nobody served yet
+			ln.Close() // listeners without a server yet
 		}
 	}
 	i.wg.Wait()

@@ -17,15 +17,15 @@ import (
 
 var _ admin.Source = (*Instance)(nil)
 
-// compatible is the version of ZooKeeper whose behaviour is offered. Clients
-// and dashboards compare it with numbers.
+// compatible is the version of ZooKeeper whose behaviour the server offers. Clients and
+// dashboards compare it with numbers.
 const compatible = "3.9.3"
 
 // diskFailed is the number of free bytes at which health fails.
 const diskFailed = 64 << 20
 
-// Status implements admin.Source. No lock is held for longer than a bounded
-// piece of the work: whoever looks must not slow down those who write.
+// Status implements admin.Source. It holds no lock for longer than a bounded piece of the work,
+// so that it does not slow down writes.
 func (i *Instance) Status(need admin.Need) *admin.Status {
 	snap := i.Clients.Figures()
 	s := &admin.Status{
@@ -90,8 +90,8 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
-// Authorizer returns a check for admin.Options: who knows the password of the
-// super user may change state over HTTP. Without a super user it is nil.
+// Authorizer returns a check for admin.Options: the super user, known by the password, may change
+// state over HTTP. Without a super user it returns nil.
 func Authorizer(superDigest string) func(user, password string) bool {
 	if superDigest == "" {
 		return nil
@@ -101,7 +101,7 @@ func Authorizer(superDigest string) func(user, password string) bool {
 	}
 }
 
-// shownConfig completes what the caller said with what has come of it.
+// shownConfig completes the caller's configuration with the values in force.
 func (i *Instance) shownConfig() admin.Config {
 	c := i.o.Config
 	c.ClientPort, c.SecurePort = port(i.client, 0), port(i.secure, -1)
@@ -124,8 +124,8 @@ func port(ln net.Listener, none int) int {
 	return none
 }
 
-// diskStatus tells how much room is left, and of a disk that is full: the log must
-// have room.
+// diskStatus adds to a status how much room is left, and a fault if the disk is full: the log
+// must have room.
 func (i *Instance) diskStatus(s *admin.Status) {
 	dir := i.o.Raft.DataDir
 	if dir == "" {
@@ -205,7 +205,7 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	}
 }
 
-// mode is the server's part, as srvr names it; empty while it has none.
+// mode returns the server's role, as srvr names it; empty while it has no role.
 func (i *Instance) mode(n *status.Node) admin.Mode {
 	if n.Role == string(admin.Follower) {
 		for _, m := range n.Members {
@@ -220,7 +220,8 @@ func (i *Instance) mode(n *status.Node) admin.Mode {
 // clusterMetrics adds what the replicated log has measured.
 func clusterMetrics(s *admin.Status) {
 	const ms = float64(time.Millisecond)
-	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms, Max: float64(s.SyncMax) / ms}
+	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
+		Max: float64(s.SyncMax) / ms}
 	s.Counters["commit_count"] = int64(s.Applied)
 	gauge := func(name, help string, v float64, labels ...admin.Pair) {
 		s.Extra = append(s.Extra, admin.Sample{Name: name, Help: help, Value: v, Labels: labels})
@@ -230,7 +231,8 @@ func clusterMetrics(s *admin.Status) {
 	gauge("log_requests", "Requests in the log since the last snapshot.", float64(s.LogBehind))
 	gauge("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
 	gauge("snapshot_bytes", "Bytes of snapshots on disk.", float64(s.DataDirSize))
-	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server won.", Counter: true, Value: float64(s.Elections)})
+	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server won.",
+		Counter: true, Value: float64(s.Elections)})
 	for _, m := range s.Members {
 		if m.Applied > 0 {
 			gauge("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
@@ -239,27 +241,38 @@ func clusterMetrics(s *admin.Status) {
 	}
 }
 
-// ownMetrics are what this server counts and ZooKeeper has no name for.
+// ownMetrics returns the metrics for which ZooKeeper has no name.
 func (i *Instance) ownMetrics(snap *clients.Figures) []admin.Sample {
 	list := []admin.Sample{
 		{Name: "skip_acl", Help: "1 if access rights are not checked.", Value: flag(i.o.Clients.SkipACL)},
 		{Name: "watches", Help: "Watches of all kinds.", Value: float64(snap.Watches)},
 		{Name: "watch_memory_bytes", Help: "Memory that watches take.", Value: float64(snap.WatchBytes)},
-		{Name: "watch_memory_limit_bytes", Help: "Memory that watches may take.", Value: float64(i.o.Clients.MaxWatchBytes)},
-		{Name: "watch_memory_largest_bytes", Help: "Memory that the watches of one connection take, at most.", Value: float64(snap.WatchBytesMost)},
-		{Name: "buffer_bytes", Help: "Memory of large requests on their way in and of replies and events on their way out.", Value: float64(snap.BufferBytes)},
+		{Name: "watch_memory_limit_bytes", Help: "Memory that watches may take.",
+			Value: float64(i.o.Clients.MaxWatchBytes)},
+		{Name: "watch_memory_largest_bytes", Help: "Memory that the watches of one connection take, at most.",
+			Value: float64(snap.WatchBytesMost)},
+		{Name: "buffer_bytes",
+			Help:  "Memory of large requests on their way in and of replies and events on their way out.",
+			Value: float64(snap.BufferBytes)},
 		{Name: "buffer_limit_bytes", Help: "Limit of zlockd_buffer_bytes.", Value: float64(i.o.Clients.MaxBuffers)},
-		{Name: "accept_errors_total", Help: "Connections that the server failed to accept.", Counter: true, Value: float64(snap.AcceptErrors)},
-		{Name: "foreign_connections_total", Help: "Connections that spoke another protocol.", Counter: true, Value: float64(snap.Foreign)},
-		{Name: "sessions_refused_total", Help: "Clients whose session had ended.", Counter: true, Value: float64(snap.SessionsRefused)},
-		{Name: "log_lines_dropped_total", Help: "Log lines about clients left out because there were too many.", Counter: true, Value: float64(snap.LogDropped)},
+		{Name: "accept_errors_total", Help: "Connections that the server failed to accept.", Counter: true,
+			Value: float64(snap.AcceptErrors)},
+		{Name: "foreign_connections_total", Help: "Connections that spoke another protocol.", Counter: true,
+			Value: float64(snap.Foreign)},
+		{Name: "sessions_refused_total", Help: "Clients whose session had ended.", Counter: true,
+			Value: float64(snap.SessionsRefused)},
+		{Name: "log_lines_dropped_total", Help: "Log lines about clients left out because there were too many.",
+			Counter: true, Value: float64(snap.LogDropped)},
 	}
 	if i.o.LogLost != nil {
-		list = append(list, admin.Sample{Name: "log_lines_lost_total", Help: "Log lines lost because the reader of stderr was too slow or gone.", Counter: true, Value: float64(i.o.LogLost())})
+		list = append(list, admin.Sample{Name: "log_lines_lost_total",
+			Help: "Log lines lost because the reader of stderr was too slow or gone.", Counter: true,
+			Value: float64(i.o.LogLost())})
 	}
 	for _, e := range snap.Ends {
-		list = append(list, admin.Sample{Name: "connection_ends_total", Help: "Connections that ended, by reason.", Counter: true,
-			Labels: []admin.Pair{{Key: "reason", Value: e.Reason}}, Value: float64(e.Count)})
+		list = append(list, admin.Sample{Name: "connection_ends_total", Help: "Connections that ended, by reason.",
+			Counter: true,
+			Labels:  []admin.Pair{{Key: "reason", Value: e.Reason}}, Value: float64(e.Count)})
 	}
 	return list
 }

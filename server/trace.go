@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	traceTime    = time.Second      // is recorded by default
+	traceTime    = time.Second      // recorded by default
 	traceTimeMax = 25 * time.Second // within the time that an answer may take
-	traceBytes   = 64 << 20         // are kept of it, the newest
+	traceBytes   = 64 << 20         // kept of a trace, the newest
 )
 
-// addTracePage serves GET /debug/trace: an execution trace of what this server does
-// from now on, for as long as wait=D says, as go tool trace reads it. Requests and
-// entries are marked on their way.
+// addTracePage serves GET /debug/trace: an execution trace of this server from now on, for the
+// time wait=D, in the format of go tool trace. It marks requests and entries on their way.
 func (i *Instance) addTracePage() {
 	i.addPages(map[string]http.Handler{"/debug/trace": http.HandlerFunc(i.serveTrace)})
 }
@@ -50,7 +49,8 @@ func (i *Instance) serveTrace(w http.ResponseWriter, r *http.Request) {
 	}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: wait, MaxBytes: traceBytes})
 	if err := recorder.Start(); err != nil {
-		refuse(http.StatusConflict, fmt.Sprintf("another trace is being recorded; ask again when that has ended: %v", err))
+		refuse(http.StatusConflict,
+			fmt.Sprintf("another trace is being recorded; ask again when that has ended: %v", err))
 		return
 	}
 	defer recorder.Stop()

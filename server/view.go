@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/server/view"
 )
 
-// openView adds the lock view to the admin pages. It is called before the admin
-// port is opened; what has no admin port has no view.
+// openView adds the lock view to the admin pages. Call it before the admin port opens; a server
+// without admin and metrics ports has no view.
 func (i *Instance) openView() {
 	if i.http == nil && i.metrics == nil {
 		return
@@ -39,7 +39,7 @@ func (s viewSource) View(f func(*state.State)) bool {
 	return true
 }
 
-// done passes an outcome on, as far as it can be kept.
+// done passes an outcome on without its reply, which the caller must not keep.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome) {

@@ -31,7 +31,8 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 	count := a.loginsFailed.Add(1)
 	now, last := a.now().Unix(), a.loginLogged.Load()
 	if now != last && a.loginLogged.CompareAndSwap(last, now) {
-		a.log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path", fmt.Sprintf("%.128s", r.URL.Path), "failed", count)
+		a.log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path",
+			fmt.Sprintf("%.128s", r.URL.Path), "failed", count)
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 // maxChange bounds the body of a change.
 const maxChange = 4 << 10
 
-// serveMembers tells who belongs to the ensemble and how far each is, and
-// changes it. It is what zlock member asks; /commands/voting_view knows those
-// with a vote only.
+// serveMembers lists the members of the ensemble and how far each is, and changes the membership.
+// zlock member uses it; /commands/voting_view lists only voters.
 func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		writeObject(w, http.StatusOK, a.members(r.Context()))
@@ -48,8 +47,8 @@ func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
 	return d.Decode(j) == nil
 }
 
-// stepAgain is how often a step that lasts is told again: the caller then knows
-// that the server is there.
+// stepAgain is how often the server repeats a step that lasts, so that the caller knows that the
+// server is there.
 const stepAgain = time.Second
 
 // runJob does a whole job, and answers with a line for each step.
@@ -89,8 +88,7 @@ func (c *changed) fail(err error) {
 	c.Error, c.Code = &text, status.Of(err)
 }
 
-// changeMember makes a change, or for the operation check looks whether one
-// could be made.
+// changeMember makes a change, or for the operation check finds out whether a change is possible.
 func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (code int) {
 	var err error
 	if j.Op == "check" {

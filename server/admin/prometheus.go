@@ -45,7 +45,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	o.native(s)
 	o.prefixed(s)
 	o.own(s)
-	o.put("zlockd_admin_logins_failed_total", "Requests at the admin port with a wrong name or password.", prometheus.CounterValue,
+	o.put("zlockd_admin_logins_failed_total", "Requests at the admin port with a wrong name or password.",
+		prometheus.CounterValue,
 		float64(c.loginsFailed.Load()))
 }
 

@@ -1,3 +1,3 @@
-// Package backup gives out the state of a running server: to whoever asks over
-// HTTP and may, and by itself into a directory, at intervals.
+// Package backup gives out the state of a running server: over HTTP to users with the right, and
+// by itself into a directory, at intervals.
 package backup

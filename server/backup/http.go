@@ -22,7 +22,7 @@ type Source interface {
 // a snapshot of a ZooKeeper or, with format=zlockd, as a backup.
 type Handler struct {
 	Source func() Source // nil while there is no state
-	// Authorize decides who may have everything that is stored. Nil: nobody.
+	// Authorize decides whether a user may have everything that is stored. Nil: no user may.
 	Authorize func(user, password string) bool
 	Log       *slog.Logger
 }
@@ -69,7 +69,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse says why a request must not be answered.
+// refuse returns why the server must not answer a request.
 func (h *Handler) refuse(r *http.Request) (code int, problem string) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -106,8 +106,8 @@ func write(w io.Writer, b *raftfsm.Backup, format string) error {
 	return err
 }
 
-// steady gives up on a reader that is too slow: as long as a backup is under
-// way, changes keep copies of what it has not written, and no snapshot is taken.
+// steady gives up on a reader that is too slow: while a backup is under way, changes keep copies
+// of what it has not written, and the server takes no snapshot.
 type steady struct {
 	w   io.Writer
 	c   *http.ResponseController

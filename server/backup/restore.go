@@ -26,20 +26,20 @@ type Target interface {
 	Room(bytes int64) error
 }
 
-// Restorer answers POST /commands/restore, whose body is a backup: it takes the
-// place of the whole cluster's state.
+// Restorer answers POST /commands/restore, whose body is a backup: the backup takes the place of
+// the whole cluster's state.
 type Restorer struct {
 	Target func() Target // nil while there is no state
 	// Dir is where the backup is kept until it has been checked.
 	Dir string
-	// Authorize decides who may replace everything that is stored. Nil: nobody.
+	// Authorize decides whether a user may replace everything that is stored. Nil: no user may.
 	Authorize func(user, password string) bool
 	Log       *slog.Logger
 
-	busy sync.Mutex // held by the one under way
+	busy sync.Mutex // held while a restore is under way
 }
 
-// restoreAnswer is what is said of a restore. Releases only add to it.
+// restoreAnswer is the answer to a restore. Releases only add to it.
 type restoreAnswer struct {
 	V        int     `json:"v"`
 	Command  string  `json:"command"`
@@ -62,7 +62,7 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// Whoever is not there any more needs no answer.
+	// A client that has left needs no answer.
 	_ = json.NewEncoder(w).Encode(a)
 }
 
@@ -115,11 +115,10 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	return http.StatusOK, made, nil
 }
 
-// spoolStep is how much is written before it is looked whether there is room.
+// spoolStep is how much receive writes before it checks again whether there is room.
 const spoolStep = 4 << 20
 
-// receive keeps a backup in a file that has no name any more: whatever happens,
-// nothing of it is left.
+// receive keeps a backup in a file without a name: whatever happens, nothing of it is left.
 func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int64, code int, err error) {
 	if err := target.Room(spoolStep); err != nil {
 		return nil, 0, http.StatusInsufficientStorage, err

@@ -32,7 +32,7 @@ type Taker struct {
 	Source func() Source         // nil while there is no state
 	Place  func() (rank, of int) // of this server among those that take turns
 	Now    func() time.Time      // the clock
-	Tick   <-chan time.Time      // how often it is looked at
+	Tick   <-chan time.Time      // when Run looks at the clock
 	Log    *slog.Logger
 	// Patience is how long a disk may take nothing; default a minute.
 	Patience time.Duration
@@ -123,7 +123,8 @@ func (t *Taker) begin() {
 	}
 }
 
-// slot numbers the intervals; each server's begin at another moment.
+// slot returns the number of the interval at a time; each server's intervals begin at another
+// moment.
 func (t *Taker) slot(at time.Time) int64 {
 	if at.IsZero() {
 		return -1
@@ -132,7 +133,7 @@ func (t *Taker) slot(at time.Time) int64 {
 	return at.Add(-t.Interval/time.Duration(max(of, 1))*time.Duration(rank)).UnixNano() / int64(t.Interval)
 }
 
-// take takes one backup and notes what came of it.
+// take takes one backup and records the result.
 func (t *Taker) take(ctx context.Context, now time.Time) {
 	begun := time.Now()
 	file, err := t.backup(ctx, now)
@@ -160,8 +161,8 @@ func (t *Taker) take(ctx context.Context, now time.Time) {
 
 var errHangs = errors.New("the disk takes nothing")
 
-// backup writes a file that is whole or not there. As long as it holds the state
-// no snapshot is taken, and the log grows: a disk that hangs is not waited for.
+// backup writes a file that is whole or not there. While it holds the state the server takes no
+// snapshot, and the log grows: so it does not wait for a disk that hangs.
 func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 	if t.written != nil {
 		select {
@@ -288,7 +289,7 @@ func (t *Taker) stamp(at time.Time) string {
 	return t.prefix() + at.UTC().Format("20060102T150405Z")
 }
 
-// files returns the names of this server that end with one of these, sorted.
+// files returns the names of this server's files that end with end, sorted.
 func (t *Taker) files(end string) (names []string) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
@@ -302,9 +303,9 @@ func (t *Taker) files(end string) (names []string) {
 	return names
 }
 
-// list returns this server's backups, oldest first. Those of a time to come were
-// taken while the clock was ahead, before the others: were they the newest ones,
-// each that is taken now would go at once.
+// list returns this server's backups, oldest first. Backups with a future time were taken while
+// the clock was ahead, before the others: if they counted as the newest, each new backup would go
+// at once.
 func (t *Taker) list(now time.Time) []string {
 	names := t.files(suffix)
 	behind := t.stamp(now.Add(time.Second))

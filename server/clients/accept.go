@@ -63,8 +63,8 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	}
 }
 
-// handle gives a new connection its goroutine, or closes it at once. The
-// limits are applied before the first byte is read, TLS or not.
+// handle gives a new connection its goroutine, or closes it at once. It applies the limits before
+// the first byte is read, TLS or not.
 func (s *Server) handle(nc net.Conn, config *tls.Config) {
 	c := newConn(s, nc, config)
 	if !s.add(c) {

@@ -10,14 +10,14 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// account is what the clients at one address cost this server: time under the state
-// lock, counted in the steps of tree.MaxSteps, and memory. An address has a third of
-// each second of the lock. Every server applies every write, so in a cluster each
-// server gives the address its part of that third. Who has used it up waits before the
-// lock, with the socket unread, and holds up no other address.
+// account is what the clients at one address cost this server: time under the state lock, counted
+// in the steps of tree.MaxSteps, and memory. An address has a third of each second of the lock.
+// Every server applies every write, so in a cluster each server gives the address its part of
+// that third. When the address has used it up, its connections wait before the lock, with their
+// sockets unread, and hold up no other address.
 //
-// A write is charged by its length when it is sent and corrected by its outcome: what
-// is under way may not exceed the share either.
+// The server charges a write by its length before it proposes it, and corrects that by the
+// outcome: writes under way may not exceed the share either.
 type account struct {
 	owed atomic.Int64 // steps that the share has not yet paid for
 	paid atomic.Int64 // when it was last paid, on the server's clock, ns
@@ -33,14 +33,15 @@ const (
 	stepsPerSecond = int64(time.Second / (80 * time.Nanosecond))
 	lockShare      = 3
 
-	// An address may use burstTime of its share at once. The end of a large session
-	// and the events that it watches are charged when it is too late: an address that
-	// owes more than debtTime is told of no further events, but its watchers closed.
+	// An address may use burstTime of its share at once. The server learns the cost of the end of a
+	// large session, and of the events that an address watches, only afterwards: if an address owes
+	// more than debtTime, the server sends it no further events, but closes its watching
+	// connections.
 	burstTime = 100 * time.Millisecond
 	debtTime  = 5 * time.Second
 
-	// maxTells is how many events of one change all connections of an address are
-	// told together; the others are closed. A long event counts for each tellBytes.
+	// maxTells is how many events of one change the server sends to all connections of an address
+	// together; it closes the others. A long event counts for each tellBytes.
 	maxTells  = 400_000
 	tellBytes = 24
 
@@ -65,8 +66,7 @@ func (s *Server) share(d time.Duration) int64 {
 	return int64(d) * stepsPerSecond / int64(time.Second) / lockShare / max(1, s.servers.Load())
 }
 
-// countServers notes, about once a second, how many servers share what an address may
-// use.
+// countServers counts, about once a second, the servers that share the lock time of an address.
 func (s *Server) countServers(r Replica) {
 	now, last := s.now(), s.counted.Load()
 	if s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
@@ -85,7 +85,7 @@ func (s *Server) countMembers(st *state.State) {
 	s.servers.Store(n)
 }
 
-// settle pays with the share of the time that has passed, and returns what is owed.
+// settle pays with the share of the time since the last call, and returns the steps still owed.
 func (a *account) settle(s *Server, now time.Duration) int64 {
 	paid := a.paid.Load()
 	passed := now - time.Duration(paid)
@@ -132,12 +132,12 @@ func (c *conn) afford(steps int64) bool {
 	}
 }
 
-// charge adds what was not known before.
+// charge adds steps that afford could not foresee.
 func (c *conn) charge(steps int64) { c.from.account.owed.Add(steps) }
 
-// boundsAddresses reports whether what an address may cost has bounds. An operator who
-// lets one address have any number of connections trusts it: it may be a proxy with all
-// clients behind it, or a benchmark.
+// boundsAddresses reports whether the cost of an address has bounds. An operator who lets one
+// address have any number of connections trusts it: it may be a proxy with all clients behind it,
+// or a benchmark.
 func (o *Options) boundsAddresses() bool { return o.MaxConnsPerAddr > 0 }
 
 // memoryPerAddr is what an address may make this server keep in watches, frames and

@@ -27,8 +27,8 @@ var superID = jute.ID{Scheme: "super"}
 // setIDs makes ids the client's identities.
 func (c *conn) setIDs(ids []jute.ID) { c.ids.Store(inOrder(ids)) }
 
-// addressIDs are the identities of a client of whom nothing is known but where
-// it is.
+// addressIDs returns the identities of a client that has proved nothing: its address and, with
+// SkipACL, the super user.
 func (s *Server) addressIDs(host string) *[]jute.ID {
 	ids := []jute.ID{{Scheme: "ip", ID: javaHost(host)}}
 	if s.o.SkipACL {
@@ -37,7 +37,7 @@ func (s *Server) addressIDs(host string) *[]jute.ID {
 	return inOrder(ids)
 }
 
-// javaHost writes an address as Java does: those of version 6 in eight groups.
+// javaHost writes an address as Java does: IPv6 in eight groups.
 func javaHost(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || ip.Is4() {
@@ -60,11 +60,11 @@ func inOrder(ids []jute.ID) *[]jute.ID {
 	return &ids
 }
 
-// auth adds to who the client is. A failure is answered, and the connection
-// closed after a moment, which makes guessing slow; the session lives on.
+// auth adds to the client's identities. After a failure it answers, and closes the connection
+// after a moment, which makes guessing slow; the session lives on.
 func (c *conn) auth(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
-	d.Int() // a type nobody uses
+	d.Int() // an unused type
 	scheme, _ := d.String()
 	credentials := d.Buffer()
 	c.auths++
@@ -89,7 +89,7 @@ func tooMany(ids []jute.ID) bool {
 	return len(ids) > maxIDs || size > maxIDBytes
 }
 
-// prove returns who the client is if the credentials hold, which may be null.
+// prove returns the client's identities, and whether the credentials hold; they may be null.
 func (c *conn) prove(scheme string, credentials []byte) ([]jute.ID, bool) {
 	ids := slices.Clone(*c.ids.Load())
 	add := func(id jute.ID) {
@@ -116,8 +116,8 @@ func (c *conn) prove(scheme string, credentials []byte) ([]jute.ID, bool) {
 	return ids, true
 }
 
-// IsSuper reports whether credentials, user:password, are those of the super
-// user with this digest. Without a digest there is none.
+// IsSuper reports whether credentials, user:password, are those of the super user with this
+// digest. Without a digest it reports false.
 func IsSuper(digest, credentials string) bool {
 	_, password, _ := strings.Cut(credentials, ":")
 	return digest != "" && password != "" &&
@@ -144,7 +144,7 @@ func (c *conn) penalty() {
 	}
 }
 
-// replyWhole appends a reply whose record is there although it failed.
+// replyWhole appends a reply that has a record even if it is an error.
 func (c *conn) replyWhole(xid int32, op jute.OpCode, code jute.ErrCode, record []byte) bool {
 	o := &c.out
 	o.mu.Lock()

@@ -8,11 +8,11 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 )
 
-// busyEvery is of how many requests one is looked at, at random: clients in step would
-// show a wrong picture to who looks at every sixteenth.
+// busyEvery: observed samples one request in so many, at random. A sample of every sixteenth
+// request would be wrong if clients run in step.
 const busyEvery = 16
 
-// observed is the hook for each request. Of a sample it counts which paths are named.
+// observed is called for each request. It counts the paths that a sample of the requests names.
 func (s *Server) observed(op jute.OpCode, body []byte) {
 	if rand.Uint32()%busyEvery != 0 {
 		return
@@ -28,14 +28,13 @@ func (s *Server) observed(op jute.OpCode, body []byte) {
 	}
 }
 
-// BusyPaths returns how many requests named a path in the last minute or two, as far
-// as a sample tells: one request in sixteen is looked at.
+// BusyPaths returns how many requests named a path in the last minute or two, by a sample of one
+// request in sixteen.
 func (s *Server) BusyPaths() (map[string]observe.Count, time.Duration) {
 	return s.paths.Counts(s.now())
 }
 
-// GoneClients returns what the connections asked for that ended in the last minute or
-// two, by address.
+// GoneClients returns the counts of connections that ended in the last minute or two, by address.
 func (s *Server) GoneClients() map[string]observe.Count {
 	counts, _ := s.gone.Counts(s.now())
 	return counts

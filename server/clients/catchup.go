@@ -31,8 +31,8 @@ func newCatchUp(c *conn, since int64) *catchUp {
 	return &catchUp{c: c, step: jute.SetWatches{RelativeZxid: since}, zxid: c.replica.Zxid(), open: true}
 }
 
-// lists are the lists of a setWatches in the order in which they are sent; the
-// last two are those of setWatches2 alone.
+// lists returns the lists of a setWatches in the order of the protocol; setWatches2 alone has the
+// last two.
 func lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
 	all := []*[]string{&r.Data, &r.Exist, &r.Child, &r.Persistent, &r.Recursive}
 	if op == jute.OpSetWatches {
@@ -71,7 +71,7 @@ func (u *catchUp) compare() {
 	u.n, u.size = 0, 0
 }
 
-// view is compare under the state lock.
+// view is the part of compare under the state lock.
 func (u *catchUp) view(st *state.State) {
 	u.zxid = st.Zxid()
 	st.Tree().CatchUp(*u.c.ids.Load(), &u.step, u.arm, u.tell)
@@ -114,9 +114,8 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
 }
 
-// longSetWatches carries out the setWatches that begins in the input and is
-// longer than other frames may be, while it arrives: no more of it is kept than
-// one chunk.
+// longSetWatches carries out the setWatches that begins in the input and is longer than other
+// frames may be. It works while the frame arrives, and keeps one chunk of it at most.
 func (c *conn) longSetWatches() endReason {
 	b := c.in.bytes()
 	xid, op, _ := header(b[4:])

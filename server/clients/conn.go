@@ -48,8 +48,8 @@ type conn struct {
 	removed bool // under srv.mu
 	phase   atomic.Int32
 
-	// Owned by the connection's goroutine. What is small stands together: there
-	// may be a hundred thousand of these.
+	// Owned by the connection's goroutine. Small fields stand together: there may be a hundred
+	// thousand connections.
 	opened     bool  // the handshake is over
 	idle       bool  // the newest request, if there was one, was a ping
 	unfinished bool  // the deadline is that of an unfinished frame
@@ -62,13 +62,13 @@ type conn struct {
 	woken      woken
 	limit      *time.Timer // of the handshake
 	in         input
-	inHeld     int            // what of in is told to srv.memory
+	inHeld     int            // bytes of in that srv.memory counts
 	arrived    time.Duration  // when the newest bytes came
 	deadline   time.Duration  // the read deadline as it is set
 	frameStart time.Duration  // when the wait for the rest of a frame began; 0: not yet
 	exchange   *sasl.Exchange // the SASL negotiation under way, if any
 	frame      []byte         // the frame that run begins with
-	replica    Replica        // what is read and written here, from the connect request on
+	replica    Replica        // the state that serves the client, from the connect request on
 	need       int            // bytes of memory that run must have before it goes on
 	long       *longReply     // what run has begun to answer
 	cost       int64          // of the reads that run has answered, in steps
@@ -82,8 +82,7 @@ type conn struct {
 	gen     uint32
 	timeout time.Duration
 
-	// Who the client is now: its address, then what it has proved. Replaced,
-	// never changed.
+	// The client's identities: its address, then those it has proved. Replaced, never changed.
 	ids atomic.Pointer[[]jute.ID]
 
 	lastHeard atomic.Int64 // on the server's clock, ns
@@ -177,14 +176,13 @@ func (c *conn) begin() endReason {
 	return why
 }
 
-// panicked tells of a panic that ends this connection, and nothing else.
+// panicked logs a panic that ends this connection, and nothing else.
 func (c *conn) panicked(p any) {
 	c.srv.metrics.UnrecoverableErrors.Add(1)
 	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
-// finishReplies lets the answers be written before the connection
-// is closed.
+// finishReplies closes the connection once its answers are written.
 func (c *conn) finishReplies(why endReason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -203,7 +201,7 @@ func (c *conn) finish(why endReason) {
 	c.srv.connEnded(c, why)
 }
 
-// close ends the connection now. The first reason given is the one remembered.
+// close ends the connection now. It keeps the first reason given.
 func (c *conn) close(why endReason) {
 	c.out.mu.Lock()
 	c.out.die(why)
@@ -319,11 +317,10 @@ func (c *conn) grow() bool {
 	return true
 }
 
-// armDeadline sets how long the next bytes may take, from now on: what passed
-// since the last ones may have been our own doing. While no frame is begun that
-// is the session's timeout and a margin: whoever is silent for longer has lost
-// the session or is about to. The deadline of an idle connection is renewed
-// only when half of the margin is used up.
+// armDeadline sets how long the next bytes may take from now on: the server itself may have
+// caused the time since the last bytes. While no frame has begun that is the session's timeout
+// and a margin: a client that is silent for longer has lost the session or is about to.
+// armDeadline renews the deadline of an idle connection only when half of the margin is used up.
 func (c *conn) armDeadline() {
 	now := c.srv.now()
 	if c.in.len() == 0 && !c.within {
@@ -344,8 +341,7 @@ func (c *conn) armDeadline() {
 	c.setDeadline(stall)
 }
 
-// headerMissing tells that an oversized frame has begun whose operation is not
-// known yet.
+// headerMissing reports whether an oversized frame has begun whose operation is not known yet.
 func (c *conn) headerMissing() bool {
 	if c.within {
 		return false
@@ -358,8 +354,8 @@ func (c *conn) headerMissing() bool {
 // kept.
 func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
 
-// setDeadline sets the read deadline, unless the end has begun, which has a
-// deadline of its own.
+// setDeadline sets the read deadline, unless the connection is ending: its end has a deadline of
+// its own.
 func (c *conn) setDeadline(at time.Duration) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -369,7 +365,7 @@ func (c *conn) setDeadline(at time.Duration) {
 	}
 }
 
-// readFailed names what a failed read means.
+// readFailed returns the end reason of a failed read.
 func (c *conn) readFailed(err error) endReason {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.in.len() > 0:
@@ -404,8 +400,8 @@ func (c *conn) awaitReplies(limit, left int) bool {
 	return open
 }
 
-// discard sees a connection that is ending to its end: what is in the outbox is
-// written, what still arrives is thrown away, for a moment.
+// discard completes the end of a connection: it writes the outbox, and for a moment throws away
+// what still arrives.
 func (c *conn) discard() {
 	o := &c.out
 	o.mu.Lock()

@@ -1,12 +1,10 @@
 // Package clients is the client side of a lock server: connections, from bytes
 // to a call on the replicated state and back.
 //
-// Every connection has one goroutine. It decodes all complete frames it has
-// received, answers reads from the local state, hands writes to the [Replica]
-// and writes what waits once no complete frame is left. What comes
-// from elsewhere (outcomes of writes, watch events) is appended to the
-// connection's outbox by the goroutine that applies the log, which never
-// touches a socket: a small pool of flushers does, once per batch.
+// Every connection has one goroutine. It decodes all complete frames it has received, answers
+// reads from the local state, hands writes to the [Replica] and writes its outbox once no
+// complete frame is left. The goroutine that applies the log appends outcomes of writes and watch
+// events to the outbox. It never touches a socket: a small pool of flushers does, once per batch.
 //
 // Three rules hold throughout:
 //
@@ -19,6 +17,6 @@
 //     whose request has no certain outcome, is closed; the client's reconnect
 //     is the retry.
 //
-// The package knows nothing of raft. It asks for what it needs through
-// [Replica], and is told of changes as a raftfsm.Observer.
+// The package knows nothing of raft. It asks for what it needs through [Replica], and learns of
+// changes as a raftfsm.Observer.
 package clients

@@ -14,18 +14,18 @@ import (
 type EndedSession struct {
 	Session int64
 	Zxid    int64     // of its end
-	Time    time.Time // of it, by the leader's clock: this server may learn of it late, from its log
+	Time    time.Time // of its end, by the leader's clock: this server may learn of it late, from its log
 	Cause   state.EndCause
 	// Addr is its client's address, Server the one it was connected to last,
 	// and Timeout what was negotiated.
 	Addr    string
 	Server  uint32
 	Timeout time.Duration
-	// Silent is how long nothing had been heard of it, if the client was
-	// connected to this server, and else zero.
+	// Silent is how long the client had been silent, if it was connected to this server; otherwise
+	// zero.
 	Silent time.Duration
-	// Lost says why its last connection here had ended before the session did,
-	// and LostFor how long before; "" if it had not, or none is known.
+	// Lost says why its last connection here ended before the session did, and LostFor how long
+	// before; "" if it did not, or is not known.
 	Lost    string
 	LostFor time.Duration
 	// Paths are some of its ephemeral nodes, which went with it, and PathCount
@@ -52,14 +52,14 @@ func (e *EndedSession) Reason() string {
 	return "client silent for " + silent
 }
 
-// Bounds of what is remembered of ended sessions.
+// Bounds of the memory of ended sessions.
 const (
 	endedKept = 10_000
 	endedPath = 8   // paths of each
 	endedName = 256 // bytes of a path
 )
 
-// endedRing is the sessions that ended last.
+// endedRing holds the sessions that ended last.
 type endedRing struct {
 	news chan struct{} // has one entry after something was added
 
@@ -86,7 +86,7 @@ func (r *endedRing) add(e EndedSession) {
 // Ended returns the sessions that ended last, the newest first.
 func (s *Server) Ended() []EndedSession { return s.EndedSince(-1) }
 
-// EndedSince returns those that ended after a zxid, the newest first.
+// EndedSince returns the sessions that ended after a zxid, the newest first.
 func (s *Server) EndedSince(zxid int64) (list []EndedSession) {
 	r := &s.ended
 	r.mu.Lock()
@@ -102,7 +102,7 @@ func (s *Server) EndedSince(zxid int64) (list []EndedSession) {
 	return list
 }
 
-// EndedNews is sent to when sessions have ended.
+// EndedNews returns a channel that receives a value when sessions have ended.
 func (s *Server) EndedNews() <-chan struct{} { return s.ended.news }
 
 // noteEnd remembers a session's end. It runs while the end is applied.
@@ -136,8 +136,8 @@ func (s *Server) noteEnd(c *conn, end *state.Ending) {
 	s.ended.add(e)
 }
 
-// lostConns is the sessions whose last connection here has ended and that have
-// neither come back nor ended as far as this server knows.
+// lostConns holds the sessions whose last connection here has ended. As far as this server knows,
+// they have neither come back nor ended.
 type lostConns struct {
 	mu sync.Mutex
 	by map[int64]lostConn
@@ -163,7 +163,7 @@ func (l *lostConns) note(c *conn, why endReason, now time.Duration) {
 		l.by = make(map[int64]lostConn)
 	}
 	if len(l.by) >= maxLost {
-		for id := range l.by { // any: it is about what an operator is told
+		for id := range l.by { // any: it only makes a reason for operators less exact
 			delete(l.by, id)
 			break
 		}
@@ -189,7 +189,7 @@ func (l *lostConns) take(session int64) (lostConn, bool) {
 // stall, a cut network.
 type Down struct{ Since, Until time.Time }
 
-// troubles is what else happened that may have cost sessions their lives.
+// troubles records other events that may have ended sessions.
 type troubles struct {
 	mu      sync.Mutex
 	down    time.Time // not served since; zero: served
@@ -208,7 +208,7 @@ const (
 	keptRefusals = 1000
 )
 
-// serving notes that clients are served from now on, or are not.
+// serving notes whether this server serves clients from now on.
 func (t *troubles) serving(serve bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

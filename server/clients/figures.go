@@ -13,7 +13,7 @@ import (
 type Figures struct {
 	Serving     bool
 	Uptime      time.Duration
-	Conns       int // open client connections, whatever they have come to
+	Conns       int // open client connections in any phase
 	Outstanding int // requests proposed and not yet answered
 
 	// Of the data registry alone, as wchs shows them.
@@ -27,7 +27,7 @@ type Figures struct {
 	Foreign         int64 // connections that spoke another protocol
 	SessionsRefused int64 // attaches answered "expired"
 	LogDropped      int64 // log lines about input that were not written
-	Ends            []End // ended connections by reason, all there are
+	Ends            []End // ended connections, one End for every reason
 }
 
 // End tells how many connections ended for one reason.
@@ -95,9 +95,8 @@ func (s *Server) ResetConns() {
 	}
 }
 
-// WatchScan calls f for every pair of a path and a session that has a data or
-// persistent watch there, in no order, holding the lock of the watches for max
-// pairs at a time.
+// WatchScan calls f for every pair of a path and a session that has a data or persistent watch
+// there, in no order. It holds the lock of the watches for a bounded number of pairs at a time.
 func (s *Server) WatchScan(f func(path string, session int64)) {
 	type pair struct {
 		path string
@@ -119,7 +118,7 @@ func (s *Server) WatchScan(f func(path string, session int64)) {
 	}
 }
 
-// describe returns what an operator is shown of the connection.
+// describe returns the connection as operators see it.
 func (c *conn) describe() admin.Conn {
 	d := admin.Conn{Addr: addrOf(c.nc), Secure: c.secure, Established: c.srv.o.Now().Add(c.born - c.srv.now()),
 		LastCxid: -1}

@@ -39,15 +39,15 @@ func (f *flushers) stop() {
 	f.cond.Broadcast()
 }
 
-// touch puts c into the batch. The caller has seen to it that c is in it once.
+// touch puts c into the batch. The caller makes sure that c is in it once.
 func (f *flushers) touch(c *conn) {
 	f.mu.Lock()
 	f.batch = append(f.batch, c)
 	f.mu.Unlock()
 }
 
-// quick reports whether a visit to c takes no longer than one short system call:
-// whoever applies the log may then do it.
+// quick reports whether a visit to c takes no longer than one short system call: then the
+// goroutine that applies the log may make it.
 func (c *conn) quick() bool {
 	if c.raw == nil {
 		return false
@@ -110,8 +110,8 @@ func (f *flushers) run() {
 // waiting returns how many outboxes wait to be written. f is locked.
 func (f *flushers) waiting() int { return len(f.queue) - f.head }
 
-// next takes the one who has waited longest out of the queue: while there is
-// always somebody new, nobody may be passed over. f is locked.
+// next takes the connection that has waited longest out of the queue: however many new ones come,
+// each gets its turn. f is locked.
 func (f *flushers) next() *conn {
 	c := f.queue[f.head]
 	f.queue[f.head] = nil
@@ -159,8 +159,8 @@ func (c *conn) flushTouched() {
 	}
 }
 
-// flush writes the outbox from the connection's own goroutine. If another
-// flush is under way, it waits only while that one has a lot left to do.
+// flush writes the outbox from the connection's own goroutine. If another flush is under way, it
+// waits only while that flush has a lot left to do.
 func (c *conn) flush() {
 	o := &c.out
 	o.mu.Lock()
@@ -197,7 +197,7 @@ func (c *conn) rouse() {
 	wake := c.out.wake
 	c.out.mu.Unlock()
 	select {
-	case wake <- struct{}{}: // never, if there is none: nobody has slept yet
+	case wake <- struct{}{}: // never, if wake is nil: the goroutine has not slept yet
 	default:
 	}
 }
@@ -294,9 +294,9 @@ func (c *conn) tryWrite(fd uintptr) bool {
 	}
 }
 
-// Pieces in which a client is written to that has to be waited for. A TLS
-// connection cannot go on behind a deadline that passed in the middle of a
-// piece, so there the client must take the whole of one in time.
+// Sizes of the pieces in which writeAll writes to a slow client. A TLS connection cannot go on
+// after a deadline that passed in the middle of a piece, so there the client must take a whole
+// piece in time.
 const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
@@ -342,7 +342,7 @@ func (c *conn) linger() {
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 }
 
-// endReasonOf names what a failed write means.
+// endReasonOf returns the end reason of a failed write.
 func endReasonOf(err error) endReason {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return endSlow

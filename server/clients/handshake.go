@@ -19,12 +19,11 @@ import (
 // maxHello bounds a connect request, which is 45 bytes long in practice.
 const maxHello = 1 << 10
 
-// wordTime bounds every read and write that belongs to a four-letter word, until
-// the one who answers it sets deadlines of its own.
+// wordTime bounds every read and write that belongs to a four-letter word, until the Words that
+// answers it sets deadlines of its own.
 const wordTime = 5 * time.Second
 
-// open brings a connection to its session. It returns endNone once there is
-// one, or why there is none.
+// open opens the connection's session. It returns endNone, or why there is no session.
 func (c *conn) open() endReason {
 	if why := c.startTLS(); why != endNone {
 		return why
@@ -43,8 +42,8 @@ func (c *conn) open() endReason {
 	if c.foreign(first) {
 		return endPlain
 	}
-	// The phase before the question: Serving(false) looks at them in the other
-	// order, so one of the two closes the connection.
+	// Store the phase before the question: Serving(false) does both in the other order, so one of
+	// the two closes the connection.
 	c.phase.Store(int32(phaseConnect))
 	switch s := c.srv; {
 	case s.serves():
@@ -103,8 +102,8 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, endReason) {
 	}
 }
 
-// foreign answers those who speak HTTP where ZooKeeper's protocol is spoken,
-// and recognises those who speak TLS where it is not.
+// foreign answers clients that speak HTTP instead of ZooKeeper's protocol, and recognises clients
+// that speak TLS where the port does not.
 func (c *conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
 	case "GET ", "POST", "HEAD", "PUT ":
@@ -125,7 +124,7 @@ func (c *conn) foreign(first [4]byte) bool {
 	return true
 }
 
-// last makes b the last that is written.
+// last makes b the last bytes of the connection.
 func (c *conn) last(b []byte, why endReason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -138,10 +137,9 @@ func (c *conn) last(b []byte, why endReason) {
 	c.out.end(why)
 }
 
-// answerWord answers a four-letter word. A client may have closed its side
-// already: nothing more is read but what belongs to the word. How many costly
-// answers are given at a time is up to the one who gives them; cheap ones must
-// not wait for those, or health checks would.
+// answerWord answers a four-letter word. A client may have closed its side already: answerWord
+// reads only what belongs to the word. The Words decides how many costly answers it gives at a
+// time; cheap answers must not wait for those, or health checks would.
 func (c *conn) answerWord(first [4]byte) endReason {
 	c.phase.Store(int32(phaseWord))
 	c.srv.metrics.PacketsReceived.Add(1)
@@ -173,9 +171,9 @@ func (w wordConn) Write(b []byte) (int, error) { return w.c.nc.Write(b) }
 // SetWriteDeadline lets the answer take longer than wordTime if it is long.
 func (w wordConn) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
 
-// connect answers the connect request: with a session, with its refusal, or
-// not at all. A client takes a refusal as the end of its session, so it is
-// given only when that end is beyond doubt; in doubt the connection is closed.
+// connect answers the connect request: with a session, with its refusal, or not at all. A client
+// takes a refusal as the end of its session, so the server refuses only when that end is beyond
+// doubt; in doubt it closes the connection.
 func (c *conn) connect(frame []byte) endReason {
 	s := c.srv
 	r, err := jute.DecodeConnectRequest(frame)
@@ -202,7 +200,7 @@ func (c *conn) connect(frame []byte) endReason {
 		c.asked = r.SessionID
 		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
 		if len(r.Password) != len(body.Password) {
-			return c.refuse() // it is nobody's
+			return c.refuse() // no session has such a password
 		}
 		body.Password = [jute.PasswordSize]byte(r.Password)
 		if c.wrongPassword(r.SessionID, body.Password) {
@@ -238,8 +236,8 @@ func (c *conn) wrongPassword(id int64, password [jute.PasswordSize]byte) bool {
 	return known && subtle.ConstantTimeCompare(found.Password[:], password[:]) != 1
 }
 
-// caughtUp waits, for a part of what the client would bear, until this server
-// has applied what the client has seen elsewhere.
+// caughtUp waits, for a third of the client's timeout, until this server has applied what the
+// client has seen elsewhere.
 func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 	if zxid <= c.replica.Zxid() {
 		return true
@@ -269,9 +267,8 @@ func (c *conn) refusal() {
 	c.out.end(endGone)
 }
 
-// attached makes the connection that of a session, by the outcome of its
-// connect request. The state lock is held, so no event and no later move of
-// the session can fall between.
+// attached gives the connection the session of its connect request's outcome. The caller holds
+// the state lock, so no event and no later move of the session can fall between.
 func (c *conn) attached(o *state.Outcome) {
 	s := &o.Session
 	older, ok := c.srv.claim(c, s.ID)
@@ -294,7 +291,7 @@ func (c *conn) attached(o *state.Outcome) {
 	c.phase.Store(int32(phaseOpen))
 }
 
-// retire ends a connection whose session has another, or none any more.
+// retire ends a connection whose session has a newer connection, or has ended.
 func (c *conn) retire(why endReason) {
 	c.retired.Store(true)
 	c.kill(why)

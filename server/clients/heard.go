@@ -2,7 +2,7 @@ package clients
 
 import "sync"
 
-// heardList is the connections heard from since the leader was told last. A
+// heardList holds the connections that the server heard from since it last told the leader. A
 // connection enters it once, however much it sends.
 type heardList struct {
 	mu    sync.Mutex

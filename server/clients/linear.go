@@ -6,15 +6,15 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// readRounds make reads linearizable, for servers started so. A read waits for
-// a round: an empty request that went through the log after the read had
-// arrived, so that the state it then sees holds everything acknowledged to
-// anybody before. Reads that arrive while a round is under way share the next.
+// readRounds make reads linearizable, for servers with LinearizableReads. A read waits for a
+// round: an empty request that goes through the log after the read has arrived. The read then
+// sees everything acknowledged to any client before. Reads that arrive while a round is under way
+// share the next.
 type readRounds struct {
 	s *Server
 
 	mu   sync.Mutex
-	next *readRound // being joined; nil: nobody waits
+	next *readRound // reads join it; nil: no read waits
 	busy bool       // a round is under way
 }
 
@@ -55,9 +55,8 @@ func (d *readRound) begin() {
 // Done implements state.Waiter.
 func (d *readRound) Done(o *state.Outcome) { d.finish(!o.Unknown) }
 
-// finish lets the readers of this round go on and begins the next, if anybody
-// waits for it. The caller may hold the state lock, so that is left to another
-// goroutine.
+// finish lets the reads of this round go on, and begins the next round if a read waits for it.
+// The caller may hold the state lock, so another goroutine begins it.
 func (d *readRound) finish(ok bool) {
 	d.ok = ok
 	close(d.done)

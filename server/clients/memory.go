@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// memory is what connections hold beyond a little each: frames that are being
-// received, and what waits to be written. All of it together has a bound. Who
-// needs more waits in line until others have given something back; and while
-// somebody waits, the connection that has got on least is closed: bytes that its
-// client does not send, or does not take, must not stop anybody else. A frame's
-// memory is asked for as a whole, so that who has some can always finish.
+// memory is what connections hold beyond a little each: frames that they receive, and bytes that
+// wait to be written. All of it together has a bound. A connection that needs more waits in line
+// until others have given something back. While it waits, the server closes the connection with
+// the least progress: bytes that one client does not send, or does not take, must not stop
+// others. A connection asks for a frame's memory as a whole, so that it can always finish once it
+// has some.
 type memory struct {
 	srv   *Server
 	limit int
@@ -25,7 +25,7 @@ type memory struct {
 // holding is what one connection has.
 type holding struct {
 	part    [2]int        // input and output
-	since   time.Duration // when it last got on
+	since   time.Duration // when it last made progress
 	partial bool          // the frame in input is not complete
 }
 
@@ -39,12 +39,12 @@ type memoryWait struct {
 	c       *conn
 	part, n int
 	own     bool          // it waits for connections from its own address
-	granted chan struct{} // closed when it has
+	granted chan struct{} // closed once it has them
 }
 
 // Times of waiting for memory.
 const (
-	memoryPoll  = 50 * time.Millisecond  // between two looks at who gets on
+	memoryPoll  = 50 * time.Millisecond  // between two checks for progress
 	memoryGrace = 500 * time.Millisecond // in which a client may let others wait
 )
 
@@ -85,8 +85,8 @@ func (m *memory) wait(c *conn, part, n int) bool {
 	}
 }
 
-// recount looks again at what w waits for, if that is its own address: watches that
-// fired have left room.
+// recount adds up again what w's address has, if w waits for that: watches that fired have left
+// room.
 func (m *memory) recount(w *memoryWait) {
 	m.mu.Lock()
 	own := w.own
@@ -99,8 +99,8 @@ func (m *memory) recount(w *memoryWait) {
 	}
 }
 
-// leave takes w out of the line, if it is still there. What it may have been
-// granted goes with its connection.
+// leave takes w out of the line, if it is still there. Memory that w was granted goes with its
+// connection.
 func (m *memory) leave(w *memoryWait) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,8 +110,8 @@ func (m *memory) leave(w *memoryWait) {
 	}
 }
 
-// try is wait for those who cannot wait. It reports false when there is no room;
-// force takes it all the same.
+// try is wait for callers that must not block. It reports false when there is no room; with force
+// it takes the memory all the same.
 func (m *memory) try(c *conn, part, n int, force bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,8 +125,8 @@ func (m *memory) partOf(c *conn, part int) int {
 	return 0
 }
 
-// set makes a part of what c holds n bytes, if there is room: always for less
-// than before, and for who is alone. m is locked.
+// set makes a part of what c holds n bytes, if there is room. There always is for less than
+// before, and for a connection that is alone. m is locked.
 func (m *memory) set(c *conn, part, n int, force bool) bool {
 	h := m.held[c]
 	if h == nil {
@@ -153,8 +153,8 @@ func (m *memory) set(c *conn, part, n int, force bool) bool {
 	return true
 }
 
-// advance gives those first in line what they wait for, and passes those over whose
-// address has too much itself. m is locked.
+// advance gives the first in line what they wait for, and passes over connections whose own
+// address has too much. m is locked.
 func (m *memory) advance() {
 	left, full := m.line[:0], false
 	for _, w := range m.line {
@@ -171,9 +171,9 @@ func (m *memory) advance() {
 	m.line = left
 }
 
-// slowest returns the connection that has got on least and could, if it has had its
-// time; nil if that is the one that waits, which others will close. Of those that wait
-// for their own address, it is one from there.
+// slowest returns the connection with the least progress that could make some, if that was longer
+// than memoryGrace ago; nil if it is w's own connection, which others will close. If w waits for
+// its own address, slowest looks at connections from there alone.
 func (m *memory) slowest(w *memoryWait) (slow *conn, why endReason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,9 +225,8 @@ func (m *memory) drop(c *conn) {
 	}
 }
 
-// hold tells srv.memory how much the outbox holds, after it grew or shrank. An
-// outbox that is already large dies when there is no room for more, if others
-// fill it. It is locked.
+// hold tells srv.memory how much the outbox holds, after it grew or shrank. If others fill an
+// outbox that is already large, it dies when there is no room for more. The outbox is locked.
 func (c *conn) hold(others bool) {
 	o := &c.out
 	n := len(o.buf) + len(o.later) + o.writing + o.reserved

@@ -17,9 +17,8 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 	s.watches.settle()
 }
 
-// SessionEnded implements raftfsm.Observer. The connection of the session is
-// closed once it has been sent the events of its end; the one that asked for
-// the end gets its reply first.
+// SessionEnded implements raftfsm.Observer. It closes the connection of the session once that has
+// the events of the end; a connection that asked for the end gets its reply first.
 func (s *Server) SessionEnded(e *state.Ending) {
 	c := s.connOf(e.Session.ID)
 	s.noteEnd(c, e)
@@ -38,14 +37,14 @@ func (s *Server) SessionEnded(e *state.Ending) {
 
 // SessionMoved implements raftfsm.Observer.
 func (s *Server) SessionMoved(id int64, gen uint32) {
-	s.lost.forget(id) // what became of an older connection here is no news of it any more
+	s.lost.forget(id) // the end of an older connection here no longer matters
 	if c := s.connOf(id); c != nil && c.gen < gen {
 		c.retire(endMoved)
 	}
 }
 
-// Reset implements raftfsm.Observer. Changes were skipped, and whoever watched
-// would miss them: only a new connection starts from the new state.
+// Reset implements raftfsm.Observer. The state skipped changes, and watching clients would miss
+// them: only a new connection starts from the new state.
 func (s *Server) Reset() {
 	for _, c := range s.all() {
 		if phase(c.phase.Load()) >= phaseConnect {
@@ -75,7 +74,7 @@ func (s *Server) Serving(serve bool) {
 	}
 }
 
-// ReadOnly implements raftfsm.Observer. When it ends, its sessions do: their
+// ReadOnly implements raftfsm.Observer. When read-only service ends, its connections end: their
 // clients find a server that serves, perhaps this one.
 func (s *Server) ReadOnly(on bool) {
 	if s.ctx.Err() != nil {
@@ -97,9 +96,9 @@ func (s *Server) sendAway() {
 	s.flush.kick()
 }
 
-// Heard implements raftfsm.Observer. A client whose request has no answer yet
-// is not silent, however long ago its last byte came: its further bytes wait
-// until the answer is out, and how long that takes is our own doing.
+// Heard implements raftfsm.Observer. A client whose request has no answer yet is not silent,
+// however long ago its last byte came: its further bytes wait until the answer is out, and the
+// server alone causes that delay.
 func (s *Server) Heard(touches []state.Touch) []state.Touch {
 	list := s.heard.swap()
 	now := s.now()
@@ -126,8 +125,8 @@ func (c *conn) owed() bool {
 	return c.out.state == outboxOpen && c.out.pendingLen() > 0
 }
 
-// batchTime is the time at which the batch being applied is answered. It is
-// asked for by the goroutine that applies the log, once per batch.
+// batchTime returns the time at which the server answers the batch being applied. The goroutine
+// that applies the log reads the clock once per batch.
 func (s *Server) batchTime(o *state.Outcome) time.Duration {
 	if s.batch == 0 && !o.Unknown {
 		s.batch = s.now()

@@ -51,18 +51,17 @@ type Options struct {
 	// 10 million. At the bound the connection that wants more is closed.
 	MaxWatchesPerConn int
 	MaxWatches        int
-	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches;
-	// defaults 48 MiB, and a quarter of what the process may use, at least
-	// 128 MiB. While MaxConnsPerAddr is a limit, the connections from one
-	// address may have twice as much together as one of them. At a bound the
-	// connection that wants more is closed, in all one that has much already.
+	// MaxWatchBytesPerConn and MaxWatchBytes bound the memory of watches; defaults 48 MiB, and a
+	// quarter of what the process may use, at least 128 MiB. While MaxConnsPerAddr is a limit, the
+	// connections from one address may have twice as much together as one of them. At a bound the
+	// server closes the connection that wants more; at MaxWatchBytes it must have much already.
 	MaxWatchBytesPerConn int
 	MaxWatchBytes        int
 
-	// MaxBuffers bounds the memory of large frames being received and of all
-	// that waits to be written, of all connections together; default a quarter
-	// of what the process may use, at most 72 MiB and at least twice MaxFrame.
-	// At the bound they wait for each other, and who does not get on is closed.
+	// MaxBuffers bounds the memory of large frames being received and of all that waits to be
+	// written, of all connections together; default a quarter of what the process may use, at most
+	// 72 MiB and at least twice MaxFrame. At the bound connections wait for each other, and the
+	// server closes those without progress.
 	MaxBuffers int
 
 	// HandshakeTimeout is how long a connection may take to get a session;
@@ -74,12 +73,11 @@ type Options struct {
 	// FrameTimeout is how long a frame may take in all; default 120 s.
 	FrameTimeout time.Duration
 
-	// SuperDigest is the digest identity "user:base64(sha1(user:password))"
-	// that may do everything. Empty: nobody may.
+	// SuperDigest is the digest identity "user:base64(sha1(user:password))" that may do everything.
+	// Empty: no client may.
 	SuperDigest string
-	// SASL is how clients may authenticate by SASL; nil: it is answered as a
-	// server without SASL answers. SASLSuper is the one of its users that may do
-	// everything, if any.
+	// SASL is how clients may authenticate by SASL; nil: the server answers like one without SASL.
+	// SASLSuper is the user of SASL that may do everything, if any.
 	SASL      *sasl.Mechanisms
 	SASLSuper string
 	// EnsembleNames are the names of this cluster. A client that authenticates by the
@@ -89,23 +87,23 @@ type Options struct {
 	// RequireAuth are the schemes (digest, sasl, x509) of which a client must
 	// have proved an identity before it asks for anything. Empty: none.
 	RequireAuth []string
-	// SkipACL lets everybody do everything.
+	// SkipACL lets every client do everything.
 	SkipACL bool
-	// LinearizableReads lets every read wait for a round through the log, so
-	// that no read is ever stale.
+	// LinearizableReads makes every read wait for a round through the log, so that no read is ever
+	// stale.
 	LinearizableReads bool
 	// TLSConfig is for ServeTLS.
 	TLSConfig *tls.Config
 
-	// Reconfigure is what carries reconfig out; nil: it is answered RECONFIGDISABLED.
+	// Reconfigure carries out reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
 
-	// Logger gets what an operator would want to know; default slog.Default.
+	// Logger receives messages for operators; default slog.Default.
 	Logger *slog.Logger
 	// Rand is the source of session passwords; default crypto/rand.
 	Rand io.Reader
-	// Now is the wall clock, for what people are shown and for the times in
-	// Kerberos' tickets; default time.Now.
+	// Now is the wall clock, for times that people see and for those in Kerberos' tickets; default
+	// time.Now.
 	Now func() time.Time
 }
 

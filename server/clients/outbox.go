@@ -23,25 +23,24 @@ type pending struct {
 	est int64         // steps that its address was charged
 }
 
-// outbox is the bytes that wait for one client, and the requests whose
-// replies are still to come. It is filled by the connection's goroutine (under
-// View) and by the one that applies the log, and emptied by whoever flushes;
-// one flush runs at a time, and who finds one under way only appends.
+// outbox holds the bytes that wait for one client, and the requests that wait for replies. The
+// connection's goroutine (under View) and the goroutine that applies the log fill it, a flush
+// empties it. One flush runs at a time; a goroutine that finds one under way only appends.
 type outbox struct {
 	mu     sync.Mutex
 	buf    []byte // whole frames
 	spare  []byte // the buffer of the flush before
 	frames int    // in buf
 
-	// gap: the connection's goroutine puts a long reply together, which comes behind
-	// buf. What is appended by others until then waits in later.
+	// gap: the connection's goroutine builds a long reply, which comes behind buf. Frames that
+	// others append until then wait in later.
 	gap         bool
 	later       []byte
 	laterFrames int
 
 	writing  int // bytes that the flush under way has taken
-	held     int // what of all this is told to srv.memory
-	reserved int // and what was waited for beyond it, for a long reply
+	held     int // bytes of all this that srv.memory counts
+	reserved int // bytes granted beyond held, for a long reply
 
 	state outboxState
 	why   endReason // once state is not open

@@ -85,16 +85,15 @@ func takesLong(frame []byte) bool {
 	return op == jute.OpGetEphemerals
 }
 
-// longReply is the reply to a read that is put together when the state lock is
-// released.
+// longReply is the reply to a read that answerLong builds without the state lock.
 type longReply struct {
 	list *tree.Long
 	head []byte // of the frame
 	size int    // about, of the whole
 }
 
-// takeLong begins such a reply, if this is one: the answer to a read that lists so
-// much that other clients would wait for it. The outbox is locked.
+// takeLong begins a longReply, if the read lists so much that other clients would wait for it.
+// The outbox is locked.
 func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, taken bool) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals:
@@ -119,7 +118,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	return w, true
 }
 
-// answerLong puts the reply together that takeLong began.
+// answerLong builds the reply that takeLong began.
 func (c *conn) answerLong() {
 	l := c.long
 	c.long = nil
@@ -132,8 +131,8 @@ func (c *conn) answerLong() {
 	c.hold(false)
 }
 
-// longAnswer reports whether the reply to a read is so long that its memory
-// must be waited for first, which cannot be done under the state lock.
+// longAnswer reports whether the reply to a read is so long that the connection must wait for its
+// memory first, which it cannot do under the state lock.
 func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead:
@@ -166,7 +165,7 @@ func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	return size, ok
 }
 
-// watch is one that a read asks for.
+// watch is a watch that a read asks for.
 type watch struct {
 	set  bool
 	path string

@@ -10,10 +10,10 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// connectReadOnly answers a connect request while this server knows no leader.
-// Only who asked for it is let in. A session that this server knows goes on, as
-// far as reads go; nobody hears that it was seen here. A new one is known
-// nowhere and lasts as long as its connection.
+// connectReadOnly answers a connect request while this server knows no leader. It lets in only
+// clients that ask for a read-only session. A session that this server knows goes on for reads;
+// no leader hears that this server saw it. A new session is known nowhere else and lasts as long
+// as its connection.
 func (c *conn) connectReadOnly(r jute.ConnectRequest, timeout int32) endReason {
 	s := c.srv
 	if !r.ReadOnly {
@@ -21,7 +21,7 @@ func (c *conn) connectReadOnly(r jute.ConnectRequest, timeout int32) endReason {
 		return endServing
 	}
 	if r.LastZxidSeen > c.replica.Zxid() {
-		return endBehind // and nobody is there to catch up with
+		return endBehind // and there is no leader to catch up with
 	}
 	id := r.SessionID
 	var password [jute.PasswordSize]byte
@@ -33,7 +33,7 @@ func (c *conn) connectReadOnly(r jute.ConnectRequest, timeout int32) endReason {
 		known := false
 		c.replica.View(func(st *state.State) { _, known = st.Sessions().Get(id) })
 		if !known || c.wrongPassword(id, password) {
-			// Whether it is over only a leader can say.
+			// Only a leader can say whether the session is over.
 			return endServing
 		}
 	} else {

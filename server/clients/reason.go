@@ -5,7 +5,7 @@ type endReason uint8
 
 const (
 	endNone      endReason = iota // it has not
-	endElse                       // whoever ended it knows
+	endElse                       // the reason was given elsewhere
 	endClient                     // the client closed it, or the network did
 	endSession                    // the client closed its session
 	endWord                       // its four-letter word, or HTTP request, was answered

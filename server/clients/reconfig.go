@@ -14,21 +14,20 @@ type ReconfigRequest struct {
 	Joining, Leaving, Members string
 	Version                   int64 // of the configuration it starts from; -1: any
 
-	// May tells whether the client may write /zookeeper/config. ZooKeeper finds
-	// fault with the request before it looks at the client, so this is no
-	// reason not to ask.
+	// May tells whether the client may write /zookeeper/config. ZooKeeper checks the request before
+	// the client's rights, so the server asks Reconfigure in any case.
 	May bool
 	// Patience is how long the client can bear to wait for servers that join.
 	Patience time.Duration
 }
 
-// Reconfigure carries out a change of membership and answers the client's code.
-// It may block. When it reports false, what has come of the request is not known
-// or cannot be told here, and the connection is closed.
+// Reconfigure carries out a change of membership and returns the code for the client. It may
+// block. If it reports false, this server does not know the result or cannot tell it, and closes
+// the connection.
 type Reconfigure func(ReconfigRequest) (code jute.ErrCode, known bool)
 
-// reconfig changes the membership, where that is allowed, for those who may
-// write the node that shows it.
+// reconfig changes the membership, where that is allowed, for clients that may write the node
+// that shows it.
 func (c *conn) reconfig(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	var r ReconfigRequest

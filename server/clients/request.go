@@ -17,7 +17,7 @@ const (
 	closeOp         // through the log, and the end of the connection
 	pingOp
 	catchUpOp  // setWatches
-	authOp     // changes who the client is
+	authOp     // changes the client's identities
 	saslOp     // the same, in several rounds
 	localOp    // answered from the connection alone
 	refusedOp  // known, and never carried out
@@ -59,9 +59,9 @@ func header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
 		frame[headerSize:]
 }
 
-// handle carries out one request. It reports false when the connection is to
-// be read no more. Everything that is answered here waits for the replies to
-// the connection's own writes; the writes themselves do not wait.
+// handle carries out one request. It reports false when no more of the connection may be read.
+// Answers from this server alone wait for the replies to the connection's own writes; the writes
+// themselves do not wait.
 func (c *conn) handle(frame []byte) bool {
 	xid, op, body := header(frame)
 	class := classOf(op)
@@ -121,9 +121,9 @@ func (c *conn) handle(frame []byte) bool {
 // pingPoll is how often a ping that waits looks again.
 const pingPoll = 20 * time.Millisecond
 
-// ping is answered only while the leader hears of this server's clients: else
-// the client must look for a better server while its session lasts. Between
-// two leaders the answer waits, as long as the client can bear.
+// ping answers only while the leader hears of this server's clients: otherwise the client must
+// look for a better server while its session lasts. Between two leaders the answer waits, for a
+// third of the session's timeout at most.
 func (c *conn) ping() bool {
 	for began := c.srv.now(); !c.replica.PingOK(c.timeout); {
 		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
@@ -156,7 +156,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	return true
 }
 
-// replyLast appends an error reply behind which nothing comes.
+// replyLast appends an error reply and ends the connection behind it.
 func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why endReason) {
 	if c.reply(xid, jute.OpError, zxid, code, nil) {
 		c.last(nil, why)

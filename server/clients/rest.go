@@ -8,15 +8,14 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// A connection whose client does nothing but ping rests: most of many thousands
-// do, most of the time. What it then needs is a goroutine of the smallest stack
-// there is, which reads a few bytes at a time and answers pings. A goroutine that has once handled
-// anything else has a larger stack for the rest of its life, so the first request
-// wakes the connection: it is served by a new goroutine. Only one of the two exists at a
-// time; what the connection's goroutine owns goes over with the go statement.
+// A connection whose client only pings rests: of many thousands most do, most of the time. A
+// resting connection needs a goroutine with the smallest stack, which reads a few bytes at a time
+// and answers pings. A goroutine that has once handled anything else has a larger stack for the
+// rest of its life, so the first request wakes the connection: a new goroutine serves it. Only
+// one of the two exists at a time; the go statement hands over what the connection's goroutine
+// owns.
 
-// woken is what a resting connection has read last: a ping, or what ended its
-// rest.
+// woken is what a resting connection has read last: a ping, or what ended its rest.
 type woken struct {
 	buf [pingSize + 1]byte
 	n   uint8
@@ -42,8 +41,8 @@ func (c *conn) giveBack() {
 	}
 }
 
-// rest is the goroutine of a connection that rests. It keeps its stack small:
-// whatever is not a ping, and every end, is for serve.
+// rest is the goroutine of a connection that rests. It keeps its stack small: it leaves requests
+// other than pings, and every end, to serve.
 func (c *conn) rest() {
 	defer c.restPanicked()
 	for {
@@ -66,7 +65,7 @@ func (c *conn) isPing() bool {
 		0, 0, 0, byte(jute.OpPing)}
 }
 
-// restPanicked sees to it that a panic ends no more than the connection.
+// restPanicked limits a panic to the end of this connection.
 func (c *conn) restPanicked() {
 	if p := recover(); p != nil {
 		c.panicked(p)
@@ -87,8 +86,8 @@ func (c *conn) wakeUp() (why endReason, again bool) {
 	if err == nil {
 		return endNone, false
 	}
-	// Pings do not move the deadline, which is a system call's work: it is looked
-	// at when it has passed.
+	// Pings do not move the deadline, which would take a system call: wakeUp checks it once it has
+	// passed.
 	silent := time.Duration(c.lastHeard.Load()) + c.timeout + c.margin()
 	if errors.Is(err, os.ErrDeadlineExceeded) && silent > c.srv.now() && c.isOpen() {
 		c.setDeadline(silent)

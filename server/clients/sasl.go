@@ -12,12 +12,12 @@ const schemeSASL = "sasl"
 
 var errTooManyIDs = errors.New("too many identities on one connection")
 
-// saslEmpty is how often a client is told, in the reference's way, that there is
-// no SASL here. There are clients that take it for progress and ask forever.
+// saslEmpty is how often the server tells a client, in the reference's way, that it has no SASL.
+// Some clients take that for progress and ask forever.
 const saslEmpty = 3
 
-// sasl carries on a negotiation by one token. When it succeeds the client is who
-// it has proved to be, besides what it was. A second negotiation may follow.
+// sasl carries on a negotiation by one token. Success adds the proved identity to the client's
+// identities. A second negotiation may follow.
 func (c *conn) sasl(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	token := d.Buffer()
@@ -42,8 +42,8 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, answer))
 }
 
-// negotiate takes the client's token to the negotiation under way, or to a new
-// one, and lets the client be whom it has proved to be.
+// negotiate gives the client's token to the negotiation under way, or to a new one. At its end it
+// adds the identity that the client has proved.
 func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	if c.exchange == nil {
 		c.exchange = c.srv.o.SASL.Begin(c.srv.o.Rand)
@@ -79,8 +79,8 @@ func (c *conn) saslFailed(xid int32) bool {
 		code = jute.SessionClosedRequireAuth
 	}
 	c.srv.metrics.AuthFailed.Add(1)
-	// The answer is what waits: a client that fails in the moment in which it
-	// connects takes its own start for a time-out.
+	// The answer itself waits: a client that fails in the moment in which it connects takes its own
+	// start for a time-out.
 	c.penalty()
 	if c.replyWhole(xid, jute.OpSASL, code, jute.AppendBuffer(nil, nil)) {
 		c.last(nil, endAuth)
@@ -98,7 +98,7 @@ func (c *conn) admitted() bool {
 	})
 }
 
-// turnAway answers a request of somebody who should have authenticated.
+// turnAway answers a request of a client that must authenticate first.
 func (c *conn) turnAway(xid int32) bool {
 	c.srv.metrics.AuthFailed.Add(1)
 	c.say("closed: the client asks for something before it has authenticated", "required", c.srv.o.RequireAuth)

@@ -35,15 +35,14 @@ type Replica interface {
 	PingOK(timeout time.Duration) bool
 }
 
-// Words answers four-letter words. An admin.Admin does.
+// Words answers four-letter words; an admin.Admin is one.
 type Words interface {
 	// Answer answers the word that a connection began with. It may read what
 	// belongs to the word from conn; the caller closes it.
 	Answer(conn io.ReadWriter, first [4]byte) error
 }
 
-// Server serves clients from a Replica. It is told of changes as the replica's
-// raftfsm.Observer.
+// Server serves clients from a Replica. It learns of changes as the replica's raftfsm.Observer.
 type Server struct {
 	o       Options
 	replica Replica // set once, before used
@@ -65,7 +64,7 @@ type Server struct {
 	counts    counts
 	log       inputLog
 	newcomers rate
-	adminAddr string // shown to those who speak HTTP here; set before Serve
+	adminAddr string // shown to clients that speak HTTP here; set before Serve
 
 	mu        sync.Mutex // held for operations on these maps only
 	listeners map[net.Listener]bool
@@ -86,8 +85,8 @@ type Server struct {
 	gone     observe.Recent // connections that have ended, by address
 	troubles troubles
 
-	// events are those of the change being told, told by the goroutine that
-	// applies the log: the end of a session comes behind them.
+	// events are those of the change being told, owned by the goroutine that applies the log: it
+	// tells the end of a session after them.
 	events     []tree.Event
 	eventsZxid int64
 
@@ -96,8 +95,8 @@ type Server struct {
 	batch time.Duration
 }
 
-// New returns a Server that serves nobody yet: it can observe a replica, which
-// is then given to Use.
+// New returns a Server that serves no client yet: it can observe a replica, which the caller then
+// gives to Use.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -123,30 +122,28 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Options are the options in force, every default filled in.
+// Options returns the options in force, every default filled in.
 func (s *Server) Options() Options { return s.o }
 
-// Answer gives the server what answers four-letter words, and the address to
-// name to those who speak HTTP to the client port. It is called before Serve.
+// Answer sets what answers four-letter words, and the address that the server names to clients
+// that speak HTTP to the client port. Call it before Serve.
 func (s *Server) Answer(w Words, adminAddr string) { s.words, s.adminAddr = w, adminAddr }
 
-// Use gives the server the state it serves. It is called once; until then
-// clients are closed as long as the replica does not serve.
+// Use gives the server the state it serves. Call it once; until then the server closes clients,
+// as while the replica does not serve.
 func (s *Server) Use(r Replica) {
 	s.replica = r
 	s.used.Store(true)
 	s.news()
 }
 
-// serves reports whether clients are served.
+// serves reports whether the server serves clients.
 func (s *Server) serves() bool { return s.serving.Load() && s.used.Load() }
 
-// UseMeanwhile gives the server a state that clients who ask for it may read
-// before there is one to serve.
+// UseMeanwhile gives the server a state that read-only sessions may read before Use is called.
 func (s *Server) UseMeanwhile(r Replica) { s.meanwhile.Store(&r) }
 
-// readsFrom is what clients who ask for it may read though none are served; nil
-// if there is nothing.
+// readsFrom returns the state that read-only sessions may read; nil if there is no such state.
 func (s *Server) readsFrom() Replica {
 	if s.used.Load() {
 		return s.replica
@@ -165,7 +162,7 @@ func (s *Server) news() {
 	s.changed = make(chan struct{})
 }
 
-// WaitServing waits until clients are served.
+// WaitServing waits until the server serves clients.
 func (s *Server) WaitServing(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -187,10 +184,10 @@ func (s *Server) WaitServing(ctx context.Context) error {
 // now is the time since the server started. Only differences mean anything.
 func (s *Server) now() time.Duration { return time.Since(s.start) }
 
-// address is where connections come from. What they have of it they share.
+// address is where connections come from, and what they share of it.
 type address struct {
 	host  string
-	ids   *[]jute.ID // of who has not proved anything
+	ids   *[]jute.ID // of clients that have proved nothing
 	conns map[*conn]struct{}
 	account
 }
@@ -303,9 +300,8 @@ func (s *Server) from(host string) []*conn {
 	return nil
 }
 
-// Shutdown stops accepting, closes every connection and waits for all
-// goroutines, or until ctx ends. Sessions are not touched: their clients will
-// find another server, or this one again.
+// Shutdown stops accepting, closes every connection and waits for all goroutines, or until ctx
+// ends. Sessions live on: their clients find another server, or this one again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.CutOff()
 	done := make(chan struct{})

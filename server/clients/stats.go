@@ -19,7 +19,7 @@ type counts struct {
 	ends         [endReasons]atomic.Int64
 }
 
-// connStat is what an operator is shown of a connection, guarded by its outbox.
+// connStat is what operators see of a connection, guarded by its outbox.
 type connStat struct {
 	received, sent int64
 	bytes          int64 // sent
@@ -144,7 +144,7 @@ func (s *Server) connEnded(c *conn, why endReason) {
 	}
 }
 
-// say is the one line about a connection that ends for a reason of its client's.
+// say logs the one line about a connection that ends because of its client.
 func (c *conn) say(msg string, args ...any) {
 	c.said = true
 	if c.session != 0 {

@@ -58,8 +58,8 @@ type inputLog struct {
 	from  map[lineOf]*repeated
 }
 
-// lineOf is a line about one address: a program that tries again and again is told
-// of now and then.
+// lineOf is a line about one address: if a program tries again and again, the log has a line now
+// and then.
 type lineOf struct{ addr, msg, reason string }
 
 type repeated struct {
@@ -148,8 +148,8 @@ func (l *inputLog) admit(msg string) bool {
 	return k.written <= linesPerSecond
 }
 
-// maxLogged bounds what of one value goes into the log. What is ours and may be
-// longer is passed as a slog.Attr.
+// maxLogged bounds the length of one value in the log. The server passes its own longer values as
+// slog.Attr.
 const maxLogged = 256
 
 func cut(v string) string {

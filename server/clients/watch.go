@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// watchTable is the watches of this server's connections. Its lock is taken
-// inside the state lock, and outbox locks are taken inside it.
+// watchTable holds the watches of this server's connections. Its lock is taken inside the state
+// lock, and outbox locks are taken inside it.
 type watchTable struct {
 	srv *Server
 
@@ -56,8 +56,8 @@ func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 }
 
 const (
-	// smallWatches is what a connection may have however much others have: who
-	// takes everything must not keep those out who want little.
+	// smallWatches is how many bytes a connection may have however much others have: a connection
+	// that takes everything must not keep out those that want little.
 	smallWatches = 64 << 10
 	// watchStep is how much a connection's watches grow until those from its
 	// address are added up again.
@@ -99,7 +99,7 @@ func (t *watchTable) bytesOf(host string) (sum int) {
 	return sum
 }
 
-// fire tells everybody who watches of one event.
+// fire tells every connection that watches of one event.
 func (t *watchTable) fire(zxid int64, e *tree.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,8 +209,8 @@ func (t *watchTable) reset() {
 	t.table = tree.NewWatches[*conn]()
 }
 
-// watchOp answers addWatch, removeWatches and checkWatches. The table is asked
-// before the outbox is locked: that is the order of these locks.
+// watchOp answers addWatch, removeWatches and checkWatches. It asks the table before it locks the
+// outbox: that is the order of these locks.
 func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) (open bool) {
 	d := jute.NewDecoder(body)
 	path, named := d.String()

@@ -48,8 +48,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	return proposed
 }
 
-// Done is told the outcome of the oldest pending request. It implements
-// state.Waiter.
+// Done takes the outcome of the oldest pending request. It implements state.Waiter.
 func (c *conn) Done(out *state.Outcome) {
 	o := &c.out
 	o.mu.Lock()

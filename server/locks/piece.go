@@ -8,18 +8,18 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// pieceSize is how many nodes are looked at under one hold of the state lock:
-// some ten microseconds' worth. What reading a directory costs is counted in
-// nodes, too: long paths shorten the piece.
+// pieceSize is how many nodes a scan reads under one hold of the state lock: some ten
+// microseconds' worth. The cost of a directory counts in nodes, too: long paths shorten the
+// piece.
 const pieceSize = 256
 
-// childrenAtOnce is the same for one lock. Small directories are read at once,
-// so that what is shown was true at one moment.
+// childrenAtOnce is the same for one lock. At reads small directories at once, so that what it
+// shows was true at one moment.
 const childrenAtOnce = 4 * pieceSize
 
-// piece is what is read under one hold of the state lock. It is copied into
-// memory that is there already: whoever asks for memory may have to help
-// collecting garbage, or to wait for it, and every write would wait with him.
+// piece holds what is read under one hold of the state lock. It uses memory allocated before: an
+// allocation may have to help collecting garbage, or to wait for it, and every write would wait,
+// too.
 type piece struct {
 	nodes []met
 	dirs  []dir
@@ -40,7 +40,7 @@ type dir struct {
 	from, to int // its path, in paths
 	data     string
 	next     int32
-	// part is what the directory may be of a semaphore, whose node says semData.
+	// part is the possible role of the directory in a semaphore, whose node says semData.
 	part    recipe.Part
 	kazoo   bool // by kazoo's names
 	semData string
@@ -66,7 +66,7 @@ func (p *piece) clear() {
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
-// node takes a contender down, of the group in or of the directory at.
+// node records a contender of the group in or, if in is nil, of the directory at.
 func (p *piece) node(n tree.Ref, in *group, at int) {
 	st := n.Stat()
 	data, allowed := n.Data(anyone)
@@ -76,8 +76,7 @@ func (p *piece) node(n tree.Ref, in *group, at int) {
 	}})
 }
 
-// dir takes a directory down, unless it has been, and returns its place and
-// what that cost.
+// dir records a directory, unless the piece has it, and returns its place and the cost.
 func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 	for i := len(p.dirs) - 1; i >= 0; i-- {
 		if p.dirs[i].of == of {

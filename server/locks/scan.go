@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Limits of what is kept. A lock with more contenders shows the first of them,
-// and its Total tells how many there are.
+// Limits of what a scan keeps. A lock with more contenders shows the first of them, and its Total
+// tells how many there are.
 const (
 	ShownPerLock = 1000
 	maxKept      = 400_000 // contenders of one scan
@@ -44,7 +44,7 @@ func NewScan() *Scan {
 		pieceSize*pathBytes+tree.MaxPath)}
 }
 
-// Step looks at some nodes more.
+// Step reads some nodes more.
 func (s *Scan) Step(t *tree.Tree) (more bool) {
 	return s.walk.Next(t, pieceSize, func(n tree.Ref) (cost int) {
 		in, at := s.groups[n.Parent()], 0
@@ -146,13 +146,12 @@ type At struct {
 	ghost  string // see Add
 	owner  int64
 
-	// Others are some of the children that are no contenders, and OtherCount
-	// is how many there are.
+	// Others are some of the children that are not contenders, and OtherCount is how many there are.
 	Others     []string
 	OtherCount int
 }
 
-// someOthers is how many children that are no contenders are named.
+// someOthers is how many children that are not contenders Others names.
 const someOthers = 20
 
 // NewAt returns a reader of the lock at path.
@@ -258,8 +257,8 @@ func (a *At) other(n tree.Ref) {
 	}
 }
 
-// Lock returns the lock, and whether there is a node at the path at all. A
-// path that is no lock is one of kind Unknown without anybody.
+// Lock returns the lock, and whether there is a node at the path at all. A path that is not a
+// lock has kind Unknown and no contenders.
 func (a *At) Lock(w recipe.Watches) (recipe.Queue, bool) {
 	none := recipe.Queue{Lock: recipe.Lock{Path: a.path, Kind: recipe.KindUnknown}}
 	if a.gone {

@@ -115,7 +115,8 @@ func draw(g *graphAnswer) *picture {
 // lineOf draws one wait: from the right of the waiter to the left of whom it
 // waits for, or in a bow to the right if that one stands in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
-	l := line{Path: e.Path, Text: shortPath(e.Path, 28), Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
+	l := line{Path: e.Path, Text: shortPath(e.Path, 28),
+		Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
 	switch {
 	case e.Cycle:
 		l.Class = "cycle"
