@@ -299,8 +299,8 @@ func (c *change) rollBack() bool {
 }
 
 // published waits until this server shows the new configuration, as it must before the client
-// gets its answer. A server that leaves does not wait: it never sees a configuration that reached
-// it too late for its removal.
+// gets its answer. A server that leaves does not wait: after its removal it sees no further
+// configuration.
 func (c *change) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()

@@ -39,7 +39,7 @@ func (s viewSource) View(f func(*state.State)) bool {
 	return true
 }
 
-// done passes an outcome on without its reply, which the caller must not keep.
+// done passes an outcome on without its reply, which is not valid for longer.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome) {

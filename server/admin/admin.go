@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Options say what is shown to whom.
+// Options say what the admin port shows to whom.
 type Options struct {
 	Source Source // required
 
-	// Whitelist lists the four-letter words that are answered, separated by
-	// commas; "*" is all of them, empty is DefaultWhitelist. srvr always is.
+	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" is all of
+	// them, empty is DefaultWhitelist. Admin always answers srvr.
 	Whitelist string
-	// Authorize decides whether a user may change state over HTTP, and
-	// compares in constant time. Nil: nobody may.
+	// Authorize decides whether a user may change state over HTTP, and compares in constant time.
+	// Nil: no user may.
 	Authorize func(user, password string) bool
-	// Hosts are names by which the server may be asked for, besides addresses,
-	// localhost, this machine's name and those of the members; "*" is any.
+	// Hosts are names under which clients may ask for the server, besides addresses, localhost, this
+	// machine's name and those of the members; "*" is any.
 	Hosts []string
 	// Profiling serves /debug/pprof.
 	Profiling bool
@@ -31,7 +31,7 @@ type Options struct {
 	Pages map[string]http.Handler
 	// Now is the clock for deadlines; nil is time.Now.
 	Now func() time.Time
-	// Log gets what goes wrong while answering; nil discards it.
+	// Log receives errors of answers; nil discards them.
 	Log *slog.Logger
 }
 
@@ -57,7 +57,7 @@ type Admin struct {
 
 	mask  atomic.Int64 // ZooKeeper's trace mask: kept, and without effect
 	heavy pool
-	asks  pool // answers for which other servers are asked
+	asks  pool // answers that ask other servers
 }
 
 // defaultMask is the trace mask that ZooKeeper starts with.
@@ -105,9 +105,8 @@ func New(o Options) (*Admin, error) {
 	return a, nil
 }
 
-// Heavy answers are given heavyAtOnce at a time, each within heavyTime and a
-// second for every MiB sent: a slow reader loses its answer, and never holds a
-// place that others wait for.
+// Admin gives heavyAtOnce heavy answers at a time, each within heavyTime and a second for every
+// MiB sent: a slow reader loses its answer, and never holds a place that others wait for.
 const (
 	heavyAtOnce = 4
 	heavyTime   = 5 * time.Second
@@ -116,7 +115,7 @@ const (
 
 var errBusy = errors.New("too many costly admin questions at once")
 
-// pool lets a few in at a time.
+// pool admits a few requests at a time.
 type pool struct {
 	places chan struct{}
 	wait   time.Duration
@@ -138,8 +137,8 @@ func (p pool) acquire() (release func(), ok bool) {
 	}
 }
 
-// limit returns a writer that gives up on a reader that is too slow, if the
-// connection can be given deadlines.
+// limit returns a writer that gives up on a reader that is too slow, if the connection takes
+// deadlines.
 func (a *Admin) limit(w io.Writer) io.Writer {
 	d, ok := w.(deadliner)
 	if !ok {

@@ -15,12 +15,12 @@ type command struct {
 	heavy   bool // as for a four-letter word
 	// changes: the command changes state and is therefore never run by GET
 	changes bool
-	// write writes the members of the answer but command and error. It returns
-	// the error to be shown, if any.
+	// write writes the members of the answer but command and error. It returns the error of the
+	// answer, if any.
 	write func(j *jsonWriter, s *Status, args url.Values) string
 }
 
-// fine makes a command of one that cannot fail.
+// fine makes the write function of a command that cannot fail.
 func fine(f func(*jsonWriter, *Status)) func(*jsonWriter, *Status, url.Values) string {
 	return func(j *jsonWriter, s *Status, _ url.Values) string {
 		f(j, s)

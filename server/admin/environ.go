@@ -92,8 +92,8 @@ func OpenFiles() (open, limit int64) {
 	return open, limit
 }
 
-// GCPauses returns how long the collector has stopped the process, in
-// milliseconds. It is what comes closest to ZooKeeper's jvm_pause_time_ms.
+// GCPauses returns how long the collector has stopped the process, in milliseconds. This comes
+// closest to ZooKeeper's jvm_pause_time_ms.
 func GCPauses() Summary {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)

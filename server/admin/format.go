@@ -17,8 +17,8 @@ func decimal(f float64) string {
 	return s
 }
 
-// short prints f with up to four decimals and none that are zero. What is no
-// number is shown as 0: a monitoring system must be able to parse every line.
+// short prints f with up to four decimals, without zeros at the end. A NaN or infinity prints as
+// 0: a monitoring system must be able to parse every line.
 func short(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return "0"
@@ -70,8 +70,8 @@ func hostPort(addr string) string {
 // millis returns a whole number of milliseconds.
 func millis[T ~int64](d T) int64 { return int64(d) / 1e6 }
 
-// plain replaces what would break a name of `mntr`, whose lines are split at
-// blanks and whose names are matched by simple expressions.
+// plain replaces what would break a name of `mntr`: programs split its lines at blanks and match
+// its names by simple expressions.
 func plain(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -16,8 +16,8 @@ const (
 	notWhitelisted = " is not executed because it is not in the whitelist."
 )
 
-// DefaultWhitelist lists the words that are answered unless told otherwise:
-// all that cost little and show no session.
+// DefaultWhitelist lists the words that Admin answers by default: all that cost little and show
+// no session.
 const DefaultWhitelist = "ruok,srvr,stat,mntr,conf,envi,isro,dirs,wchs,crst,srst"
 
 // word is one row of the table of four-letter words.
@@ -26,8 +26,8 @@ type word struct {
 	need Need
 	// heavy: its cost grows with the number of clients, nodes or watches
 	heavy bool
-	// idle is what is answered while the server does not serve; the usual
-	// sentence when empty, and always: the word does not care.
+	// idle is the answer while the server does not serve; empty: the usual sentence. always: the
+	// word answers in any state.
 	idle   string
 	always bool
 	render func(w io.Writer, s *Status)
@@ -57,8 +57,7 @@ func (a *Admin) wordTable() []word {
 	}
 }
 
-// words are the names in the table, for the listener, which must know a word
-// before there is anything to answer it with.
+// words are the names in the table. The listener must know them before there is an Admin.
 const words = "ruok srvr stat mntr conf cons crst srst envi dump wchs wchc wchp dirs isro gtmk stmk hash"
 
 // IsWord says whether the first four bytes of a connection are a four-letter
@@ -68,8 +67,8 @@ func IsWord(first [4]byte) bool {
 		strings.Contains(words, string(first[:]))
 }
 
-// parseWhitelist returns the words to be answered. srvr is one of them
-// whatever the list says: health checks and zkServer.sh rely on it.
+// parseWhitelist returns the words that Admin answers. srvr is one of them whatever the list
+// says: health checks and zkServer.sh rely on it.
 func parseWhitelist(list string) (map[string]bool, error) {
 	allowed := map[string]bool{"srvr": true}
 	for name := range strings.SplitSeq(list, ",") {
@@ -88,9 +87,9 @@ func parseWhitelist(list string) (map[string]bool, error) {
 	return allowed, nil
 }
 
-// Answer answers the word that a connection began with. Small answers leave in
-// one write: there are clients that read once. For stmk it first reads the
-// eight bytes of the mask. The caller closes the connection.
+// Answer answers the word that a connection began with. Small answers leave in one write: some
+// clients read once. For stmk it first reads the eight bytes of the mask. The caller closes the
+// connection.
 func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 	i := slices.IndexFunc(a.words, func(w word) bool { return w.name == string(first[:]) })
 	if i < 0 {

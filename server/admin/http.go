@@ -12,8 +12,8 @@ import (
 
 // Handler serves everything under the admin address.
 //
-// No header that a proxy might have added is believed, and none that would
-// let another site's page read the answers is sent.
+// Handler believes no header that a proxy may have added, and sends no header that lets another
+// site's page read the answers.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/commands", a.listCommands)
@@ -92,9 +92,9 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// serveCommand runs one command. As in ZooKeeper the answer is JSON and the
-// status 200 even when the command failed, save for what ZooKeeper does not
-// have: the refusal to change state without authority.
+// serveCommand runs one command. As in ZooKeeper the answer is JSON and the status 200 even if
+// the command failed. Only the refusal to change state without authority, which ZooKeeper does
+// not have, has another status.
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
@@ -157,8 +157,8 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) (code int, pro
 	return code, problem
 }
 
-// serveHealth says whether the process is sound. A server that waits for a
-// leader is: to restart it would not help.
+// serveHealth reports whether the process is sound. A server that waits for a leader is sound: a
+// restart would not help.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	s := a.source.Status(0)
 	code, word := http.StatusOK, "ok"
@@ -168,7 +168,7 @@ func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	a.serveState(w, s, code, word, s.Faults)
 }
 
-// serveReady says whether clients are served.
+// serveReady reports whether the server serves clients.
 func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	s := a.source.Status(0)
 	if s.Serving {

@@ -205,7 +205,7 @@ func (j *jsonWriter) string(s string) {
 			w.WriteByte(digits[r>>4])
 			w.WriteByte(digits[r&15])
 		case r == utf8.RuneError:
-			// A node's name may hold bytes that are no UTF-8; JSON may not.
+			// A node's name may hold bytes that are not UTF-8; JSON may not.
 			w.WriteString("\uFFFD")
 		default:
 			w.WriteRune(r)

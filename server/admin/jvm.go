@@ -13,8 +13,8 @@ import (
 // goroutines, collections those of Go's collector.
 type jvmCollector struct{}
 
-// jvmPools are the parts of memory, as runtime/metrics names them, by the name
-// under which they are shown as a pool and whether they are heap.
+// jvmPools are the parts of memory: the name of the pool, the name in runtime/metrics, and
+// whether the part is heap.
 var jvmPools = []struct {
 	name, metric string
 	heap         bool
@@ -27,8 +27,8 @@ var jvmPools = []struct {
 	{"Other", "/memory/classes/other:bytes", false},
 }
 
-// jvmStates are the states of goroutines, as runtime/metrics names them, by
-// the state of a thread that comes nearest.
+// jvmStates are the states of goroutines: the nearest state of a thread, and the name in
+// runtime/metrics.
 var jvmStates = []struct{ state, metric string }{
 	{"RUNNABLE", "/sched/goroutines/runnable:goroutines"},
 	{"RUNNING", "/sched/goroutines/running:goroutines"},
@@ -79,7 +79,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	metrics.Read(samples)
 	limit := float64(UsableMemory())
 	if limit == 0 {
-		limit = -1 // as Java says that there is none
+		limit = -1 // Java's value for no limit
 	}
 	used, committed := map[bool]float64{}, map[bool]float64{}
 	for i, p := range jvmPools {

@@ -4,20 +4,19 @@ import (
 	"strconv"
 )
 
-// maxListed is how many bytes the lists of a status may take in an answer,
-// which is never longer than 50 MB: what the tree and the clients are like
-// decides neither that nor how much memory an answer takes.
+// maxListed is how many bytes the lists of a status may take in an answer. It keeps answers below
+// 50 MB, and bounds the memory of an answer, whatever the tree and the clients are like.
 const maxListed = 45_000_000
 
-// What an entry of a list takes in the longest form that it is shown in.
+// Bytes that an entry of a list takes in its longest form.
 const (
 	ListedConn    = 1000
 	ListedSession = 100
 	listedPath    = 30 // and the path
 )
 
-// Fits tells whether a list, one of so many in all, may have another entry of
-// so many bytes; if not, it is noted that the list is not whole.
+// Fits reports whether a list, of total entries in all, may have another entry of so many bytes.
+// If not, it notes that the list is not whole.
 func (s *Status) Fits(what string, total, bytes int) bool {
 	if s.listed+bytes > maxListed {
 		if s.Truncated == "" {
@@ -29,7 +28,7 @@ func (s *Status) Fits(what string, total, bytes int) bool {
 	return true
 }
 
-// ListedPath returns what a path takes in a list.
+// ListedPath returns how many bytes a path takes in a list.
 func ListedPath(path string) int {
 	n := listedPath
 	for i := range len(path) {

@@ -21,8 +21,8 @@ func LimitListener(ln net.Listener) net.Listener {
 	return l
 }
 
-// limitListener gives way to new connections at the cost of the address that has
-// most: idle connections must not keep health checks out.
+// limitListener makes room for new connections at the cost of the address that has most: idle
+// connections must not keep health checks out.
 type limitListener struct {
 	net.Listener
 
@@ -126,7 +126,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// busy keeps the connection of a request while the request is answered.
+// busy keeps the connection of a request from being displaced while the handler answers.
 func busy(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {

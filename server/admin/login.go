@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// failedLogin is how long a wrong password costs whoever tries it.
+// failedLogin is how long Login delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
 // loginKey is the key of a request's context at which the admin port keeps the function
 // that Login calls when a login fails.
 type loginKey struct{}
 
-// notesLogins lets a handler's failed logins be counted and logged.
+// notesLogins counts and logs the failed logins of a handler.
 func (a *Admin) notesLogins(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -36,9 +36,8 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 	}
 }
 
-// Login decides whether a request names a user and a password that check knows,
-// as ZooKeeper's admin server wants them: Authorization: digest USER:PASSWORD.
-// The user is named only if it does.
+// Login checks that a request names a user and a password that check knows, in the form of
+// ZooKeeper's admin server: Authorization: digest USER:PASSWORD. Only then it returns the user.
 func Login(r *http.Request, check func(user, password string) bool) (user string, code int, problem string) {
 	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "digest") {

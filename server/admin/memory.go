@@ -39,8 +39,8 @@ var UsableMemory = sync.OnceValue(func() uint64 {
 	return most
 })
 
-// groupMemory returns the least limit of the control groups this process is
-// in, MaxUint64 if there is none. Files are looked for below root.
+// groupMemory returns the least limit of the control groups of this process, MaxUint64 without
+// any. It looks for files below root.
 func groupMemory(root string) uint64 {
 	least := uint64(math.MaxUint64)
 	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))

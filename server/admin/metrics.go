@@ -62,7 +62,7 @@ type Metrics struct {
 	Writes Namespaces
 }
 
-// micro makes milliseconds of the microseconds that are recorded.
+// micro is how many of the recorded microseconds make a millisecond.
 const micro = 1000
 
 // Fill puts the values into s: those of srvr always, and under ZooKeeper's
@@ -201,8 +201,8 @@ func (e *Extremes) Reset() {
 	e.greatest.Store(0)
 }
 
-// maxNamespaces bounds the memory a client can take by inventing top-level
-// names; what is beyond is counted together.
+// maxNamespaces bounds the memory a client can take by inventing top-level names; further names
+// are counted together.
 const (
 	maxNamespaces   = 32
 	maxNamespace    = 64       // bytes of a name that is counted by itself

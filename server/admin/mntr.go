@@ -14,8 +14,8 @@ func renderMntr(w io.Writer, s *Status) {
 	})
 }
 
-// each tells every line of `mntr`, names without their prefix. Text is true
-// for the few values that are no numbers.
+// each tells every line of `mntr`, names without their prefix. text is true for the few values
+// that are not numbers.
 func (s *Status) each(tell func(name, value string, text bool)) {
 	tell("version", s.versionLine(), true)
 	if s.answers() {
@@ -76,7 +76,7 @@ func eachOf(name string, v Summary, advanced bool, tell func(name, value string,
 	tell("p999_"+name, short(v.P999), false)
 }
 
-// peerState is the part in the ensemble in the words of the election.
+// peerState returns the server's role in the words of ZooKeeper's election.
 func (s *Status) peerState() string {
 	switch s.Mode {
 	case Leader:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The names below are ZooKeeper's (3.8). Dashboards and alerts ask for them,
-// so all exist from the start; those that nothing here feeds stay zero.
+// The names below are ZooKeeper's (3.8). Dashboards and alerts ask for them, so all exist from
+// the start; names without a value here stay zero.
 
 // gauge is a number that goes up and down.
 type gauge struct {

@@ -27,9 +27,8 @@ func (a *Admin) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce})
 }
 
-// collector makes metrics of a Status. Each value is there under the name that
-// ZooKeeper's own exporter gives it, and under that of `mntr`, which other
-// exporters pass on.
+// collector makes metrics of a Status. Each value has two names: that of ZooKeeper's own
+// exporter, and that of `mntr`, which other exporters pass on.
 type collector struct {
 	source       Source
 	loginsFailed *atomic.Int64

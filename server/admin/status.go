@@ -8,8 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Need says which costly parts of a Status are asked for. The rest is always
-// there.
+// Need says which costly parts of a Status the caller wants. The rest is always there.
 type Need uint8
 
 // Parts of a Status that cost time or memory to gather.
@@ -32,15 +31,13 @@ type Source interface {
 	ResetStats()
 	// ResetConns zeroes the statistics of every client connection.
 	ResetConns()
-	// ChangeMember changes who belongs to the ensemble, and returns when it is
-	// done or refused.
+	// ChangeMember makes one change of the ensemble's members, and returns when it is done or
+	// refused.
 	ChangeMember(context.Context, state.MemberChange) error
-	// Members tells who the members are and how far each is. It asks other
-	// servers, so it may take some seconds. With an error the list is what this
-	// server finds without a leader.
+	// Members lists the members and how far each is. It asks other servers, so it may take some
+	// seconds. With an error the list is what this server finds without a leader.
 	Members(context.Context) (*status.Members, error)
-	// Probe looks whether a server could be a member at an address, and how far
-	// it is.
+	// Probe checks whether a server could be a member at an address, and how far it is.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 }
 
@@ -53,7 +50,7 @@ const (
 	Leader     Mode = "leader"
 	Follower   Mode = "follower"
 	Observer   Mode = "observer"  // a member without a vote
-	ReadOnly   Mode = "read-only" // no leader is known; those who ask for it may read
+	ReadOnly   Mode = "read-only" // no leader is known; clients that ask for it may read
 )
 
 // Status is a server at one moment: plain data, safe to keep and to change.
@@ -225,10 +222,10 @@ func (s *Status) member() (status.Member, bool) {
 	return status.Member{}, false
 }
 
-// answers says whether questions about the service are answered.
+// answers reports whether the server answers requests about its service.
 func (s *Status) answers() bool { return s.Serving || s.Mode == ReadOnly }
 
-// ensemble says whether this server is one of several.
+// ensemble reports whether this server is one of several.
 func (s *Status) ensemble() bool { return s.Mode != Standalone && len(s.Members) > 0 }
 
 // versionLine is the text that clients parse for version and build date. The

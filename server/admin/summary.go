@@ -18,16 +18,15 @@ const (
 	buckets = subs * (41 - subBits) // values below 2^40: twelve days in microseconds
 )
 
-// window is how old the values behind a quantile may at least become: a
-// quantile since the start of the process would hide what happens now.
+// window is the age up to which a quantile covers all values, and older ones for one window more:
+// a quantile since the start of the process would hide what happens now.
 const window = 5 * time.Minute
 
 // Recorder collects a distribution. Observing costs a handful of atomic
 // operations and no lock. The zero value is ready.
 //
-// Count, sum, least and greatest are those since the last reset. Quantiles
-// are those of the last one or two windows, counted by when they are read:
-// the clock is asked for nothing while observing.
+// Count, sum, least and greatest are those since the last reset. Quantiles are those of the last
+// one or two windows, which begin when they are read: observing needs no clock.
 type Recorder struct {
 	count, sum atomic.Int64
 	least      atomic.Int64 // value + 1, 0 before the first
@@ -72,7 +71,7 @@ func (r *Recorder) ObserveN(v, n int64) {
 // with unit 1000.
 func (r *Recorder) ObserveTime(d time.Duration) { r.Observe(d.Microseconds()) }
 
-// begin gives a Recorder its first histogram; most are never used at all.
+// begin gives a Recorder its first histogram; most Recorders are never used.
 func (r *Recorder) begin() *histogram {
 	r.current.CompareAndSwap(nil, new(histogram))
 	return r.current.Load()

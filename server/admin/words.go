@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// What follows is parsed by line number and by regular expression in many
-// places: order, blanks and final newlines are those of ZooKeeper.
+// Many programs parse what follows by line number and by regular expression: order, blanks and
+// final newlines are those of ZooKeeper.
 
 func renderSrvr(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
@@ -100,8 +100,8 @@ func renderConf(w io.Writer, s *Status) {
 	if m, ok := s.member(); ok && !m.Voter {
 		peerType = 1
 	}
-	// The limits in ticks have no counterpart: they are shown as ZooKeeper's
-	// sample configuration has them, because there are readers that ask.
+	// The limits in ticks have no counterpart: their values are those of ZooKeeper's sample
+	// configuration, because some readers ask for them.
 	fmt.Fprintf(w, "initLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=%d\n",
 		c.PeerPort, c.PeerPort, peerType)
 	io.WriteString(w, "membership: \n")
@@ -117,7 +117,7 @@ func renderConf(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "version=%x", uint64(s.ConfigIndex))
 }
 
-// confID is the id that a standalone server shows: none.
+// confID returns the server's id, 0 on a standalone server.
 func confID(s *Status) int64 {
 	if !s.ensemble() {
 		return 0
@@ -141,7 +141,7 @@ func renderEnvi(w io.Writer, s *Status) {
 	}
 }
 
-// environment puts the version before what the process told about itself.
+// environment puts the version before the environment of the process.
 func environment(s *Status) []Pair {
 	return append([]Pair{{"zookeeper.version", s.versionLine()}}, s.Environment...)
 }
@@ -181,7 +181,7 @@ func renderWchp(w io.Writer, s *Status) {
 	io.WriteString(w, "\n")
 }
 
-// watchersByPath turns the list of watches by session around.
+// watchersByPath turns the list of watches by session into lists by path.
 func watchersByPath(list []SessionPaths) (paths []string, byPath map[string][]int64) {
 	byPath = make(map[string][]int64)
 	for _, l := range list {
@@ -240,7 +240,7 @@ func renderDump(w io.Writer, s *Status) {
 	}
 }
 
-// expirySet is what ends in the same tick.
+// expirySet holds what ends in the same tick.
 type expirySet[T any] struct {
 	uptime int64     // end of the tick on the uptime clock, ms
 	at     time.Time // the same by the wall clock

@@ -9,11 +9,11 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Cluster is what a job needs of the cluster; any server can be asked.
+// Cluster is what a job needs of the cluster; a job may ask any server.
 type Cluster interface {
 	// Members lists the members as the leader knows them.
 	Members(context.Context) (*status.Members, error)
-	// Probe looks whether a server could be a member at an address.
+	// Probe checks whether a server could be a member at an address.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 	// ChangeMember makes one change.
 	ChangeMember(context.Context, state.MemberChange) error
@@ -49,7 +49,7 @@ func Run(ctx context.Context, c Cluster, j status.Job, tell func(status.Step)) e
 	return r.change(j.Op, j.Addr)
 }
 
-// job is one under way.
+// job is a job under way.
 type job struct {
 	status.Job
 	ctx      context.Context
@@ -60,11 +60,11 @@ type job struct {
 	since   time.Time // of the last progress
 	best    uint64    // entries that the member has applied at most
 	sent    int64     // bytes of its snapshot
-	problem string    // why nothing goes on
+	problem string    // why there is no progress
 	rate    rate
 }
 
-// show tells how the job stands.
+// show reports a step of the job.
 func (j *job) show(kind, format string, args ...any) {
 	j.tell(status.Step{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
@@ -98,7 +98,7 @@ func (j *job) again(request func(context.Context) error) error {
 	}
 }
 
-// members reads the list; the member of the job is nil if there is none.
+// members reads the list of members; ours is nil if the job's server is not a member.
 func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	err = j.again(func(ctx context.Context) (err error) {
 		all, err = j.cluster.Members(ctx)
@@ -113,8 +113,8 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 	return all, ours, nil
 }
 
-// change makes one change. If the answer to a try is lost, done names the code
-// of the refusal that tells the next try that the change was made.
+// change makes one change. If the answer to one attempt is lost, and the next attempt is refused
+// with a code in done, the change was made.
 func (j *job) change(op, addr string, done ...status.Code) error {
 	lost := j.Again
 	return j.again(func(ctx context.Context) error {
@@ -196,7 +196,7 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 	}
 }
 
-// join adds the server, which runs, and sees it through.
+// join adds the server, which runs, and waits as follow does.
 func (j *job) join(addr string, vote bool) error {
 	if err := j.change("add", addr, status.IsMember); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (j *job) follow(vote bool) error {
 	}
 }
 
-// note looks whether the member has come any further, and tells how far it is.
+// note records the member's progress, and reports it.
 func (j *job) note(m *status.Member) {
 	if m.Applied > j.best || m.SnapshotSent > j.sent {
 		j.progress()
@@ -291,8 +291,8 @@ func (j *job) note(m *status.Member) {
 	}
 }
 
-// replace gives a member's place to an empty server, or takes note that it has
-// moved with its data.
+// replace gives a member's place to an empty server, or records the address to which the member
+// has moved with its data.
 func (j *job) replace() error {
 	all, m, err := j.members()
 	addr := j.Addr

@@ -12,8 +12,7 @@ type rate struct {
 	per   float64 // second
 }
 
-// of returns the rate and, as far as it can be told, the time that the rest
-// takes.
+// of returns the rate and, if there is a rest, the time that the rest takes.
 func (r *rate) of(count, left int64, unit func(int64) string) string {
 	now := time.Now()
 	if r.at.IsZero() || count < r.count {
@@ -34,7 +33,7 @@ func (r *rate) of(count, left int64, unit func(int64) string) string {
 	return text + ")"
 }
 
-// byteCount is a number of bytes for people.
+// byteCount formats a number of bytes for people.
 func byteCount(n int64) string {
 	switch {
 	case n >= 10<<20:

@@ -1,6 +1,5 @@
-// Package observe keeps what operators are shown of clients and nothing needs to serve
-// them: figures of the last minutes, by names that clients choose. What it keeps is
-// bounded.
+// Package observe keeps figures of clients for operators; serving does not need them. It counts
+// the last minutes, by names that clients choose, within bounds.
 package observe
 
 import (
@@ -9,7 +8,7 @@ import (
 	"time"
 )
 
-// Recent counts what happened under names in the last minute or two.
+// Recent counts requests and bytes under names in the last minute or two.
 type Recent struct {
 	mu      sync.Mutex
 	began   time.Duration

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// What ZooKeeper's servers call themselves. Clients hash both, so they are part
-// of the protocol: the realm is not a host name, whatever host this is.
+// The names of ZooKeeper's servers. Clients hash both, so they are part of the protocol: the
+// realm is not a host name, whatever host this is.
 const (
 	Realm   = "zk-sasl-md5"
 	Service = "zookeeper"
@@ -21,11 +21,11 @@ const (
 // MaxToken bounds a client's token: RFC 2831 allows no longer response.
 const MaxToken = 4096
 
-// nonceBytes are random bytes in a nonce. It is made for one exchange and
-// accepted once, so an answer that was overheard is of no use later.
+// nonceBytes is the number of random bytes in a nonce. A nonce is made for one exchange and
+// accepted once, so an overheard answer is of no use later.
 const nonceBytes = 24
 
-// Errors of an exchange. A client is told neither: it learns that it failed.
+// Errors of an exchange. A client learns neither, only that it failed.
 var (
 	errProtocol = errors.New("the client's answer does not follow DIGEST-MD5")
 	errRefused  = errors.New("unknown user or wrong password")
@@ -56,8 +56,8 @@ func (u Users) begin(random io.Reader) (*digest, error) {
 	return &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}, nil
 }
 
-// answer takes the client's next token and returns the server's. An error ends
-// the exchange: nobody has proved anything.
+// answer takes the client's next token and returns the server's. An error ends the exchange: the
+// client has proved nothing.
 func (e *digest) answer(token []byte) ([]byte, error) {
 	step := e.step
 	e.step = stepFailed
@@ -80,7 +80,7 @@ func (e *digest) answer(token []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
 }
 
-// done tells who the client has proved to be, once it has.
+// done returns the user that the client has proved to be, once it has.
 func (e *digest) done() (string, bool) { return e.user, e.step == stepDone }
 
 // check verifies the answer to the challenge and returns the proof that this

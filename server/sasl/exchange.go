@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Mechanisms are the ways in which clients can prove who they are. A server may
-// have one of them or both, where a ZooKeeper has one.
+// Mechanisms are the ways in which clients can prove their identity. A server may have one of
+// them or both, where a ZooKeeper has one.
 type Mechanisms struct {
 	Users Users // DIGEST-MD5, if not nil
 	// Kerberos begins a negotiation of GSSAPI, if not nil. Package kerberos
@@ -36,8 +36,8 @@ func (m *Mechanisms) Begin(random io.Reader) *Exchange {
 	return &Exchange{mechanisms: m, random: random}
 }
 
-// Answer takes the client's next token and returns the server's. An error ends
-// the exchange: nobody has proved anything.
+// Answer takes the client's next token and returns the server's. An error ends the exchange: the
+// client has proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) ([]byte, error) {
 	if e.digest == nil && e.kerberos == nil {
 		if err := e.choose(len(token) == 0); err != nil {
@@ -50,8 +50,8 @@ func (e *Exchange) Answer(token []byte, now time.Time) ([]byte, error) {
 	return e.digest.answer(token)
 }
 
-// choose takes the mechanism that the client speaks. It does not say which, but
-// in DIGEST-MD5 the server has the first word and in GSSAPI the client.
+// choose takes the mechanism that the client speaks. The client does not say which, but in
+// DIGEST-MD5 the server has the first word and in GSSAPI the client.
 func (e *Exchange) choose(empty bool) (err error) {
 	m := e.mechanisms
 	switch {
@@ -65,8 +65,8 @@ func (e *Exchange) choose(empty bool) (err error) {
 	return err
 }
 
-// User returns who the client has proved to be, once it has, and with Kerberos
-// the principal that it is.
+// User returns the user that the client has proved to be, once it has, and with Kerberos its
+// principal.
 func (e *Exchange) User() (user, principal string, done bool) {
 	switch {
 	case e.kerberos != nil:

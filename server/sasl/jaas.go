@@ -18,8 +18,8 @@ import (
 //	    user_bob="bob's";
 //	};
 //
-// Each of the modules may be missing. ZooKeeper has no use for a second one;
-// here both mechanisms are spoken.
+// Each of the modules may be missing. ZooKeeper has no use for a second one; this server speaks
+// both mechanisms.
 
 // The login modules, by the ends of their names: Kerberos' package is another in
 // each of Java's makes.
@@ -81,7 +81,7 @@ func (f *File) addOption(word string, module *string) error {
 	return nil
 }
 
-// check refuses a section that would let nobody in.
+// check refuses a section that would admit no client.
 func (f File) check() error {
 	if f.Keytab == "" && f.Principal != "" {
 		return errors.New("the Krb5LoginModule has no keyTab")

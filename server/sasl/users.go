@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Users are the names and passwords of those who may authenticate.
+// Users are the names and passwords of the users that may authenticate.
 type Users map[string]string
 
 // Bounds of a file of users.
@@ -46,7 +46,7 @@ func ReadFile(path string) (File, error) {
 	return f, nil
 }
 
-// readText reads a file, and tells its mode if everybody may read or write it.
+// readText reads a file, and returns its mode if every user of the machine has rights on it.
 func readText(path string) (text string, open os.FileMode, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

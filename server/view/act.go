@@ -29,11 +29,11 @@ type action struct {
 	Node    string `json:"node,omitempty"`    // of a contender, relative to it
 	Token   string `json:"token,omitempty"`   // of the contender
 	Session string `json:"session,omitempty"` // to end
-	Reason  string `json:"reason,omitempty"`  // told to who is asked
+	Reason  string `json:"reason,omitempty"`  // told to the contender that is asked
 	DryRun  bool   `json:"dryRun,omitempty"`
 }
 
-// hit is somebody whom an action concerns.
+// hit describes clients that an action concerns.
 type hit struct {
 	Session string `json:"session"`
 	Addr    string `json:"addr,omitempty"`
@@ -49,7 +49,7 @@ type actAnswer struct {
 	Hits   []hit  `json:"hits"`
 }
 
-// step is an action that has been looked at: what it would do, and how.
+// step is a planned action: what it would do, and how.
 type step struct {
 	does string
 	hits []hit
@@ -105,8 +105,8 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(actAnswer{Version, name, a.DryRun, s.does, s.hits})
 }
 
-// mayAct decides whether a request may change anything: a POST of JSON from the
-// page, or from somebody who has read its token, with the super user's password.
+// mayAct checks whether a request may change anything: it must be a POST of JSON with the token
+// of the page and the super user's password.
 func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -131,8 +131,8 @@ func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err 
 	return "", &problem{code, "this is not the super user's password"}
 }
 
-// target finds the contender an action is about. The token guards against
-// hitting another hold than the one that was looked at.
+// target finds the contender of an action. The token makes sure that the action hits the hold
+// that the operator saw.
 func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.Entry, error) {
 	if !strings.HasPrefix(a.Path, "/") {
 		return nil, nil, badRequest("path wants the path of a lock")
@@ -189,7 +189,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 	return s, nil
 }
 
-// planAsk writes into a contender's node that it is wanted back.
+// planAsk writes into a contender's node that an operator wants the lock back.
 func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	q, c, err := v.target(ctx, a)
 	if err != nil {
@@ -299,8 +299,7 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 	}, nil
 }
 
-// write changes a node as the super user, in a session of its own that lasts as
-// long as it takes.
+// write changes a node as the super user, in a new session that it closes afterwards.
 func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
 	hello := state.SessionBody{Timeout: 10_000, Owner: v.source.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails

@@ -44,8 +44,8 @@ var (
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 50 << 20
 
-// answer makes a handler of a question: JSON, with an ETag, zipped for those
-// who take it so, four at a time.
+// answer makes an HTTP handler of f: JSON with an ETag, zipped for clients that accept it, four
+// at a time.
 func (v *View) answer(f func(ctx context.Context, r *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context) {
@@ -59,8 +59,8 @@ func (v *View) answer(f func(ctx context.Context, r *http.Request) (any, error))
 	})
 }
 
-// inTurn calls f for a GET, a few at a time, within costlyTime. what is asked for
-// is named to those who use another method.
+// inTurn calls f for a GET, a few at a time, within costlyTime. The error for another method
+// names what.
 func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string, f func(context.Context)) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -98,7 +98,7 @@ func (v *View) send(w http.ResponseWriter, r *http.Request, a any) {
 	v.sendBytes(w, r, "application/json", b.Bytes())
 }
 
-// sendBytes sends an answer, or tells that it is the one the asker has.
+// sendBytes sends an answer, or reports that it has not changed if the client has it already.
 func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, body []byte) {
 	tag := etagOf(body)
 	h := w.Header()
@@ -123,11 +123,11 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // whoever asked may have gone
+		_, _ = w.Write(body) // the client may have gone
 	}
 }
 
-// limitedBuffer refuses what is too large.
+// limitedBuffer refuses more than maxAnswer bytes.
 type limitedBuffer struct{ *bytes.Buffer }
 
 func (l *limitedBuffer) Write(p []byte) (int, error) {
@@ -171,8 +171,7 @@ type query struct {
 	err    error
 }
 
-// parseQuery refuses parameters that are not known: a filter with a slip in its
-// name would show everything.
+// parseQuery refuses unknown parameters: a filter with a slip in its name would show everything.
 func parseQuery(r *http.Request, known ...string) *query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	q := &query{values: values}
@@ -264,10 +263,10 @@ func (q *query) page(total int) (p page, from, to int) {
 	return p, from, to
 }
 
-// maxText is how much is shown of a name or path.
+// maxText is how many bytes of a name or path an answer shows.
 const maxText = 1 << 10
 
-// clip makes text of bytes that others chose: of a bounded length, and UTF-8.
+// clip makes text of bytes that clients chose: of a bounded length, and UTF-8.
 func clip(s string) string {
 	if len(s) > maxText {
 		n := maxText
@@ -279,7 +278,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// href is a path as it stands in a URL, whatever bytes it has.
+// href returns the URL of a path, whatever bytes it has; empty if the path is too long.
 func href(dir, path string) string {
 	if len(path) > 4*maxText {
 		return ""
@@ -291,7 +290,7 @@ func href(dir, path string) string {
 	return dir + strings.Join(parts, "/")
 }
 
-// sessionID is a session's id as everybody writes it.
+// sessionID writes a session's id in hexadecimal.
 func sessionID(id int64) string { return "0x" + strconv.FormatUint(uint64(id), 16) }
 
 // parseSession reads an id, in hex or decimal.

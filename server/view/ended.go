@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/server/locks"
 )
 
-// Ended is what is known of ended sessions; clients.Server is one.
+// Ended tells of ended sessions; clients.Server is one.
 type Ended interface {
 	EndedSince(zxid int64) []clients.EndedSession
 	EndedNews() <-chan struct{}
@@ -23,7 +23,7 @@ type Ended interface {
 	Refused(addr string) (clients.Refusal, bool)
 }
 
-// endings is what became of the locks that ended sessions had.
+// endings keeps the fates of the locks that ended sessions had.
 type endings struct {
 	mu    sync.Mutex
 	fates map[int64][]fate // by session
@@ -39,7 +39,7 @@ type fate struct {
 	Kind recipe.Kind `json:"kind"`
 	// maker is the library that made the node, as far as its name tells.
 	maker string
-	// Next is who holds since: the lock has moved because of the end.
+	// Next are the holders since then: the lock has moved because of the end.
 	Next []successor `json:"next,omitempty"`
 }
 
@@ -50,16 +50,15 @@ type successor struct {
 
 const keptFates = 10_000
 
-// Programs that connect for every operation close thousands of sessions a second,
-// and a look costs as much as all that such a session has asked for. So there
-// is a rest after each time, and of the sessions that their clients have closed
-// until then it looks only at the newest.
+// Programs that connect for every operation close thousands of sessions a second, and a look
+// costs as much as all that such a session has asked for. So watchEnded rests after each round,
+// and of the sessions that clients have closed until then it looks only at the newest.
 const (
 	endedRest   = 50 * time.Millisecond
 	closedLooks = 16
 )
 
-// watchEnded looks, soon after a session's end, what it means for the locks.
+// watchEnded finds out, soon after a session's end, what became of its locks.
 func (v *View) watchEnded(ctx context.Context) {
 	for {
 		select {
@@ -86,8 +85,8 @@ func (v *View) watchEnded(ctx context.Context) {
 	}
 }
 
-// worthALook passes over closed sessions beyond the newest. The newest of all
-// remains, so that the next look begins behind it.
+// worthALook leaves out closed sessions beyond the newest. The newest of all remains, so that the
+// next look begins behind it.
 func worthALook(list []clients.EndedSession) []clients.EndedSession {
 	closed := 0
 	return slices.DeleteFunc(list, func(e clients.EndedSession) bool {
@@ -110,7 +109,7 @@ func (v *View) lookAfter(ctx context.Context, e *clients.EndedSession) {
 	v.ended.remember(e.Session, e.Zxid, fates)
 }
 
-// remember keeps what became of a session's locks, and forgets the oldest.
+// remember keeps the fates of a session's locks, and forgets the oldest.
 func (d *endings) remember(session, zxid int64, fates []fate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -246,7 +245,7 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 	return list, nil
 }
 
-// reason completes why a session ended with what else happened before.
+// reason says why a session ended, and what else happened before.
 func (v *View) reason(e *clients.EndedSession) string {
 	text := e.Reason()
 	if e.Cause != state.EndExpired {

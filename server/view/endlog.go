@@ -13,10 +13,10 @@ import (
 // logPaths is how many paths of locks one line names.
 const logPaths = 5
 
-// logExpired writes the one line that a session leaves behind when it fell
-// silent: on the server that decided it, which is the leader.
+// logExpired writes the one log line of a session that fell silent: on the server that decided
+// its end, which is the leader.
 func (v *View) logExpired(e *clients.EndedSession, fates []fate) {
-	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // as the log that was read at the start has it
+	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // from the log that the start has read
 		return
 	}
 	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {

@@ -51,9 +51,9 @@ func (v *View) waitGraph(ctx context.Context, r *http.Request) (any, error) {
 	return v.graphAnswer(v.confirmed(recipe.WaitGraph(some))), nil
 }
 
-// confirmed drops cycles that never were: a scan looks at one lock after
-// another. Whoever is still there waits still, so if all are there at one
-// moment, all wait at that moment.
+// confirmed drops cycles that never were: a scan looks at one lock after another. A contender
+// whose node still exists still waits, so if all nodes of a cycle exist at one moment, all
+// contenders wait at that moment.
 func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 	if len(g.Cycles) == 0 {
 		return g

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// lockRow is a lock as the list has it.
+// lockRow is a lock in the list.
 type lockRow struct {
 	recipe.Lock
 	Href   string `json:"href"`
@@ -83,7 +83,7 @@ func contenderOf(q *recipe.Queue, e *recipe.Entry, position int, who map[int64]s
 	return r
 }
 
-// filter is which locks are wanted.
+// filter says which locks a request wants.
 type filter struct {
 	prefix, kind, holder string
 	olderThan            int64 // ms since 1970; 0: any
@@ -126,8 +126,7 @@ func (f *filter) match(q *recipe.Queue) bool {
 	return f.holder == "" || slices.ContainsFunc(q.Holders, f.held)
 }
 
-// held tells whether a holder is the one asked for: by session, host, task or
-// what its data say.
+// held reports whether the filter names a holder: by session, host, task or the text of its data.
 func (f *filter) held(c recipe.Entry) bool {
 	if id, ok := parseSession(f.holder); ok {
 		return id == int64(c.Session)
@@ -147,7 +146,7 @@ var lockOrders = map[string]func(a, b *recipe.Queue) int{
 	"hold":    func(a, b *recipe.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },
 }
 
-// compareSince puts the oldest first and none last.
+// compareSince puts the oldest first, and 0, which means none, last.
 func compareSince(a, b int64) int {
 	if (a == 0) != (b == 0) {
 		return cmp.Compare(b, a)
@@ -205,7 +204,7 @@ type lockAnswer struct {
 	lockRow
 	Waiters      []contenderRow `json:"waiters"`
 	Participants []contenderRow `json:"participants"`
-	Others       []string       `json:"others,omitempty"` // some of the children that are no contenders
+	Others       []string       `json:"others,omitempty"` // some of the children that are not contenders
 	OtherCount   int            `json:"otherCount,omitempty"`
 	Truncated    string         `json:"truncated,omitempty"`
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// meter makes metrics of the locks. Grants are what has changed between two
-// looks: a lock that came and went in between is not seen.
+// meter makes metrics of the locks. Grants are what has changed between two looks: the meter
+// misses a lock that came and went in between.
 type meter struct {
 	mu     sync.Mutex
 	before map[string]seen     // by path
@@ -28,7 +28,7 @@ type seen struct {
 	holders []int64 // their tokens
 }
 
-// lockSum is what is told of the locks below one prefix.
+// lockSum holds the figures of the locks below one prefix.
 type lockSum struct {
 	held, waiters int
 	wait, hold    int64 // since when the oldest; 0: none
@@ -79,8 +79,8 @@ func (m *meter) look(s *scan) {
 	m.before, m.looked = now, true
 }
 
-// granted is how many grants there were between two looks, at least: holders
-// that are new, or contenders that came and do not wait any more.
+// granted returns how many grants there were between two looks, at least: new holders, or
+// contenders that came and no longer wait.
 func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {
@@ -108,7 +108,7 @@ func (v *View) Metrics() []admin.Sample {
 	defer cancel()
 	s, err := v.locks(ctx)
 	if err != nil {
-		return nil // the scrape has what else there is
+		return nil // the scrape goes on without them
 	}
 	m := &v.meter
 	m.mu.Lock()

@@ -70,8 +70,7 @@ func (d *pageData) NextPage() string {
 	return "/?" + q.Encode()
 }
 
-// ask asks one of the questions behind the JSON answers with some of the page's
-// parameters.
+// ask calls the function behind a JSON answer with some of the page's parameters.
 func ask[T any](ctx context.Context, d *pageData, f func(context.Context, *http.Request) (any, error),
 	path string, params ...string) *T {
 	q := url.Values{}
@@ -221,10 +220,10 @@ func pageFuncs() template.FuncMap {
 	}
 }
 
-// crumb is a node above the one that is shown, or that itself.
+// crumb is the node that the page shows, or a node above it.
 type crumb struct{ Name, Path string }
 
-// ups are the nodes from the root down to a path.
+// ups returns the nodes from the root down to a path.
 func ups(path string) []crumb {
 	list := []crumb{{"/", "/"}}
 	for at, c := range path {
@@ -238,7 +237,7 @@ func ups(path string) []crumb {
 	return list
 }
 
-// holderOf is what people call a contender.
+// holderOf returns a contender's name for people.
 func holderOf(c contenderRow) string {
 	o := c.Owner
 	switch {
@@ -255,8 +254,8 @@ func holderOf(c contenderRow) string {
 	return c.Session.String()
 }
 
-// policies is what the page may do: run its one script, use its one style, and
-// ask the server it came from.
+// policies says what the page may do: run its one script, use its one style, and ask the server
+// it came from.
 var policies = sync.OnceValue(func() string {
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, &pageData{r: &http.Request{URL: &url.URL{}}}); err != nil {
@@ -271,8 +270,8 @@ var policies = sync.OnceValue(func() string {
 		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 })
 
-// etagOf makes a tag of an answer's bytes: whoever polls is told in a few of
-// them that nothing has changed.
+// etagOf makes a tag of an answer's bytes: a client that polls then learns in a few bytes that
+// nothing has changed.
 func etagOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return `W/"` + hex.EncodeToString(sum[:12]) + `"`

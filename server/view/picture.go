@@ -38,8 +38,8 @@ const (
 	rowHeight = 76
 )
 
-// draw lays the graph out in columns: whoever waits stands to the left of
-// those waited for.
+// draw lays the graph out in columns: a party that waits stands to the left of those it waits
+// for.
 func draw(g *graphAnswer) *picture {
 	if len(g.Edges) == 0 {
 		return nil
@@ -112,8 +112,8 @@ func draw(g *graphAnswer) *picture {
 	return p
 }
 
-// lineOf draws one wait: from the right of the waiter to the left of whom it
-// waits for, or in a bow to the right if that one stands in the same column.
+// lineOf draws one wait: from the right of the waiting party to the left of the other, or in a
+// bow to the right if both stand in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	l := line{Path: e.Path, Text: shortPath(e.Path, 28),
 		Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}

@@ -8,27 +8,27 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// reach is how far the members were when somebody last wanted to know. To find
-// out means to ask other servers, so one goroutine does it for all who poll, and
-// nobody waits long for a server that does not answer.
+// reach is how far the members were when a request last wanted to know. One goroutine asks the
+// other servers for all requests that poll, so no request waits long for a server that does not
+// answer.
 type reach struct {
 	asked chan struct{}
 
 	mu    sync.Mutex
 	all   map[uint32]status.Member
 	at    time.Time     // by the monotonic clock
-	fresh chan struct{} // closed when all is another one
+	fresh chan struct{} // closed when all is replaced
 }
 
 const (
 	reachRest  = time.Second            // between two questions
-	reachStale = 4 * time.Second        // what is older is no news
+	reachStale = 4 * time.Second        // older answers do not count
 	reachWait  = 500 * time.Millisecond // for the answer to the first question
 )
 
 func newReach() reach { return reach{asked: make(chan struct{}, 1), fresh: make(chan struct{})} }
 
-// watchMembers asks for the members whenever somebody wants to know.
+// watchMembers asks for the members whenever a request wants to know.
 func (v *View) watchMembers(ctx context.Context) {
 	r := &v.reach
 	for {
@@ -51,8 +51,7 @@ func (v *View) watchMembers(ctx context.Context) {
 	}
 }
 
-// members tells how far the members are, nil if that could not be found out in
-// time.
+// members returns how far the members are, nil if the answer does not come in time.
 func (v *View) members(ctx context.Context) map[uint32]status.Member {
 	r := &v.reach
 	select {

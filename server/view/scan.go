@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// scan is what one look at all locks has found.
+// scan is the result of one look at all locks.
 type scan struct {
 	zxid      int64
 	at        time.Time // on the local clock
@@ -36,9 +36,9 @@ type scans struct {
 	drop   *time.Timer
 }
 
-// How long a scan serves: while nothing has changed, at most freshFor; else for
-// so many times what it took, so that scanning costs a small part of one
-// processor however many ask. It is forgotten when nobody has asked for a while.
+// How long a scan serves: while nothing has changed, at most freshFor; otherwise costShare times
+// as long as it took, so that scanning costs a small part of one processor however many requests
+// ask. View forgets a scan after keepScan.
 const (
 	freshFor  = 5 * time.Second // watches change without a zxid
 	costShare = 10
@@ -120,8 +120,7 @@ func (v *View) lockAt(ctx context.Context, path string) (q recipe.Queue, at *loc
 	return q, at, nil
 }
 
-// sessionsAtOnce is how many sessions are looked up under one hold of the state
-// lock.
+// sessionsAtOnce is how many sessions sessionsOf looks up under one hold of the state lock.
 const sessionsAtOnce = 256
 
 // sessionsOf looks sessions up.

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// sessionRow is a session as the list has it.
+// sessionRow is a session in the list.
 type sessionRow struct {
 	ID        string `json:"id"`
 	Addr      string `json:"addr"`   // of its client

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// rates are what connections had done at some moments of the last minute.
+// rates are the counts of connections at some moments of the last minute.
 type rates struct {
 	mu      sync.Mutex
 	samples []sample // the oldest first
@@ -25,7 +25,7 @@ type sample struct {
 	received, sent int64           // of all connections, ended ones too
 }
 
-// count is what a connection had done.
+// count is how many requests and bytes a connection had.
 type count struct{ requests, bytes int64 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	sampleKept  = 4 // the oldest is a minute old
 )
 
-// sampleRates looks at every connection now and then.
+// sampleRates takes a sample of all connections every sampleEvery.
 func (v *View) sampleRates(ctx context.Context) {
 	t := time.NewTicker(sampleEvery)
 	defer t.Stop()
@@ -248,7 +248,7 @@ type packetRates struct {
 	Sent     float64 `json:"sent"`
 }
 
-// packetRates compares what was counted by now with the oldest sample.
+// packetRates returns the rates since the oldest sample, nil in the first second.
 func (v *View) packetRates(s *admin.Status) *packetRates {
 	then := v.oldest()
 	over := time.Since(then.at).Seconds()
@@ -256,7 +256,7 @@ func (v *View) packetRates(s *admin.Status) *packetRates {
 		return nil
 	}
 	rate := func(was, now int64) float64 {
-		if now < was { // somebody has reset the numbers
+		if now < was { // an operator has reset the numbers
 			was = 0
 		}
 		return round(float64(now-was) / over)
@@ -276,8 +276,7 @@ type memberRow struct {
 	Voter  bool   `json:"voter"`
 	Leader bool   `json:"leader"`
 	Self   bool   `json:"self"`
-	// Reached says whether the leader, or whoever was asked, hears of it; nil
-	// where that is not known.
+	// Reached reports whether the leader, or the server that was asked, hears of it; nil: unknown.
 	Reached *bool  `json:"reached,omitempty"`
 	Lag     uint64 `json:"lag,omitempty"`   // entries that it has not applied
 	Waits   string `json:"waits,omitempty"` // for what, by its own word, or why it is not reached

@@ -56,22 +56,21 @@ type nodeAnswer struct {
 	V    int     `json:"v"`
 	Path string  `json:"path"`
 	Stat statRow `json:"stat"`
-	// Children are the first in the order of names, behind After.
+	// Children are the first ones behind the parameter after, in the order of names.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
 	Truncated string     `json:"truncated,omitempty"`
-	// Data is there if it was asked for and world:anyone may read it: as Text,
-	// or in base 64 if it is not text.
+	// The data is there if the request wants it and world:anyone may read it: as Text, or in base 64
+	// if it is not text.
 	Text     *string `json:"text,omitempty"`
 	Base64   string  `json:"base64,omitempty"`
 	DataNote string  `json:"dataNote,omitempty"`
 }
 
-// maxData is how much of a node's data is shown.
+// maxData is how many bytes of a node's data an answer shows.
 const maxData = 1 << 20
 
-// childrenAtOnce is how many children are looked at under one hold of the state
-// lock.
+// childrenAtOnce is how many children are read under one hold of the state lock.
 const childrenAtOnce = 1024
 
 // oneNode answers /tree/PATH.
@@ -111,7 +110,7 @@ func (v *View) oneNode(ctx context.Context, r *http.Request) (any, error) {
 	return a, v.children(ctx, path, after, limit, &a)
 }
 
-// show adds data, as text if that is what they are.
+// show adds data, as text if it is text.
 func (a *nodeAnswer) show(data string) {
 	if len(data) > maxData {
 		a.DataNote = "too long: " + thousands(len(data)) + " bytes, the first " + thousands(maxData) + " shown"
@@ -130,7 +129,7 @@ func (a *nodeAnswer) show(data string) {
 	a.Base64 = base64.StdEncoding.EncodeToString([]byte(data))
 }
 
-// child is a child's name and how it was met.
+// child is a child's name, kind and stat.
 type child struct {
 	name string
 	kind tree.NodeKind

@@ -28,39 +28,38 @@ type Source interface {
 	WatchCount(session int64) int
 	// WatchScan calls f for every pair of a path and a session that watches it.
 	WatchScan(f func(path string, session int64))
-	// BusyPaths returns what clients ask for most, in a sample.
+	// BusyPaths returns how often clients ask for paths, by a sample.
 	BusyPaths() (counts map[string]observe.Count, over time.Duration)
-	// GoneClients returns what connections that have ended had asked for, by address.
+	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
 	// Do carries out a request through the log and returns its outcome, without
 	// the reply.
 	Do(context.Context, state.Request) (state.Outcome, error)
 	// HandOver gives leadership to another server.
 	HandOver(context.Context) error
-	// Members tells who the members are and how far each is. It asks others, so
-	// it may take some seconds.
+	// Members lists the members and how far each is. It asks other servers, so it may take some
+	// seconds.
 	Members(context.Context) (*status.Members, error)
-	// Certificates are those this server shows.
+	// Certificates returns the certificates that this server shows.
 	Certificates() []Certificate
 	// TakeSnapshot writes a snapshot to disk.
 	TakeSnapshot() error
 }
 
-// Certificate is one whose end an operator should know.
+// Certificate is a certificate whose end an operator should know.
 type Certificate struct {
 	Name    string
 	Expires time.Time
 }
 
-// Options say what is shown to whom.
+// Options say what the view shows to whom.
 type Options struct {
 	Source Source // required
-	// Authorize decides whether a user may act, and compares in constant time.
-	// Nil: nobody may.
+	// Authorize decides whether a user may act, and compares in constant time. Nil: no user may.
 	Authorize func(user, password string) bool
 	// Now is the wall clock; nil is time.Now.
 	Now func() time.Time
-	// Log gets what operators do; nil discards it.
+	// Log receives the actions of operators; nil discards them.
 	Log *slog.Logger
 }
 
@@ -85,7 +84,7 @@ type View struct {
 // meaning or goes; fields may be added.
 const Version = 1
 
-// Costly answers are given so many at a time, each within costlyTime.
+// View gives costlyAtOnce costly answers at a time, each within costlyTime.
 const (
 	costlyAtOnce = 4
 	costlyTime   = 10 * time.Second
@@ -111,7 +110,7 @@ func New(o Options) *View {
 	return v
 }
 
-// Close ends what goes on in the background.
+// Close ends the goroutines in the background.
 func (v *View) Close() {
 	v.stop()
 	v.wg.Wait()

@@ -22,7 +22,7 @@ const (
 	flagMutual  = 1 << 1
 )
 
-// Errors of a client. It is told that it failed, the log why.
+// Errors of a client. The client learns that it failed, the log says why.
 var (
 	errProtocol = errors.New("the client's token does not follow GSSAPI with Kerberos")
 	errRefused  = errors.New("Kerberos refuses the client")
@@ -36,8 +36,8 @@ type context struct {
 	sequence   int64 // of the next token of this server's
 }
 
-// accept verifies the first token of a client and makes the answer, which is
-// nil when the client has not asked that the server prove who it is.
+// accept verifies the first token of a client and makes the answer, which is nil when the client
+// has not asked for the server's proof.
 func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*context, []byte, error) {
 	message, err := unframe(token)
 	if err != nil {
@@ -70,11 +70,11 @@ func (s *Service) accept(token []byte, now time.Time, random io.Reader) (*contex
 	if err != nil {
 		return nil, nil, err
 	}
-	// What is encrypted differs each time, by its confounder.
+	// The cipher text differs each time, by its confounder.
 	if err := s.replays.add(sha256.Sum256(req.Authenticator.Cipher), now); err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errRefused, client, err)
 	}
-	// Who is not answered takes its own number for this server's. Some write it with a sign.
+	// A client without an answer takes its own number for this server's. Some write it with a sign.
 	c := &context{client: client, key: secret.Key, sequence: a.Sequence & 0xffffffff}
 	if len(a.Key.Value) > 0 {
 		c.key = a.Key
@@ -123,9 +123,9 @@ func (k keytab) open(t *ticket) (*ticketSecret, error) {
 		"the keytab's key of version %d does not open it; the KDC has another: export it again", t.Secret.KVNO)
 }
 
-// check tells whose ticket it is, and that it is good now. The addresses that a
-// ticket may be bound to are not looked at, nor are they by ZooKeeper: behind
-// address translation they are wrong.
+// check returns the client of the ticket, and refuses a ticket that is not good now. Like
+// ZooKeeper, it ignores the addresses that a ticket may be bound to: behind address translation
+// they are wrong.
 func (t *ticketSecret) check(now time.Time) (Principal, error) {
 	client, err := principal(t.Client, t.Realm)
 	if err != nil {
@@ -193,9 +193,9 @@ func openAuthenticator(req *apReq, key sessionKey, client Principal, now time.Ti
 	return a, binary.LittleEndian.Uint32(sum[20:])&flagMutual != 0, nil
 }
 
-// prove makes the answer that only who can read the ticket can make. It brings
-// a key of this server's for what follows: a recorded client that is played
-// again, here or to another server, cannot go on without knowing it.
+// prove makes the answer that only a server that can read the ticket can make. The answer brings
+// a key of this server's for what follows: a replay of a recorded client, here or to another
+// server, cannot go on without knowing it.
 func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader) (answer []byte, err error) {
 	if c.key, err = c.key.fresh(random); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (c *context) prove(a *authenticator, ticketKey sessionKey, random io.Reader
 	if _, err = io.ReadFull(random, number[:]); err != nil {
 		return nil, err
 	}
-	// Without the top bits: there are clients that read it with a sign.
+	// Without the top bits: some clients read it with a sign.
 	c.subkeyFlag, c.sequence = wrapAcceptorSubkey, int64(binary.BigEndian.Uint32(number[:])&0x3fffffff)
 	plain, err := asn1.MarshalWithParams(apRepSecret{a.Time.UTC(), a.Micros, c.key, c.sequence},
 		application(tagAPRepSecret))

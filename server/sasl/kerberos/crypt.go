@@ -48,7 +48,7 @@ func (k sessionKey) suite() (suite, error) {
 	return s, nil
 }
 
-// open decrypts what was encrypted with k for a purpose, and checks that it was.
+// open decrypts e, and checks that it was encrypted with k for this usage.
 func (k sessionKey) open(e encrypted, usage uint32) ([]byte, error) {
 	s, err := k.suite()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// qopAuth is the only protection offered, none behind the authentication:
+// qopAuth is the only protection that the server offers: no protection after the authentication.
 // ZooKeeper's clients go on in the clear, or in TLS.
 const qopAuth = 1
 
@@ -33,8 +33,8 @@ const (
 // Begin begins a negotiation; random is where its key and number come from.
 func (s *Service) Begin(random io.Reader) *Exchange { return &Exchange{service: s, random: random} }
 
-// Answer takes the client's next token and returns the server's, nil at the
-// end. An error ends the exchange: nobody has proved anything.
+// Answer takes the client's next token and returns the server's, nil at the end. An error ends
+// the exchange: the client has proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
 	if len(token) > MaxToken {
 		e.step = stepFailed
@@ -73,8 +73,8 @@ func (e *Exchange) offer() ([]byte, error) {
 	return answer, err
 }
 
-// choice reads what the client has chosen. Whom it wants to act as comes
-// behind; as in ZooKeeper, it is who its ticket says, whatever it wants.
+// choice reads the protection that the client has chosen. The name that the client wants to act
+// as comes behind it; as in ZooKeeper, only the name in its ticket counts.
 func (e *Exchange) choice(token []byte) error {
 	text, err := e.context.unwrap(token)
 	if err != nil {
@@ -90,10 +90,10 @@ func (e *Exchange) choice(token []byte) error {
 	return nil
 }
 
-// User returns who the client has proved to be, once it has.
+// User returns the user that the client has proved to be, once it has.
 func (e *Exchange) User() (string, bool) { return e.user, e.step == stepDone }
 
-// Principal returns the same as the KDC calls it.
+// Principal returns the client's name as the KDC has it.
 func (e *Exchange) Principal() string {
 	if e.step != stepDone {
 		return ""

@@ -150,7 +150,7 @@ func (r *fields) uint32() uint32 {
 
 func (r *fields) counted() []byte { return r.take(int(r.uint16())) }
 
-// principals lists whose keys there are.
+// principals lists the principals that have keys here.
 func (k keytab) principals() []string {
 	var names []string
 	for _, e := range k {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Names make an identity of a principal as ZooKeeper does: what the rules make
-// of it, then its host, then its realm, unless they must be left out.
+// Names make an identity of a principal as ZooKeeper does: what the rules make of it, then its
+// host, then its realm, unless RemoveHost or RemoveRealm leaves them out.
 type Names struct {
 	// Rules are tried in their order; none: DEFAULT alone.
 	Rules []Rule
@@ -114,7 +114,7 @@ func javaReplacement(to string) string {
 	return b.String()
 }
 
-// apply returns what the rule makes of a principal, if it is meant.
+// apply returns what the rule makes of a principal, if the rule matches it.
 func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	if r.isDefault {
 		return p.Parts[0], p.Realm == realm
@@ -148,7 +148,7 @@ func (r *Rule) apply(p Principal, realm string) (string, bool) {
 	return s[:at[0]] + string(r.from.ExpandString(nil, r.to, s, at)) + s[at[1]:], true
 }
 
-// identity is who a principal is in ACLs.
+// identity returns the name of a principal in ACLs.
 func (n Names) identity(p Principal) (string, error) {
 	if len(p.Parts) > 2 {
 		return "", errors.New("a name of more than two parts cannot stand in an ACL")
@@ -176,7 +176,7 @@ func (n Names) identity(p Principal) (string, error) {
 		}
 		return short, nil
 	}
-	// Whom no rule means keeps the whole name. ZooKeeper lets such a client be
-	// whom it says it is: honest ones say the same, others could say anything.
+	// A principal that no rule matches keeps its whole name. ZooKeeper then takes the client's own
+	// word for its name: honest clients give the same, others could give anything.
 	return p.String(), nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// MaxReplays bounds the authenticators remembered: that many clients can sign
-// in within twice Skew. Only who has a ticket gets into the memory.
+// MaxReplays bounds the authenticators remembered: that many clients can sign in within twice
+// Skew. Only clients with a ticket get into the memory.
 const MaxReplays = 1 << 18
 
 // remembered is how long an authenticator must be known: one that is Skew ahead
@@ -21,8 +21,8 @@ var (
 	errFull   = errors.New("too many clients have signed in within ten minutes to tell a replay from another")
 )
 
-// replays remembers authenticators in two generations: the older one is given
-// up when all of it is too old to be accepted.
+// replays remembers authenticators in two generations. It drops the older one when all of it is
+// too old to be accepted.
 type replays struct {
 	mu         sync.Mutex
 	began      time.Time // of the newer generation

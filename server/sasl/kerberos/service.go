@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// lookAgain is how often the keytab is looked at, at most, while the keys fit.
+// lookAgain is how long the service waits between two looks at the keytab, at least, while the
+// keys fit.
 const lookAgain = time.Second
 
-// Options say who this server is, and who its clients are to it.
+// Options say who this server is, and how it names its clients.
 type Options struct {
 	Keytab    string // the file with this server's keys, read again when it changes
 	Principal string // service/host@REALM; "": the only one of the keytab
@@ -59,11 +60,11 @@ type keytabError struct {
 func (e *keytabError) Error() string { return e.file + ": " + e.err.Error() }
 func (e *keytabError) Unwrap() error { return e.err }
 
-// Principal is who this server is.
+// Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
 
-// keys returns the keys of the file as it is, or, unless look says otherwise, as
-// it was a moment ago; while it cannot be used, the last good ones stay.
+// keys returns the keys of the file, which may be lookAgain old unless look is set. While the
+// file cannot be used, the last good keys stay.
 func (s *Service) keys(now time.Time, look bool) keytab {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,9 +49,9 @@ func frame(message []byte) ([]byte, error) {
 	return asn1.Marshal(asn1.RawValue{Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: inner})
 }
 
-// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a
-// number, then the text and its checksum. There are no sealed ones: SASL's
-// have no secrets, and RFC 4752 wants them in the clear.
+// A wrap token of RFC 4121 (4.2.6.2): 05 04, flags, FF, two lengths and a number, then the text
+// and its checksum. No token is sealed: SASL's have no secrets, and RFC 4752 wants them in the
+// clear.
 const (
 	wrapHeader = 16
 
@@ -77,8 +77,8 @@ func (c *context) wrap(text []byte) ([]byte, error) {
 	return append(append(head, text...), sum...), nil
 }
 
-// unwrap returns what the client said. Its number is not looked at: the key is
-// this exchange's, and there is only one token to it.
+// unwrap returns what the client said. It ignores the token's number: the key belongs to this
+// exchange, and the client sends only one token with it.
 func (c *context) unwrap(token []byte) ([]byte, error) {
 	if len(token) < wrapHeader || token[0] != 5 || token[1] != 4 || token[3] != 0xff {
 		return nil, errWrap
