@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Adopted is what a new cluster's state is made of when it comes from
-// elsewhere.
+// Adopted is the state of a new cluster that does not begin empty: it comes from elsewhere.
 type Adopted struct {
 	Cluster  string   // the new cluster's name
 	At       Position // in its log, before its first entry
@@ -23,8 +22,8 @@ type Adopted struct {
 	Nodes iter.Seq2[string, *tree.Info]
 }
 
-// WriteSnapshot writes a snapshot that ReadSnapshot accepts, or returns what it
-// would refuse.
+// WriteSnapshot writes a snapshot that ReadSnapshot accepts. It returns an error for a state that
+// ReadSnapshot would refuse.
 func (a *Adopted) WriteSnapshot(to io.Writer) error {
 	s := New(a.Cluster)
 	s.zxid = a.Zxid
@@ -71,10 +70,10 @@ func (a *Adopted) WriteSnapshot(to io.Writer) error {
 	return w.err
 }
 
-// Refound makes the state that of another cluster, at the given time: nobody of
-// the old one is a member, nothing the old one's clients still send counts, and
-// clients are not sent to its servers. A single server never publishes members,
-// so what it finds in their node would stay there.
+// Refound makes the state that of another cluster, at the given time. The new cluster has no
+// members; requests that the old cluster's clients still send do not count, and no client is sent
+// to the old servers. A single server never publishes members, so their node would keep what it
+// holds: Refound empties it.
 func (s *State) Refound(cluster string, now int64) {
 	if s.ConfigData() != "" {
 		s.change = tree.Change{Time: now}
@@ -92,15 +91,14 @@ func (s *State) Refound(cluster string, now int64) {
 	s.sessions.Renumber(clusterPrefix(cluster))
 }
 
-// clusterPrefix begins the ids of a cluster's sessions. Those of different
-// clusters should not meet; it is part of the snapshot, so it stays whatever
-// the hash is.
+// clusterPrefix begins the ids of a cluster's sessions: clusters should not share ids. The
+// snapshot holds it, so it stays whatever the hash is.
 func clusterPrefix(cluster string) uint32 {
 	return crc32.Checksum([]byte(cluster), crcTable) & 0xffffff
 }
 
-// Raise lets the zxid go on from a later one: clients that saw a newer state
-// than this one must not take what comes for older.
+// Raise lets the zxid go on from a later one: a client that saw a newer state than this one must
+// not take newer changes for older ones.
 func (s *State) Raise(zxid int64) { s.zxid = max(s.zxid, zxid) }
 
 const (
@@ -108,14 +106,13 @@ const (
 	zxidsInMs = 1 << 10       // more changes than a cluster can make
 )
 
-// TimeZxid is the zxid that stands for a time in ms since 1970. A state that comes back, by a
+// TimeZxid returns the zxid that stands for a time in ms since 1970. A state that comes back, by a
 // restore to a running cluster, by zlockd restore or by zlockd recover, goes on from the zxid of
-// that moment. A cluster makes fewer changes
-// than TimeZxid counts, so every zxid that was given out lies below the zxid of its time. The zxids
-// of the state that comes back, which are its fencing tokens, so lie above all of them: also above
-// those that a backup cannot know,
-// because they were given out after it was taken, or after a restore of the same backup. Below
-// 2^53, a number of JSON holds them until the year 2302.
+// that moment. A cluster makes fewer changes than TimeZxid counts, so every zxid that it gave out
+// lies below the zxid of its time. The zxids of the state that comes back, which are its fencing
+// tokens, lie above all of them: also above zxids that a backup cannot know, because the cluster
+// gave them out after the backup, or after a restore of the same backup. Below 2^53, a number of
+// JSON holds them until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // EndSessions ends all sessions, each by a change of its own at the given time,
@@ -130,7 +127,7 @@ func (s *State) EndSessions(now int64) int {
 	return len(ids)
 }
 
-// silent is a Sink for changes that nobody watches.
+// silent is a Sink that drops every change.
 type silent struct{}
 
 func (silent) Events(int64, []tree.Event)               {}
@@ -140,5 +137,5 @@ func (silent) Opened(uint32, int64, uint32)             {}
 func (silent) Replaced()                                {}
 func (silent) Outcome(uint32, uint32, uint64, *Outcome) {}
 
-// Replay applies an entry of a stopped server's log, for nobody to hear.
+// Replay applies an entry of a stopped server's log and reports it to no Sink.
 func (s *State) Replay(entry []byte) error { return s.Apply(entry, silent{}) }

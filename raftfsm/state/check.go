@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Backup says what is in one.
+// Backup describes the content of a backup.
 type Backup struct {
 	Cluster  string
 	Zxid     int64
@@ -15,7 +15,7 @@ type Backup struct {
 	Bytes    int64 // as Tree.Bytes counts them
 }
 
-// CheckBackup reads a backup to its end.
+// CheckBackup reads a backup to its end and describes it.
 func CheckBackup(r io.Reader) (*Backup, error) {
 	s, err := OpenStream(r)
 	if err != nil {

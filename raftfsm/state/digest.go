@@ -14,9 +14,9 @@ type Digest struct {
 	Sum  uint64
 }
 
-// digestRing remembers the last digests, so that the leader's can be compared
-// with ours although it arrives later. It is not part of the snapshot: what is
-// not remembered is not compared.
+// digestRing remembers the last digests, so that this server can compare the leader's, which
+// arrives later, with its own. It is not part of the snapshot: a digest that it does not remember
+// is not compared.
 type digestRing struct {
 	ring [64]Digest
 	next int
@@ -59,8 +59,8 @@ func (s *State) checkDigest(body []byte) error {
 	}
 	theirs := Digest{int64(binary.BigEndian.Uint64(body)), binary.BigEndian.Uint64(body[8:])}
 	if theirs.Zxid > s.zxid {
-		// The leader was there before it proposed this entry, so everybody must
-		// be. Whoever missed a change would else never have a digest to compare.
+		// The leader had reached this zxid before it proposed this entry, so every server must have.
+		// A server that missed a change would otherwise never have a digest to compare.
 		return fmt.Errorf("state differs from the leader's: it was at zxid 0x%x before this entry, this server "+
 			"is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
 	}

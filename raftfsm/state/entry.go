@@ -32,9 +32,8 @@ const (
 	kindMask  byte = 0x0f
 )
 
-// Options of the leader that proposed an entry are the high bits of its kind.
-// They travel with the entry, because servers may be started with different
-// ones.
+// Options of the leader that proposed an entry are the high bits of its kind. They travel with the
+// entry, because servers may be started with different options.
 const (
 	NoQuota byte = 0x10 // hard quotas are not enforced
 	NoTTL   byte = 0x20 // TTL nodes are refused
@@ -44,8 +43,8 @@ const (
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrCorrupt marks an entry that is not what was proposed. It must stop the
-// server: serving on would let servers differ.
+// ErrCorrupt marks an entry that differs from the proposed one. It must stop the server: a server
+// that went on could differ from the others.
 var ErrCorrupt = errors.New("log entry is corrupt")
 
 // BeginEntry appends an entry's header to b, which must be empty. Blocks are
@@ -65,9 +64,8 @@ func SealEntry(b []byte, now int64) {
 // of the first configuration in a ZooKeeper ensemble.
 const firstZxid = 1 << 32
 
-// Founding is the first entry of a new cluster of several, which begins its
-// zxids at firstZxid with the members. It changes nothing where there is
-// anything already.
+// Founding returns the first entry of a new cluster of several servers. It begins the cluster's
+// zxids at firstZxid with the members. It changes nothing in a state that is not empty.
 func Founding(members []Server, now int64) []byte {
 	entry := BeginEntry(nil, 0)
 	r := Request{Op: OpFound, Body: []byte(ConfigText(members))}
@@ -143,8 +141,7 @@ func NextBlock(b []byte) (bl Block, rest []byte, err error) {
 	return bl, b[size:], nil
 }
 
-// Check verifies that a block from another server decodes, before it is
-// proposed.
+// Check verifies, before a block from another server is proposed, that it decodes.
 func (bl *Block) Check() error {
 	var r Request
 	var ids []jute.ID
@@ -170,8 +167,8 @@ func (r *Request) Append(b []byte) []byte {
 	return jute.AppendBuffer(b, r.Body)
 }
 
-// decodeRequest cuts the first request off b into r. Identities are those of the
-// entry, or appended to ids, which is returned for reuse. r points into b.
+// decodeRequest cuts the first request off b into r. The identities of r are a set of the entry,
+// or decodeRequest appends them to ids and returns ids for reuse. r points into b.
 func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest []byte, _ []jute.ID,
 	err error) {
 	d := jute.NewDecoder(b)
@@ -196,8 +193,8 @@ func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest 
 	return d.Rest(), ids, nil
 }
 
-// PeekRequest returns the session of the first request of b, which must be
-// well formed, and what follows it.
+// PeekRequest returns the session of the first request of b, and the bytes behind that request. b
+// must be well formed.
 func PeekRequest(b []byte) (session int64, rest []byte) {
 	head, _, _, rest := split(b)
 	return int64(binary.BigEndian.Uint64(head)), rest

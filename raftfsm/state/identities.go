@@ -7,9 +7,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// A client's identities travel with each of its requests, and may be much longer
-// than the request. An entry of kindNamed names each set of them once, before
-// its blocks, and requests say which they mean:
+// A client's identities travel with each of its requests, and may be much longer than the request.
+// An entry of kindNamed holds each set of them once, before its blocks, and requests refer to a
+// set:
 //
 //	sets       := count u32 · identities*
 //	identities := count i32 · (scheme · id)*
@@ -26,8 +26,7 @@ func appendIDs(b []byte, ids []jute.ID) []byte {
 	return b
 }
 
-// IdentitiesSize is how much longer a request is with these identities than
-// without any.
+// IdentitiesSize returns by how many bytes these identities make a request longer.
 func IdentitiesSize(ids []jute.ID) (size int) {
 	for i := range ids {
 		size += 8 + len(ids[i].Scheme) + len(ids[i].ID)
@@ -35,8 +34,7 @@ func IdentitiesSize(ids []jute.ID) (size int) {
 	return size
 }
 
-// AppendWith appends the encoding of a request, which was encoded without
-// identities, with these.
+// AppendWith appends the encoding of a request with these identities. The given encoding has none.
 func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	const head = 16 // what comes before them
 	b = append(b, request[:head]...)
@@ -44,8 +42,8 @@ func AppendWith(b, request []byte, ids []jute.ID) []byte {
 	return append(b, request[head+4:]...)
 }
 
-// split cuts the first request of b, which must be well formed, into its parts;
-// identities are those of the request with their count.
+// split cuts the first request of b into its parts; b must be well formed. identities are those of
+// the request with their count.
 func split(b []byte) (head, identities, body, rest []byte) {
 	head, b = b[:16], b[16:]
 	n := 4
@@ -60,8 +58,8 @@ func split(b []byte) (head, identities, body, rest []byte) {
 // named reports whether an encoding of identities holds any.
 func named(identities []byte) bool { return len(identities) > 4 }
 
-// NameOnce returns an entry of kindBatch, well formed and not yet sealed, as one of kindNamed, if
-// that is shorter.
+// NameOnce returns an entry of kindBatch as one of kindNamed, if that is shorter. The entry must
+// be well formed and not yet sealed.
 func NameOnce(entry []byte) (_ []byte, shorter bool) {
 	sets := map[string]int32{} // never written while no request names any
 	var list [][]byte

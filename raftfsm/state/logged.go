@@ -9,8 +9,8 @@ type Logged struct {
 	*Request             // valid only during the call it is given to
 }
 
-// ReadEntry calls fn for every request of an entry, and returns when its leader
-// sealed it (ms since 1970) and under which options.
+// ReadEntry calls fn for every request of an entry. It returns the time (ms since 1970) at which
+// the leader sealed the entry, and the leader's options.
 func ReadEntry(entry []byte, fn func(*Logged) error) (time int64, options byte, err error) {
 	if err := CheckEntry(entry); err != nil {
 		return 0, 0, err

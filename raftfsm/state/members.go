@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Member is what a server says of itself when it opens its stream.
+// Member is a server's description of itself, sent when it opens its stream.
 type Member struct {
 	ID          uint32
 	Incarnation string // names its data directory; empty: the server was removed
@@ -34,42 +34,41 @@ func decodeMember(d *jute.Decoder) Member {
 	return Member{ID: uint32(d.Int()), Incarnation: text(), PeerAddr: text(), ClientAddr: text()}
 }
 
-// MemberChange is one change of who belongs to the cluster.
+// MemberChange is one change of the cluster's members.
 type MemberChange struct {
 	Op   string `json:"op"` // add, promote or remove; more in raftfsm's change
 	ID   uint32 `json:"id"`
 	Addr string `json:"addr,omitempty"` // peer address, for add
 
-	// Words are what an operator wrote of the members that there are after this
-	// change, as lines of ConfigPath. They are published as a new version when
-	// the change is done. Empty: nothing was written.
+	// Words are the lines of ConfigPath that an operator wrote for the members after this change.
+	// They are published as a new version when the change is done. Empty: the operator wrote none.
 	Words string `json:"words,omitempty"`
-	// More changes follow at once, and clients are told of all in one.
+	// More changes follow at once; clients see all of them as one.
 	More bool `json:"more,omitempty"`
-	// By is the server that asks for such changes, one after the other, and Since
-	// the version of the configuration that they start from.
+	// By is the server that asks for such changes, one after the other. They start from version
+	// Since of the configuration.
 	By    uint32 `json:"by,omitempty"`
 	Since int64  `json:"since,omitempty"`
 }
 
-// MaxServerID is the largest id that a server is given.
+// MaxServerID is the largest id that an operator can give a server.
 const MaxServerID = 254
 
-// ZeroID is the id of the server that a ZooKeeper's configuration numbers 0,
-// which means nobody here.
+// ZeroID is the id of the server that a ZooKeeper's configuration numbers 0. Here 0 names no
+// server.
 const ZeroID = 255
 
 // IsServerID reports whether a server can have this id.
 func IsServerID(id uint32) bool { return id >= 1 && id <= ZeroID }
 
-// ConfigPath is the node that tells clients who belongs to the cluster. Its
-// data are a line for each server, and the version behind them:
+// ConfigPath is the node that tells clients the members of the cluster. Its data are a line for
+// each server, and the version behind them:
 //
 //	server.N=host:port:port[:role][;[host:]port]
 //	version=hexadecimal
 const ConfigPath = "/zookeeper/config"
 
-// Server is a server as a line of ConfigPath, or of zoo.cfg, tells of it.
+// Server is a server as a line of ConfigPath or of zoo.cfg describes it.
 type Server struct {
 	ID       uint32
 	Peer     string // host:port
@@ -78,9 +77,8 @@ type Server struct {
 	Voter    bool
 }
 
-// Line is the server as clients of ZooKeeper know it. The election port is what
-// was written of it: it has no use here, but Java clients insist on three ports
-// that differ.
+// Line describes the server as clients of ZooKeeper know it. The election port is the one that was
+// written for it: no server here uses it, but Java clients insist on three ports that differ.
 func (s *Server) Line() string {
 	role := "participant"
 	if !s.Voter {
@@ -102,7 +100,7 @@ func portOf(addr string) int {
 	return n
 }
 
-// otherPort returns a port next to the first that is neither of the two.
+// otherPort returns a port beside the first that is neither of the two.
 func otherPort(peer, client int) int {
 	for p := peer + 1; p <= 65535; p++ {
 		if p != client {
@@ -112,11 +110,11 @@ func otherPort(peer, client int) int {
 	return peer - 2 // then client is 65535 or none of these
 }
 
-// ErrNumber marks a number in a line that cannot be one, or not such a one,
-// which ZooKeeper answers in another way than other errors.
+// ErrNumber marks text in a line that is not a number, or a number out of range. ZooKeeper answers
+// it in another way than other errors.
 var ErrNumber = errors.New("no such number")
 
-// ParseServer reads a line as ZooKeeper reads one that joins. The id may be one
+// ParseServer reads a line as ZooKeeper reads the line of a server that joins. The id may be one
 // that no server here can have; see ServerID.
 func ParseServer(line string) (Server, error) {
 	key, value, ok := strings.Cut(line, "=")
@@ -134,16 +132,16 @@ func ParseServer(line string) (Server, error) {
 	return s, nil
 }
 
-// ParseAddresses reads what stands behind "server.N=" in a zoo.cfg. One port is
-// enough there, or the same twice: nobody here listens on the second.
+// ParseAddresses reads the text behind "server.N=" in a zoo.cfg. One port is enough there, or the
+// same twice: no server here listens on the second.
 func ParseAddresses(id uint32, value string) (Server, error) {
 	s := Server{ID: id}
 	err := s.parse(value, false)
 	return s, err
 }
 
-// parse reads host:port:port[:role][;[host:]port]. Unless two ports are needed
-// that differ, a second one is kept only where there is such a one.
+// parse reads host:port:port[:role][;[host:]port]. With two, the first two ports must be there and
+// differ; otherwise parse keeps a second port only if it differs from the first.
 func (s *Server) parse(value string, two bool) error {
 	s.Voter = true
 	where, client, _ := strings.Cut(strings.TrimSpace(value), ";")
@@ -194,8 +192,8 @@ func (s *Server) parse(value string, two bool) error {
 	return nil
 }
 
-// ServerID is the id here of the server that ZooKeeper numbers n. No server can
-// have an id beyond ZeroID, but it can be spoken of until that matters.
+// ServerID is the id here of the server that ZooKeeper numbers n. An n that no server here can
+// have gets an id above ZeroID, which serves until a server must have it.
 func ServerID(n int64) uint32 {
 	switch {
 	case n == 0:
@@ -215,8 +213,8 @@ func isHost(text string) bool {
 	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, odd)
 }
 
-// checkPort says what is wrong with the number of a port. 0 is one, which
-// nobody can be reached at.
+// checkPort reports what is wrong with the number of a port. It accepts 0, at which no server can
+// be reached.
 func checkPort(text string) error {
 	n, err := strconv.Atoi(text)
 	switch {
@@ -250,8 +248,8 @@ func joinHost(host, port string) string {
 	return host + ":" + port
 }
 
-// Describe lets words, lines of ConfigPath, say of a server what only they can:
-// if they tell of it, and mean it and not another one at another address.
+// Describe takes from words, the lines of ConfigPath, the ports and addresses that only they tell.
+// It does so if they name this server at this address, and not another one.
 func (s *Server) Describe(words map[uint32]Server) {
 	w, ok := words[s.ID]
 	if !ok || w.Peer != s.Peer {
@@ -272,7 +270,7 @@ func ConfigText(servers []Server) string {
 	return strings.Join(lines, "\n")
 }
 
-// tellsClients reports whether every server of a text says where clients reach it.
+// tellsClients reports whether every server of a text gives its address for clients.
 func tellsClients(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if !bytes.Contains(line, []byte{';'}) {
@@ -289,8 +287,8 @@ func withVersion(text []byte, version int64) []byte {
 	return fmt.Appendf(nil, "%s%s%x", text, versionLine, version)
 }
 
-// CutConfig parts the text of ConfigPath into what ConfigText made and the
-// version; 0 if there is none.
+// CutConfig splits the text of ConfigPath into the text that ConfigText made and the version; 0 if
+// there is none.
 func CutConfig(data string) (text string, version int64) {
 	i := strings.LastIndex(data, versionLine)
 	if i < 0 {
@@ -303,8 +301,7 @@ func CutConfig(data string) (text string, version int64) {
 	return data[:i], version
 }
 
-// ParseConfig reads the text of ConfigPath, without lines that it does not
-// understand.
+// ParseConfig reads the text of ConfigPath and skips lines that it does not understand.
 func ParseConfig(data string) (servers []Server, version int64) {
 	text, version := CutConfig(data)
 	for line := range strings.Lines(text) {

@@ -2,13 +2,13 @@ package state
 
 import "github.com/zlockd/zlockd/jute"
 
-// While a disk is low the log must not grow by what is refused anyway. Whoever
-// takes a long request from a client then puts this in its place: it keeps the
-// request's place among the session's, so that its answer is in order and at a
-// state no older than what anybody has seen, and needs no room.
+// While a disk is low the log must not grow by requests that are refused anyway. The server that
+// takes a long request from a client then proposes a Refusal in its place. The Refusal keeps the
+// request's place among the session's, so that the answer is in order and at a state no older than
+// any that a client has seen, and it needs no room.
 
-// LongRequest is how long a request may be that is put into the log on a low
-// disk. What is shorter is decided where it is applied.
+// LongRequest is the longest request that enters the log on a low disk. Apply decides about
+// shorter ones.
 const LongRequest = 4 << 10
 
 // Refusal is the request that answers r with THROTTLEDOP.
@@ -42,8 +42,8 @@ func onlyDeletes(body []byte) bool {
 	return d.Err() == nil
 }
 
-// Low reports whether the leader that sealed an entry, which has been checked,
-// knew of a disk that is low.
+// Low reports whether the leader that sealed an entry knew of a low disk. The entry must be
+// checked.
 func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
 // applyRefusal changes nothing.

@@ -26,8 +26,8 @@ const (
 	OpUnstage    jute.OpCode = -26 // body: id
 )
 
-// Request is one request as a server proposes it. Everything Apply needs to
-// know travels in it: Apply asks no clock, no configuration and no connection.
+// Request is one request as a server proposes it. It carries everything that Apply needs: Apply
+// asks no clock, no configuration and no connection.
 type Request struct {
 	Session int64
 	Gen     uint32 // attach generation of the asking connection
@@ -64,21 +64,19 @@ type Outcome struct {
 	// Refused: the session has gone or moved since the request was sent. The
 	// client gets no reply; its connection is closed.
 	Refused bool
-	// Unknown: it will never be known whether the request took effect (the
-	// state was replaced by a snapshot, or the server stops). The connection
-	// is closed.
+	// Unknown: the server will never know whether the request took effect (a snapshot replaced the
+	// state, or the server stops). It closes the connection.
 	Unknown bool
 }
 
-// Waiter is told the outcome of a proposed request, exactly once. Done is
-// called with the state lock held (except when Unknown is set), by one
-// goroutine at a time, in the order in which the requests were proposed; it
-// only appends to memory.
+// Waiter receives the outcome of a proposed request, exactly once. One goroutine at a time calls
+// Done, with the state lock held (except when Unknown is set), in the order in which the requests
+// were proposed; Done only appends to memory.
 type Waiter interface {
 	Done(*Outcome)
 }
 
-// Touch says that a client was heard from.
+// Touch says that a server heard from a client.
 type Touch struct {
 	Session int64
 	Age     uint32 // ms since the last byte arrived

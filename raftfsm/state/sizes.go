@@ -2,12 +2,12 @@ package state
 
 import "fmt"
 
-// The one table of sizes. Whoever writes a thing keeps to its limit, and whoever
-// reads it accepts no more and no less: what was acknowledged must be readable
-// by every server, after every restart. A test walks the limits.
+// The one table of sizes. A writer keeps to a limit, and a reader accepts no more and no less:
+// every server must be able to read every acknowledged write, after every restart. A test walks
+// the limits.
 const (
-	// MaxFrame is the longest request of a client that can be allowed
-	// (--max-frame), and so the longest data of a node.
+	// MaxFrame is the largest value of --max-frame: the longest request of a client, and so the
+	// longest data of a node.
 	MaxFrame = 64 << 20
 	// MaxIDs and MaxIDBytes bound the identities of one client.
 	MaxIDs     = 64
@@ -15,9 +15,8 @@ const (
 
 	// MaxRequest is the longest request in a stream, as it is encoded.
 	MaxRequest = requestMinSize + MaxFrame + MaxIDBytes + 8*MaxIDs
-	// BatchBytes is how long a block becomes by more than one request, and an
-	// entry by more than one block: longer ones cost more latency than they
-	// save syncs.
+	// BatchBytes is how long a block of several requests may become, and an entry of several
+	// blocks: longer ones cost more latency than they save syncs.
 	BatchBytes = 256 << 10
 	// MaxBlock is the longest block: of less than BatchBytes, or of one request.
 	MaxBlock = BlockHeaderSize + MaxRequest
@@ -28,8 +27,8 @@ const (
 	// MaxChunk is the longest chunk of a snapshot: at most chunkBytes and what
 	// the tree adds in one go, or one node of MaxFrame with its path and ACL.
 	MaxChunk = MaxFrame + 1<<20
-	// maxNode is the longest node that may come from elsewhere: whatever a snapshot
-	// puts into a chunk in front of it, the chunk can be read back.
+	// maxNode is the longest node that may come from elsewhere: a chunk that holds it can be read
+	// back, whatever a snapshot puts in front of it.
 	maxNode = MaxChunk - 512<<10
 	// sessionsChunk is how much of the sessions is in one chunk.
 	sessionsChunk = 64 << 20

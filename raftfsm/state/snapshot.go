@@ -20,9 +20,9 @@ import (
 //	snapshot := magic · chunk* · end chunk
 //	chunk    := kind u8 · length u32 · crc32c u32 · payload
 //
-// Chunks come in the order header, sessions, more sessions…, nodes…, end. The
-// end chunk holds the number of chunks before it, so a stream cut at a chunk's
-// edge is noticed. None is longer than MaxChunk.
+// Chunks come in the order header, sessions, more sessions…, nodes…, end. The end chunk holds the
+// number of chunks before it, so that a reader notices a stream cut at a chunk's edge. No chunk is
+// longer than MaxChunk.
 const snapshotMagic = "zlockd snapshot 1\n"
 
 const (
@@ -34,8 +34,8 @@ const (
 
 	chunkFrame = 9
 
-	// nodesPerLock bounds how long the walker holds the read lock, and with
-	// it how long a writer can be kept waiting.
+	// nodesPerLock bounds how long the walker holds the read lock, and so how long a writer waits
+	// for it.
 	nodesPerLock = 64
 	chunkBytes   = 128 << 10
 )
@@ -43,8 +43,7 @@ const (
 // Position is a place in the raft log.
 type Position struct{ Index, Term uint64 }
 
-// Snapshot is a state as it was at one moment, being written while the state
-// goes on changing.
+// Snapshot is a state as it was at one moment. It is written while the state goes on changing.
 type Snapshot struct {
 	zxid     int64
 	header   []byte
@@ -52,9 +51,8 @@ type Snapshot struct {
 	nodes    *tree.Snapshot
 }
 
-// StartSnapshot notes where the state stands; its nodes are read by Write. The
-// caller must have the state alone, as for Apply. Only one snapshot can be open
-// at a time.
+// StartSnapshot notes where the state stands; Write reads its nodes. No other goroutine may use
+// the state during the call, as for Apply. Only one snapshot can be open at a time.
 func (s *State) StartSnapshot(at Position) *Snapshot {
 	return &Snapshot{
 		zxid:     s.zxid,
@@ -64,8 +62,8 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 	}
 }
 
-// Write writes the snapshot. It reads the state inside short calls of read,
-// which must keep Apply out while they last.
+// Write writes the snapshot. It reads the state inside short calls of read, during which read must
+// keep Apply out.
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := &chunkWriter{w: to}
 	w.raw([]byte(snapshotMagic))
@@ -90,8 +88,8 @@ func (s *Snapshot) Zxid() int64 { return s.zxid }
 // before Apply runs again.
 func (s *Snapshot) ACLs() [][]jute.ACL { return s.nodes.ACLs() }
 
-// Close ends the snapshot, whether it was written or not. The caller must have
-// the state alone.
+// Close ends the snapshot, whether it was written or not. No other goroutine may use the state
+// during the call.
 func (s *Snapshot) Close() { s.nodes.Close() }
 
 func (s *State) appendHeader(b []byte, at Position) []byte {
@@ -201,7 +199,7 @@ func checkChunk(head, payload []byte, number uint32) error {
 	return nil
 }
 
-// checkCount compares what the end chunk says with how many came before it.
+// checkCount compares the number in the end chunk with the number of chunks before it.
 func checkCount(payload []byte, chunks uint32) error {
 	if len(payload) != 4 || binary.BigEndian.Uint32(payload) != chunks {
 		return errLostChunks
@@ -251,7 +249,7 @@ func openChunks(from io.Reader) (*chunkReader, error) {
 	return r, nil
 }
 
-// ReadPosition reads where in the log a snapshot stands, from its beginning.
+// ReadPosition reads a snapshot's place in the log from its beginning.
 func ReadPosition(from io.Reader) (Position, error) {
 	r, err := openChunks(from)
 	if err != nil {
@@ -267,8 +265,8 @@ func ReadPosition(from io.Reader) (Position, error) {
 	return new(State).loadHeader(payload)
 }
 
-// CheckSnapshot verifies that a snapshot is as it was written: its chunks, and
-// that none is missing. It keeps nothing of them.
+// CheckSnapshot verifies that a snapshot is as it was written: its chunks, and that none is
+// missing. It keeps no chunk.
 func CheckSnapshot(from io.Reader) error {
 	r, err := openChunks(from)
 	if err != nil {
@@ -330,8 +328,7 @@ func (s *Stream) take() error {
 	return s.d.take(kind, payload)
 }
 
-// Nodes gives the chunks of nodes to add, and returns nil if the snapshot is
-// whole.
+// Nodes passes the chunks of nodes to add, and returns nil if the snapshot is whole.
 func (s *Stream) Nodes(add func(chunk []byte) error) error {
 	s.d.nodes = add
 	for !s.d.whole {
@@ -356,7 +353,7 @@ func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	return s.State, s.At, s.complete(nodes)
 }
 
-// complete gives the state its nodes, all of which have been read.
+// complete gives the state its nodes. All of them must have been read.
 func (s *State) complete(nodes *tree.Loader) (err error) {
 	if s.tree, err = nodes.Finish(); err != nil {
 		return err
@@ -366,8 +363,8 @@ func (s *State) complete(nodes *tree.Loader) (err error) {
 	return s.verify()
 }
 
-// verify checks what must hold between the parts: an ephemeral without its
-// session would never go away.
+// verify checks the rule between tree and sessions: an ephemeral without its session would never
+// go away.
 func (s *State) verify() error {
 	for id := range s.tree.Ephemerals() {
 		if _, ok := s.sessions.Get(id); !ok {

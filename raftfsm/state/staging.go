@@ -9,13 +9,13 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A backup takes the place of the whole state by way of the log, in pieces. The
-// entry of Staging opens a place beside the state, pieces fill it, and one
-// request puts what is in it in the place of the state. Nobody sees it before.
+// A backup replaces the whole state through the log, in pieces. The entry of Staging opens a place
+// beside the state, pieces fill it, and one request puts its content in the place of the state. No
+// client sees it before.
 //
-// The place belongs to the stream that brings the pieces: when that has another
-// birth, it is given up. It is in no snapshot, so while there is one none may be
-// taken; see Staged.
+// The place belongs to the stream that brings the pieces: when that stream gets another birth, the
+// state gives the place up. No snapshot holds it, so no snapshot may be taken while a place is
+// open; see Staged.
 type staging struct {
 	id     int64
 	origin uint32
@@ -26,7 +26,7 @@ type staging struct {
 	feed   feeder
 }
 
-// Staging says what opens a place for a backup.
+// Staging describes the place for a backup that an entry opens.
 type Staging struct {
 	ID     int64  `json:"id"`     // random, names it
 	Origin uint32 `json:"origin"` // the server whose stream brings it
@@ -34,7 +34,7 @@ type Staging struct {
 	Size   int64  `json:"size"`   // of the backup
 }
 
-// Entry is the entry that opens the place, if no place is open.
+// Entry returns the entry that opens the place, if no place is open.
 func (g *Staging) Entry(now int64) []byte {
 	entry := BeginEntry(nil, 0)
 	body := jute.AppendLong(nil, g.ID)
@@ -47,36 +47,36 @@ func (g *Staging) Entry(now int64) []byte {
 	return entry
 }
 
-// Piece is the request that brings the bytes of a backup from at on.
+// Piece returns the request that brings the bytes of a backup from at on.
 func (g *Staging) Piece(at int64, b []byte) Request {
 	body := jute.AppendLong(jute.AppendLong(nil, g.ID), at)
 	return Request{Session: stageLane, Op: OpPiece, Body: append(body, b...)}
 }
 
-// Restore is the request that puts the backup in the place of the state. With
-// keep its sessions go on; all others end.
+// Restore returns the request that puts the backup in the place of the state. With keep the
+// sessions of the backup go on; all others end.
 func (g *Staging) Restore(keep bool) Request {
 	body := jute.AppendLong(nil, g.ID)
 	return Request{Session: stageLane, Op: OpRestore, Body: jute.AppendBool(body, keep)}
 }
 
-// GiveUp is the request that closes the place.
+// GiveUp returns the request that closes the place.
 func (g *Staging) GiveUp() Request {
 	return Request{Session: stageLane, Op: OpUnstage, Body: jute.AppendLong(nil, g.ID)}
 }
 
-// stageLane is the session that the pieces are sent as, which is nobody's: they
-// wait for each other and not with those who ask for a session.
+// stageLane is the session of the requests about a backup. No client has it: the pieces wait for
+// each other and not with the requests for new sessions.
 const stageLane = -1
 
-// Raised is how far, at the least, the zxid of a restored state lies above that of its backup and
-// of the state before. TimeZxid is far above both, unless a clock is wrong.
+// Raised is the least distance of a restored state's zxid above that of its backup and of the
+// state before. TimeZxid is far above both, unless a clock is wrong.
 const Raised = 1 << 20
 
 // Restored names the last restore that took the state's place; 0: none did.
 func (s *State) Restored() int64 { return s.restored }
 
-// Staged tells of the place for a backup, and how much of it is there.
+// Staged describes the place for a backup, and says how much of the backup is there.
 func (s *State) Staged() (g Staging, next int64, open bool) {
 	if s.staged == nil {
 		return Staging{}, 0, false
@@ -85,7 +85,7 @@ func (s *State) Staged() (g Staging, next int64, open bool) {
 	return Staging{p.id, p.origin, p.birth, p.size}, p.next, true
 }
 
-// Restored says what came of OpRestore; it is the reply.
+// Restored is the reply to OpRestore: what the restore did.
 type Restored struct {
 	Nodes, Sessions, Ended int
 }
@@ -109,8 +109,8 @@ var (
 	errNoOrder = errors.New("a piece is missing")
 )
 
-// applyStaging runs a request about the place for a backup. What is wrong with
-// one is its outcome, with a text as the reply, and closes the place.
+// applyStaging runs a request about the place for a backup. A request that fails has the reason as
+// its reply, and closes the place.
 func (s *State) applyStaging(r *Request, to Sink) {
 	d := jute.NewDecoder(r.Body)
 	id := d.Long()
@@ -144,8 +144,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 	}
 }
 
-// unstage closes the place that belongs to a stream of a server which has
-// another one now.
+// unstage closes the place that a server's stream opened, if the server has another stream now.
 func (s *State) unstage(origin uint32) {
 	if p := s.staged; p != nil && p.origin == origin && s.streams[origin].birth != p.birth {
 		s.staged = nil
@@ -169,9 +168,8 @@ func (p *staging) add(at int64, b []byte) error {
 	return err
 }
 
-// restore puts the backup in the place of the state. What is of this cluster and
-// not of its data stays: its name, its members, and how far each server's stream
-// has been applied.
+// restore puts the backup in the place of the state. The cluster's own facts stay: its name, its
+// members, and how far each server's stream has been applied.
 func (s *State) restore(keep bool, to Sink) error {
 	p := s.staged
 	if p.next != p.size {
@@ -213,9 +211,9 @@ func (s *State) restore(keep bool, to Sink) error {
 	return nil
 }
 
-// dropReleased deletes the ephemeral nodes of a session that lives which it has deleted
-// since the backup: its client does not know that they are back, so that a lock that it
-// has released would stay taken as long as the session lives.
+// dropReleased deletes the ephemeral nodes that a living session has deleted since the backup. Its
+// client does not know that they are back, so a released lock would stay taken as long as the
+// session lives.
 func (s *State) dropReleased(id int64, now *tree.Tree) {
 	s.tree.DropEphemerals(&s.change, id, func(path string, czxid int64) bool {
 		have, there := now.Get(path)
@@ -223,14 +221,14 @@ func (s *State) dropReleased(id int64, now *tree.Tree) {
 	})
 }
 
-// feeder builds a state of a snapshot that comes in pieces.
+// feeder builds a state from a snapshot that comes in pieces.
 type feeder struct {
 	magic bool
 	nodes *tree.Loader
 	d     decoder
 }
 
-// add takes what is whole of b and returns the rest.
+// add takes the whole chunks of b and returns the rest.
 func (f *feeder) add(b []byte) (rest []byte, err error) {
 	if !f.magic {
 		if len(b) < len(snapshotMagic) {

@@ -11,9 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// State is everything that is replicated: the tree, the sessions, the request
-// streams and the members. It is changed only by Apply and is a function of
-// the entries applied, nothing else.
+// State is everything that is replicated: the tree, the sessions, the request streams and the
+// members. Only Apply changes it; it is a function of the applied entries and nothing else.
 type State struct {
 	clusterID string
 	zxid      int64 // of the last change
@@ -47,26 +46,23 @@ type streamMark struct {
 	last  uint64 // seq of the last request applied
 }
 
-// Sink takes what Apply produces, in order. What its methods are given is valid
-// only during the call.
+// Sink receives what Apply produces, in order. The arguments of its methods are valid only during
+// the call.
 type Sink interface {
 	// Events are the changes made under one zxid, before the outcome of the
 	// request that made them.
 	Events(zxid int64, events []tree.Event)
-	// Ended is told of a session that is gone, with its ephemerals.
+	// Ended reports a session that is gone, with its ephemerals.
 	Ended(*Ending)
-	// Attached is told of a session that was created, or attached to a new
-	// connection.
+	// Attached reports a session that was created, or attached to a new connection.
 	Attached(s *session.Session, created bool)
-	// Opened is told which birth the stream of server id has now; 0: none, the
-	// server was removed. The nonce is that of the request, 0 where it was
-	// removed.
+	// Opened reports the birth that the stream of server id has now; 0: the server was removed and
+	// has no stream. The nonce is that of the request; it is 0 for a removed server.
 	Opened(id uint32, nonce int64, birth uint32)
-	// Replaced is told that a backup has taken the place of the tree and the
-	// sessions. Those who are connected, and what they watch, belong to a state
-	// that is gone; nothing of it is told.
+	// Replaced reports that a backup has taken the place of the tree and the sessions. The
+	// connections, and their watches, belong to a state that is gone; no event tells of that.
 	Replaced()
-	// Outcome is what came of the request that was number seq of a stream.
+	// Outcome reports the outcome of request number seq of a stream.
 	Outcome(origin, birth uint32, seq uint64, o *Outcome)
 }
 
@@ -99,16 +95,15 @@ func (s *State) Members() []Member {
 	return slices.SortedFunc(maps.Values(s.members), func(a, b Member) int { return int(a.ID) - int(b.ID) })
 }
 
-// Member returns what server id said of itself. It has no incarnation if it
-// has not opened a stream, or was removed.
+// Member returns what server id said of itself. It has no incarnation if the server was removed,
+// and is not known if the server has not opened a stream.
 func (s *State) Member(id uint32) (m Member, known bool) {
 	m, known = s.members[id]
 	return m, known
 }
 
-// Stream returns the birth of a server's stream, 0 if it has none, the nonce of
-// the request that opened it, and the number of the last request of it that was
-// applied.
+// Stream returns the birth of a server's stream, 0 if it has none, the nonce of the request that
+// opened it, and the number of its last applied request.
 func (s *State) Stream(id uint32) (birth uint32, nonce int64, last uint64) {
 	mark := s.streams[id]
 	return mark.birth, mark.nonce, mark.last
@@ -120,11 +115,11 @@ func (s *State) ConfigData() string {
 	return string(info.Data)
 }
 
-// Words are what an operator last wrote of the members, as lines of ConfigPath:
-// of some servers that are not members, and not of all members.
+// Words are the lines of ConfigPath that an operator last wrote for the members. They may name
+// servers that are not members, and not name all members.
 func (s *State) Words() string { return s.words }
 
-// Configured tells that the members have been published in /zookeeper/config.
+// Configured reports whether the members have been published in /zookeeper/config.
 func (s *State) Configured() bool { return s.configured }
 
 // Digest is a rolling checksum over every change ever applied.
@@ -160,10 +155,9 @@ func (s *State) Apply(entry []byte, to Sink) error {
 	return nil
 }
 
-// applyBlock runs the requests of one stream that have not been seen. A resent
-// block may begin with requests already applied; one that begins behind a gap,
-// or belongs to an older birth of its server, is void as a whole, because its
-// origin sends it again.
+// applyBlock runs the requests of one stream that are not yet applied. A resent block may begin
+// with requests already applied. A block that begins behind a gap, or belongs to an older birth of
+// its server, is void as a whole, because its origin sends it again.
 func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 	mark := s.streams[bl.Origin]
 	numbered := bl.Origin != 0 && bl.Birth != 0
@@ -231,7 +225,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		if s.zxid == 0 {
 			s.zxid = firstZxid - 1
 			s.setConfig(r.Body, to)
-			// Otherwise it is said again as soon as they have told where clients reach them.
+			// Otherwise it is published again as soon as they have told where clients reach them.
 			s.configured = tellsClients(r.Body)
 		}
 	case OpWords:
@@ -258,8 +252,7 @@ func (s *State) setConfig(text []byte, to Sink) {
 	s.configured = true
 }
 
-// begin prepares the change of one request, which gets the next zxid if it
-// changes anything.
+// begin prepares the change of one request. The change gets the next zxid if it changes anything.
 func (s *State) begin() {
 	s.change.Zxid = s.zxid + 1
 	s.change.Events = s.change.Events[:0]
@@ -275,8 +268,8 @@ func (s *State) commit(to Sink) {
 	}
 }
 
-// applyWrite runs a client's write, if its session still stands where it stood
-// when the request was sent.
+// applyWrite runs a client's write, if its session is still attached as it was when the client
+// sent the request.
 func (s *State) applyWrite(r *Request, to Sink) {
 	sess, ok := s.sessions.Get(r.Session)
 	if !ok || sess.Gen != r.Gen {
@@ -298,7 +291,7 @@ func (s *State) applyWrite(r *Request, to Sink) {
 	}
 }
 
-// applySync changes nothing. Its place in the log is what makes it a barrier.
+// applySync changes nothing. Its place in the log makes it a barrier.
 func (s *State) applySync(r *Request) {
 	sess, ok := s.sessions.Get(r.Session)
 	if !ok || sess.Gen != r.Gen {
@@ -339,8 +332,8 @@ func (s *State) applySession(r *Request, to Sink) error {
 	}
 	sess, ok := s.sessions.Attach(r.Session, password, timeout, owner, addr)
 	if !ok {
-		// Unknown, ended, or the wrong password: the client is told that its
-		// session is over, which is true as far as it is concerned.
+		// Unknown, ended, or the wrong password: the client learns that its session is over, which
+		// is true as far as it is concerned.
 		s.out.Code = jute.SessionExpired
 		return nil
 	}
@@ -374,21 +367,19 @@ func (s *State) noteSession(sess *session.Session, what uint64) {
 	}
 }
 
-// Forget is the request that takes away the stream of a server that was removed,
-// and makes whoever comes under its id next a new one. It opens a stream that
-// nobody has, for a member without an incarnation: so the births of a server's
-// streams go on counting, and no request sent before its removal can be taken
-// for one of a later stream. A server that was removed and added again while it
-// ran learns from it that its stream is gone, and opens another. The nonce must
-// be random.
+// Forget returns the request that takes away the stream of a removed server, and makes the next
+// server under its id a new one. It opens a stream that no server has, for a member without an
+// incarnation. So the births of a server's streams go on counting, and no request sent before the
+// removal can be taken for one of a later stream. A server that was removed and added again while
+// it ran learns from it that its stream is gone, and opens another. The nonce must be random.
 func Forget(id uint32, nonce int64) Request {
 	m := Member{ID: id}
 	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
 }
 
-// openStream gives a server's new stream its birth. Births come from here and
-// nowhere else: a wiped disk or two quick restarts would make a server reuse
-// a number of its own. A repeated open is recognised by its nonce.
+// openStream gives a server's new stream its birth. Births come from here and nowhere else: a
+// server that counted them itself would reuse a number after a wiped disk or two quick restarts.
+// openStream recognises a repeated open by its nonce.
 func (s *State) openStream(body []byte, to Sink) error {
 	d := jute.NewDecoder(body)
 	m := decodeMember(&d)
