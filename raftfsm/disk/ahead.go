@@ -7,20 +7,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ahead is a log that can run ahead of its disk: entries are readable when
-// Append returns, and durable when Wait does. Decision 9 says who uses that, and
-// why it is safe: a leader, for the clients' entries, and nobody else.
+// ahead is a log that can run ahead of its disk: entries are readable when Append returns, and
+// durable when Wait returns. Only a leader uses that, for the clients' entries; decision 9 says
+// why it is safe.
 type ahead interface {
-	// Append: lazily, they are written when somebody waits for them.
+	// Append: with lazily, the log writes the entries when a caller waits for them.
 	Append(entries []*raft.Log, lazily bool) error
-	// Durable: whatever was appended up to this index is on the disk.
+	// Durable: every entry that was appended up to this index is on the disk.
 	Durable() uint64
 	Wait(index uint64) error
-	// Around has every write in the background run by f.
+	// Around lets f run every write in the background.
 	Around(f func(what string, write func() error) error)
 }
 
-// watchAhead has the watchdog look after the log's own writes.
+// watchAhead lets the watchdog watch the log's own writes.
 func (d *Disk) watchAhead() {
 	if d.ahead, _ = d.stores.Log.(ahead); d.ahead == nil {
 		return
@@ -33,10 +33,10 @@ func (d *Disk) watchAhead() {
 	})
 }
 
-// Ahead lets the log run ahead of the disk while leads reports true. leads is
-// asked on raft's main loop, which alone gains and loses leadership. A server
-// that is alone applies an entry as soon as it is stored: so whoever applies it
-// may as well write it, and need not be woken when that is done.
+// Ahead lets the log run ahead of the disk while leads reports true. raft's main loop calls leads;
+// it alone gains and loses leadership. A server that is alone applies an entry as soon as it is
+// stored: so the goroutine that applies the entry may as well write it, and need not be woken
+// after the write.
 func (d *Disk) Ahead(leads func() bool, alone bool) { d.leads.Store(&lead{leads, alone}) }
 
 type lead struct {
@@ -59,8 +59,8 @@ func (d *Disk) Durable() uint64 {
 	return d.ahead.Durable()
 }
 
-// WaitDurable returns when every entry that was stored up to index is on the
-// disk. An error means that it never may be; the server is ending.
+// WaitDurable returns when every entry that was stored up to index is on the disk. An error means
+// that some may never be; the server is ending.
 func (d *Disk) WaitDurable(index uint64) error {
 	if d.ahead == nil {
 		return nil
@@ -71,9 +71,9 @@ func (d *Disk) WaitDurable(index uint64) error {
 // waitAllDurable waits for everything that was stored.
 func (d *Disk) waitAllDurable() error { return d.WaitDurable(math.MaxUint64) }
 
-// mayRunAhead reports whether entries may be stored without waiting for the
-// disk: what clients asked for, on a leader. Everything else that raft stores
-// counts as soon as it is stored, so it waits.
+// mayRunAhead reports whether a server may store entries without waiting for the disk: a leader
+// may, for entries of clients' requests. Every other entry counts as soon as raft has stored it,
+// so it waits.
 func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
 	if d.ahead == nil || !d.leading() {
 		return false
@@ -86,8 +86,8 @@ func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
 	return true
 }
 
-// Writing names the oldest write to the log, or of a term or a vote, that is
-// under way; 0: none is.
+// Writing returns the number of the oldest running write to the log, or of a term or a vote; 0: no
+// such write runs.
 func (d *Disk) Writing() (call uint64) {
 	d.dog.mu.Lock()
 	defer d.dog.mu.Unlock()

@@ -48,11 +48,10 @@ func checkBolt(file string) (err error) {
 	return errors.Join(err, bolt.Close())
 }
 
-// Of a bolt file's two meta pages the newer counts. If its checksum is wrong bolt takes the older,
+// A bolt file has two meta pages; the newer counts. If its checksum is wrong bolt takes the older,
 // and the last transaction is gone: rightly where a crash tore the page, but where the disk has
-// rotted a vote is forgotten. The
-// part of a page that counts lies in one sector, which is written whole or not at all, so both are
-// always right.
+// rotted, a vote is lost. The part of a page that counts lies in one sector, which a disk writes
+// whole or not at all, so both are always right.
 const (
 	boltHeader = 16 // of a page
 	boltMeta   = 56 // of the meta data, in front of their checksum

@@ -2,13 +2,13 @@ package disk
 
 import "io"
 
-// check runs a verification of a stream beside whoever reads or writes it.
+// check runs a verification of a stream beside the goroutine that reads or writes it.
 type check struct {
 	w    *io.PipeWriter
 	done chan error
 }
 
-// startCheck starts a verification that reads what is fed.
+// startCheck starts a verification that reads the bytes given to feed.
 func startCheck(verify func(io.Reader) error) *check {
 	r, w := io.Pipe()
 	c := &check{w: w, done: make(chan error, 1)}
@@ -22,13 +22,13 @@ func startCheck(verify func(io.Reader) error) *check {
 
 func (c *check) feed(b []byte) { _, _ = c.w.Write(b) }
 
-// end tells that the stream has ended, and returns what the verification found.
+// end ends the stream, and returns the result of the verification.
 func (c *check) end() error {
 	_ = c.w.Close()
 	return <-c.done
 }
 
-// checkedReader verifies what is read through it, once all of it was.
+// checkedReader verifies the bytes that are read through it, once all of them are read.
 type checkedReader struct {
 	io.ReadCloser
 	check   *check // nil: it has ended

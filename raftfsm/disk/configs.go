@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// configs are raft's configurations: those of the log entries, in order, and of
-// the snapshots before them. Raft knows the newest and does not tell its index.
-// Raft reads its log when it starts, so all that count pass by.
+// configs holds raft's configurations: those of the log entries, in order, and of the snapshots
+// before them. raft knows the newest and does not tell its index. raft reads its log when it
+// starts, so all configurations that count pass by here.
 type configs struct {
 	mu   sync.Mutex
 	list []config
@@ -43,7 +43,7 @@ func (c config) compare(index uint64) int {
 	return 0
 }
 
-// addLogs notes those among log entries.
+// addLogs notes the configurations among log entries.
 func (c *configs) addLogs(logs ...*raft.Log) {
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
@@ -52,7 +52,7 @@ func (c *configs) addLogs(logs ...*raft.Log) {
 	}
 }
 
-// cut forgets those of entries that were taken back.
+// cut forgets the configurations of entries that raft took back.
 func (c *configs) cut(from uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

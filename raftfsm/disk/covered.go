@@ -8,15 +8,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// StandIn is the type of an entry that a log answers for without having it. It
-// is there to be compared with what a leader sends, and for nothing else.
+// StandIn is the type of an entry that the log answers for without having it. raft compares it
+// with an entry that a leader sends, and uses it for nothing else.
 const StandIn = raft.LogType(255)
 
-// covered is what snapshots have taken out of a follower's log. Before raft
-// stores entries it compares the one before them, and those it believes to have,
-// with what the leader sends. It does not consider that a snapshot stands in
-// their place: it would refuse the entries, and be sent the snapshot again, for
-// ever. So here is
+// covered knows the entries that snapshots have taken out of a follower's log. Before raft stores
+// entries, it compares the entry before them, and those it believes to have, with the leader's. It
+// does not consider that a snapshot stands in their place: raft would refuse the entries, and the
+// leader would send the snapshot again, forever. So covered holds
 //
 //   - the term of the entry at which each of the last two snapshots was taken;
 //   - how far the log went when a snapshot took the place of all of it. raft goes
@@ -41,7 +40,8 @@ func (c *covered) snapshot(index, term uint64, members config) {
 	c.ends[0], c.config = raft.Log{Index: index, Term: term}, members
 }
 
-// beginOwn refuses to take a snapshot of this server's own for the newest if a newer one was sent.
+// beginOwn refuses this server's own snapshot as the newest if another server has sent a newer
+// one.
 func (c *covered) beginOwn(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *covered) beginOwn(index uint64) error {
 	return nil
 }
 
-// beginSent refuses a snapshot that was sent while raft has yet to note one of this server's own:
-// raft would note that one behind it.
+// beginSent refuses a snapshot of another server while raft has not yet noted one of this server's
+// own: raft would note its own after it.
 func (c *covered) beginSent(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,15 +73,15 @@ func (c *covered) ownDone() {
 	c.own = false
 }
 
-// newest is the last entry of the newest snapshot.
+// newest returns the index of the last entry of the newest snapshot.
 func (c *covered) newest() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ends[0].Index
 }
 
-// emptied notes that the whole log went; its last entry was last. It returns the
-// members that count now.
+// emptied notes that the whole log was removed; last is the index of its last entry. It returns
+// the members that count now.
 func (c *covered) emptied(last uint64) config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *covered) emptied(last uint64) config {
 	return c.config
 }
 
-// stored notes that raft believes in what the log has, and no more.
+// stored notes that raft now believes only in entries that the log has.
 func (c *covered) stored() {
 	c.mu.Lock()
 	c.gone = 0

@@ -27,8 +27,8 @@ type Options struct {
 	LogStore string
 	// SnapshotRetain is how many snapshots are kept.
 	SnapshotRetain int
-	// Memory is what a server without a data directory keeps between two lives
-	// within one process; nil: nothing.
+	// Memory is what a server without a data directory keeps between two lives within one process;
+	// nil: it keeps nothing.
 	Memory *Stores
 	// Files are those of the data directory; nil: the operating system's.
 	Files *Files
@@ -37,16 +37,15 @@ type Options struct {
 
 	Rand   io.Reader
 	Logger *slog.Logger
-	// Fatal ends the server: its storage cannot be trusted any more. It is
-	// called at most once.
+	// Fatal ends the server: the server can no longer trust its storage. It is called at most once.
 	Fatal func(error)
-	// Check refuses what the directory holds before another life of it begins;
-	// nil: all is taken.
+	// Check may refuse the content of the directory before another life of it begins; nil: all
+	// content is accepted.
 	Check func(*Disk) error
 }
 
-// Disk is what a server keeps, in use by this process. All calls of raft into
-// it are watched: the first that fails or hangs ends the server.
+// Disk is the data directory of a server, or its stores in memory, in use by this process. A
+// watchdog watches every call of raft into it: the first that fails or hangs ends the server.
 type Disk struct {
 	dir    *dataDir // nil in memory
 	stores *Stores
@@ -92,8 +91,8 @@ func Open(o Options) (_ *Disk, err error) {
 	return d, nil
 }
 
-// begin begins another life of the directory, once what it holds has been
-// checked. A directory that is refused is as it was.
+// begin checks the content of the directory, then begins another life of it. A refused directory
+// stays as it was.
 func (d *Disk) begin(o Options) error {
 	d.watchAhead()
 	if o.Check != nil {
@@ -141,7 +140,7 @@ func (d *Disk) openDir(o Options) (err error) {
 	return nil
 }
 
-// Close gives the directory back. Nothing of raft may be running any more.
+// Close gives the directory back. raft must have stopped before.
 func (d *Disk) Close() error {
 	err := d.stores.close()
 	if d.dir != nil {
@@ -150,7 +149,7 @@ func (d *Disk) Close() error {
 	return err
 }
 
-// Identity says who this server is. The maps in it must not be changed.
+// Identity returns the server's identity. The maps in it must not be changed.
 func (d *Disk) Identity() Identity {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,20 +173,19 @@ func (d *Disk) SaveIdentity(id Identity) error {
 	return nil
 }
 
-// Log, Stable and Snapshots are the stores as raft is to use them.
+// Log, Stable and Snapshots return the stores for raft.
 func (d *Disk) Log() raft.LogStore { return watchedLog{d.stores.Log, d} }
 
 // Stable: see Log.
 func (d *Disk) Stable() raft.StableStore { return watchedStable{d.stores.Stable, d} }
 
-// Snapshots: see Log. A snapshot that another server sends is published when
-// verify has read it without complaint; damaged is told when one that is on this
-// disk turns out, while it is read, not to be what was written.
+// Snapshots: see Log. A snapshot that another server sends is published when verify has read it
+// without complaint. damaged is called when a read finds that a snapshot on this disk is damaged.
 func (d *Disk) Snapshots(verify func(io.Reader) error, damaged func(error)) raft.SnapshotStore {
 	return watchedSnapshots{d.stores.Snapshots, d, verify, damaged}
 }
 
-// FollowApplied tells how far raft has applied the log.
+// FollowApplied sets the function that tells how far raft has applied the log.
 func (d *Disk) FollowApplied(applied func() uint64) { d.applied.Store(&applied) }
 
 // HasApplied reports whether this server has applied the log up to index. An applied entry is the
@@ -204,12 +202,11 @@ func (d *Disk) HasApplied(index uint64) bool {
 // Watch runs the watchdog until ctx ends.
 func (d *Disk) Watch(ctx context.Context) { d.dog.watch(ctx) }
 
-// Syncs are the durable appends to the log: how many, how long together, and
-// the longest.
+// Syncs returns the durable appends to the log: how many, their total time, and the longest.
 func (d *Disk) Syncs() (count int64, sum, longest time.Duration) { return d.dog.syncs.Summary() }
 
-// Promised is what others may count on: the highest term this server has seen,
-// and the end of its log; 0: none.
+// Promised returns what other servers may count on: the highest term this server has seen, and the
+// end of its log; 0: none.
 func (d *Disk) Promised() (term, end uint64, err error) { return d.stores.promised() }
 
 // LoadSeen returns what SaveSeen saved last.
@@ -251,8 +248,8 @@ func (d *Disk) SnapshotTime() time.Time {
 	return time.Time{}
 }
 
-// LogWithin is the index from which on the log's entries take no more than that
-// many bytes; 0: that is not known.
+// LogWithin returns the index from which on the log's entries take at most so many bytes; 0: not
+// known.
 func (d *Disk) LogWithin(bytes int64) uint64 {
 	if l, ok := d.stores.Log.(interface{ Within(int64) uint64 }); ok {
 		return l.Within(bytes)
@@ -260,8 +257,7 @@ func (d *Disk) LogWithin(bytes int64) uint64 {
 	return 0
 }
 
-// LogAfter is how many bytes the log's entries behind index take; -1: that is not
-// known.
+// LogAfter returns how many bytes the log's entries behind index take; -1: not known.
 func (d *Disk) LogAfter(index uint64) int64 {
 	if l, ok := d.stores.Log.(interface{ After(uint64) int64 }); ok {
 		return l.After(index)
@@ -292,7 +288,7 @@ func dirSize(dir string) (size int64) {
 	return size
 }
 
-// FreeBytes is what a process without privileges may still write.
+// FreeBytes returns how many bytes a process without privileges may still write.
 func FreeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Founding says what a data directory is to begin with.
+// Founding describes the first content of a data directory.
 type Founding struct {
 	Server  uint32
 	Cluster string // the new cluster's name; the server is its only member
@@ -76,8 +76,7 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	return sink.Close()
 }
 
-// EmptyDir makes a directory, durably, or checks that it is empty, and tells whether it
-// was made.
+// EmptyDir makes a directory, durably, or checks that it is empty, and reports whether it made it.
 func EmptyDir(dir string) (made bool, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -92,8 +91,8 @@ func EmptyDir(dir string) (made bool, err error) {
 	return false, nil
 }
 
-// ClearDir removes what is in a directory that was empty, and the directory if
-// it was made for it.
+// ClearDir removes the content of a directory that was empty, and the directory if EmptyDir made
+// it.
 func ClearDir(dir string, made bool) error {
 	if made {
 		return os.RemoveAll(dir)

@@ -19,9 +19,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Identity says who a data directory is. It is written and synced before the
-// server's first vote: a voter that lost its disk and voted again under its
-// old name could help to vote committed writes away.
+// Identity names a data directory. The server writes and syncs it before its first vote: a voter
+// that lost its disk and voted again under its old name could help to vote committed writes away.
 type Identity struct {
 	Server       uint32            `json:"server"`
 	Incarnation  string            `json:"incarnation"`            // of this directory, random
@@ -30,17 +29,17 @@ type Identity struct {
 	Peers        map[uint32]string `json:"peers,omitempty"`        // and their addresses
 	Observers    []uint32          `json:"observers,omitempty"`
 
-	// Expected is the index of a log entry as of which the cluster expected an
-	// empty directory for this server, and let this one in. Every other directory
-	// that the log knows this server by as of that entry or earlier is an older
-	// one. It is 0 for a server that was there when the cluster formed.
+	// Expected is the index of a log entry. As of that entry the cluster expected an empty
+	// directory for this server, and let this one in. Every other directory that the log knows for
+	// this server as of that entry or earlier is an older one. It is 0 for a server that was there
+	// when the cluster formed.
 	Expected uint64 `json:"expected,omitempty"`
 
-	// A copy of the directory tells itself from the original by how often it was
-	// started, and by the random name of the last start.
+	// A copy of the directory differs from the original in how often it was started, and in the
+	// random name of the last start.
 	Start uint64 `json:"start,omitempty"`
 	Life  string `json:"life,omitempty"`
-	// Begun: there is a term, and a log or a snapshot. They cannot go away again.
+	// Begun: the directory has a term, and a log or a snapshot. They cannot go away again.
 	Begun    bool   `json:"begun,omitempty"`
 	LogStore string `json:"log,omitempty"` // the kind of the log
 	// Sum is the checksum of the file up to it: the last field.
@@ -59,8 +58,7 @@ type dataDir struct {
 	lock  *os.File // nil in a simulation
 }
 
-// Files are what a data directory is made of where they are not the operating
-// system's: in a simulation.
+// Files take the place of the operating system's files of a data directory, in a simulation.
 type Files struct {
 	FS vfs.FS
 	// Stable takes the place of bolt, which maps its file into memory and so
@@ -115,14 +113,13 @@ func makeDir(fs vfs.FS, path string) error {
 	return nil
 }
 
-// besides are names that may stand in a directory before it is a data
-// directory: what a file system, a ZooKeeper, or whoever starts the server puts
-// there.
+// besides are names that a file system, a ZooKeeper, or the user who starts the server may put
+// into a directory before it is a data directory.
 var besides = []string{"lost+found", "version-2", "myid", "backups", "lock", "*.tmp", ".*", "*.pid", "*.cfg",
 	"*.log", "*.out", "*.err", "*.pem", "*.key", "*.crt"}
 
-// refuseForeign is an error if the directory is not a data directory yet and
-// holds something else: most likely it was named by mistake.
+// refuseForeign returns an error if the directory is not a data directory yet and holds something
+// else: most likely its user named it by mistake.
 func refuseForeign(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -193,7 +190,7 @@ func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) 
 	return id, nil
 }
 
-// sumField is what a checksum covers everything in front of.
+// sumField is the text in front of the checksum; the checksum covers all bytes before this text.
 const sumField = "\n  \"sum\": \""
 
 func identitySum(b []byte) string {
@@ -241,7 +238,7 @@ func (d *dataDir) saveIdentity(id Identity) error {
 // save writes a file durably, whole or not at all.
 func (d *dataDir) save(name string, b []byte) error { return vfs.WriteFile(d.files.FS, d.sub(name), b) }
 
-// NewID returns a name that nobody else has.
+// NewID returns a random name, unlike any other.
 func NewID(rand io.Reader) string {
 	var b [16]byte
 	if _, err := io.ReadFull(rand, b[:]); err != nil {

@@ -97,7 +97,7 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 				f := startFollowerWith(t, kind, fsm)
 				defer f.stop()
 				acked := uint64(0)
-				// Port.relay, on another goroutine, answers most snapshots that are late, but not all.
+				// Port.toRaft, on another goroutine, answers most snapshots that are late, but not all.
 				relayed := order[0]%2 == 0
 				snapshot := func(index uint64, b []byte) bool {
 					if relayed && f.d.HasApplied(index) {

@@ -10,19 +10,18 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// While a directory is being replaced, what is to come stands in replacingDir;
-// no server starts on it.
+// While Replace works on a directory, its new content stands in replacingDir; no server starts on
+// it.
 const replacingDir = "recovering"
 
-// parts of a data directory. The identity goes first and comes last: without
-// it nothing can start.
+// parts of a data directory. The identity goes first and comes last: without it no server can
+// start.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
-// Replace makes the data directory begin again, as Found does, and keeps what
-// was there in a directory called old within it. What an earlier Replace kept
-// there gets a number behind its name. was is who the directory was when f and
-// write were made of it: no server may have been started on it since. One that
-// was interrupted is finished by calling it again.
+// Replace makes the data directory begin again, as Found does, and keeps the old content in a
+// directory called old within it. The content that an earlier Replace kept there gets a number
+// behind its name. was is the identity of the directory when f and write were made from it: no
+// server may have been started on it since. Another call finishes a Replace that was interrupted.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
 		if Interrupted(dir) {
@@ -72,11 +71,11 @@ func numberOld(old string) error {
 	if to == old {
 		return nil
 	}
-	// Else what is moved there next would be taken for moved already.
+	// Otherwise finishReplace would take the next content for moved already.
 	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 
-// Interrupted tells whether a Replace got as far as that only it can go on.
+// Interrupted reports whether a Replace got so far that only Replace can go on.
 func Interrupted(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, replacingDir, identityFile))
 	return err == nil

@@ -52,8 +52,8 @@ func openSnapshotStore(fs vfs.FS, dir string, retain int) (*snapshotStore, error
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	// A process that was killed there may have left a snapshot that has no durable
-	// name yet, and what is found counts.
+	// A process that was killed may have left a snapshot without a durable name, and a snapshot
+	// that is found counts.
 	if err := fs.SyncDir(dir); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s *snapshotStore) names() ([]string, error) {
 	return names, nil
 }
 
-// newest is how long the newest snapshot is, and when it was written.
+// newest returns the size of the newest snapshot, and when it was written.
 func (s *snapshotStore) newest() (size int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, contentOf(f, meta), nil
 }
 
-// contentOf is what comes before the meta data.
+// contentOf returns the content before the meta data.
 func contentOf(f vfs.File, meta *raft.SnapshotMeta) io.ReadCloser {
 	return struct {
 		io.Reader
@@ -208,9 +208,9 @@ type snapshotSink struct {
 
 func (s *snapshotSink) ID() string { return s.meta.ID }
 
-// A snapshot is written in steps, each synced and followed by a rest: one sync
-// of hundreds of megabytes at the end would hold up the syncs of the log, and
-// with them every write, for as long as it takes.
+// A sink writes a snapshot in steps, each synced and followed by a rest: one sync of hundreds of
+// megabytes at the end would hold up the syncs of the log, and with them every write, for as long
+// as it takes.
 const (
 	snapshotStep = 1 << 20
 	snapshotRest = 50 * time.Millisecond // at most, after a step
@@ -298,8 +298,8 @@ func (s *snapshotStore) prune() error {
 	return nil
 }
 
-// forgetSnapshots is the snapshot store of a server in memory that nobody else
-// will ever need a snapshot from: taking one only lets raft drop its log.
+// forgetSnapshots is the snapshot store of a server in memory whose snapshots no other server will
+// ever need: a snapshot only lets raft drop its log.
 type forgetSnapshots struct{}
 
 type forgetSink struct{}

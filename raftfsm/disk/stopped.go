@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Stopped is the data directory of a server that does not run, open for
-// reading. Nothing in it is changed; no server can start on it until Close.
+// Stopped is the data directory of a stopped server, open for reading. It changes nothing in the
+// directory; no server can start on it until Close.
 type Stopped struct {
 	Identity Identity
 	Term     uint64 // the highest it had seen
@@ -26,7 +26,7 @@ type Stopped struct {
 	bolt *boltdb.BoltStore
 }
 
-// IsDataDir tells whether a directory looks like a server's.
+// IsDataDir reports whether a directory looks like a server's.
 func IsDataDir(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, identityFile))
 	return err == nil
@@ -72,7 +72,7 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	return s, nil
 }
 
-// readIdentity reads who a data directory is.
+// readIdentity reads the identity of a data directory.
 func readIdentity(dir string) (Identity, error) {
 	file := filepath.Join(dir, identityFile)
 	b, err := os.ReadFile(file)
@@ -89,8 +89,8 @@ func readIdentity(dir string) (Identity, error) {
 	return id, nil
 }
 
-// CheckWhole refuses a directory that had terms, and a log or a snapshot, and has
-// them no more, as a server does. end is the last entry that was found.
+// CheckWhole refuses, as a server does, a directory that had terms, and a log or a snapshot, and
+// no longer has them. end is the last entry that was found.
 func (s *Stopped) CheckWhole(end uint64) error { return s.Identity.checkBegun(s.dir, s.Term, end) }
 
 // Close gives the directory back.
@@ -119,8 +119,8 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 	return meta, content, store.path(list[0].ID), err
 }
 
-// Entries calls fn for every entry of the log, with the place where it stands.
-// torn is where a write was interrupted that nobody was told of.
+// Entries calls fn for every entry of the log, with the place where it stands. torn is the place
+// of an interrupted write that was never acknowledged.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
 	if s.Identity.LogStore != "bolt" {
 		at, err := seglog.Scan(filepath.Join(s.dir, "raft", "log"), func(l *raft.Log, p seglog.Place) error {
@@ -146,8 +146,8 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 	return "", err
 }
 
-// ContentOf opens a snapshot file for reading. What Found and the server write
-// has a trailer behind the content; a bare content is as good.
+// ContentOf opens a snapshot file for reading. The files of Found and of the server have a trailer
+// behind the content; a bare content is as good.
 func ContentOf(path string) (io.ReadCloser, error) {
 	f, err := vfs.ReadOnly.Open(path)
 	if err != nil {

@@ -74,7 +74,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool) (_ *Stores, err
 	if s.Snapshots, err = openSnapshotStore(fs, d.sub("snapshots"), retain); err != nil {
 		return s, err
 	}
-	// What was made now must still be there when others count on it.
+	// The new directories and files must still be there when other servers count on them.
 	return s, errors.Join(fs.SyncDir(dir), fs.SyncDir(d.path))
 }
 
@@ -98,8 +98,8 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	return below, err
 }
 
-// checkParts refuses a directory from which a part was taken away: opened, it
-// would look as if nothing had ever been promised from it.
+// checkParts refuses a directory that has lost a part: opened, it would look as if its server had
+// never promised anything.
 func (d *dataDir) checkParts(id *Identity) error {
 	if id.Cluster == "" && !id.Begun {
 		return nil
@@ -120,7 +120,7 @@ func incomplete(path, what string) error {
 		"and add this server again as a new one", path, what)
 }
 
-// promised is what others may count on; see Disk.Promised.
+// promised returns what other servers may count on; see Disk.Promised.
 func (s *Stores) promised() (term, end uint64, err error) {
 	term, err = s.Stable.GetUint64([]byte(keyCurrentTerm))
 	if err != nil && !missing(err) {
@@ -136,7 +136,7 @@ func (s *Stores) promised() (term, end uint64, err error) {
 	return term, end, err
 }
 
-// checkBegun refuses a directory that has lost what it was begun with.
+// checkBegun refuses a directory that was begun and has lost its terms, or its log and snapshots.
 func (id *Identity) checkBegun(path string, term, end uint64) error {
 	if id.Begun && (term == 0 || end == 0) {
 		return incomplete(path, "its terms or its log and snapshots are gone")
@@ -184,7 +184,7 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 	return nil
 }
 
-// newestTerm is the term of the last entry that log or snapshots hold.
+// newestTerm returns the term of the last entry in the log or the snapshots.
 func (s *Stores) newestTerm(snapshots []*raft.SnapshotMeta) (term uint64, err error) {
 	if len(snapshots) > 0 {
 		term = snapshots[0].Term
@@ -214,7 +214,7 @@ func (id *Identity) checkLogKind(kind string) error {
 	return nil
 }
 
-// OnClose has something closed with the stores.
+// OnClose makes c close with the stores.
 func (s *Stores) OnClose(c io.Closer) { s.closers = append(s.closers, c) }
 
 // close closes what openStores opened.

@@ -15,13 +15,12 @@ import (
 //
 //	term u64 · term of the vote u64 · candidate · crc32c u32
 //
-// raft stores a vote as two values: the term, then the candidate. If the server ends between the
-// two, it finds the new term beside an older candidate when it starts again. raft would take that
-// candidate's next request for a
-// request that it has granted before, and would grant it without comparing the logs. One value has
-// no such state in between, and saves an election two syncs. bolt has checksums for its two meta
-// pages alone, and a server that
-// believed a damaged term or vote could vote twice: therefore the checksum.
+// raft stores a vote as two values: the term, then the candidate. A server that ends between the
+// two finds the new term beside an older candidate when it starts again. raft would take that
+// candidate's next request for a request that it has granted before, and would grant it without
+// comparing the logs. One value has no such state in between, and saves an election two syncs.
+// bolt has checksums for its two meta pages alone, and a server that believed a damaged term or
+// vote could vote twice: therefore the checksum.
 type terms struct {
 	below raft.StableStore
 	file  string

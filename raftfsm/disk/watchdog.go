@@ -12,12 +12,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raft reports a failed write, steps down and carries on, with a wrong idea of
-// its last entry; a failed fsync may even "succeed" when repeated, with the
-// data gone; and a call that never returns leaves a leader that nobody
-// deposes. So every call into a store is timed, and the first error, or a call
-// that takes storeDeadline, ends the server. After the restart the disk is the
-// truth.
+// raft reports a failed write, steps down and carries on, with a wrong idea of its last entry. A
+// failed fsync may even "succeed" when repeated, with the data gone. A call that never returns
+// leaves a leader that no server deposes. So the watchdog times every call into a store, and the
+// first error, or a call that takes storeDeadline, ends the server. After the restart the disk is
+// the truth.
 const storeDeadline = 10 * time.Second // and a warning after a tenth of it
 
 func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
@@ -68,9 +67,9 @@ func (w *watchdog) run(what string, call func() error) error {
 	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
 }
 
-// watch warns of calls that are slow and ends the server over one that hangs,
-// until ctx ends. It counts ticks instead of asking the clock: when the whole
-// process was stopped for a while, that is one tick, not a hanging disk.
+// watch warns of slow calls and ends the server over one that hangs, until ctx ends. It counts
+// ticks instead of asking the clock: a process that was stopped for a while counts one tick, and
+// does not take its disk for hanging.
 func (w *watchdog) watch(ctx context.Context) {
 	const ticks = 10
 	tick := time.NewTicker(w.deadline / ticks)
@@ -99,8 +98,7 @@ func (w *watchdog) watch(ctx context.Context) {
 	}
 }
 
-// keyNotFound is the text by which raft recognises a missing key; it knows no
-// error value for it.
+// keyNotFound is the text by which raft recognises a missing key; raft has no error value for it.
 const keyNotFound = "not found"
 
 // missing reports whether an error says that a store lacks a key.

@@ -19,8 +19,8 @@ type watchedLog struct {
 	d *Disk
 }
 
-// IsMonotonic has raft empty the log when another server's snapshot takes its
-// place, whichever store it is: what was in it may conflict with the snapshot.
+// IsMonotonic makes raft empty the log when another server's snapshot takes its place, whichever
+// store it is: entries in it may conflict with the snapshot.
 func (s watchedLog) IsMonotonic() bool { return true }
 
 func (s watchedLog) FirstIndex() (i uint64, err error) {
@@ -80,10 +80,11 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// noteStored puts the append into the execution trace that is being recorded.
+// noteStored adds the append to the execution trace that is being recorded.
 func noteStored(logs []*raft.Log, durable bool) {
 	if trace.IsEnabled() && len(logs) > 0 {
-		trace.Logf(context.Background(), "log", "entry %d is in the log; it is on the disk: %v", logs[len(logs)-1].Index, durable)
+		trace.Logf(context.Background(), "log", "entry %d is in the log; it is on the disk: %v",
+			logs[len(logs)-1].Index, durable)
 	}
 }
 
@@ -108,24 +109,23 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 	return s.d.dog.run("DeleteRange", func() error { return s.LogStore.DeleteRange(from, to) })
 }
 
-// watchedStable is a raft.StableStore under watch. Before it keeps a term or a
-// vote, everything in the log is durable. A server that has led answers, votes
-// and stands in a newer term, and raft writes that term down before it does
-// any of these: so the word of one that has led is only ever about entries that
-// it cannot forget.
+// watchedStable is a raft.StableStore under watch. Before it keeps a term or a vote, everything in
+// the log is durable. A server that has led answers, votes and stands in a newer term, and raft
+// writes that term down before it does any of these: so the word of a former leader is only ever
+// about entries that it cannot forget.
 type watchedStable struct {
 	s raft.StableStore
 	d *Disk
 }
 
-// Set and SetUint64 do not return after an error. raft panics when it cannot
-// save its term, which would end a program that embeds this server with a
-// stack trace instead of a reason; Fatal has been told by then.
+// Set and SetUint64 do not return after an error. raft panics when it cannot save its term. That
+// would end a program that embeds this server with a stack trace instead of a reason; Fatal has
+// been called by then.
 func (s watchedStable) Set(k, v []byte) error {
 	return park(s.d.dog.run("Set", func() error { return s.after(func() error { return s.s.Set(k, v) }) }))
 }
 
-// after writes when the log is durable.
+// after waits until the log is durable, then writes.
 func (s watchedStable) after(write func() error) error {
 	if err := s.d.waitAllDurable(); err != nil {
 		return err
@@ -154,13 +154,13 @@ func (s watchedStable) GetUint64(k []byte) (v uint64, err error) {
 	return
 }
 
-// watchedSnapshots is a raft.SnapshotStore under watch. Writing a snapshot may
-// take long and reading one streams, so only the ends of a write are timed;
-// an error in between ends the server all the same.
+// watchedSnapshots is a raft.SnapshotStore under watch. Writing a snapshot may take long and
+// reading one streams, so only the ends of a write are timed; an error in between ends the server
+// all the same.
 //
-// A snapshot that another server sent is verified before it is published, and
-// every snapshot while it is read: what has rotten on one server's disk must
-// neither be what another starts from, nor go unnoticed where it is.
+// A snapshot that another server sent is verified before it is published, and every snapshot while
+// it is read: a snapshot that has rotten on one server's disk must neither start another server,
+// nor go unnoticed.
 type watchedSnapshots struct {
 	s       raft.SnapshotStore
 	d       *Disk
@@ -211,15 +211,15 @@ type watchedSink struct {
 	published func()
 }
 
-// Own says that a snapshot is written from this server's own state, so that it
-// need not be verified. It comes before the first Write.
+// Own marks a snapshot as one of this server's own state, which need not be verified. It comes
+// before the first Write.
 func Own(sink raft.SnapshotSink) {
 	if s, ok := sink.(*watchedSink); ok {
 		_ = s.endCheck()
 	}
 }
 
-// Done says that raft has done everything that follows from a snapshot of this server's own, or
+// Done reports that raft has done everything that follows from a snapshot of this server's own, or
 // from its failure.
 func Done(sink raft.SnapshotSink) {
 	if s, ok := sink.(*watchedSink); ok {
@@ -238,12 +238,10 @@ func (s *watchedSink) endCheck() error {
 }
 
 // Write refuses a snapshot of another server that would take this server back. raft installs any
-// snapshot and empties the log, even a snapshot that arrives late: the leader gave up sending it,
-// sent a newer one, and entries behind it,
-// and counts on them. raft's main loop calls Write, and nothing else installs a snapshot or applies
-// an entry until it has returned, so the answer stays true. The leader, if it still waits, sends
-// again; Port.relay then answers that this
-// server has it.
+// snapshot and empties the log, even if the snapshot is late: the leader gave up sending it, sent
+// a newer one, and entries behind it, and counts on them. raft's main loop calls Write, and
+// nothing else installs a snapshot or applies an entry until Write returns, so the answer stays
+// true. A leader that still waits sends again; Port.toRaft then answers that this server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
 	if s.check != nil && s.d.HasApplied(s.index) {
 		return 0, fmt.Errorf("the snapshot that another server sent is late: entry %d was applied before", s.index)
@@ -264,9 +262,9 @@ func (s *watchedSink) Cancel() error {
 // Close is not timed as a whole: syncing a gigabyte may take its time.
 //
 // raft takes the snapshot that is finished last for the newest, and notes a snapshot of this
-// server's own on another goroutine than one that is sent. So a snapshot of its own is refused
-// behind a newer one that was sent, where the log
-// begins; and one that is sent is refused until raft is done with one of its own.
+// server's own on another goroutine than one of another server. So Close refuses a server's own
+// snapshot behind a newer one that was sent, where the log begins. It refuses a sent one until
+// raft is done with the server's own.
 func (s *watchedSink) Close() error {
 	own := s.check == nil
 	err := s.endCheck()

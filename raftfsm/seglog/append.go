@@ -30,9 +30,9 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	return l.fail(l.write(entries))
 }
 
-// Append makes entries readable and queues them to be written: by a goroutine
-// at once, or, lazily, when somebody waits for them or stores something else.
-// They must follow the newest entry, and belong to the log from now on.
+// Append makes entries readable and queues them to be written: by a goroutine at once, or, with
+// lazily, when a call waits for them or stores something else. They must follow the newest entry,
+// and belong to the log from now on.
 func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	if len(entries) == 0 {
 		return nil
@@ -71,12 +71,11 @@ func (l *Log) Append(entries []*raft.Log, lazily bool) error {
 	return nil
 }
 
-// Durable returns an index that no entry follows which is queued but not
-// durable: whatever was appended up to it is on the disk.
+// Durable returns an index: every entry that was appended up to it is on the disk.
 func (l *Log) Durable() uint64 { return l.durable.Load() }
 
-// Wait returns when everything that was appended up to index is durable. If
-// nobody is writing it, Wait does. An error means that it never may be.
+// Wait returns when every entry that was appended up to index is durable. If no goroutine is
+// writing them, Wait does. An error means that some may never be durable.
 func (l *Log) Wait(index uint64) error {
 	if l.durable.Load() >= index {
 		return nil
@@ -101,8 +100,8 @@ func (l *Log) writeQueue() {
 			return
 		case <-l.kick:
 		}
-		// A goroutine in a long system call keeps its processor, and those that wait
-		// for that, for a while: whoever sends the entries to others goes first.
+		// A goroutine in a long system call keeps its processor, and the goroutines that wait for
+		// it, for a while: those that send the entries to other servers go first.
 		runtime.Gosched()
 		select {
 		case <-l.done:
@@ -147,8 +146,8 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// write appends a batch durably: those at the front of the queue, or others
-// while the queue is empty. The caller holds the writer.
+// write appends a batch durably: the entries at the front of the queue, or others while the queue
+// is empty. The caller holds the writer.
 func (l *Log) write(entries []*raft.Log) error {
 	base := entries[0].Index
 	s, err := l.tail(base)
@@ -236,13 +235,13 @@ func (l *Log) tail(index uint64) (*segment, error) {
 	return nil, fmt.Errorf("append entry %d, but the log reaches to %d", index, s.last())
 }
 
-// roll begins a new segment at base with room for at least need bytes. It
-// supersedes everything from base on, in memory as on the disk. The segments of
-// which nothing is left are returned, to be removed.
+// roll begins a new segment at base with room for at least need bytes. The segment supersedes
+// everything from base on, in memory as on the disk. roll returns the segments of which nothing is
+// left; the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize
-	// A spare that could not be prepared tells of a moment that may be long over, a full disk above
-	// all. The log needs the segment now, so it tries now.
+	// The error of a spare tells of a moment that may be long over, a full disk above all. The log
+	// needs the segment now, so it tries now.
 	p := l.takeSpare(nil)
 	if p.err != nil {
 		p.f = nil
@@ -316,8 +315,8 @@ func (l *Log) makeSpare(size int) {
 	}
 }
 
-// takeSpare returns the prepared segment, if there is one, waiting for it to
-// be ready for as long as may be.
+// takeSpare returns the prepared segment, if there is one; it waits until the segment is ready or
+// enough fires.
 func (l *Log) takeSpare(enough <-chan time.Time) prepared {
 	l.spareMu.Lock()
 	ch := l.spare

@@ -33,10 +33,10 @@ func (l *Log) deleteRange(from, to uint64) error {
 	return fmt.Errorf("delete log entries %d to %d out of %d to %d: not at an end", from, to, first, last)
 }
 
-// cutTail removes the entries from index on. A new segment that begins there
-// supersedes them; only when it exists durably is anything removed. So a crash
-// leaves the log as it was or as it should be, and what stands behind the cut in
-// a segment that stays is superseded for as long as it stays.
+// cutTail removes the entries from index on. A new segment that begins there supersedes them;
+// cutTail removes nothing before that segment exists durably. So a crash leaves the log as it was
+// or as it should be. Bytes behind the cut in a segment that stays are superseded for as long as
+// it stays.
 func (l *Log) cutTail(from uint64) error {
 	_, old, err := l.roll(from, 0)
 	if err != nil {

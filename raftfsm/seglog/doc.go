@@ -16,33 +16,28 @@
 // named by a number that rises with every new segment; a segment supersedes
 // everything from its base index on in the segments before it.
 //
-// The rule of truncation: bytes behind the end of the tail never become entries
-// again. Every truncation begins a new segment, durably, before it removes
-// anything, and no byte once written is ever changed; so whatever stands in
-// older segments from the place of the cut on stays superseded by the new one
-// for as long as those segments exist. The head is cut oldest first, each
-// removal durable before the next, so that no segment outlives the one that
-// supersedes a part of it.
+// The rule of truncation: bytes behind the end of the tail never become entries again. Every
+// truncation begins a new segment, durably, before it removes anything, and no byte once written
+// is ever changed. So the new segment supersedes all bytes of older segments from the cut on for
+// as long as those segments exist. The head is cut oldest first, each removal durable before the
+// next, so that no segment outlives the one that supersedes a part of it.
 //
-// Recovery tells a write torn by a crash from damage. A torn write was never
-// acknowledged and is dropped. It leaves sectors of zeros, because the space
-// was zero before, and nothing of a later batch behind it. A record whose
-// sectors are all there but whose checksum is wrong, or that is followed by a
-// later batch, or whose term is older than that of the entry before it, was
-// damaged after it was acknowledged: Open refuses. (The one case the two cannot
-// be told apart is damage to the very last record when its data hold a whole
-// sector of zeros.)
+// Recovery tells a write torn by a crash from damage. A torn write was never acknowledged and is
+// dropped. It leaves sectors of zeros, because the space was zero before, and nothing of a later
+// batch behind it. A record is damaged after it was acknowledged if all its sectors are there but
+// its checksum is wrong, or if a later batch follows it, or if its term is older than that of the
+// entry before it: Open refuses. (Recovery cannot tell the two apart in one case: damage to the
+// very last record when its data hold a whole sector of zeros.)
 //
-// What Open finds counts from then on, so Open syncs it first: a process that
-// was killed between its write and its sync has left entries that are readable
-// and not durable. It also forgets what the system has cached of the newest
-// segment, because after a sync that failed the cache holds what the disk does
-// not, and no later sync would tell.
+// The entries that Open finds count from then on, so Open syncs them first: a process that was
+// killed between its write and its sync has left entries that are readable and not durable. Open
+// also drops the system's cache of the newest segment: after a failed sync the cache holds bytes
+// that the disk does not hold, and no later sync would tell.
 //
-// StoreLogs returns when its entries are durable. Append only queues them:
-// they can be read at once, a goroutine writes them, Durable and Wait tell how
-// far it is. Whatever else is done to the log waits for what is queued.
+// StoreLogs returns when its entries are durable. Append only queues them: they can be read at
+// once, a goroutine writes them, Durable and Wait tell how far it is. Every other change of the
+// log waits for the queue.
 //
-// Nothing is repaired and nothing is passed over. The first failed write or
-// sync must end the process; the caller sees to that.
+// The log repairs nothing and passes over nothing. The caller must end the process at the first
+// failed write or sync.
 package seglog

@@ -7,8 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// readers is how many segments that are not written to are kept open. A log
-// may have hundreds.
+// readers is how many segments stay open only to be read. A log may have hundreds.
 const readers = 4
 
 // files opens segments to read them and bounds how many are open.
@@ -55,7 +54,7 @@ func (p *files) release(s *segment) {
 	}
 }
 
-// close closes a segment's file, which nobody uses any more.
+// close closes a segment's file, which must no longer be in use.
 func (p *files) close(s *segment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Segments begin small, so that a new server starts at once, and double. The log
-// is cut by whole segments, and another one is kept ready: three times a full one
-// is what it may take on the disk beyond its entries.
+// Segments begin small, so that a new server starts at once, and double. The log is cut by whole
+// segments, and keeps another one ready: it may take three full segments on the disk beyond its
+// entries.
 const (
 	firstSize = 1 << 20
 	fullSize  = 16 << 20
@@ -91,8 +91,7 @@ func Open(dir string, o Options) (*Log, error) {
 		done:   make(chan struct{}),
 		around: func(_ string, write func() error) error { return write() }, files: files{fs: o.FS}}
 	l.durable.Store(math.MaxUint64)
-	// A segment that was begun by a process which was killed there may have no
-	// durable name yet.
+	// A process that was killed may have begun a segment that has no durable name yet.
 	if err := l.fs.SyncDir(dir); err != nil {
 		return nil, err
 	}
@@ -117,8 +116,8 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// load reads the segments back, newest first, because a segment says what of
-// the ones before it still counts.
+// load reads the segments back, newest first: a segment decides which entries of the segments
+// before it still count.
 func (l *Log) load(names []string) error {
 	var next, nextTerm uint64
 	var old []*segment
@@ -175,8 +174,8 @@ func (l *Log) load(names []string) error {
 	return tail.wipe(file)
 }
 
-// Around has every write of the queue run by f, which may time it and see its
-// error. It is called before the first Append.
+// Around lets f run every write of the queue; f may time it and see its error. Call it before the
+// first Append.
 func (l *Log) Around(f func(what string, write func() error) error) { l.around = f }
 
 // FirstIndex implements raft.LogStore.
@@ -253,8 +252,8 @@ func (l *Log) segmentOf(index uint64) *segment {
 	return l.segments[i-1]
 }
 
-// Within returns the smallest index from which on the entries up to the newest
-// take no more than so many bytes on disk.
+// Within returns the smallest index from which on the entries up to the newest take at most so
+// many bytes on disk.
 func (l *Log) Within(bytes int64) uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -289,8 +288,8 @@ func (l *Log) After(index uint64) (bytes int64) {
 	return bytes
 }
 
-// Close writes what is queued and closes the files. A disk that hangs may keep
-// it waiting for a while, and no longer: the process has to end all the same.
+// Close writes the queue and closes the files. A hanging disk may delay it for a while, and no
+// longer: the process must end all the same.
 func (l *Log) Close() error {
 	l.spareMu.Lock()
 	l.closed = true

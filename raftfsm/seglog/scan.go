@@ -19,9 +19,9 @@ type Place struct {
 
 func (p Place) String() string { return fmt.Sprintf("%s at byte %d", p.File, p.Offset) }
 
-// Scan calls fn for every entry of a log that no process has open, oldest
-// first, and changes nothing. It refuses what Open refuses. torn is where a
-// write was interrupted that nobody was told of, nil if there is none.
+// Scan calls fn for every entry of a log that no process has open, oldest first, and changes
+// nothing. It refuses what Open refuses. torn is the place of an interrupted write that was never
+// acknowledged, nil if there is none.
 func Scan(dir string, fn func(*raft.Log, Place) error) (torn *Place, err error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
@@ -33,8 +33,7 @@ func Scan(dir string, fn func(*raft.Log, Place) error) (torn *Place, err error) 
 			names = append(names, filepath.Join(dir, e.Name()))
 		}
 	}
-	// What a later segment begins with supersedes what earlier ones hold from
-	// there on.
+	// A later segment supersedes the entries of earlier ones from its base on.
 	ends := make([]uint64, len(names)) // base of the segment behind; 0: none
 	var next uint64
 	for i := len(names) - 1; i >= 0; i-- {

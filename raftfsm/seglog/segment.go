@@ -41,11 +41,10 @@ func (s *segment) endOf(index uint64) int {
 	return s.end
 }
 
-// prepareStep is how much is written at once of the zeros. The system keeps a
-// file in pieces as large as the writes that made them, and looks at every block
-// of a piece when some of its bytes are written, and again when they are synced:
-// behind zeros that came by the megabyte, a short append and its sync take some 8 µs
-// longer.
+// prepareStep is how many zeros are written at once. The system keeps a file in pieces as large as
+// the writes that made them. It looks at every block of a piece when some of its bytes are
+// written, and again when they are synced: behind zeros that came by the megabyte, a short append
+// and its sync take some 8 µs longer.
 const prepareStep = 16 << 10
 
 // prepare makes a file of zeros that only needs its header and its name.
@@ -146,8 +145,8 @@ func readHeader(b []byte) (base uint64, err error) {
 	return binary.BigEndian.Uint64(b[8:]), nil
 }
 
-// readWhole reads the header of a segment that is there as a whole: one that has
-// lost its end may have lost entries, and none would be missed.
+// readWhole reads the header of a segment and refuses a segment that has lost its end: it may have
+// lost entries, and the log would not miss them.
 func readWhole(b []byte) (base uint64, err error) {
 	base, err = readHeader(b)
 	if err != nil {
@@ -159,7 +158,7 @@ func readWhole(b []byte) (base uint64, err error) {
 	return base, nil
 }
 
-// sizeNoted is what the header says of the size; 0: it is longer than the header can say.
+// sizeNoted returns the size as the header holds it; 0: it is longer than the header can say.
 func sizeNoted(size int) uint32 {
 	if uint64(size) > math.MaxUint32 {
 		return 0
@@ -198,8 +197,8 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	return nil
 }
 
-// wipe zeroes what a torn write has left behind the last record, so that the
-// space is as appends expect it. Nothing acknowledged is there.
+// wipe zeroes the bytes that a torn write has left behind the last record, because appends expect
+// zeros there. No acknowledged entry is there.
 func (s *segment) wipe(f vfs.File) error {
 	b := make([]byte, s.size-s.end)
 	if _, err := f.ReadAt(b, int64(s.end)); err != nil && !errors.Is(err, io.EOF) {

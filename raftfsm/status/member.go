@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Member is one server of the cluster, as the leader knows it, or where no
-// server leads, as the server that was asked does.
+// Member is one server of the cluster, as the leader describes it. Where no server leads, the
+// server that was asked describes it.
 type Member struct {
 	ID     uint32 `json:"id"`
 	Peer   string `json:"peer"`   // address for other servers

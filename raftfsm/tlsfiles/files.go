@@ -25,8 +25,8 @@ type Loaded struct {
 	CA   *x509.CertPool // nil without a file for it
 }
 
-// Files are a certificate, its key and, unless empty, an authority. While the
-// files as they are cannot be used, the last good ones stay.
+// Files are a certificate, its key and, unless empty, an authority. While the files on disk cannot
+// be used, the last good ones stay.
 type Files struct {
 	flag, cert, key, ca string
 	log                 *slog.Logger
@@ -38,8 +38,7 @@ type Files struct {
 	problem error // why the files as they are cannot be used
 }
 
-// Open reads the files. They are named in errors by their flags: flag-cert,
-// flag-key and flag-ca.
+// Open reads the files. Errors name them by their flags: flag-cert, flag-key and flag-ca.
 func Open(flag, cert, key, ca string, log *slog.Logger) (*Files, error) {
 	f := &Files{flag: flag, cert: cert, key: key, ca: ca, log: log}
 	f.stamp = f.stamps()
@@ -71,7 +70,7 @@ func (f *Files) Get(now time.Time) *Loaded {
 	return fresh
 }
 
-// Problem says why the files as they are cannot be used; empty: they can.
+// Problem returns why the files on disk cannot be used; empty: they can.
 func (f *Files) Problem() string {
 	f.Get(time.Now())
 	f.mu.Lock()
@@ -82,7 +81,7 @@ func (f *Files) Problem() string {
 	return f.problem.Error()
 }
 
-// stamps tells when each file was changed.
+// stamps returns when each file was changed.
 func (f *Files) stamps() (t [3]time.Time) {
 	for i, file := range []string{f.cert, f.key, f.ca} {
 		if info, err := os.Stat(file); err == nil {

@@ -6,6 +6,6 @@ package vfs
 // fdatasync leaves the bytes in the drive's cache, and os.File.Sync does not.
 func (f osFile) Datasync() error { return f.Sync() }
 
-// Forget does nothing here: there is no portable way to drop what is cached of
-// a file. After a sync that failed, what is read back may be the cache's.
+// Forget does nothing here: there is no portable way to drop a file's cached bytes. After a failed
+// sync, a read may return the cache's bytes.
 func (f osFile) Forget() error { return nil }

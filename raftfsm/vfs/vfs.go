@@ -1,6 +1,5 @@
-// Package vfs is what the stores need of a file system, and no more: so little
-// that a simulated disk can stand in its place and lose, tear, refuse or delay
-// whatever a real one may.
+// Package vfs is the part of a file system that the stores need, and no more: so little that a
+// simulated disk can stand in its place and lose, tear, refuse or delay whatever a real one may.
 package vfs
 
 import (
@@ -15,10 +14,9 @@ import (
 
 // FS is a file system. Names are paths.
 //
-// What is written is readable at once, but durable only after a sync: contents
-// by File.Sync or File.Datasync, names (of files made, renamed and removed) by
-// SyncDir of their directory. Until then a loss of power may undo any part of
-// it, in any order, sector by sector.
+// A change is readable at once, but durable only after a sync: contents by File.Sync or
+// File.Datasync, names (of files made, renamed and removed) by SyncDir of their directory. Until
+// then a loss of power may undo any part of it, in any order, sector by sector.
 type FS interface {
 	// Create makes a file that must not exist.
 	Create(name string) (File, error)
@@ -45,9 +43,8 @@ type File interface {
 	// Datasync makes contents durable. It is cheaper where the size has not
 	// changed since the last Sync.
 	Datasync() error
-	// Forget drops what is cached of the file and is not waiting to be written,
-	// so that reading tells what the disk holds. After a sync that failed the
-	// cache may say more than that.
+	// Forget drops the cached bytes of the file that do not wait to be written, so that a read
+	// shows what the disk holds. After a failed sync the cache may hold more than the disk.
 	Forget() error
 }
 
@@ -56,8 +53,8 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-// ReadOnly is the operating system's file system for who changes nothing in it,
-// and may not be allowed to.
+// ReadOnly is the operating system's file system for programs that change nothing in it, and may
+// not be allowed to.
 var ReadOnly FS = readOnlyFS{}
 
 type readOnlyFS struct{ osFS }
