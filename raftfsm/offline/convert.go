@@ -9,7 +9,7 @@ import (
 // The node that holds the members. Each kind of server writes its own there.
 const configPath = "/zookeeper/config"
 
-// fromZooKeeper says in our words what ZooKeeper stores of a node.
+// fromZooKeeper converts a node of a ZooKeeper to a node of zlockd.
 func fromZooKeeper(path string, n *zkfiles.Node) *tree.Info {
 	kind, ttl := n.Kind()
 	i := &tree.Info{
@@ -34,7 +34,7 @@ func fromZooKeeper(path string, n *zkfiles.Node) *tree.Info {
 	return i
 }
 
-// toZooKeeper is the other way round.
+// toZooKeeper converts a node the other way round.
 func toZooKeeper(path string, i *tree.Info) *zkfiles.Node {
 	n := toZooKeeperAsIs(i)
 	if path == configPath {
@@ -43,7 +43,7 @@ func toZooKeeper(path string, i *tree.Info) *zkfiles.Node {
 	return n
 }
 
-// toZooKeeperAsIs shows the node of the members as it is, too.
+// toZooKeeperAsIs is toZooKeeper that converts the node of the members as it is, too.
 func toZooKeeperAsIs(i *tree.Info) *zkfiles.Node {
 	n := &zkfiles.Node{Data: i.Data, ACL: i.ACL, Stat: zkfiles.Stat{
 		Czxid: i.Czxid, Mzxid: i.Mzxid, Pzxid: i.Pzxid, Ctime: i.Ctime, Mtime: i.Mtime,

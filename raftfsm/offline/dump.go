@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// Dump prints what a path holds as text and checks all of it; with nodes also
-// every node of snapshots. It changes nothing.
+// Dump prints the content of a path as text and checks all of it; with nodes it also prints every
+// node of snapshots. It changes nothing.
 func Dump(w io.Writer, path string, nodes bool) error {
 	kind, err := FileKindOf(path)
 	if err != nil {
@@ -58,8 +58,7 @@ func clock(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// dataDir prints the newest snapshot and the log, and applies every entry to
-// see what came of it.
+// dataDir prints the newest snapshot and the log, and applies every entry to learn its outcomes.
 func (p *printer) dataDir(dir string) error {
 	s, err := disk.OpenStopped(dir)
 	if err != nil {
@@ -96,8 +95,8 @@ func (p *printer) members(c raft.Configuration) {
 	}
 }
 
-// entry prints one entry of the log. Those that the snapshot covers are not
-// applied again, so nothing is known of what came of them.
+// entry prints one entry of the log. It does not apply an entry that the snapshot covers, so the
+// outcomes of that entry's requests are not known.
 func (p *printer) entry(d *Data, l *raft.Log, place string) error {
 	fresh := l.Index > d.Last.Index
 	if fresh && d.Last.Index > 0 && l.Index != d.Last.Index+1 {
@@ -149,7 +148,7 @@ func (p *printer) entry(d *Data, l *raft.Log, place string) error {
 	return nil
 }
 
-// outcomes collects what came of the requests of an entry.
+// outcomes collects the outcomes of the requests of an entry.
 type outcomes struct {
 	list []string
 }
@@ -170,7 +169,7 @@ func (o *outcomes) Outcome(_, _ uint32, _ uint64, out *state.Outcome) {
 	}
 }
 
-// state prints a state of ours.
+// state prints a state of zlockd.
 func (p *printer) state(s *state.State) {
 	p.line("cluster %s zxid 0x%x digest %016x nodes %d bytes %d sessions %d", s.ClusterID(), s.Zxid(),
 		s.Digest(), s.Tree().Count(), s.Tree().Bytes(), s.Sessions().Len())

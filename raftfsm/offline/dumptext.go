@@ -49,7 +49,7 @@ func optionsText(o byte) string {
 	return strings.Join(names, ",")
 }
 
-// loggedText is a request of our log in one line. Passwords are not shown.
+// loggedText returns a request of zlockd's log in one line, without passwords.
 func loggedText(x *state.Logged) string {
 	from := "leader"
 	if x.Origin != 0 {
@@ -65,7 +65,7 @@ func loggedText(x *state.Logged) string {
 	return from + ": " + opName(x.Op) + bodyText(x.Op, x.Body)
 }
 
-// bodyText is what a request asks for.
+// bodyText returns the body of a request as text.
 func bodyText(op jute.OpCode, body []byte) string {
 	d := jute.NewDecoder(body)
 	text := requestText(op, &d)
@@ -127,7 +127,7 @@ func multiText(d *jute.Decoder) string {
 	return " [" + strings.Join(parts, "; ") + "]"
 }
 
-// opText is a change in a ZooKeeper's log.
+// opText returns a change in a ZooKeeper's log as text.
 func opText(o *zkfiles.Op) string {
 	text := opName(o.Type)
 	if o.Path != "" {

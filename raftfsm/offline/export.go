@@ -17,9 +17,9 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// Export makes a ZooKeeper's data directory of a state: a snapshot, a log to go
-// on from, and the epoch files of an ensemble's server. dir must be missing or
-// empty; after an error nothing is left of it.
+// Export makes a ZooKeeper's data directory from a state: a snapshot, a log to go on from, and the
+// epoch files of an ensemble's server. dir must be missing or empty; after an error nothing is
+// left of it.
 func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made, err error) {
 	made, err := disk.EmptyDir(dir)
 	if err != nil {
@@ -43,8 +43,8 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 	if err != nil {
 		return nil, err
 	}
-	// A ZooKeeper whose log is missing is one whose newest changes are lost, so
-	// there is one. Its only entry changes nothing.
+	// A ZooKeeper without a log has lost its newest changes, so Export writes a log. Its only entry
+	// changes nothing.
 	log := zkfiles.AppendLogHeader(nil, 0)
 	if zxid > 0 {
 		none := &zkfiles.Txn{Zxid: zxid, Type: jute.OpError, Ops: []zkfiles.Op{{Type: jute.OpError}}}

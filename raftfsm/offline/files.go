@@ -25,8 +25,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// interruptible is a writer that fails when its context has ended, so that
-// whoever writes stops and cleans up.
+// interruptible is a writer that fails when its context has ended, so that its user stops and
+// cleans up.
 type interruptible struct {
 	ctx context.Context
 	w   io.Writer

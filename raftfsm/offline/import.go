@@ -24,10 +24,9 @@ type Made struct {
 	Notes    []string
 }
 
-// Import makes the data directory of a server, a cluster by itself, of a
-// ZooKeeper's data. With keep the sessions are taken over, too, with the
-// passwords that their clients know, and the ephemeral nodes with them; else z
-// loses these. now is the time, in ms since 1970.
+// Import makes the data directory of a server, a cluster by itself, from a ZooKeeper's data. With
+// keep it takes over the sessions, with the passwords that their clients know, and their ephemeral
+// nodes; otherwise z loses these nodes. now is the time, in ms since 1970.
 func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made,
 	error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
@@ -80,8 +79,8 @@ func compareIDs(a, b int64) int {
 	return 0
 }
 
-// found makes a data directory that begins at the place where every state from
-// elsewhere stands.
+// found makes a data directory that begins at the first log entry, as for every state from
+// elsewhere.
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}

@@ -22,8 +22,8 @@ type Data struct {
 	Last     state.Position
 	Torn     string // where a write was interrupted that nobody was told of
 
-	// Known is the last entry of which the log itself says that it counts: the
-	// leader had applied it when it wrote a later one.
+	// Known is the last entry that counts as the log itself shows: the leader had applied it when
+	// it wrote a later one.
 	Known     uint64
 	KnownTime int64 // ms since 1970, when the leader wrote it
 	LastTime  int64 // and of the last entry
@@ -120,7 +120,7 @@ func (r *replay) entry(l *raft.Log, place string) error {
 	return nil
 }
 
-// reached notes that everything up to zxid was applied by a leader.
+// reached notes that a leader had applied everything up to zxid.
 func (r *replay) reached(zxid int64) {
 	for len(r.zxids) > 0 && r.zxids[0].zxid <= zxid {
 		at := r.zxids[0]
@@ -146,10 +146,10 @@ func ReadBackup(path string) (*state.State, error) {
 	return s, nil
 }
 
-// FileKind says what a path holds.
+// FileKind names the content of a path.
 type FileKind string
 
-// What is told apart by looking at it.
+// The kinds that FileKindOf tells apart.
 const (
 	DataDir      FileKind = "data directory of a zlockd"
 	ZooKeeperDir FileKind = "data directory of a ZooKeeper"
@@ -158,7 +158,7 @@ const (
 	ZooLog       FileKind = "transaction log of a ZooKeeper"
 )
 
-// FileKindOf looks at a path.
+// FileKindOf returns what the path holds.
 func FileKindOf(path string) (FileKind, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 )
 
-// Recovery is what becomes of a cluster that lost its majority for good.
+// Recovery makes a new cluster from a survivor of a cluster that lost its majority for good.
 type Recovery struct {
 	*Data
 	dir string
@@ -27,18 +27,18 @@ func PlanRecovery(dir string) (*Recovery, error) {
 	return &Recovery{d, dir}, nil
 }
 
-// Interrupted tells whether a Recover of this directory was interrupted and
-// only has to be finished.
+// Interrupted reports whether a Recover of this directory was interrupted and only has to be
+// finished.
 func Interrupted(dir string) bool { return disk.Interrupted(dir) }
 
-// Finish finishes it.
+// Finish finishes an interrupted Recover.
 func Finish(dir string) error { return disk.FinishReplace(dir, oldDir) }
 
-// oldDir keeps what was there before.
+// oldDir keeps the old content of the directory.
 const oldDir = "before-recover"
 
-// Unconfirmed is how many entries at the end of the log are not known to count:
-// they are kept, though perhaps nobody was told that they happened.
+// Unconfirmed returns how many entries at the end of the log are not known to count: they are
+// kept, though perhaps no client was told that they happened.
 func (r *Recovery) Unconfirmed() uint64 {
 	if r.Last.Index < r.Known {
 		return 0
@@ -46,7 +46,7 @@ func (r *Recovery) Unconfirmed() uint64 {
 	return r.Last.Index - r.Known
 }
 
-// Servers are the members as this server last knew them, by id.
+// Servers returns the members as this server last knew them, by id.
 func (r *Recovery) Servers() map[uint32]string {
 	addrs := map[uint32]string{}
 	for _, s := range r.Members.Servers {
@@ -82,8 +82,8 @@ func (r *Recovery) Tell(w io.Writer) {
 		"survivors, and recover the one with the highest term, then the highest entry.\n", when)
 }
 
-// Run makes a cluster of one of the survivor. Sessions go on; what was there is
-// kept in a directory within.
+// Run makes a cluster of one from the survivor. Sessions go on; a directory within keeps the old
+// content.
 func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	m := refound(r.State, true, now)
 	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1,
@@ -93,7 +93,7 @@ func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	})
 }
 
-// Next are the commands that bring the other servers back, once they run, empty.
+// Next returns the commands that bring the other servers back, once they run, empty.
 func (r *Recovery) Next() (list []string) {
 	servers, own := r.Servers(), r.Identity.Server
 	for _, id := range slices.Sorted(maps.Keys(servers)) {

@@ -14,8 +14,8 @@ import (
 // beyond is how far the zxid of a restored state lies above that of its backup where the clock does not tell.
 const beyond = 1 << 32
 
-// goesOn is the zxid from which a state that comes back goes on. A zxid that is ahead of the time
-// is not of a cluster's own counting: a ZooKeeper with many elections gave it out, or a clock is
+// goesOn returns the zxid from which a state that comes back goes on. A cluster's own count never
+// yields a zxid ahead of the time: a ZooKeeper with many elections gave it out, or a clock is
 // wrong.
 func goesOn(zxid int64) (_ int64, note string) {
 	if now := state.TimeZxid(time.Now().UnixMilli()); now > zxid {
@@ -26,8 +26,8 @@ func goesOn(zxid int64) (_ int64, note string) {
 			"than 2^32 changes were made after this state; if the clock is behind, correct it and start again", zxid)
 }
 
-// Restore makes the data directory of a server, a cluster by itself, of a
-// backup. Without keep all sessions are ended. now is in ms since 1970.
+// Restore makes the data directory of a server, a cluster by itself, from a backup. Without keep
+// all sessions are ended. now is in ms since 1970.
 func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, now int64) (*Made, error) {
 	kind, err := FileKindOf(backup)
 	if err != nil {
@@ -52,7 +52,7 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
-// refound makes the state that of a new cluster.
+// refound turns the state into that of a new cluster.
 func refound(s *state.State, keep bool, now int64) *Made {
 	m := &Made{Cluster: disk.NewID(rand.Reader)}
 	s.Refound(m.Cluster, now)

@@ -35,8 +35,8 @@ func isJava(pid int) bool {
 	return err == nil && strings.TrimSpace(string(name)) == "java"
 }
 
-// openedBy finds a process, other than this one, that has a file in dir open
-// for writing, among those that we may look at.
+// openedBy finds a process, other than this one, that has a file in dir open for writing, among
+// those that this process may look at.
 func openedBy(dir string) int {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func openedBy(dir string) int {
 	return 0
 }
 
-// writes tells whether a file descriptor was opened for writing.
+// writes reports whether a file descriptor was opened for writing.
 func writes(pid int, fd string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd))
 	if err != nil {

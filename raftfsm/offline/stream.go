@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// ToZooKeeper turns a backup into a snapshot of a ZooKeeper while it is being
-// read, with sessions and ephemeral nodes. acls are all that its nodes have.
+// ToZooKeeper turns a backup into a ZooKeeper's snapshot while it reads the backup, with sessions
+// and ephemeral nodes. acls are all the ACLs that the nodes have.
 func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 	s, err := state.OpenStream(backup)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// Content is what two places are compared by.
+// Content is one of the two sides that Compare compares.
 type Content struct {
 	Name  string // as the user named it
 	Zxid  int64
 	Nodes map[string]*zkfiles.Node
 
-	// Wire: it was read through the protocol, which does not tell what keeps a
-	// node alive, save for ephemerals.
+	// Wire: the content was read through the protocol, which does not tell what keeps a node alive,
+	// save for ephemerals.
 	Wire bool
 }
 
@@ -63,10 +63,10 @@ func LoadContent(path, logDir string) (*Content, error) {
 // MaxDifferences is how many differences Compare returns at most.
 const MaxDifferences = 100
 
-// Compare returns the first differences, in the order of paths. Without
-// ephemerals these nodes are passed over. The node that names the members is
-// compared by its ACL alone, because every cluster writes its own; so are the
-// counts of a quota, which a ZooKeeper makes again whenever it starts.
+// Compare returns the first differences, in the order of paths. Without ephemerals it passes over
+// ephemeral nodes. It compares the node that names the members by its ACL alone, because every
+// cluster writes its own. It does not compare the counts of a quota, which a ZooKeeper makes again
+// whenever it starts.
 func Compare(a, b *Content, ephemerals bool) []string {
 	var diffs []string
 	for _, path := range paths(a, b) {

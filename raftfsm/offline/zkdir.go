@@ -59,7 +59,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// IsZooKeeperDir tells whether dir looks like a ZooKeeper's data directory.
+// IsZooKeeperDir reports whether dir looks like a ZooKeeper's data directory.
 func IsZooKeeperDir(dir string) bool {
 	if filepath.Base(dir) == "version-2" || isDir(filepath.Join(dir, "version-2")) {
 		return true
@@ -104,7 +104,7 @@ func list(dir, prefix string) ([]zkFile, error) {
 	return files, nil
 }
 
-// readable says what to do about a file that may not be read.
+// readable adds to an error what to do about a file that may not be read.
 func readable(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w: run this as the user that ZooKeeper runs as, or as root", err)
@@ -187,9 +187,8 @@ func (z *ZooKeeper) lacksLog(path string) error {
 		"log.* beside it and name the directory", path)
 }
 
-// loadNewest reads the newest snapshot that is whole. One that ends in the
-// middle was being written when its server died; the log goes back to the one
-// before.
+// loadNewest reads the newest whole snapshot. A snapshot that ends in the middle was being written
+// when its server died; the log goes back to the snapshot before.
 func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	z := &ZooKeeper{}
 	for _, s := range slices.Backward(snaps) {
@@ -231,7 +230,7 @@ func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, *zkfiles.SnapshotRead
 	return t, r, err
 }
 
-// replay applies what the logs hold behind the snapshot.
+// replay applies the entries of the logs behind the snapshot.
 func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
 	if len(logs) == 0 {
 		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory "+
@@ -244,7 +243,7 @@ func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn b
 			first = i
 		}
 	}
-	// Behind the last log with an entry may be others that were begun and hold none.
+	// Logs that were begun and hold no entry may follow the last log with one.
 	last := len(logs) - 1
 	for last > first && holdsNothing(logs[last].path) {
 		last--
@@ -281,8 +280,8 @@ func holdsNothing(path string) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, zkfiles.ErrTorn)
 }
 
-// holdsTorn reports whether a snapshot holds the entry that was being written to a log
-// behind the entry of zxid before, 0 if it was the log's first.
+// holdsTorn reports whether a snapshot holds the entry that was being written to a log. before is
+// the zxid of the entry in front of it, 0 if it was the log's first.
 func holdsTorn(snap int64, log zkFile, before int64) bool {
 	if before == 0 {
 		return log.zxid == snap
@@ -316,7 +315,8 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 		if errors.Is(err, zkfiles.ErrTorn) && zxid < snap {
 			// The snapshot is newer than the last whole entry, so that nothing is lost
 			// with this one; if it is newer by more, the log it needs is missing.
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the snapshot %x is newer than what was being written", path, err, snap))
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the snapshot %x is newer than what was being written",
+				path, err, snap))
 			if holdsTorn(snap, log, zxid) {
 				zxid = snap
 			}
