@@ -140,8 +140,8 @@ func (d *Decoder) Strings() (list []string, ok bool) {
 	return list, list != nil || d.err != nil
 }
 
-// strings is Strings for those who want to know whether an element was null.
-// Only a null vector, and one cut short, is nil.
+// strings is Strings for callers that must know whether an element was null. Only a null vector,
+// and one cut short, is nil.
 func (d *Decoder) strings() (list []string, null bool) {
 	n := d.Count(4)
 	if n < 0 {

@@ -6,9 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// The reference keeps some lists in Java's hash sets, and clients print them as
-// they come. The order is that of the buckets; it is the same wherever the same
-// things are in a table of the same size.
+// The reference keeps some lists in Java's hash sets, and clients print them as they come. The
+// order is that of the buckets; it is the same for the same elements in a table of the same size.
 
 // JavaHash is Java's String.hashCode.
 func JavaHash(s string) int32 {
@@ -23,23 +22,22 @@ func JavaHash(s string) int32 {
 	return h
 }
 
-// SortByBucket sorts what a Java hash table of that many buckets, a power of
-// two, holds. Things of one bucket stay in the order they were in.
+// SortByBucket sorts the elements of a Java hash table of that many buckets, a power of two.
+// Elements of one bucket keep their order.
 func SortByBucket[T any](list []T, buckets int, hash func(T) int32) {
 	slices.SortStableFunc(list, func(a, b T) int {
 		return cmp.Compare(Bucket(hash(a), buckets), Bucket(hash(b), buckets))
 	})
 }
 
-// Bucket is where a Java hash table of that many buckets keeps what has this
-// hash code.
+// Bucket returns where a Java hash table of that many buckets keeps an element with this hash
+// code.
 func Bucket(hash int32, buckets int) uint32 {
 	h := uint32(hash)
 	return (h ^ h>>16) & uint32(buckets-1)
 }
 
-// GrownTable is how many buckets a Java hash table has that grew to n things
-// one by one.
+// GrownTable returns how many buckets a Java hash table has that grew to n elements one by one.
 func GrownTable(n int) int {
 	buckets := 16
 	for n > buckets/4*3 {
@@ -48,7 +46,7 @@ func GrownTable(n int) int {
 	return buckets
 }
 
-// CopiedTable is how many buckets the copy of a set of n things has.
+// CopiedTable returns how many buckets the copy of a set of n elements has.
 func CopiedTable(n int) int {
 	buckets := 1
 	for buckets < n*4/3+1 {

@@ -10,7 +10,7 @@ const (
 	PermAll    int32 = 31
 )
 
-// ID is an identity: who somebody is, according to a scheme.
+// ID is an identity of a client, according to a scheme.
 type ID struct {
 	Scheme string
 	ID     string
@@ -22,7 +22,7 @@ type ACL struct {
 	ID
 }
 
-// WorldAnyone is the ACL that lets everybody do everything.
+// WorldAnyone is the ACL that allows every client everything.
 var WorldAnyone = []ACL{{PermAll, ID{"world", "anyone"}}}
 
 // Stat is what clients see of a node besides its data. It is 68 bytes long.

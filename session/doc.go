@@ -1,4 +1,4 @@
-// Package session knows who is connected and until when.
+// Package session knows the sessions and when they expire.
 //
 // A [Table] is the replicated part: every server holds the same one, changed
 // only by applying the log. It gives ids, checks passwords and counts attach

@@ -67,10 +67,9 @@ func (e *Expiry) Remove(id int64) {
 	}
 }
 
-// Due appends to out the sessions whose deadline has passed, the longest
-// overdue first, at most max of them. Whoever is returned is granted another
-// timeout from now: the caller expires the session and calls Remove once that
-// is certain; an expiry that got lost comes up again by itself.
+// Due appends to out the sessions whose deadline has passed, the longest overdue first, at most
+// max of them. It grants each of them another timeout from now: the caller expires the session and
+// calls Remove once that is certain; an expiry that got lost comes up again by itself.
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
@@ -109,8 +108,8 @@ func (e *Expiry) Deadline(id int64) (at time.Duration, ok bool) {
 	return time.Duration(d.due()) * resolution, true
 }
 
-// link puts d into the wheel. The wheel may have passed d's slot already, when
-// the touch was late: then it turns back.
+// link puts d into the wheel. If the touch was late, the wheel may have passed d's slot already:
+// then it turns back.
 func (e *Expiry) link(d *deadline) {
 	e.insert(d)
 	if d.at < e.tick || len(e.byID) == 1 {

@@ -11,7 +11,8 @@ import (
 // The table's encoding is
 //
 //	next i64 · count i64 · session*
-//	session := id i64 · password 16 bytes · timeout i32 · gen i32 · owner i32 · address string · created i64
+//	session := id i64 · password 16 bytes · timeout i32 · gen i32 · owner i32 · address string
+//	           · created i64
 //
 // with sessions in the order of ids as unsigned numbers, so that equal tables encode to equal
 // bytes. Version, length and checksum are the business of the stream around it.
@@ -34,8 +35,7 @@ type Held struct {
 	live  [256][]*Session
 }
 
-// Hold takes hold of the table. It copies a word for each session: what is
-// slower is done by Append.
+// Hold takes hold of the table. It copies a word for each session; Append does the slower work.
 func (t *Table) Hold() *Held {
 	h := &Held{next: t.next, count: len(t.byID)}
 	for c := range t.order {

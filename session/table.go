@@ -19,10 +19,9 @@ type Session struct {
 	Created  int64  // ms since 1970, by the leader's clock
 }
 
-// An id that is given here is, from the top: the creating server (7 bits, so
-// that ids stay positive), then 56 bits that start at a cluster-random prefix
-// and count up. Sessions taken over from elsewhere may have any id but 0; ids
-// are in order as unsigned numbers.
+// An id that Create gives is, from the top: the creating server (7 bits, so that ids stay
+// positive), then 56 bits that start at a cluster-random prefix and count up. Sessions taken over
+// from elsewhere may have any id but 0; ids are in order as unsigned numbers.
 const (
 	counterBits = 56
 	counterMask = 1<<counterBits - 1
@@ -72,9 +71,9 @@ func NewTable(prefix uint32) *Table {
 // Renumber lets new ids begin at another prefix.
 func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
 
-// Succeed lets this table take the place of another, of which nothing more is
-// used: new ids go on behind the old one's, and a write that an older connection
-// sent is refused, whatever its session has become.
+// Succeed lets this table take the place of old, which is used no longer: new ids go on behind
+// those of old, and a write that an older connection sent is refused, whatever its session has
+// become.
 func (t *Table) Succeed(old *Table) {
 	t.next = old.next
 	for id, was := range t.byID {
@@ -168,8 +167,8 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 	return s, true
 }
 
-// Check reports whether the session exists and has this password. How long
-// that takes does not depend on the password.
+// Check reports whether the session exists and has this password. Its duration does not depend on
+// the password.
 func (t *Table) Check(id int64, password [jute.PasswordSize]byte) bool {
 	s, ok := t.byID[id]
 	return ok && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1
@@ -202,7 +201,7 @@ func (t *Table) Remove(id int64) bool {
 	return true
 }
 
-// shrink forgets the ended ones, and gives their memory back.
+// shrink forgets the ended sessions, and gives their memory back.
 func (l *idList) shrink() {
 	n := len(l.ids) - l.ended
 	kept := idList{ids: make([]int64, 0, n), live: make([]*Session, 0, n)}
@@ -239,8 +238,8 @@ func (t *Table) All(f func(Session)) {
 	}
 }
 
-// From calls f for up to most sessions in the order of ids, beginning behind the
-// id after. What it costs does not depend on how many sessions there are.
+// From calls f for up to most sessions in the order of ids, beginning behind the id after. Its
+// cost does not depend on how many sessions there are.
 func (t *Table) From(after int64, most int, f func(id int64)) {
 	for c := max(after, 0) >> counterBits; c <= maxCreator; c++ {
 		l := &t.order[c]

@@ -20,8 +20,8 @@ const (
 	schemeSuper  = "super"
 )
 
-// asker keeps what the ACLs that a request asked about give its client: one request
-// may ask tens of thousands of times.
+// asker remembers the permissions that ACLs give the client of a request: one request may ask tens
+// of thousands of times.
 type asker struct {
 	last  *ACL
 	perms int32          // that last gives
@@ -31,8 +31,8 @@ type asker struct {
 // fewIDs is how many identities are looked up in an ACL each time.
 const fewIDs = 4
 
-// allows tells whether a node's ACL gives a client one of the permissions in perm.
-// The identities are the same in every call.
+// allows reports whether a node's ACL gives a client one of the permissions in perm. The
+// identities are the same in every call.
 func (a *asker) allows(n *node, ids []jute.ID, perm int32) bool {
 	if a.last != n.acl {
 		a.last, a.perms = n.acl, a.grants(n.acl, ids)
@@ -70,19 +70,18 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 // stringOf views bytes that do not change while the string is in use.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// DigestID returns the identity that the credentials "user:password" prove in
-// the digest scheme. Without a colon the user is everything.
+// DigestID returns the identity that the credentials "user:password" prove in the digest scheme.
+// Without a colon all of the text is the user.
 func DigestID(credentials string) jute.ID {
 	user, _, _ := strings.Cut(credentials, ":")
 	sum := sha1.Sum([]byte(credentials))
 	return jute.ID{Scheme: schemeDigest, ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// FixACL checks the ACL that somebody with the identities ids gives to a node
-// and returns the ACL to store: without duplicates, and with "auth"
-// replaced by who the asker is. nullID tells that some id in it was null. It
-// answers INVALIDACL, or MARSHALLINGERROR where the reference stumbles over a
-// null id. The result may share memory with the arguments.
+// FixACL checks the ACL that a client with the identities ids gives to a node and returns the ACL
+// to store: without duplicates, and with "auth" replaced by the client's identities. nullID says
+// that some id in it was null. It answers INVALIDACL, or MARSHALLINGERROR where the reference
+// stumbles over a null id. The result may share memory with the arguments.
 func FixACL(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	if len(acl) == 0 || len(acl) > MaxACLEntries {
 		return nil, jute.InvalidACL
@@ -127,8 +126,8 @@ func validEntry(a *jute.ACL, ids []jute.ID) bool {
 		_, ok := parseRange(a.ID.ID)
 		return ok
 	case schemeSASL, schemeX509:
-		// Valid where the scheme is configured. An asker that proved an
-		// identity of it shows that it is, and every server sees the same.
+		// Valid where the scheme is configured. A client that proved an identity of the scheme shows
+		// that it is, and every server sees the same.
 		return hasScheme(ids, a.Scheme)
 	}
 	return false
@@ -158,8 +157,8 @@ func unique(acl []jute.ACL) []jute.ACL {
 	return out
 }
 
-// expandAuth replaces each "auth" entry by one for every identity the asker
-// proved; an address is not proof.
+// expandAuth replaces each "auth" entry by one for every identity that the client proved; an
+// address is not proof.
 func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 	out := make([]jute.ACL, 0, len(acl)+len(ids))
 	for _, a := range acl {
@@ -180,8 +179,8 @@ func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 	return out
 }
 
-// hidden returns id as somebody without ADMIN sees it: the hash of a digest
-// is a secret worth guessing at.
+// hidden returns id as a client without ADMIN sees it: the hash of a digest is a secret worth
+// guessing at.
 func hidden(id jute.ID) (user, rest string) {
 	if id.Scheme != schemeDigest {
 		return id.ID, ""

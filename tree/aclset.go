@@ -10,9 +10,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// ACL is one distinct ACL, shared by all nodes that have it. It is read when it
-// is stored, so that a question costs next to nothing however many entries there
-// are. It never changes: an event or a snapshot may keep it.
+// ACL is one distinct ACL, shared by all nodes that have it. It is parsed when it is stored, so
+// that a permission check costs next to nothing, however many entries it has. It never changes: an
+// event or a snapshot may keep it.
 type ACL struct {
 	list []jute.ACL // its strings are parts of key
 	key  string     // the encoded list
@@ -25,8 +25,7 @@ type ACL struct {
 	ranges []addrRange       // of ip, by their first address, wide ones before those they contain
 }
 
-// addrRange is a range of IPv4 addresses. Two of them are apart, or one contains
-// the other.
+// addrRange is a range of IPv4 addresses. Two ranges are apart, or one contains the other.
 type addrRange struct {
 	first, last uint32
 	perms       int32 // with those of the ranges around it
@@ -51,8 +50,7 @@ func newACL(key string) *ACL {
 	return a
 }
 
-// enter puts one entry where Grants finds it. An entry that no client can match
-// has no place.
+// enter puts one entry where Grants finds it, unless no client can match the entry.
 func (a *ACL) enter(e *jute.ACL) {
 	switch e.Scheme {
 	case schemeWorld:
@@ -127,12 +125,11 @@ func (a *ACL) Grants(ids []jute.ID) int32 {
 	return perms
 }
 
-// Allows tells whether a client with the identities ids has one of the
-// permissions in perm.
+// Allows reports whether a client with the identities ids has one of the permissions in perm.
 func (a *ACL) Allows(ids []jute.ID, perm int32) bool { return a.Grants(ids)&perm != 0 }
 
-// address returns what the client at an address may. As in the reference only
-// IPv4 can match; an address mapped into IPv6 counts as what it maps.
+// address returns the permissions of the client at an address. As in the reference only IPv4 can
+// match; an IPv4 address mapped into IPv6 counts as IPv4.
 func (a *ACL) address(s string) int32 {
 	if len(a.ranges) == 0 {
 		return 0
@@ -171,8 +168,7 @@ func parseRange(s string) (netip.Prefix, bool) {
 // aclTable finds the ACL of an encoded list.
 type aclTable map[string]*ACL
 
-// intern returns the ACL with these entries. Nodes that take it say so with
-// retain.
+// intern returns the ACL with these entries. retain counts each node that takes it.
 func (t aclTable) intern(acl []jute.ACL) *ACL {
 	var room [128]byte
 	key := jute.AppendACL(room[:0], acl)

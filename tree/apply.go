@@ -55,9 +55,8 @@ func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte,
 	return out, jute.OK, true
 }
 
-// delete answers BADARGUMENTS, NONODE, NOAUTH, BADVERSION or NOTEMPTY. The
-// version counts before the children, and the permission is the parent's to
-// give: the node's own ACL does not matter.
+// delete answers BADARGUMENTS, NONODE, NOAUTH, BADVERSION or NOTEMPTY. It checks the version
+// before the children. The parent's ACL gives the permission; the node's own ACL does not matter.
 func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 	if !c.spend(opSteps + pathSteps(r.Path)) {
 		return jute.BadArguments
@@ -119,8 +118,8 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	return n.appendStat(reply), jute.OK
 }
 
-// setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in
-// this order; the version it compares is the ACL's. Watches do not hear of it.
+// setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in this order; the
+// version it compares is the ACL's. It fires no watch.
 func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, jute.ErrCode) {
 	if r.NoPath || !ValidPath(r.Path) {
 		return reply, jute.BadArguments
@@ -165,16 +164,15 @@ func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute
 	return n, jute.OK
 }
 
-// SetConfig writes the text of /zookeeper/config. The node's version stays -1
-// whatever happens to it, as in the reference.
+// SetConfig writes the text of /zookeeper/config. The node's version is always -1, as in the
+// reference.
 func (t *Tree) SetConfig(c *Change, text []byte) {
 	t.writeData(c, t.find(configPath), configPath, string(text), false, -1)
 }
 
-// SetCounter sets how many children the node at path ever had, from which the
-// next sequential name is made. It is for tests and tools that want to see a
-// counter wrap without two billion creates; it tells whether there is such a
-// node.
+// SetCounter sets how many children the node at path ever had; the next sequential name is made
+// from that. Tests and tools use it to see a counter wrap without two billion creates. It reports
+// whether the node exists.
 func (t *Tree) SetCounter(path string, cv int32) bool {
 	n := t.find(path)
 	if n == nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// kindOf checks the flags of a create and tells what they ask for. Whether a
-// node is a container or has a time to live follows from the operation, its
-// being ephemeral or sequential from the flags; so a plain create with the
-// container flag makes a plain node. It answers BADARGUMENTS or UNIMPLEMENTED.
+// kindOf checks the flags of a create and returns what they ask for. The operation decides whether
+// a node is a container or has a time to live, the flags decide whether it is ephemeral or
+// sequential; so a plain create with the container flag makes a plain node. It answers
+// BADARGUMENTS or UNIMPLEMENTED.
 func kindOf(c *Change, op jute.OpCode, r *jute.CreateRequest) (kind NodeKind, sequential bool,
 	code jute.ErrCode) {
 	switch r.Flags {
@@ -105,8 +105,8 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	return reply, jute.OK
 }
 
-// room tells whether parent can take a child of the given path and kind. It
-// answers NODEEXISTS, NOCHILDRENFOREPHEMERALS or THROTTLEDOP.
+// room checks whether parent can take a child of the given path and kind. It answers NODEEXISTS,
+// NOCHILDRENFOREPHEMERALS or THROTTLEDOP.
 func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.ErrCode {
 	_, name, _ := splitPath(path)
 	if path == "/" || t.child(parent, name) != nil {
@@ -128,11 +128,10 @@ func (t *Tree) room(c *Change, parent *node, path string, kind NodeKind) jute.Er
 	return jute.OK
 }
 
-// appendSequence appends the suffix of a sequential name: the parent's count
-// of children ever created, as C's %010d prints it. The count is an int32 that
-// wraps from 2147483647 to -2147483648, of which the lock client knows how to
-// tell the order; the reference sticks at its maximum instead and then refuses
-// names that exist. Negative numbers keep their sign within the ten
+// appendSequence appends the suffix of a sequential name: the parent's count of children ever
+// created, as C's %010d prints it. The count is an int32 that wraps from 2147483647 to
+// -2147483648; the lock client knows the order of these. The reference sticks at its maximum
+// instead and then refuses names that exist. Negative numbers keep their sign within the ten
 // characters, except for the smallest ones, which need eleven.
 func appendSequence(b []byte, cv int32) []byte {
 	v := int64(cv)

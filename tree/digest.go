@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// digest is a hash over the history of a tree: every change is mixed into
-// it, with enough of the resulting state that trees which ever differed soon
-// show it. It guards against servers drifting apart, not against forgery.
+// digest is a hash over the history of a tree: every change is mixed into it, with enough of the
+// resulting state that trees which ever differed soon have different digests. It guards against
+// servers drifting apart, not against forgery.
 type digest uint64
 
 // What a mixed-in change was.

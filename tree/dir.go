@@ -7,15 +7,13 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// dir is the children of a node. They stand in a dense slice whose order
-// depends on nothing but the changes made, so that servers that made the same
-// changes list, walk and snapshot in the same order; a small directory is
-// searched through, a large one has a hash index over the slice. (A Go map
-// costs three times the memory per child and can not be walked in steps.)
+// dir holds the children of a node. They stand in a dense slice whose order depends on nothing but
+// the changes made, so that servers that made the same changes list, walk and snapshot in the same
+// order. A small directory is searched through; a large one has a hash index over the slice. (A Go
+// map costs three times the memory per child and cannot be walked in steps.)
 //
-// The walk of a snapshot counts positions down. Removing moves the last child
-// into the gap and adding appends, so a child the walk has yet to meet is
-// never moved past it.
+// The walk of a snapshot counts positions down. Removing moves the last child into the gap and
+// adding appends, so a child the walk has yet to meet is never moved past it.
 type dir struct {
 	nodes []*node
 	slots []uint64 // open addressing: hash<<32 | position+1; nil while small
@@ -23,9 +21,9 @@ type dir struct {
 	count int      // descendants, children included
 	bytes int64    // data of the descendants
 
-	// cache is the encoded listing of a large directory, kept until its next
-	// change: a herd that lists it costs copies, not encodings. Readers may
-	// fill it side by side; writers, who have the tree alone, empty it.
+	// cache is the encoded listing of a large directory, kept until its next change: many clients
+	// that list it at once cost copies, not encodings. Readers may fill it side by side; a writer,
+	// which has the tree alone, empties it.
 	cache atomic.Pointer[[]byte]
 }
 
@@ -60,9 +58,8 @@ func (d *dir) find(seed maphash.Seed, name string) int {
 	return -1
 }
 
-// nameHash hashes a name. The seed differs from process to process, so nobody
-// can prepare names that collide; nothing but the layout of the index depends
-// on it.
+// nameHash hashes a name. The seed differs from process to process, so no client can prepare names
+// that collide. Nothing but the layout of the index depends on the seed.
 func nameHash(seed maphash.Seed, name string) uint32 { return uint32(maphash.String(seed, name)) }
 
 // add appends n.
@@ -135,7 +132,7 @@ func (d *dir) remove(seed maphash.Seed, p int) {
 	d.shrink(seed)
 }
 
-// clear empties slot i and moves up those behind it that had to make way.
+// clear empties slot i and moves up the slots behind it that had to make way.
 func (d *dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
@@ -202,7 +199,7 @@ func (d *dir) appendList(b []byte) []byte {
 	return append(b, *c...)
 }
 
-// listSteps is what it costs to put a listing together that is not kept.
+// listSteps returns the cost of putting a listing together; it is 0 for a listing that is kept.
 func (d *dir) listSteps() int {
 	if d == nil || d.names <= maxCacheLen && d.cache.Load() != nil {
 		return 0

@@ -1,4 +1,4 @@
-// Package tree is the znodes, and what each operation does to them.
+// Package tree holds the znodes, and what each operation does to them.
 //
 // A [Tree] is changed in place by one writer: every rule of a write (version,
 // ACL, existence, quota, limit) is decided in [Tree.Apply] against the only
@@ -20,8 +20,7 @@
 // start while writes go on: the first change to a node that was not yet
 // written out keeps a copy of it.
 //
-// The package refuses to know sessions (an ephemeral's owner is a number),
-// connections, the log, locks and time. [Watches] matches events with those
-// who wait for them; an instance belongs to a server and is never part of the
-// tree.
+// The package does not know sessions (an ephemeral's owner is a number), connections, the log,
+// locks and time. [Watches] matches events with the connections that wait for them; an instance
+// belongs to a server and is never part of the tree.
 package tree

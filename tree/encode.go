@@ -69,8 +69,7 @@ type Encoder struct {
 	acls  aclTable
 }
 
-// NewEncoder returns an Encoder for a tree of so many nodes, none of which was
-// changed behind zxid.
+// NewEncoder returns an Encoder for a tree of so many nodes. None of them was changed behind zxid.
 func NewEncoder(zxid int64, nodes int) *Encoder {
 	return &Encoder{zxid: zxid, nodes: nodes, enc: newEncoder(), acls: aclTable{}}
 }

@@ -2,8 +2,8 @@ package tree
 
 import "github.com/zlockd/zlockd/jute"
 
-// Info is everything there is to know of a node. Its slices belong to the tree
-// and must not be changed; they stay as they are when the node changes.
+// Info is everything that the tree knows of a node. Its slices belong to the tree and must not be
+// changed; they stay as they are when the node changes.
 type Info struct {
 	jute.Stat
 	Data    []byte // nil if null

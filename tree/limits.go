@@ -1,9 +1,8 @@
 package tree
 
-// Limits of what a tree accepts. They are part of what every server must
-// decide alike, hence constants and not settings: servers that disagreed about
-// one would hold different trees. Nothing is checked against them when a
-// snapshot is loaded, because what was once accepted must stay readable.
+// Limits of what a tree accepts. Every server must decide alike about them, so they are constants
+// and not settings: servers that disagreed about one would hold different trees. A Loader does not
+// check them, because an accepted node must stay readable.
 const (
 	// MaxPath is the length of the longest legal path, in bytes.
 	MaxPath = 64 << 10
@@ -13,18 +12,16 @@ const (
 	// one is answered with INVALIDACL.
 	MaxACLEntries = 1000
 	MaxACLBytes   = 64 << 10
-	// MaxChildren bounds one directory, MaxEphemerals what one session owns,
-	// and MaxListing the list of either, so that it can always be sent; and
-	// the paths of all events when a session ends are no more than that. (A
-	// path may be long and yet cost next to nothing, for it shares most of
-	// its names with others: counting nodes is not enough.) A create beyond
+	// MaxChildren bounds one directory, MaxEphemerals the nodes that one session owns, and
+	// MaxListing the list of either, so that it can always be sent. The paths of all events at the
+	// end of a session take no more than that. (A path may be long and yet cost next to nothing,
+	// for it shares most of its names with others: counting nodes is not enough.) A create beyond
 	// them is answered with THROTTLEDOP.
 	MaxChildren   = 5_000_000
 	MaxEphemerals = 500_000
 	MaxListing    = 64 << 20
-	// MaxMultiReadReply bounds the answer to a multiRead, which could
-	// otherwise ask for one large node ten thousand times. What is larger is
-	// answered with THROTTLEDOP.
+	// MaxMultiReadReply bounds the answer to a multiRead, which could otherwise ask for one large
+	// node ten thousand times. A larger answer becomes THROTTLEDOP.
 	MaxMultiReadReply = 64 << 20
 )
 

@@ -12,10 +12,9 @@ import (
 // path was ever accepted that long.
 const maxLoadPath = 4 * MaxPath
 
-// Loader builds a tree from the chunks of a snapshot, in the order in which
-// they were written. It believes nothing: what is not a snapshot is an error,
-// never a panic and never a half-built tree. After an error it is of no more
-// use.
+// Loader builds a tree from the chunks of a snapshot, in the order in which they were written. It
+// trusts nothing: input that is not a snapshot yields an error, never a panic and never a
+// half-built tree. It cannot be used after an error.
 type Loader struct {
 	tree  *Tree
 	head  bool
@@ -37,14 +36,14 @@ type Loader struct {
 // NewLoader returns an empty Loader.
 func NewLoader() *Loader { return &Loader{tree: newTree()} }
 
-// NewReader returns a Loader that builds no tree: it calls each for every node,
-// in the order of the stream, and Done takes the place of Finish. What follows
-// from other nodes is missing in the Info: number of children and cversion.
+// NewReader returns a Loader that builds no tree: it calls each for every node, in the order of
+// the stream, and Done takes the place of Finish. The Info lacks the number of children and the
+// cversion, which follow from other nodes.
 func NewReader(each func(path string, i *Info) error) *Loader {
 	return &Loader{tree: newTree(), each: each}
 }
 
-// Done checks that nothing was missing.
+// Done checks that the stream has its end and no node is missing.
 func (l *Loader) Done() error {
 	if !l.end || l.read != l.nodes {
 		return errors.New("snapshot: it has no end, or nodes are missing")
@@ -164,8 +163,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 	return errors.New("illegal path")
 }
 
-// sane checks what a node says of itself, in a tree that was last changed by
-// zxid.
+// sane checks the fields of a node, in a tree that was last changed by zxid.
 func (s *state) sane(zxid int64) error {
 	if s.czxid < 0 || s.mzxid < s.czxid || s.pzxid < s.czxid || s.mzxid > zxid || s.pzxid > zxid {
 		return fmt.Errorf("zxids %d, %d, %d are out of order", s.czxid, s.mzxid, s.pzxid)

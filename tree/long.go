@@ -8,13 +8,14 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// manyEphemerals is how many ephemeral nodes an answer may list that is put together
-// while the state is locked. Of a directory, it may list what is kept; see dir.cache.
+// manyEphemerals is how many ephemeral nodes an answer may list that is put together while the
+// state is locked. A longer listing of a directory may be put together then if it is kept; see
+// dir.cache.
 const manyEphemerals = 2000
 
-// Long is an answer that lists so many nodes that only the nodes are taken while the
-// state is locked. Their names and places never change, so that Encode may put the
-// answer together when the lock is released.
+// Long is an answer that lists very many nodes. Only the nodes are taken while the state is
+// locked: their names and places never change, so Encode may put the answer together after the
+// lock is released.
 type Long struct {
 	nodes []*node
 	stat  []byte // behind the list
@@ -97,8 +98,8 @@ func appendEphemerals(b []byte, nodes []*node, created []int64, prefix string) [
 	return b
 }
 
-// meansAll tells whether a prefix asks for everything: the reference drops white
-// space, as Java sees it, before it looks.
+// meansAll reports whether a prefix asks for everything: the reference drops white space, as Java
+// sees it, before it looks.
 func meansAll(prefix string) bool {
 	prefix = strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
 	return prefix == "" || prefix == "/"

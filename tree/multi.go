@@ -42,10 +42,9 @@ func (o *multiOp) next(d *jute.Decoder) (more, ok bool) {
 	return ok, ok
 }
 
-// multiCreate returns the operation that a create inside a multi amounts to:
-// here the flags decide on the kind of node, not the operation. Illegal flags
-// yield OpError. A node with a time to live that was asked for by an operation
-// without one yields OpError as well, but later: see step.
+// multiCreate returns the operation that a create inside a multi amounts to: here the flags decide
+// on the kind of node, not the operation. Illegal flags yield OpError. The flags of a time to live
+// in an operation without one are an error too, but a later one: see step.
 func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	switch flags {
 	case jute.FlagPersistent, jute.FlagEphemeral, jute.FlagPersistentSequential, jute.FlagEphemeralSequential:
@@ -61,9 +60,8 @@ func multiCreate(op jute.OpCode, flags int32) jute.OpCode {
 	return jute.OpError
 }
 
-// step applies one operation of a multi. An answer of MARSHALLINGERROR, which
-// is a null id in an ACL or a create that lacks the time to live its flags
-// speak of, is the answer to the whole multi.
+// step applies one operation of a multi. MARSHALLINGERROR is the answer to the whole multi: for a
+// null id in an ACL, or for a create that lacks the time to live that its flags speak of.
 func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) {
 	kind := o.op
 	switch o.op {
@@ -87,9 +85,9 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 	return reply, t.check(c, &o.set.PathVersion)
 }
 
-// multi applies all operations of a multi or none, each seeing what those before it
-// did. It reads the request twice, to learn first whether all of it can be read: tens
-// of thousands of operations would take many times the memory of the request.
+// multi applies all operations of a multi or none. Each operation sees what those before it did.
+// multi reads the request twice, to learn first whether all of it can be read: decoded, tens of
+// thousands of operations would take many times the memory of the request.
 func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
 	var o multiOp
 	count, first := 0, *d
@@ -124,9 +122,8 @@ func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
 }
 
-// appendFailure appends the results of a multi of n operations whose
-// operation number failed has the given code: those before it could have
-// worked, those behind it were not tried.
+// appendFailure appends the results of a multi of n operations, of which operation number failed
+// has the given code: those before it could have worked, those behind it were not tried.
 func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
 	for i := range n {
 		e := jute.RuntimeInconsistency

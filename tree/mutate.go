@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Change is one write being applied: who asks, when, and what came of it.
+// Change is one write being applied: its client, its time, and its results.
 type Change struct {
 	Zxid    int64     // what it gets if it changes something; above all earlier ones
 	Time    int64     // ms since 1970, the leader's word
@@ -16,8 +16,8 @@ type Change struct {
 	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
 	Full    bool      // what needs more room is answered with THROTTLEDOP
 
-	// Events are what watches may wait for, in the order in which they are
-	// to be fired. The operations append to it.
+	// Events are those that watches may wait for, in the order in which they must be fired. The
+	// operations append to it.
 	Events []Event
 
 	// Steps are what the newest request has cost so far.
@@ -40,7 +40,7 @@ func (c *Change) fixACL(acl []jute.ACL, nullID bool) ([]jute.ACL, jute.ErrCode) 
 	return fixed, code
 }
 
-// allowed tells whether the client may do to n what perm stands for.
+// allowed reports whether the client has one of the permissions in perm on n.
 func (c *Change) allowed(n *node, perm int32) bool {
 	if c.asked.last != n.acl {
 		c.spend(1 + len(c.IDs)/2)
@@ -52,8 +52,8 @@ func (c *Change) tell(t jute.EventType, path string, n *node) {
 	c.Events = append(c.Events, Event{t, path, n.acl})
 }
 
-// The steps below are all that ever changes a tree. Each keeps every derived
-// index in step and can be taken back by rollback.
+// Only the steps below change a tree. Each keeps every derived index in step, and rollback can
+// take it back.
 
 // link puts n under its parent, at position p if it stood there before, or
 // else at the end (-1).
@@ -136,7 +136,7 @@ func dropSlot(list []*node, n *node) []*node {
 	return list
 }
 
-// dropOwner takes a holding from the list of all.
+// dropOwner takes a holding from Tree.owners.
 func (t *Tree) dropOwner(h *holding) {
 	last := len(t.owners) - 1
 	moved := t.owners[last]
@@ -149,7 +149,7 @@ func (t *Tree) dropOwner(h *holding) {
 	}
 }
 
-// spread adds to what the ancestors of n know of their descendants.
+// spread updates the counts that the ancestors of n keep of their descendants.
 func (t *Tree) spread(n *node, count int, bytes int64) {
 	t.size += bytes
 	for a := n.parent; a != nil; a = a.parent {
@@ -233,7 +233,7 @@ func next(v int32) int32 {
 	return v + 1
 }
 
-// changeACL gives n a new ACL. It touches no zxid and tells nobody.
+// changeACL gives n a new ACL. It changes none of n's zxids and fires no event.
 func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
 	t.edit(n)
 	set := t.acls.intern(acl)

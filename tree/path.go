@@ -12,9 +12,9 @@ const (
 	configPath    = "/zookeeper/config"
 )
 
-// ValidPath tells whether path may name a node: the full check of creates,
-// setData, setACL and check. It also holds paths to MaxPath and MaxDepth, so a
-// path that passes can be walked without fear.
+// ValidPath reports whether path may name a node: the full check of creates, setData, setACL and
+// check. It also holds paths to MaxPath and MaxDepth, so a path that passes can be walked without
+// fear.
 func ValidPath(path string) bool {
 	if len(path) > MaxPath || strings.Count(path, "/") > MaxDepth {
 		return false
@@ -75,7 +75,7 @@ func splitPath(path string) (parent, name string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// parentPath returns the path that events name the parent of path by.
+// parentPath returns the parent of path as events name it.
 func parentPath(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	if i <= 0 {

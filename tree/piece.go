@@ -2,9 +2,9 @@ package tree
 
 import "github.com/zlockd/zlockd/jute"
 
-// Ref is a node met on a walk in pieces. Its methods may be called only while
-// the tree stands still, as during the walk; kept longer, a Ref is good for
-// being compared with others, and keeps the node's memory.
+// Ref is a node met on a walk in pieces. Its methods may be called only while the tree stands
+// still, as during the walk. A Ref that is kept longer can be compared with others, and keeps the
+// node's memory.
 type Ref struct{ n *node }
 
 // Name returns the last part of the node's path, "" for the root.
@@ -37,8 +37,8 @@ func (r Ref) Counter() int32 { return r.n.cv }
 // Kind says what keeps the node alive.
 func (r Ref) Kind() NodeKind { return r.n.kind }
 
-// Data returns the node's data, for somebody with the identities ids. It never
-// changes: a write replaces it.
+// Data returns the node's data, for a client with the identities ids. The data never change: a
+// write replaces them.
 func (r Ref) Data(ids []jute.ID) (data string, allowed bool) {
 	if !r.n.acl.Allows(ids, jute.PermRead) {
 		return "", false
@@ -58,12 +58,12 @@ func (t *Tree) Child(of Ref, name string) (Ref, bool) {
 	return Ref{n}, n != nil
 }
 
-// EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change
-// between them. A node that is there all the time is met at least once, and
-// may be met again; one that comes or goes during that may be missed.
+// EphemeralWalk goes through all ephemeral nodes in pieces: the tree may change between them. It
+// meets a node that is there all the time at least once, and maybe again; it may miss a node that
+// comes or goes.
 //
-// Positions count down, because removing moves the last entry of a list into
-// the gap and adding appends: what is yet to be met is never moved behind.
+// Positions count down: removing moves the last entry of a list into the gap and adding appends,
+// so a node that is yet to be met is never moved behind.
 type EphemeralWalk struct {
 	begun bool
 	owner int      // position in Tree.owners
@@ -71,9 +71,9 @@ type EphemeralWalk struct {
 	node  int      // position in it; it and those above were met
 }
 
-// Next calls fn for some nodes and reports whether there may be more. It stops
-// when what fn returned, a node counting one at least, adds up to most: so much
-// may be done before others have their turn.
+// Next calls fn for some nodes and reports whether there may be more. It stops when the costs that
+// fn returned, at least one for each node, add up to most: so much work may come before others
+// have their turn.
 func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
 		w.begun, w.owner = true, len(t.owners)

@@ -6,10 +6,10 @@ import (
 )
 
 // Quotas live in ordinary nodes: for a path P the limits stand in
-// /zookeeper/quota/P/zookeeper_limits, whose existence activates the quota,
-// and the counts in /zookeeper/quota/P/zookeeper_stats. The text of both is
-// the only state there is; the tree only remembers which paths are activated.
-// A quota on / itself does not count anything, as in the reference.
+// /zookeeper/quota/P/zookeeper_limits, whose existence activates the quota, and the counts in
+// /zookeeper/quota/P/zookeeper_stats. The text of both is the only state there is; the tree only
+// remembers how many quotas are activated. A quota on / itself does not count anything, as in the
+// reference.
 const (
 	limitsName = "zookeeper_limits"
 	statsName  = "zookeeper_stats"
@@ -52,8 +52,7 @@ func (t *Tree) charge(path string, count, bytes int64) {
 	}
 }
 
-// fillStats writes the true counts into a node just created, if it is one for
-// the counts of a quota.
+// fillStats writes the true counts into a new node, if the node holds the counts of a quota.
 func (t *Tree) fillStats(n *node) {
 	if n.name != statsName {
 		return
@@ -85,8 +84,8 @@ func (t *Tree) setStats(n *node, count, bytes int64) {
 	t.hash.string(n.data)
 }
 
-// overQuota tells whether more nodes and bytes at path would break a hard
-// limit. Inside a multi the counts are those from before it.
+// overQuota reports whether more nodes and bytes at path would break a hard limit. Inside a multi
+// it counts from before the multi.
 func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if c.NoQuota {
 		return false
@@ -105,8 +104,8 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 
 func exceeds(limit, used, more int64) bool { return limit > -1 && more != 0 && used+more > limit }
 
-// quotaField reads a number from a text like "count=1,bytes=-1=;byteHardLimit=5".
-// What is missing or no number is -1, for a limit: none.
+// quotaField reads a number from a text like "count=1,bytes=-1=;byteHardLimit=5". It returns -1 if
+// there is no such number; as a limit, -1 means no limit.
 func quotaField(text, key string) int64 {
 	for text != "" {
 		i := strings.IndexAny(text, ",;")

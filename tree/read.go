@@ -6,9 +6,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// The reads below append a response record to b, or answer a code and leave b
-// alone. They look a path up without judging it: an illegal one names nothing,
-// and "" names the root.
+// The reads below append a response record to b, or answer a code and leave b alone. They look a
+// path up without judging it: an illegal path names no node, and "" names the root.
 
 // AppendExists appends the Stat of the node at path. It answers NONODE, or
 // BADARGUMENTS for a path with a NUL. No permission is needed to learn that a
@@ -24,8 +23,8 @@ func (t *Tree) AppendExists(b []byte, _ []jute.ID, path string) ([]byte, jute.Er
 	return n.appendStat(b), jute.OK
 }
 
-// readable finds the node at path for somebody who needs one of the bits of
-// perm on it. It answers NONODE or NOAUTH.
+// readable finds the node at path for a client that needs one of the bits of perm on it. It
+// answers NONODE or NOAUTH.
 func (t *Tree) readable(ids []jute.ID, path string, perm int32) (*node, jute.ErrCode) {
 	n := t.find(path)
 	if n == nil {
@@ -47,9 +46,8 @@ func (t *Tree) AppendData(b []byte, ids []jute.ID, path string) ([]byte, jute.Er
 	return n.appendStat(n.appendData(b)), jute.OK
 }
 
-// AppendACL appends the ACL and the Stat of the node at path. Readers may see
-// it as well as those who may change it, but only the latter see the hashes in
-// it. It answers NONODE or NOAUTH.
+// AppendACL appends the ACL and the Stat of the node at path. The client must have READ or ADMIN;
+// only with ADMIN it sees the hashes in the ACL. It answers NONODE or NOAUTH.
 func (t *Tree) AppendACL(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead|jute.PermAdmin)
 	if code != jute.OK {
@@ -102,8 +100,8 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	return jute.AppendInt(b, int32(n.dir.count)), jute.OK
 }
 
-// AnswerSize tells how long the answer to a read will be, about, if it is one
-// whose answer may be far longer than what a node holds; else 0.
+// AnswerSize returns about how long the answer to a read will be, if it may be far longer than a
+// node's own data; else 0.
 func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int) {
 	names := func(path string) int {
 		if n := t.find(path); n != nil && n.dir != nil {

@@ -30,8 +30,8 @@ func (t *Tree) Reapable(now int64, max int, out []string) []string {
 	return out
 }
 
-// Reap removes the node at path if it is still a container or TTL node that
-// is due, and tells whether it did. No ACL is asked.
+// Reap removes the node at path if it is still a container or TTL node that is due, and reports
+// whether it did. It checks no ACL.
 func (t *Tree) Reap(c *Change, path string, now int64) bool {
 	n := t.find(path)
 	if n == nil || !n.due(now) {

@@ -27,8 +27,8 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 	t.DropEphemerals(c, session, func(string, int64) bool { return true })
 }
 
-// DropEphemerals deletes those ephemerals of a session, known by path and zxid of creation,
-// that drop chooses, in the order in which they were made.
+// DropEphemerals deletes those ephemerals of a session that drop chooses, by path and zxid of
+// creation, in the order in which they were made.
 func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, czxid int64) bool) {
 	type entry struct {
 		node *node

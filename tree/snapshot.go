@@ -24,8 +24,8 @@ const (
 
 const snapshotVersion = 1
 
-// maxChunk bounds what one call of Append holds the read lock for, besides
-// the number of nodes: the chunk ends when so many bytes are out.
+// maxChunk bounds how long one call of Append holds the read lock, besides the number of nodes:
+// the chunk ends when so many bytes are out.
 const maxChunk = 256 << 10
 
 // Snapshot is the tree as it was when StartSnapshot was called. While it is
@@ -43,8 +43,8 @@ type Snapshot struct {
 	path   []byte // of the node being visited, "" for the root
 	closed bool
 
-	// changed holds the old state of nodes that changed before they were
-	// written; deleted those that are gone, children before their parents.
+	// changed holds the old state of nodes that changed before they were written; deleted holds
+	// nodes that are gone, children before their parents.
 	changed map[*node]state
 	deleted []deletedNode
 }
@@ -71,8 +71,8 @@ type deletedNode struct {
 	state
 }
 
-// StartSnapshot begins a snapshot. The caller must have the tree alone for
-// this moment, as for a change. Only one can be open at a time.
+// StartSnapshot begins a snapshot. No other goroutine may use the tree during the call, as for a
+// change. Only one snapshot can be open at a time.
 func (t *Tree) StartSnapshot() *Snapshot {
 	if t.snap != nil {
 		panic("tree: two snapshots at a time")
@@ -85,8 +85,8 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	return t.snap
 }
 
-// Close ends the snapshot, complete or not. The caller must have the tree
-// alone for this moment, as for a change.
+// Close ends the snapshot, complete or not. No other goroutine may use the tree during the call,
+// as for a change.
 func (s *Snapshot) Close() {
 	if !s.closed {
 		s.closed = true
@@ -98,8 +98,8 @@ func (s *Snapshot) Close() {
 // Zxid returns the zxid of the newest change that the snapshot holds.
 func (s *Snapshot) Zxid() int64 { return s.zxid }
 
-// ACLs returns every ACL that a node in the snapshot can have. It must be called
-// before anything changes, and the lists not be changed.
+// ACLs returns every ACL that a node in the snapshot can have. Call it before the tree changes,
+// and do not change the lists.
 func (s *Snapshot) ACLs() [][]jute.ACL {
 	var all [][]jute.ACL
 	for _, a := range s.tree.acls {
@@ -170,8 +170,7 @@ func (s *Snapshot) visit(b []byte, n *node, shared int) []byte {
 	return s.enc.node(b, path, shared, st)
 }
 
-// The three below are called by changes. A nil snapshot is one that is not
-// open.
+// Changes call the three methods below. A nil snapshot is one that is not open.
 
 // keep saves the state of n before it changes.
 func (s *Snapshot) keep(n *node) {
@@ -183,8 +182,8 @@ func (s *Snapshot) keep(n *node) {
 	}
 }
 
-// keepDeleted saves n before it is taken out. Should a failing multi put it
-// back, nothing more is needed of it.
+// keepDeleted saves n before it is taken out. If a failing multi puts n back, the snapshot needs
+// nothing more of it.
 func (s *Snapshot) keepDeleted(n *node, path string) {
 	if s == nil || n.mark == s.mark {
 		return
@@ -197,7 +196,7 @@ func (s *Snapshot) keepDeleted(n *node, path string) {
 	s.deleted = append(s.deleted, deletedNode{path, st})
 }
 
-// skip marks a node just made, of which the snapshot needs nothing.
+// skip marks a new node, of which the snapshot needs nothing.
 func (s *Snapshot) skip(n *node) {
 	if s != nil {
 		n.mark = s.mark

@@ -2,11 +2,10 @@ package tree
 
 import "strings"
 
-// MaxSteps is the budget of one request: what it may cost while the state is
-// locked. A step is about 80 ns, so the budget is 20 ms. A multi or multiRead of
-// ordinary paths that fills a frame of 1 MB costs less; what costs more ends with
-// BADARGUMENTS, which every client library knows, and changes nothing. The counts
-// are part of what every server must decide alike, so they are constants and
+// MaxSteps is the budget of one request: the most it may cost while the state is locked. A step is
+// about 80 ns, so the budget is 20 ms. A multi or multiRead of ordinary paths that fills a frame
+// of 1 MB costs less. A request that costs more ends with BADARGUMENTS, which every client library
+// knows, and changes nothing. Every server must count alike, so the counts are constants and
 // follow from the request and the tree alone.
 const MaxSteps = 250_000
 
@@ -23,8 +22,7 @@ const (
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 
-// spend counts n steps. It reports false when the budget is used up, for this and all
-// that follows.
+// spend counts n steps. It returns false when the budget is used up, for this and all later calls.
 func (c *Change) spend(n int) bool {
 	if c.Steps+n > MaxSteps {
 		c.Steps = MaxSteps
@@ -34,13 +32,13 @@ func (c *Change) spend(n int) bool {
 	return true
 }
 
-// pathSteps is what it costs to check a path and to walk along it.
+// pathSteps returns the cost of checking a path and walking along it.
 func pathSteps(path string) int {
 	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
 }
 
-// eventSteps is what an event costs where each name of its path may be watched
-// with all that is below: every prefix of the path is hashed.
+// eventSteps returns the cost of an event on a path whose every name may have a Recursive watch:
+// every prefix of the path is hashed.
 func eventSteps(path string) int {
 	return len(path) * strings.Count(path, "/") / 2 / eventBytes
 }

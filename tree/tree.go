@@ -83,9 +83,8 @@ func (n *node) appendData(b []byte) []byte {
 	return jute.AppendString(b, n.data)
 }
 
-// Tree is the znodes of a server. It is changed by one writer at a time;
-// reads may run side by side, but not beside a change: the caller holds the
-// lock that sees to it.
+// Tree is the znodes of a server. One writer at a time changes it; reads may run side by side, but
+// not beside a change: the caller holds the lock that ensures this.
 type Tree struct {
 	root  *node
 	seed  maphash.Seed
@@ -135,8 +134,8 @@ func (t *Tree) builtin(parent *node, name string, acl *ACL) *node {
 	return n
 }
 
-// find returns the node at path, or nil. It accepts any string: what is not
-// a legal path names nothing, except that "" names the root as "/" does.
+// find returns the node at path, or nil. It accepts any string: an illegal path names no node,
+// except that "" names the root as "/" does.
 func (t *Tree) find(path string) *node {
 	if path == "" || path == "/" {
 		return t.root

@@ -50,8 +50,8 @@ func (u *undoLog) deleted(n *node, at int) {
 	}
 }
 
-// rollback takes everything back that was noted, newest first, and ends the
-// log. The tree is then what it was, down to the order of its directories.
+// rollback takes all noted changes back, newest first, and ends the log. The tree is then what it
+// was, down to the order of its directories.
 func (t *Tree) rollback() {
 	u := t.undo
 	t.undo = nil

@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Watches knows who waits for what. W is a connection.
+// Watches knows which connections wait for which events. W is a connection.
 //
 // To a client there are two registries: one for data, fed by Data, Persistent
 // and Recursive watches, and one for children, fed by Child and Persistent
@@ -48,7 +48,7 @@ type watch struct {
 	modes              modes // never empty
 }
 
-// watchedPath is a path somebody waits at. A million of them may exist.
+// watchedPath is a path with watches. A million of them may exist.
 type watchedPath struct {
 	path   string
 	plain  uint32 // ring of records that do not see below this path
@@ -154,9 +154,9 @@ func (w *Watches[W]) index(r uint32, n int) {
 	w.big[rec.path][rec.conn] = r
 }
 
-// Fire tells every connection that waits for e, each once, and uses up its
-// one-shot watches that e matches: for a deletion those of both registries.
-// The change that makes a child list differ comes as an event of its own.
+// Fire tells every connection that waits for e, each once, and uses up the one-shot watches that e
+// matches: for a deletion those of both registries. A changed child list comes as an event of its
+// own.
 func (w *Watches[W]) Fire(e *Event, tell func(W)) {
 	var match modes
 	switch e.Type {
@@ -221,8 +221,8 @@ func (w *Watches[W]) fire(first uint32, match modes, tell func(W)) {
 	}
 }
 
-// Remove ends what conn waits for at path, as a client names it, and reports
-// whether there was such a watch.
+// Remove ends the watches of conn at path that watcherType names, and reports whether there was
+// one.
 func (w *Watches[W]) Remove(conn W, path string, watcherType int32) bool {
 	r := w.lookup(conn, path)
 	if r == 0 {
@@ -262,10 +262,9 @@ func (w *Watches[W]) lookup(conn W, path string) uint32 {
 // dropAtOnce bounds what Drop removes itself, and with it the time it takes.
 const dropAtOnce = 4096
 
-// Drop forgets a connection: from now on it is told nothing and counts for
-// nothing. If it had very many watches their memory is still held; then Drop
-// reports more, and Sweep must be called until it does not. The cost is that
-// of the connection's own watches.
+// Drop forgets a connection: from now on it is told nothing and counts for nothing. If it had very
+// many watches, their memory is still held: then Drop returns true, and the caller calls Sweep
+// until Sweep returns false. The cost is that of the connection's own watches.
 func (w *Watches[W]) Drop(conn W) (more bool) {
 	if id, ok := w.byConn.m[conn]; ok {
 		w.byConn.remove(conn)

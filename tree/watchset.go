@@ -72,7 +72,7 @@ func (p *watchedPath) ring(m modes) *uint32 {
 	return &p.plain
 }
 
-// joinPath puts r at the end of its path's ring: who came first is told first.
+// joinPath puts r at the end of its path's ring: the connection that came first is told first.
 func (w *Watches[W]) joinPath(r uint32) {
 	rec := w.records.at(r)
 	p := w.paths.at(rec.path)
@@ -151,8 +151,8 @@ func (w *Watches[W]) forgetPath(p uint32) {
 // A Persistent watch counts twice.
 func (w *Watches[W]) Count() int { return w.data + w.child }
 
-// Of returns the part of Count that is conn's, and about how much memory its
-// watches would take if nobody else had any.
+// Of returns the part of Count that is conn's, and about how much memory its watches would take if
+// no other connection had any.
 func (w *Watches[W]) Of(conn W) (count, bytes int) {
 	id, ok := w.byConn.m[conn]
 	if !ok {
@@ -181,10 +181,9 @@ func (w *Watches[W]) Bytes() int64 {
 		int64(w.paths.used)*perPath + int64(w.conns.used)*perConn
 }
 
-// Scan calls f for the pairs in the data registry, those of one path after
-// another. It stops after the path with which max pairs were passed and
-// returns where to go on; next is 0 at the end. The first call starts from 0.
-// Between calls watches may come and go: what was there all the time is seen
+// Scan calls f for the pairs in the data registry, path by path. It stops after the path with
+// which max pairs were passed and returns where to go on; next is 0 at the end. The first call
+// starts from 0. Watches may come and go between calls: a pair that is there all the time is seen
 // once.
 func (w *Watches[W]) Scan(from uint32, max int, f func(path string, conn W)) (next uint32) {
 	for p := from; p < w.paths.end(); p++ {

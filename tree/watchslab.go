@@ -3,10 +3,9 @@ package tree
 // chunkSize is how many items a slab gets and gives back at a time.
 const chunkSize = 256
 
-// slab hands out items by number. A number takes half the room of a pointer
-// and costs the garbage collector nothing; items are got in chunks, so that
-// growing never copies, and a chunk none of whose items is in use is given
-// back. 0 is never handed out and means "none".
+// slab hands out items by number. A number takes half the room of a pointer and costs the garbage
+// collector nothing. Items are got in chunks, so that growing never copies; a chunk without an
+// item in use is given back. 0 is never handed out and means "none".
 type slab[T any] struct {
 	chunks []*chunk[T]
 	open   []uint32 // chunks with a free item; the last one is filled first
@@ -96,8 +95,8 @@ func (s *slab[T]) peek(id uint32) *T {
 	return &c.items[id%chunkSize]
 }
 
-// shrinkMap is a map that gives its room back: Go's own keep what they once
-// needed, this one is made again when few of many are left.
+// shrinkMap is a map that gives its room back. Go's own maps keep what they once needed; a
+// shrinkMap is made again when few entries of many are left.
 type shrinkMap[K comparable] struct {
 	m    map[K]uint32
 	peak int

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Allowed tells whether acl gives a client one of the permissions in perm. It is the
-// rule as ZooKeeper documents it: each entry with each identity.
+// Allowed reports whether acl gives a client one of the permissions in perm. It is the rule as
+// ZooKeeper documents it: each entry with each identity.
 func Allowed(acl []jute.ACL, ids []jute.ID, perm int32) bool {
 	matches := func(a *jute.ACL, id jute.ID) bool {
 		switch {
@@ -47,7 +47,7 @@ func Allowed(acl []jute.ACL, ids []jute.ID, perm int32) bool {
 	return len(acl) == 0
 }
 
-// SameEvents tells whether two changes told the same.
+// SameEvents reports whether two changes have the same events.
 func SameEvents(a, b []tree.Event) bool {
 	return slices.EqualFunc(a, b, func(x, y tree.Event) bool {
 		return x.Type == y.Type && x.Path == y.Path && slices.Equal(x.ACL.List(), y.ACL.List())

@@ -9,8 +9,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Dump returns all there is in m, a line for each node, for comparison with
-// Dump of a tree.
+// Dump returns everything in m, a line for each node, for comparison with Dump of a tree.
 func (m *Model) Dump() string {
 	var lines []string
 	for p, n := range m.Nodes {
@@ -21,7 +20,7 @@ func (m *Model) Dump() string {
 	return strings.Join(lines, "\n")
 }
 
-// Dump returns all there is in t, a line for each node.
+// Dump returns everything in t, a line for each node.
 func Dump(t *tree.Tree) string {
 	var lines []string
 	t.Walk(func(path string, i tree.Info) bool {

@@ -53,7 +53,7 @@ func (g *Gen) Data() []byte {
 	return b
 }
 
-// Identities returns who somebody may be.
+// Identities returns the identities of a client.
 func (g *Gen) Identities() []jute.ID {
 	ip := jute.ID{Scheme: "ip", ID: pick(g, "10.0.0.1", "::1", "::ffff:10.0.0.2", "192.168.7.9")}
 	switch g.IntN(8) {

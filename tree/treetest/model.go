@@ -10,8 +10,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Node is a node of a Model: a Stat of which Cversion, DataLength and
-// NumChildren are not kept, and what does not stand in a Stat.
+// Node is a node of a Model: a Stat, without Cversion, DataLength and NumChildren, and the fields
+// that are not in a Stat.
 type Node struct {
 	jute.Stat
 	Data []byte
@@ -86,7 +86,7 @@ func (m *Model) Apply(c *tree.Change, op jute.OpCode, body, reply []byte) ([]byt
 	return append(reply, out...), code, true
 }
 
-// decode reads the body of an operation and returns what would run it.
+// decode reads the body of an operation and returns the function that runs it.
 func (m *Model) decode(d *jute.Decoder, op jute.OpCode) func(*tree.Change) ([]byte, jute.ErrCode) {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
@@ -224,7 +224,7 @@ func (m *Model) remove(c *tree.Change, path string) {
 	tell(c, jute.EventChildrenChanged, dir, p)
 }
 
-// check does the checks of a request that names its node by a full path.
+// check makes the checks of a request that names its node by a full path.
 func (m *Model) check(c *tree.Change, r jute.PathVersion, perm, version int32) jute.ErrCode {
 	_, ok := m.Nodes[r.Path]
 	switch {

@@ -60,7 +60,7 @@ func (m *Model) multi(c *tree.Change, d *jute.Decoder, reply []byte) ([]byte, ju
 	return jute.AppendMultiHeader(out, jute.OpError, true, -1), jute.OK, true
 }
 
-// step reads one operation; its run is nil if the whole multi is refused.
+// step reads one operation; its run is nil if the whole multi must be refused.
 func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 	switch op {
 	case jute.OpDelete, jute.OpCheck, jute.OpSetData:
@@ -88,7 +88,7 @@ func (m *Model) step(d *jute.Decoder, op jute.OpCode) step {
 	return s
 }
 
-// Quotas: the text in the nodes is all there is.
+// Quotas: the text in the nodes is the only state.
 
 func quotaNode(p, name string) string { return "/zookeeper/quota" + p + "/zookeeper_" + name }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// GapError says that transactions are missing between two.
+// GapError says that transactions are missing between two zxids.
 type GapError struct{ Last, Next int64 }
 
 func (e *GapError) Error() string {
@@ -16,8 +16,8 @@ func (e *GapError) Error() string {
 		e.Last)
 }
 
-// follows tells whether nothing is missing between two zxids: they count up by
-// one, and from one in every epoch.
+// follows reports whether nothing is missing between two zxids: they count up by one, and from one
+// in every epoch.
 func follows(last, next int64) bool {
 	if next>>32 == last>>32 {
 		return next == last+1
@@ -25,11 +25,11 @@ func follows(last, next int64) bool {
 	return next>>32 > last>>32 && next&0xffffffff <= 1
 }
 
-// Apply brings the tree forward by one transaction. Those it has already are
-// passed over; one that does not follow is a *GapError.
+// Apply brings the tree forward by one transaction. It passes over a transaction that the tree has
+// already, and returns a *GapError for one that does not follow.
 //
-// What a transaction wants may have happened, or have been undone, in the
-// nodes of the snapshot already: as in ZooKeeper that is no error.
+// The nodes of the snapshot may already have a transaction's change, or have it undone: as in
+// ZooKeeper that is no error.
 func (t *Tree) Apply(x *Txn) error {
 	if x.Zxid <= t.Zxid {
 		return nil
@@ -144,15 +144,15 @@ func (t *Tree) delete(path string, zxid int64) {
 	}
 }
 
-// Quotas are counted in nodes of their own. No transaction speaks of the counts,
-// so they are made again at the end.
+// Quotas are counted in nodes of their own. No transaction holds the counts, so Recount makes them
+// again at the end.
 const (
 	quotaPath  = "/zookeeper/quota"
 	limitsName = "/zookeeper_limits"
 	statsName  = "/zookeeper_stats"
 )
 
-// quotaOf returns the path whose quota the node called name at path is.
+// quotaOf returns the path of the quota that the node called name at path belongs to.
 func quotaOf(path, name string) (string, bool) {
 	p, ok := strings.CutPrefix(path, quotaPath+"/")
 	if !ok {
@@ -162,8 +162,8 @@ func quotaOf(path, name string) (string, bool) {
 	return p, ok && p != ""
 }
 
-// Recount fills in the counts of quotas from the nodes there are, as ZooKeeper
-// does when it has loaded its data.
+// Recount fills in the counts of quotas from the nodes, as ZooKeeper does when it has loaded its
+// data.
 func (t *Tree) Recount() {
 	type use struct{ count, bytes int64 }
 	uses := map[string]*use{}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Decompress undoes the compression that a snapshot's name tells of.
+// Decompress undoes the compression that a snapshot's name shows.
 func Decompress(r io.Reader, name string) (io.Reader, error) {
 	switch {
 	case strings.HasSuffix(name, ".gz"):
@@ -85,8 +85,8 @@ func (s *snappyReader) next() error {
 	return err
 }
 
-// unsnap decompresses one block: the length of the result, then literals and
-// copies of what came before.
+// unsnap decompresses one block: the length of the result, then literals and copies of earlier
+// bytes.
 func unsnap(out, b []byte) ([]byte, error) {
 	want, n := binary.Uvarint(b)
 	if n <= 0 || want > maxBlock {

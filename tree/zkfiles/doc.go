@@ -9,14 +9,14 @@
 //	seal     := Adler-32 of everything before it, i64 · "/"
 //	log      := "ZKLG" · version i32 · dbid i64 · entry* · zeros
 //	entry    := Adler-32 of the record i64 · length i32 · record · 'B'
-//	record   := session i64 · cxid i32 · zxid i64 · time i64 · type i32 · body · [digest version i32 · digest i64]
+//	record   := session i64 · cxid i32 · zxid i64 · time i64 · type i32 · body
+//	            · [digest version i32 · digest i64]
 //
-// in the encoding of package jute. A snapshot is written while changes go on,
-// so it may hold some of the changes behind its zxid and not others; the log
-// from there on makes it whole. [Tree] applies a log the way ZooKeeper does,
-// to whom a change that is there already is not a change.
+// in the encoding of package jute. ZooKeeper writes a snapshot while changes go on, so it may hold
+// some of the changes behind its zxid and not others; the log from there on makes it whole. [Tree]
+// applies a log the way ZooKeeper does: a change that is there already is not a change.
 //
-// The package is pure: it works on readers and writers and knows neither files
-// nor directories. It believes nothing it reads: what is not a snapshot or a
-// log is a [FormatError] with its offset, never a panic.
+// The package is pure: it works on readers and writers and knows neither files nor directories. It
+// trusts nothing it reads: a file that is not a snapshot or a log yields a [FormatError] with its
+// offset, never a panic.
 package zkfiles

@@ -12,16 +12,15 @@ const (
 	fileVersion   = 2
 	headerSize    = 16
 
-	// maxField bounds what one length in a file can make us allocate. ZooKeeper
+	// maxField bounds the memory that one length in a file can make a reader allocate. ZooKeeper
 	// takes requests of a few megabytes at most, whatever it is set to.
 	maxField = 256 << 20
 )
 
-// ErrTorn marks a file that ends in the middle of what it was to hold, as one
-// does that was being written when its server died.
+// ErrTorn marks a file that ends in the middle: it was being written when its server died.
 var ErrTorn = errors.New("it ends in the middle")
 
-// FormatError says where in a file something is not as it must be.
+// FormatError says where a file breaks its format.
 type FormatError struct {
 	Offset int64
 	Err    error
@@ -29,7 +28,7 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, e.Err) }
 
-// Unwrap returns what is wrong there.
+// Unwrap returns the error at that place.
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // checkHeader reads the 16 bytes that both kinds of files begin with.

@@ -26,8 +26,7 @@ type LogReader struct {
 	ended bool
 }
 
-// NewLogReader reads the header. A file that was made but never written to
-// gives io.EOF.
+// NewLogReader reads the header. It returns io.EOF for a file that was made but never written to.
 func NewLogReader(r io.Reader) (*LogReader, error) {
 	s := newStream(r)
 	if s.atEnd() && s.err == nil {
@@ -43,9 +42,8 @@ func NewLogReader(r io.Reader) (*LogReader, error) {
 // Offset returns where in the file the entry returned last begins.
 func (r *LogReader) Offset() int64 { return r.at }
 
-// Next returns the next transaction, or io.EOF behind the last. An entry that
-// was not written to its end, with nothing behind it, is ErrTorn: its server
-// never said that it was stored.
+// Next returns the next transaction, or io.EOF behind the last. An entry that was not written to
+// its end, with nothing behind it, is ErrTorn: its server never said that the entry was stored.
 func (r *LogReader) Next() (*Txn, error) {
 	if r.ended {
 		return nil, io.EOF
@@ -105,9 +103,9 @@ func (r *LogReader) next() (*Txn, error) {
 	return t, nil
 }
 
-// holdsEntries tells a damaged length from an entry that was not finished: b,
-// which by its length should be one record of the given checksum, holds that
-// record whole, or whole entries that came after it.
+// holdsEntries tells a damaged length from an unfinished entry. By its length b should be one
+// record of the given checksum. The length is damaged if b holds that record whole, or whole
+// entries behind it.
 func holdsEntries(b []byte, sum int64) bool {
 	b = bytes.TrimRight(b, "\x00")
 	if last := len(b) - 1; last >= 0 && b[last] == endOfRecord && int64(adler32.Checksum(b[:last])) == sum {
@@ -151,7 +149,7 @@ func (r *LogReader) onlyZeros() bool {
 	}
 }
 
-// AppendLogHeader appends what a log begins with.
+// AppendLogHeader appends the header of a log.
 func AppendLogHeader(b []byte, dbID int64) []byte {
 	b = append(b, logMagic...)
 	return jute.AppendLong(jute.AppendInt(b, fileVersion), dbID)

@@ -58,15 +58,15 @@ const (
 	Unknown            // a mark that no ZooKeeper up to 3.9 writes
 )
 
-// What Owner says of nodes that are not a session's. A ZooKeeper whose extended
-// types are off would take the mark of a TTL for the id of a session.
+// Values of Owner for nodes that do not belong to a session. A ZooKeeper whose extended types are
+// off would take the mark of a TTL for the id of a session.
 const (
 	containerOwner = -1 << 63
 	extendedMask   = 0xff << 56
 	ttlFeature     = 0xffff << 40 // 0 in these bits: a time to live
 )
 
-// Kind tells what Owner stands for, and the time to live in ms.
+// Kind returns the kind of the node, and its time to live in ms.
 func (s *Stat) Kind() (NodeKind, int64) {
 	owner := uint64(s.Owner)
 	switch {
@@ -82,7 +82,7 @@ func (s *Stat) Kind() (NodeKind, int64) {
 	return Unknown, 0
 }
 
-// OwnerOf encodes a kind that is not a session's.
+// OwnerOf encodes a kind of node that does not belong to a session.
 func OwnerOf(kind NodeKind, ttl int64) int64 {
 	switch kind {
 	case Container:
@@ -94,12 +94,11 @@ func OwnerOf(kind NodeKind, ttl int64) int64 {
 	return 0
 }
 
-// digestVersion is the only way of computing digests that ZooKeeper has had in
-// a release.
+// digestVersion is the only way of computing digests that a release of ZooKeeper has had.
 const digestVersion = 2
 
-// digest is a node's part in the digest of the tree, which is the sum of all.
-// The nodes below /zookeeper have none, because quotas are counted in place.
+// digest returns a node's part in the digest of the tree, which is the sum of all parts. The nodes
+// below /zookeeper have none, because quotas are counted in place.
 func digest(path string, n *Node) uint64 {
 	if strings.HasPrefix(path, "/zookeeper/") {
 		return 0
@@ -119,8 +118,8 @@ func digest(path string, n *Node) uint64 {
 	return uint64(crc32.Update(sum, crc32.IEEETable, b[:]))
 }
 
-// ascii tells whether every byte of s is ASCII. ZooKeeper sums a path in the
-// character set of its Java, so the digest of any other path is anybody's guess.
+// ascii reports whether every byte of s is ASCII. ZooKeeper sums a path in the character set of
+// its Java, so the digest of any other path cannot be known.
 func ascii(s string) bool {
 	for i := range len(s) {
 		if s[i] >= 0x80 {

@@ -22,8 +22,7 @@ type SnapshotReader struct {
 	DBID     int64
 	Sessions map[int64]int32 // timeouts in ms, by id
 
-	// Known only after Next has returned io.EOF; nil or 0 if the snapshot does
-	// not say.
+	// Known only after Next has returned io.EOF; nil or 0 if the snapshot does not hold them.
 	Digest   *Digest
 	LastZxid int64 // of the newest change in it; 3.9 and newer
 
@@ -73,13 +72,12 @@ func (r *SnapshotReader) acl() []jute.ACL {
 	return list
 }
 
-// openACL is the number of the list that lets everybody do everything, which
-// is not among those in the file.
+// openACL is the number of the list that allows every client everything. The file does not hold
+// that list.
 const openACL = -1
 
-// Next returns the next node, parents before their children, the root with the
-// path "/". At the end, when every checksum was right, it returns io.EOF; the
-// nodes count only then.
+// Next returns the next node, parents before their children, the root with the path "/". At the
+// end, if every checksum was right, it returns io.EOF; the nodes count only then.
 func (r *SnapshotReader) Next() (path string, n *Node, err error) {
 	at := r.s.off
 	b := r.s.bytes()
@@ -117,7 +115,7 @@ func (r *SnapshotReader) Next() (path string, n *Node, err error) {
 	return path, n, nil
 }
 
-// finish reads what comes behind the nodes.
+// finish reads the bytes behind the nodes.
 func (r *SnapshotReader) finish() error {
 	if r.n == 0 {
 		r.s.fail(errors.New("it has no root"))

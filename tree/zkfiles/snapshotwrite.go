@@ -23,8 +23,8 @@ type SnapshotWriter struct {
 	err   error
 }
 
-// NewSnapshotWriter writes what comes before the nodes: the sessions, and every
-// ACL that a node will have.
+// NewSnapshotWriter writes the beginning of a snapshot: the sessions, and every ACL that a node
+// will have.
 func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [][]jute.ACL) (*SnapshotWriter,
 	error) {
 	sw := &SnapshotWriter{w: w, sum: adler32.New(), acls: map[string]int64{}}
@@ -52,7 +52,7 @@ func NewSnapshotWriter(w io.Writer, dbID int64, sessions map[int64]int32, acls [
 	return sw, sw.flush(0)
 }
 
-// flush writes what is buffered, if it is more than least bytes.
+// flush writes the buffer, if it holds more than least bytes.
 func (w *SnapshotWriter) flush(least int) error {
 	if w.err != nil || len(w.buf) <= least {
 		return w.err
@@ -83,7 +83,7 @@ func (w *SnapshotWriter) Node(path string, n *Node) error {
 	return w.flush(128 << 10)
 }
 
-// Close writes the end. zxid is that of the newest change in it.
+// Close writes the end. zxid is that of the newest change in the snapshot.
 func (w *SnapshotWriter) Close(zxid int64) error {
 	w.buf = jute.AppendString(w.buf, "/")
 	w.seal()

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// stream reads jute fields from a reader too long for one slice. The first
-// error sticks; every later read returns a zero value. It sums up all it read.
+// stream reads jute fields from a reader that is too long for one slice. The first error sticks;
+// every later read returns a zero value. It sums up all bytes that it read.
 type stream struct {
 	r   *bufio.Reader
 	sum hash.Hash32 // Adler-32 so far
@@ -61,8 +61,8 @@ func (s *stream) long() int64 {
 	return int64(binary.BigEndian.Uint64(s.buf[:8]))
 }
 
-// bytes reads a buffer; null is nil. What a damaged length asks for is not
-// allocated before it was read.
+// bytes reads a buffer; null is nil. It allocates memory as the bytes come, whatever a damaged
+// length asks for.
 func (s *stream) bytes() []byte {
 	n := s.int()
 	switch {
@@ -87,7 +87,7 @@ func (s *stream) bytes() []byte {
 
 var errLength = errors.New("impossible length")
 
-// atEnd tells whether nothing follows.
+// atEnd reports whether nothing follows.
 func (s *stream) atEnd() bool {
 	if s.err != nil {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Tree is what a ZooKeeper holds: nodes and sessions. It begins as a snapshot
-// and is brought forward by Apply.
+// Tree is the data of a ZooKeeper: nodes and sessions. It begins as a snapshot, and Apply brings
+// it forward.
 type Tree struct {
 	Nodes    map[string]*Node // by path; the root is "/"
 	Sessions map[int64]int32  // timeouts in ms, by id
@@ -58,7 +58,7 @@ func (t *Tree) builtins() {
 	}
 }
 
-// Load reads a snapshot. zxid is what its name says.
+// Load reads a snapshot. zxid is the one in its name.
 func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	t := emptyTree()
 	t.Zxid = zxid
@@ -104,8 +104,8 @@ func (t *Tree) loadNode(path string, n *Node, at int64) error {
 	return nil
 }
 
-// Whole tells whether the tree is known to be that of one moment: false for a
-// snapshot that was written while changes went on and lacks its log.
+// Whole reports whether the tree is known to be that of one moment. It is false for a snapshot
+// that was written while changes went on and lacks its log.
 func (t *Tree) Whole() bool {
 	if !t.exact {
 		return false
@@ -186,7 +186,7 @@ func digestPath(path string) string {
 	return path
 }
 
-// compare holds the digest against the one that is expected for this zxid.
+// compare compares the digest with the one that is expected for this zxid.
 func (t *Tree) compare() error {
 	e := t.expected
 	if e == nil || e.Zxid > t.Zxid {

@@ -9,11 +9,10 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// OpCreateSession is the one operation in logs that clients never send as a
-// request.
+// OpCreateSession is the one operation in logs that clients never send as a request.
 const OpCreateSession jute.OpCode = -10
 
-// Txn is a transaction: what its server had decided when it was logged.
+// Txn is a transaction: what its server had decided when it logged it.
 type Txn struct {
 	Session int64
 	Cxid    int32
@@ -39,7 +38,7 @@ type Op struct {
 	Paths     []string // that a closeSession deletes, besides the session's own
 }
 
-// Create tells whether the operation makes a node.
+// Create reports whether the operation makes a node.
 func (o *Op) Create() bool {
 	switch o.Type {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateTTL, jute.OpCreateContainer:
@@ -103,7 +102,7 @@ func decodeTxn(b []byte) (*Txn, error) {
 	return nil, errMore
 }
 
-// decodeCreate reads what all creates begin with.
+// decodeCreate reads the fields that all creates begin with.
 func decodeCreate(d *jute.Decoder, kind jute.OpCode) Op {
 	o := Op{Type: kind}
 	path, _ := d.String()
