@@ -12,20 +12,18 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// addresses know where the other servers are. Three sources may disagree: the
-// log, where membership is changed; this server's --peers, as old as its command
-// line; and what the other server says of itself, which is the newest. The
-// address in the log holds until the server is found at another one: the leader
-// then puts that one into the log, and it is everybody's.
+// addresses know where the other servers are. Three sources may disagree: the log, where membership
+// is changed; this server's --peers, as old as its command line; and what the other server says of
+// itself, which is the newest. The address in the log holds until the server is found at another
+// one: the leader then puts that one into the log, for all servers.
 //
-// Whoever answers at another address must be the member that the log speaks of.
-// An id can be given to another data directory; if a vote were asked of the one
-// that had the id before, two servers could vote for one member. So the server
-// at the other address must have seen the very configuration that is the newest
-// here, or be known here by its incarnation, as of an entry since which this
-// server's log has it as a member in every configuration. It is called there until
-// a configuration lacks it, or has another address for it: what is not committed
-// yet must reach it too.
+// A server that answers at another address must be the member that the log speaks of. An id can be
+// given to another data directory; if the former directory were asked for a vote, two servers could
+// vote for one member. So the server at the other address must have seen the very configuration
+// that is the newest here, or be known here by its incarnation, as of an entry since which every
+// configuration in this server's log has it as a member. This server calls it there until a
+// configuration lacks it, or has another address for it: entries that are not committed yet must
+// reach it too.
 type addresses struct {
 	n    *Node
 	news chan struct{} // holds a token when a server has told of another address
@@ -36,10 +34,10 @@ type addresses struct {
 	refused map[uint32]string // what was said elsewhere than where the log has them
 }
 
-// move is a server that is elsewhere.
+// move says that a server is at another address than in the log.
 type move struct {
 	from, to string
-	config   uint64 // index of the configuration of which from is
+	config   uint64 // index of the configuration that has from
 }
 
 const (
@@ -48,10 +46,11 @@ const (
 )
 
 func newAddresses(n *Node) *addresses {
-	return &addresses{n: n, news: make(chan struct{}, 1), said: map[uint32]string{}, moved: map[uint32]move{}, refused: map[uint32]string{}}
+	return &addresses{n: n, news: make(chan struct{}, 1), said: map[uint32]string{}, moved: map[uint32]move{},
+		refused: map[uint32]string{}}
 }
 
-// of returns where a server is; empty: nobody knows.
+// of returns the address of a server; empty: it is not known.
 func (a *addresses) of(id uint32) string {
 	if a.n.up.Load() {
 		for _, s := range a.n.raft.Servers() {
@@ -77,7 +76,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 	return m.to
 }
 
-// heard takes a member's word of where it is.
+// heard takes the address that a member gives of itself.
 func (a *addresses) heard(g *peer.Greeting) {
 	if g.At == "" || g.From == a.n.id || !a.n.up.Load() || a.n.incarnationOf(g.From) != g.Incarnation {
 		return
@@ -90,7 +89,7 @@ func (a *addresses) heard(g *peer.Greeting) {
 	}
 }
 
-// say remembers what a server said of itself, and reports whether it is new.
+// say remembers the address that a server gives of itself, and reports whether it is new.
 func (a *addresses) say(id uint32, addr string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,8 +113,8 @@ func (a *addresses) watch() {
 	}
 }
 
-// look asks the servers on whose addresses the sources do not agree. While there
-// is no leader it asks all: so the others hear from a server that has moved.
+// look asks the servers on whose addresses the sources disagree. While there is no leader it asks
+// all servers: so the others hear from a server that has moved.
 func (a *addresses) look() {
 	servers, config := a.n.raft.configuration()
 	leader, _ := a.n.raft.Known()
@@ -167,8 +166,8 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 	}
 }
 
-// refuses tells once that who is at an address in --peers does not want to talk
-// to this server: its data directory, or the list, may be of another cluster.
+// refuses tells once that the server at an address in --peers refuses to talk to this one: its data
+// directory, or the list, may be of another cluster.
 func (a *addresses) refuses(id uint32, addr string, err error) {
 	text := err.Error()
 	a.mu.Lock()
@@ -180,8 +179,8 @@ func (a *addresses) refuses(id uint32, addr string, err error) {
 	}
 }
 
-// isMember reports whether who answers is the member that the configuration
-// speaks of, and not one that had the id before.
+// isMember reports whether the server that answers is the member that the configuration speaks of,
+// and not one that had the id before.
 func (a *addresses) isMember(id uint32, st *peer.Status, config uint64) bool {
 	if st.ID != id || st.Cluster != a.n.disk.Identity().Cluster {
 		return false
@@ -207,8 +206,8 @@ func (a *addresses) found(id uint32, m move) {
 	}
 }
 
-// publish puts an address into the log that a server has said of itself, and at
-// which it is reached. One at a time: the next look finds the others.
+// publish puts into the log an address that a server gives of itself and at which it is reached. It
+// does so for one server at a time: the next look finds the others.
 func (a *addresses) publish(t *term) {
 	n := a.n
 	servers, config := n.raft.configuration()
@@ -246,8 +245,8 @@ func (t *term) setAddress(ctx context.Context, s *raft.Server, addr string, prev
 	return nil
 }
 
-// reachedByOthers reports whether the other members reach this server at an
-// address; where there are none, it is taken for true.
+// reachedByOthers reports whether the other members reach this server at an address; true if there
+// are none.
 func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
 	ctx, cancel := context.WithTimeout(a.n.ctx, 2*addressAsk)
 	defer cancel()
@@ -257,7 +256,8 @@ func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
 // reachedBy asks all other members whether they reach a server at an address. It
 // reports whether some answer, and all that answer reach it. fail, if not nil, is
 // called for each that does not.
-func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place peer.Place, fail func(id uint32, err error)) bool {
+func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place peer.Place,
+	fail func(id uint32, err error)) bool {
 	var others []peer.Place
 	for _, s := range servers {
 		if id := peer.ParseID(s.ID); id != a.n.id && id != place.ID {
@@ -292,5 +292,6 @@ func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, fol
 		return false, false
 	}
 	ours := st.Cluster == n.disk.Identity().Cluster
-	return ours || st.Cluster == "", ours && st.Up && st.Leader != 0 && (st.Leader == id || st.Linked == st.Leader)
+	return ours || st.Cluster == "", ours && st.Up && st.Leader != 0 &&
+		(st.Leader == id || st.Linked == st.Leader)
 }

@@ -39,5 +39,5 @@ func (n *Node) Backup(ctx context.Context) (*Backup, error) {
 // Write writes the backup. No writer is kept waiting for more than some nodes.
 func (b *Backup) Write(w io.Writer) error { return b.snap.state.Write(w, b.snap.read) }
 
-// Close gives the state free.
+// Close releases the state.
 func (b *Backup) Close() { b.snap.Release() }

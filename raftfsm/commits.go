@@ -17,12 +17,12 @@ import (
 // the entry's own term truthfully said: this entry, of this term, is
 // committed. A follower in a newer term rejects it.
 //
-// It waits until the follower has stored the entry, which the others may have
-// committed while it was on its way there.
+// A nudge waits until the follower has stored the entry, which the others may have committed while
+// it was on its way there.
 //
-// A nudge is as much work as the entry was. So it is for those who may have
-// somebody waiting: servers that own sessions, and those whose requests were in
-// the entry. What the leader did on its own account is told to everybody.
+// A nudge is as much work as the entry was. So it is for servers at which a client may wait: those
+// that own sessions, and those whose requests were in the entry. Every server is told of the
+// leader's own acts.
 type nudger struct {
 	t     *term
 	leads func() bool
@@ -43,7 +43,8 @@ type nudged struct {
 }
 
 func newNudger(t *term) *nudger {
-	return &nudger{t: t, leads: func() bool { return t.n.raft.Leads() }, asked: map[uint32]bool{}, everybody: true, followers: map[raft.ServerID]*nudged{}}
+	return &nudger{t: t, leads: func() bool { return t.n.raft.Leads() }, asked: map[uint32]bool{},
+		everybody: true, followers: map[raft.ServerID]*nudged{}}
 }
 
 func (g *nudger) setFollowers(servers []raft.Server) {
@@ -76,8 +77,8 @@ func (g *nudger) setFollowers(servers []raft.Server) {
 // tell is called when nothing is left to propose: no entry will carry the
 // news of the last commit.
 func (g *nudger) tell() {
-	// The index first: with it comes a term at least as new. One of another term
-	// is another leader's to speak of.
+	// The index is read first: the term read then is at least as new. An entry of another term is for
+	// another leader to speak of.
 	at := state.Position{Index: g.t.n.fsm.index.Load(), Term: g.t.n.fsm.term.Load()}
 	if at.Term != g.t.number || !g.leads() {
 		return
@@ -105,14 +106,14 @@ func (g *nudger) tell() {
 	clear(g.asked)
 }
 
-// waits reports whether somebody at a server may wait for the last commit.
+// waits reports whether a client at a server may wait for the last commit.
 func (g *nudger) waits(server uint32, sessions *session.Table) bool {
 	return g.everybody || g.asked[server] || sessions.OwnedBy(server) > 0
 }
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {
 	log := g.t.n.stored.of(peer.ParseID(id))
-	defer log.look() // the next term's may wait already
+	defer log.look() // the next term's nudger may wait already
 	for at := range f.ch {
 		for !log.has(at) {
 			select {
@@ -128,12 +129,12 @@ func (g *nudger) run(id raft.ServerID, f *nudged) {
 	}
 }
 
-// nudge tells one follower. What comes of it is the replicator's business; this
-// is a courtesy.
+// nudge tells one follower. The follower's answer is the replicator's business; this is a courtesy.
 func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Position) {
 	n := g.t.n
 	header := n.raft.Header()
-	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.Term, Leader: header.Addr, //nolint:staticcheck // what raft 1.7 itself still sends
+	args := &raft.AppendEntriesRequest{RPCHeader: header, Term: at.Term,
+		Leader:       header.Addr, //nolint:staticcheck // what raft 1.7 itself still sends
 		PrevLogEntry: at.Index, PrevLogTerm: at.Term, LeaderCommitIndex: at.Index}
 	var resp raft.AppendEntriesResponse
 	if err := n.raft.Trans.AppendEntries(id, addr, args, &resp); err != nil {
@@ -154,16 +155,16 @@ func (g *nudger) close() {
 	}
 }
 
-// stored is how far the logs of the others are known to agree with this
-// server's, while it leads. raft knows it too, and tells nobody.
+// stored is how far the logs of the others are known to agree with this server's, while it leads.
+// raft knows it too, but does not export it.
 type stored struct {
 	mu sync.Mutex
 	by map[uint32]*storedBy
 }
 
-// storedBy is one server's.
+// storedBy is how far one server's log is known to agree.
 type storedBy struct {
-	grown chan struct{} // holds a token when at has changed; for one who waits
+	grown chan struct{} // holds a token when at has changed; for one waiter
 
 	mu sync.Mutex
 	at state.Position // the term is that of the leader it agreed with
@@ -183,7 +184,7 @@ func (s *stored) of(id uint32) *storedBy {
 	return by
 }
 
-// note takes an answer. One to an earlier leadership may come late.
+// note takes an answer. An answer to an earlier leadership may come late.
 func (b *storedBy) note(at state.Position) {
 	b.mu.Lock()
 	if at.Term < b.at.Term || at.Term == b.at.Term && at.Index < b.at.Index {
@@ -194,7 +195,7 @@ func (b *storedBy) note(at state.Position) {
 	b.look()
 }
 
-// look has the one who waits look again.
+// look makes the waiter look again.
 func (b *storedBy) look() {
 	select {
 	case b.grown <- struct{}{}:

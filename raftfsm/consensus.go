@@ -27,10 +27,11 @@ type consensus struct {
 	disk *disk.Disk
 }
 
-// startConsensus starts raft on what the disk holds. On an empty disk it begins
-// with the configuration bootstrap, or, if that is nil, waits to be told one.
-// It tells notes of leadership gained and lost, and waits until it is heard.
-func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes chan bool, log hclog.Logger, bootstrap *raft.Configuration) (*consensus, error) {
+// startConsensus starts raft on what the disk holds. On an empty disk it begins with the
+// configuration bootstrap, or, if that is nil, waits to be told one. It sends leadership gained and
+// lost to notes, and waits until that is received.
+func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes chan bool, log hclog.Logger,
+	bootstrap *raft.Configuration) (*consensus, error) {
 	r := &consensus{&elect.Raft{ID: o.ID, Self: o.selfAddr(), Began: time.Now()}, d}
 	conf := o.raftConfig()
 	conf.NotifyCh, conf.Logger = notes, log
@@ -55,9 +56,10 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 		case term == 0 && end == 0:
 			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.Trans, *bootstrap)
 		case term == 1 && end == 0:
-			// The process ended in the middle of that: raft stores the term, then
-			// the entry. Nobody has voted in term 1.
-			err = logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(*bootstrap)})
+			// The process ended in the middle of that: raft stores the term, then the entry. No server has
+			// voted in term 1.
+			err = logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+				Data: raft.EncodeConfiguration(*bootstrap)})
 		}
 		if err != nil {
 			return nil, fmt.Errorf("form cluster: %w", err)
@@ -74,9 +76,9 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 func (o *Options) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = peer.ServerID(o.ID)
-	// succession stands sooner, and with the others' agreement. Where raft's timer
-	// ran out before that, the survivor would ask for pre-votes that those who
-	// still believe in the leader, or are being sent a snapshot, refuse.
+	// succession stands sooner, and with the others' agreement. If raft's timer ran out before that,
+	// the survivor would ask for pre-votes, which servers that still believe in the leader, or are
+	// being sent a snapshot, refuse.
 	c.HeartbeatTimeout = o.HeartbeatTimeout * 3 / 2
 	c.ElectionTimeout = c.HeartbeatTimeout // raft wants it so
 	// A follower busy with its disk answers heartbeats late, because they pass
@@ -102,8 +104,8 @@ func (o *Options) selfAddr() raft.ServerAddress {
 	return "local"
 }
 
-// lacks reports whether the newest members in the log, known to count or not, are
-// others than this server. It is false while there are none.
+// lacks reports whether the newest configuration in the log, committed or not, lacks server id. It
+// is false while the configuration has no members.
 func (r *consensus) lacks(id uint32) bool {
 	f := r.GetConfiguration()
 	if f.Error() != nil {
@@ -114,9 +116,8 @@ func (r *consensus) lacks(id uint32) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, is)
 }
 
-// configuration is the same with the index of its log entry, which makes a change
-// fail if the members are others by then. A configuration whose index is not known
-// has one that never fits.
+// configuration returns the newest members with the index of their log entry, which makes a change
+// fail if the members have changed by then. An index that is not known is one that never fits.
 func (r *consensus) configuration() ([]raft.Server, uint64) {
 	f := r.GetConfiguration()
 	if f.Error() != nil {
@@ -145,7 +146,8 @@ func (r *consensus) lastEntry() (term, index uint64) {
 	if snap := number("last_snapshot_index"); snap > index {
 		return number("last_snapshot_term"), snap
 	}
-	if sure := r.disk.Durable(); index > sure { // nobody is told of what this server could still forget
+	// No voter may hear of entries that this server could still forget.
+	if sure := r.disk.Durable(); index > sure {
 		var l raft.Log
 		if r.disk.Log().GetLog(sure, &l) == nil {
 			term = l.Term
@@ -179,18 +181,19 @@ func coded(err error) error {
 	return err
 }
 
-// hcLogger lets the raft library log through ours, nearly all of it as debug:
-// what an operator should know of leadership, members and servers that are not
-// reached, this package logs itself, once for each thing that happens. Once
-// closed is set nothing of raft's is a warning: it is being stopped.
+// hcLogger lets the raft library log through ours, nearly all of it as debug: this package itself
+// logs, once for each event, what an operator should know of leadership, members and servers that
+// are not reached. Once closed is set no line of raft's is a warning: raft is being stopped.
 func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed}, DisableTime: true})
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed},
+		DisableTime: true})
 }
 
-// raftWarns are how those of raft's lines begin that stay warnings: this package
-// does not log the same itself, and the cause is not another server being gone.
+// raftWarns are the beginnings of those of raft's lines that stay warnings: this package does not
+// log the same itself, and their cause is not another server being gone.
 var raftWarns = []string{
-	"failed to take snapshot", "failed to get last log index", "failed to remove old logs", "failed to compact logs",
+	"failed to take snapshot", "failed to get last log index", "failed to remove old logs",
+	"failed to compact logs",
 	"got unexpected command", "expected heartbeat", "pre-vote is disabled",
 	"failed to receive whole snapshot", "failed to finalize snapshot", "failed to restore snapshot",
 }

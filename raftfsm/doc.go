@@ -1,6 +1,6 @@
-// Package raftfsm is this process's part in its cluster: forming one, following
-// a leader, and leading with its duties. What is replicated is in package state,
-// when a server stands for election in package elect.
+// Package raftfsm is this process's part in its cluster: forming one, following a leader, and
+// leading with its duties. Package state holds the replicated state; package elect decides when a
+// server stands for election.
 //
 // A [Node] proposes requests in batches, one entry in flight and one being filled;
 // forwards them to the leader when it does not lead; and tells a [state.Waiter] the
@@ -15,7 +15,7 @@
 //     and replies are handed to the [Observer] and to waiters under that lock.
 //   - A storage error ends the process. What is on disk after the restart is
 //     the truth.
-//   - No outcome is invented. What cannot be known closes the connection.
+//   - No outcome is invented. An unknown outcome closes the connection.
 //
 // Files by duty:
 //

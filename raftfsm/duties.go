@@ -65,7 +65,7 @@ func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	return entry, len(q.sizes) > 0
 }
 
-// touchEvery is how often a server looks whom it has heard from.
+// touchEvery returns how often a server looks which sessions it has heard from.
 func (o *Options) touchEvery() time.Duration {
 	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 200*time.Millisecond)
 }
@@ -93,9 +93,8 @@ func (t *term) duties() {
 	defer members.Stop()
 	t.publishMembers()
 	t.lookAtRoom()
-	// A loop that wakes late has not been listening: touches wait unread in
-	// sockets. It must not act on deadlines before everybody had the time to be
-	// heard again.
+	// A loop that wakes late has not been listening: touches wait unread in sockets. It must not act
+	// on deadlines before every session had the time to be heard again.
 	late := min(time.Second, n.o.MinSessionTimeout/4)
 	last := time.Now()
 	var digested int64
@@ -134,8 +133,8 @@ func (t *term) duties() {
 	}
 }
 
-// expire proposes the end of the sessions whose time is over. It holds only if
-// no client has attached to the session since.
+// expire proposes the end of the sessions whose time is over. Apply ends a session only if no
+// client has attached to it since.
 func (t *term) expire() {
 	// What another server heard just before the end may still be on its way.
 	due := t.tracker.due(2*t.n.o.touchEvery(), expiryBatch, nil)
@@ -204,7 +203,7 @@ func (t *term) lookAtRoom() {
 		}
 	}
 	if (low != "") != t.low.Swap(low != "") {
-		t.n.addBarrier() // all servers are to know, before a client asks
+		t.n.addBarrier() // all servers must know before a client asks
 	}
 }
 
@@ -217,7 +216,7 @@ func (t *term) lowest() string {
 	return t.links.full()
 }
 
-// noRoom says why nothing that needs more room should be taken; empty: it may.
+// noRoom says why to refuse requests that need more room; empty: there is room.
 func (n *Node) noRoom() string {
 	var nodes int
 	var bytes int64
@@ -233,8 +232,8 @@ func (n *Node) noRoom() string {
 
 const roomLook = 250 * time.Millisecond
 
-// watchDisk looks how much room is left on this server's disk, in a goroutine of
-// its own: a disk that hangs must not hold up those who ask.
+// watchDisk looks how much room is left on this server's disk, in a goroutine of its own: a disk
+// that hangs must not hold up the goroutines that ask.
 func (n *Node) watchDisk() {
 	tick := time.NewTicker(roomLook)
 	defer tick.Stop()
@@ -258,7 +257,8 @@ func (n *Node) diskIsLow(less int64) string {
 	}
 	reserve := max(n.o.DiskReserve, 2*n.disk.SnapshotSize())
 	if free -= less; free < reserve {
-		return fmt.Sprintf("the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots", n.o.DataDir, free>>20, reserve>>20)
+		return fmt.Sprintf("the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots",
+			n.o.DataDir, free>>20, reserve>>20)
 	}
 	return ""
 }
@@ -311,8 +311,7 @@ func (t *tracker) remove(id int64) {
 	t.expiry.Remove(id)
 }
 
-// replace takes the place of all that is known by the sessions of another state,
-// with their full timeouts.
+// replace replaces all known sessions by those of another state, with their full timeouts.
 func (t *tracker) replace(sessions *session.Table) {
 	t.mu.Lock()
 	t.expiry, t.timeouts = session.NewExpiry(), map[int64]time.Duration{}
@@ -327,13 +326,12 @@ func (t *tracker) due(grace time.Duration, limit int, out []int64) []int64 {
 	return t.expiry.Due(t.now()-grace, limit, out)
 }
 
-// stallCredit is how much more time than a stall took every session gets for
-// it: its client may have to connect again first.
+// stallCredit is how many times the length of a stall every session gets for it: its client may
+// have to connect again first.
 const stallCredit = 4
 
-// stalled makes good to every session that nobody listened for so long, with at
-// most its full timeout from now on. It is not more, so that a server that
-// stalls often still expires those that are silent.
+// stalled gives every session more time because this server did not listen for so long, but at most
+// its full timeout from now on: a server that stalls often still expires silent sessions.
 func (t *tracker) stalled(long time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -345,7 +343,7 @@ func (t *tracker) stalled(long time.Duration) {
 	}
 }
 
-// deadlines lists what is left to each session.
+// deadlines returns the time left to each session.
 func (t *tracker) deadlines() map[int64]time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

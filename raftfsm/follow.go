@@ -16,7 +16,7 @@ import (
 
 const linkDialTime = time.Second
 
-// follow keeps a link to whoever leads, while it is not this server.
+// follow keeps a link to the leader while another server leads.
 func (n *Node) follow() {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
@@ -52,7 +52,7 @@ func (n *Node) followLeader(id uint32, addr string) {
 	if n.leaderIsDead(id, addr) {
 		n.elections.Succeed(n.ctx, id)
 	} else {
-		select { // it lives but does not want us, or the way is cut: not too fast
+		select { // it lives but refuses us, or the way is cut: not too fast
 		case <-n.ctx.Done():
 		case <-n.known.news:
 		case <-time.After(20 * time.Millisecond):
@@ -60,7 +60,7 @@ func (n *Node) followLeader(id uint32, addr string) {
 	}
 }
 
-// callLeader calls the leader where it is known to be, or else where it says.
+// callLeader calls the leader at its known address, or else at the one that it gives.
 func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 	var c net.Conn
 	err := errors.New("the leader's address is not known")
@@ -183,8 +183,8 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	}
 }
 
-// cutLink breaks a link when another server leads, or ctx ends. Whoever writes to
-// it may not notice: a leader that stands still takes nothing, and breaks nothing.
+// cutLink breaks a link when another server leads, or ctx ends. The writer may not notice: a leader
+// that stands still takes nothing, and breaks nothing.
 func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	tick := time.NewTicker(n.o.touchEvery())
 	defer tick.Stop()

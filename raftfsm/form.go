@@ -102,7 +102,8 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 func (f *forming) joinAlone() (*raft.Configuration, error) {
 	id := f.disk.Identity()
 	if len(id.Incarnations) > 1 && len(f.o.Peers) == 0 {
-		return nil, fmt.Errorf("the data directory belongs to server %d of a cluster: give --peers %s", f.o.ID, listPeers(id.Peers, id.Observers))
+		return nil, fmt.Errorf("the data directory belongs to server %d of a cluster: give --peers %s",
+			f.o.ID, listPeers(id.Peers, id.Observers))
 	}
 	if id.Cluster == "" {
 		id.Cluster = disk.NewID(f.o.Rand)
@@ -114,9 +115,9 @@ func (f *forming) joinAlone() (*raft.Configuration, error) {
 	return &raft.Configuration{Servers: []raft.Server{{ID: peer.ServerID(f.o.ID), Address: f.o.selfAddr()}}}, nil
 }
 
-// peersConfig is the configuration a new cluster begins with: the same at
-// every server, so that it does not matter who begins. A server that came later
-// begins without one and is told by the leader.
+// peersConfig is the configuration a new cluster begins with: the same at every server, so that it
+// does not matter which begins. A server that came later begins without one and learns it from the
+// leader.
 func (f *forming) peersConfig() *raft.Configuration {
 	id := f.disk.Identity()
 	peers := id.Peers
@@ -131,7 +132,7 @@ func (f *forming) peersConfig() *raft.Configuration {
 		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(peers[s])}
 		switch {
 		case slices.Contains(id.Observers, s):
-			server.Suffrage = raft.Nonvoter // who need not have been there
+			server.Suffrage = raft.Nonvoter // it need not have been there
 		case id.Incarnations[s] == "":
 			return nil
 		}
@@ -140,8 +141,8 @@ func (f *forming) peersConfig() *raft.Configuration {
 	return c
 }
 
-// tryJoin asks all peers once. All must have the same --peers before anybody
-// forms a cluster: from lists that differ two majorities could be counted.
+// tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
+// lists that differ could give two majorities.
 func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	if f.disk.Identity().Cluster != "" { // has accepted a formation by now
 		return true, nil
@@ -157,14 +158,17 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 		case a.Status.Cluster != "":
 			formed = append(formed, a.Status)
 		case len(a.Status.Peers) > 0 && listPeers(a.Status.Peers, a.Status.Observers) != f.list():
-			missing = append(missing, peersDiffer(a.ID, listPeers(a.Status.Peers, a.Status.Observers), f.list()).Error())
+			missing = append(missing,
+				peersDiffer(a.ID, listPeers(a.Status.Peers, a.Status.Observers), f.list()).Error())
 		default:
 			incarnations[a.ID] = a.Status.Incarnation
 		}
 	}
 	st, stale := newest(formed)
 	for _, s := range stale {
-		missing = append(missing, fmt.Sprintf("another than server %d, which was removed from cluster %s and still runs: stop it", s.ID, s.Cluster))
+		missing = append(missing,
+			fmt.Sprintf("another than server %d, which was removed from cluster %s and still runs: stop it",
+				s.ID, s.Cluster))
 	}
 	if st != nil {
 		return f.joinFormed(st, formed, say)
@@ -179,7 +183,8 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	if f.o.ID != f.o.firstVoter() {
 		return false, nil
 	}
-	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers, Observers: f.o.Observers}
+	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers,
+		Observers: f.o.Observers}
 	return f.form(ctx, &p, say)
 }
 
@@ -216,7 +221,8 @@ func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 			stale = append(stale, *st)
 			continue
 		}
-		if best == nil || st.Leader != 0 && best.Leader == 0 || (st.Leader != 0) == (best.Leader != 0) && elect.StandsBefore(st, best) {
+		if best == nil || st.Leader != 0 && best.Leader == 0 ||
+			(st.Leader != 0) == (best.Leader != 0) && elect.StandsBefore(st, best) {
 			best = st
 		}
 	}
@@ -232,13 +238,16 @@ func isStale(st *peer.Status, formed []peer.Status) bool {
 		return true
 	}
 	return slices.ContainsFunc(formed, func(o peer.Status) bool {
-		newer := o.Config > st.Config || o.LastTerm > st.LastTerm || o.LastTerm == st.LastTerm && o.LastIndex > st.LastIndex
+		newer := o.Config > st.Config || o.LastTerm > st.LastTerm ||
+			o.LastTerm == st.LastTerm && o.LastIndex > st.LastIndex
 		return o.Cluster == st.Cluster && newer && outside(&o)
 	})
 }
 
 func peersDiffer(id uint32, theirs, ours string) error {
-	return fmt.Errorf("server %d was started with other --peers: %s instead of %s; start all servers with the same list", id, theirs, ours)
+	return fmt.Errorf(
+		"server %d was started with other --peers: %s instead of %s; start all servers with the same list",
+		id, theirs, ours)
 }
 
 // list is this server's --peers.
@@ -279,8 +288,8 @@ func (f *forming) form(ctx context.Context, p *peer.Formation, say func(string))
 	return true, nil
 }
 
-// joinFormed joins a cluster that exists, if it expects this very directory or
-// a new one in its place. st is the word that counts most of those that formed.
+// joinFormed joins a cluster that exists, if it expects this very directory or a new one in its
+// place. st is the status that counts most in formed.
 func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(string)) (bool, error) {
 	id := f.disk.Identity()
 	incarnation, known := st.Incarnations[f.o.ID]
@@ -296,11 +305,13 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 		}
 	}
 	switch {
-	case known && incarnation == id.Incarnation && st.Formed != nil && listPeers(st.Formed, st.FormedObservers) != f.list():
+	case known && incarnation == id.Incarnation && st.Formed != nil &&
+		listPeers(st.Formed, st.FormedObservers) != f.list():
 		say(peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)).Error())
 		return false, nil
 	case known && incarnation == id.Incarnation:
-		id.Cluster, id.Incarnations, id.Peers, id.Observers = st.Cluster, st.Incarnations, st.Formed, st.FormedObservers
+		id.Cluster, id.Incarnations, id.Peers, id.Observers =
+			st.Cluster, st.Incarnations, st.Formed, st.FormedObservers
 	case incarnation == "" && member && st.Waits != "":
 		say(fmt.Sprintf("waiting for server %d, which waits: %s", st.ID, st.Waits))
 		return false, nil
@@ -312,15 +323,15 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 			st.ID, f.o.ID, st.Cluster, f.o.ID, f.o.Peers[f.o.ID], f.o.ID))
 		return false, nil
 	default:
-		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s", st.Cluster, f.o.ID, f.o.ID, f.o.Peers[f.o.ID]))
+		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s",
+			st.Cluster, f.o.ID, f.o.ID, f.o.Peers[f.o.ID]))
 		return false, nil
 	}
 	return true, f.disk.SaveIdentity(id)
 }
 
-// checkCopy refuses to start from an old copy of the data directory: others
-// have been shown more than it holds. Those that cannot be asked now will tell
-// when they call; see confirm.
+// checkCopy refuses to start from an old copy of the data directory, which holds less than this
+// server has shown others. Servers that cannot be asked now will tell when they call; see confirm.
 func (f *forming) checkCopy(ctx context.Context) error {
 	id := f.disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}
@@ -357,27 +368,31 @@ func (f *forming) comparePeers(servers []raft.Server) {
 		members[peer.ParseID(s.ID)] = string(s.Address)
 	}
 	if len(members) == 0 {
-		return // to be told by the leader
+		return // the leader will tell the members
 	}
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		switch addr, listed := f.o.Peers[id]; {
 		case !listed:
-			f.o.Logger.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID", "peer", id, "addr", members[id])
+			f.o.Logger.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
+				"peer", id, "addr", members[id])
 		case addr != members[id] && id == f.o.ID:
-			f.o.Logger.Info("this server has another address than the cluster knows; it tells the others", "addr", addr, "was", members[id])
+			f.o.Logger.Info("this server has another address than the cluster knows; it tells the others",
+				"addr", addr, "was", members[id])
 		case addr != members[id]:
-			f.o.Logger.Warn("--peers has another address than the cluster: start all servers with the same list", "peer", id, "listed", addr, "addr", members[id])
+			f.o.Logger.Warn("--peers has another address than the cluster: start all servers with the same list",
+				"peer", id, "listed", addr, "addr", members[id])
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
 		if members[id] == "" {
-			f.o.Logger.Warn("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT", "peer", id, "addr", f.o.Peers[id])
+			f.o.Logger.Warn("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT",
+				"peer", id, "addr", f.o.Peers[id])
 		}
 	}
 }
 
-// checkReach tells when this server cannot be reached at the address that
-// --peers has for it, where it listens on another one.
+// checkReach tells if this server cannot be reached at its address in --peers, when it listens on
+// another one.
 func (f *forming) checkReach(ctx context.Context) {
 	addr := f.o.Peers[f.o.ID]
 	if addr == f.o.PeerListen {

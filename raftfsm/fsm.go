@@ -24,9 +24,9 @@ type fsm struct {
 	id     uint32
 	stream *stream
 	fatal  func(error) // ends the server; see Options.Fatal
-	// durable waits until an entry is on this server's disk. The leader's own
-	// write goes on beside those of the followers, so raft may hand over an
-	// entry that this server could still forget; nobody may hear of it before.
+	// durable waits until an entry is on this server's disk. The leader's own write goes on beside
+	// those of the followers, so raft may hand over an entry that this server could still forget; no
+	// client may hear of it before.
 	durable func(index uint64) error
 
 	cluster string      // that the state belongs to
@@ -43,8 +43,8 @@ type fsm struct {
 	// only one at a time. Raft never waits for it.
 	walking chan struct{}
 
-	// What this server itself has applied. AppliedIndex of raft is what raft
-	// has handed over, which is not the same thing.
+	// How far this server itself has applied the log. Raft's AppliedIndex is how far raft has handed
+	// the log over.
 	index   atomic.Uint64
 	term    atomic.Uint64
 	zxid    atomic.Int64
@@ -57,13 +57,13 @@ type fsm struct {
 	received atomic.Pointer[received] // by verify, for Restore; else nil
 
 	waitMu   sync.Mutex
-	advanced chan struct{} // closed and replaced after every entry somebody waits for
+	advanced chan struct{} // closed and replaced after each entry while waiting is not 0
 	waiting  atomic.Int32
 
 	onOpened func(nonce int64, birth uint32) // our own stream was opened
-	onMember func()                          // some server's stream was opened
+	onMember func()                          // any server's stream was opened
 
-	measure  func(Measure, int64) // nil: nobody wants to know
+	measure  func(Measure, int64) // nil: no measurer
 	replay   replay
 	snapshot atomic.Pointer[status.Snapshot] // the newest; nil: none
 }
@@ -74,7 +74,8 @@ type snapshotCounters struct {
 }
 
 func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {
-	return &fsm{id: id, stream: newStream(), fatal: fatal, durable: func(uint64) error { return nil }, damaged: func(error) {}, onReplaced: func(int64) {},
+	return &fsm{id: id, stream: newStream(), fatal: fatal, durable: func(uint64) error { return nil },
+		damaged: func(error) {}, onReplaced: func(int64) {},
 		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}), walking: make(chan struct{}, 1)}
 }
 
@@ -128,14 +129,14 @@ func (f *fsm) stop(err error) {
 	}
 }
 
-// at notes which entry the state is as of, under the lock of the state: a reader
-// of both sees one moment.
+// at notes the entry as of which the state is. The caller holds the state lock: a reader of both
+// sees one moment.
 func (f *fsm) at(index, term uint64) {
 	f.term.Store(term)
 	f.index.Store(index)
 }
 
-// advance wakes those that wait for an entry to be applied.
+// advance wakes the goroutines that wait for an entry to be applied.
 func (f *fsm) advance() {
 	if f.waiting.Load() == 0 {
 		return
@@ -234,8 +235,8 @@ type received struct {
 	at    state.Position
 }
 
-// verify reads a snapshot that another server sends, and keeps what is in it for
-// Restore: it is published, and becomes this server's, only if that can be done.
+// verify reads a snapshot that another server sends, and keeps its state for Restore. The snapshot
+// is published, and becomes this server's, only if it can be read.
 func (f *fsm) verify(r io.Reader) error {
 	f.received.Store(nil)
 	restored, at, err := f.read(r)
@@ -254,11 +255,9 @@ func (f *fsm) read(r io.Reader) (*state.State, state.Position, error) {
 	return restored, at, err
 }
 
-// Restore implements raft.FSM. The new state is built beside the old one and
-// swapped in whole; a snapshot that does not hold what it promises ends the
-// server, because raft's view and ours would differ from here on. Snapshots from
-// elsewhere have been verified by then, so only this server's own disk can do
-// that.
+// Restore implements raft.FSM. The new state is built beside the old one and swapped in whole; a
+// bad snapshot ends the server, because raft's view and ours would differ from here on. Snapshots
+// from other servers are verified by then, so a bad one comes from this server's own disk.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	began := time.Now()
@@ -280,8 +279,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if birth == f.stream.birthNow() {
 		unknown = f.stream.skipTo(last)
 	} else {
-		// Our stream was taken away, or opened, somewhere in what the snapshot
-		// skips. Which of its requests were applied before that nobody can tell.
+		// Our stream was taken away, or opened, in an entry that the snapshot skips. Which of its
+		// requests were applied before that entry is unknown.
 		unknown = f.stream.drain()
 	}
 	for _, w := range unknown {

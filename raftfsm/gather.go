@@ -2,24 +2,21 @@ package raftfsm
 
 import "context"
 
-// crowd lets whoever makes batches of requests wait for those that are just
-// about to come.
+// crowd lets the goroutine that batches requests wait for those that are just about to come.
 //
-// Whoever wakes a goroutine has it run next. When the requests of many clients
-// arrive together, the connection that is read first so wakes the batcher before
-// the second is read: an entry of one request goes to the disk, and all the
-// others wait for its sync and then for their own. So the batcher first lets
-// everything run that is ready on its processor, if what came lately was more than
-// one request at a time. Nobody's time is waited for.
+// A goroutine that is woken runs next. When the requests of many clients arrive together, the
+// connection that is read first wakes the batcher before the second is read: an entry of one
+// request goes to the disk, and all the others wait for its sync and then for their own. So the
+// batcher first lets every goroutine run that is ready on its processor, if lately more than one
+// request came at a time. It does not wait for a timer.
 //
-// runtime.Gosched is of no use for that. It puts its caller where an idle
-// processor looks first, and that one then spins there beside the goroutines that are
-// to come first. Instead there are two helpers. The first wakes the caller,
-// which is then to run next, and at once wakes the second, which takes that place
-// from it: a goroutine that loses the place goes to the end of the
-// processor's queue. Where nothing else is ready that costs about a microsecond.
+// runtime.Gosched does not help. It puts its caller where an idle processor looks first, and that
+// processor then spins beside the goroutines that should run first. Instead there are two helpers.
+// The first wakes the caller, which would then run next, and at once wakes the second, which takes
+// that place: a goroutine that loses the place goes to the end of the processor's queue. If nothing
+// else is ready, that costs about a microsecond.
 //
-// It belongs to one goroutine.
+// A crowd belongs to one goroutine.
 type crowd struct {
 	lately           int // requests that came at a time
 	ask, turn, place chan struct{}
@@ -58,8 +55,8 @@ func newCrowd(ctx context.Context) *crowd {
 // the most: while a crowd waits for its replies, few requests come.
 func (c *crowd) came(requests int) { c.lately = max(requests, c.lately/2) }
 
-// gather returns when what was ready to run has run, or at once, if requests
-// come one by one or ctx has ended.
+// gather returns when the goroutines that were ready have run, or at once if requests come one by
+// one or ctx has ended.
 func (c *crowd) gather(ctx context.Context) {
 	if c.lately <= 1 {
 		return

@@ -77,7 +77,8 @@ func (h host) Stored(id uint32, term, index uint64) {
 // Replicates implements peer.Host.
 func (h host) Replicates(term uint64, id uint32, addr string) bool {
 	return h.n.up.Load() && h.n.raft.Leads() && h.n.raft.CurrentTerm() == term &&
-		slices.ContainsFunc(h.n.raft.Servers(), func(s raft.Server) bool { return peer.ParseID(s.ID) == id && string(s.Address) == addr })
+		slices.ContainsFunc(h.n.raft.Servers(),
+			func(s raft.Server) bool { return peer.ParseID(s.ID) == id && string(s.Address) == addr })
 }
 
 // HasApplied implements peer.Host.
@@ -99,11 +100,12 @@ func (h host) AddrOf(id uint32) string { return h.n.addresses.of(id) }
 // Instead implements peer.Host.
 func (h host) Instead(id uint32, addr string) string { return h.n.addresses.instead(id, addr) }
 
-// status is what this server says of itself to others.
+// status returns what this server says of itself to others.
 func (n *Node) status() peer.Status {
 	id := n.disk.Identity()
-	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation, Incarnations: maps.Clone(id.Incarnations),
-		AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers, Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
+	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation,
+		Incarnations: maps.Clone(id.Incarnations), AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers,
+		Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
 		Observers: n.o.Observers, FormedObservers: id.Observers}
 	if st.Up = n.up.Load(); !st.Up {
 		st.Waits = n.forming.waits()
@@ -149,14 +151,16 @@ func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
 	case g.From == n.id && g.Incarnation != id.Incarnation:
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:
-		return fmt.Errorf("this server belongs to cluster %s, the caller to %s; check --data-dir and --peers of both", id.Cluster, g.Cluster)
+		return fmt.Errorf(
+			"this server belongs to cluster %s, the caller to %s; check --data-dir and --peers of both",
+			id.Cluster, g.Cluster)
 	}
 	if err := n.confirm(g); err != nil {
 		return err
 	}
 	known, asOf := n.knownAs(g.From)
-	// This server may have read less of the log than has the entry that gave the
-	// caller its directory, and the caller may be the leader that brings that entry.
+	// This server may not have read the log up to the entry that gave the caller its directory, and
+	// the caller may be the leader that brings that entry.
 	newer := g.Expected > asOf
 	was := n.promises.of(g.Incarnation)
 	behind := g.Shown.Behind(was, g.End)
@@ -179,9 +183,9 @@ func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
 	return nil
 }
 
-// confirm compares what this server has on its disk with what a caller knows of
-// it. A server that was put back to an old copy of its directory ends before it
-// can vote with whoever knows better.
+// confirm compares what this server has on its disk with what a caller knows of it. A server that
+// was put back to an old copy of its directory ends before it can vote with a server that knows
+// better.
 func (n *Node) confirm(g *peer.Greeting) error {
 	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {
 		return nil

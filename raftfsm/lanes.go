@@ -1,12 +1,11 @@
 package raftfsm
 
-// lanes hold the requests of a stream that have no number yet, a lane for each
-// session. They are taken in turn, by bytes: a session that sends much, or
-// large requests, waits for itself and not the others for it. A session that
-// has sent nothing for a while goes first, once. (The scheme is that of fair
+// lanes hold the requests of a stream that have no number yet, a lane for each session. Lanes take
+// turns, by bytes: a session that sends many requests, or large ones, delays itself and not the
+// others. A session that has sent nothing for a while goes first, once. (The scheme is that of fair
 // queues in networks: deficit round robin with a list of newcomers.)
 //
-// It is not safe for several goroutines; the stream's lock guards it.
+// The lanes are not safe for several goroutines; the stream's lock guards them.
 type lanes struct {
 	by    map[int64]*lane
 	fresh laneList // newcomers, served first
@@ -20,7 +19,7 @@ type lanes struct {
 // waits until its lane has saved as much.
 const laneShare = 8 << 10
 
-// lane is the requests of one session that wait, in order.
+// lane holds the waiting requests of one session, in order.
 type lane struct {
 	session int64
 	credit  int // bytes it may give
@@ -92,8 +91,8 @@ func (ls *lanes) next() (pending, []byte) {
 		l := list.head
 		switch {
 		case l.head == len(l.queue):
-			// A newcomer that sends one request at a time must not be one for
-			// ever: it goes through the other list before it is forgotten.
+			// A newcomer that sends one request at a time must not stay one forever: it goes through the
+			// other list before it is forgotten.
 			list.pop()
 			if list == &ls.fresh && ls.old.head != nil {
 				ls.old.push(l)
@@ -119,8 +118,8 @@ func (ls *lanes) next() (pending, []byte) {
 	}
 }
 
-// compact gives back the room of what was taken, once that is half of the lane.
-// It is called before something is added: what next returned is valid until then.
+// compact gives back the room of the requests taken, once they are half of the lane. It runs before
+// a request is added: the encoding that next returned is valid until then.
 func (l *lane) compact() {
 	if l.head*2 < len(l.queue) {
 		return

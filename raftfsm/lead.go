@@ -29,8 +29,7 @@ func newLeadership() *leadership {
 	return &leadership{notes: make(chan bool, 1), news: make(chan struct{}, 1)}
 }
 
-// listen does nothing but remember what raft says: whoever listens must not
-// call raft, which waits for it.
+// listen only records what raft says: its goroutine must not call raft, which waits for it.
 func (l *leadership) listen(ctx context.Context) {
 	for {
 		select {
@@ -132,9 +131,9 @@ type term struct {
 	proposed atomic.Uint64 // how many entries
 }
 
-// baton is a lock that is held while its holder waits for raft to take an entry.
-// It is no mutex because simulated time passes for who waits on a channel, and
-// not for who waits for a mutex.
+// baton is a lock that is held while its holder waits for raft to take an entry. It is not a mutex,
+// because simulated time passes while a goroutine waits on a channel, but not while it waits for a
+// mutex.
 type baton chan struct{}
 
 func (b baton) take() { b <- struct{}{} }
@@ -142,8 +141,8 @@ func (b baton) give() { <-b }
 
 // runTerm leads until ctx ends or a proposal fails.
 func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
-	// Winning an election says nothing about what is applied. After the
-	// barrier everything ever acknowledged is.
+	// Winning an election says nothing about what is applied. After the barrier this server has
+	// applied every request ever acknowledged.
 	err := await(ctx, n.raft.Barrier(0))
 	relief.Began(ctx, err, 3*n.o.HeartbeatTimeout)
 	if err != nil {
@@ -167,7 +166,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	t.reader = n.fsm.stream.rewind()
 	t.nudger = newNudger(t)
 	defer t.nudger.close()
-	n.term.Store(t) // whole: whoever asks for a change of members finds it now
+	n.term.Store(t) // complete: a request to change members finds it now
 	n.won.Add(1)
 	n.serving.contact()
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
@@ -193,8 +192,8 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 		}
 	case <-ctx.Done():
 	}
-	// The batcher may be waiting for raft, which may never answer. It is not
-	// waited for: without the baton it does nothing more when raft does answer.
+	// The batcher may be waiting for raft, which may never answer. This goroutine does not wait for
+	// it: without the baton the batcher does nothing more when raft does answer.
 	t.working.take()
 	defer t.working.give()
 	return ctx.Err()
@@ -287,11 +286,10 @@ func (t *term) batch() error {
 	return t.ctx.Err()
 }
 
-// fill appends the leader's own acts and blocks of every server's stream. While
-// several have something to send they get equal shares of the entry, however
-// much of it each has: nobody's clients wait for another server's. What a
-// server leaves of its share the others may have. A request too large for any
-// share takes an entry for itself, so each time another server begins.
+// fill appends the leader's own acts and blocks of every server's stream. Servers that have
+// requests waiting get equal shares of the entry, however many each has: no server's clients wait
+// for another's. The others may use what a server leaves of its share. A request too large for any
+// share takes an entry for itself, so the servers take turns to begin.
 func (t *term) fill(entry []byte) []byte {
 	before := len(entry)
 	entry, more := t.acts.take(entry)
@@ -326,7 +324,7 @@ type filling struct {
 	requests int // how many more fit
 }
 
-// left is how many more bytes fit; 0 also when no more requests do.
+// left returns how many more bytes fit; 0 also if no more requests fit.
 func (e *filling) left() int {
 	if e.requests <= 0 {
 		return 0
@@ -334,7 +332,7 @@ func (e *filling) left() int {
 	return max(batchBytes-len(e.entry), 0)
 }
 
-// own appends of our own stream.
+// own appends requests of this server's own stream.
 func (e *filling) own(requests, bytes int) {
 	requests, bytes = min(requests, e.requests), min(bytes, e.left())
 	if requests <= 0 || bytes <= 0 {
@@ -387,5 +385,5 @@ func (t *term) heardOf(bl *state.Block) {
 	}
 }
 
-// errNotLeading is answered to a server that takes this one for the leader.
+// errNotLeading is the answer to a server that takes this one for the leader.
 var errNotLeading = status.Errorf(status.NoLeader, "this server does not lead")

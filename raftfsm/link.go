@@ -28,8 +28,8 @@ const (
 	linkQueueByte = 32 << 20 // and their bytes
 )
 
-// inLink is another server's stream, at the leader. What it holds is forgotten
-// when the link or the term ends; its origin sends it again.
+// inLink is another server's stream, at the leader. Its blocks are forgotten when the link or the
+// term ends; the origin sends them again.
 type inLink struct {
 	from    uint32
 	version int // that the other server understands
@@ -44,7 +44,7 @@ type inLink struct {
 	closed  bool
 	applied uint64 // how far that server says it is
 	heard   time.Time
-	full    string // why it wants nothing taken that needs more room
+	full    string // why it wants requests refused that need more room
 	fullAt  time.Time
 }
 
@@ -82,8 +82,9 @@ func (ls *linkSet) closeAll() {
 	}
 }
 
-// understand reports whether all of these servers but self are linked and understand a version. A leader asks before it
-// puts an entry of a newer version into the log: a server that does not understand an entry stops at it.
+// understand reports whether all of these servers but self are linked and understand a version. A
+// leader asks this before it puts an entry of a newer version into the log: a server that does not
+// understand an entry stops at it.
 func (ls *linkSet) understand(version int, self uint32, servers []raft.Server) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -127,8 +128,7 @@ func (ls *linkSet) progress() map[uint32]uint64 {
 // fullFor is for how long a server's word that its disk is low holds.
 const fullFor = 2 * time.Second
 
-// full says why one of the servers wants nothing taken that needs more room;
-// empty: none does.
+// full says why one of the servers wants requests refused that need more room; empty: none does.
 func (ls *linkSet) full() string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *inLink) push(bl state.Block) bool {
 	return true
 }
 
-// appliedThere is how far that server is, by its own word.
+// appliedThere returns how far that server is, by its own word.
 func (l *inLink) appliedThere() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

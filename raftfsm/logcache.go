@@ -8,10 +8,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// logCache keeps the newest log entries in memory for followers, which are sent
-// entries from the log: no more than cacheEntries and, as an entry may be as
-// long as a request, no more than cacheBytes. One that alone is longer is not
-// kept.
+// logCache keeps the newest log entries in memory for followers, which are sent entries from the
+// log: no more than cacheEntries and, as an entry may be as long as a request, no more than
+// cacheBytes. An entry that alone is longer is not kept.
 type logCache struct {
 	raft.LogStore
 
@@ -69,7 +68,7 @@ func (c *logCache) drop(n int) {
 	c.newest = c.newest[n:]
 }
 
-// DeleteRange forgets everything before anything is gone.
+// DeleteRange forgets all entries before the store deletes any.
 func (c *logCache) DeleteRange(from, to uint64) error {
 	c.mu.Lock()
 	c.drop(len(c.newest))

@@ -74,7 +74,7 @@ func (w *leaderWatch) held(id uint32) {
 	}
 }
 
-// set notes who leads, as raft knows it.
+// set notes the leader that raft knows.
 func (w *leaderWatch) set(id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *leaderWatch) set(id uint32) {
 	w.leader = id
 }
 
-// watchLeader keeps leaderWatch up to date. A cluster of one elects nobody.
+// watchLeader keeps leaderWatch up to date. A cluster of one has no elections.
 func (n *Node) watchLeader() {
 	news := make(chan raft.Observation, 16)
 	obs := raft.NewObserver(news, false, func(o *raft.Observation) bool {
@@ -172,16 +172,16 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 	}
 }
 
-// replay is what of the log was found on the disk at the start. It is written
-// before raft runs, then by the goroutine that applies the log.
+// replay is the part of the log that was found on the disk at the start. It is written before raft
+// runs, then by the goroutine that applies the log.
 type replay struct {
 	from, to uint64 // behind the snapshot, up to the newest entry; to is 0 once that is applied
 	began    time.Time
 }
 
-// noteStep puts a step of a request or an entry into the execution trace that is
-// being recorded; see docs/operations.md. Callers ask trace.IsEnabled first, so that
-// a step costs one look at a flag while none is.
+// noteStep puts a step of a request or an entry into the execution trace that is being recorded;
+// see docs/operations.md. Callers ask trace.IsEnabled first, so that a step costs one look at a
+// flag while no trace is recorded.
 func noteStep(what, format string, args ...any) {
 	trace.Logf(context.Background(), what, format, args...)
 }

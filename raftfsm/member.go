@@ -22,7 +22,8 @@ const (
 	linkPoll     = 20 * time.Millisecond
 )
 
-var errAlone = errors.New("this server runs alone, without --peers; start it with --peers to make it part of a cluster")
+var errAlone = errors.New(
+	"this server runs alone, without --peers; start it with --peers to make it part of a cluster")
 
 // ChangeMember adds, promotes or removes a server. Any server of the cluster
 // can be asked. A new server does not vote until it is promoted, which is
@@ -68,8 +69,8 @@ func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward b
 	return err
 }
 
-// askLeader passes a question on to the leader, as far as raft knows it here. It
-// is called when this server turned out not to lead.
+// askLeader passes a question on to the leader that raft knows here. It is for a server that turned
+// out not to lead.
 func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
 	id, at := n.raft.Known()
 	switch {
@@ -78,7 +79,8 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	case id == 0:
 		return peer.Status{}, n.serving.noLeader()
 	case id == n.id:
-		return peer.Status{}, errNotLeading // this server leads by raft's word, but its term has not begun yet, or is over
+		// This server leads by raft's word, but its term has not begun yet, or is over.
+		return peer.Status{}, errNotLeading
 	}
 	for _, addr := range n.leaderAddrs(id, at) {
 		st, err := n.port.Ask(ctx, id, addr, q)
@@ -86,10 +88,11 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 			return st, err
 		}
 	}
-	return peer.Status{}, n.serving.noLeader() // the leader is gone, and raft has not noticed yet; nothing was asked
+	// The leader is gone, and raft has not noticed yet; nothing was asked.
+	return peer.Status{}, n.serving.noLeader()
 }
 
-// change makes one step; prev makes it fail if somebody else was faster.
+// change makes one step; prev makes it fail if another change was faster.
 func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
 	r := t.n.raft
 	if err := t.note(&c); err != nil {
@@ -184,9 +187,11 @@ func (t *term) notReady(ctx context.Context, s *raft.Server, at, ours uint64) er
 	case err != nil:
 		return status.Errorf(status.NotReady, "server %d is not ready: it does not answer at %s: %w", id, addr, err)
 	case st.Waits != "":
-		return status.Errorf(status.NotReady, "server %d is not ready: it has applied %d of %d log entries, and says: %s", id, at, ours, st.Waits)
+		return status.Errorf(status.NotReady,
+			"server %d is not ready: it has applied %d of %d log entries, and says: %s", id, at, ours, st.Waits)
 	}
-	return status.Errorf(status.NotReady, "server %d is not ready: it has applied %d of %d log entries", id, at, ours)
+	return status.Errorf(status.NotReady, "server %d is not ready: it has applied %d of %d log entries",
+		id, at, ours)
 }
 
 // done waits for the change and publishes it at once.
@@ -203,8 +208,8 @@ func (t *term) done(ctx context.Context, c *state.MemberChange, f raft.Future) e
 	return nil
 }
 
-// handOn hands leadership over, then lets the next leader make a change of this
-// server that cannot be made of a leader.
+// handOn hands leadership over, then lets the next leader make a change of this server that is not
+// possible while this server leads.
 func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
 	n := t.n
 	c.Since = 0 // the next leader publishes what there is by now

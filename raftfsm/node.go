@@ -19,9 +19,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Node is this process's part in the cluster. Start sets its fields before
-// anything of it runs; those that change later are atomic or have a lock of their
-// own. What needs raft may be used on behalf of peers once up is set.
+// Node is this process's part in the cluster. Start sets its fields before any of its goroutines
+// runs; fields that change later are atomic or have a lock of their own. Requests of peers may use
+// raft once up is set.
 type Node struct {
 	o   Options
 	id  uint32
@@ -42,7 +42,7 @@ type Node struct {
 	addresses  *addresses
 	forming    *forming
 	elections  *elect.Elections
-	linked     atomic.Uint32 // the leader to whom our link stands; 0: none
+	linked     atomic.Uint32 // the leader to which our link stands; 0: none
 	serving    serving
 	opener     opener
 	leadership *leadership
@@ -51,8 +51,8 @@ type Node struct {
 
 	replaceSnapshot atomic.Bool // the newest on our disk is damaged
 
-	// removed is set when others say that this server is no member any more. Its
-	// log does not tell a server that was away when it was removed.
+	// removed is set when others say that this server is no longer a member. A server that was away
+	// when it was removed does not find that in its log.
 	removed atomic.Bool
 
 	failed atomic.Pointer[error]
@@ -83,7 +83,8 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		}
 	}()
 	n.addresses = newAddresses(n)
-	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore, SnapshotRetain: o.SnapshotRetain, Check: n.readDisk,
+	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore,
+		SnapshotRetain: o.SnapshotRetain, Check: n.readDisk,
 		Memory: o.Stores, Files: o.Files, Alone: len(o.Peers) <= 1, Rand: o.Rand, Logger: o.Logger, Fatal: n.die})
 	if err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n.wg.Go(func() { n.promises.keep(n.ctx) })
 	n.forming = &forming{o: &n.o, disk: n.disk, promises: n.promises, formed: make(chan struct{})}
 	if len(o.Peers) > 0 {
-		n.port, err = peer.Open(n.ctx, peer.Options{ID: o.ID, Addr: o.PeerListen, SelfAddr: string(o.selfAddr()), Release: o.Release, TLS: o.PeerTLS,
+		n.port, err = peer.Open(n.ctx, peer.Options{ID: o.ID, Addr: o.PeerListen, SelfAddr: string(o.selfAddr()),
+			Release: o.Release, TLS: o.PeerTLS,
 			Host: host{n}, Listen: o.Listen, Dial: o.Dial, Logger: o.Logger})
 		if err != nil {
 			return nil, err
@@ -134,10 +136,9 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	return n, nil
 }
 
-// readDisk reads the newest snapshot and checks the log. It runs before other
-// servers hear of this start: if the server refuses what it finds, and the
-// operator puts back what was there before, they must not take that for an old
-// copy of what they know.
+// readDisk reads the newest snapshot and checks the log. It runs before other servers hear of this
+// start: if this server refuses the directory, and the operator puts back the one that was there
+// before, they must not take that for an old copy.
 func (n *Node) readDisk(d *disk.Disk) error {
 	n.disk = d
 	if d.Identity().Cluster == "" {
@@ -166,11 +167,12 @@ func (n *Node) readDisk(d *disk.Disk) error {
 	return nil
 }
 
-// makeFSM makes the state and what it tells.
+// makeFSM makes the state and connects its callbacks.
 func (n *Node) makeFSM() (err error) {
 	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
 	n.fsm.obs = n.o.Observer
-	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() }, opened: make(chan struct{}, 1)}
+	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() },
+		opened: make(chan struct{}, 1)}
 	n.fsm.onOpened = n.opener.told
 	n.fsm.onMember = func() {
 		if t := n.term.Load(); t != nil {
@@ -178,7 +180,8 @@ func (n *Node) makeFSM() (err error) {
 		}
 	}
 	n.fsm.onReplaced = func(zxid int64) {
-		n.log.Warn("the state was replaced by a backup; all clients were cut off", "zxid", fmt.Sprintf("0x%x", zxid))
+		n.log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",
+			fmt.Sprintf("0x%x", zxid))
 	}
 	n.fsm.measure = n.o.Measured
 	n.fsm.durable = n.disk.WaitDurable
@@ -190,18 +193,20 @@ func (n *Node) makeFSM() (err error) {
 	return nil
 }
 
-// startRaft starts raft, and makes what stands on it.
+// startRaft starts raft, and then the parts that need it.
 func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	if n.fsm == nil {
 		if err := n.makeFSM(); err != nil {
 			return err
 		}
 	}
-	n.raft, err = startConsensus(&n.o, n.disk, n.port, n.fsm, n.leadership.notes, hcLogger(n.log, &n.closed), bootstrap)
+	n.raft, err = startConsensus(&n.o, n.disk, n.port, n.fsm, n.leadership.notes, hcLogger(n.log, &n.closed),
+		bootstrap)
 	if err != nil {
 		return err
 	}
-	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status, Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
+	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status,
+		Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
 		News: make(chan struct{}, 1)}
 	if info := n.fsm.snapshot.Load(); info != nil {
 		n.fsm.noteSnapshot(info.Zxid, n.disk.SnapshotTime())
@@ -229,15 +234,16 @@ func (n *Node) Err() error {
 	return nil
 }
 
-// Propose puts a request into this server's stream. It copies the request and
-// blocks while the stream is full. The waiter is told the outcome, unless an
-// error is returned, which means that this server does not serve.
+// Propose puts a request into this server's stream. It copies the request and blocks while the
+// stream is full. The waiter learns the outcome, unless Propose returns an error: then this server
+// does not serve.
 func (n *Node) Propose(r state.Request, w state.Waiter) error {
 	if n.fsm.low.Load() && r.Long() {
 		r = r.Refusal()
 	}
 	if trace.IsEnabled() {
-		noteStep("request", "session 0x%x: %v, %d bytes, goes into this server's stream", r.Session, r.Op, len(r.Body))
+		noteStep("request", "session 0x%x: %v, %d bytes, goes into this server's stream",
+			r.Session, r.Op, len(r.Body))
 	}
 	return n.fsm.stream.put(&r, w)
 }
@@ -246,9 +252,8 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 // anything of the state.
 func (n *Node) View(f func(*state.State)) { n.fsm.view(f) }
 
-// Ephemerals calls fn for the ephemeral nodes until it returns false. They are
-// read in pieces: one that comes or goes during that may be there or not, and one
-// that is there may be met twice.
+// Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a
+// node that comes or goes during the call may be listed or not, and a node may be listed twice.
 func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) {
 	const most = 256 // nodes under one hold of the lock, fewer if paths are long
 	type met struct {
@@ -277,8 +282,8 @@ func (n *Node) Ephemerals(fn func(session int64, path string) (more bool)) {
 	}
 }
 
-// WaitZxid waits until this server has applied zxid, or ctx ends. A leader does
-// not wait: nobody has seen anything newer than what it has applied.
+// WaitZxid waits until this server has applied zxid, or ctx ends. A leader does not wait: no client
+// has seen a newer state than the leader has applied.
 func (n *Node) WaitZxid(ctx context.Context, zxid int64) bool {
 	if n.term.Load() != nil {
 		return n.fsm.zxid.Load() >= zxid
@@ -314,14 +319,15 @@ func (n *Node) snapshots() {
 		case <-tick.C:
 		}
 		c := &n.fsm.counted
-		if !n.replaceSnapshot.Load() && !n.o.snapshotDue(c.requests.Load(), c.bytes.Load(), n.disk.SnapshotSize(), time.Since(last), took) {
+		if !n.replaceSnapshot.Load() && !n.o.snapshotDue(c.requests.Load(), c.bytes.Load(), n.disk.SnapshotSize(),
+			time.Since(last), took) {
 			continue
 		}
 		begin := time.Now()
 		if err := n.Snapshot(); err != nil {
 			n.log.Debug("no snapshot taken", "err", err)
 			if n.replaceSnapshot.Load() {
-				n.addBarrier() // raft takes no two snapshots at one log entry
+				n.addBarrier() // raft takes only one snapshot at a log entry
 			}
 		}
 		last = time.Now()
@@ -329,15 +335,14 @@ func (n *Node) snapshots() {
 	}
 }
 
-// snapshotRest is how many times as long as the last snapshot took a server
-// waits for the next: who fills the log, with whatever, must not keep it writing
-// snapshots of a large tree all the time.
+// snapshotRest is how many times the duration of the last snapshot a server waits before the next:
+// clients that fill the log must not keep it writing snapshots of a large tree all the time.
 const snapshotRest = 4
 
-// snapshotDue reports whether a log of so many requests and bytes behind the last
-// snapshot is long enough for another. The last one has a size; it ended so long
-// ago, and took so long. There is no rest when the log has grown by that size
-// beyond SnapshotBytes: what is on the disk stays in proportion to what is stored.
+// snapshotDue reports whether a log of so many requests and bytes behind the last snapshot is long
+// enough for another. size, ago and took are the last snapshot's size, age and duration. The server
+// does not rest when the log has grown by that size beyond SnapshotBytes: the files stay in
+// proportion to the state.
 func (o *Options) snapshotDue(requests, bytes, size int64, ago, took time.Duration) bool {
 	switch {
 	case bytes >= o.SnapshotBytes+size:
@@ -349,16 +354,15 @@ func (o *Options) snapshotDue(requests, bytes, size int64, ago, took time.Durati
 		o.SnapshotInterval > 0 && requests > 0 && ago >= o.SnapshotInterval
 }
 
-// snapshotDamaged is called when the newest snapshot on our disk turns out to be
-// damaged while it is sent to another server. What it held is in memory: the
-// next one is written at once, so that neither that server nor this one's next
-// start needs the damaged one.
+// snapshotDamaged is called when the newest snapshot on our disk turns out to be damaged while it
+// is sent to another server. Its content is in memory: the next snapshot is written at once, so
+// that neither that server nor this server's next start needs the damaged one.
 func (n *Node) snapshotDamaged(err error) {
 	n.log.Error("the newest snapshot on this server's disk is damaged; writing another", "err", err)
 	n.replaceSnapshot.Store(true)
 }
 
-// addBarrier lets a leader make its log longer by an entry without effect.
+// addBarrier lets a leader add an entry without effect to its log.
 func (n *Node) addBarrier() {
 	if t := n.term.Load(); t != nil {
 		t.acts.add(state.Request{Op: state.OpBarrier})
@@ -376,18 +380,19 @@ func (n *Node) Snapshot() error {
 	if err == nil {
 		n.replaceSnapshot.Store(false)
 		n.measureTime(SnapshotWriteTime, time.Since(start))
-		n.log.Info("snapshot taken", "zxid", fmt.Sprintf("0x%x", n.Zxid()), "took", time.Since(start).Round(time.Millisecond))
+		n.log.Info("snapshot taken", "zxid", fmt.Sprintf("0x%x", n.Zxid()),
+			"took", time.Since(start).Round(time.Millisecond))
 	}
 	return err
 }
 
-// Close stops the server's part in the cluster. A leader hands over first, so
-// that nobody has to wait for an election.
+// Close stops the server's part in the cluster. A leader hands over first, so that no client has to
+// wait for an election.
 func (n *Node) Close(ctx context.Context) error {
 	if n.closed.Swap(true) {
 		return nil
 	}
-	// A disk that hangs holds up whoever waits for it, and that may be anybody.
+	// A disk that hangs holds up all that waits for it, which may be any goroutine.
 	done := make(chan error, 1)
 	go func() {
 		n.handOver(ctx)
@@ -420,7 +425,7 @@ func (n *Node) end(ctx context.Context) error {
 	return errors.Join(err, n.release())
 }
 
-// handOver gives leadership away, if there is anybody to take it.
+// handOver gives leadership away, if there is another server to take it.
 func (n *Node) handOver(ctx context.Context) {
 	if n.failed.Load() != nil || !n.raft.Leads() || len(n.raft.Servers()) < 2 {
 		return
@@ -440,8 +445,8 @@ func (n *Node) handOver(ctx context.Context) {
 	}
 }
 
-// stopRaft bounds raft's shutdown: a goroutine of its that hangs in a store
-// must not keep us.
+// stopRaft bounds raft's shutdown: a goroutine of raft that hangs in a store must not hold up this
+// server.
 func (n *Node) stopRaft(ctx context.Context) error {
 	done := make(chan error, 1)
 	f := n.raft.Shutdown()

@@ -13,10 +13,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// promises is what this server knows that others have promised, because they
-// have shown it: so somebody notices when one of them is put back to an old copy
-// of its data directory. It is kept on disk; what is lost of it in a crash only
-// makes the server more trusting.
+// promises are what other servers have shown this one of their data directories, and so promised:
+// so this server notices when one of those is put back to an old copy. They are kept on disk;
+// promises lost in a crash only make this server more trusting.
 type promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger
@@ -52,7 +51,7 @@ func (p *promises) note(incarnation string, now peer.Shown) {
 	}
 }
 
-// save has what is known written soon.
+// save lets keep write the promises soon.
 func (p *promises) save() {
 	select {
 	case p.dirty <- struct{}{}:
@@ -60,14 +59,14 @@ func (p *promises) save() {
 	}
 }
 
-// of tells what a server has shown.
+// of returns what a server has shown.
 func (p *promises) of(incarnation string) peer.Shown {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[incarnation]
 }
 
-// keep writes what is known to disk until ctx ends.
+// keep writes the promises to disk until ctx ends.
 func (p *promises) keep(ctx context.Context) {
 	for {
 		select {
@@ -94,7 +93,7 @@ func oldCopy(id, witness uint32, why string) error {
 	return fmt.Errorf("the data directory of server %d is an old copy: server %d knows that %s; remove the directory, start the server, and give it its place again: zlock member replace %d", id, witness, why, id)
 }
 
-// shown is what this server shows of itself, and where its log ends.
+// shown returns what this server shows of itself, and where its log ends.
 func (n *Node) shown() (now peer.Shown, end uint64) {
 	id := n.disk.Identity()
 	now = peer.Shown{Start: id.Start, Life: id.Life}
@@ -106,8 +105,8 @@ func (n *Node) shown() (now peer.Shown, end uint64) {
 	return now, end
 }
 
-// incarnationOf is the data directory that a member is known by. It is empty for
-// a server that is not a member, or whose next directory is a new one.
+// incarnationOf returns the data directory by which a member is known; empty for a server that is
+// not a member, or whose next directory is a new one.
 func (n *Node) incarnationOf(id uint32) string {
 	incarnation, _ := n.knownAs(id)
 	return incarnation

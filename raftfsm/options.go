@@ -28,11 +28,11 @@ type Options struct {
 	// Peers are the peer addresses of all servers of the cluster, this one
 	// included. Empty: a cluster of one without a peer port.
 	Peers map[uint32]string
-	// Words are what the operator wrote of the servers in Peers, as far as it
-	// was more than that; see state.Server.Describe.
+	// Words are what the operator wrote of the servers in Peers beyond their addresses; see
+	// state.Server.Describe.
 	Words map[uint32]state.Server
-	// Observers are those of Peers that have no vote when the cluster forms. It
-	// does not wait for them.
+	// Observers are the servers in Peers that have no vote when the cluster forms. The cluster does
+	// not wait for them.
 	Observers []uint32
 	// PeerListen is the address to listen on for peers; default Peers[ID].
 	PeerListen string
@@ -65,36 +65,32 @@ type Options struct {
 	// server that was away briefly need not be sent the snapshot; default
 	// 10,240.
 	TrailingLogs uint64
-	// TrailingBytes bounds the same in bytes, beyond what servers need that
-	// follow and are a little behind; default 64 MiB. Behind a small snapshot
-	// less stays: it is soon sent.
+	// TrailingBytes bounds the same in bytes; more stays for followers that are a little behind.
+	// Default 64 MiB. Behind a small snapshot less stays, because such a snapshot is soon sent.
 	TrailingBytes int64
 
-	// DiskReserve is how much free disk space a leader keeps, at the least
-	// twice the size of a snapshot: below it, what needs more room is refused.
-	// Default 512 MiB; negative: no reserve.
+	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot:
+	// below it, requests that need more room are refused. Default 512 MiB; negative: no reserve.
 	DiskReserve int64
-	// MaxNodes and MaxBytes bound the tree: beyond, what needs more room is
-	// refused. Default no bound.
+	// MaxNodes and MaxBytes bound the tree: beyond, requests that need more room are refused. Default
+	// no bound.
 	MaxNodes int
 	MaxBytes int64
 
-	// MinSessionTimeout is the shortest timeout a session can have; it sets
-	// how often servers tell the leader whom they heard from. Default 4 s.
+	// MinSessionTimeout is the shortest timeout a session can have; it sets how often servers tell the
+	// leader which sessions they heard from. Default 4 s.
 	MinSessionTimeout time.Duration
 	// SweepInterval is how often containers and TTL nodes are looked at;
 	// default 60 s.
 	SweepInterval time.Duration
-	// EnforceQuota makes hard quotas refuse; else they are only noted, as in a
-	// ZooKeeper that is not told otherwise. NoTTL refuses TTL nodes.
+	// EnforceQuota makes hard quotas refuse; else they are only noted, as by default in ZooKeeper.
+	// NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
 
-	// Measured is told what this server measures; see Measure. It is called
-	// from wherever that is, also from the goroutine that applies the log, and
-	// must not block.
+	// Measured is told what this server measures; see Measure. Any goroutine may call it, also the one
+	// that applies the log, so it must not block.
 	Measured func(m Measure, value int64)
-	// ReadOnly lets clients that ask for it read what this server has while it
-	// knows no leader.
+	// ReadOnly lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnly bool
 	// Observer is told of every change; see Observer.
 	Observer Observer
@@ -116,7 +112,7 @@ type Options struct {
 	Rand   io.Reader
 	Stores *disk.Stores
 	Files  *disk.Files // those of DataDir
-	// FreeBytes is what may still be written to the disk of a directory.
+	// FreeBytes returns how many bytes may still be written to the disk of a directory.
 	FreeBytes func(dir string) (int64, error)
 }
 
@@ -129,7 +125,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errServerID(o.ID)
 	}
 	if len(o.Peers) > 0 && o.Peers[o.ID] == "" {
-		return o, fmt.Errorf("server id %d is not among the peers; --id must be one of the ids listed in --peers", o.ID)
+		return o, fmt.Errorf("server id %d is not among the peers; --id must be one of the ids listed in --peers",
+			o.ID)
 	}
 	o.Observers = slices.Compact(slices.Sorted(slices.Values(o.Observers)))
 	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
@@ -142,7 +139,7 @@ func (o Options) withDefaults() (Options, error) {
 			o.HeartbeatTimeout, o.MinSessionTimeout)
 	}
 	setDefault(&o.HeartbeatTimeout, time.Second)
-	if len(o.Peers) == 0 && o.HeartbeatTimeout == time.Second { // nobody will ever join
+	if len(o.Peers) == 0 && o.HeartbeatTimeout == time.Second { // no server will ever join
 		o.HeartbeatTimeout = 30 * time.Millisecond
 	}
 	setDefault(&o.LogStore, "wal")
@@ -204,8 +201,8 @@ func setDefault[T comparable](p *T, v T) {
 	}
 }
 
-// checkPeerSecurity refuses a peer port that strangers could reach: whoever
-// speaks raft to a server can rewrite its log.
+// checkPeerSecurity refuses a peer port that strangers could reach: any process that speaks raft to
+// a server can rewrite its log.
 func (o *Options) checkPeerSecurity() error {
 	if len(o.Peers) == 0 || o.PeerTLS != nil || o.PeerInsecure {
 		return nil

@@ -15,9 +15,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Members tells who the members are and how far each is, as the leader knows. With
-// an error no leader has answered, and the list is what this server knows and what
-// the members say themselves.
+// Members lists the members and how far each is, as the leader knows. With an error no leader has
+// answered, and the list is what this server knows and what the members say of themselves.
 func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
@@ -38,8 +37,8 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	return list, nil
 }
 
-// survey gathers what the links of this server, if it leads, tell of the
-// members, and asks those that have none.
+// survey gathers what the links of this server, if it leads, tell of the members, and asks the
+// members that have no link.
 func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.index.Load()
 	linked := map[uint32]status.Progress{}
@@ -59,7 +58,8 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 			all[m.ID] = m
 		}
 		if m.ID == n.id {
-			p := status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release, Starts: n.disk.Identity().Start}
+			p := status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release,
+				Starts: n.disk.Identity().Start}
 			_, p.Waits = n.Serving()
 			tell(p)
 			continue
@@ -99,7 +99,8 @@ func (n *Node) members() (list []status.Member) {
 	n.View(func(s *state.State) {
 		for _, srv := range servers {
 			m, _ := s.Member(peer.ParseID(srv.ID))
-			list = append(list, status.Member{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr, Voter: srv.Suffrage == raft.Voter})
+			list = append(list, status.Member{ID: peer.ParseID(srv.ID), Peer: string(srv.Address),
+				Client: m.ClientAddr, Voter: srv.Suffrage == raft.Voter})
 		}
 	})
 	slices.SortFunc(list, func(a, b status.Member) int { return int(a.ID) - int(b.ID) })
@@ -114,7 +115,8 @@ func (ls *linkSet) far() map[uint32]status.Progress {
 	for _, l := range ls.links {
 		l.mu.Lock()
 		if !l.heard.IsZero() {
-			m[l.from] = status.Progress{Applied: l.applied, Heard: status.Ago(time.Since(l.heard).Milliseconds()), Version: l.release, Starts: l.start}
+			m[l.from] = status.Progress{Applied: l.applied, Heard: status.Ago(time.Since(l.heard).Milliseconds()),
+				Version: l.release, Starts: l.start}
 		}
 		l.mu.Unlock()
 	}
@@ -130,7 +132,7 @@ func (n *Node) askFar(ctx context.Context, id uint32, addr string) status.Progre
 	return progressOf(&st)
 }
 
-// progressOf is what a server says of itself.
+// progressOf reads what a server says of itself.
 func progressOf(st *peer.Status) status.Progress {
 	p := status.Progress{Heard: status.Ago(0), Version: st.Release, Starts: st.Now.Start, Waits: st.Waits}
 	if st.Up {
@@ -139,9 +141,8 @@ func progressOf(st *peer.Status) status.Progress {
 	return p
 }
 
-// Probe looks whether a server could be the member id at an address, from where
-// the leader is and from where the others are. It is not an error that the
-// server does not run.
+// Probe checks, from the leader and from the other members, whether a server could be the member id
+// at an address. A server that does not run is not an error.
 func (n *Node) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
@@ -179,21 +180,24 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	found := &status.Found{Progress: progressOf(&st), At: st.Peers[place.ID],
 		Known: st.Cluster == n.disk.Identity().Cluster && st.Incarnation == n.incarnationOf(place.ID)}
 	if st.Cluster == "" && !namesOne(st.Peers, servers) {
-		return nil, fmt.Errorf("server %d was started with --peers %s, where no member is: it would not find this cluster. "+
-			"Start it with a list of the members and itself", place.ID, listPeers(st.Peers, st.Observers))
+		return nil, fmt.Errorf(
+			"server %d was started with --peers %s, where no member is: it would not find this cluster. "+
+				"Start it with a list of the members and itself", place.ID, listPeers(st.Peers, st.Observers))
 	}
 	if err := n.tooOld(place.ID, &st); err != nil {
 		return nil, err
 	}
 	var problem error
 	n.addresses.reachedBy(ctx, servers, place, func(id uint32, err error) {
-		problem = fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w", id, place.ID, place.Addr, err)
+		problem = fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w",
+			id, place.ID, place.Addr, err)
 	})
 	return found, problem
 }
 
-// tooOld says why a server of an earlier release cannot be a member: the log may hold every entry that all members
-// understand, and that server would stop at the first entry that it does not understand.
+// tooOld says why a server of an earlier release cannot be a member: the log may hold every entry
+// that all members understand, and that server would stop at the first one that it does not
+// understand.
 func (n *Node) tooOld(id uint32, st *peer.Status) error {
 	t := n.term.Load()
 	if t == nil {
@@ -202,8 +206,9 @@ func (n *Node) tooOld(id uint32, st *peer.Status) error {
 	if st.Version >= t.links.leastVersion() {
 		return nil
 	}
-	return fmt.Errorf("server %d runs an older release, which does not understand what is in this cluster's log: "+
-		"it would stop. Start it with the release that the members run", id)
+	return fmt.Errorf(
+		"server %d runs an older release, which does not understand what is in this cluster's log: "+
+			"it would stop. Start it with the release that the members run", id)
 }
 
 // namesOne reports whether a list of --peers has one of the members.

@@ -21,9 +21,9 @@ const (
 	farewellLook = 5 * time.Millisecond
 )
 
-// notice is what a leader publishes of the members in /zookeeper/config. Raft
-// says who they are; how they are named is what an operator wrote with a change,
-// else in the leader's own list, and else what they say of themselves.
+// notice is what a leader publishes of the members in /zookeeper/config. Raft says who they are;
+// their names are what an operator wrote with a change, else in the leader's own list, and else
+// what they say of themselves.
 type notice struct {
 	mu     sync.Mutex
 	words  string    // with the last change, in this term; empty: those of the state hold
@@ -50,7 +50,8 @@ func (n *Node) found(ctx context.Context) error {
 
 // describe lists raft's servers as they must be published. The list is not
 // complete while one of them has yet to say where clients reach it.
-func (n *Node) describe(s *state.State, servers []raft.Server, written string) (list []state.Server, complete bool) {
+func (n *Node) describe(s *state.State, servers []raft.Server,
+	written string) (list []state.Server, complete bool) {
 	if written == "" {
 		written = s.Words()
 	}
@@ -62,7 +63,8 @@ func (n *Node) describe(s *state.State, servers []raft.Server, written string) (
 	complete = true
 	for _, srv := range servers {
 		m, _ := s.Member(peer.ParseID(srv.ID))
-		is := state.Server{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr, Voter: srv.Suffrage == raft.Voter}
+		is := state.Server{ID: peer.ParseID(srv.ID), Peer: string(srv.Address), Client: m.ClientAddr,
+			Voter: srv.Suffrage == raft.Voter}
 		is.Describe(n.o.Words)
 		is.Describe(words)
 		list = append(list, is)
@@ -99,10 +101,9 @@ func (t *term) note(c *state.MemberChange) error {
 	return nil
 }
 
-// farewell publishes the members without a server that asked to leave, and waits
-// until that server has seen it: it can answer the client who wanted it only while
-// it is still a member. It is removed next; if that fails, the members are
-// published as they are.
+// farewell publishes the members without a server that asked to leave, and waits until that server
+// has seen it: it can answer the client that asked for this only while it is still a member. The
+// server is removed next; if that fails, the members are published as they are.
 func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
@@ -145,8 +146,8 @@ func (p *notice) speak() {
 // raft's configuration.
 func (t *term) publishMembers() { t.publish(false, 0) }
 
-// publish is publishMembers. Renew makes it a new version even if nothing is
-// different; one server may be left out.
+// publish is publishMembers. With renew it publishes a new version even if nothing differs; it
+// leaves out the server without.
 func (t *term) publish(renew bool, without uint32) {
 	n := t.n
 	if n.port == nil {
@@ -177,7 +178,7 @@ func (t *term) publish(renew bool, without uint32) {
 	})
 }
 
-// forget takes away the streams of those who are no members any more.
+// forget takes away the streams of servers that are no longer members.
 func (t *term) forget(s *state.State, servers []raft.Server) {
 	for _, m := range s.Members() {
 		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }

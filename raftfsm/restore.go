@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// A restore brings a backup into the log in pieces, by this server's stream like
-// a client's writes: so it goes on where leaders change, and each piece counts
-// once. All servers keep it beside their state, and replace that in one entry.
+// A restore brings a backup into the log in pieces, by this server's stream like a client's writes:
+// so it goes on where leaders change, and each piece counts once. All servers keep the pieces
+// beside their state, and replace the state in one entry.
 const (
 	pieceBytes = 60 << 10 // a few fit into an entry
 	piecesOut  = 16       // proposed and not yet applied
@@ -38,16 +38,15 @@ var ErrNoRoom = errors.New("no room")
 
 // Errors of a restore.
 var (
-	// ErrRestoring: there is one already.
+	// ErrRestoring: there is a restore already.
 	ErrRestoring = status.Errorf(status.Restoring, "another restore is under way")
-	// ErrNotKnown: it may take place, or have taken place.
+	// ErrNotKnown: the restore may take place, or have taken place.
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
 
-// Restore puts a backup of this many bytes, which has been checked, in the place
-// of the whole cluster's state: all clients are cut off, and find the state of
-// the backup, with a zxid above both. Without keep no session is left. After an
-// error other than ErrNotKnown nothing has changed.
+// Restore replaces the whole cluster's state by a backup of size bytes, which is already checked:
+// all clients are cut off, and find the state of the backup, with a zxid above both. Without keep
+// no session is left. After an error other than ErrNotKnown nothing has changed.
 func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
 	if !n.restoring.TryLock() {
 		return Restored{}, ErrRestoring
@@ -65,7 +64,7 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 	return r.finish(ctx, keep)
 }
 
-// restore is one under way at this server.
+// restore is a restore under way at this server.
 type restore struct {
 	n    *Node
 	g    state.Staging
@@ -73,8 +72,8 @@ type restore struct {
 	done chan outcome
 }
 
-// outcome is what came of one request. It is told to a channel that has room for
-// all that can be under way.
+// outcome is the outcome of one request. Its channel has room for all requests that can be under
+// way.
 type outcome struct {
 	unknown bool
 	code    jute.ErrCode
@@ -228,14 +227,13 @@ func (r *restore) wait(ctx context.Context) (outcome, error) {
 	}
 }
 
-// giveUp lets go of what is kept beside the state. If that cannot be said now,
-// the leader finds out.
+// giveUp lets all servers drop the pieces. If it cannot propose that now, the leader finds out.
 func (r *restore) giveUp() {
 	req, w := r.g.GiveUp(), make(given)
 	if r.n.fsm.stream.put(&req, w) != nil {
 		return
 	}
-	select { // whoever tries again at once is to find the place free
+	select { // a restore that is tried again at once must find the place free
 	case <-w:
 	case <-time.After(restoreBegin):
 	case <-r.n.ctx.Done():
@@ -278,8 +276,8 @@ type abandoned struct {
 	since    time.Time
 }
 
-// look gives a restore up that nobody goes on with: its server ended, and keeps
-// everybody from taking snapshots.
+// look gives up a restore that no server goes on with: its server ended, and the restore keeps all
+// servers from taking snapshots.
 func (a *abandoned) look(t *term) {
 	var g state.Staging
 	var next int64
@@ -315,7 +313,8 @@ func (n *Node) Fits(nodes int, bytes int64) error {
 	case n.o.MaxNodes > 0 && nodes > n.o.MaxNodes:
 		return fmt.Errorf("the backup has %d nodes, and no more than %d are allowed", nodes, n.o.MaxNodes)
 	case n.o.MaxBytes > 0 && bytes > n.o.MaxBytes:
-		return fmt.Errorf("the data of the backup are %d bytes, and no more than %d are allowed", bytes, n.o.MaxBytes)
+		return fmt.Errorf("the data of the backup are %d bytes, and no more than %d are allowed", bytes,
+			n.o.MaxBytes)
 	}
 	return nil
 }

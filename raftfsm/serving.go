@@ -27,7 +27,7 @@ type serving struct {
 
 	mu       sync.Mutex // guards what follows
 	on       bool
-	readOnly bool      // those who ask for it may read
+	readOnly bool      // clients that ask for it may read
 	mayRead  bool      // and that is wanted at all
 	final    bool      // never again
 	reason   string    // why not on
@@ -43,7 +43,7 @@ type serving struct {
 	advice func() string
 }
 
-// begin makes it work; until then nobody is served.
+// begin starts it; until then no client is served.
 func (g *serving) begin(n *Node) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,8 +62,8 @@ const (
 	// removedGrace lets the reply reach a client here that wanted the removal.
 	removedGrace = 200 * time.Millisecond
 	servingLag   = 10 * time.Second // of applying less than the leader has
-	// adviceAfter is how long there is no leader before it is said what can be
-	// done: elections are long over.
+	// adviceAfter is how long there is no leader before this server gives advice: elections are long
+	// over.
 	adviceAfter = 30 * time.Second
 )
 
@@ -111,7 +111,8 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 	}
 }
 
-// look decides, and tells the stream and the observer when that changes.
+// look decides whether clients may be served, and tells the stream and the observer when that
+// changes.
 func (g *serving) look() {
 	contact := g.raft.HeardOfLeader()
 	lacks := g.raft.lacks(g.fsm.id)
@@ -182,8 +183,8 @@ func (n *Node) adviceAlone() string {
 		"zlockd recover --data-dir " + n.o.DataDir
 }
 
-// noLeader is the error while there is no leader: with advice, once that has
-// lasted so long that an operator has to do something.
+// noLeader returns the error while there is no leader: with advice, once that has lasted so long
+// that an operator must act.
 func (g *serving) noLeader() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,9 +197,8 @@ func (g *serving) noLeader() error {
 // errNoLeader is answered while there may soon be a leader.
 var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
 
-// setReadOnly says whether clients who ask for it may read without a leader. It
-// is turned off before clients are served again, which closes the connections
-// of those who read.
+// setReadOnly says whether clients that ask for it may read without a leader. Reading is turned off
+// before clients are served again, which closes the connections of the readers.
 func (g *serving) setReadOnly(on bool) {
 	if on == g.readOnly {
 		return

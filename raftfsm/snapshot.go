@@ -28,7 +28,8 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		<-f.walking
 		return nil, errors.New("a restore is under way")
 	}
-	snap := &fsmSnapshot{f: f, zxid: f.state.Zxid(), state: f.state.StartSnapshot(state.Position{Index: f.index.Load(), Term: f.term.Load()})}
+	snap := &fsmSnapshot{f: f, zxid: f.state.Zxid(),
+		state: f.state.StartSnapshot(state.Position{Index: f.index.Load(), Term: f.term.Load()})}
 	snap.counted.requests.Store(f.counted.requests.Load())
 	snap.counted.bytes.Store(f.counted.bytes.Load())
 	return snap, nil
@@ -55,8 +56,9 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	// What the snapshot covers no longer counts towards the next one. Until Release no snapshot of another server is
-	// installed, so both counters still count what they counted when it was begun.
+	// The entries that the snapshot covers no longer count towards the next one. Until Release no
+	// snapshot of another server is installed, so both counters still count what they counted when it
+	// was begun.
 	s.f.counted.requests.Add(-s.counted.requests.Load())
 	s.f.counted.bytes.Add(-s.counted.bytes.Load())
 	if !disk.Forgets(sink) {

@@ -11,8 +11,9 @@ import (
 // Status gathers the status of this server. It looks at no file and at no
 // session: health checks ask for it.
 func (n *Node) Status() status.Node {
-	st := status.Node{ID: n.id, Cluster: n.disk.Identity().Cluster, PeerInsecure: n.o.PeerInsecure && n.port != nil,
-		Term: n.raft.CurrentTerm(), Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.index.Load(),
+	st := status.Node{ID: n.id, Cluster: n.disk.Identity().Cluster,
+		PeerInsecure: n.o.PeerInsecure && n.port != nil, Term: n.raft.CurrentTerm(),
+		Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.index.Load(),
 		Last: n.raft.LastIndex(), Zxid: n.Zxid(),
 		Elections: n.won.Load(), Pending: n.fsm.stream.len(), LogBehind: n.fsm.counted.requests.Load()}
 	if info := n.fsm.snapshot.Load(); info != nil {

@@ -14,26 +14,25 @@ import (
 // ErrClosed is returned by Propose when this server has stopped serving.
 var ErrClosed = errors.New("server is not serving")
 
-// Bounds of a stream (L7). At the bound Propose blocks, so that the caller
-// stops reading from its client; a session that has nothing waiting is let in
-// up to twice the bound, or those who fill the stream would shut out all others.
+// Bounds of a stream (L7). At the bound Propose blocks, so that the caller stops reading from its
+// client; a session that has nothing waiting is let in up to twice the bound, or the sessions that
+// fill the stream would shut out all others.
 const (
 	streamMaxRequests = 10_000
 	streamMaxBytes    = 32 << 20
 )
 
-// Bounds of what has a number and is not applied. Behind it requests wait in
-// lanes, where the order is still open; it is several entries, so that nobody
-// waits for it who would not wait for the disk.
+// Bounds of the window: the requests that have a number and are not applied. Behind it requests
+// wait in lanes, where the order is still open. The window holds several entries, so that no
+// request waits for it that would not wait for the disk.
 const (
 	windowRequests = 4 * batchRequests
 	windowBytes    = 4 * batchBytes
 )
 
-// stream is the numbered queue of everything this server proposes. A request
-// stays in it until this server has applied it, so the stream can be sent
-// again, from the first unapplied request on, to whoever leads next. What is
-// more than the window waits in lanes for its number: sessions take turns.
+// stream is the numbered queue of everything this server proposes. A request stays in it until this
+// server has applied it, so the stream can be sent again, from the first unapplied request on, to
+// the next leader. Requests beyond the window wait in lanes for their numbers: sessions take turns.
 //
 // It has one reader at a time (the batcher of a leading server or the link to
 // the leader), which takes requests in order from a cursor of its own; the
@@ -44,7 +43,7 @@ type stream struct {
 	birth  uint32    // 0: not open, nothing can be taken
 	first  uint64    // seq of pending[head]
 	cursor uint64    // seq the reader takes next
-	reader uint64    // who may take; see rewind
+	reader uint64    // the reader that may take; see rewind
 	closed bool      // not serving: Propose fails
 
 	pending []pending // pending[head:] are unapplied, in order
@@ -109,7 +108,8 @@ func (s *stream) put(r *state.Request, w state.Waiter) error {
 
 // full reports whether a request of this session has to wait for room.
 func (s *stream) full(session int64) bool {
-	fill := max(float64(s.lenLocked())/streamMaxRequests, float64(len(s.buf)-s.bufHead+s.lanes.bytes)/streamMaxBytes)
+	fill := max(float64(s.lenLocked())/streamMaxRequests,
+		float64(len(s.buf)-s.bufHead+s.lanes.bytes)/streamMaxBytes)
 	return fill >= 2 || fill >= 1 && s.lanes.waits(session)
 }
 
@@ -118,7 +118,7 @@ func (s *stream) windowOpen() bool {
 	return len(s.pending)-s.head < windowRequests && len(s.buf)-s.bufHead < windowBytes
 }
 
-// number gives numbers to those whose turn it is, while the window is open.
+// number gives numbers to the requests whose turn it is, while the window is open.
 func (s *stream) number() {
 	for s.lanes.count > 0 && s.windowOpen() {
 		p, request := s.lanes.next()
@@ -195,8 +195,8 @@ func (s *stream) take(reader uint64, id uint32, maxCount, maxBytes int, buf []by
 	return bl
 }
 
-// applied removes the request with the given number and returns who waits for
-// it. It is called by Apply, once for each number, in order.
+// applied removes the request with the given number and returns its waiter. Apply calls it once for
+// each number, in order.
 func (s *stream) applied(birth uint32, seq uint64) state.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,9 +232,10 @@ func (s *stream) pop() state.Waiter {
 	if s.lanes.count > 0 {
 		s.wake()
 	}
-	// All at once, and not before there is room for some: which of those that
-	// wait may go on depends on their sessions.
-	if s.waiters > 0 && s.lenLocked() < streamMaxRequests*3/4 && len(s.buf)-s.bufHead+s.lanes.bytes < streamMaxBytes*3/4 {
+	// All waiters at once, and not before there is room for some: which of them may go on depends on
+	// their sessions.
+	if s.waiters > 0 && s.lenLocked() < streamMaxRequests*3/4 &&
+		len(s.buf)-s.bufHead+s.lanes.bytes < streamMaxBytes*3/4 {
 		s.room.Broadcast()
 	}
 	return w
@@ -261,8 +262,8 @@ func (s *stream) skipTo(last uint64) (unknown []state.Waiter) {
 	return unknown
 }
 
-// setClosed opens or closes the entrance. Closing wakes whoever waits for
-// room; what is pending stays.
+// setClosed opens or closes the entrance. Closing wakes the goroutines that wait for room; pending
+// requests stay.
 func (s *stream) setClosed(closed bool) {
 	s.mu.Lock()
 	s.closed = closed
@@ -348,9 +349,10 @@ func (o *opener) told(nonce int64, birth uint32) {
 	}
 }
 
-// whoami is what this server says of itself when it opens its stream.
+// whoami returns what this server says of itself when it opens its stream.
 func (n *Node) whoami() state.Member {
-	return state.Member{ID: n.id, Incarnation: n.disk.Identity().Incarnation, PeerAddr: n.o.Peers[n.id], ClientAddr: n.o.ClientAddr}
+	return state.Member{ID: n.id, Incarnation: n.disk.Identity().Incarnation, PeerAddr: n.o.Peers[n.id],
+		ClientAddr: n.o.ClientAddr}
 }
 
 // openOwnStream lets a leader ask itself for its stream, if it has none. A

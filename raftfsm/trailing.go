@@ -2,9 +2,9 @@ package raftfsm
 
 import "slices"
 
-// What stays of the log behind a snapshot is for servers that were away for a
-// moment: without it they would have to be sent the snapshot. It is bounded in
-// entries and in bytes, for an entry can be as long as a request may be.
+// Entries stay in the log behind a snapshot for servers that were away for a moment: without these
+// entries they would have to be sent the snapshot. They are bounded in entries and in bytes, for an
+// entry can be as long as a request may be.
 
 // trailingLeast is how many entries stay however long they are. It must be well
 // above what a leader has under way: a server that holds an entry that was never
@@ -15,12 +15,12 @@ const trailingLeast = 64
 // behind; one further behind is better served by a snapshot.
 const trailingMost = 4
 
-// trailingSmall is how many bytes of entries stay behind a small snapshot. Behind
-// a larger one stay as many as the snapshot has itself: a server that needs more
-// of the log than that is sent the snapshot sooner.
+// trailingSmall is how many bytes of entries stay behind a small snapshot. Behind a larger snapshot
+// as many bytes stay as it has itself: a server that needs more of the log is sent the snapshot
+// sooner.
 const trailingSmall = 16 << 20
 
-// trailing is how many entries are to stay behind the next snapshot.
+// trailing returns how many entries stay behind the next snapshot.
 func (n *Node) trailing() uint64 {
 	most := n.o.TrailingLogs
 	last := n.raft.LastIndex()

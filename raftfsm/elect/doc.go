@@ -12,6 +12,6 @@
 //   - when a majority knows no leader, because an election came to nothing
 //     (vacancy).
 //
-// In each case it asks the others first, and [Survey.Decide], which is pure, says
-// whether it stands, waits for a server that stands first, or yields.
+// In each case the server asks the others first, and [Survey.Decide], which is pure, says whether
+// it stands, waits for a server that stands first, or yields.
 package elect

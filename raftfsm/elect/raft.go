@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Raft is this server's raft with what raft knows but does not offer. Servers have
-// our ids.
+// Raft is this server's raft, with what raft knows but does not export. Servers have zlockd's ids.
 type Raft struct {
 	*raft.Raft
 	ID    uint32
@@ -22,7 +21,7 @@ type Raft struct {
 	stuck atomic.Bool // this server's log hangs; see Relief
 }
 
-// Known tells which server leads, as far as this one knows; id 0: none does.
+// Known returns the leader that this server knows; id 0: it knows none.
 func (r *Raft) Known() (id uint32, addr string) {
 	a, i := r.LeaderWithID()
 	if a == "" {
@@ -52,9 +51,8 @@ func (r *Raft) Servers() []raft.Server {
 	return slices.Clone(f.Configuration().Servers) // raft's own list is shared
 }
 
-// HeardOfLeader returns when this server last heard of another one that leads, if
-// it knows a leader. Raft counts more than that as a contact: a vote that it gave,
-// and that it stepped down itself.
+// HeardOfLeader returns when this server last heard of another server that leads; zero if it knows
+// no such leader. Raft also counts as a contact a vote that it gave, and its own stepping down.
 func (r *Raft) HeardOfLeader() time.Time {
 	at := r.LastContact()
 	// Raft forgets the leader before it notes a vote, and this server after.
@@ -64,32 +62,34 @@ func (r *Raft) HeardOfLeader() time.Time {
 	return at
 }
 
-// Silence is how long this server has heard nothing of a leader; 0 where it leads.
+// Silence returns how long this server has heard nothing of a leader; 0 if this server leads.
 func (r *Raft) Silence() time.Duration {
 	if r.Leads() {
 		return 0
 	}
 	last := r.LastContact()
 	if last.IsZero() {
-		last = r.Began // if there is a leader, all that it has sent yet is a snapshot that is not whole
+		last = r.Began // a leader, if there is one, has sent only part of a snapshot so far
 	}
 	return time.Since(last)
 }
 
-// Header is that of a message to another server's raft.
+// Header returns the header of a message to another server's raft.
 func (r *Raft) Header() raft.RPCHeader {
 	id := peer.ServerID(r.ID)
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: r.Trans.EncodePeer(id, r.Self)}
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+		Addr: r.Trans.EncodePeer(id, r.Self)}
 }
 
-// Stand lets this server stand for election now. It tells itself what a leader
-// that hands over tells its successor.
+// Stand makes this server stand for election now. The server sends itself the message by which a
+// leader hands over to its successor.
 func (r *Raft) Stand() error {
 	var resp raft.TimeoutNowResponse
 	return r.Trans.TimeoutNow(peer.ServerID(r.ID), r.Self, &raft.TimeoutNowRequest{RPCHeader: r.Header()}, &resp)
 }
 
-// moment tells whether anything has happened that bears on who leads.
+// moment is a term and a contact. While both stay the same, nothing has happened that bears on
+// leadership.
 type moment struct {
 	term    uint64
 	contact time.Time // with a leader, or a candidate that was given a vote; zero: any
@@ -101,12 +101,12 @@ func (r *Raft) isStill(m moment) bool {
 	return r.CurrentTerm() == m.term && (m.contact.IsZero() || r.LastContact().Equal(m.contact))
 }
 
-// drained waits until raft's main loop has done what others have asked of it so
-// far, and reports whether it has in time. It is asked for a vote in a term that is
-// long over, which changes nothing, and comes behind the requests of others.
+// drained waits until raft's main loop has handled the requests of other servers so far, and
+// reports whether it has within limit. Behind those requests drained asks for a vote in a term that
+// is long over, which changes nothing.
 func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	done := make(chan error, 1)
-	go func() { // for the transport's patience at most
+	go func() { // no longer than the transport's timeout
 		var resp raft.RequestVoteResponse
 		req := &raft.RequestVoteRequest{RPCHeader: r.Header(), LeadershipTransfer: true}
 		done <- r.Trans.RequestVote(peer.ServerID(r.ID), r.Self, req, &resp)
@@ -120,16 +120,16 @@ func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// withdraw ends a candidacy that came to nothing, which raft would only do when
-// its timer runs out. A candidate that is asked for a vote in a newer term must
-// become a follower, so this server asks itself for one, with an empty log, which
-// gets no vote. It reports whether nothing else has happened since m: if raft
-// knows a leader by then, or a newer term, it takes no notice.
+// withdraw ends a candidacy that came to nothing; raft would end it only when its timer runs out. A
+// candidate that is asked for a vote in a newer term must become a follower, so this server asks
+// itself for one, with an empty log, which gets no vote. withdraw reports whether nothing else has
+// happened since m: if raft knows a leader by then, or a newer term, raft ignores the request.
 func (r *Raft) withdraw(m moment) bool {
 	h := r.Header()
-	h.Addr = nil // raft would take it for its own leader, if it leads by then
+	h.Addr = nil // if this server leads by then, raft must not find its leader's address here
 	var resp raft.RequestVoteResponse
-	err := r.Trans.RequestVote(peer.ServerID(r.ID), r.Self, &raft.RequestVoteRequest{RPCHeader: h, Term: m.term + 1}, &resp)
+	err := r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
+		&raft.RequestVoteRequest{RPCHeader: h, Term: m.term + 1}, &resp)
 	m.term++
 	return err == nil && r.isStill(m)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Relief has a leader whose disk hangs replaced long before the watchdog ends
-// its process. Raft would never do it: such a leader goes on telling everybody
-// that it leads, and nothing that it is asked for is ever done.
+// Relief has a leader whose disk hangs replaced long before the watchdog ends its process. Raft
+// would never do so: such a leader goes on telling every server that it leads, and completes no
+// request.
 //
 // A disk that is merely slow must not cost a leader its leadership, so what
 // counts as hanging depends on how slow this disk was lately.
 type Relief struct {
 	Raft    *Raft
 	Port    *peer.Port    // nil in a cluster of one
-	Writing func() uint64 // the write to the log that is under way; 0: none is
+	Writing func() uint64 // the write to the log that is under way; 0: none
 	Log     *slog.Logger
 
 	call   uint64        // the write that was under way at the last look; 0: none
@@ -44,9 +44,8 @@ const (
 	reliefRest  = 5 // looks after a try: by then there is a new leader, or no hope for this try
 )
 
-// Watch looks at the disk until ctx ends. It counts looks instead of
-// asking the clock: when the whole process stood still for a while, that is one
-// look, not a hanging disk.
+// Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process
+// that stood still for a while counts one look, not a hanging disk.
 func (r *Relief) Watch(ctx context.Context) {
 	tick := time.NewTicker(reliefLook)
 	defer tick.Stop()
@@ -64,8 +63,8 @@ func (r *Relief) Watch(ctx context.Context) {
 	}
 }
 
-// look is told which write is under way, and reports whether it is time to let
-// somebody else lead.
+// look takes the write that is under way, and reports whether it is time to let another server
+// lead.
 func (r *Relief) look(call uint64) bool {
 	if r.span++; r.span == reliefSpan {
 		r.span, r.before, r.worst = 0, r.worst, 0
@@ -89,11 +88,11 @@ func (r *Relief) limit() time.Duration {
 	return min(max(reliefLeast, lately+lately/2), reliefMost)
 }
 
-// Began notes whether the barrier at the start of a term succeeded. While raft hands
-// leadership over it takes nothing, and it may never learn that this has ended: it
-// waits for a replicator to a server that hangs, and when leadership is lost
-// by then, the replicator ends without a word. Elected again, such a server would lead
-// and do nothing for as long as it runs. In limit any election is over.
+// Began notes whether the barrier at the start of a term succeeded. While raft hands leadership
+// over, raft takes no entries, and may never learn that the transfer has ended: it waits for the
+// replicator to a server that hangs, and if leadership is lost by then, the replicator ends without
+// a word. Elected again, such a server would lead and do nothing for as long as it runs. Any
+// election is over within limit.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {
@@ -107,10 +106,9 @@ func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	}
 }
 
-// giveAway asks the voter with the longest log to stand for election; if it
-// has been asked before in this stall and this server still leads, the next
-// one. It does not need raft's main loop, which may be waiting for the disk, and
-// so does not know that another server leads: the others tell.
+// giveAway asks the voter with the longest log to stand for election; if that voter was asked
+// before in this stall and this server still leads, the next one. giveAway does without raft's main
+// loop, which may be waiting for the disk. Whether another server leads it learns from the others.
 func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) {
 	list := r.successors(ctx)
 	if len(list) == 0 || slices.ContainsFunc(list, func(a peer.Answer) bool { return a.Status.Leader == a.ID }) {

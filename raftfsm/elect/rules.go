@@ -20,7 +20,8 @@ const (
 
 // String is what the log says.
 func (w Why) String() string {
-	return [...]string{"the leader's process is gone", "a majority hears nothing of the leader", "no leader is known"}[w]
+	return [...]string{"the leader's process is gone", "a majority hears nothing of the leader",
+		"no leader is known"}[w]
 }
 
 // Verdict is what a server does next.
@@ -30,7 +31,7 @@ type Verdict int
 const (
 	Yield      Verdict = iota // it does not stand
 	WaitTurn                  // it lets others stand first, for Survey.Turn
-	WaitOthers                // a server that stands first does so: it waits a little
+	WaitOthers                // a server that stands first is standing: this one waits a little
 	Stand
 )
 
@@ -54,8 +55,8 @@ type Opinion struct {
 	Lower  bool // its id is lower
 }
 
-// opinionOf reads a voter's answer to a server that is own, about a leader (0: none
-// is known). Silence is silence that lasts as long as the heartbeat timeout.
+// opinionOf reads a voter's answer about a leader (0: none is known); own is the status of the
+// asking server. A voter is Silent once it has heard of no leader for the heartbeat timeout.
 func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.Duration) Opinion {
 	o := Opinion{Lower: a.ID < own.ID}
 	switch st := a.Status; {
@@ -103,9 +104,9 @@ func (s *Survey) count(is func(*Opinion) bool) (n int) {
 // majority reports whether n voters and this server are one.
 func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
 
-// Turn is how long this server lets others stand first. Those with a longer log do,
-// as far as can be seen. The last entries may be on their way to the disk, so two
-// servers can each think that the other stands first; then the ids decide.
+// Turn returns how long this server lets others stand first: servers with a longer log, as far as
+// their answers show. The last entries may be on their way to the disk, so two servers can each
+// think that the other stands first; then the ids decide.
 func (s *Survey) Turn() time.Duration {
 	before := s.count(func(o *Opinion) bool { return o.Before })
 	lower := s.count(func(o *Opinion) bool { return o.Lower })
@@ -118,11 +119,10 @@ func (s *Survey) May(why Why) bool {
 	mute := s.count(func(o *Opinion) bool { return o.Mute })
 	switch why {
 	case Dead:
-		// A leader lives if it has the connections that it needs to lead: it is then
-		// only this server that cannot reach it. Connections to a process that ends
-		// break at once. It may live if those that did not answer reach it: they may be
-		// busy, or far away. Without one of their votes no server can be elected then,
-		// so nothing is lost by asking them again.
+		// A leader that has the connections it needs to lead is alive: only this server cannot reach it.
+		// Connections to a process that ends break at once. The leader may also be alive if the servers
+		// that did not answer reach it: they may be busy, or far away. No server can be elected then
+		// without one of their votes, so asking them again loses nothing.
 		lives := linked > 0 && linked+1 > s.Voters/2
 		mayLive := mute > 0 && linked+mute+1 > s.Voters/2
 		return !lives && !mayLive
@@ -136,15 +136,14 @@ func (s *Survey) May(why Why) bool {
 	return false
 }
 
-// hopeless reports that others know more, or are gone, and that without their votes
-// this server cannot be elected. To stand would only be in their way.
+// hopeless reports whether this server cannot be elected without votes of servers that have a
+// longer log or are gone. Standing would only be in their way.
 func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
 }
 
-// Decide says what a server does that would stand. It has waited for its turn, or
-// has not; and it waits for those that stand first for a while, which may be over:
-// their disks may be slow.
+// Decide says what a server that would stand does next. waited: it has waited for its turn. over:
+// it has waited long enough for the servers that stand first, whose disks may be slow.
 func (s *Survey) Decide(why Why, waited, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {

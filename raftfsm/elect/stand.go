@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Elections is how this server stands for election.
+// Elections makes this server stand for election.
 type Elections struct {
 	Raft      *Raft
 	Port      *peer.Port // nil in a cluster of one
@@ -22,15 +22,14 @@ type Elections struct {
 }
 
 const (
-	look      = 50 * time.Millisecond  // how often it is looked whether there is a leader
-	askFirst  = 50 * time.Millisecond  // a server that takes longer to answer is not waited for, if it makes no difference
+	look      = 50 * time.Millisecond  // how often Watch checks whether there is a leader
+	askFirst  = 50 * time.Millisecond  // a later answer is awaited only if it makes a difference
 	askAgain  = 20 * time.Millisecond  // before the others are asked again
 	voteTime  = 100 * time.Millisecond // by then a vote is decided
-	deferTime = 500 * time.Millisecond // to those that stand first, and whose disk may be slow
+	deferTime = 500 * time.Millisecond // to servers that stand first, whose disks may be slow
 )
 
-// Watch stands for election when the leader says nothing, or no leader is known,
-// until ctx ends.
+// Watch stands for election, until ctx ends, when the leader says nothing or no leader is known.
 //
 // A leader whose host vanishes leaves no broken connection behind. Raft's own
 // timers notice it between one and a half and five heartbeat timeouts after its last
@@ -45,7 +44,7 @@ func (e *Elections) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		if now.Sub(last) > look+e.Heartbeat/4 {
-			// This process stood still, not the leader: what it said waits unread.
+			// This process stood still, not the leader, whose messages wait unread.
 			from = now.Add(e.Heartbeat)
 		}
 		leader, _ := e.Raft.Known()
@@ -78,10 +77,9 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 	}
 }
 
-// First spares a starting cluster the heartbeat timeout: there is no leader yet
-// whose word could be waited for. The voter with the lowest id stands as soon as
-// all have started; a lone one at once. If anything is different, the timeout
-// decides as usual.
+// First spares a starting cluster the heartbeat timeout: there is no leader yet to wait for. The
+// voter with the lowest id stands as soon as all members have started; a lone member stands at
+// once. In any other case the timeout decides as usual.
 func (e *Elections) First(ctx context.Context) {
 	for end := time.Now().Add(e.Heartbeat); time.Now().Before(end) && ctx.Err() == nil; {
 		if e.Raft.State() != raft.Follower || !e.isFirstVoter() {
@@ -156,10 +154,10 @@ func (e *Elections) othersUp(ctx context.Context) (all, leader bool) {
 	return all, leader
 }
 
-// Succeed finds a successor for a leader that is dead, sooner than heartbeats
-// fail: the voter with the longest log, which cannot lose, stands first; of
-// equals the one with the lowest id. It is called again for as long as this server
-// knows no other leader; should an election come to nothing, see fill.
+// Succeed finds a successor for a leader that is dead, sooner than heartbeats fail: the voter with
+// the longest log, which cannot lose, stands first; of equals the one with the lowest id. The
+// caller repeats it while this server knows no other leader. For an election that comes to nothing
+// see fill.
 func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	m := moment{term: e.Raft.CurrentTerm()}
 	if !e.turn(ctx, m, dead, Dead) {
@@ -169,9 +167,9 @@ func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	e.standAt(ctx, m, dead, Dead)
 }
 
-// turn waits until it is this server's turn to stand, after those that stand
-// first. It reports false when, by what the others answer, this server may not
-// stand, or when something has happened since m.
+// turn waits until it is this server's turn to stand, after those that stand first. It reports
+// false if, by the others' answers, this server may not stand, or if something has happened since
+// m.
 func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) bool {
 	waited := false
 	for end := time.Now().Add(deferTime); ; {
@@ -192,8 +190,8 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 	}
 }
 
-// idle waits for d, and reports whether nothing happened until then: the moment is
-// still m, and no leader but one is known.
+// idle waits for d, and reports whether nothing happened until then: the moment is still m, and
+// this server knows no other leader than but.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = 5 * time.Millisecond
 	for ; d > 0; d -= step {
@@ -204,9 +202,9 @@ func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uin
 	return true
 }
 
-// standAt stands if nothing has happened since m, once raft has done what it is
-// busy with. That may be a vote for another server, on its way to a slow disk: to
-// stand right behind it would depose the server that it has just elected.
+// standAt first lets raft finish its work, then stands if nothing has happened since m. That work
+// may be a vote for another server, on its way to a slow disk: standing right behind the vote would
+// depose the server that it has just elected.
 func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
 	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 		return
@@ -230,9 +228,8 @@ func (e *Elections) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// survey asks all voters but the server dead. On a busy machine answers take long:
-// they are waited for, but no longer than it takes to know enough, or another
-// leader.
+// survey asks all voters but the server dead. On a busy machine answers take long: survey waits for
+// them until it knows enough, or another leader.
 func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
@@ -275,11 +272,10 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 	return s
 }
 
-// An election may come to nothing: on a busy machine two servers stand at once
-// and split the votes, or the second deposes the first, and then cannot win
-// itself because the first has a longer log by then. Raft tries again after one and
-// a half to three heartbeat timeouts, and it may be the same once more. So those
-// that know no leader ask each other, as when a leader has died.
+// An election may come to nothing: on a busy machine two servers stand at once and split the votes,
+// or the second deposes the first, and then cannot win itself because the first has a longer log by
+// then. Raft tries again after one and a half to three heartbeat timeouts, perhaps with the same
+// result. So servers that know no leader ask each other, as when a leader has died.
 
 // vacancy is a time in which this server knows no leader.
 type vacancy struct {

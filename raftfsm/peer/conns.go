@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// raftConns are the connections on which this server's raft asks those of the
-// others: one request at a time on each.
+// raftConns are the connections on which this server's raft asks the rafts of other servers, one
+// request at a time on each.
 type raftConns struct {
 	p *Port
 
@@ -22,26 +22,27 @@ type raftConns struct {
 	closed bool
 }
 
-// raftConn is one of them. While it is busy it belongs to its caller.
+// raftConn is one such connection. While it is busy it belongs to its caller.
 type raftConn struct {
 	net.Conn
 	to   uint32
 	addr string
-	used bool // there was an answer on it
+	used bool // an answer came on it
 	r    *bufio.Reader
 	buf  []byte // kept for messages of usual length
 }
 
 const (
-	// idleConns is how many connections to a server are kept: raft sends entries
-	// and heartbeats beside each other, and there are nudges.
+	// idleConns is how many idle connections to a server are kept: raft sends entries and heartbeats
+	// beside each other, and the leader sends nudges.
 	idleConns   = 3
 	keptMessage = 1 << 20
 )
 
 // call sends one request, with the bytes behind it if there are any, and reads the
 // answer, which may take limit.
-func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any, behind io.Reader) (used bool, err error) {
+func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any,
+	behind io.Reader) (used bool, err error) {
 	c, err := a.take(to, addr)
 	if err != nil {
 		return false, err
@@ -56,11 +57,12 @@ func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, a
 	return used, err
 }
 
-func (c *raftConn) exchange(limit time.Duration, request, answer any, behind io.Reader) (why string, err error) {
+func (c *raftConn) exchange(limit time.Duration, request, answer any,
+	behind io.Reader) (why string, err error) {
 	c.SetDeadline(time.Now().Add(limit))
 	c.buf = appendRequest(c.buf[:0], request)
 	if len(c.buf)-4 > maxRequest {
-		return "", errCoding // nobody would read it
+		return "", errCoding // the other server would not read it
 	}
 	if _, err := c.Write(c.buf); err != nil {
 		return "", err
@@ -79,10 +81,11 @@ func (c *raftConn) exchange(limit time.Duration, request, answer any, behind io.
 	return parseAnswer(c.buf, answer)
 }
 
-// connEnded tells the end of a connection from everything else. Whether the other
-// server has done what it was asked for is not known then.
+// connEnded reports whether err is the end of a connection. The other server may then have done
+// what it was asked for, or not.
 func connEnded(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // take returns a connection to a server, which is the caller's until done.
@@ -119,8 +122,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	return c, nil
 }
 
-// done gives a connection back. When one has failed, the idle ones to the same
-// server are given up as well: after its restart all of them are dead.
+// done gives a connection back. After a failure done closes the idle connections to the same server
+// as well: a restart of that server breaks them all.
 func (a *raftConns) done(c *raftConn, err error) {
 	a.mu.Lock()
 	delete(a.busy, c)
@@ -158,8 +161,8 @@ func (a *raftConns) close() {
 // conns are connections that are not used again.
 type conns []*raftConn
 
-// close is not called with a lock held: with TLS a connection says that it ends,
-// and waits for seconds for a server that takes nothing.
+// close must be called without a lock: with TLS a connection tells the other server that it ends,
+// and waits for seconds if that server takes nothing.
 func (list conns) close() {
 	for _, c := range list {
 		c.Close()

@@ -19,11 +19,11 @@ const (
 
 const greetTime = 5 * time.Second
 
-// Greeting opens a connection between servers. A server of another cluster, or
-// one that has lost its disk and is not who the others think, is refused.
+// Greeting opens a connection between servers. The called server refuses a server of another
+// cluster, and one that has lost its disk and is not the member that it was.
 type Greeting struct {
 	From        uint32 `json:"from"`
-	To          uint32 `json:"to"` // 0: whoever it is
+	To          uint32 `json:"to"` // 0: any server
 	Cluster     string `json:"cluster"`
 	Incarnation string `json:"incarnation"`
 	Expected    uint64 `json:"expected,omitempty"` // of the caller's directory; see disk.Identity
@@ -32,8 +32,7 @@ type Greeting struct {
 	Shown
 	End uint64 `json:"end,omitempty"` // of the caller's log
 
-	// Known is what the caller has been shown by the one that it calls, whom it
-	// knows as the incarnation KnownAs.
+	// Known is what the called server has shown the caller, which knows it as the incarnation KnownAs.
 	Known   *Shown `json:"known,omitempty"`
 	KnownAs string `json:"known_as,omitempty"`
 
@@ -42,8 +41,9 @@ type Greeting struct {
 	Oldest  int `json:"oldest"`
 }
 
-// Version is the newest version of the messages between servers, log entries included, that this program understands,
-// and Oldest the oldest. A server sends nothing of a version before all members have announced that version.
+// Version is the newest version of the messages between servers, log entries included, that this
+// program understands; Oldest is the oldest. A server sends nothing of a version before all members
+// have announced that version.
 const (
 	Version = 1
 	Oldest  = 1
@@ -77,7 +77,7 @@ func writeAnswer(w io.Writer, reason error) error {
 	return err
 }
 
-// readAnswer returns nil if the server that was called has let the caller in.
+// readAnswer returns nil if the called server has admitted the caller.
 func readAnswer(r io.Reader) error {
 	var b [5]byte
 	if _, err := io.ReadFull(r, b[:1]); err != nil || b[0] == 0 {

@@ -10,16 +10,15 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// Messages on a link. A server sends the leader its stream and whom it heard
-// from; nothing comes back but how far the leader is. Outcomes are learnt by
-// applying the log, as everywhere.
+// Messages on a link. A server sends the leader its stream and its touches; the leader sends back
+// only how far it is. The server learns outcomes by applying the log, as everywhere.
 //
 //	message := type u8 · length u32 · payload
 const (
 	LinkBlock   byte = 1 // to the leader: a block of the stream
 	LinkTouches byte = 2 // to the leader: number u64, applied index u64, (session i64, age u32)*
 	LinkAck     byte = 3 // from the leader: number u64 of the touches message, applied index u64
-	LinkFull    byte = 4 // to the leader, before touches while it is so: why nothing should be taken that needs more room
+	LinkFull    byte = 4 // to the leader, before touches: why to refuse, for now, what needs more room
 )
 
 // MaxMessage is the longest payload on a link: a block.
@@ -55,7 +54,7 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// Touches says that a server lives, how far it is and whom it heard from.
+// Touches says that a server lives, how far it is and which sessions it heard from.
 type Touches struct {
 	Number  uint64 // counted on each link
 	Applied uint64 // index of the last log entry applied there
@@ -78,9 +77,11 @@ func ParseTouches(b []byte) (t Touches, err error) {
 	if len(b) < 16 || (len(b)-16)%12 != 0 {
 		return t, errors.New("bad touches on a link")
 	}
-	t = Touches{Number: binary.BigEndian.Uint64(b), Applied: binary.BigEndian.Uint64(b[8:]), Heard: make([]state.Touch, 0, (len(b)-16)/12)}
+	t = Touches{Number: binary.BigEndian.Uint64(b), Applied: binary.BigEndian.Uint64(b[8:]),
+		Heard: make([]state.Touch, 0, (len(b)-16)/12)}
 	for b = b[16:]; len(b) > 0; b = b[12:] {
-		t.Heard = append(t.Heard, state.Touch{Session: int64(binary.BigEndian.Uint64(b)), Age: binary.BigEndian.Uint32(b[8:])})
+		t.Heard = append(t.Heard, state.Touch{Session: int64(binary.BigEndian.Uint64(b)),
+			Age: binary.BigEndian.Uint32(b[8:])})
 	}
 	return t, nil
 }

@@ -145,7 +145,8 @@ func (c *coder) fields(message any) (kind byte) {
 	case *raft.InstallSnapshotRequest:
 		c.header(&m.RPCHeader)
 		version, size := uint64(m.SnapshotVersion), uint64(m.Size)
-		for _, v := range []*uint64{&version, &m.Term, &m.LastLogIndex, &m.LastLogTerm, &m.ConfigurationIndex, &size} {
+		for _, v := range []*uint64{&version, &m.Term, &m.LastLogIndex, &m.LastLogTerm,
+			&m.ConfigurationIndex, &size} {
 			c.number(v)
 		}
 		m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
@@ -238,7 +239,8 @@ func parseRequest(b []byte) (request any, err error) {
 	d := jute.NewDecoder(b)
 	c := coder{read: &d}
 	c.fields(request)
-	if s, is := request.(*raft.InstallSnapshotRequest); is && s.Size < 0 || c.read.Err() != nil || len(c.read.Rest()) > 0 {
+	if s, is := request.(*raft.InstallSnapshotRequest); is && s.Size < 0 ||
+		c.read.Err() != nil || len(c.read.Rest()) > 0 {
 		return nil, errCoding
 	}
 	return request, nil

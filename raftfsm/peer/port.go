@@ -18,32 +18,31 @@ import (
 
 // Host is the server that a port belongs to.
 type Host interface {
-	// Greeting is what the server says of itself to one that it calls.
+	// Greeting returns what the server says of itself to a server that it calls.
 	Greeting(to uint32) Greeting
 	// Admit decides whether a caller may talk to the server, and remembers what
 	// the caller has shown.
 	Admit(Purpose, *Greeting) error
 	// ServeLink runs another server's link until it ends.
 	ServeLink(c net.Conn, from *Greeting)
-	// Answer does what a question wishes, and tells what it asks for.
+	// Answer does what a question wishes, and returns what it asks for.
 	Answer(context.Context, *Question) (Told, error)
-	// Status is what the server says of itself to one that asks.
+	// Status returns what the server says of itself to a server that asks.
 	Status(asker *Greeting) Status
-	// SnapshotSent is called when another server has taken a snapshot of this one.
+	// SnapshotSent is called when another server has taken a snapshot from this one.
 	SnapshotSent()
-	// Stored is called when another server has told this one, as the leader of a
-	// term, that it has stored the log up to an entry.
+	// Stored is called when server id has told this server, the leader of term, that it has stored the
+	// log up to index.
 	Stored(id uint32, term, index uint64)
-	// Replicates reports whether this server leads in a term, with another one at
-	// addr for a member.
+	// Replicates reports whether this server leads in term and has server id at addr as a member.
 	Replicates(term uint64, id uint32, addr string) bool
 	// HasApplied reports whether this server is in a term and has applied the log up to index.
 	HasApplied(term, index uint64) bool
-	// Term is the newest that this server's raft knows.
+	// Term returns the newest term that this server's raft knows.
 	Term() uint64
-	// AddrOf returns where a server is; empty: nobody knows.
+	// AddrOf returns the address of a server; empty: it is not known.
 	AddrOf(id uint32) string
-	// Instead returns where a server is that raft's configuration has at addr.
+	// Instead returns the present address of a server that raft's configuration has at addr.
 	Instead(id uint32, addr string) string
 }
 
@@ -78,8 +77,8 @@ type Port struct {
 	wg     sync.WaitGroup
 }
 
-// Open opens the port. Nobody is let in before Serve is called, which is when
-// the host knows its port. When ctx ends, so does everything that waits.
+// Open opens the port. The port admits no caller before Serve, which the host calls once it knows
+// its port. When ctx ends, so does everything that waits.
 func Open(ctx context.Context, o Options) (*Port, error) {
 	ln, err := o.Listen(o.Addr)
 	if err != nil {
@@ -89,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Port, error) {
 		conns: map[net.Conn]struct{}{}}, nil
 }
 
-// Serve begins to let others in.
+// Serve begins to admit callers.
 func (p *Port) Serve() { p.wg.Go(p.accept) }
 
 // Addr is the address that the port listens on.
@@ -120,8 +119,8 @@ func (p *Port) isClosed() bool {
 	return p.closed
 }
 
-// maxNew bounds the connections that have not said yet whose they are. Those
-// who say nothing give way to those who come later.
+// maxNew bounds the connections whose callers are not admitted yet. Beyond it the oldest gives way
+// to the newest.
 const maxNew = 64
 
 // track registers a connection, so that close can end it.
@@ -156,7 +155,7 @@ func (p *Port) untrack(c net.Conn) {
 	c.Close()
 }
 
-// greet reads a caller's greeting and hands the connection to whom it is for.
+// greet reads a caller's greeting and hands the connection on by its purpose.
 func (p *Port) greet(raw net.Conn) {
 	c := raw
 	c.SetDeadline(time.Now().Add(greetTime))
@@ -176,7 +175,7 @@ func (p *Port) greet(raw net.Conn) {
 	}
 	p.admitted(raw)
 	c.SetDeadline(time.Time{})
-	p.reach.note(g.From, nil) // who calls can be called
+	p.reach.note(g.From, nil) // a server that calls can be called
 	switch purpose {
 	case Raft:
 		p.serveRaft(&asked{Conn: c, alive: func() bool { return p.alive(g.From) }}, g.From)
@@ -212,7 +211,7 @@ func (p *Port) readGreeting(c net.Conn) (purpose Purpose, g Greeting, _ net.Conn
 	return Purpose(first[0]), g, c, nil
 }
 
-// Close ends the port and its connections, and waits for whoever serves them.
+// Close ends the port and its connections, and waits for the goroutines that serve them.
 func (p *Port) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -227,7 +226,7 @@ func (p *Port) Close() {
 // Call opens a connection to another server.
 func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
 	c, err := p.call(ctx, purpose, to, addr)
-	if purpose == Raft && p.ctx.Err() == nil { // raft goes on calling, so it is known when this ends
+	if purpose == Raft && p.ctx.Err() == nil { // raft goes on calling, and so finds the end of an outage
 		p.reach.note(to, err)
 	}
 	return c, err

@@ -17,7 +17,7 @@ type Status struct {
 	ID           uint32            `json:"id"`
 	Cluster      string            `json:"cluster"`
 	Incarnation  string            `json:"incarnation"`
-	Incarnations map[uint32]string `json:"incarnations"`    // of all servers it knows; empty: a new one is expected
+	Incarnations map[uint32]string `json:"incarnations"`    // all that it knows; empty: a new one is expected
 	AsOf         uint64            `json:"as_of,omitempty"` // the log entry as of which Incarnations hold
 	Peers        map[uint32]string `json:"peers"`           // its --peers
 	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
@@ -68,8 +68,8 @@ type Place struct {
 	Addr string `json:"addr"`
 }
 
-// Question passes between servers outside raft. Without a wish in it, it asks
-// for the status alone, which comes with every answer.
+// Question passes between servers outside raft. A question without a wish asks for the status
+// alone, which comes with every answer.
 type Question struct {
 	Form   *Formation          `json:"form,omitempty"`
 	Member *state.MemberChange `json:"member,omitempty"`

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reach knows which servers are not reached, and says so: one line when it
-// begins, one when it has lasted, one when it is over.
+// reach knows which servers are not reached, and logs each outage: one line when it begins, one
+// when it has lasted, one when it is over.
 type reach struct {
 	log *slog.Logger
 
@@ -20,12 +20,11 @@ type reach struct {
 type outage struct {
 	since time.Time
 	err   error         // of the last call
-	long  bool          // it was said that this lasts
-	over  chan struct{} // closed when it is
+	long  bool          // the log says that it lasts
+	over  chan struct{} // closed when the outage ends
 }
 
-// longOutage is more than a restart takes. Until then it is no more than news:
-// servers are restarted.
+// longOutage is more than a restart takes. A shorter outage is only news: servers are restarted.
 const longOutage = 10 * time.Second
 
 // note takes the outcome of calling a server.
@@ -50,11 +49,12 @@ func (r *reach) note(id uint32, err error) {
 		r.log.Info("a server is not reached", "peer", id, "err", err)
 	case !o.long && time.Since(o.since) > longOutage:
 		o.long = true
-		r.log.Warn("a server is still not reached", "peer", id, "for", time.Since(o.since).Round(time.Second), "err", err)
+		r.log.Warn("a server is still not reached", "peer", id, "for", time.Since(o.since).Round(time.Second),
+			"err", err)
 	}
 }
 
-// again returns what is closed when a server is reached again; nil: it is reached.
+// again returns a channel that closes when a server is reached again; nil: it is reached.
 func (r *reach) again(id uint32) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ type sendings struct {
 	to map[uint32]*sending
 }
 
-// sending is one, read by raft's transport.
+// sending is one such snapshot; raft's transport reads it.
 type sending struct {
 	io.Reader
 	size int64

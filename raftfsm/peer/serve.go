@@ -12,13 +12,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// lateHeartbeat is how long a heartbeat waits for raft's main loop. Raft takes one
-// for a word of this very moment, whenever it was sent: a server that was being sent
-// a snapshot by a leader that vanished would believe in it for as long again, and
-// keep the others from electing. A leader that lives sends the next one at once.
+// lateHeartbeat is how long a heartbeat waits for raft's main loop. Raft takes any heartbeat for
+// one sent this very moment. A server whose leader vanished while it sent a snapshot would believe
+// in that leader for as long again, and keep the others from electing. A leader that lives sends
+// the next heartbeat at once.
 const lateHeartbeat = 500 * time.Millisecond
 
-// isHeartbeat tells the messages that raft sends beside its log, however it fares.
+// isHeartbeat reports whether req is a message that raft sends beside its log, whatever happens to
+// the log.
 func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && len(req.Entries) == 0
 }
@@ -65,9 +66,10 @@ func (p *Port) serveRaft(c *asked, from uint32) {
 	}
 }
 
-// toRaft has raft's main loop answer a request, unless the answer is plain without
-// it. It reports false when the port closes.
-func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse, from uint32) (answer any, why string, ok bool) {
+// toRaft lets raft's main loop answer a request, unless the answer is plain without raft. It
+// reports false when the port closes.
+func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
+	from uint32) (answer any, why string, ok bool) {
 	rpc.RespChan = answers
 	var late <-chan time.Time
 	switch req := rpc.Command.(type) {
@@ -92,8 +94,8 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse, from uint32) 
 	case *raft.InstallSnapshotRequest:
 		answer = new(raft.InstallSnapshotResponse)
 		if p.o.Host.HasApplied(req.Term, req.LastLogIndex) {
-			// Raft would go back to it. A leader sends one that did not hear of the
-			// first, or of entries that it sent before.
+			// Raft would go back to it. A leader sends such a snapshot if it did not hear of the first, or
+			// of entries that it sent before.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			return &raft.InstallSnapshotResponse{Term: req.Term, Success: err == nil}, "", err == nil
 		}
@@ -119,7 +121,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse, from uint32) 
 	}
 }
 
-// lastOf is the index of the last entry that a message speaks of.
+// lastOf returns the index of the last entry that a message speaks of.
 func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	if n := len(req.Entries); n > 0 {
 		return req.Entries[n-1].Index
@@ -127,20 +129,20 @@ func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	return req.PrevLogEntry
 }
 
-// asked is a connection that another server's raft has made. It bounds the silence
-// in the middle of a message: raft reads a snapshot on its main loop without a
-// deadline, and if the leader's host vanishes then the follower could not vote
-// until TCP gives up. Between messages a connection may idle as long as it likes.
+// asked is a connection that another server's raft has made. It bounds the silence in the middle of
+// a message: raft reads a snapshot on its main loop without a deadline. If the leader's host
+// vanished during that, the follower could not vote until TCP gave up. Between messages a
+// connection may idle as long as it likes.
 type asked struct {
 	net.Conn
 	alive  func() bool // asks the other server for a sign of life, for messageProbe at most
-	within bool        // a message; the reader sets it, or raft while the reader waits for it
+	within bool        // a message; the reader sets it, or raft while the reader waits for raft
 }
 
 const (
-	messageSilence = 700 * time.Millisecond // then the other server is asked whether it lives
+	messageSilence = 700 * time.Millisecond // then this server asks whether the other lives
 	messageProbe   = 300 * time.Millisecond
-	messageWait    = 5 * time.Second // for one that lives
+	messageWait    = 5 * time.Second // for a server that lives
 )
 
 // between says that a message is over.
@@ -167,8 +169,7 @@ func (c *asked) Read(b []byte) (n int, err error) {
 	}
 }
 
-// alive reports whether a server answers. One whose address is not known is
-// taken to.
+// alive reports whether a server answers; true if its address is not known.
 func (p *Port) alive(id uint32) bool {
 	addr := p.o.Host.AddrOf(id)
 	if addr == "" {

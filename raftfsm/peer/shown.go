@@ -2,10 +2,9 @@ package peer
 
 import "fmt"
 
-// Shown is what a server has shown of its data directory to others. None of it
-// ever goes back: a server that shows less than it did runs from an old copy of
-// the directory, and has forgotten promises that others count on, so it must
-// not vote.
+// Shown is what a server has shown of its data directory to others. These values never decrease. A
+// server that shows less than before runs from an old copy of the directory, and has forgotten
+// promises that others count on, so it must not vote.
 type Shown struct {
 	Start uint64 `json:"start,omitempty"` // how often it was started
 	Life  string `json:"life,omitempty"`  // random name of the last start
@@ -13,7 +12,7 @@ type Shown struct {
 	Index uint64 `json:"index,omitempty"` // of the last log entry it has applied
 }
 
-// Raise makes s what was shown before together with what is shown now.
+// Raise raises s, where it shows less, to what is shown now.
 func (s *Shown) Raise(now Shown) {
 	if now.Start > s.Start {
 		s.Start, s.Life = now.Start, now.Life
@@ -22,8 +21,8 @@ func (s *Shown) Raise(now Shown) {
 	s.Index = max(s.Index, now.Index)
 }
 
-// Behind says in what a directory, whose log ends at end, is behind what it
-// showed before; empty: in nothing.
+// Behind says how a directory, whose log ends at end, is behind what it showed before; empty: it is
+// not.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:

@@ -4,6 +4,6 @@ package peer
 
 import "time"
 
-// boundUnacknowledged: there is no such option here; keep-alive notices an idle
-// peer that is gone, and the system's own patience a busy one.
+// boundUnacknowledged does nothing: this system has no such option. Keep-alive notices an idle peer
+// that is gone, and the system's own timeout a busy one.
 func boundUnacknowledged(int, time.Duration) error { return nil }

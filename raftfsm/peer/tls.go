@@ -13,9 +13,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// TLS secures the peer port. Both sides show a certificate of the
-// cluster's own authority, and the name in it must be that of the server that
-// is meant: "zlockd-1" for the server with id 1. There is no fallback.
+// TLS secures the peer port. Both sides show a certificate of the cluster's own authority, which
+// must carry the name of the right server: "zlockd-1" for the server with id 1. There is no
+// fallback.
 type TLS struct {
 	files *tlsfiles.Files
 }
@@ -52,7 +52,7 @@ func (t *TLS) config() *tls.Config {
 	}
 }
 
-// server shakes hands as the one called and returns the caller's name.
+// server shakes hands as the called side and returns the caller's name.
 func (t *TLS) server(c net.Conn) (net.Conn, string, error) {
 	tc := tls.Server(c, t.config())
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// rpcTimeout bounds what rafts ask each other; a snapshot gets as many times
-	// more as it has pieces.
+	// rpcTimeout bounds a request between rafts; a snapshot gets as many times that as it has pieces.
 	rpcTimeout    = 10 * time.Second
 	snapshotPiece = 256 << 10
 )
@@ -36,7 +35,7 @@ func (p *Port) Transport(durable func() uint64) raft.Transport {
 		conns: raftConns{p: p, idle: map[uint32][]*raftConn{}, busy: map[*raftConn]struct{}{}}}
 }
 
-// Consumer returns what comes from all connections, for raft's main loop.
+// Consumer returns the requests from all connections, for raft's main loop.
 func (t *transport) Consumer() <-chan raft.RPC { return t.port.rpcs }
 
 // SetHeartbeatHandler does nothing, on purpose.
@@ -47,7 +46,7 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-// LocalAddr is where raft knows this server.
+// LocalAddr returns the address at which raft knows this server.
 func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.port.o.SelfAddr) }
 
 // EncodePeer implements raft.Transport.
@@ -56,15 +55,14 @@ func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte 
 // DecodePeer implements raft.Transport.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
-// Close ends what is under way.
+// Close ends the requests under way.
 func (t *transport) Close() error {
 	t.conns.close()
 	return nil
 }
 
-// call asks a server, where it is now: that is the address in raft's configuration,
-// unless the server is known to have moved. What raft asks of its own server does
-// not leave the process.
+// call sends a server a request, to the address in raft's configuration unless the server is known
+// to have moved. A request to this server itself does not leave the process.
 func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time.Duration, request,
 	answer any, behind io.Reader) (used bool, err error) {
 	to := ParseID(id)
@@ -74,7 +72,7 @@ func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time
 	return t.conns.call(to, t.host.Instead(to, string(target)), limit, request, answer, behind)
 }
 
-// self has this server's own raft answer.
+// self lets this server's own raft answer.
 func (t *transport) self(limit time.Duration, request, answer any) error {
 	rpc := raft.RPC{Command: request}
 	got := make(chan error, 1)
@@ -100,14 +98,14 @@ func (t *transport) self(limit time.Duration, request, answer any) error {
 	}
 }
 
-// AppendEntries tells no commit index beyond what is durable here. The leader's
-// own write goes on beside those of the followers, and raft counts it from the
-// start; a follower that applied an entry which its leader then loses in a
-// crash could see the next leader put another in its place.
+// AppendEntries sends no commit index beyond the entries that are durable here. The leader's own
+// write goes on beside those of the followers, and raft counts it from the start. If a follower
+// applied an entry that its leader then lost in a crash, the next leader could put another in its
+// place.
 //
-// Nor does it tell one beyond the entries of the message. raft's follower bounds
-// what it is told by the end of its own log, which may hold more: entries of an
-// earlier leader, that are yet to be replaced. It would apply those.
+// Nor does it send a commit index beyond the entries of the message. The follower's raft bounds
+// that index by the end of its own log, which may hold more: entries of an earlier leader that are
+// not replaced yet. The follower would apply those.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range args.Entries {
@@ -118,8 +116,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	size := cut(args, t.pace.limit(id)) // in raft's own message: see cut
 	end := lastOf(args)
-	// What is durable is asked for after raft has read its commit index: what was
-	// stored up to there and is not durable yet is known by now.
+	// durable is called after raft has read its commit index: it knows by now of every entry up to
+	// there that is stored but not durable yet.
 	if sure := min(end, t.durable()); args.LeaderCommitIndex > sure {
 		bounded := *args
 		bounded.LeaderCommitIndex = sure
@@ -136,16 +134,16 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	switch {
 	case err == nil:
 		t.port.reach.note(ParseID(id), nil) // perhaps on a connection from before
-	case !isHeartbeat(args): // it is by these that a server is found again
+	case !isHeartbeat(args): // heartbeats find a server again
 		t.awaitReach(id, target, args.Term)
 	}
 	return err
 }
 
-// awaitReach keeps a message that could not be sent from failing until its server
-// is reached again. raft waits after each failure, twice as long as after the last
-// one, up to ten seconds: a server that came back after a minute would be sent
-// nothing for most of them. So there is one failure for each time it is away.
+// awaitReach delays the failure of a message that could not be sent until its server is reached
+// again. After each failure raft waits twice as long as after the last one, up to ten seconds: a
+// server that came back after a minute would be sent nothing for most of those ten. So each outage
+// of a server causes one failure.
 func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term uint64) {
 	again := t.port.reach.again(ParseID(id))
 	if again == nil {
@@ -164,15 +162,15 @@ func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term
 	}
 }
 
-// reachLook is how often it is looked whether a server that is not reached is one
-// to send to at all: the term may be over, and the server removed.
+// reachLook is how often awaitReach checks whether to send to the server at all: the term may be
+// over, and the server removed.
 const reachLook = 100 * time.Millisecond
 
-// vote asks again when the connection turns out to be an old one: raft does not,
-// and the term would be lost. Asked twice, a voter gives the same answer.
+// vote asks again if the request fails on an old connection: raft does not, and the term would be
+// lost. Asked twice, a voter gives the same answer.
 func (t *transport) vote(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
 	used, err := t.call(id, target, rpcTimeout, request, answer, nil)
-	if used && connEnded(err) { // all that are idle are given up by now
+	if used && connEnded(err) { // all idle connections are closed by now
 		_, err = t.call(id, target, rpcTimeout, request, answer, nil)
 	}
 	return err
@@ -217,7 +215,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // ServerID is how raft names server id.
 func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
 
-// ParseID is the id of the server that raft names so; 0: it is not a name that zlockd gives.
+// ParseID returns the id of the server that raft names so; 0: zlockd gives no such name.
 func ParseID(id raft.ServerID) uint32 {
 	v, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {
