@@ -1,14 +1,12 @@
-// Command fenced-server is a resource that understands fencing tokens: a store
-// of small documents, each guarded by the lock /locks/NAME. It needs no lock
-// client and never talks to the lock server; it keeps the highest token of each
-// document on disk beside it.
+// Command fenced-server is a resource that checks fencing tokens: a store of small documents,
+// each guarded by the lock /locks/NAME. It needs no lock client and never talks to the lock
+// server; it keeps the highest token of each document on disk beside it.
 //
 //	go run ./examples/fenced-server --dir /tmp/documents &
 //	zlock run /locks/plan -- sh -c \
 //	  'curl -sf -X PUT -H "Zlock-Sequencer: $ZLOCK_SEQUENCER" -d hello localhost:8080/plan'
 //
-// A writer that lost the lock and does not know it yet is answered with
-// 412 Precondition Failed.
+// A writer that lost the lock without knowing it receives 412 Precondition Failed.
 package main
 
 import (
@@ -40,8 +38,7 @@ func main() {
 	log.Fatal(srv.ListenAndServe())
 }
 
-// newServer serves GET /NAME to everyone and PUT /NAME to the holder of
-// /locks/NAME.
+// newServer serves GET /NAME to everyone and PUT /NAME to the holder of /locks/NAME.
 func newServer(dir string) (http.Handler, error) {
 	tokens, err := fence.NewFileStore(filepath.Join(dir, "tokens"))
 	if err != nil {
@@ -61,9 +58,8 @@ func newServer(dir string) (http.Handler, error) {
 		_, _ = w.Write(b)
 	})
 	put := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The gate holds later holders back until this returns, and ends the
-		// request's context when one comes. Nothing of this write may be left
-		// to happen after the return.
+		// The gate blocks later holders until this function returns, and ends the request's context
+		// when a later holder comes. No part of this write may happen after the return.
 		b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err == nil {
 			err = r.Context().Err()
@@ -86,8 +82,8 @@ func newServer(dir string) (http.Handler, error) {
 	return mux, nil
 }
 
-// document names the file of the request's document. Escaped, because two
-// documents must not share a file: their locks differ.
+// document returns the file of the request's document. It escapes the name, because two
+// documents with different locks must not share a file.
 func document(dir string, r *http.Request) string {
 	return filepath.Join(dir, "doc-"+url.PathEscape(r.PathValue("name")))
 }

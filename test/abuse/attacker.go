@@ -17,16 +17,16 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// perAddr is how many connections a server takes from one address by default.
+// perAddr is how many connections from one address a server accepts by default.
 const perAddr = 60
 
-// attacker is a client without rights, at an address of its own.
+// attacker is a client without rights, with an address of its own.
 type attacker struct {
 	ctx context.Context
 	targets
 }
 
-// targets are the servers that are attacked.
+// targets are the attacked servers.
 type targets struct {
 	Leader, Follower target
 	All              []target
@@ -35,8 +35,8 @@ type targets struct {
 // target is where a server listens.
 type target struct{ Client, Admin, Peer string }
 
-// launch runs an attack in a process of its own, at the lowest priority: as if
-// the attacker had a machine of its own, and did not take this one's processors.
+// launch runs an attack in a process of its own, at the lowest priority: as if the attacker
+// had its own machine and left this one's processors alone.
 func launch(name string, to targets, lasts time.Duration) error {
 	b, err := json.Marshal(to)
 	if err != nil {
@@ -50,14 +50,13 @@ func launch(name string, to targets, lasts time.Duration) error {
 	return nil
 }
 
-// dial connects to an address from the attacker's own.
+// dial connects from the attacker's own address.
 func (a *attacker) dial(addr string) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 66)}, Timeout: 5 * time.Second}
 	return d.DialContext(a.ctx, "tcp", addr)
 }
 
-// each keeps n goroutines at one thing until the attack ends. Whatever stops
-// them, they do it again.
+// each runs f in n goroutines until the attack ends, again after every return.
 func (a *attacker) each(n int, f func(i int) error) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -79,7 +78,7 @@ func (a *attacker) pause(d time.Duration) {
 	}
 }
 
-// raw gives f a bare connection, which ends with the attack.
+// raw calls f with a bare connection, which ends with the attack.
 func (a *attacker) raw(addr string, f func(c net.Conn) error) error {
 	c, err := a.dial(addr)
 	if err != nil {
@@ -90,7 +89,7 @@ func (a *attacker) raw(addr string, f func(c net.Conn) error) error {
 	return f(c)
 }
 
-// session gives f a connection with a session.
+// session calls f with a connection that has a session.
 func (a *attacker) session(s target, f func(c *wire.Conn) error) error {
 	return a.raw(s.Client, func(nc net.Conn) error {
 		c := wire.New(nc)
@@ -101,7 +100,7 @@ func (a *attacker) session(s target, f func(c *wire.Conn) error) error {
 	})
 }
 
-// sessions is session on n connections of every server, or of one.
+// sessions runs session on n connections to each of the servers on.
 func (a *attacker) sessions(n int, on []target, f func(c *wire.Conn, i int) error) {
 	a.each(n*len(on), func(i int) error {
 		return a.session(on[i%len(on)], func(c *wire.Conn) error { return f(c, i) })
@@ -120,7 +119,7 @@ func hold(c net.Conn) error {
 	}
 }
 
-// flood sends requests as fast as they are taken, and throws the answers away.
+// flood sends requests as fast as the server takes them, and discards the answers.
 func flood(c *wire.Conn, request func(k int) []byte) error {
 	done := make(chan struct{})
 	go func() {

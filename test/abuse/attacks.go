@@ -19,13 +19,13 @@ type attack struct {
 	run  func(a *attacker) // until a.ctx ends
 }
 
-// What the attacks find in the tree: a list of 2 MB, and a node of 1 MB.
+// Nodes for the attacks: a list of 2 MB, and a node of 1 MB.
 const (
 	listPath = "/abuse/list"
 	bigPath  = "/abuse/big"
 )
 
-// prepare makes what the attacks want to find.
+// prepare creates the nodes that the attacks need.
 func prepare(s *cluster.Server) error {
 	c, err := s.Open()
 	if err != nil {
@@ -205,7 +205,7 @@ var attacks = []attack{
 					noise := make([]byte, 4096)
 					rand.Read(noise)
 					c.Write(noise)
-				case 2: // a greeting of a megabyte that does not come
+				case 2: // a greeting of a megabyte that never comes
 					io.WriteString(c, "L\x00\x0f\xff\xff{")
 				}
 				return hold(c)

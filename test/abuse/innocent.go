@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/client"
 )
 
-// innocents are two clients on different servers that hand a lock to each
-// other, from an address that is not the attacker's.
+// innocents are two clients on different servers that pass a lock to each other. Their address
+// is not the attacker's.
 type innocents struct {
 	clients [2]*client.Client
 	cancel  context.CancelFunc
@@ -38,7 +38,7 @@ func startInnocents(addrs [2]string) (*innocents, error) {
 	return p, nil
 }
 
-// run takes the lock and gives it back, again and again.
+// run takes and releases the lock again and again.
 func (p *innocents) run(ctx context.Context, c *client.Client) {
 	m := c.Mutex("/innocent/lock")
 	for ctx.Err() == nil {
@@ -68,7 +68,7 @@ func (p *innocents) note(took time.Duration, err error) {
 	p.slowest = max(p.slowest, took)
 }
 
-// take returns the notes since the last time.
+// take returns the counts since its last call.
 func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,8 +77,8 @@ func (p *innocents) take() (locks int, slowest time.Duration, trouble error) {
 	return locks, slowest, trouble
 }
 
-// calm waits until what the last attack left behind has been worked off: the
-// lock goes from hand to hand again. Then it begins to count again.
+// calm waits until the servers have worked off the last attack and the lock moves again. Then
+// it resets the counts.
 func (p *innocents) calm(most time.Duration) {
 	for end := time.Now().Add(most); time.Now().Before(end); {
 		p.take()

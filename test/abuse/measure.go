@@ -13,10 +13,10 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// measure is what one server takes during an attack.
+// measure is what one server uses during an attack.
 type measure struct {
 	before, peak int64 // resident memory
-	disk, most   int64 // bytes on disk before, and the most there was
+	disk, most   int64 // bytes on disk before, and the most
 	files        int   // the most descriptors
 }
 
@@ -35,7 +35,7 @@ func resident(pid int, line string) (int64, error) {
 	return kb << 10, err
 }
 
-// onDisk adds up what the files below a directory take.
+// onDisk adds up the sizes of the files below a directory.
 func onDisk(dir string) (size int64) {
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -55,7 +55,7 @@ func watch(s *cluster.Server, stop <-chan struct{}) (m measure, err error) {
 	if m.before, err = resident(pid, "VmRSS"); err != nil {
 		return m, err
 	}
-	// From here on VmHWM tells of this attack alone.
+	// From here on VmHWM covers only this attack.
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return m, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// readsBusy measures reads at followers while writes run.
+// readsBusy measures reads at followers during writes.
 func readsBusy(readers int, good3 float64) point {
 	return point{
 		name: fmt.Sprintf("reads-busy@%d", readers), good3: good3, only: 3,
@@ -88,8 +88,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, removeTree(conns[0], root)
 }
 
-// failover measures how long writes at the surviving servers stop when the
-// leader is killed.
+// failover measures how long writes at the surviving servers stop when the leader is killed.
 func failover(good3 float64) point {
 	return point{
 		name: "failover", good3: good3, only: 3, alone: true,
@@ -105,7 +104,7 @@ func failover(good3 float64) point {
 	}
 }
 
-// survivor is a client of a server that stays.
+// survivor is a client of a surviving server.
 type survivor struct {
 	addr    string
 	c       *wire.Pipe
@@ -113,7 +112,7 @@ type survivor struct {
 	dropped bool
 }
 
-// write sets the survivor's node once, reattaching as often as it takes.
+// write sets the survivor's node once, and reconnects as often as necessary.
 func (v *survivor) write(deadline time.Time) error {
 	for {
 		v.c.SetDeadline(deadline)
@@ -169,7 +168,7 @@ func runFailover(e *cluster.Ensemble) (out sample, err error) {
 		}
 	}
 	var (
-		dead  atomic.Int64 // when the leader was surely gone, ns since start
+		dead  atomic.Int64 // when the leader was certainly gone, ns since start
 		start = time.Now()
 		wg    sync.WaitGroup
 		after = make([]time.Duration, len(clients))

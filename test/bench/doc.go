@@ -1,7 +1,6 @@
-// Command bench measures zlockd against a rival, ZooKeeper unless told
-// otherwise: both run at once on one machine with the same client, and every
-// point is measured in rounds that alternate between them, so that noise of the
-// machine meets both. It prints Markdown.
+// Command bench measures zlockd against a rival, by default ZooKeeper. Both run at once on one
+// machine with the same client. The command measures every point in rounds that alternate
+// between them, so that noise of the machine affects both. It prints Markdown.
 //
 //	go run ./test/bench -quick               a few seconds a point
 //	go run ./test/bench                      the real thing
@@ -10,6 +9,6 @@
 //	go run ./test/bench -nodes 3             three servers on each side
 //	go run ./test/bench -b zlockd@/old/bin   two builds against each other
 //
-// Both sides are durable: every write is on disk before it is answered. What
-// each was started with is printed in front of the tables.
+// Both sides are durable: every write is on disk before its answer. The output lists the
+// commands of both sides before the tables.
 package main

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// workload is what one connection does, over and over, on each of its slots.
-// An operation may take several requests: the lock cycle takes three.
+// workload is the repeated work of one connection on each of its slots. An operation may take
+// several requests: the lock cycle takes three.
 type workload interface {
 	// start appends the first request of a slot's next operation.
 	start(c *wire.Pipe, slot int)
@@ -21,7 +21,7 @@ type workload interface {
 	step(c *wire.Pipe, slot int, r *wire.Answer) bool
 }
 
-// result is what a load brought.
+// result is the outcome of a load.
 type result struct {
 	ops     int64
 	elapsed time.Duration
@@ -32,8 +32,8 @@ type result struct {
 
 func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 
-// load runs workloads, one per connection with depth slots each, for d, and
-// returns what was completed in that time.
+// load runs workloads, one per connection with depth slots each, for d, and returns what
+// completed in that time.
 func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*result, error) {
 	var (
 		mu       sync.Mutex

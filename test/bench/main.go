@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// config is what the command line says.
+// config holds the command line.
 type config struct {
 	a, b         string
 	nodes        int
@@ -33,7 +33,7 @@ type config struct {
 	names atomic.Int64
 }
 
-// unique returns a path nobody has used.
+// unique returns an unused path.
 func (c *config) unique(what string) string {
 	return fmt.Sprintf("/bench-%s-%d-%d", what, os.Getpid(), c.names.Add(1))
 }
@@ -79,7 +79,7 @@ func main() {
 	}
 }
 
-// defaults fills in what was not said.
+// defaults fills in unset values.
 func (c *config) defaults(rounds int, warm, duration time.Duration, sessions, large int) {
 	fill := func(v *int, d int) {
 		if *v == 0 {
@@ -103,7 +103,7 @@ func (c *config) run() error {
 	if err != nil {
 		return err
 	}
-	// Servers end with this process, their directories must be removed too.
+	// Servers end with this process, but a signal must also remove their directories.
 	closed := make(chan os.Signal, 1)
 	signal.Notify(closed, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -164,9 +164,8 @@ func (c *config) sides() ([]*side, error) {
 	return sides, nil
 }
 
-// measurePoint opens a point on both sides and measures it in turn: A B, B A,
-// A B and so on. The samples of a round stand side by side; a side that cannot
-// have the point has none.
+// measurePoint opens a point on both sides and measures it in turn: A B, B A, A B and so on.
+// The samples of a round stand side by side; a side that cannot measure the point has none.
 func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err error) {
 	for _, s := range sides {
 		if p.alone {

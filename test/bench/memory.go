@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// restTime is left to a server to come to rest before its memory is read.
+// restTime is the time for a server to come to rest before its memory is read.
 const restTime = 3 * time.Second
 
 // residentOf returns the resident memory of all servers at rest.
@@ -58,7 +58,7 @@ func memoryPoint(name, unit, help string, good float64, count int,
 	}
 }
 
-// idleMemory measures a server that nobody uses.
+// idleMemory measures a server without clients.
 func idleMemory() point {
 	return point{
 		name: "memory", good: 3, alone: true, help: "resident memory of a fresh server",
@@ -98,8 +98,8 @@ func dropAll(conns []*wire.Pipe) {
 	}
 }
 
-// watchMemory measures one-shot watches on paths that do not exist, as lock
-// waiters of the future set them: the most expensive kind.
+// watchMemory measures one-shot watches on missing paths, as lock waiters of the future set
+// them: the most expensive kind.
 func watchMemory(n int) point {
 	const conns = 100
 	return memoryPoint(fmt.Sprintf("watches:%d", n), "watch",
@@ -162,6 +162,6 @@ func withConn(addr string, f func(*wire.Pipe) error) error {
 	return f(c)
 }
 
-// keepGC runs the client's collector between points, so that it does not run
-// inside one because of the one before.
+// keepGC runs the client's collector between points, so that garbage of one point is not
+// collected during the next.
 func keepGC() { runtime.GC() }

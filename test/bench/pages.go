@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// look opens n pages of the lock view, each at the next of the side's servers,
-// which poll each second as the page's script does. It returns what closes
-// them, and says how often a page was not had.
+// look opens n pages of the lock view, each at the next of the side's servers. Like the page's
+// script, they poll each second. It returns the function that closes them and reports how
+// often a page failed.
 func (s *side) look(n int) (closed func() error) {
 	stop, missed := make(chan struct{}), make([]int, n)
 	var pages sync.WaitGroup
@@ -46,7 +46,7 @@ func (s *side) look(n int) (closed func() error) {
 	}
 }
 
-// page fetches one page unless it is still the one of etag.
+// page fetches one page unless it still has this etag.
 func page(url, etag string) (string, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

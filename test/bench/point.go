@@ -17,13 +17,13 @@ type metric struct {
 	lower bool // less is better
 }
 
-// sample is what one round of a point brought on one side.
+// sample is the result of one round of a point on one side.
 type sample struct {
 	metrics  []metric
-	p50, p99 time.Duration // zero if there is no latency to tell
+	p50, p99 time.Duration // zero without a latency
 	server   float64       // CPU µs per operation, all servers; zero if unknown
 	client   float64
-	note     string // told once below the table
+	note     string // printed once below the table
 }
 
 // runner is a point opened on one side.
@@ -36,15 +36,15 @@ type runner struct {
 type point struct {
 	name  string
 	help  string
-	good  float64 // the ratio to hold on one node, 0 if none is set
-	good3 float64 // on three
+	good  float64 // the ratio to reach on one node, 0 if none is set
+	good3 float64 // on three nodes
 	only  int     // number of nodes it needs, 0 for any
-	alone bool    // starts servers of its own: the steady ones are stopped while it runs
-	once  bool    // too long for rounds: one each
+	alone bool    // starts its own servers; the steady ones stop while it runs
+	once  bool    // too long for rounds: one per side
 	open  func(c *config, s *side) (runner, error)
 }
 
-// goal returns the ratio to hold with the given number of nodes.
+// goal returns the ratio to reach with the given number of nodes.
 func (p point) goal(nodes int) float64 {
 	if nodes > 1 {
 		return p.good3
@@ -52,8 +52,7 @@ func (p point) goal(nodes int) float64 {
 	return p.good
 }
 
-// matches reports whether a selection names the point: in full, or what stands
-// before @ or :.
+// matches reports whether a selection names the point: in full, or by the part before @ or :.
 func (p point) matches(selection string) bool {
 	if selection == "" {
 		return true
@@ -67,10 +66,10 @@ func (p point) matches(selection string) bool {
 	return false
 }
 
-// errNotHere says that a point cannot be measured on a side; the other side is.
+// errNotHere says that this side cannot measure a point. The other side still does.
 var errNotHere = errors.New("not on this side")
 
-// usage is the CPU used since it was taken.
+// usage is the CPU used since the value was taken.
 type usage struct {
 	pids   []int
 	server time.Duration
@@ -126,7 +125,7 @@ func measure(c *config, s *side, name string, n, depth int,
 	work := make([]workload, n)
 	cleanups := make([]func() error, n)
 	if err := parallel(16, n, func(i int) (err error) {
-		// A server that follows may not have seen the root yet.
+		// A follower may not have seen the root yet.
 		conns[i].Sync(root)
 		if _, err := conns[i].Do(); err != nil {
 			return err

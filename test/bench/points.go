@@ -1,7 +1,7 @@
 package main
 
-// points returns everything that can be measured, in the order of the report.
-// The ratios are those of the "good" column of the design page on speed.
+// points returns all points, in the order of the report. The ratios come from the "good"
+// column of the design page on speed.
 func points(c *config) []point {
 	const (
 		lockHelp   = "lock cycle: create ephemeral sequential, list, delete; every slot has a lock of its own"
@@ -50,7 +50,7 @@ func points(c *config) []point {
 		restart(c.znodes),
 		snapshots(c.znodes),
 	}
-	// The waits of a thousand are long with some servers: by name only.
+	// With some servers a thousand waiters take long: run these by name only.
 	for _, p := range []point{handoff(1000, 1.5), herd(1000, 1.7)} {
 		if c.selection != "" && p.matches(c.selection) {
 			list = append(list, p)

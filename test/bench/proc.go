@@ -50,7 +50,7 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// machine describes where the figures come from.
+// machine describes the machine of the figures.
 func machine() string {
 	model := "unknown processor"
 	b, _ := os.ReadFile("/proc/cpuinfo")

@@ -13,9 +13,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// handoff measures how a contended lock is passed on: from the moment the
-// holder sends its delete until the next in line knows that it holds, as the
-// recipes find out: the event, then the list with its own node in front.
+// handoff measures how a contended lock moves on: from the moment when the holder sends its
+// delete until the next contender knows that it holds. The contender finds out as the recipes
+// do: by the event, then by the list with its own node first.
 func handoff(waiters int, good float64) point {
 	return point{
 		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good,
@@ -27,7 +27,7 @@ func handoff(waiters int, good float64) point {
 	}
 }
 
-// contender is one session in the line of a lock.
+// contender is one session in the queue of a lock.
 type contender struct {
 	c    *wire.Pipe
 	dir  string
@@ -58,7 +58,7 @@ func (w *contender) await() error {
 		}
 		w.c.Exists(w.dir+"/"+before, true)
 		if _, err := w.c.Do(); err == jute.NoNode {
-			continue // gone between the list and the watch
+			continue // deleted between the list and the watch
 		} else if err != nil {
 			return err
 		}
@@ -205,8 +205,8 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 				if err == nil && r.Xid != jute.XidEvent {
 					continue // a late ping or the like
 				}
-				// Read before it is reported: whoever was woken once more than it
-				// looks would be waited for without end.
+				// Read stop before the report: the test would wait without end for a session woken once
+				// more than it looks.
 				last := stop.Load()
 				if err == nil && !last {
 					c.Children(root, true)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// report collects what was measured and prints it as Markdown.
+// report collects results and prints them as Markdown.
 type report struct {
 	c        *config
 	sides    []*side
@@ -99,7 +99,7 @@ func (r *report) label(p point, m metric) string {
 	return "`" + p.name + "` " + m.name
 }
 
-// ratio is how many times better a is than b.
+// ratio returns how many times better a is than b.
 func ratio(a, b float64, lower bool) float64 {
 	if lower {
 		a, b = b, a

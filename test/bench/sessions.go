@@ -48,7 +48,7 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 			watchers[i].SetDeadline(time.Now().Add(30 * time.Second))
 			watchers[i].Get(node, true)
 			_, err := watchers[i].Do()
-			if err == jute.NoNode { // a follower that is behind
+			if err == jute.NoNode { // the follower is behind
 				watchers[i].Sync(node)
 				watchers[i].Do()
 				watchers[i].Get(node, true)
@@ -150,8 +150,8 @@ func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
 	return out, removeTree(admin, root)
 }
 
-// expiry measures how late the last of many sessions that fall silent at once
-// is seen to be gone.
+// expiry measures how late the servers notice the last of many sessions that fall silent at
+// once.
 func expiry(sessions int, good float64) point {
 	return point{
 		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,
@@ -240,7 +240,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 	return out, nil
 }
 
-// manyConnections lifts the bound on connections where a server has one.
+// manyConnections raises the bound on connections if a server has one.
 func manyConnections(o *cluster.Options, n int) {
 	o.Config = append(o.Config, fmt.Sprintf("maxCnxns=%d", n+1000))
 }

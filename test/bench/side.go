@@ -15,18 +15,18 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// sessionTimeout is wanted by every session of the benchmark: long, so that
-// connections may rest while the other side is measured.
+// sessionTimeout is the timeout of every session of the benchmark: long, so that connections
+// may rest during measurements of the other side.
 const sessionTimeout = 40 * time.Second
 
-// side is one of the two things compared.
+// side is one of the two compared sides.
 type side struct {
 	name     string
 	options  cluster.Options
 	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
 	external []string
 	dirs     int
-	base     string // where the side's data goes
+	base     string // directory of the side's data
 	next     atomic.Int64
 }
 
@@ -64,7 +64,7 @@ func newSide(spec string, c *config) (*side, error) {
 	return s, err
 }
 
-// ensure starts the steady servers.
+// ensure starts the steady servers if they do not run.
 func (s *side) ensure() error {
 	if s.external != nil || s.steady != nil {
 		return nil
@@ -74,8 +74,8 @@ func (s *side) ensure() error {
 	return err
 }
 
-// rest stops the steady servers, for points that need the machine or its
-// memory for servers of their own.
+// rest stops the steady servers, for points that need the machine or its memory for their own
+// servers.
 func (s *side) rest() {
 	if s.steady != nil {
 		s.steady.Close()
@@ -86,7 +86,7 @@ func (s *side) rest() {
 
 var errExternal = errors.New("needs servers that the benchmark can start")
 
-// prepare lays out servers of their own; change may alter the options.
+// prepare lays out new servers without starting them; change may alter the options.
 func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	if s.external != nil {
 		return nil, errExternal
@@ -102,7 +102,7 @@ func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error)
 	return cluster.Prepare(o)
 }
 
-// fresh starts servers of their own.
+// fresh starts new servers.
 func (s *side) fresh(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	e, err := s.prepare(change)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *side) pids() []int {
 	return list
 }
 
-// settings describes what the side runs with.
+// settings describes the options of the side.
 func (s *side) settings() string {
 	var b strings.Builder
 	if s.external != nil {
@@ -208,7 +208,7 @@ func (s *side) clean(text string) string {
 	return text
 }
 
-// reachable tells at the start that an external server answers at all.
+// reachable checks at the start that an external server answers.
 func (s *side) reachable() error {
 	for _, a := range s.external {
 		c, err := net.DialTimeout("tcp", a, 3*time.Second)

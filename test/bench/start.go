@@ -14,9 +14,9 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// firstCreate waits until addr answers a create. It tries again a millisecond
-// after each refusal, and beside an attempt that has hung for a while: a server
-// that is starting may take a connection and leave it unanswered.
+// firstCreate waits until addr answers a create. It tries again a millisecond after each
+// refusal, and beside an attempt that has hung for a while: a starting server may accept a
+// connection and not answer it.
 func firstCreate(addr string, patience time.Duration) error {
 	const hung = 50 * time.Millisecond
 	var (
@@ -49,15 +49,14 @@ func createOnce(addr string, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer c.Drop() // closing costs a write that is not asked for
+	defer c.Drop() // closing costs a further write
 	c.SetDeadline(deadline)
 	c.Create("/first-", nil, 3)
 	_, err = c.Do()
 	return err
 }
 
-// startTime starts servers that lie ready and waits for the first create at
-// each.
+// startTime starts prepared servers and waits for the first create at each.
 func startTime(e *cluster.Ensemble) (time.Duration, error) {
 	from := time.Now()
 	for _, s := range e.Servers {
@@ -169,7 +168,7 @@ func restart(n int) point {
 				for _, v := range e.Servers {
 					v.Kill()
 				}
-				// The cache of the disk stays: what is measured is the server.
+				// The disk cache stays: the measurement is about the server.
 				d, err := startTime(e)
 				if err != nil {
 					return out, err
@@ -195,7 +194,7 @@ func (w randomSets) start(c *wire.Pipe, _ int) { c.Set(fillPath(w.rnd.IntN(w.n))
 
 func (randomSets) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 
-// snapshots measures what snapshots of a large state do to writes.
+// snapshots measures how snapshots of a large state affect writes.
 func snapshots(n int) point {
 	const conns = 64
 	every := max(n/10, 1000) // requests between snapshots; the default of both sides with a million nodes
@@ -266,7 +265,7 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample,
 	return out, nil
 }
 
-// snapshotFiles are where both servers keep snapshots.
+// snapshotFiles lists the snapshots of both kinds of servers.
 func snapshotFiles(e *cluster.Ensemble) (list []string) {
 	for _, pattern := range []string{"data/version-2/snapshot.*", "data/snapshots/*"} {
 		found, _ := filepath.Glob(filepath.Join(e.Servers[0].Dir, pattern))
@@ -283,7 +282,7 @@ func newestSnapshot(e *cluster.Ensemble) map[string]bool {
 	return seen
 }
 
-// countSnapshots counts those that appear until stop; old ones may go.
+// countSnapshots counts new snapshots until stop; old ones may go.
 func countSnapshots(e *cluster.Ensemble, seen map[string]bool, stop <-chan struct{}) (n int) {
 	for {
 		for _, f := range snapshotFiles(e) {

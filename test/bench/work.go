@@ -26,7 +26,7 @@ func nodes(dir string, n int) (list []string) {
 	return list
 }
 
-// setWork writes 100 bytes to a node of the slot's own.
+// setWork writes 100 bytes to the slot's own node.
 func setWork(paths []string) workload {
 	return one{func(c *wire.Pipe, slot int) { c.Set(paths[slot], payload) }}
 }
@@ -36,7 +36,7 @@ func getWork(paths []string) workload {
 	return one{func(c *wire.Pipe, slot int) { c.Get(paths[slot], false) }}
 }
 
-// existsWork asks for the slot's node.
+// existsWork checks the slot's node.
 func existsWork(paths []string) workload {
 	return one{func(c *wire.Pipe, slot int) { c.Exists(paths[slot], false) }}
 }
@@ -68,9 +68,8 @@ func (w *createWork) start(c *wire.Pipe, _ int) {
 
 func (w *createWork) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 
-// lockWork is the lock cycle of every recipe, uncontended: an ephemeral
-// sequential node in the slot's lock directory, the list of contenders, and
-// the release.
+// lockWork is the uncontended lock cycle of every recipe: an ephemeral sequential node in the
+// slot's lock directory, the list of contenders, and the release.
 type lockWork struct {
 	dirs  []string
 	mine  []string // the slot's node; empty before it is known
@@ -113,10 +112,10 @@ func removeNodes(c *wire.Pipe, paths []string) error {
 // bulk sends n requests with at most 200 in flight.
 func bulk(c *wire.Pipe, n int, send func(i int)) error { return window(c, n, send, jute.OK) }
 
-// bulkMissing does the same with requests for nodes that do not exist.
+// bulkMissing is bulk for requests for missing nodes.
 func bulkMissing(c *wire.Pipe, n int, send func(i int)) error { return window(c, n, send, jute.NoNode) }
 
-// window sends n requests, all of which must be answered by want.
+// window sends n requests and expects the answer want to each.
 func window(c *wire.Pipe, n int, send func(i int), want jute.ErrCode) error {
 	const size = 200
 	sent := 0
@@ -147,7 +146,7 @@ func window(c *wire.Pipe, n int, send func(i int), want jute.ErrCode) error {
 
 // removeTree deletes a directory of nodes without children and then itself.
 func removeTree(c *wire.Pipe, dir string) error {
-	c.Sync(dir) // what others removed at other servers must not be listed
+	c.Sync(dir) // must not list what other clients removed at other servers
 	if _, err := c.Do(); err != nil {
 		return err
 	}

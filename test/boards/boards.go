@@ -1,5 +1,5 @@
-// Package boards knows what dashboards and alert rules ask a server for: our
-// own board, and the public ones that operators of ZooKeeper have already.
+// Package boards knows which metrics dashboards and alert rules read from a server: our own
+// board, and the public ones that operators of ZooKeeper already have.
 package boards
 
 import (
@@ -23,8 +23,7 @@ func dir() string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Ours returns the queries of deploy/grafana/zlockd.json, those of its
-// variables too.
+// Ours returns the queries of deploy/grafana/zlockd.json, including those of its variables.
 func Ours() ([]Query, error) {
 	b, err := os.ReadFile(filepath.Join(dir(), "deploy", "grafana", "zlockd.json"))
 	if err != nil {
@@ -64,7 +63,7 @@ func Ours() ([]Query, error) {
 	return list, nil
 }
 
-// Expand puts values in the place of a board's variables.
+// Expand replaces a board's variables by values.
 func Expand(expr string) string {
 	return strings.NewReplacer("$job", "zlockd", "$instance", ".+", "$prefix", ".*", "$__rate_interval", "15s",
 		"$__range", "15s").Replace(expr)
@@ -80,7 +79,7 @@ var (
 		"group_right"}
 )
 
-// Names returns the metrics that an expression of Prometheus asks for.
+// Names returns the metrics in an expression of Prometheus.
 func Names(expr string) []string {
 	for _, cut := range []*regexp.Regexp{text, matchers, labels, numbers} {
 		expr = cut.ReplaceAllString(expr, " ")

@@ -2,11 +2,10 @@ package boards
 
 import "strings"
 
-// Public returns what the boards and rules ask for that operators of ZooKeeper
-// have: Grafana's boards 10465 (ZooKeeper's own exporter, which its manual
-// names) and 11442 (dabealu's exporter), Grafana's ZooKeeper library, the
-// rules of ZooKeeper's manual and of a much used mixin. They are restated
-// here by what they ask for: the metric, and how it is looked at.
+// Public returns the queries of boards and rules that operators of ZooKeeper have: Grafana's
+// boards 10465 (ZooKeeper's own exporter, which its manual names) and 11442 (dabealu's
+// exporter), Grafana's ZooKeeper library, the rules of ZooKeeper's manual and of a much used
+// mixin. It restates them as queries: the metric and the way it is read.
 func Public() []Query {
 	var list []Query
 	add := func(board, form, names string) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// peers names the first n servers as --peers has them.
+// peers returns the first n servers in the form of --peers.
 func (e *Ensemble) peers(n int) string {
 	var list []string
 	for _, s := range e.Servers[:n] {
@@ -23,8 +23,8 @@ func (e *Ensemble) peers(n int) string {
 	return strings.Join(list, ",")
 }
 
-// zlockdArgs makes the command lines of zlockd. The limits that would stand in
-// the way of a test or benchmark are lifted as they are for ZooKeeper.
+// zlockdArgs builds the command lines of zlockd. It lifts the limits that would disturb a test
+// or benchmark, as for ZooKeeper.
 func (e *Ensemble) zlockdArgs(o Options) error {
 	bin := o.Binary
 	if bin == "" {
@@ -43,7 +43,7 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 		} else {
 			s.Args = append(s.Args, "--data-dir", s.Data())
 		}
-		// A spare server names all that there will be.
+		// A spare server names all future servers.
 		if n := len(e.Servers) - e.spare; i >= n {
 			s.Args = append(s.Args, "--peers", e.peers(len(e.Servers)))
 		} else if n > 1 {
@@ -85,8 +85,8 @@ func build(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Each checkout, and each way to build it, has a file of its own: tests
-	// of two must not run each other's server.
+	// Each checkout, and each way to build it, has its own file: tests of two checkouts must not
+	// run each other's server.
 	key := fnv.New64a()
 	fmt.Fprint(key, root, "\x00", buildTags, "\x00", os.Getenv("GOFLAGS"))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-bin-%d-%x", os.Getuid(), key.Sum64()))
@@ -94,8 +94,7 @@ func build(program string) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, program)
-	// Built beside and moved into place, so that runs side by side cannot
-	// start a half-written file.
+	// Build beside the target and rename, so that parallel runs cannot start a half-written file.
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
 	cmd := exec.Command("go", "build", "-tags", buildTags, "-o", tmp, "./cmd/"+program)
 	cmd.Dir = root

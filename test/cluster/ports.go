@@ -10,10 +10,9 @@ import (
 	"sync"
 )
 
-// FreePorts returns n loopback addresses that nobody listens on and that no
-// other test on this machine is given while this process runs. They lie below
-// the range from which the system takes ports for outgoing connections, so
-// that none is lost between the choice and its use.
+// FreePorts returns n unused loopback addresses, which no other test on this machine gets
+// while this process runs. They lie below the range from which the system takes ports for
+// outgoing connections, so that none is lost between the choice and its use.
 func FreePorts(n int) ([]string, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -39,14 +38,14 @@ func FreePorts(n int) ([]string, error) {
 	return list, nil
 }
 
-// reserved holds the locked files of the ports this process was given. They
-// are never let go: a server that was killed comes back to its port.
+// reserved holds the locked files of the ports of this process. They stay locked: a killed
+// server comes back to its port.
 var reserved struct {
 	sync.Mutex
 	files []*os.File
 }
 
-// reserve takes the lock of a port's file, which ends with the process.
+// reserve locks a port's file until the process ends.
 func reserve(file string) bool {
 	reserved.Lock()
 	defer reserved.Unlock()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// PostgresUser is whom PostgreSQL runs as, which refuses to be root; nil: whoever
-// runs this, who is not root.
+// PostgresUser returns the user that runs PostgreSQL, which refuses to run as root. It returns
+// nil if the current user is not root.
 func PostgresUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

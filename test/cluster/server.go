@@ -30,7 +30,7 @@ const (
 type Options struct {
 	Kind  Kind
 	Nodes int    // default 1
-	Spare int    // so many more, which could join: Run does not start them
+	Spare int    // this many more servers, which could join: Run does not start them
 	Dir   string // where data and logs go; default a temporary directory, removed by Close
 	Dev   bool   // zlockd in memory
 

@@ -14,9 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Run starts an ensemble for a test and waits until all its servers serve,
-// Options.Spare ones apart. They end with the test; when it fails, it shows
-// what they logged last.
+// Run starts an ensemble for a test and waits until all its servers serve, except
+// Options.Spare ones. They end with the test; if it fails, it shows their last log lines.
 func Run(t testing.TB, o Options) *Ensemble {
 	t.Helper()
 	e := LayOut(t, o)
@@ -43,7 +42,7 @@ func Build(t testing.TB) string {
 	return bin
 }
 
-// LayOut is Run without the start.
+// LayOut is Run without starting the servers.
 func LayOut(t testing.TB, o Options) *Ensemble {
 	t.Helper()
 	if testing.Short() {
@@ -57,7 +56,7 @@ func LayOut(t testing.TB, o Options) *Ensemble {
 	return e
 }
 
-// attach ends the ensemble with a test, which fails when it cannot start.
+// attach makes the ensemble end with a test, and the test fail if a server cannot start.
 func (e *Ensemble) attach(t testing.TB) {
 	e.t = t
 	for _, s := range e.Servers {
@@ -73,8 +72,8 @@ func (e *Ensemble) attach(t testing.TB) {
 	})
 }
 
-// Start starts the process without waiting for it to serve. It is for the
-// servers of tests, as all that follows.
+// Start starts the process without waiting for it to serve. Start and the methods below are
+// for the servers of tests.
 func (s *Server) Start() {
 	s.t.Helper()
 	if err := s.Spawn(); err != nil {
@@ -96,7 +95,7 @@ func (s *Server) Open() (*wire.Conn, error) {
 	return c, nil
 }
 
-// Log returns the last lines the server has logged.
+// Log returns the server's last log lines.
 func (s *Server) Log(lines int) string {
 	b, err := os.ReadFile(s.LogFile())
 	if err != nil {
@@ -124,7 +123,7 @@ func (s *Server) WaitServing(limit time.Duration) {
 	}
 }
 
-// Set gives a server another value of a flag.
+// Set changes a flag of a server.
 func (s *Server) Set(flag, value string) {
 	for i, a := range s.Args {
 		if a == flag {
@@ -169,7 +168,7 @@ func (s *Server) Metric(name string) int64 {
 	return 0
 }
 
-// Others returns all servers but one.
+// Others returns all servers except one.
 func (e *Ensemble) Others(but *Server) (list []*Server) {
 	for _, s := range e.Servers {
 		if s != but {
@@ -179,7 +178,7 @@ func (e *Ensemble) Others(but *Server) (list []*Server) {
 	return list
 }
 
-// WaitLeader waits until there is a leader and returns it.
+// WaitLeader waits for a leader and returns it.
 func (e *Ensemble) WaitLeader() *Server {
 	e.t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -191,7 +190,7 @@ func (e *Ensemble) WaitLeader() *Server {
 	return nil
 }
 
-// hashes returns the digests the server remembers, by zxid.
+// hashes returns the digests that the server remembers, by zxid.
 func (s *Server) hashes() map[string]string {
 	m := map[string]string{}
 	for line := range strings.Lines(s.Word("hash")) {
@@ -202,8 +201,8 @@ func (s *Server) hashes() map[string]string {
 	return m
 }
 
-// SameState waits until all servers have applied the same and compares the
-// digests each of them remembers.
+// SameState waits until all servers have applied the same entries, and compares the digests
+// that each remembers.
 func (e *Ensemble) SameState() {
 	e.t.Helper()
 	zxid := func(s *Server) string {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// ExpireSession ends the latest session that came through the proxy, as if the
-// server had expired it: it takes the session over and closes it.
+// ExpireSession ends the latest session that came through the proxy, as if the server had
+// expired it: the proxy attaches to the session and closes it.
 func (p *Proxy) ExpireSession() error {
 	p.mu.Lock()
 	target, id, refuse := p.target[0], p.id, p.refuse
-	p.refuse = true // the client must not take the session back until then
+	p.refuse = true // until then the client must not take the session back
 	p.mu.Unlock()
 	defer p.Refuse(refuse)
 	if id == nil || binary.BigEndian.Uint64(id) == 0 {
@@ -37,7 +37,7 @@ func (p *Proxy) ExpireSession() error {
 		return err
 	}
 	if len(b) < 20 || binary.BigEndian.Uint64(b[12:]) == 0 {
-		return nil // it was over already
+		return nil // the session was over already
 	}
 	closing := binary.BigEndian.AppendUint32(nil, 8)
 	closing = binary.BigEndian.AppendUint32(closing, 1)

@@ -20,7 +20,7 @@ const (
 	Event
 )
 
-// Operation codes the proxy tells apart.
+// Operation codes that the proxy distinguishes.
 const (
 	OpConnect      = -100 // the handshake, in both directions
 	OpCreate       = 1
@@ -60,8 +60,8 @@ func (f Frame) String() string {
 	return fmt.Sprintf("%d %s op=%d xid=%d err=%d %s", f.Conn, kind, f.Op, f.Xid, f.Err, f.Path)
 }
 
-// Background reports whether the frame belongs to keeping the session alive
-// rather than to what a test does: handshake, pings, and requests for the root.
+// Background reports whether the frame keeps the session alive and is not part of a test's
+// work: handshake, pings, and requests for the root.
 func (f Frame) Background() bool {
 	switch f.Op {
 	case OpConnect, OpPing, OpSetWatches, OpSetWatches2, OpSetAuth, OpCloseSession:
@@ -119,7 +119,7 @@ func parseRequest(b []byte) Frame {
 	return f
 }
 
-// parseReply describes a frame of the server, except what its request tells.
+// parseReply describes a frame of the server, except for what only its request shows.
 func parseReply(b []byte) Frame {
 	f := Frame{Kind: Reply, Xid: int32At(b, 4), Err: int32At(b, 16)}
 	switch f.Xid {

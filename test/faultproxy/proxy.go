@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Proxy passes connections on to one server.
+// Proxy forwards connections to one server.
 type Proxy struct {
 	l    net.Listener
 	done chan struct{}
@@ -23,7 +23,7 @@ type Proxy struct {
 	refuse bool
 	stash  []byte
 	id     []byte        // of the latest session: id and password, as in the connect reply
-	hole   chan struct{} // not nil while everything is swallowed; closed when that ends
+	hole   chan struct{} // not nil during a blackhole; closed when it ends
 }
 
 // New starts a proxy in front of target on a free port.
@@ -38,7 +38,7 @@ func New(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect.
+// Addr is the address for clients.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
 // Close ends the proxy and its connections.
@@ -73,16 +73,15 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse makes new connections fail at once, or not any more.
+// Refuse makes new connections fail at once, until it is called with false.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = on
 }
 
-// Blackhole makes everything stop: connections stay open and new ones are taken,
-// but nothing passes. What was stopped is lost: when it ends, connections that it
-// hit are closed.
+// Blackhole stops everything: connections stay open and the proxy accepts new ones, but
+// nothing passes. What it stops is lost: at its end it closes the connections that it hit.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +101,7 @@ func (p *Proxy) Record() {
 	p.keep, p.frames = true, nil
 }
 
-// Frames returns what passed since Record.
+// Frames returns the frames since Record.
 func (p *Proxy) Frames() []Frame {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +119,7 @@ func (p *Proxy) Count(f func(Frame) bool) int {
 	return n
 }
 
-// Connections returns how many connections there have been.
+// Connections returns how many connections the proxy has accepted.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +141,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pair is a client's connection and the one to the server.
+// pair is a client's connection and its connection to the server.
 type pair struct {
 	p              *Proxy
 	n              int
@@ -151,7 +150,7 @@ type pair struct {
 	once           sync.Once
 
 	mu      sync.Mutex
-	ops     map[int32]Frame // requests not answered yet
+	ops     map[int32]Frame // requests without a reply so far
 	swallow map[int32]bool  // replies to drop
 }
 
@@ -187,7 +186,7 @@ func (p *Proxy) serve(client net.Conn) {
 	c.n = p.n
 	p.conns[c] = struct{}{}
 	select {
-	case <-p.done: // Close has cut what it knew of
+	case <-p.done: // Close has cut only the connections it knew
 		c.close()
 	default:
 	}
@@ -219,7 +218,7 @@ func (c *pair) keepOpen(hole chan struct{}) {
 	c.close()
 }
 
-// pump passes frames on in one direction.
+// pump forwards frames in one direction.
 func (c *pair) pump(from, to net.Conn, requests bool) {
 	defer c.close()
 	for first := true; ; first = false {
@@ -296,7 +295,7 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 	}
 }
 
-// unstash sends the stashed request, if there is one, under a number of its own.
+// unstash sends the stashed request, if any, with an xid of its own.
 func (c *pair) unstash(to net.Conn) error {
 	c.p.mu.Lock()
 	b := c.p.stash

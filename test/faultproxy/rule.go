@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Action is what happens to a frame that a rule matches.
+// Action is the treatment of a frame that a rule matches.
 type Action uint8
 
 const (
@@ -23,11 +23,11 @@ const (
 	CutAfter
 	// Fail replaces a reply by an error code without a body.
 	Fail
-	// Refused answers a request with an error code instead of passing it on. The
-	// answer overtakes those of earlier requests, so there should be none under way.
+	// Refused answers a request with an error code instead of forwarding it. The answer overtakes
+	// those of earlier requests, so none should be under way.
 	Refused
-	// Stash keeps a request for later and closes the connection: the request was
-	// accepted somewhere, but nothing has come of it yet.
+	// Stash keeps a request for later and closes the connection: a server accepted the request,
+	// but it has had no effect yet.
 	Stash
 	// Unstash sends the stashed request before this one. Its reply is swallowed.
 	Unstash
@@ -57,10 +57,10 @@ type Armed struct {
 	rel     sync.Once
 }
 
-// Acted is closed when the rule acted for the first time.
+// Acted is closed when the rule acts for the first time.
 func (r *Armed) Acted() <-chan struct{} { return r.acted }
 
-// Release lets go what Hold holds, now and later.
+// Release passes on the frames that Hold holds, now and later.
 func (r *Armed) Release() { r.rel.Do(func() { close(r.release) }) }
 
 // Seen returns how many frames matched.

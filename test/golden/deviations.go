@@ -6,8 +6,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Deviations are zlockd's: each is a place where the recorded 3.8.0 shows a
-// defect, or where 3.9 does something else and zlockd follows it.
+// Deviations are zlockd's: each is a place where the recorded 3.8.0 shows a defect, or where
+// 3.9 behaves differently and zlockd follows it.
 var Deviations = []Deviation{
 	{
 		Vector: "handshake/reconnect_wrong_passwd", Step: 9,
@@ -105,7 +105,7 @@ var Deviations = []Deviation{
 	},
 }
 
-// recorded stands, in a deviation, for the step that it replaces.
+// recorded stands, in a deviation, for the step it replaces.
 var recorded = Step{Do: "recorded"}
 
 // frame returns a step with the bytes b and room for their length in front.
@@ -122,7 +122,7 @@ func request(conn string, xid int32, op jute.OpCode) Step {
 	return frame("send", conn, jute.AppendInt(jute.AppendInt(nil, xid), int32(op)))
 }
 
-// reply returns a reply that is a bare header.
+// reply returns a reply without a body.
 func reply(conn string, xid int32, code jute.ErrCode) Step {
 	return frame("recv", conn, jute.AppendReplyHeader(nil, xid, 0, code), Range{8, 8, "zxid", "ge", ""})
 }

@@ -12,7 +12,7 @@ import (
 
 const bodyStart = 4 + jute.ReplyHeaderSize // length prefix and header
 
-// asked is what is known of a request when its reply comes.
+// asked is what the replay knows of a request when its reply comes.
 type asked struct {
 	op    jute.OpCode
 	paths []string // of the request, or of each operation of a multi
@@ -25,9 +25,8 @@ var opByName = map[string]jute.OpCode{
 	"whoAmI": jute.OpWhoAmI, "multi": jute.OpMulti, "multiRead": jute.OpMultiRead,
 }
 
-// normalize rewrites, in place, what a reply may hold in any order, and zeroes
-// the fields of Stats that depend on earlier vectors. It returns the zeroed
-// ranges, as pairs of offsets.
+// normalize sorts in place what a reply may hold in any order, and zeroes the fields of Stats
+// that depend on earlier vectors. It returns the zeroed ranges, as pairs of offsets.
 func normalize(frame []byte, q asked, maskBuiltin bool) (zeroed [][2]int) {
 	if len(frame) < bodyStart || binary.BigEndian.Uint32(frame[16:]) != 0 {
 		return nil
@@ -120,8 +119,8 @@ func (n *normalizer) multi(paths []string) {
 	}
 }
 
-// stat zeroes the fields of a Stat that earlier vectors change, if path is one
-// of the nodes that all vectors share.
+// stat zeroes the fields of a Stat that earlier vectors change, if path is a node that all
+// vectors share.
 func (n *normalizer) stat(off int, path string) int {
 	builtin := path == "" || path == "/" || path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 	if n.mask && builtin && off+jute.StatSize <= len(n.frame) {
@@ -189,8 +188,8 @@ func (y symbols) substitute(s *Step) ([]byte, error) {
 	return b, nil
 }
 
-// match compares a frame with what a step recorded. seen is the highest zxid
-// met on the connection so far, and is advanced.
+// match compares a frame with the recorded step. seen is the highest zxid so far on the
+// connection; match advances it.
 func (y symbols) match(s *Step, q asked, got []byte, maskBuiltin bool, seen *int64) error {
 	want := s.bytes()
 	raw := slices.Clone(got)

@@ -15,9 +15,8 @@ var member = regexp.MustCompile(`^server\.(\d+)=[^:;]+:\d+:\d+:(participant|obse
 // version is the last line of the list.
 var version = regexp.MustCompile(`^version=[0-9a-f]+$`)
 
-// sameMembers returns the reply got to a getData of /zookeeper/config with the
-// list of members that want has, if both lists have the same shape: addresses
-// are a server's own.
+// sameMembers returns the reply got to a getData of /zookeeper/config with the member list of
+// want, if both lists have the same shape: each server has its own addresses.
 func sameMembers(got, want []byte) []byte {
 	if len(got) < bodyStart || len(want) < bodyStart {
 		return got
@@ -40,7 +39,7 @@ func sameMembers(got, want []byte) []byte {
 	return b
 }
 
-// shape returns what is comparable of each line of a member list.
+// shape returns the comparable part of each line of a member list.
 func shape(list []byte) []string {
 	var lines []string
 	for line := range strings.SplitSeq(string(list), "\n") {

@@ -17,7 +17,7 @@ import (
 // vectors wait for a session to expire.
 const patience = 20 * time.Second
 
-// Deviation says that a server answers otherwise than the recorded one.
+// Deviation says that a server answers differently from the recorded one.
 type Deviation struct {
 	Vector string // "theme/name"
 	Step   int    // index of the first step that differs
@@ -26,9 +26,8 @@ type Deviation struct {
 	Want   []Step // what happens instead
 }
 
-// Replay runs a vector against the server at addr. deviations are those of
-// this vector. The error names the step at which the server answered something
-// else, or a deviation that was not needed.
+// Replay runs a vector against the server at addr. deviations are those of this vector. The
+// error names the step with a different answer, or a deviation that was not needed.
 func Replay(addr string, v *Vector, deviations []Deviation) error {
 	r := replay{addr: addr, v: v, conns: map[string]*conn{}, syms: symbols{}}
 	defer func() {
@@ -83,8 +82,8 @@ type replay struct {
 	v     *Vector
 	conns map[string]*conn
 	syms  symbols
-	// original is the recorded step while a deviation is checked: what comes
-	// must not match it, or the deviation is not needed.
+	// original is the recorded step during the check of a deviation: the answer must not match
+	// it, or the deviation is not needed.
 	original *Step
 }
 
@@ -144,9 +143,8 @@ func (r *replay) send(c *conn, s *Step) error {
 		}
 		c.sent[*s.Decoded.Xid] = q
 	}
-	// A server that closes the connection at the first bytes may reset it
-	// while the rest is still being written: what the server does is checked
-	// by the steps that follow.
+	// A server that closes the connection at the first bytes may reset it during the write. The
+	// next steps check what the server does.
 	c.WriteRaw(b)
 	return nil
 }

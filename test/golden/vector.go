@@ -24,8 +24,7 @@ type Vector struct {
 // ID names the vector among all vectors.
 func (v *Vector) ID() string { return v.Theme + "/" + v.Name }
 
-// Step is one thing that happens. Which fields count depends on Do; see
-// testdata/README.md.
+// Step is one action or expected frame. Do decides which fields count; see testdata/README.md.
 type Step struct {
 	Do         string
 	Conn       string

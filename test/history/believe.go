@@ -2,16 +2,15 @@ package history
 
 import "github.com/zlockd/zlockd/jute"
 
-// What is done to the model once a write without a reply is believed to have taken
-// effect.
+// What the checker does to the model once it believes that an unanswered write took effect.
 
-// applyLoose makes the write that explains f take effect. If another could
-// explain f as well, only what f shows is believed of it.
+// applyLoose makes the write that explains f take effect. If another write could explain f as
+// well, it believes only the changes that f shows.
 func (c *checker) applyLoose(f *facts, m moment) {
 	d := f.by
 	u := d.taken[0].of
 	paths, _ := u.explains(f)
-	// What is not believed in its place leaves the order of the events open.
+	// Changes that are not believed in their place leave the order of the events open.
 	m.end = len(d.claims) > 1 || len(d.taken) < len(u.steps)
 	if len(u.steps) == 1 {
 		c.prepare(u.steps[0], paths, f, m)
@@ -57,7 +56,7 @@ func (c *checker) applyLoose(f *facts, m moment) {
 			}
 			at := m
 			if told[path]++; len(d.claims) > 1 && f.sets[path] > 0 && told[path] > f.sets[path] {
-				at.silent = true // then it is another write, with fewer
+				at.silent = true // then another write explains f, with fewer sets
 			}
 			c.setData(n, l.Step, at)
 		case l.Op == jute.OpSetACL:
@@ -73,8 +72,8 @@ func (c *checker) applyLoose(f *facts, m moment) {
 	c.resolveLists(f, m)
 }
 
-// catchUpSets makes the model fit for a set inside a multi that is followed by
-// the steps rest: f may show that other writes without a reply went before.
+// catchUpSets prepares the model for a set inside a multi, before the steps rest: f may show
+// that other unanswered writes came first.
 func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
 	st := f.set[n.path]
 	if st == nil {
@@ -91,7 +90,7 @@ func (c *checker) catchUpSets(n *node, rest []*looseStep, f *facts, m moment) {
 	}
 }
 
-// shows tells whether f has the change that step l makes at path.
+// shows reports whether f has the change that step l makes at path.
 func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	switch {
 	case isCreate(l.Op):
@@ -107,9 +106,8 @@ func (f *facts) shows(l *looseStep, path string) (ok bool) {
 	return ok
 }
 
-// prepare makes the model fit for a write at a known zxid: what it needs must
-// have come about by other writes without a reply. The steps of a multi are
-// not looked at, since they may need each other.
+// prepare prepares the model for a write at a known zxid: other unanswered writes must have
+// made what it needs. It skips the steps of a multi, since they may need each other.
 func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m moment) {
 	path := l.Path
 	if p, ok := paths[l]; ok {
@@ -133,22 +131,20 @@ func (c *checker) prepare(l *looseStep, paths map[*looseStep]string, f *facts, m
 	}
 }
 
-// emptied makes the children of n go, which a write at m has deleted: other writes
-// without a reply must have gone before it. They must not stay in the model
-// without a parent, or they would be taken for children of the next node of the
-// path.
+// emptied removes the children of n, which a write at m has deleted: other unanswered writes
+// must have deleted them before. Children left in the model without a parent would count as
+// children of the next node of the path.
 func (c *checker) emptied(n *node, record int, m moment) {
 	for _, kid := range n.children() {
 		if kid.seen < m.zxid {
 			c.missing(kid.path, m.zxid-1, record, "its parent was deleted then")
-		} else { // a step of the same multi made it, one that is not believed took it away
+		} else { // a step of the same multi made it, and a step that is not believed removed it
 			c.forget(kid)
 		}
 	}
 }
 
-// adopt takes over a change that nobody asked for, so that it is reported
-// once.
+// adopt takes over a change that no client asked for, so that it is reported once.
 func (c *checker) adopt(f *facts, m moment) {
 	for _, path := range sorted(f.created) {
 		st := f.created[path]

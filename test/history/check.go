@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Check returns what is wrong with a history, nothing if it is possible.
+// Check returns what is wrong with a history, or nothing if the history is possible.
 func Check(records []Record, o Options) []Violation {
 	if o.Root == "" {
 		o.Root = "/"
@@ -49,7 +49,7 @@ type checker struct {
 	now      int // record the replay is at
 }
 
-// conn is what is known of a connection.
+// conn is what the checker knows of a connection.
 type conn struct {
 	session int64
 	begin   time.Duration
@@ -57,20 +57,19 @@ type conn struct {
 	last    int64 // highest zxid in them
 	first   int64 // no write of an older connection has a zxid above this
 	expect  []expected
-	catchUp map[int][]*Event // what came before the reply to a setWatches
+	catchUp map[int][]*Event // events before the reply to a setWatches
 }
 
-// sess is what is known of a session.
+// sess is what the checker knows of a session.
 type sess struct {
 	conns  []int
 	alive  int64 // highest zxid at which a server answered it
 	closed int64 // zxid at which it was closed, 0 if never
 	ended  bool  // in the model
-	endBy  int64 // it has ended at this zxid; MaxInt64 if not known to
+	endBy  int64 // it ended at this zxid; MaxInt64 if unknown
 }
 
-// seenByTime answers which zxid was the highest that anybody had seen before
-// some moment.
+// seenByTime finds the highest zxid that any client had seen before a moment.
 type seenByTime struct {
 	at  []time.Duration
 	top []int64
@@ -90,7 +89,7 @@ func (c *checker) fail(rule string, record int, format string, args ...any) {
 	}
 }
 
-// within tells whether the model knows the path.
+// within reports whether the model covers the path.
 func (c *checker) within(path string) bool {
 	if path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/") || path == "" {
 		return false
@@ -114,7 +113,7 @@ func (c *checker) index() {
 		zxid int64
 	}
 	var all []seen
-	pending := map[int][]*Event{} // by connection: events not of a change
+	pending := map[int][]*Event{} // by connection: events without a change
 	for i, r := range c.records {
 		switch {
 		case r.Connect != nil:
@@ -169,7 +168,7 @@ func (c *checker) index() {
 	}
 }
 
-// conn returns the connection, which is made known if need be.
+// conn returns the connection, and creates it if necessary.
 func (c *checker) conn(id int, session int64, begin time.Duration) *conn {
 	k, ok := c.conns[id]
 	if !ok {
@@ -193,7 +192,7 @@ func (c *checker) session(id int64) *sess {
 	return s
 }
 
-// checkOrder checks what a single session or server can tell: G4, G5, G9, G12.
+// checkOrder checks what a single session or server shows: G4, G5, G9, G12.
 func (c *checker) checkOrder() {
 	for _, k := range c.conns {
 		last, seq := int64(0), math.MinInt
@@ -232,8 +231,8 @@ func (c *checker) checkOrder() {
 	}
 }
 
-// checkSessions compares the connections of each session: a new one never
-// shows less than what was read on the others before it was begun.
+// checkSessions compares the connections of each session: a new connection never shows less
+// than the session read on the others before that connection began.
 func (c *checker) checkSessions() {
 	for id, s := range c.sessions {
 		if s.closed > 0 && s.alive > s.closed {
@@ -281,9 +280,9 @@ func (c *checker) checkSessions() {
 	}
 }
 
-// checkExpiries demands that a session lasts for its timeout after the last
-// request that the leader has heard of for certain, G10: what went through the
-// log. A read may have been answered by a server that was just cut off.
+// checkExpiries demands that a session lasts for its timeout after the last request that the
+// leader certainly received, G10: a request that went through the log. A server that was just
+// cut off may have answered a read.
 func (c *checker) checkExpiries() {
 	type life struct{ timeout, heard time.Duration }
 	lives := map[int64]*life{}
@@ -318,7 +317,7 @@ func (c *checker) checkExpiries() {
 	}
 }
 
-// expired returns when a client was first told that the session had ended.
+// expired returns when a client first learned that the session had ended.
 func (c *checker) expired(session int64) (time.Duration, bool) {
 	if c.expiries == nil {
 		c.expiries = map[int64]time.Duration{}
@@ -335,8 +334,8 @@ func (c *checker) expired(session int64) (time.Duration, bool) {
 	return at, ok
 }
 
-// checkRealTime checks G1 and G7, and finds by which zxid sessions that were
-// reported expired must have ended.
+// checkRealTime checks G1 and G7. It also finds by which zxid sessions reported as expired
+// must have ended.
 func (c *checker) checkRealTime() {
 	type write struct {
 		start time.Duration

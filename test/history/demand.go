@@ -8,24 +8,21 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// demand is a change that must be the work of a write without a reply, and
-// the writes that may have made it. Which write it was matters only in so far
-// as each can explain one change: when a new demand finds all of its writes
-// taken, those who took them are moved to others where that is possible
-// (bipartite matching by augmenting paths).
+// demand is a change that an unanswered write must have made, with the writes that may have
+// made it. Which write made it matters only because each can explain one change. When a new
+// demand finds all of its writes taken, the demands that took them move to other writes where
+// possible (bipartite matching by augmenting paths).
 type demand struct {
 	claims []claim
-	taken  claim // the one it has
+	taken  claim // the claim it has
 }
 
-// claim is the steps that a demand takes together: all of a write when the
-// change's zxid is known, one step when it is not. Sequential nodes of a multi
-// whose names nobody saw at that zxid stay out: they are claimed when they are
-// seen.
+// claim is the steps that a demand takes together: all steps of a write if the zxid of the
+// change is known, one step if not. Sequential nodes of a multi whose names no client saw at
+// that zxid stay out; a later demand claims them when a client sees them.
 type claim []*looseStep
 
-// demand places a new demand, or returns nil if its claims are all needed
-// elsewhere.
+// demand places a new demand. It returns nil if other demands need all of its claims.
 func (c *checker) demand(claims []claim) *demand {
 	d := &demand{claims: claims}
 	if len(claims) == 0 || !d.place(map[*looseStep]bool{}) {
@@ -34,8 +31,7 @@ func (c *checker) demand(claims []claim) *demand {
 	return d
 }
 
-// place finds d a claim with no step that was tried before, moving others out
-// of the way.
+// place gives d a claim without tried steps, and moves other demands out of the way.
 func (d *demand) place(tried map[*looseStep]bool) bool {
 	untried := func(cl claim) bool {
 		return !slices.ContainsFunc(cl, func(l *looseStep) bool { return tried[l] })
@@ -64,7 +60,7 @@ func (d *demand) place(tried map[*looseStep]bool) bool {
 	return false
 }
 
-// others returns who holds steps of the claim besides d.
+// others returns the demands besides d that hold steps of the claim.
 func (cl claim) others(d *demand) (list []*demand) {
 	for _, l := range cl {
 		if l.by != nil && l.by != d && !l.spare && !slices.Contains(list, l.by) {
@@ -84,8 +80,8 @@ func (d *demand) take(cl claim) {
 	d.taken = cl
 }
 
-// use places up to n demands for one of the steps between the two zxids, and
-// returns how many it could.
+// use places up to n demands for one of the steps between the two zxids, and returns how many
+// it placed.
 func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	var claims []claim
 	for _, l := range list {
@@ -99,8 +95,7 @@ func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	return took
 }
 
-// candidates returns the writes without a reply that may have made the change
-// of a zxid.
+// candidates returns the unanswered writes that may have made the change of a zxid.
 func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 	var list []*looseOp
 	named := map[*looseOp]map[*looseStep]string{}
@@ -139,14 +134,13 @@ func (c *checker) candidates(zxid int64, f *facts) (claims []claim) {
 	return claims
 }
 
-// possible tells whether one of the steps may have taken effect between the
-// two zxids.
+// possible reports whether one of the steps may have taken effect between the two zxids.
 func possible(list []*looseStep, from, to int64) bool {
 	return slices.ContainsFunc(list, func(l *looseStep) bool { return l.within(from, to) })
 }
 
-// explains tells whether the write may have made every change of f, and gives
-// the paths of the nodes it created.
+// explains reports whether the write may have made every change of f, and returns the paths of
+// the nodes it created.
 func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	paths = map[*looseStep]string{}
 	find := func(match func(*looseStep) bool) *looseStep {
@@ -184,7 +178,7 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 			}
 			last, more := u.setsAfter(l, path)
 			switch {
-			case more > 0: // the last one leaves what is seen
+			case more > 0: // the last set leaves the data that a client sees
 				return false
 			case u.sets(path) < f.sets[path]:
 				return false
@@ -212,8 +206,8 @@ func (u *looseOp) explains(f *facts) (paths map[*looseStep]string, ok bool) {
 	return paths, true
 }
 
-// untold counts the sets that nobody was told of, though somebody was told of
-// another one of the same node: an unlikely write to explain f.
+// untold counts the sets without an event on nodes where another set of the write has one:
+// such a write is unlikely to explain f.
 func (u *looseOp) untold(f *facts) (n int) {
 	for path, told := range f.sets {
 		n += max(0, u.sets(path)-told)
@@ -221,8 +215,8 @@ func (u *looseOp) untold(f *facts) (n int) {
 	return n
 }
 
-// versions are by how much the version of path may differ from what it is if the
-// demand's own claim is the right one.
+// versions returns by how much the version of path may differ if another of the demand's
+// claims is the right one.
 func (d *demand) versions(path string) (less, more int32) {
 	has := d.taken[0].of.sets(path)
 	for _, cl := range d.claims {
@@ -242,8 +236,8 @@ func (u *looseOp) sets(path string) (n int) {
 	return n
 }
 
-// setsAfter counts the sets of path behind the step that creates or sets it, and
-// gives the data they leave.
+// setsAfter counts the sets of path after the step that creates or sets it, and returns the
+// data they leave.
 func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int) {
 	data = made.Data
 	for _, l := range u.steps[slices.Index(u.steps, made)+1:] {
@@ -255,7 +249,7 @@ func (u *looseOp) setsAfter(made *looseStep, path string) (data []byte, sets int
 	return data, sets
 }
 
-// mayDelete tells whether one of the writes that may be the one deletes path.
+// mayDelete reports whether one of the demand's possible writes deletes path.
 func (d *demand) mayDelete(path string) bool {
 	for _, cl := range d.claims {
 		for _, l := range cl[0].of.steps {

@@ -1,12 +1,11 @@
-// Package history judges what clients saw of an ensemble: whether it kept the
-// guarantees a lock server must keep, from the outside.
+// Package history judges from the outside, by what clients saw, whether an ensemble kept the
+// guarantees of a lock server.
 //
-// A test records what each client sent and received, in a [Recorder], and
-// gives it to [Check]. The checker believes the zxids: it replays the
-// acknowledged writes in their order through a model of its own and compares
-// every reply and every event with the model at its zxid. Since each reply says
-// which state it was read from, this takes about linear time, whatever the
-// number of clients; it does not search for an order.
+// A test records what each client sent and received, in a [Recorder], and gives the records to
+// [Check]. The checker believes the zxids: it replays the acknowledged writes in their order
+// through its own model and compares every reply and every event with the model at its zxid.
+// Each reply says which state it was read from. So the check takes about linear time, whatever
+// the number of clients; it does not search for an order.
 //
 // What it verifies, by the names that the violations carry:
 //
@@ -24,17 +23,15 @@
 //	G12 a session's end takes all of its ephemerals, and it stays ended
 //	G14 session ids do not repeat
 //	G15 an event comes before any reply that shows its change
-//	G16 events come in order, fit a change, and only to those who wait for it
-//	G17 who waits for a change hears of it, also across a reconnect
+//	G16 events come in order, fit a change, and go only to watchers
+//	G17 a client that waits for a change hears of it, also across a reconnect
 //	G19 sequence numbers rise and say how many children were created before
 //
-// Writes whose answer never came are placed where something proves them: a
-// zxid in somebody's Stat, an event. What nobody saw stays optional, and so
-// does the moment at which a silent session ended; the checks that such a
-// write could touch are loosened by exactly the writes still open. A history
-// without lost answers is checked exactly.
+// The checker places unanswered writes where a zxid in a Stat or an event proves them. A write
+// that no client saw stays optional, and so does the moment when a silent session ended. The
+// writes still open loosen exactly the checks that they could touch. A history without lost
+// answers is checked exactly.
 //
-// The model knows nodes of all kinds, but no permissions and no quotas:
-// workloads use open ACLs. Every client that changes something under
-// [Options.Root] must be recorded.
+// The model knows nodes of all kinds, but no permissions and no quotas: workloads use open
+// ACLs. The history must record every client that changes nodes under [Options.Root].
 package history

@@ -5,8 +5,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// setWatches checks what a client was told when it came back, and renews its
-// watches. What a client learns here is as good as a read of each node.
+// setWatches checks what a client learned when it reconnected, and renews its watches. What it
+// learns here proves as much as a read of each node.
 func (c *checker) setWatches(o *Op, record int) {
 	if o.Watches == nil || o.Code != jute.OK {
 		return
@@ -94,9 +94,8 @@ func (c *checker) caughtGone(path string, o *Op, record int) {
 	}
 }
 
-// checkEvents compares the events that each connection was told with those it
-// should have been: the same, in the same order, each before the first reply
-// that shows its change.
+// checkEvents compares the events that each connection received with those it should have
+// received: the same, in the same order, each before the first reply that shows its change.
 func (c *checker) checkEvents() {
 	for _, k := range c.conns {
 		want := k.expect
@@ -138,7 +137,7 @@ func (c *checker) checkEvents() {
 	}
 }
 
-// match finds e in what is still expected and returns what comes after it.
+// match finds e among the expected events and returns those after it.
 func (c *checker) match(e *Event, record int, want []expected) []expected {
 	at := -1
 	for j, w := range want {
@@ -159,8 +158,7 @@ func (c *checker) match(e *Event, record int, want []expected) []expected {
 		c.fail("G17", record, "the event %v %s of zxid %d had not been sent", w.typ, w.path, w.zxid)
 		want, at = want[1:], at-1
 	}
-	// The nodes of a session go in no certain order: what is skipped is still
-	// to come.
+	// The nodes of a session go in no certain order: skipped events may still come.
 	copy(want[1:at+1], want[:at])
 	return want[1:]
 }

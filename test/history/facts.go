@@ -8,21 +8,21 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// facts are what replies and events prove about a zxid that no acknowledged
-// write has: that of a write without a reply, or of a session's end.
+// facts are what replies and events prove about a zxid without an acknowledged write: the zxid
+// of an unanswered write, or of a session's end.
 type facts struct {
-	created map[string]*jute.Stat // nil if only an event tells
+	created map[string]*jute.Stat // nil if only an event shows it
 	set     map[string]*jute.Stat
-	data    map[string][]byte // of what was created or set, where it was read
+	data    map[string][]byte // of created or set nodes, if a client read it
 	deleted map[string]bool
-	sets    map[string]int // how often who was told of most was told that a node was set
-	lists   map[string]int // parents whose list of children changed, and how often at least
+	sets    map[string]int // the most events that one connection received for sets of a node
+	lists   map[string]int // parents whose list of children changed, and at least how often
 	record  int            // one that proves it
 	by      *demand        // the write taken to explain it, nil if there is none
 }
 
-// fact returns the facts of a zxid, nil if it is accounted for. The close of a
-// session is not quite: it may delete nodes that are not known to be its own.
+// fact returns the facts of a zxid, nil if the zxid is explained. The close of a session is
+// not fully explained: it may delete nodes that are not known to belong to it.
 func (c *checker) fact(zxid int64, record int) *facts {
 	if by, ok := c.acked[zxid]; ok && c.records[by].Op.Op != jute.OpCloseSession || zxid <= 0 {
 		return nil
@@ -38,8 +38,7 @@ func (c *checker) fact(zxid int64, record int) *facts {
 	return f
 }
 
-// findFacts gathers the facts of all zxids and the writes that may explain
-// them.
+// findFacts gathers the facts of all zxids, and the writes that may explain them.
 func (c *checker) findFacts() {
 	c.facts = map[int64]*facts{}
 	type change struct {
@@ -70,7 +69,7 @@ func (c *checker) findFacts() {
 				f.lists[path] = max(f.lists[path], told[ch])
 			}
 		case r.Op != nil && r.Op.Unknown:
-			c.addLoose(r.Op) // the replies that bound it are all indexed
+			c.addLoose(r.Op) // all replies that bound it are indexed
 		case r.Op != nil && r.Op.Code == jute.OK:
 			c.statFacts(i, &r.Op.Step, r.Op.Value)
 			for j := range r.Op.Steps {
@@ -78,7 +77,7 @@ func (c *checker) findFacts() {
 			}
 		}
 	}
-	// Deletions wait for the replay: they may have other causes.
+	// Deletions wait for the replay, because they may have other causes.
 	for _, zxid := range sorted(c.facts) {
 		f := c.facts[zxid]
 		if len(f.created)+len(f.set) > 0 {
@@ -97,7 +96,7 @@ func (c *checker) statFacts(record int, s *Step, value []byte) {
 	}
 	if f := c.fact(s.Stat.Czxid, record); f != nil {
 		if was := f.created[path]; was == nil || was.Mzxid != was.Czxid {
-			f.created[path] = s.Stat // the first says most
+			f.created[path] = s.Stat // the first Stat says most
 		}
 		if s.Op == jute.OpGetData && s.Stat.Mzxid == s.Stat.Czxid {
 			f.data[path] = value
@@ -114,6 +113,6 @@ func (c *checker) statFacts(record int, s *Step, value []byte) {
 	}
 }
 
-// sorted returns the keys of m in order: the checker's judgement must not
-// depend on the order of maps.
+// sorted returns the keys of m in order: the checker's judgement must not depend on the order
+// of maps.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -30,7 +30,7 @@ func Save(path string, records []Record) error {
 	return err
 }
 
-// Load reads a history that was saved.
+// Load reads a saved history.
 func Load(path string) ([]Record, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// loose holds the writes without a reply, by what they would change.
+// loose holds the unanswered writes, by their changes.
 type loose struct {
 	creates map[string][]*looseStep // by path; not sequential
 	seqs    map[string][]*looseStep // by parent; sequential
@@ -18,30 +18,28 @@ type loose struct {
 	under   map[string][]*looseStep // creates and deletes, by parent
 }
 
-// looseStep is one step of a write without a reply.
+// looseStep is one step of an unanswered write.
 type looseStep struct {
 	*Step
 	of *looseOp
-	by *demand // what it is taken to explain, or nil
-	// spare: by has it along with the rest of its write, but as another write
-	// could be the one, its effect was not believed and may be needed elsewhere.
+	by *demand // the demand it explains, or nil
+	// spare: by holds it with the rest of its write. Because another write could explain the
+	// demand, its effect was not believed, and another demand may need it.
 	spare bool
 }
 
 type looseOp struct {
 	op    *Op
 	steps []*looseStep
-	// It took effect, if at all, at a zxid above floor, which was seen before
-	// it was sent, and not above ceil, which its session has seen on a newer
-	// connection.
+	// If it took effect, its zxid is above floor, which a client saw before it was sent, and not
+	// above ceil, which its session has seen on a newer connection.
 	floor, ceil int64
 }
 
-// within tells whether the step can have taken effect after zxid from and not
-// after zxid to.
+// within reports whether the step can have taken effect after zxid from and not after zxid to.
 func (l *looseStep) within(from, to int64) bool { return l.of.floor < to && l.of.ceil > from }
 
-// maker tells whose ephemeral node the step makes, 0 if it makes another kind.
+// maker returns the session whose ephemeral node the step makes, 0 for other kinds of nodes.
 func (l *looseStep) maker() int64 {
 	if ephemeral(l.Step) {
 		return l.of.op.Session
@@ -96,12 +94,11 @@ func (c *checker) addLoose(o *Op) {
 	}
 }
 
-// canSucceed tells whether there is any state in which all of the steps succeed
-// one after the other.
+// canSucceed reports whether in some state all of the steps succeed one after the other.
 func canSucceed(steps []Step) bool {
 	type known struct {
 		gone, ephemeral bool
-		version         int32 // -1: not known
+		version         int32 // -1: unknown
 	}
 	is := map[string]*known{}
 	there := func(path string) (*known, bool) {
@@ -166,7 +163,7 @@ func ephemeral(s *Step) bool {
 	return (s.Flags == 1 || s.Flags == 3) && (s.Op == jute.OpCreate || s.Op == jute.OpCreate2)
 }
 
-// swept tells whether the servers may delete the node on their own.
+// swept reports whether the servers may delete the node on their own.
 func swept(s *Step) bool { return s.Op == jute.OpCreateContainer || s.Flags == 5 || s.Flags == 6 }
 
 func parentOf(path string) string {
@@ -194,8 +191,8 @@ func sequenceOf(path, prefix string) (n int, ok bool) {
 	return n, true
 }
 
-// makes tells whether the step may have created the node at path; st is the
-// node's, nil if not known.
+// makes reports whether the step may have created the node at path; st is the node's Stat, nil
+// if unknown.
 func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	if !isCreate(l.Op) {
 		return false
@@ -213,16 +210,16 @@ func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	return st.EphemeralOwner == l.maker()
 }
 
-// passing tells whether a node that the step made can have gone by zxid in the
-// same way.
+// passing reports whether a node that the step made can have gone by zxid without a client's
+// delete.
 func (c *checker) passing(l *looseStep, zxid int64) bool {
 	id := l.maker()
 	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
 }
 
-// passedOn tells whether n may have been replaced, by writes without a reply, by
-// a node that can have gone by zxid without anybody having deleted it. Nobody
-// need have looked closely enough to see that it was another.
+// passedOn reports whether, by unanswered writes, a new node may have replaced n, and can have
+// gone by zxid without a client's delete. Perhaps no client looked closely enough to see the
+// difference.
 func (c *checker) passedOn(n *node, zxid int64) bool {
 	makes := func(l *looseStep) bool {
 		return l.within(n.seenState, zxid) && l.makes(n.path, nil) && c.passing(l, zxid)

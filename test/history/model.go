@@ -7,59 +7,58 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// model is the tree and the watches as the replay has them.
+// model is the tree and the watches as of the replay.
 type model struct {
 	nodes  map[string]*node
 	owned  map[int64]map[string]*node // ephemerals by session
-	absent map[string]int64           // last zxid at which a path was seen to name nothing
+	absent map[string]int64           // last zxid at which a client saw that the path names nothing
 
-	// One-shot watches are kept apart from those that stay: only they are
-	// set together with a look at the node.
+	// One-shot watches are separate from lasting ones: only a read of the node sets a one-shot
+	// watch.
 	oneShot, lasting *tree.Watches[int]
 	events           int
 }
 
-// node is a node of the model. A field is unknown, and taken from the next
-// reply that shows it, when the change behind it is one without a reply whose
-// zxid nobody saw.
+// node is a node of the model. A field is unknown after an unanswered change whose zxid no
+// client saw; the next reply that shows the field sets it.
 type node struct {
 	path     string
 	czxid    int64 // unknown: negative, like all zxids
 	mzxid    int64
 	pzxid    int64
 	pzTimes  int  // children changed at pzxid
-	pzLoose  bool // a child changed at a zxid that is not known
+	pzLoose  bool // a child changed at an unknown zxid
 	version  int32
 	less     int32 // the version may be lower by this,
 	more     int32 // or higher: writes of one or several sets may have made a change
 	aversion int32
 	data     []byte
-	// dataUnknown: only the length of data is known.
+	// dataUnknown: the model knows only the length of data.
 	dataUnknown bool
 	owner       int64
 	swept       bool         // the servers may delete it
-	makers      []*looseStep // who may have made it, if that leaves the owner open
+	makers      []*looseStep // the steps that may have made it, if they leave the owner open
 	ctime       int64
 	mtime       int64 // 0: unknown
 	kids        map[string]*node
 	builtin     int   // children never counted
-	made        int   // children known to have been created, ever
+	made        int   // children known to have been created, in total
 	gone        int   // and deleted
-	seenMade    int   // what a reply showed of them: it may know more
+	seenMade    int   // what a reply showed of both: it may know more
 	seenGone    int   //
-	seen        int64 // last zxid at which it was seen to be there
-	seenState   int64 // last zxid at which its versions were seen
+	seen        int64 // last zxid at which a client saw it
+	seenState   int64 // last zxid at which a client saw its versions
 }
 
-// unknown is a zxid that is not known yet.
+// unknown is a zxid that the model does not know yet.
 const unknown = -1
 
-// moment is when a change is made in the model.
+// moment is the time of a change in the model.
 type moment struct {
 	zxid   int64
-	exact  bool // else it was made at some time up to zxid
-	end    bool // by the end of a session: in no order among its nodes
-	silent bool // nobody was told of it
+	exact  bool // otherwise at some time up to zxid
+	end    bool // by the end of a session, whose nodes go in no order
+	silent bool // no client received an event
 }
 
 // stamp is the zxid that a change leaves in nodes.
@@ -70,7 +69,7 @@ func (m moment) stamp() int64 {
 	return unknown
 }
 
-// expected is an event that a connection should be told.
+// expected is an event that a connection should receive.
 type expected struct {
 	zxid  int64
 	typ   jute.EventType
@@ -90,7 +89,7 @@ func newModel(root string) model {
 	return m
 }
 
-// parent returns the node above path, nil if the model does not reach there.
+// parent returns the node above path, nil if the model does not cover it.
 func (m *model) parent(path string) *node {
 	if path == "/" {
 		return nil
@@ -146,7 +145,7 @@ func (c *checker) own(n *node, session int64) {
 func (c *checker) remove(n *node, m moment) {
 	delete(c.model.nodes, n.path)
 	delete(c.model.owned[n.owner], n.path)
-	// It may have gone at once, and what was seen there since been another.
+	// It may have gone at once, and clients may since have seen another node there.
 	c.model.absent[n.path] = n.seenState
 	if m.exact {
 		c.model.absent[n.path] = m.zxid
@@ -181,15 +180,15 @@ func (c *checker) setData(n *node, s *Step, m moment) {
 	c.tell(jute.EventDataChanged, n.path, m)
 }
 
-// mayEnd tells whether the session can have ended by itself up to zxid.
+// mayEnd reports whether the session can have ended without a close by zxid.
 func (c *checker) mayEnd(id, zxid int64) bool {
 	s := c.session(id)
 	return !s.ended && s.closed == 0 && s.alive < zxid
 }
 
-// tell fires an event. One whose zxid nobody saw was told to nobody: those
-// who set a one-shot watch saw the node before it, and have missed it.
-// Lasting watches need no look at the node and may be younger.
+// tell fires an event. If no client saw the event's zxid, no connection received it: a client
+// that set a one-shot watch saw the node before the change and missed it. Lasting watches need
+// no read of the node and may be younger.
 func (c *checker) tell(typ jute.EventType, path string, m moment) {
 	if !c.within(path) || m.silent {
 		return
@@ -216,8 +215,8 @@ func (c *checker) watch(conn int, path string, k tree.WatchKind) {
 	}
 }
 
-// compare holds a Stat read at zxid against the node. If it cannot be that of
-// the node, but of another that may have taken its place, it is the other's.
+// compare compares a Stat read at zxid with the node. If the Stat does not fit the node, but
+// fits a node that may have replaced it, the model takes that node.
 func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
 	_, acked := c.acked[st.Czxid]
 	reborn := !acked && st.Czxid > n.seenState && st.Czxid <= zxid && st.Czxid != n.czxid && c.reborn(n, zxid)
@@ -230,7 +229,7 @@ func (c *checker) compare(n *node, st *jute.Stat, zxid int64, record int) {
 	n.seenState = zxid
 }
 
-// replace makes n the node that st shows.
+// replace turns n into the node that st shows.
 func (c *checker) replace(n *node, st *jute.Stat) {
 	n.czxid, n.mzxid, n.pzxid, n.ctime, n.mtime = st.Czxid, st.Mzxid, st.Pzxid, st.Ctime, st.Mtime
 	n.version, n.aversion, n.pzLoose, n.makers = st.Version, st.Aversion, false, nil
@@ -246,7 +245,7 @@ func (c *checker) replace(n *node, st *jute.Stat) {
 	n.seenMade, n.seenGone = n.made, n.gone
 }
 
-// compareStat holds a Stat against the node and learns what is unknown.
+// compareStat compares a Stat with the node and learns unknown fields.
 func (c *checker) compareStat(n *node, st *jute.Stat, zxid int64, record int) {
 	bad := func(field string, got, want int64) {
 		c.fail("G6", record, "%s: %s is %d, must be %d", n.path, field, got, want)
@@ -284,7 +283,7 @@ func (c *checker) compareStat(n *node, st *jute.Stat, zxid int64, record int) {
 	c.compareList(n, st, zxid, record)
 }
 
-// isVersion tells whether the node's version is or may be v, and if so learns it.
+// isVersion reports whether the node's version is or may be v, and learns it if so.
 func (n *node) isVersion(v int32) bool {
 	if v < n.version-n.less || v > n.version+n.more {
 		return false
@@ -293,7 +292,7 @@ func (n *node) isVersion(v int32) bool {
 	return true
 }
 
-// compareList holds the fields about children against the node.
+// compareList compares the fields about children with the node.
 func (c *checker) compareList(n *node, st *jute.Stat, zxid int64, record int) {
 	sum := int(st.Cversion) + int(st.NumChildren)
 	made := sum / 2
@@ -325,8 +324,8 @@ func (c *checker) compareList(n *node, st *jute.Stat, zxid int64, record int) {
 	n.pzxid, n.pzLoose = st.Pzxid, false
 }
 
-// open counts the children that may have been created under n, and deleted,
-// without the model knowing.
+// open counts the children that may have been created and deleted under n without the model
+// knowing.
 func (c *checker) open(n *node, zxid int64) (made, gone int) {
 	for _, l := range c.loose.under[n.path] {
 		if !l.within(0, zxid) || l.by != nil && len(l.by.claims) == 1 {

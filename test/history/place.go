@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// there returns the node that a reply shows to exist at zxid. If the model
-// has none, a create without a reply may be the reason.
+// there returns the node that a reply shows to exist at zxid. If the model has no such node,
+// an unanswered create may explain it.
 func (c *checker) there(path string, zxid int64, record int, why string) *node {
 	n := c.model.nodes[path]
 	if n != nil && n.owner != 0 && c.session(n.owner).endBy <= zxid && !c.replaced(n, zxid) {
@@ -27,10 +27,9 @@ func (c *checker) there(path string, zxid int64, record int, why string) *node {
 	return n
 }
 
-// replaced tells whether the ephemeral node n, whose session has ended, may
-// have gone with it and another have been made in its place, by a write without
-// a reply. If so the model has the other one. Nobody was told, or the events
-// would have shown when it happened.
+// replaced reports whether the ephemeral node n may have gone with its ended session, and an
+// unanswered write may have made another in its place. If so the model takes the other node.
+// No client received an event, or the events would show when it happened.
 func (c *checker) replaced(n *node, zxid int64) bool {
 	if len(n.kids) > 0 || !c.mayGo(n, zxid) {
 		return false
@@ -44,7 +43,7 @@ func (c *checker) replaced(n *node, zxid int64) bool {
 	return false
 }
 
-// appear makes path exist by a create whose reply never came.
+// appear makes path exist by an unanswered create.
 func (c *checker) appear(path string, zxid int64) bool { return c.appearAt(path, moment{zxid: zxid}) }
 
 func (c *checker) appearAt(path string, m moment) bool {
@@ -69,7 +68,7 @@ func (c *checker) appearAt(path string, m moment) bool {
 	return true
 }
 
-// createLoose makes the node that step l, or another claim of d, has created.
+// createLoose makes the node that step l, or another claim of d, created.
 func (c *checker) createLoose(path string, d *demand, l *looseStep, m moment) {
 	var makers []*looseStep
 	open := false
@@ -88,8 +87,8 @@ func (c *checker) createLoose(path string, d *demand, l *looseStep, m moment) {
 	c.create(path, l.Step, 0, m).makers = makers
 }
 
-// missing checks that nothing was at path at zxid. If the model has a node
-// there, a delete without a reply or the end of a session may be the reason.
+// missing checks that no node was at path at zxid. If the model has a node there, an
+// unanswered delete or the end of a session may explain it.
 func (c *checker) missing(path string, zxid int64, record int, why string) bool {
 	n := c.model.nodes[path]
 	if n != nil && !c.vanish(n, zxid) {
@@ -105,8 +104,8 @@ func (c *checker) missing(path string, zxid int64, record int, why string) bool 
 	return true
 }
 
-// forget takes a node out of the model that should not have gone, so that this
-// is reported once.
+// forget removes from the model a node that should not have gone, so that the loss is reported
+// once.
 func (c *checker) forget(n *node) {
 	for _, kid := range n.children() {
 		c.forget(kid)
@@ -118,8 +117,8 @@ func (c *checker) forget(n *node) {
 	}
 }
 
-// vanish makes a node go by something nobody was answered for. If there is
-// more than one way, none is taken to have been the one.
+// vanish removes a node for a reason without an answer. If there is more than one reason, it
+// believes none of them.
 func (c *checker) vanish(n *node, zxid int64) bool {
 	if n.seen >= zxid {
 		return false
@@ -130,7 +129,7 @@ func (c *checker) vanish(n *node, zxid int64) bool {
 		}
 	}
 	if c.model.nodes[n.path] != n {
-		return true // went with the session of a child
+		return true // it went with the session of a child
 	}
 	var claims []claim
 	for _, l := range c.loose.deletes[n.path] {
@@ -150,8 +149,7 @@ func (c *checker) vanish(n *node, zxid int64) bool {
 	return true
 }
 
-// mayGo tells whether the node can have gone by zxid without anybody having
-// deleted it.
+// mayGo reports whether the node can have gone by zxid without a client's delete.
 func (c *checker) mayGo(n *node, zxid int64) bool {
 	if n.swept || n.owner != 0 && c.mayEnd(n.owner, zxid) {
 		return true
@@ -159,7 +157,7 @@ func (c *checker) mayGo(n *node, zxid int64) bool {
 	return slices.ContainsFunc(n.makers, func(l *looseStep) bool { return c.passing(l, zxid) })
 }
 
-// resolve makes the change of a zxid that no acknowledged write has.
+// resolve makes the change of a zxid without an acknowledged write.
 func (c *checker) resolve(zxid int64, f *facts) {
 	m := moment{zxid: zxid, exact: true}
 	switch {
@@ -175,8 +173,8 @@ func (c *checker) resolve(zxid int64, f *facts) {
 	}
 }
 
-// resolveDeleted explains deletions: by a write without a reply, or by what
-// needs no client, the end of a session and the sweep of a container.
+// resolveDeleted explains deletions: by an unanswered write, or without a client, by the end
+// of a session or the sweep of a container.
 func (c *checker) resolveDeleted(f *facts, m moment) {
 	var nodes []*node
 	ends, owner := true, int64(0)
@@ -202,7 +200,7 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 	switch {
 	case ends:
 		m.end = true
-		// Where another session may have made the node again, it may be that one's end.
+		// If another session may have made the node again, that session may have ended.
 		again := slices.ContainsFunc(nodes, func(n *node) bool { return n.owner == owner && c.passedOn(n, m.zxid) })
 		if len(claims) == 0 && owner != 0 && !again {
 			c.endSession(owner, f, m)
@@ -228,10 +226,9 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 	}
 }
 
-// oneOwner finds a session whose end may have deleted all of the nodes at zxid,
-// those of other sessions too: they may have gone before, and writes of that
-// session without a reply have made others in their place. If there is one, the
-// model has those.
+// oneOwner finds a session whose end may have deleted all of the nodes at zxid. Nodes of other
+// sessions may have gone before, and unanswered writes of that session may have made others in
+// their place. If so the model takes those.
 func (c *checker) oneOwner(nodes []*node, zxid int64) (owner int64, ok bool) {
 	for _, o := range nodes {
 		id := o.owner
@@ -270,15 +267,14 @@ func (c *checker) oneOwner(nodes []*node, zxid int64) (owner int64, ok bool) {
 	return 0, false
 }
 
-// resolveLists makes the changes of lists of children that f shows and the
-// model did not make.
+// resolveLists makes the changes of child lists that f shows and the model lacks.
 func (c *checker) resolveLists(f *facts, m moment) {
 	m.end = true
 	for _, path := range sorted(f.lists) {
 		times := f.lists[path]
 		n := c.model.nodes[path]
 		if n == nil {
-			continue // if it had gone before, nobody waits for the event
+			continue // no client waits for events of a node gone before
 		}
 		if n.pzxid == m.zxid {
 			times -= n.pzTimes
@@ -296,8 +292,8 @@ func (c *checker) resolveLists(f *facts, m moment) {
 	}
 }
 
-// endSession deletes the session's ephemerals, also those which nobody saw
-// made by it and f shows to have gone.
+// endSession deletes the session's ephemerals, including those that no client saw it create
+// and f shows to have gone.
 func (c *checker) endSession(id int64, f *facts, m moment) {
 	if f != nil {
 		for _, path := range sorted(f.deleted) {
@@ -316,8 +312,8 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 		return cmp.Or(cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.path, b.path))
 	})
 	m.end = true
-	// If a delete without a reply may have been first, and another node have come
-	// in its place, only events tell that a node went now.
+	// If an unanswered delete may have come first, and another node have come in its place, only
+	// events show that a node went now.
 	doubt, sure := map[*node]bool{}, map[string]int{}
 	for _, n := range list {
 		doubt[n] = m.exact && (f == nil || !f.deleted[n.path]) && possible(c.loose.deletes[n.path], n.seenState,
@@ -328,7 +324,7 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	}
 	for _, n := range list {
 		if !m.exact && n.seen >= m.zxid && len(n.kids) == 0 {
-			// What was seen there at that zxid was another in its place already.
+			// At that zxid clients already saw another node in its place.
 			silent := m
 			silent.silent = true
 			c.remove(n, silent)
@@ -350,7 +346,7 @@ func (c *checker) endSession(id int64, f *facts, m moment) {
 	}
 }
 
-// listed is how many children of path's parent f shows to have come or gone.
+// listed returns how many children of path's parent f shows to have come or gone.
 func (f *facts) listed(path string) int {
 	if f == nil {
 		return 0

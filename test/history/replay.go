@@ -11,18 +11,18 @@ import (
 // item is one step of the replay.
 type item struct {
 	zxid  int64
-	phase int // what makes the state of a zxid, what looks at it, what ends with it
+	phase int // first what makes the state of a zxid, then what reads it, then what ends with it
 	at    int // record; connection in the last phase
 }
 
 const (
 	change = iota // an acknowledged write
-	proved        // a write known by its traces only
+	proved        // a write known only by its traces
 	look
 	leave
 )
 
-// replay goes through all zxids in order.
+// replay replays all zxids in order.
 func (c *checker) replay() {
 	c.model = newModel(c.Root)
 	var items []item
@@ -91,7 +91,7 @@ func (c *checker) write(record int) {
 	}
 }
 
-// step applies one step that succeeded.
+// step applies one successful step.
 func (c *checker) step(s *Step, session int64, m moment, record int) {
 	path, before := s.Path, m.zxid-1
 	if isCreate(s.Op) && s.Created != "" {
@@ -142,7 +142,7 @@ func (c *checker) step(s *Step, session int64, m moment, record int) {
 	}
 }
 
-// catchUpVersion checks that a write that asked for a version could succeed.
+// catchUpVersion checks that a write with a version could succeed.
 func (c *checker) catchUpVersion(n *node, version int32, zxid int64, record int) {
 	switch {
 	case version == -1 || n.isVersion(version):
@@ -162,9 +162,8 @@ func (c *checker) catchUpVersion(n *node, version int32, zxid int64, record int)
 	c.fail("G6", record, "%s: version %d was accepted, must be %d", n.path, version, n.version)
 }
 
-// reborn tells whether a write without a reply, or the end of a session, and
-// another such write may have replaced the node
-// by another that nobody has seen yet.
+// reborn reports whether an unanswered write, or the end of a session, followed by another
+// such write, may have replaced the node by one that no client has seen yet.
 func (c *checker) reborn(n *node, zxid int64) bool {
 	gone := possible(c.loose.deletes[n.path], n.seenState, zxid) || c.mayGo(n, zxid)
 	return gone && possible(c.loose.creates[n.path], n.seenState, zxid)
@@ -279,7 +278,7 @@ func (c *checker) read(o *Op, record int) {
 	}
 }
 
-// compareChildren holds a list of children against the node.
+// compareChildren compares a list of children with the node.
 func (c *checker) compareChildren(n *node, o *Op, record int) {
 	prefix := n.path + "/"
 	if n.path == "/" {
@@ -299,8 +298,8 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 			lacking = append(lacking, path)
 		}
 	}
-	// What is gone first: if a session has ended, a node of its that is listed
-	// is another one.
+	// Missing children first: if a session has ended, a listed node of that session is another
+	// node.
 	slices.Sort(lacking)
 	for _, path := range lacking {
 		c.missing(path, o.Zxid, record, "it is not listed")
@@ -310,7 +309,7 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 	}
 }
 
-// refused checks that a write that was answered with an error had to be.
+// refused checks that a write had to fail with the error it got.
 func (c *checker) refused(s *Step, zxid int64, record int) {
 	if !c.within(s.Path) {
 		return
@@ -357,8 +356,8 @@ func (c *checker) refused(s *Step, zxid int64, record int) {
 	}
 }
 
-// refusedMulti checks the step that made a multi fail, unless what it found
-// may be the work of an earlier step.
+// refusedMulti checks the step that made a multi fail, unless an earlier step may have caused
+// what it found.
 func (c *checker) refusedMulti(o *Op, record int) {
 	for i := range o.Steps {
 		s := &o.Steps[i]

@@ -9,8 +9,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Step is one operation on one node, alone or inside a multi, with what came
-// back.
+// Step is one operation on one node, alone or inside a multi, with its reply.
 type Step struct {
 	Op      jute.OpCode
 	Path    string
@@ -20,35 +19,35 @@ type Step struct {
 
 	Code    jute.ErrCode
 	Created string     // path given to a created node
-	Stat    *jute.Stat // nil if the reply had none
+	Stat    *jute.Stat // nil if the reply has none
 }
 
-// Op is one request of a client and its reply. Times are read from one
-// monotonic clock that all clients share.
+// Op is one request of a client and its reply. Times come from one monotonic clock that all
+// clients share.
 type Op struct {
 	Client  string
 	Conn    int   // connections are numbered uniquely in a history
 	Session int64 // the connection's
 	Seq     int   // place among the requests sent on the connection
 	Start   time.Duration
-	End     time.Duration // when the reply had arrived
+	End     time.Duration // when the reply arrived
 
 	Step
-	Steps []Step // of a multi; Code tells whether it took effect as a whole
+	Steps []Step // of a multi; Code says whether it took effect as a whole
 
 	Watch   bool             // a read asks for a watch
 	Mode    int32            // of addWatch; watcher type of removeWatches
 	Watches *jute.SetWatches // of setWatches and setWatches2
 
-	// Unknown tells that no reply came: the connection ended first.
+	// Unknown means that no reply came: the connection ended first.
 	Unknown  bool
 	Zxid     int64    // of the reply's header
 	Value    []byte   // data read
 	Children []string // children read
 }
 
-// Event is a notification of a watch. Zxid is that of the change; 0 or less
-// if it is part of the answer to a setWatches.
+// Event is a notification of a watch. Zxid is that of the change, or 0 or less if the event is
+// part of the answer to a setWatches.
 type Event struct {
 	Conn int
 	At   time.Duration
@@ -63,19 +62,19 @@ type Connect struct {
 	Conn     int
 	Session  int64
 	New      bool          // the session was created
-	LastZxid int64         // what the client said it had seen
+	LastZxid int64         // the zxid that the client said it had seen
 	Timeout  time.Duration // of the session, as granted; 0 if not recorded
 	Start    time.Duration
 	End      time.Duration
 }
 
-// Expired is a server's word that a session has ended.
+// Expired is a server's answer that a session has ended.
 type Expired struct {
 	Session int64
 	At      time.Duration
 }
 
-// Digest is what a server says is the digest of its state at a zxid.
+// Digest is the digest that a server reports for its state at a zxid.
 type Digest struct {
 	Server string
 	Zxid   int64
@@ -115,8 +114,8 @@ func (r Record) String() string {
 	return "empty record"
 }
 
-// Recorder collects a history from many goroutines. The goroutine that reads a
-// connection adds what it reads at once, so that the order of arrival is kept.
+// Recorder collects a history from many goroutines. The goroutine that reads a connection must
+// add each record at once, so that the order of arrival is kept.
 type Recorder struct {
 	mu      sync.Mutex
 	records []Record
@@ -129,14 +128,14 @@ func (r *Recorder) Add(rec Record) {
 	r.records = append(r.records, rec)
 }
 
-// Records returns what was recorded so far.
+// Records returns the records so far.
 func (r *Recorder) Records() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.records)
 }
 
-// Violation is a guarantee that a history shows broken.
+// Violation is a guarantee that a history shows to be broken.
 type Violation struct {
 	Rule   string // G1 …
 	Text   string
@@ -148,14 +147,12 @@ func (v Violation) String() string { return fmt.Sprintf("%s: record %d: %s", v.R
 
 // Options bound a check.
 type Options struct {
-	// Root is the node at and below which everything is checked; outside it
-	// only orders and times are. Empty means "/". /zookeeper is never looked
-	// at.
+	// Root is the node at and below which everything is checked; outside it only orders and times
+	// are. Empty means "/". /zookeeper is never checked.
 	Root string
-	// Linearizable tells that reads were promised to be so: G1 is demanded of
-	// them as well.
+	// Linearizable says that the servers promise linearizable reads: G1 then covers reads too.
 	Linearizable bool
-	// Max is how many violations are reported; after the first, more are
-	// often only its consequences. 0 means 20.
+	// Max is how many violations are reported; those after the first are often its consequences.
+	// 0 means 20.
 	Max int
 }

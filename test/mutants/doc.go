@@ -1,9 +1,8 @@
-// Package mutants tests the tests. Each file of testdata plants one bug in the
-// server, as a small edit of one or two files, and names the guarantee that
-// the simulation, or another test, must then report as broken. The edits are
-// laid over the sources of a build of their own; nothing in the repository is
-// changed, and the product needs no hooks. An edit that does not apply any more
-// fails as well, so that the collection cannot rot unnoticed.
+// Package mutants tests the tests. Each file of testdata plants one bug in the server, as a
+// small edit of one or two files, and names the guarantee that the simulation, or another
+// test, must then report as broken. A separate build overlays the edits on the sources:
+// nothing in the repository changes, and the product needs no hooks. An edit that no longer
+// applies fails as well, so that the collection cannot rot unnoticed.
 //
 // A mutant looks like this:
 //
@@ -18,9 +17,8 @@
 //	-- new
 //	text in its place
 //
-// Beside them, make mutants-random plants edits at random, from a seed: a
-// condition turned round, a comparison of the wrong kind, a statement dropped,
-// an error returned as nil. For each it says which test notices. Those that no
-// test can notice, because nothing changes, are judged in
-// testdata/equivalent.tsv.
+// In addition, make mutants-random plants edits at random, from a seed: a condition turned
+// round, a comparison of the wrong kind, a statement dropped, an error returned as nil. For
+// each it says which test fails. testdata/equivalent.tsv lists the edits that no test can
+// detect, because they change nothing.
 package mutants

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// buildTags are what the planted bugs are built with: everything that can be.
+// buildTags are the tags of the builds with planted bugs: all code that can be built.
 const buildTags = "kerberos"
 
 // mutant is one planted bug.
@@ -75,8 +75,8 @@ func load(path string) (m mutant, err error) {
 	return m, nil
 }
 
-// overlay writes the edited files into dir, with the list that the go command
-// takes, and returns that list's name.
+// overlay writes the edited files into dir, with the list for the go command, and returns the
+// list's name.
 func (m *mutant) overlay(root, dir string) (string, error) {
 	texts := map[string]string{}
 	for _, e := range m.edits {

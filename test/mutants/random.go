@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// spot is a place where one small edit plants a bug: the text from..to of a
-// file becomes another.
+// spot is a place where one small edit plants a bug: it replaces the text from..to of a file.
 type spot struct {
 	file     string // relative to the module
 	line     int
@@ -22,8 +21,8 @@ type spot struct {
 	was, is  string
 }
 
-// String names the spot without its line, so that a judgement of it outlives
-// edits elsewhere in the file.
+// String names the spot without its line, so that a judgement of the spot outlives edits
+// elsewhere in the file.
 func (s spot) String() string {
 	return fmt.Sprintf("%s %s: %s: %s", s.file, s.fn, s.kind, oneLine(s.was))
 }
@@ -36,9 +35,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// spots finds every place in a package's sources, tests left out, where a
-// condition can be turned round, a statement dropped, or an error returned as
-// nil.
+// spots finds every place in a package's sources, without tests, where an edit can turn a
+// condition round, drop a statement, or return an error as nil.
 func spots(root, pkg string) (list []spot, err error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
 	if err != nil {
@@ -57,7 +55,7 @@ func spots(root, pkg string) (list []spot, err error) {
 			return nil, err
 		}
 		if c := constraint.FindSubmatch(src); c != nil && string(c[1]) != buildTags {
-			continue // may not be built here
+			continue // the file may not be built here
 		}
 		in, err := spotsIn(filepath.ToSlash(name), src)
 		if err != nil {
@@ -136,14 +134,14 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 	return list, nil
 }
 
-// twin is what a comparison is easily confused with.
+// twin maps a comparison to the one easily confused with it.
 var twin = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.LAND: token.LOR, token.LOR: token.LAND,
 }
 
-// droppable says whether a statement may be left out of a program that still
-// compiles and means something else. What is only said to a log is not.
+// droppable reports whether a program without the statement still compiles and means something
+// else. A log line does not change the meaning.
 func droppable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -157,7 +155,7 @@ func droppable(s ast.Stmt) bool {
 	return false
 }
 
-// logs reports whether a call says something to a log, and nothing else.
+// logs reports whether a call only writes a log line.
 func logs(call *ast.CallExpr) bool {
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

@@ -10,19 +10,17 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// wrong marks, inside a canonical text, what is wrong whatever the other server
-// says.
+// wrong marks, inside a canonical text, a fault that does not depend on the other server.
 const wrong = "‽"
 
-// builtin are the nodes every server has from the beginning. Their counters
-// are compared by how far they moved since the run began.
+// builtin are the nodes every server has from the beginning. Their counters are compared by
+// how far they moved since the start of the run.
 var builtin = []string{"/", "/zookeeper", configPath, "/zookeeper/quota"}
 
 // configPath is the node that lists the members of an ensemble.
 const configPath = "/zookeeper/config"
 
-// at names a zxid by the change it belongs to. Zxids from before the run are
-// all the same.
+// at names a zxid by its change. All zxids from before the run have one name.
 func (s *side) at(zxid int64) string {
 	if zxid == 0 {
 		return "0"
@@ -55,7 +53,7 @@ func (s *side) stat(path string, st jute.Stat) string {
 		st.Cversion -= base.Cversion
 		st.Aversion -= base.Aversion
 	}
-	if s.members && path == configPath { // not the data, and when it was written
+	if s.members && path == configPath { // neither the data nor the time of their write
 		st.DataLength, st.Mzxid, st.Mtime = 0, 0, 0
 	}
 	owner := "0"
@@ -70,8 +68,8 @@ func (s *side) stat(path string, st jute.Stat) string {
 		st.Version, st.Cversion, st.Aversion, owner, st.DataLength, st.NumChildren)
 }
 
-// time checks that the time beside a zxid is always the same one, and about
-// now. It returns a complaint, or nothing.
+// time checks that the same time always stands beside a zxid, and that it is close to now. It
+// returns a complaint, or "".
 func (s *side) time(zxid, ms int64) string {
 	if zxid <= s.commits[0] {
 		return ""
@@ -86,7 +84,7 @@ func (s *side) time(zxid, ms int64) string {
 	return ""
 }
 
-// canon is something that arrived in comparable form.
+// canon is a frame in comparable form.
 type canon struct {
 	text string
 	// alt is another form that a Known difference may accept.
@@ -133,9 +131,9 @@ func (s *side) canonical(g got) canon {
 	return c
 }
 
-// body returns the comparable form of a response record, and another one for
-// Known differences: without what a create2 inside a multi shows, or with the
-// entries of an ACL in order.
+// body returns the comparable form of a response record, and another form for Known
+// differences: without what a create2 inside a multi shows, or with the entries of an ACL in
+// order.
 func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
 	if code != jute.OK {
 		return "", ""
@@ -165,7 +163,7 @@ func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt str
 		return text, fmt.Sprintf(" acl=%q null=%v", acl, nullID) + stat
 	case "getChildren":
 		text = names(d)
-	case "getEphemerals": // in the order of the reference
+	case "getEphemerals": // in the order of the first server
 		list, _ := d.Strings()
 		text = fmt.Sprintf(" %q", list)
 	case "getChildren2":
@@ -259,8 +257,8 @@ func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	}
 }
 
-// succeeded reports whether a reply says that a change was made, so that its
-// header holds the zxid of that change.
+// succeeded reports whether a reply confirms a change, so that its header holds the zxid of
+// that change.
 func succeeded(st *Step, g got) bool {
 	if g.end != nil || g.frame.Event != nil || g.late || g.frame.Code != jute.OK || !st.changes() {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Generator makes up a random program step by step. It follows what the
-// servers answer, so that most steps meet nodes that exist.
+// Generator creates a random program step by step. It follows the servers' answers, so that
+// most steps meet existing nodes.
 type Generator struct {
 	rng   *rand.Rand
 	conns map[string]bool // live
@@ -23,8 +23,8 @@ type Generator struct {
 	watched map[string][]string
 	// restarts says that the program may restart the second server.
 	restarts bool
-	// tokens counts those that each connection has sent for SASL: zlockd does not
-	// bear as many as ZooKeeper.
+	// tokens counts the SASL tokens that each connection has sent: zlockd accepts fewer than
+	// ZooKeeper.
 	tokens map[string]int
 }
 
@@ -43,7 +43,7 @@ func one[T any](g *Generator, list ...T) T { return list[g.rng.IntN(len(list))] 
 // chance reports true in n of 100 cases.
 func (g *Generator) chance(n int) bool { return g.rng.IntN(100) < n }
 
-// Next returns the next steps, all of one connection, to be sent in one piece.
+// Next returns the next steps. They belong to one connection and go out in one piece.
 func (g *Generator) Next() []Step {
 	if g.restarts && g.rng.IntN(100) == 0 {
 		return []Step{{Conn: "*", Op: "restart"}}
@@ -81,7 +81,7 @@ func (g *Generator) Next() []Step {
 	return steps
 }
 
-// pick chooses the connection that acts: mostly a live one.
+// pick chooses the acting connection: mostly a live one.
 func (g *Generator) pick() string {
 	name := one(g, connNames...)
 	for range 2 {
@@ -92,8 +92,8 @@ func (g *Generator) pick() string {
 	return name
 }
 
-// connect returns a step that gives a connection a session: a new one, its own
-// of before, or that of another connection.
+// connect returns a step that gives a connection a session: a new session, its former one, or
+// that of another connection.
 func (g *Generator) connect(name string) Step {
 	s := Step{Conn: name, Op: "connect", Timeout: 60000, Back: -2}
 	if g.chance(10) {
@@ -125,7 +125,7 @@ func (g *Generator) connect(name string) Step {
 	return s
 }
 
-// damageConnect makes a connect request one that no client sends.
+// damageConnect turns a connect request into one that no client sends.
 func (g *Generator) damageConnect(s *Step) {
 	const passwordAt = 24
 	switch g.rng.IntN(4) {
@@ -151,7 +151,7 @@ func frame(xid int32, op jute.OpCode, record string) []byte {
 	return wire.AppendRequest(nil, xid, op, []byte(record))
 }
 
-// none are bytes that no request begins with: the server ends the connection.
+// none are bytes that begin no request: the server ends the connection.
 var none = [][]byte{
 	[]byte("\xff\xff\xff\xff"), []byte("\x80\x00\x00\x00\x00\x00\x00\x01"), []byte("\x7f\xff\xff\xff"),
 	[]byte("\x00\x10\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01"), []byte("\x00\x00\x00\x00"),
@@ -188,7 +188,7 @@ func (g *Generator) auth(name string) Step {
 	return s
 }
 
-// unknown returns a request for an operation that there is not.
+// unknown returns a request for an operation that does not exist.
 func (g *Generator) unknown(name string) Step {
 	return Step{
 		Conn: name, Op: "op", Code: one[int32](g, 0, -1, -2, -12, 10, 23, 50, 99, 108, 109, 1000, math.MaxInt32,
@@ -197,7 +197,7 @@ func (g *Generator) unknown(name string) Step {
 	}
 }
 
-// limits are what a quota may say.
+// limits are the values of a quota.
 var limits = []string{
 	"count=3,bytes=-1", "count=-1,bytes=4",
 	"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2",
@@ -332,13 +332,13 @@ func mode(conn, path string) string {
 	return []string{"once", "once", "once", "persistent", "recursive"}[h.Sum32()%5]
 }
 
-// guarded reports whether only proper texts may be written to a path: the real
-// server cannot live with others.
+// guarded reports whether a path accepts only well-formed texts: ZooKeeper cannot live with
+// others.
 func guarded(path string) bool {
 	return strings.HasSuffix(path, "/zookeeper_limits") || strings.HasSuffix(path, "/zookeeper_stats")
 }
 
-// Learn takes note of what a step did.
+// Learn records what a step did.
 func (g *Generator) Learn(steps []Step, list []got, alive bool) {
 	first := &steps[0]
 	if first.Op == "connect" || first.Op == "attach" {

@@ -12,8 +12,8 @@ func (g *Generator) request(name string) Step {
 	s := g.plain(name)
 	s.Conn = name
 	if g.chance(1) && s.Op != "setWatches" && s.Op != "setWatches2" {
-		// A record cut short, or one with something behind it. Cutting an
-		// integer in two always makes the record undecodable.
+		// A record cut short, or one with extra bytes behind it. Cutting an integer in two always
+		// makes the record undecodable.
 		if g.chance(50) {
 			s.Extra = one(g, "\x00", "\x01\x02\x03\x04", "trailing")
 		} else if !strings.Contains("whoAmI ping sync getEphemerals reconfig deleteContainer", s.Op) {
@@ -28,12 +28,12 @@ func (g *Generator) request(name string) Step {
 	return s
 }
 
-// lengths are counts and lengths that no string or list has.
+// lengths are counts and lengths that no string or list can have.
 var lengths = []string{"\xff\xff\xff\xff", "\xff\xff\xff\xfe", "\x80\x00\x00\x00", "\x7f\xff\xff\xff",
 	"\x00\x10\x00\x00", "\x00\x00\x7f\xff"}
 
-// damage makes a request one that no client sends, of which it is nevertheless
-// certain what it means: one that must not be understood, or is another one.
+// damage turns a request into one that no client sends but whose meaning is certain: it must
+// be refused as undecodable, or is another request.
 func (g *Generator) damage(s *Step) {
 	n := len(s.encode(func(int) int64 { return 0 }))
 	switch s.Op {
@@ -42,7 +42,7 @@ func (g *Generator) damage(s *Step) {
 	case "multi":
 		for _, op := range s.Ops {
 			if strings.HasPrefix(op.Op, "create") {
-				return // 3.8 goes by other rules than 3.9
+				return // 3.8 has other rules than 3.9
 			}
 		}
 		s.At, s.Patch = g.rng.IntN(max(n, 1)), one(g, lengths...)
@@ -93,7 +93,7 @@ func (g *Generator) plain(name string) Step {
 	return g.multiRead()
 }
 
-// writable is path without the nodes that only proper texts may be written to.
+// writable returns path without the nodes that accept only well-formed texts.
 func (g *Generator) writable() string {
 	for {
 		p := g.path()
@@ -158,8 +158,7 @@ func (g *Generator) watch(name string) Step {
 	kind := mode(name, path)
 	switch n := g.rng.IntN(10); {
 	case n < 4:
-		// zlockd refuses a path that is not absolute, ZooKeeper watches it in
-		// vain.
+		// zlockd refuses a path that is not absolute; ZooKeeper watches it in vain.
 		for kind == "once" || !strings.HasPrefix(path, "/") {
 			path = g.path()
 			kind = mode(name, path)
@@ -176,7 +175,7 @@ func (g *Generator) watch(name string) Step {
 		if mine := g.watched[name]; len(mine) > 0 && g.chance(70) {
 			path = one(g, mine[max(0, len(mine)-8):]...)
 		}
-		// ZooKeeper 3.8 stumbles over a path that is not absolute.
+		// ZooKeeper 3.8 fails on a path that is not absolute.
 		path = "/" + strings.TrimPrefix(path, "/")
 		kind = mode(name, path)
 		s := Step{Op: one(g, "removeWatches", "checkWatches"), Path: path, Mode: jute.WatcherAny}
@@ -198,8 +197,7 @@ func (g *Generator) watch(name string) Step {
 	return s
 }
 
-// setWatches returns a request to register watches again, as after a
-// reconnect.
+// setWatches returns a request to register watches again, as after a reconnect.
 func (g *Generator) setWatches(name string) Step {
 	s := Step{Op: one(g, "setWatches", "setWatches2"), Back: g.rng.IntN(30)}
 	if g.chance(5) {
@@ -207,7 +205,7 @@ func (g *Generator) setWatches(name string) Step {
 	}
 	for range 1 + g.rng.IntN(6) {
 		path := g.path()
-		if path == configPath { // an ensemble has written it, a single server has not
+		if path == configPath { // written in an ensemble, but not on a single server
 			continue
 		}
 		switch mode(name, path) {
@@ -253,8 +251,8 @@ func (g *Generator) multi() Step {
 		case n < 45:
 			s.Ops = append(s.Ops, g.inMulti(g.create()))
 		case n < 60:
-			// Without a limit's nodes: ZooKeeper compares a multi with the
-			// counters of before, also when it deletes them itself.
+			// Without a limit's nodes: ZooKeeper compares a multi with the counters from before it,
+			// even if the multi deletes the limit.
 			s.Ops = append(s.Ops, Step{Op: "delete", Path: g.writable(), Version: g.version()})
 		case n < 78:
 			s.Ops = append(s.Ops, g.setData())
@@ -272,9 +270,8 @@ func (g *Generator) multi() Step {
 	return s
 }
 
-// inMulti makes the flags of a create match its operation. Where they do not,
-// ZooKeeper 3.8 goes by the flags inside a multi and by the operation outside;
-// no client sends such a thing.
+// inMulti makes the flags of a create match its operation. Otherwise ZooKeeper 3.8 follows the
+// flags inside a multi and the operation outside; no client sends such a request.
 func (g *Generator) inMulti(s Step) Step {
 	switch {
 	case s.Op == "createContainer":

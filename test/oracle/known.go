@@ -13,13 +13,12 @@ import (
 type Known struct {
 	Name   string
 	Reason string
-	// match returns how many of the things that arrived it explains on each
-	// side; none if it does not apply.
+	// match returns how many of the arrived items it explains on each side; none if it does not
+	// apply.
 	match func(d *diff) (skipA, skipB int)
 }
 
-// diff is a place where the servers differ. a or b is nil where nothing more
-// arrived.
+// diff is a place where the servers differ. a or b is nil if nothing more arrived.
 type diff struct {
 	r    *Runner
 	step *Step
@@ -54,7 +53,7 @@ var table = []Known{{
 		if !d.both("checkWatches") || d.a.code != jute.OK || d.b.code != jute.NoWatcher {
 			return 0, 0
 		}
-		// Also a persistent watch of another connection counts for any type.
+		// A persistent watch of another connection also counts for any type.
 		any := &Step{Op: "checkWatches", Path: d.a.step.Path, Mode: jute.WatcherAny}
 		for _, name := range d.r.b.names() {
 			if name != d.conn && d.r.b.ask(name, any) == jute.OK {

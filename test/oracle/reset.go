@@ -12,8 +12,8 @@ import (
 // Super is the credential of the super user that both servers must know.
 const Super = "super:secret"
 
-// Reset ends every session of the last run, removes every node, and takes note
-// of where both servers stand.
+// Reset ends every session of the last run, removes every node, and records the state of both
+// servers.
 func (r *Runner) Reset() error {
 	r.sessions = 0
 	for _, s := range []*side{r.a, r.b} {
@@ -26,7 +26,7 @@ func (r *Runner) Reset() error {
 	return nil
 }
 
-// Close ends every session of the last run, as far as the servers let it.
+// Close ends every session of the last run, as far as the servers allow.
 func (r *Runner) Close() {
 	for _, s := range []*side{r.a, r.b} {
 		s.endSessions()
@@ -65,8 +65,8 @@ func (s *side) reset() error {
 	return err
 }
 
-// endSessions closes all sessions of the last run: one left alone would expire
-// in the middle of a later one.
+// endSessions closes all sessions of the last run: otherwise one would expire during a later
+// run.
 func (s *side) endSessions() error {
 	for _, c := range s.conns {
 		c.Close()

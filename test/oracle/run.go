@@ -9,21 +9,19 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Runner sends programs to two servers. The first is the yardstick.
+// Runner sends programs to two servers. The first is the reference.
 type Runner struct {
-	// Pipeline sends steps that are joined to the second server in one piece.
-	// The first always gets one request at a time: ZooKeeper 3.8 checks a
-	// request against what is still on its way through its pipeline, and
-	// forgets parts of that (the new ACL of a setACL, all of a multi that
-	// failed, what counts for a quota), so that its answers then depend on
-	// timing.
+	// Pipeline sends joined steps to the second server in one piece. The first server always gets
+	// one request at a time. ZooKeeper 3.8 checks a request against the requests still in its
+	// pipeline, and forgets parts of them (the new ACL of a setACL, all of a multi that failed,
+	// what counts for a quota), so that its answers would depend on timing.
 	Pipeline bool
-	// Exact demands that the second server's replies show zxids of changes
-	// only: it gives none to requests that change nothing.
+	// Exact demands that replies of the second server show zxids of changes only: it gives none
+	// to requests that change nothing.
 	Exact bool
 
-	// Restart, if set, ends the second server without warning and starts it
-	// again with what it had on disk. Programs then contain such steps.
+	// Restart, if set, kills the second server and starts it again from its disk. Programs then
+	// contain such steps.
 	Restart func() error
 
 	// Patience bounds the wait for any single frame.
@@ -31,12 +29,12 @@ type Runner struct {
 
 	a, b     *side
 	sessions int
-	// Uses counts how often each Known difference was met, by name.
+	// Uses counts by name how often each Known difference occurred.
 	Uses map[string]int
 	// Ops counts the requests sent, barriers not included.
 	Ops int
-	// Answers counts what the first server answered, by operation and code,
-	// and the events it sent, by type.
+	// Answers counts the answers of the first server, by operation and code, and its events, by
+	// type.
 	Answers map[string]int
 }
 
@@ -49,10 +47,10 @@ func NewRunner(addrA, addrB string) *Runner {
 		Uses: map[string]int{}, Answers: map[string]int{}}
 }
 
-// Difference is an answer on which the servers do not agree.
+// Difference is an answer on which the servers disagree.
 type Difference struct {
 	Step Step
-	Conn string // the connection it was seen on
+	Conn string // the connection that shows it
 	A, B string // what each server did
 }
 
@@ -93,8 +91,8 @@ func joins(s, before *Step) bool {
 	return s.Joined && s.Conn == before.Conn && !ops[s.Op].solo && !ops[before.Op].solo
 }
 
-// Do sends steps of one connection and compares everything that follows from
-// them, on all connections. It returns what the first server answered.
+// Do sends steps of one connection and compares all their consequences, on all connections. It
+// returns what the first server answered.
 func (r *Runner) Do(steps []Step) ([]got, error) {
 	first := &steps[0]
 	switch first.Op {
@@ -106,7 +104,7 @@ func (r *Runner) Do(steps []Step) ([]got, error) {
 		return nil, r.restart()
 	}
 	if r.a.conns[first.Conn] == nil || r.b.conns[first.Conn] == nil {
-		return nil, nil // a shrunk program may use connections it no longer opens
+		return nil, nil // a shrunk program may use connections that it does not open
 	}
 	var list []*Step
 	for i := range steps {
@@ -142,16 +140,16 @@ func (r *Runner) Do(steps []Step) ([]got, error) {
 	return fromA, err
 }
 
-// possible refuses what the first server does not survive.
+// possible refuses steps that crash the first server.
 func possible(s *Step) bool {
 	if slices.ContainsFunc(s.Ops, func(o Step) bool { return !possible(&o) }) {
 		return false
 	}
-	// A createTTL whose flags do not ask for a TTL kills ZooKeeper 3.8.
+	// A createTTL whose flags ask for no TTL crashes ZooKeeper 3.8.
 	return s.Op != "createTTL" || s.TTL >= 0 || s.Flags > 4
 }
 
-// ending waits for the end of the connection where a reply announces it.
+// ending waits for the end of the connection if a reply announces it.
 func (s *side) ending(st *Step, list []got) []got {
 	if st.Op == "raw" {
 		return s.drain(st.Conn)
@@ -167,15 +165,14 @@ func (s *side) ending(st *Step, list []got) []got {
 	return nil
 }
 
-// quiesce waits until every consequence of the steps just sent has arrived, and
-// compares all of it.
+// quiesce waits until every consequence of the last steps has arrived, and compares all of
+// them.
 func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	seenA, seenB := map[string][]got{first.Conn: fromA}, map[string][]got{first.Conn: fromB}
 	r.a.barrier(seenA)
 	r.b.barrier(seenB)
 	began := len(r.b.commits)
-	// The acting connection first: its replies name the changes that others
-	// see.
+	// The acting connection first: its replies name the changes that other connections see.
 	if err := r.compare(first, first.Conn, seenA[first.Conn], seenB[first.Conn]); err != nil {
 		return err
 	}
@@ -276,8 +273,7 @@ func (r *Runner) count(c *canon) {
 	}
 }
 
-// about returns the step that the difference is about: the one answered, if it
-// is a reply.
+// about returns the step of the difference: the step that a reply answers, if it is a reply.
 func (d *diff) about() *Step {
 	for _, c := range []*canon{d.a, d.b} {
 		if c != nil && c.step != nil && c.step != ping {
@@ -287,7 +283,7 @@ func (d *diff) about() *Step {
 	return d.step
 }
 
-// String returns the canonical text; nil is silence.
+// String returns the canonical text; nil means silence.
 func (c *canon) String() string {
 	if c == nil {
 		return "nothing"
@@ -308,8 +304,7 @@ func (r *Runner) commit(a, b *got) error {
 	switch {
 	case madeA != madeB, b.frame.Zxid <= 0:
 	case b.step.Op == "multi" && b.frame.Code == jute.OK:
-		// Whether a multi that changes nothing has a zxid is the server's
-		// choice.
+		// The server may choose whether a multi that changes nothing has a zxid.
 		r.b.high = max(r.b.high, b.frame.Zxid)
 	case r.Exact && b.frame.Zxid > r.b.high:
 		return fmt.Errorf("reply to %s shows zxid %x, the last change was %x", b.step.Op, b.frame.Zxid, r.b.high)
@@ -332,8 +327,8 @@ func (r *Runner) change(zxidA, zxidB int64) error {
 	return nil
 }
 
-// checkEvents checks that an event's header holds the zxid of a change made by
-// the steps just sent, or -1.
+// checkEvents checks that an event's header holds the zxid of a change of the last steps, or
+// -1.
 func (r *Runner) checkEvents(first *Step, steps []*Step, seen map[string][]got, changes []int64) error {
 	if !r.Exact {
 		return nil

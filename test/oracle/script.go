@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// A script is a program as text: one step in a line, "CONN OP name=value…",
-// '#' begins a comment. A step that goes out right behind the one before has a
-// '+' before its connection. Strings are quoted as in Go; operations of a multi
-// stand in brackets.
+// A script is a program as text: one step per line, "CONN OP name=value…"; '#' begins a
+// comment. A '+' before the connection joins a step to the one before. Strings are quoted as
+// in Go; operations of a multi stand in brackets.
 //
 //	A connect timeout=30000
 //	A create path="/a" data="x" acl="31:world:anyone" flags=0

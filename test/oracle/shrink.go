@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Shrink returns a short program that still shows a difference, and that
-// difference. It removes steps as long as some difference remains, until
-// nothing more can go or the time is up.
+// Shrink returns a short program that still shows a difference, and that difference. It
+// removes steps while a difference remains, until it can remove no more or the time is up.
 func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, error) {
 	end := time.Now().Add(limit)
 	fails := func(q Program) bool {
@@ -22,7 +21,7 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 	if !fails(p) {
 		return p, errors.Join(found, errors.New("the difference did not show again when the program was repeated"))
 	}
-	// What comes after the difference is not needed: the run stopped there.
+	// Steps after the difference are not needed: the run stopped there.
 	for size := (len(p) + 1) / 2; size > 0; {
 		smaller := false
 		for at := 0; at < len(p) && time.Now().Before(end); {
@@ -44,7 +43,7 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 		}
 	}
 	p = r.simplify(p, fails, end)
-	// The last run may have been one that agreed.
+	// The last run may have shown no difference.
 	if !fails(p) {
 		return p, errors.Join(found, errors.New("the short program does not always show it"))
 	}
@@ -56,9 +55,8 @@ func without(p Program, i, k int) Program {
 	return append(append(Program{}, p[:i]...), p[k:]...)
 }
 
-// simplify makes single steps simpler as long as the difference remains:
-// requests on their own, multis with fewer operations, setWatches with shorter
-// lists.
+// simplify makes single steps simpler while the difference remains: requests on their own,
+// multis with fewer operations, setWatches with shorter lists.
 func (r *Runner) simplify(p Program, fails func(Program) bool, end time.Time) Program {
 	try := func(i int, s Step) bool {
 		if time.Now().After(end) {

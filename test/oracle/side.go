@@ -17,13 +17,13 @@ type side struct {
 	members  bool                    // /zookeeper/config may hold a list of members
 	patience time.Duration           // for any single frame
 	conns    map[string]*conn        // the live ones, by name
-	sessions map[string]wire.Session // what each name last had, also while it has no connection
+	sessions map[string]wire.Session // the last session of each name, even without a connection
 	all      map[int64]wire.Session  // every session of this run
 	ids      map[int64]string        // session ids by their common name
-	commits  []int64                 // zxids of the changes, oldest first; the first is where the run began
+	commits  []int64                 // zxids of the changes, oldest first; the first is the start
 	high     int64                   // highest zxid a reply may show
 	times    map[int64]int64         // zxid to time
-	counters map[string]jute.Stat    // of the built-in nodes, where the run began
+	counters map[string]jute.Stat    // of the built-in nodes, at the start of the run
 }
 
 // conn is a connection with the requests that wait for a reply.
@@ -32,18 +32,18 @@ type conn struct {
 	pending []due
 }
 
-// due is a reply that is to come.
+// due is an expected reply.
 type due struct {
 	step *Step
 	xid  int32
 }
 
-// got is something that arrived: a frame, or the end of the connection.
+// got is a frame that arrived, or the end of the connection.
 type got struct {
 	frame wire.Frame
 	end   error // set at the end of the connection
 	step  *Step // the request this is the reply to
-	late  bool  // a reply that nobody asked for
+	late  bool  // a reply without a request
 }
 
 func newSide(addrs []string, patience time.Duration) *side {
@@ -88,7 +88,7 @@ func (s *side) send(name string, steps []*Step) {
 		sent := xid
 		switch st.code() {
 		case jute.OpPing:
-			xid = jute.XidPing // whatever was sent
+			xid = jute.XidPing // whatever the step sent
 			if st.Xid == 0 {
 				sent = xid
 			}
@@ -100,8 +100,7 @@ func (s *side) send(name string, steps []*Step) {
 		c.pending = append(c.pending, due{st, xid})
 		b = wire.AppendRequest(b, sent, st.code(), st.encode(s.zxid))
 	}
-	// A server may close the connection while it is still being written to;
-	// what arrives, or does not, is compared.
+	// A server may close the connection during the write; the comparison covers what arrives.
 	c.WriteRaw(b)
 }
 
@@ -153,12 +152,12 @@ func (s *side) drain(name string) []got {
 	return list
 }
 
-// ping is the step that marks, on every connection, the end of what a step
-// brings about: events of earlier changes come before its reply.
+// ping marks, on every connection, the end of a step's consequences: events of earlier changes
+// come before its reply.
 var ping = &Step{Op: "ping"}
 
-// catchUp goes before it in an ensemble, so that the server of this connection
-// knows of the change, too.
+// catchUp precedes ping in an ensemble, so that this connection's server knows the change,
+// too.
 var catchUp = &Step{Op: "sync", Path: "/"}
 
 // names returns the live connections in order.
@@ -171,8 +170,8 @@ func (s *side) names() []string {
 	return list
 }
 
-// open performs the handshake of a connect or attach step. With granted unset,
-// outcome says how the server declined.
+// open performs the handshake of a connect or attach step. Without a granted session, outcome
+// says how the server declined.
 func (s *side) open(st *Step) (granted *wire.Session, outcome string, err error) {
 	req := jute.ConnectRequest{Timeout: st.Timeout, HasReadOnly: !st.Old,
 		Password: make([]byte, jute.PasswordSize)}

@@ -15,7 +15,7 @@ import (
 type Step struct {
 	Conn   string // name of the connection
 	Op     string // "create", …; see ops
-	Joined bool   // sent right behind the step before, without waiting for its reply
+	Joined bool   // sent right after the step before, without waiting for a reply
 
 	Path     string
 	NullPath bool
@@ -42,20 +42,20 @@ type Step struct {
 	ReadOnly bool // of connect and attach: a session that may only read is welcome
 
 	Xid   int32  // 0: as clients choose it
-	Cut   int    // so many bytes of the record are left out
+	Cut   int    // this many bytes of the record are left out
 	Extra string // bytes sent behind the record
-	Patch string // stands in the record from At on, in place of what would
+	Patch string // replaces the bytes of the record from At on
 	At    int
 }
 
 // Program is a list of steps.
 type Program []Step
 
-// opInfo says how an operation travels.
+// opInfo describes an operation's encoding.
 type opInfo struct {
 	code   jute.OpCode
 	fields string // of the record, in order; also what the text form shows
-	write  bool   // a success is a change with a zxid of its own
+	write  bool   // a success is a change with its own zxid
 	solo   bool   // nothing is sent with it: it may end the connection, or be asked about afterwards
 }
 
@@ -99,7 +99,7 @@ var ops = map[string]opInfo{
 	"restart": {0, "", false, true},
 }
 
-// encode returns the record of a step, with zxids as zxid tells them.
+// encode returns the record of a step, with zxids from zxid.
 func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	var b wire.Body
 	if s.Op == "auth" {
@@ -155,8 +155,7 @@ func (s *Step) encode(zxid func(back int) int64) wire.Body {
 	return s.damaged(b)
 }
 
-// damaged returns the record as it is sent: what a step's last fields say is
-// done to it.
+// damaged returns the record as sent, changed as Patch, Cut and Extra say.
 func (s *Step) damaged(b []byte) []byte {
 	if s.At < len(b) {
 		copy(b[s.At:], s.Patch)
@@ -165,8 +164,7 @@ func (s *Step) damaged(b []byte) []byte {
 	return append(b, s.Extra...)
 }
 
-// names returns the path that the record sent names, which need not be the one
-// that was meant.
+// names returns the path in the record as sent, which may differ from Path.
 func (s *Step) names() string {
 	if s.Patch == "" || !strings.HasPrefix(ops[s.Op].fields, "path") {
 		return s.Path
@@ -217,8 +215,7 @@ func (s *Step) sequential() bool {
 		s.Flags == jute.FlagPersistentSequentialTTL
 }
 
-// changes reports whether a successful step changes anything: a multi of
-// checks does not.
+// changes reports whether a successful step changes anything: a multi of checks does not.
 func (s *Step) changes() bool {
 	if s.Op == "multi" {
 		return slices.ContainsFunc(s.Ops, func(o Step) bool { return o.Op != "check" })

@@ -1,7 +1,7 @@
-// Command progress runs go test with the given arguments and prints one line
-// for each package when it ends, with how many are left. go test alone prints
-// the packages in their order, so that a slow one hides what the others do.
-// What a failed package has printed follows its line.
+// Command progress runs go test with the given arguments and prints one line for each package
+// when it ends, with the number of packages left. go test alone prints the packages in their
+// order, so that a slow package hides the others. The output of a failed package follows its
+// line.
 package main
 
 import (
@@ -29,8 +29,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs go test, and returns its exit code, how many packages failed, and
-// those of them whose race detector crashed.
+// run runs go test. It returns its exit code, how many packages failed, and which of them
+// failed by a crash of the race detector.
 func run(args []string) (code, failed int, crashed []string) {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
@@ -80,19 +80,19 @@ type event struct {
 	Output     string
 }
 
-// detectorBroke tells a crash of the race detector from what it finds: a check of its
-// own that fails, or a signal that hits the runtime beneath it. A program of Go alone
-// that reads a wrong address says "panic" and "[signal SIGSEGV".
+// detectorBroke reports whether the race detector crashed instead of finding a race: by a
+// failed check of its own, or a signal in the runtime beneath it. A pure Go program that reads
+// a wrong address says "panic" and "[signal SIGSEGV".
 func detectorBroke(text string) bool {
 	return !strings.Contains(text, "WARNING: DATA RACE") &&
 		(strings.Contains(text, "ThreadSanitizer: CHECK failed") ||
 			strings.Contains(text, "SIGSEGV: segmentation violation\nPC="))
 }
 
-// report prints what in tells of total packages, and returns how many failed, and
-// where the race detector itself did.
+// report prints the events of in for total packages. It returns how many failed, and where the
+// race detector itself crashed.
 func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string) {
-	said := map[string][]string{} // what a package or a build has printed
+	said := map[string][]string{} // output of each package or build
 	ended := 0
 	for d := json.NewDecoder(in); ; {
 		var e event
@@ -135,7 +135,7 @@ func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string)
 	}
 }
 
-// worthReading leaves out what a failed package says of tests that passed.
+// worthReading removes the output of passed tests from that of a failed package.
 func worthReading(lines []string) (list []string) {
 	for _, l := range lines {
 		head := strings.TrimSpace(l)

@@ -11,21 +11,20 @@ import (
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
-// Disk is what a server keeps between two lives: a real data directory, with
-// identity, terms and votes, log and snapshots, on a simulated disk that loses any
-// part of what was not synced. Writes take time, and can be made to take longer or
-// to hang.
+// Disk is what a server keeps between two lives: a real data directory, with identity, terms
+// and votes, log and snapshots, on a simulated disk that loses any part of what was not
+// synced. Tests can make its writes slow or make them hang.
 type Disk struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	files   *simdisk.Disk
 	life    *life
 	latency time.Duration
-	flow    chan struct{} // closed while writes are not held up
-	logFlow chan struct{} // closed while syncs of the log are not
+	flow    chan struct{} // closed unless writes hang
+	logFlow chan struct{} // closed unless syncs of the log hang
 }
 
-// dataDir is where every server's data directory is, on its own disk.
+// dataDir is the path of every server's data directory, on its own disk.
 const dataDir = "/var/zlockd"
 
 // NewDisk returns an empty disk.
@@ -57,7 +56,7 @@ func NewDisk(rng *rand.Rand) *Disk {
 	return d
 }
 
-// Files begins a new life with what is on the disk.
+// Files begins a new life with the content of the disk.
 func (d *Disk) Files() *disk.Files {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,12 +66,11 @@ func (d *Disk) Files() *disk.Files {
 	return &disk.Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
 }
 
-// free is what may still be written.
+// free returns how many bytes may still be written.
 func (d *Disk) free(string) (int64, error) { return d.files.Free(), nil }
 
-// Crash ends the life, as the end of its process or, more often, of its power
-// does: what was not synced is lost, or any part of it. The old life may go on
-// for a while, and nobody will know.
+// Crash ends the life with its process or, more often, with its power: the disk loses what was
+// not synced, or any part of it. The old life may go on for a while, without effect.
 func (d *Disk) Crash() {
 	d.mu.Lock()
 	power := d.rng.IntN(3) > 0
@@ -80,7 +78,7 @@ func (d *Disk) Crash() {
 	d.end(power)
 }
 
-// PowerLoss ends the life as the end of its power does.
+// PowerLoss ends the life with its power.
 func (d *Disk) PowerLoss() { d.end(true) }
 
 func (d *Disk) end(power bool) {
@@ -98,17 +96,17 @@ func (d *Disk) end(power bool) {
 	}
 }
 
-// Slow makes every write take this long.
+// Slow sets the latency of every write.
 func (d *Disk) Slow(latency time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.latency = latency
 }
 
-// Hang holds every write up until Go.
+// Hang blocks every write until Go.
 func (d *Disk) Hang() { d.hold(&d.flow) }
 
-// HangLog holds the log's syncs up until Go; terms and votes are kept.
+// HangLog blocks the log's syncs until Go; terms and votes still reach the disk.
 func (d *Disk) HangLog() { d.hold(&d.logFlow) }
 
 func (d *Disk) hold(flow *chan struct{}) {
@@ -134,13 +132,13 @@ func (d *Disk) Go() {
 	}
 }
 
-// life is the disk as one life of its server sees it.
+// life is the disk in one life of its server.
 type life struct {
 	d    *Disk
-	gone chan struct{} // closed by Crash; what is written then is not kept
+	gone chan struct{} // closed by Crash; later writes are lost
 }
 
-// sync waits until a write is on the disk, or nothing matters any more.
+// sync waits until a write is on the disk, or the life has ended.
 func (l *life) sync() {
 	d := l.d
 	d.mu.Lock()

@@ -1,8 +1,7 @@
-// Package sim runs whole clusters in one process and in virtual time: real
-// servers with real raft, on a network in memory that can be cut, throttled and
-// frozen, and on disks in memory that lose what has not been synced when their
-// server crashes. The log is the real one; terms, votes and snapshots are
-// stood in for. Faults follow a seed.
+// Package sim runs whole clusters in one process and in virtual time: real servers with real
+// raft, on a network in memory that tests can cut, throttle and freeze, and on disks in memory
+// that lose unsynced data when their server crashes. The log is the real one; substitutes keep
+// terms, votes and snapshots. Faults follow a seed.
 //
 // What is not simulated: a process that stands still while its clocks go on
 // (its network and its disk can be frozen, its timers cannot), and the files

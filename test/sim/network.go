@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// Network connects hosts in memory. It behaves like TCP over wires that can be
-// cut: a cut holds what was sent until it is healed, as retransmission would;
-// dialling needs both directions; a peer that is gone shows only through a
-// direction that is whole. All methods are safe inside a synctest bubble: no
-// lock is held over a wait.
+// Network connects hosts in memory. It behaves like TCP over wires that tests can cut: a cut
+// delays the bytes sent until it is healed, as retransmission would. Dialling needs both
+// directions. A peer's end shows only through a whole direction. All methods are safe inside a
+// synctest bubble: none holds a lock over a wait.
 type Network struct {
 	mu        sync.Mutex
 	rng       *rand.Rand
@@ -23,14 +22,15 @@ type Network struct {
 	cut       map[[2]string]bool
 	frozen    map[string]bool
 	rate      int                     // bytes per second of each wire; 0: any
-	free      map[[2]string]time.Time // when a wire has sent all it was given
+	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
 }
 
 // NewNetwork returns a network without hosts.
 func NewNetwork(rng *rand.Rand, latency time.Duration) *Network {
-	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, frozen: map[string]bool{}, free: map[[2]string]time.Time{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
+	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, frozen: map[string]bool{},
+		free: map[[2]string]time.Time{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
 }
 
 func hostOf(addr string) string {
@@ -48,7 +48,7 @@ func (n *Network) Cut(from, to string) {
 	n.mu.Unlock()
 }
 
-// Mend makes one direction whole.
+// Mend repairs one direction.
 func (n *Network) Mend(from, to string) {
 	n.mu.Lock()
 	delete(n.cut, [2]string{from, to})
@@ -56,7 +56,7 @@ func (n *Network) Mend(from, to string) {
 	n.wake()
 }
 
-// Heal makes all wires whole.
+// Heal repairs all wires.
 func (n *Network) Heal() {
 	n.mu.Lock()
 	clear(n.cut)
@@ -64,8 +64,7 @@ func (n *Network) Heal() {
 	n.wake()
 }
 
-// Throttle bounds what each wire carries, in bytes per second and direction;
-// 0 is no bound.
+// Throttle bounds the bytes per second of each wire and direction; 0 is no bound.
 func (n *Network) Throttle(rate int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +72,7 @@ func (n *Network) Throttle(rate int) {
 	clear(n.free)
 }
 
-// carried returns when what is sent now has left a wire that is throttled.
+// carried returns when bytes sent now have left a throttled wire.
 func (n *Network) carried(from, to string, size int) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,8 +88,8 @@ func (n *Network) carried(from, to string, size int) time.Time {
 	return n.free[wire]
 }
 
-// Freeze lets nothing in or out of a host, as if it were stopped: others can
-// still connect to it, but nothing is ever answered. Its clocks go on.
+// Freeze lets nothing in or out of a host, as if the host were stopped: other hosts can still
+// connect to it, but get no answer. Its clocks go on.
 func (n *Network) Freeze(host string) {
 	n.mu.Lock()
 	n.frozen[host] = true
@@ -105,8 +104,8 @@ func (n *Network) Thaw(host string) {
 	n.wake()
 }
 
-// wake lets everybody who waits look again. Who looks holds the pipe's lock until it
-// waits: with that lock nobody is missed between the two.
+// wake makes every waiting reader and writer look again. Each of them holds the pipe's lock
+// from its look until its wait, so a wake with that lock misses none between the two.
 func (n *Network) wake() {
 	n.mu.Lock()
 	pipes := n.all(func(*pipe) bool { return true })
@@ -135,8 +134,8 @@ func (n *Network) isCut(from, to string) bool {
 	return n.cut[[2]string{from, to}] || n.frozen[from] || n.frozen[to]
 }
 
-// canDial reports whether a connection can be made now. The other host makes
-// it although its programs may be stopped.
+// canDial reports whether a connection can be made now. The other host accepts it even if its
+// programs are stopped.
 func (n *Network) canDial(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -66,15 +66,15 @@ type pipe struct {
 	size     int
 	sealed   bool // the writer has closed: EOF behind the last segment
 	gone     bool // the reader has closed: writing fails
-	dead     bool // the process at either end is gone
-	mute     bool // the one that writes
+	dead     bool // the process at either end has ended
+	mute     bool // the writing process has ended
 	read     deadline
 	write    deadline
 }
 
 type segment struct {
 	data []byte
-	at   time.Time // when it arrives, if the wire is whole
+	at   time.Time // time of arrival on a whole wire
 }
 
 // deadline is a point in time at which waiting fails.
@@ -92,9 +92,9 @@ func (n *Network) pipe(from, to string) *pipe {
 	return p
 }
 
-// finish ends the pipe at once, with what is on the wire lost. What a process that
-// is gone would still say nobody hears, also if that end is not seen yet: without
-// power its disk has no say any more in what it believes to be durable.
+// finish ends the pipe at once and loses the bytes on the wire. The other end hears nothing
+// more from an ended process, even before it notices that end: without power the process's
+// disk may have lost what the process believes to be durable.
 func (p *pipe) finish(writes bool) {
 	p.mu.Lock()
 	p.dead = true
@@ -104,9 +104,9 @@ func (p *pipe) finish(writes bool) {
 	p.cond.Broadcast()
 }
 
-// forget drops a pipe that nobody can wait at. Until then a wire that is whole
-// again must wake who waits: an end may be over and the other not hear of it. The
-// caller holds the pipe's lock.
+// forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the
+// waiting ends: one end may be over and the other not know it. The caller holds the pipe's
+// lock.
 func (p *pipe) forget() {
 	if !p.sealed || !p.gone {
 		return

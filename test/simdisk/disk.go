@@ -1,11 +1,10 @@
-// Package simdisk is a disk that behaves as badly as a real one may. It keeps
-// what is cached apart from what is durable, sector by sector. When the power
-// goes, every sector written since the last sync holds its old content or any
-// that it was given since, and every name made, moved or removed since its
-// directory was synced is as before or as after; a directory that goes takes
-// along what is in it. A sync that fails drops what
-// it should have written, and a later one does not write it. Space can end at
-// any byte, and a hook can refuse, delay or hold up every operation.
+// Package simdisk is a disk that behaves as badly as a real one may. It keeps cached content
+// apart from durable content, sector by sector. When the power goes, every sector written
+// since the last sync holds its old content or any content written since. Every name made,
+// moved or removed since the sync of its directory is as before or as after; a lost directory
+// takes its content along. A failed sync drops what it should have written, and a later sync
+// does not write it. Space can end at any byte, and a hook can refuse, delay or block every
+// operation.
 package simdisk
 
 import (
@@ -17,21 +16,21 @@ import (
 	"sync"
 )
 
-// Sector is what is written whole or not at all.
+// Sector is the unit that the disk writes completely or not at all.
 const Sector = 512
 
-// versions is how many contents of a sector are remembered between two syncs.
+// versions is how many contents of a sector the disk remembers between two syncs.
 const versions = 4
 
-// Op is an operation about to be done.
+// Op is an operation that is about to run.
 type Op struct {
 	Kind string // create, open, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
 	Name string
 	Len  int // of a write
 }
 
-// Short is the error of a hook that lets the first N bytes of a write pass,
-// rounded down to a sector where the file has that place already.
+// Short is the error of a hook that lets the first N bytes of a write pass, rounded down to a
+// sector where the file already has that place.
 type Short struct {
 	N   int
 	Err error
@@ -54,7 +53,7 @@ type Disk struct {
 	hook     func(Op) error
 }
 
-// view is the disk as a life sees it.
+// view is the disk as one life sees it.
 type view struct {
 	names   map[string]*inode // as cached
 	stable  map[string]*inode // as durable
@@ -69,15 +68,15 @@ func newView() *view {
 // New returns an empty disk.
 func New(rng *rand.Rand) *Disk { return &Disk{rng: rng, now: newView(), capacity: 1 << 50} }
 
-// LeaveGhosts lets lives that have ended go on with copies of their own: what
-// they do then changes nothing for others.
+// LeaveGhosts lets ended lives go on with their own copies: what they do then does not affect
+// others.
 func (d *Disk) LeaveGhosts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ghosts = true
 }
 
-// change is a name that was given to a file, or taken from one (nil).
+// change is a name given to a file, or taken from one (nil).
 type change struct {
 	id   int // equal for the two halves of a rename
 	name string
@@ -88,32 +87,32 @@ type change struct {
 type inode struct {
 	dir         bool // a directory; it holds nothing itself
 	cache, disk []byte
-	dirty       map[int][][]byte // by sector, what it was given since it was synced
+	dirty       map[int][][]byte // by sector, the contents since the last sync
 }
 
-// OnOp installs a hook that is called before every operation that changes
-// something or opens a file, without locks held.
+// OnOp installs a hook. The disk calls it before every operation that changes something or
+// opens a file, without holding locks.
 func (d *Disk) OnOp(hook func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hook = hook
 }
 
-// Limit bounds the bytes that all files take together.
+// Limit bounds the total bytes of all files.
 func (d *Disk) Limit(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.capacity = bytes
 }
 
-// Used returns how many bytes all files take.
+// Used returns the total bytes of all files.
 func (d *Disk) Used() (n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.now.used()
 }
 
-// Free returns how many bytes more they may take.
+// Free returns how many more bytes the files may use.
 func (d *Disk) Free() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,8 +126,8 @@ func (v *view) used() (n int64) {
 	return n
 }
 
-// Mount begins a life of the disk. The one before it, if any, has ended as by
-// kill -9: what was cached stays.
+// Mount begins a life of the disk. It ends the previous life, if any, as kill -9 does: cached
+// content stays.
 func (d *Disk) Mount() *Mount {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +138,7 @@ func (d *Disk) Mount() *Mount {
 	return d.life
 }
 
-// PowerLoss ends the life, and with it whatever was not durable, or any part
-// of that.
+// PowerLoss ends the life and loses what was not durable, or any part of it.
 func (d *Disk) PowerLoss() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +182,8 @@ func (v *view) clone() *view {
 	return c
 }
 
-// lose decides what was durable. Of the names, the first changes were, as with
-// a journal, or any.
+// lose decides what was durable. Of the changes of names it keeps the first ones, as a journal
+// does, or any.
 func (v *view) lose(rng *rand.Rand) {
 	made := map[string]bool{}
 	for name, f := range v.names {
@@ -204,8 +202,8 @@ func (v *view) lose(rng *rand.Rand) {
 		}
 	}
 	v.changes = nil
-	// What is in a directory goes with it. Directories that nobody made were there
-	// from the beginning.
+	// The content of a directory goes with it. A directory that no life made existed from the
+	// beginning.
 	for name := range v.stable {
 		for dir := path.Dir(name); len(dir) > 1; dir = path.Dir(dir) {
 			if made[dir] && v.stable[dir] == nil {
@@ -231,7 +229,7 @@ func (v *view) publish(c change) {
 	}
 }
 
-// Save returns a copy of what is durable, to be put back with Restore.
+// Save returns a copy of the durable content, for Restore.
 func (d *Disk) Save() *Image {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -253,7 +251,7 @@ type Image struct {
 	keys  map[string][]byte
 }
 
-// Restore puts an old copy back; the life ends.
+// Restore puts an old copy back and ends the life.
 func (d *Disk) Restore(img *Image) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,7 +267,7 @@ func (d *Disk) Restore(img *Image) {
 	}
 }
 
-// tear decides which of the sectors not synced are on the disk.
+// tear decides which of the unsynced sectors are on the disk.
 func (f *inode) tear(rng *rand.Rand) {
 	if len(f.cache) != len(f.disk) && rng.IntN(2) == 0 {
 		f.resize()
@@ -283,7 +281,7 @@ func (f *inode) tear(rng *rand.Rand) {
 	clear(f.dirty)
 }
 
-// resize makes the size durable; what is new holds zeros.
+// resize makes the size durable and fills new space with zeros.
 func (f *inode) resize() {
 	if n := len(f.cache); n <= len(f.disk) {
 		f.disk = f.disk[:n]

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Keys stands in for a database that keeps keys and values, as raft's stable store does. Each value is on the disk when
-// Set returns, and none of it before: bolt, which zlockd uses, maps its file into memory and cannot be simulated.
+// Keys stands in for a database of keys and values, such as raft's stable store. When Set
+// returns the value is on the disk, and before that no part of it: bolt, which zlockd uses,
+// maps its file into memory and cannot be simulated.
 type Keys struct{ m *Mount }
 
 // Keys returns the key store of this life.

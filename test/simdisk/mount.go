@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Mount is the disk as one life of its server sees it.
+// Mount is the disk in one life of its server.
 type Mount struct {
 	d *Disk
 	v *view
@@ -20,8 +20,8 @@ type Mount struct {
 
 var _ vfs.FS = (*Mount)(nil)
 
-// do asks the hook, which may take its time, and then does an operation with
-// the disk locked, if this life still goes on.
+// do calls the hook, which may take its time. Then it runs an operation with the disk locked,
+// if this life still goes on.
 func (m *Mount) do(op Op, f func() error) error {
 	return m.try(op, func(refused error) error {
 		if refused != nil {
@@ -31,8 +31,7 @@ func (m *Mount) do(op Op, f func() error) error {
 	})
 }
 
-// try is like do for operations that have an effect even if the hook refuses
-// them.
+// try is like do for operations that take effect even if the hook refuses them.
 func (m *Mount) try(op Op, f func(refused error) error) error {
 	m.d.mu.Lock()
 	hook := m.d.hook
@@ -55,7 +54,7 @@ func (m *Mount) try(op Op, f func(refused error) error) error {
 	return ErrOff
 }
 
-// change notes a change of names; the disk is locked.
+// change records a change of names; the caller holds the disk's lock.
 func (m *Mount) change(list ...change) {
 	v := m.v
 	id := 0
@@ -129,7 +128,8 @@ func (m *Mount) Remove(name string) error {
 func (m *Mount) List(dir string) (list []string, err error) {
 	err = m.do(Op{Kind: "list", Name: dir}, func() error {
 		for name := range m.v.names {
-			if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Clean(dir), "/")+"/"); ok && !strings.Contains(rest, "/") {
+			if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Clean(dir), "/")+"/"); ok &&
+				!strings.Contains(rest, "/") {
 				list = append(list, rest)
 			}
 		}
@@ -139,8 +139,8 @@ func (m *Mount) List(dir string) (list []string, err error) {
 	return list, err
 }
 
-// MkdirAll implements vfs.FS. Directories need not be made; one that was, and is
-// not synced by the one above, can be lost.
+// MkdirAll implements vfs.FS. Other operations do not need the directories; a new directory
+// whose parent is not synced can be lost.
 func (m *Mount) MkdirAll(dir string) error {
 	return m.do(Op{Kind: "mkdir", Name: dir}, func() error {
 		var list []string
@@ -190,7 +190,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// look runs f on the file, which is not changed.
+// look runs f on the file without changing it.
 func (h *handle) look(f func() error) error {
 	h.m.d.mu.Lock()
 	defer h.m.d.mu.Unlock()
@@ -233,7 +233,7 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 		switch {
 		case errors.As(refused, &short):
 			n := min(short.N, len(b))
-			if at+int64(n) < int64(len(h.f.cache)) { // what exists is overwritten by sectors
+			if at+int64(n) < int64(len(h.f.cache)) { // existing sectors are overwritten whole
 				n = max(0, (int(at)+n)/Sector*Sector-int(at))
 			}
 			b = b[:n]
@@ -253,8 +253,8 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// Sync implements vfs.File. What a sync that fails should have written may be
-// on the disk or not, and nobody will write it any more.
+// Sync implements vfs.File. After a failed sync its data may be on the disk or not, and no
+// later sync writes them.
 func (h *handle) Sync() error {
 	return h.m.try(Op{Kind: "sync", Name: h.name}, func(refused error) error {
 		switch {

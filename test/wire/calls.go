@@ -30,7 +30,7 @@ func finish(op jute.OpCode, d *jute.Decoder, err error) error {
 	return nil
 }
 
-// Create creates a node open to everybody and returns its actual path.
+// Create creates a node open to all users and returns its actual path.
 func (c *Conn) Create(path string, data []byte, flags int32) (string, error) {
 	return c.CreateACL(path, data, jute.WorldAnyone, flags)
 }
@@ -142,15 +142,15 @@ func (c *Conn) AllChildrenNumber(path string) (int32, error) {
 	return n, finish(jute.OpGetAllChildrenNumber, &d, nil)
 }
 
-// Sync waits until the server has caught up with everything committed so far.
+// Sync waits until the server has applied everything committed so far.
 func (c *Conn) Sync(path string) error {
 	d, err := c.call(jute.OpSync, Path(path))
 	d.String()
 	return finish(jute.OpSync, &d, err)
 }
 
-// Ping asks for a sign of life. When it returns, every event of an earlier
-// change that this client learned of is in Events.
+// Ping waits for a ping's reply. When it returns, Events holds every event of an earlier
+// change that this client learned of.
 func (c *Conn) Ping() error {
 	d, err := c.call(jute.OpPing, nil)
 	return finish(jute.OpPing, &d, err)
@@ -175,14 +175,13 @@ func (c *Conn) RemoveWatches(path string, watcherType int32) error {
 	return finish(jute.OpRemoveWatches, &d, err)
 }
 
-// CheckWatches reports jute.NoWatcher unless the connection has a watch of a
-// type on a path.
+// CheckWatches reports jute.NoWatcher unless the connection has a watch of a type on a path.
 func (c *Conn) CheckWatches(path string, watcherType int32) error {
 	d, err := c.call(jute.OpCheckWatches, PathInt(path, watcherType))
 	return finish(jute.OpCheckWatches, &d, err)
 }
 
-// SetWatches registers watches the way a client does after it re-attached.
+// SetWatches registers watches as a client does after a reconnect.
 func (c *Conn) SetWatches(zxid int64, data, exist, child []string) error {
 	d, err := c.call(jute.OpSetWatches, SetWatches(zxid, data, exist, child))
 	return finish(jute.OpSetWatches, &d, err)

@@ -14,8 +14,8 @@ import (
 // DefaultTimeout bounds every wait of a Conn for one frame.
 const DefaultTimeout = 30 * time.Second
 
-// ErrRefused is what Connect returns when the server declares the session
-// ended: the answer that a real client reports as "session expired".
+// ErrRefused is the error of Connect if the server declares the session ended: a real client
+// reports that answer as "session expired".
 var ErrRefused = errors.New("wire: session refused")
 
 // Event is a watch event.
@@ -25,7 +25,7 @@ type Event struct {
 	Path  string
 }
 
-// Frame is one frame from the server: a reply, or an event when Event is set.
+// Frame is one frame from the server: a reply, or an event if Event is set.
 type Frame struct {
 	Xid   int32
 	Zxid  int64
@@ -34,7 +34,7 @@ type Frame struct {
 	Event *Event
 }
 
-// Session is what a server granted.
+// Session is a session as the server granted it.
 type Session struct {
 	ID          int64
 	Password    []byte
@@ -43,7 +43,7 @@ type Session struct {
 	HasReadOnly bool // the response carried the read-only byte
 }
 
-// Conn is one connection to a server. It is used by one goroutine at a time.
+// Conn is one connection to a server, for one goroutine at a time.
 type Conn struct {
 	net.Conn
 	Session Session
@@ -53,8 +53,8 @@ type Conn struct {
 	Timeout time.Duration
 	// Zxid is the highest zxid seen in a reply, as clients remember it.
 	Zxid int64
-	// Events holds the events that Reply and the typed methods met while they
-	// waited for a reply, in order.
+	// Events holds in order the events that arrived while Reply and the typed methods waited for
+	// a reply.
 	Events []Event
 
 	xid int32
@@ -85,13 +85,12 @@ func Open(addr string) (*Conn, error) {
 	return c, nil
 }
 
-// NewSession returns the request for a new session as a current client sends
-// it.
+// NewSession returns the request for a new session, as a current client sends it.
 func NewSession(timeout int32) jute.ConnectRequest {
 	return jute.ConnectRequest{Timeout: timeout, Password: make([]byte, jute.PasswordSize), HasReadOnly: true}
 }
 
-// Attach returns the request to go on with session s, having seen zxid.
+// Attach returns the request to resume session s, having seen zxid.
 func Attach(s Session, zxid int64) jute.ConnectRequest {
 	return jute.ConnectRequest{
 		LastZxidSeen: zxid, Timeout: s.Timeout, SessionID: s.ID, Password: s.Password, HasReadOnly: true,
@@ -113,14 +112,13 @@ func AppendConnectRequest(b []byte, r jute.ConnectRequest) []byte {
 	return b
 }
 
-// Connect performs the handshake. It returns ErrRefused when the server
-// refuses the session for good, and io.EOF when it closes the connection
-// without an answer.
+// Connect performs the handshake. It returns ErrRefused if the server refuses the session
+// finally, and io.EOF if the server closes the connection without an answer.
 func (c *Conn) Connect(r jute.ConnectRequest) error {
 	return c.ConnectRaw(AppendConnectRequest(nil, r))
 }
 
-// ConnectRaw is Connect with a request given as the frame that is sent.
+// ConnectRaw is Connect with the request as a frame.
 func (c *Conn) ConnectRaw(frame []byte) error {
 	if err := c.WriteRaw(frame); err != nil {
 		return err
@@ -190,8 +188,8 @@ func (c *Conn) SendXid(xid int32, op jute.OpCode, body []byte) error {
 	return c.WriteRaw(AppendRequest(nil, xid, op, body))
 }
 
-// Send writes a request and returns the xid it chose, as clients choose it:
-// counting from 1, with the reserved ones for ping and auth.
+// Send writes a request and returns its xid. It numbers requests as clients do: from 1, with
+// the reserved xids for ping and auth.
 func (c *Conn) Send(op jute.OpCode, body []byte) (xid int32, err error) {
 	switch op {
 	case jute.OpPing:
@@ -205,9 +203,8 @@ func (c *Conn) Send(op jute.OpCode, body []byte) (xid int32, err error) {
 	return xid, c.SendXid(xid, op, body)
 }
 
-// ReadFrame reads one frame and returns it without its length prefix. At the
-// end of the connection it returns io.EOF, whether the server closed it in
-// order or by a reset.
+// ReadFrame reads one frame and returns it without its length prefix. At the end of the
+// connection it returns io.EOF, after an orderly close and after a reset.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	c.SetReadDeadline(c.deadline())
 	var prefix [4]byte
@@ -225,8 +222,8 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	return b, nil
 }
 
-// plainEOF maps a reset to io.EOF: which of the two a client sees when the
-// server closes depends on bytes still under way, not on the server's wish.
+// plainEOF maps a reset to io.EOF: when the server closes, bytes still under way decide which
+// of the two a client sees, not the server.
 func plainEOF(err error) error {
 	if errors.Is(err, io.EOF) || isReset(err) {
 		return io.EOF
@@ -234,8 +231,7 @@ func plainEOF(err error) error {
 	return err
 }
 
-// DecodeFrame reads a frame after the handshake, given without its length
-// prefix.
+// DecodeFrame decodes a frame after the handshake, without its length prefix.
 func DecodeFrame(b []byte) (f Frame, err error) {
 	d := jute.NewDecoder(b)
 	f = Frame{Xid: d.Int(), Zxid: d.Long(), Code: jute.ErrCode(d.Int())}
@@ -254,7 +250,7 @@ func DecodeFrame(b []byte) (f Frame, err error) {
 	return f, nil
 }
 
-// Next returns the next frame, whatever it is.
+// Next returns the next frame of any kind.
 func (c *Conn) Next() (Frame, error) {
 	b, err := c.ReadFrame()
 	if err != nil {
@@ -267,8 +263,7 @@ func (c *Conn) Next() (Frame, error) {
 	return f, err
 }
 
-// Reply returns the next frame that is not an event. Events before it are
-// appended to Events.
+// Reply returns the next frame that is not an event. It appends earlier events to Events.
 func (c *Conn) Reply() (Frame, error) {
 	for {
 		f, err := c.Next()
@@ -325,9 +320,9 @@ func (c *Conn) Closed() error {
 	return err
 }
 
-// Drop ends the connection the way a crashing client does, but waits until
-// the server has noticed: it half-closes and reads until the server closes its
-// side. Frames met on the way are returned.
+// Drop ends the connection as a crashing client does, but waits until the server has noticed:
+// it half-closes and reads until the server closes its side. It returns the frames that it
+// reads.
 func (c *Conn) Drop() (late []Frame, err error) {
 	defer c.Close()
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -10,16 +10,15 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Pipe is a client for load: the caller appends requests, has them written at
-// once and reads the replies in order. It has no table of requests, and copies
-// nothing it need not: so the client's share of a small machine stays small, and
-// is the same for every server measured. Ping keeps an idle session alive. It is
-// not safe for concurrent use.
+// Pipe is a client for load: the caller appends requests, writes them at once and reads the
+// replies in order. It has no table of requests and copies only what it must. So the client's
+// share of a small machine stays small, and is the same for every measured server. Ping keeps
+// an idle session alive. Pipe is not safe for concurrent use.
 type Pipe struct {
 	Session  int64
 	Password []byte
 	Timeout  time.Duration // as negotiated
-	Zxid     int64         // newest seen in a reply
+	Zxid     int64         // newest zxid in a reply
 
 	c    net.Conn
 	xid  int32
@@ -42,8 +41,8 @@ func OpenPipe(addr string, timeout time.Duration) (*Pipe, error) {
 	return AttachPipe(addr, timeout, 0, make([]byte, jute.PasswordSize), 0)
 }
 
-// AttachPipe opens a connection for a session; 0 makes a new one. Like Connect
-// it returns ErrRefused when the server knows the session no more.
+// AttachPipe opens a connection for a session; 0 makes a new session. Like Connect it returns
+// ErrRefused if the server no longer knows the session.
 func AttachPipe(addr string, timeout time.Duration, session int64, password []byte, zxid int64) (*Pipe,
 	error) {
 	c, err := Dial(addr)
@@ -62,7 +61,7 @@ func AttachPipe(addr string, timeout time.Duration, session int64, password []by
 		c: c.Conn, in: make([]byte, 4096)}, nil
 }
 
-// begin starts a request and returns where its frame stands.
+// begin starts a request and returns the position of its frame.
 func (c *Pipe) begin(op jute.OpCode) (at int) {
 	c.xid++
 	c.out, at = jute.BeginFrame(c.out)
@@ -132,7 +131,7 @@ func (c *Pipe) Ping() {
 	c.end(at)
 }
 
-// Flush writes what was appended.
+// Flush writes the appended requests.
 func (c *Pipe) Flush() error {
 	if len(c.out) == 0 {
 		return nil
@@ -142,14 +141,13 @@ func (c *Pipe) Flush() error {
 	return err
 }
 
-// Ready reports whether a whole frame has already been read, so that Next
-// will not wait.
+// Ready reports whether a whole frame is already read, so that Next does not wait.
 func (c *Pipe) Ready() bool {
 	n := c.w - c.r
 	return n >= 4 && n >= 4+int(binary.BigEndian.Uint32(c.in[c.r:]))
 }
 
-// Next returns the next reply or event. Ping replies are passed over.
+// Next returns the next reply or event. It skips ping replies.
 func (c *Pipe) Next() (Answer, error) {
 	for {
 		b, err := c.frame()
@@ -198,8 +196,8 @@ func (c *Pipe) frame() ([]byte, error) {
 	return b, nil
 }
 
-// Do flushes and returns the one reply that is outstanding; events that come
-// before it are dropped. An error code becomes an error.
+// Do flushes and returns the one outstanding reply; it drops events before it. An error code
+// becomes an error.
 func (c *Pipe) Do() (Answer, error) {
 	if err := c.Flush(); err != nil {
 		return Answer{}, err
@@ -219,7 +217,7 @@ func (c *Pipe) Do() (Answer, error) {
 	}
 }
 
-// SetDeadline bounds all waiting on the connection.
+// SetDeadline bounds all waits on the connection.
 func (c *Pipe) SetDeadline(t time.Time) { c.c.SetDeadline(t) }
 
 // Drop closes the connection and leaves the session behind.

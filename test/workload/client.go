@@ -14,23 +14,23 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Root is the node below which all clients work. It must exist.
+// Root is the existing node below which all clients work.
 const Root = "/w"
 
-// keys is how many nodes the clients fight over.
+// keys is how many nodes the clients contend for.
 const keys = 8
 
-// Client is one client with a session that it keeps over reconnects.
+// Client is one client that keeps its session over reconnects.
 type Client struct {
 	Name    string
-	Dial    func() (net.Conn, error) // to some server, chosen again each time
+	Dial    func() (net.Conn, error) // to some server, chosen for each connection
 	Timeout time.Duration            // of its session
 	Pause   time.Duration            // between two requests, at most
 	Clock   func() time.Duration     // shared by all clients of a history
 	Record  *history.Recorder
 	Conns   func() int // numbers connections
 	Rand    *rand.Rand
-	// Bulk, if it is set, makes some values and identities large.
+	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
 
 	session wire.Session
@@ -38,7 +38,7 @@ type Client struct {
 	watches watches
 }
 
-// Run works until stop is closed, and leaves its session open.
+// Run works until stop is closed. It leaves its session open.
 func (c *Client) Run(stop <-chan struct{}) {
 	c.watches = newWatches()
 	for !closed(stop) {
@@ -98,8 +98,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	return true
 }
 
-// identify gives some connections identities that are much longer than their
-// requests.
+// identify gives some connections identities much longer than their requests.
 func (x *exchange) identify() bool {
 	if x.c.Bulk == nil || x.c.Bulk.IntN(3) > 0 {
 		return true
@@ -108,7 +107,7 @@ func (x *exchange) identify() bool {
 	return err == nil
 }
 
-// exchange is what happens on one connection.
+// exchange is the traffic on one connection.
 type exchange struct {
 	c       *Client
 	w       *wire.Conn
@@ -119,14 +118,14 @@ type exchange struct {
 	end     bool          // the session was closed
 }
 
-// run sends requests, up to three at once, until the connection is lost, the
-// client feels like leaving, or stop is closed.
+// run sends requests, up to three at once, until the connection is lost, the client decides to
+// leave, or stop is closed.
 func (x *exchange) run(stop <-chan struct{}) {
 	for !closed(stop) && !x.end {
 		switch x.c.Rand.IntN(400) {
 		case 0:
 			return // as a client that lost its network
-		case 1: // or that hangs: its session may end in that time
+		case 1: // or like one that hangs: its session may end in that time
 			x.silence(stop)
 		case 2:
 			x.w.Close()
@@ -145,7 +144,7 @@ func (x *exchange) run(stop <-chan struct{}) {
 	}
 }
 
-// silence is up to twice the session's timeout.
+// silence sends nothing for up to twice the session's timeout.
 func (x *exchange) silence(stop <-chan struct{}) {
 	select {
 	case <-stop:
@@ -153,7 +152,7 @@ func (x *exchange) silence(stop <-chan struct{}) {
 	}
 }
 
-// receiveAll waits for the replies to what was sent.
+// receiveAll waits for the replies to all pending requests.
 func (x *exchange) receiveAll() bool {
 	for len(x.pending) > 0 {
 		if !x.receive() {
@@ -163,7 +162,7 @@ func (x *exchange) receiveAll() bool {
 	return true
 }
 
-// fail records the requests that will not be answered any more.
+// fail records the requests that no longer get an answer.
 func (x *exchange) fail() {
 	for _, op := range x.pending {
 		op.Unknown, op.End = true, x.c.Clock()
@@ -196,7 +195,7 @@ func (x *exchange) receive() bool {
 			Type: f.Event.Type, Path: f.Event.Path}})
 		return true
 	}
-	at := slices.Index(x.xids, f.Xid) // the first, unless the server has confused them
+	at := slices.Index(x.xids, f.Xid) // the first, unless the server mixed them up
 	if at < 0 {
 		panic(fmt.Sprintf("reply with xid %d, which nobody waits for", f.Xid))
 	}

@@ -18,7 +18,7 @@ func (c *Client) data() []byte {
 	return b
 }
 
-// version is mostly any, sometimes one that may be right.
+// version is mostly -1 for any, sometimes a version that may be right.
 func (c *Client) version() int32 {
 	if c.Rand.IntN(3) > 0 {
 		return -1
@@ -26,7 +26,7 @@ func (c *Client) version() int32 {
 	return int32(c.Rand.IntN(4))
 }
 
-// random makes up a request.
+// random returns a random request.
 func (c *Client) random() *history.Op {
 	op := new(history.Op)
 	switch k := c.Rand.IntN(100); {
@@ -66,7 +66,7 @@ func (c *Client) random() *history.Op {
 	return op
 }
 
-// step makes up one operation of a multi.
+// step returns a random operation of a multi.
 func (c *Client) step() history.Step {
 	switch c.Rand.IntN(4) {
 	case 0:
@@ -113,7 +113,7 @@ func stepBody(s *history.Step) wire.Body {
 	return wire.Create(s.Path, s.Data, jute.WorldAnyone, s.Flags)
 }
 
-// fill reads a successful reply into the request's record.
+// fill decodes a successful reply into the request's record.
 func fill(op *history.Op, d *jute.Decoder) {
 	switch op.Op {
 	case jute.OpGetData:
@@ -148,8 +148,8 @@ func fillStep(s *history.Step, result jute.OpCode, d *jute.Decoder) {
 	}
 }
 
-// fillMulti reads the results of a multi; the first error, if there is one,
-// makes the code of the whole.
+// fillMulti decodes the results of a multi; the first error, if any, becomes the code of the
+// multi.
 func fillMulti(op *history.Op, d *jute.Decoder) {
 	for i := range op.Steps {
 		h := d.MultiHeader()

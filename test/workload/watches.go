@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/test/history"
 )
 
-// watches are those a client has, as client libraries keep them: it renews
-// them on the next connection.
+// watches are the watches of a client, as client libraries keep them: the client renews them
+// on the next connection.
 type watches struct {
 	data, exist, child map[string]bool
 	lasting            map[string]int32 // modes
@@ -19,7 +19,7 @@ func newWatches() watches {
 	return watches{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int32{}}
 }
 
-// answered notes the watch that a request has set.
+// answered records the watch that a request has set.
 func (w *watches) answered(op *history.Op) {
 	switch {
 	case op.Op == jute.OpAddWatch && op.Code == jute.OK:
@@ -35,7 +35,7 @@ func (w *watches) answered(op *history.Op) {
 	}
 }
 
-// fired forgets the watches that an event uses up.
+// fired removes the watches that an event uses up.
 func (w *watches) fired(t jute.EventType, path string) {
 	if t == jute.EventChildrenChanged || t == jute.EventDeleted {
 		delete(w.child, path)
@@ -46,7 +46,7 @@ func (w *watches) fired(t jute.EventType, path string) {
 	}
 }
 
-// request is what renews the watches, nil if there are none.
+// request returns the request that renews the watches, nil if there are none.
 func (w *watches) request(zxid int64) *history.Op {
 	if len(w.data)+len(w.exist)+len(w.child)+len(w.lasting) == 0 {
 		return nil

@@ -6,12 +6,11 @@
 //		…
 //	}
 //
-// The server runs in the test's process and in memory, is ready within
-// milliseconds, and is gone when the test ends. What is hard to bring about
-// with a real server is one call here: [Server.KillSession] ends a session the
-// way a timeout does, [Server.Disconnect] breaks every connection,
-// [Server.Restart] takes the server away and brings it back with all it knew.
+// The server runs in the test's process and in memory, is ready within milliseconds, and ends
+// with the test. One call does what is hard with a real server: [Server.KillSession] ends a
+// session as a timeout does, [Server.Disconnect] breaks every connection, [Server.Restart]
+// stops the server and starts it again with all its state.
 //
-// [Virtual] runs a test in virtual time: a session that takes 30 seconds to
-// expire does so at once, and a test of time limits takes no time itself.
+// [Virtual] runs a test in virtual time: a session with a timeout of 30 seconds expires at
+// once, and a test of time limits takes no time itself.
 package zlocktest

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Link is the way of some clients to the server. It can be cut.
+// Link is the path of some clients to the server. Cut interrupts it.
 type Link struct {
 	s *Server
 
@@ -18,11 +18,11 @@ type Link struct {
 	conns []net.Conn
 }
 
-// Link returns a way to the server that nothing else uses.
+// Link returns a new path to the server that nothing else uses.
 func (s *Server) Link() *Link { return &Link{s: s} }
 
-// Cut breaks the link's connections and lets no new ones through, until Mend.
-// A client that stays cut off for its session's timeout loses its session.
+// Cut breaks the link's connections and lets no new ones through, until Mend. A client that
+// stays cut off for its session's timeout loses its session.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// pipeListener is a listener whose connections are pipes in memory. Goroutines
-// that wait for them count as blocked in virtual time, those that wait for
-// sockets do not.
+// pipeListener is a listener whose connections are pipes in memory. Goroutines that wait for
+// pipes count as blocked in virtual time; goroutines that wait for sockets do not.
 type pipeListener struct {
 	addr   *net.TCPAddr
 	queue  chan net.Conn
@@ -61,8 +60,8 @@ func (l *pipeListener) dial() (net.Conn, error) {
 	}
 }
 
-// pipeConn is an end of a pipe with addresses as a socket has them: servers
-// tell clients apart, and allow them, by address.
+// pipeConn is an end of a pipe with addresses like a socket's: servers distinguish and admit
+// clients by address.
 type pipeConn struct {
 	net.Conn
 	local, remote net.Addr

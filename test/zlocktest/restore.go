@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// Backup returns everything the server holds at this moment, for Restore.
+// Backup returns the server's whole state at this moment, for Restore.
 func (s *Server) Backup() []byte {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -22,8 +22,8 @@ func (s *Server) Backup() []byte {
 	return b.Bytes()
 }
 
-// Restore puts a backup in the place of what the server holds, as zlock restore does with
-// --keep-sessions: sessions that are in the backup go on.
+// Restore replaces the server's state by a backup, as zlock restore does with --keep-sessions:
+// sessions in the backup go on.
 func (s *Server) Restore(backup []byte) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

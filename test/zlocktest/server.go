@@ -21,36 +21,36 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// patience bounds waits for the server. It is generous: reaching it is a
-// failure, whatever the machine is busy with.
+// patience bounds waits for the server. It is generous: reaching it is a failure, however busy
+// the machine is.
 const patience = 30 * time.Second
 
-// Config describes a server. The zero Config is what Start uses.
+// Config describes a server. Start uses the zero Config.
 type Config struct {
-	// InMemory has clients connect over pipes instead of sockets, as virtual
-	// time demands. Connect and Dial know how; other clients do not.
+	// InMemory makes clients connect over pipes instead of sockets, as virtual time demands. Only
+	// Connect and Dial can do so.
 	InMemory bool
-	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
+	// MinSessionTimeout and MaxSessionTimeout bound the timeouts that clients may ask for;
 	// default 4 s and 40 s, as in production.
 	MinSessionTimeout, MaxSessionTimeout time.Duration
-	// SweepInterval is how often empty containers and overdue TTL nodes are
-	// removed; default 1 minute.
+	// SweepInterval is how often the server removes empty containers and overdue TTL nodes;
+	// default 1 minute.
 	SweepInterval time.Duration
-	// Super is the digest "user:base64(sha1(user:password))" of a user that
-	// may do everything; default nobody.
+	// Super is the digest "user:base64(sha1(user:password))" of a user with all rights; default
+	// none.
 	Super string
-	// Logger gets what the server logs; default nowhere.
+	// Logger receives the server's log; default none.
 	Logger *slog.Logger
 }
 
 // Server is a running zlockd.
 type Server struct {
-	// Addr is where clients connect.
+	// Addr is the address for clients.
 	Addr string
 
 	t        failer
 	config   Config
-	stores   *disk.Stores  // survive a restart
+	stores   *disk.Stores  // survives a restart
 	pipes    *pipeListener // nil with sockets
 	listener *listener
 	instance *server.Instance
@@ -59,27 +59,27 @@ type Server struct {
 	clients []*zk.Conn
 }
 
-// failer is the part of testing.TB through which a Server complains.
+// failer is the part of testing.TB by which a Server reports failures.
 type failer interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// panicker complains where there is no test.
+// panicker reports failures without a test.
 type panicker struct{}
 
 func (panicker) Helper()                           {}
 func (panicker) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (panicker) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// Start runs a server until the test ends and waits until it serves.
+// Start runs a server until the test ends, and returns when it serves.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return Config{}.Start(t)
 }
 
-// Start runs a server until the test ends and waits until it serves.
+// Start runs a server until the test ends, and returns when it serves.
 func (c Config) Start(t testing.TB) *Server {
 	t.Helper()
 	s := c.server(t)
@@ -87,8 +87,8 @@ func (c Config) Start(t testing.TB) *Server {
 	return s
 }
 
-// Open runs a server where there is no test: in an example, or in a program
-// that is one's own test. It ends with Close. What fails later panics.
+// Open runs a server without a test: in an example, or in a program that is its own test.
+// Close ends it. Later failures panic.
 func Open() *Server { return Config{}.Open() }
 
 // Open is Start without a test; see the function Open.
@@ -146,8 +146,8 @@ func (s *Server) listen(addr string) (net.Listener, error) {
 	return s.listener, nil
 }
 
-// Close closes the clients that Connect made, and stops the server. The end of
-// the test does it.
+// Close closes the clients that Connect made, and stops the server. The end of the test calls
+// it.
 func (s *Server) Close() {
 	s.mu.Lock()
 	clients := s.clients
@@ -159,8 +159,8 @@ func (s *Server) Close() {
 	s.Stop()
 }
 
-// Stop ends the server as an orderly shutdown does. Connections are closed;
-// clients and sessions go on after a Restart.
+// Stop ends the server like an orderly shutdown. It closes connections; clients and sessions
+// go on after a Restart.
 func (s *Server) Stop() {
 	if s.instance == nil {
 		return
@@ -173,16 +173,16 @@ func (s *Server) Stop() {
 	s.instance = nil
 }
 
-// Restart stops the server, unless it is stopped already, and starts it again
-// at the same address with everything it knew. Clients come back by themselves.
+// Restart stops the server unless it is stopped, and starts it again at the same address with
+// all its state. Clients reconnect by themselves.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
 	s.start()
 }
 
-// Dial connects to the server. It is a zk.Dialer: pass it to the client with
-// zk.WithDialer where Connect does not fit.
+// Dial connects to the server. It is a zk.Dialer: where Connect does not fit, pass it to the
+// client by zk.WithDialer.
 func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	if s.pipes != nil {
 		return s.pipes.dial()
@@ -190,17 +190,17 @@ func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return net.DialTimeout(network, addr, timeout)
 }
 
-// Connect returns a client with a session of its own, whose timeout is 10
-// seconds. It is closed when the test ends.
+// Connect returns a client with its own session, whose timeout is 10 seconds. The end of the
+// test closes it.
 func (s *Server) Connect() *zk.Conn {
 	s.t.Helper()
 	return s.Link().Connect()
 }
 
-// KillSession ends a session, such as that of conn.SessionID(), as if its
-// client had been silent for too long: its ephemeral nodes are removed, its
-// connection is closed, and when the client comes back it is told that the
-// session has expired. It returns when all of that is done.
+// KillSession ends a session, such as that of conn.SessionID(), as if its client had been
+// silent for too long. The server removes its ephemeral nodes and closes its connection; when
+// the client comes back it learns that the session has expired. KillSession returns when all
+// of that is done.
 func (s *Server) KillSession(id int64) {
 	s.t.Helper()
 	node := s.instance.Node()
@@ -220,11 +220,11 @@ func (w waiter) Done(o *state.Outcome) {
 	w <- state.Outcome{Refused: o.Refused, Unknown: o.Unknown}
 }
 
-// Disconnect breaks every connection, as a failing network does. Sessions are
-// not touched, and clients come back by themselves.
+// Disconnect breaks every connection, as a failing network does. Sessions stay, and clients
+// reconnect by themselves.
 func (s *Server) Disconnect() { s.listener.disconnect() }
 
-// Sessions returns the ids of the sessions that exist, in order of creation.
+// Sessions returns the ids of the existing sessions, in order of creation.
 func (s *Server) Sessions() []int64 {
 	var ids []int64
 	s.instance.Node().View(func(st *state.State) {

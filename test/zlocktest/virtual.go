@@ -5,9 +5,9 @@ import (
 	"testing/synctest"
 )
 
-// Virtual runs a test with a server in virtual time: when everybody waits, the
-// clock jumps to the next moment at which something happens. Everything the
-// test starts must end with it, and it must not use the network.
+// Virtual runs a test with a server in virtual time: when all goroutines wait, the clock jumps
+// to the next event. Everything that the test starts must end with it, and the test must not
+// use the network.
 //
 //	func TestLeaseRunsOut(t *testing.T) {
 //		zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// point is one measurement, in the words of test/bench/locks, which the other
-// programs repeat.
+// point is one measurement, with the field names of test/bench/locks, which the other programs
+// repeat.
 type point struct {
 	Acquired   int         `json:"acquired"`
 	PerSecond  float64     `json:"perSecond"`
 	Acquire    percentiles `json:"acquireMs"`
 	Handoff    percentiles `json:"handoffMs"`
-	Events     *float64    `json:"eventsPerAcquire"` // nil: not told
+	Events     *float64    `json:"eventsPerAcquire"` // nil: unknown
 	Requests   float64     `json:"serverRequestsPerAcquire"`
 	Violations int         `json:"violations"`
 }
@@ -33,10 +33,10 @@ type percentiles struct {
 	P99 float64 `json:"p99"`
 }
 
-// library is one of those compared.
+// library is one of the compared libraries.
 type library struct {
 	name, what string
-	most       int // waiters it is measured with
+	most       int // the most waiters in a measurement
 	prepare    func(*bench) error
 	command    func(b *bench, path string, waiters int) []string
 }
@@ -60,14 +60,14 @@ var libraries = []*library{
 		command: ours("children-watch")},
 }
 
-// Debian's jars, and the interpreter that has Debian's kazoo.
+// Debian's jars, and the Python interpreter that has Debian's kazoo.
 const (
 	javaClasses = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-client.jar:" +
 		"/usr/share/java/curator-framework.jar:/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 	python = "/usr/bin/python3"
 )
 
-// ours runs test/bench/locks.
+// ours returns the command that runs test/bench/locks.
 func ours(recipe string) func(*bench, string, int) []string {
 	return func(b *bench, path string, waiters int) []string {
 		return []string{b.locks, "-recipe", recipe, "-servers", b.server, "-root", path, "-clients",
@@ -104,8 +104,7 @@ func importKazoo(*bench) error {
 func (b *bench) measure(l *library, waiters int) (point, error) {
 	b.runs++
 	command := l.command(b, fmt.Sprintf("/bench-%s-%d", l.name, b.runs), waiters)
-	// Sessions are opened one by one, and the queue of those who wait is served
-	// to its end.
+	// Sessions open one by one, and every waiter in the queue gets the lock before the end.
 	limit := b.warm + b.duration + 2*time.Minute
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -121,7 +120,7 @@ func (b *bench) measure(l *library, waiters int) (point, error) {
 		return p, fmt.Errorf("%s, %d waiters: %w in %q", l.name, waiters, err, out)
 	}
 	if p.Acquired == 0 {
-		p.Requests = math.NaN() // of nothing
+		p.Requests = math.NaN() // unknown
 	}
 	if p.Violations > 0 {
 		return p, fmt.Errorf("%s, %d waiters: two held the lock at a time, %d times", l.name, waiters, p.Violations)

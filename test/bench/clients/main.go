@@ -21,8 +21,8 @@ import (
 // bench is one run of this command.
 type bench struct {
 	server         string // host:port
-	dir            string // what is built
-	source         string // where this command's files are
+	dir            string // for the built programs
+	source         string // the sources of this command
 	locks          string
 	warm, duration time.Duration
 	rounds         int
@@ -86,7 +86,7 @@ func run(args []string, out, log io.Writer) error {
 	return failed
 }
 
-// prepare builds the programs to run. What is not installed is left out.
+// prepare builds the programs to run, and leaves out those that are not installed.
 func (b *bench) prepare(names []string) (missing []string, err error) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -133,8 +133,8 @@ func (b *bench) startServer(server string) (what string, stop func(), err error)
 	return fmt.Sprintf("one %s, durable (%s)", server, version), e.Close, nil
 }
 
-// table measures everything and writes a row for each point and library. What
-// fails is told in its row, and does not end the rest.
+// table measures everything and writes a row for each point and library. A failure appears in
+// its row and does not stop the rest.
 func (b *bench) table(out, log io.Writer) (failed error) {
 	fmt.Fprintln(out, "| waiters | lock | cycles/s | acquire p50 / p99 ms | hand-off p50 / p99 ms | requests "+
 		"| events |")

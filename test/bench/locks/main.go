@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// benchRecipes are the locks that can be measured. The last two are there for comparison: a queue in which
+// benchRecipes are the recipes to measure. The last two are for comparison: a queue in which
 // every waiter watches the directory, and go-zookeeper's own Lock.
 var benchRecipes = []string{"mutex", "mutex-early", "rw", "policy", "sem", "children-watch", "go-zookeeper"}
 
@@ -115,7 +115,7 @@ func (b *benchFlags) check() error {
 	return nil
 }
 
-// raw recipes work on a connection of go-zookeeper's.
+// raw recipes use a connection of go-zookeeper.
 func (b *benchFlags) raw() bool { return b.Recipe == "children-watch" || b.Recipe == "go-zookeeper" }
 
 // errViolated ends a run in which the locks did not exclude.
@@ -172,7 +172,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		m.begin()
 	}
 	pause(ctx, b.Duration)
-	// What the waiters do to leave the queue is not the price of a lock.
+	// The requests of waiters leaving the queue are no cost of a lock.
 	r := m.report(time.Since(begun), costs(sessions).minus(before))
 	r.Counted = askReceived(b.servers).since(counted, r.Acquired)
 	cancel()
@@ -190,7 +190,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// report is what bench tells.
+// report is the output of the command.
 type report struct {
 	benchFlags
 	HoldMs     float64     `json:"holdMs"`
@@ -298,7 +298,8 @@ func breakThings(ctx context.Context, b *benchFlags, sessions []session) {
 	}
 }
 
-// expected errors of a worker whose time is over or whose session broke.
+// isLoss reports whether an error is expected of a worker whose time is over or whose session
+// broke.
 func isLoss(err error) bool {
 	return errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrSessionExpired)
 }

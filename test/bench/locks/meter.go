@@ -11,14 +11,14 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 )
 
-// meter gathers what workers see, and checks that the locks exclude.
+// meter collects what workers see, and checks that the locks exclude.
 type meter struct {
 	b     *benchFlags
 	gate  fence.Gate
 	locks []*benchLock
 
 	mu             sync.Mutex
-	on             bool // the time that counts
+	on             bool // during the measured time
 	acquire        []time.Duration
 	handoff        []time.Duration
 	counts         []int
@@ -28,7 +28,7 @@ type meter struct {
 	firstError     error
 }
 
-// benchLock is what memory knows of one lock.
+// benchLock is the state of one lock in memory.
 type benchLock struct {
 	path     string
 	readers  atomic.Int32
@@ -45,14 +45,14 @@ func newMeter(b *benchFlags) *meter {
 	return m
 }
 
-// begin begins the time that counts.
+// begin starts the measured time.
 func (m *meter) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.on = true
 }
 
-// grant is a lock that a worker has.
+// grant is a lock held by a worker.
 type grant struct {
 	token   fence.Token // 0 if the recipe has none
 	mode    fence.Mode
@@ -82,7 +82,7 @@ func (m *meter) work(ctx context.Context, s session, worker int) {
 		if l.waiting.Load() > 0 {
 			l.released.Store(time.Now().UnixNano())
 		}
-		// The release is part of the work: it is not cut off with the time.
+		// The release is part of the work, so the end of the time does not cut it off.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		if err := g.release(end); err != nil {
 			m.fail(err)
@@ -106,9 +106,9 @@ func (m *meter) granted(l *benchLock, g grant, worker int, begun, now time.Time)
 	m.counts[worker]++
 }
 
-// hold is the critical section. Only what happens while the lease says that it is
-// valid is judged: after a loss another may rightly be active, and the gate keeps
-// the former holder's writes out.
+// hold is the critical section. It judges only what happens while the lease says that it is
+// valid: after a loss another worker may rightly be active, and the gate refuses the former
+// holder's writes.
 func (m *meter) hold(ctx context.Context, l *benchLock, g grant) {
 	if g.token != 0 && g.mode != fence.Permit && g.valid() {
 		if err := m.gate.Admit(l.path, g.mode, g.token); err != nil && g.valid() {
@@ -158,7 +158,7 @@ func (m *meter) fail(err error) {
 	}
 }
 
-// report ends the time that counts, and says what was seen in it.
+// report ends the measured time, and reports on it.
 func (m *meter) report(took time.Duration, c cost) report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +177,7 @@ func (m *meter) report(took time.Duration, c cost) report {
 	return r
 }
 
-// judge adds what went wrong, which counts at any time.
+// judge adds the violations, which count at any time.
 func (m *meter) judge(r *report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

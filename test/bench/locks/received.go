@@ -7,11 +7,11 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
-// received is how many requests servers say they have received, heartbeats and
-// those of others included.
+// received is how many requests servers say they have received, including heartbeats and the
+// requests of other clients.
 type received struct {
 	sum   int64
-	asked int64 // of which this many were the question itself; 0: not told
+	asked int64 // how many of these were the question itself; 0: unknown
 }
 
 // askReceived asks all servers.
@@ -29,8 +29,7 @@ func askReceived(servers string) received {
 	return r
 }
 
-// since is the number of requests for each acquisition between two questions,
-// nil if it is not known.
+// since returns the number of requests per acquisition between two questions, nil if unknown.
 func (r received) since(before received, acquired int) *float64 {
 	if r.asked == 0 || before.asked == 0 || acquired == 0 || r.sum < before.sum {
 		return nil

@@ -37,7 +37,7 @@ type session struct {
 	timeout time.Duration
 }
 
-// cost is what was sent and received, heartbeats and pings left out.
+// cost is what a session sent and received, without heartbeats and pings.
 type cost struct{ requests, events, bytes uint64 }
 
 func (c cost) minus(d cost) cost {
@@ -87,7 +87,8 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 	}, nil
 }
 
-// locksOf makes the recipe's locks of a client; each object is made once.
+// locksOf returns the function that takes a client's locks by the recipe; it creates each lock
+// object once.
 func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bool) (*client.Lease, error) {
 	var opts []client.Option
 	switch b.Recipe {
@@ -114,7 +115,7 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 	}
 }
 
-// openRaw opens a session for the recipes of comparison.
+// openRaw opens a session for the recipes for comparison.
 func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) {
 	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout, zk.WithLogger(silent{}),
 		zk.WithLogInfo(false),
@@ -151,8 +152,8 @@ func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) 
 	}, nil
 }
 
-// goLock is go-zookeeper's own Lock, which knows no context: who waits when the
-// time is over is waited for.
+// goLock is go-zookeeper's own Lock. It ignores contexts, so the run waits for workers that
+// still wait at its end.
 func goLock(raw *zk.Conn) func(context.Context, string) (grant, error) {
 	return func(_ context.Context, path string) (grant, error) {
 		l := zk.NewLock(raw, path, zk.WorldACL(zk.PermAll))
@@ -212,7 +213,7 @@ type wiretap struct {
 
 	mu    sync.Mutex
 	conns map[*tapped]struct{}
-	until time.Time // nothing is received before
+	until time.Time // the connections receive nothing before
 }
 
 func (w *wiretap) cost() cost {
@@ -247,7 +248,7 @@ func (w *wiretap) cut() {
 	}
 }
 
-// mute lets nothing in or out for a while.
+// mute stops all traffic for a while.
 func (w *wiretap) mute(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,8 +301,8 @@ func (t *tapped) Close() error {
 	return t.Conn.Close()
 }
 
-// framer finds the frames in a stream: a length and as many bytes, of which the
-// first four are shown.
+// framer finds the frames in a stream: a length and that many bytes. It shows the first four
+// of them.
 type framer struct {
 	head [8]byte
 	have int

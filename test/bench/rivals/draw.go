@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// colours can be told apart by most people; each service keeps its own.
+// colours are distinguishable for most people; each service keeps its own.
 var colours = map[string]color.Color{
 	"zlockd":    color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
 	"ZooKeeper": color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff},

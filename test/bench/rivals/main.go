@@ -1,12 +1,12 @@
-// Command rivals measures locks on zlockd beside those on ZooKeeper, etcd and
-// Redis, and draws what it measured. It is a module of its own, so that their
-// clients and the plotting library are no dependencies of zlockd.
+// Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws
+// the results. It is a module of its own, so that zlockd does not depend on their clients and
+// the plotting library.
 //
 //	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
 //
-// Every service is a single server that syncs before it answers, all run at
-// once on this machine, and each figure is taken in rounds that go around the
-// services. What is not installed is left out, and said.
+// Every service is a single server that syncs before it answers. All run at once on this
+// machine, and rounds that go around the services take each figure. The command leaves out
+// services that are not installed, and says so.
 package main
 
 import (
@@ -79,7 +79,7 @@ func run(s *settings) error {
 	if len(services) == 0 {
 		return fmt.Errorf("no service could be started")
 	}
-	memory, err := measureMemory(s, services) // before anything else has made the servers grow
+	memory, err := measureMemory(s, services) // before anything else makes the servers grow
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func run(s *settings) error {
 	return drawAll(s.out, drawings(cycles, handoffs, memory))
 }
 
-// point is one figure of a service: what it was taken at, and its value.
+// point is one figure of a service: the position on the axis, and the value.
 type point struct{ x, y float64 }
 
 // series are the points of each service, by its name.
@@ -113,8 +113,8 @@ func span(v []float64, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, v[len(v)/2], digits, v[0], digits, v[len(v)-1])
 }
 
-// measureCycles measures uncontended locks: each client takes and releases one
-// of its own, as fast as it can.
+// measureCycles measures uncontended locks: each client takes and releases its own lock as
+// fast as it can.
 func measureCycles(s *settings, services []service) (series, error) {
 	fmt.Printf("\n| clients | service | lock cycles/s | cycle p50 ms |\n|---|---|---|---|\n")
 	out := series{}
@@ -150,8 +150,8 @@ func measureCycles(s *settings, services []service) (series, error) {
 	return out, nil
 }
 
-// cycle runs the lockers for d and returns cycles per second and the median of
-// one in ms.
+// cycle runs the lockers for d. It returns cycles per second and the median of one cycle in
+// ms.
 func cycle(lockers []locker, d time.Duration) (rate, lat float64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+30*time.Second)
 	defer cancel()
@@ -194,8 +194,7 @@ func cycle(lockers []locker, d time.Duration) (rate, lat float64, err error) {
 	return float64(len(all)) / d.Seconds(), median(all), nil
 }
 
-// measureHandoffs measures how long after a release the next of n waiters has
-// the lock.
+// measureHandoffs measures how long after a release the next of n waiters has the lock.
 func measureHandoffs(s *settings, services []service) (series, error) {
 	fmt.Printf("\n| waiters | service | hand-off p50 ms |\n|---|---|---|\n")
 	out := series{}
@@ -216,8 +215,8 @@ func measureHandoffs(s *settings, services []service) (series, error) {
 	return out, nil
 }
 
-// handoff has n+1 clients contend for one lock for d, and returns the median of
-// the times from a release to the next hold in ms.
+// handoff lets n+1 clients contend for one lock for d. It returns the median time from a
+// release to the next hold in ms.
 func handoff(v service, n int, d time.Duration) (float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()
@@ -234,7 +233,7 @@ func handoff(v service, n int, d time.Duration) (float64, error) {
 		}
 		lockers = append(lockers, l)
 	}
-	var mu sync.Mutex // of what follows
+	var mu sync.Mutex // guards the next three
 	var released time.Time
 	var took []float64
 	var failed error
@@ -272,7 +271,7 @@ func handoff(v service, n int, d time.Duration) (float64, error) {
 	return median(took), nil
 }
 
-// measureMemory measures what idle sessions add to a server's resident memory.
+// measureMemory measures how much memory idle sessions add to a server.
 func measureMemory(s *settings, services []service) (series, error) {
 	fmt.Printf("\n| idle sessions | service | resident MB | KB/session |\n|---|---|---|---|\n")
 	out := series{}

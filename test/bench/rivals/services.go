@@ -23,19 +23,19 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// service is a running server that locks can be taken on.
+// service is a running server that offers locks.
 type service interface {
 	name() string
 	settings() string
 	locker(path string) (locker, error)
-	// session opens an idle session, and returns what ends it; nil: there is no
-	// such thing.
+	// session opens an idle session, and returns the function that ends it; nil: the service has
+	// no sessions.
 	session() (end func(), err error)
 	memory() float64 // resident, KB
 	close()
 }
 
-// locker is a client with a lock; it has a connection of its own.
+// locker is a client with a lock and its own connection.
 type locker interface {
 	lock(context.Context) error
 	unlock(context.Context) error
@@ -129,8 +129,8 @@ type process struct {
 	addr string
 }
 
-// start starts a server whose arguments may name {port}, {port2} and {dir}, and
-// waits until it listens.
+// start starts a server whose arguments may contain {port}, {port2} and {dir}, and waits until
+// it listens.
 func start(dir string, argv ...string) (*process, error) {
 	bin, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -261,9 +261,9 @@ func (l *etcdLocker) close() {
 	_ = l.c.Close()
 }
 
-// redisService is Redis; the lock is the usual one: a key with a random value
-// and an expiry, set if there is none, deleted if it is one's own. Nobody is
-// told of a release, so who waits asks again every millisecond.
+// redisService is Redis; the lock is the usual one: a key with a random value and an expiry. A
+// client sets the key if it does not exist, and deletes it if the value is its own. Redis does
+// not announce a release, so a waiter asks again every millisecond.
 type redisService struct{ *process }
 
 func startRedis(dir string) (service, error) {

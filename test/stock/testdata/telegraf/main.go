@@ -1,7 +1,6 @@
-// Command telegraf reads the servers on its command line with Telegraf's
-// zookeeper input, as a Telegraf agent would, and prints a line for each field:
-// port, state, name, type and value. It is a module of its own, because nobody
-// else needs what Telegraf needs.
+// Command telegraf reads the servers on its command line with Telegraf's zookeeper input, as a
+// Telegraf agent would, and prints a line for each field: port, state, name, type and value.
+// It is a module of its own, because no other package needs Telegraf's dependencies.
 package main
 
 import (
