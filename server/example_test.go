@@ -94,7 +94,7 @@ func lock(addrs ...string) string {
 	return "held"
 }
 
-// freeAddr returns a loopback address nobody listens on at the moment.
+// freeAddr returns a loopback address on which no program listens at the moment.
 func freeAddr() string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

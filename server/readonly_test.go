@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A server without a majority lets those read who ask for it, and nobody else;
-// with one it sends them away and serves.
+// A server without a majority lets only clients read that ask for read-only sessions; with a
+// majority it sends them away and serves.
 func TestReadOnlyMode(t *testing.T) {
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) { o.Raft.ReadOnly = true })
 	id, _ := e.leader()
@@ -83,7 +83,7 @@ func TestReadOnlyMode(t *testing.T) {
 		}
 	}
 
-	// With a majority again the readers are sent away, and everybody is served.
+	// With a majority again the server sends the readers away, and serves all clients.
 	reader := open(readOnly(wire.NewSession(30000)))
 	e.restart(others[0])
 	must(t, reader.Closed())

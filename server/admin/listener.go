@@ -27,7 +27,7 @@ type limitListener struct {
 	net.Listener
 
 	mu     sync.Mutex
-	room   sync.Cond      // a connection has ended or is not busy any more
+	room   sync.Cond      // a connection has ended or is no longer busy
 	conns  []*limitedConn // the oldest first
 	from   map[string]int // how many of them each address has
 	closed bool

@@ -98,8 +98,8 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// A connection counts once, however often it is closed, and whoever waits for
-// room hears of the end.
+// A connection counts once, however often it is closed, and an Accept that waits for room hears
+// of the end.
 func TestRoomIsGivenBackOnce(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

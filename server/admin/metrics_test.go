@@ -134,8 +134,8 @@ func TestNamespacesAreBounded(t *testing.T) {
 	}
 }
 
-// TestEveryMeasuredNameIsShown guards against a name that is counted under a
-// spelling that nobody reads.
+// TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no
+// page shows.
 func TestEveryMeasuredNameIsShown(t *testing.T) {
 	var m Metrics
 	s := &Status{Now: at}

@@ -132,8 +132,8 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBrokenConnectionFreesTheState: whoever comes next is served, and the
-// request that failed is not taken for a whole one.
+// TestBrokenConnectionFreesTheState: the server serves the next request, and does not take the
+// failed one for a whole one.
 func TestBrokenConnectionFreesTheState(t *testing.T) {
 	i := serve(t, 50)
 	h := handler(i)

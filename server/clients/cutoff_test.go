@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A server that is cut off serves nobody, and health checks hear so at once.
+// A server that is cut off serves no client, and health checks hear so at once.
 func TestServerThatIsCutOffServesNobody(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.dial()

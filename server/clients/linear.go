@@ -25,8 +25,8 @@ type readRound struct {
 	ok   bool // written before done is closed
 }
 
-// wait waits for a round that begins after now. It reports false when this
-// server does not serve any more.
+// wait waits for a round that begins after now. It reports false when this server no longer
+// serves.
 func (r *readRounds) wait() bool {
 	r.mu.Lock()
 	if r.next == nil {

@@ -259,8 +259,8 @@ func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
 	}
 }
 
-// Those who watch a node of a long ACL, with many identities each, must not
-// keep the log waiting for each of the many events that one multi may cause.
+// Clients that watch a node of a long ACL, with many identities each, must not keep the log
+// waiting for each of the many events that one multi may cause.
 func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	long := make([]jute.ACL, 1000)
 	for i := range long {

@@ -115,9 +115,8 @@ func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
 	wantKinds(t, c, 1, 2, "NodeDataChanged /a", 3, "NodeChildrenChanged /a", 4, 5)
 }
 
-// Another connection changes the node all the time. Whoever sees the new data
-// has seen the event before, and a watch fires only behind the reply that set
-// it.
+// Another connection changes the node all the time. A client that sees the new data has seen the
+// event before, and a watch fires only behind the reply that set it.
 func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.client(), r.client()

@@ -66,7 +66,7 @@ type outboxState uint8
 
 const (
 	outboxOpen   outboxState = iota
-	outboxEnding             // nothing is accepted any more; closed once written
+	outboxEnding             // the outbox accepts no more frames; closed once written
 	outboxDead               // closed; what is in it is lost
 )
 

@@ -23,8 +23,8 @@ func (s still) WaitZxid(context.Context, int64) bool { return false }
 func (s still) Zxid() int64                          { return s.st.Zxid() }
 func (s still) PingOK(time.Duration) bool            { return false }
 
-// Without a leader nobody asks who was heard from, for as long as that lasts:
-// connections that have ended must not wait to be told of.
+// Without a leader no server asks which clients were heard from, for as long as that lasts:
+// connections that have ended must not wait for it.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)

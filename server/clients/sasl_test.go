@@ -67,7 +67,7 @@ func TestSASL(t *testing.T) {
 	}
 	call(t, a, jute.OK, jute.OpCreate, wire.Create("/bobs", []byte("x"), []jute.ACL{{Perms: 31, ID: bob}}, 0))
 	call(t, other, jute.NoAuth, jute.OpGetData, wire.PathWatch("/bobs", false))
-	// A second round on one connection, for somebody else.
+	// A second round on one connection, for another user.
 	if code := authenticate(t, a, "root", "top"); code != jute.OK {
 		t.Fatal(code)
 	}

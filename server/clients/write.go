@@ -5,9 +5,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// propose hands on a request and remembers that its reply is due. It reports
-// false when the connection has ended, or ends because this server does not
-// serve any more.
+// propose hands on a request and remembers that its reply is due. It reports false when the
+// connection has ended, or ends because this server no longer serves.
 func (c *conn) propose(p pending, r state.Request) bool {
 	o := &c.out
 	o.mu.Lock()

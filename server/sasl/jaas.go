@@ -35,7 +35,7 @@ func looksLikeJAAS(text string) bool {
 	return len(words) > 1 && words[1] == "{"
 }
 
-// ParseJAAS returns what a section's login modules are told.
+// ParseJAAS returns the options of a section's login modules.
 func ParseJAAS(text, section string) (File, error) {
 	words := jaasWords(text)
 	for i := 0; i+1 < len(words); i++ {

@@ -150,7 +150,7 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			kept = kept[:limit]
 		}
 	}
-	last := "" // names at or behind it cannot be among the first any more
+	last := "" // names at or behind it can no longer be among the first
 	for more := true; more; {
 		kept = slices.Grow(kept, childrenAtOnce) // not while the lock is held
 		ok := v.source.View(func(st *state.State) {

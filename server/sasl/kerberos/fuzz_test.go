@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzToken: nobody gets in by a token that no KDC has had a hand in, and none
-// brings the server down.
+// FuzzToken: no token without the hand of a KDC in it admits a client, and no token brings the
+// server down.
 func FuzzToken(f *testing.F) {
 	b, clients := recorded(f)
 	for _, c := range clients {
