@@ -1,16 +1,15 @@
-// Package fence is the resource's side of a lock: it refuses writes of those
-// who held the lock once and do not know yet that they lost it.
+// Package fence is the resource's side of a lock: it refuses writes of former holders that do not
+// know yet that they lost the lock.
 //
-// No lock service can stop a process that was paused (by the scheduler, a
-// garbage collector, a suspended machine) between checking its lock and
-// writing. What can stop it is the resource. Every hold carries a [Token], a
-// number that grows with each exclusive hold of the same lock; the writer
-// sends it along, and the resource refuses a token smaller than the largest
-// it has seen. A [Gate] keeps that largest token, a [Store] lets it outlive
-// the process, [Middleware] applies it to HTTP requests.
+// No lock service can stop a process that pauses (by the scheduler, a garbage collector, a
+// suspended machine) between checking its lock and writing. The resource can. Every hold carries a
+// [Token], a number that grows with each exclusive hold of the same lock. The writer sends its
+// token with the write, and the resource refuses a token smaller than the largest it has seen. A
+// [Gate] keeps that largest token, a [Store] lets it outlive the process, and [Middleware] applies
+// it to HTTP requests.
 //
-// A resource server needs this package only: it imports the standard library
-// and nothing else, and knows neither the lock server nor its client.
+// A resource server needs only this package, which imports the standard library and nothing else,
+// and knows neither the lock server nor its client.
 //
 // # Rules
 //

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// tryLockFile takes the file's advisory lock, alone or shared, without waiting.
-// The kernel gives it back when the descriptor is closed, so also when the process
-// dies.
+// tryLockFile takes the file's advisory lock, alone or shared, without waiting. The kernel releases
+// it when the descriptor is closed, so also when the process dies.
 func tryLockFile(f *os.File, shared bool) (bool, error) {
 	how := syscall.LOCK_EX
 	if shared {

@@ -16,17 +16,15 @@ import (
 	"time"
 )
 
-// FileStore is a [Store] of one small file per resource, shared by all
-// processes of a machine that name the same directory. It is durable: Raise
-// returns after the token is on disk. The directory must be on a file system
-// of this machine, since the locks beside the files are local ones.
+// FileStore is a [Store] of one small file per resource, shared by all processes of a machine that
+// name the same directory. It is durable: Raise returns after the token is on disk. The directory
+// must be on a file system of this machine, because the locks beside the files are local ones.
 //
-// [Gate.Do] with such a store is one step for all those processes: of the check
-// and the write of two holds, those of one come first, whole.
+// [Gate.Do] with such a store is one step for all those processes: of two holds, the check and the
+// write of one come wholly before those of the other.
 type FileStore struct {
 	dir string
-	// What makes a file, and the names in a directory, durable. Tests look at
-	// when it is done.
+	// These make a file, and the names in a directory, durable. Tests look at when that happens.
 	syncFile func(*os.File) error
 	syncDir  func(string) error
 
@@ -34,7 +32,7 @@ type FileStore struct {
 	durable map[string]Token // what is known to be on the disk
 }
 
-// NewFileStore returns a store in dir, which it creates if need be.
+// NewFileStore returns a store in dir, which it creates if it is missing.
 func NewFileStore(dir string) (*FileStore, error) { return newFileStore(dir, syncDir) }
 
 func newFileStore(dir string, syncDir func(string) error) (*FileStore, error) {
@@ -44,8 +42,8 @@ func newFileStore(dir string, syncDir func(string) error) (*FileStore, error) {
 	return &FileStore{dir: dir, syncFile: (*os.File).Sync, syncDir: syncDir, durable: map[string]Token{}}, nil
 }
 
-// makeDir makes a directory and what is missing above it, all of it durably: with a
-// directory that a power loss takes back, its tokens would go.
+// makeDir makes a directory and all missing ones above it, durably: if a power loss took the
+// directory back, its tokens would go with it.
 func makeDir(dir string, syncDir func(string) error) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -65,8 +63,8 @@ func makeDir(dir string, syncDir func(string) error) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// Load implements [Store]. A file that holds no token is an error, not a zero:
-// a lost token must not let old holders in.
+// Load implements [Store]. A file without a token is an error, not a zero: a lost token must not
+// let old holders in.
 func (s *FileStore) Load(_ context.Context, res string) (Token, error) {
 	b, err := os.ReadFile(s.file(res, ".token"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +90,7 @@ func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error
 	case t > highest:
 		err = s.write(res, t)
 	case !s.known(res, t):
-		// Somebody else's write, who may not have come to its end.
+		// Another process wrote it, and may not have finished.
 		err = s.syncDir(s.dir)
 	}
 	if err == nil {
@@ -110,13 +108,13 @@ func (s *FileStore) known(res string, t Token) bool {
 	return s.durable[res] == t
 }
 
-// exclude keeps out every other Gate.Do of the resource on this machine, but for
-// readers among themselves. It is not the lock of Raise, which is taken inside.
+// exclude keeps out every other Gate.Do of the resource on this machine; readers do not exclude
+// each other. Its lock is not that of Raise, which runs inside.
 func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
 
-// write replaces the token file in one step and makes that durable.
+// write replaces the token file in one step, durably.
 func (s *FileStore) write(res string, t Token) error {
 	tmp, err := os.CreateTemp(s.dir, ".token-*")
 	if err != nil {
@@ -139,20 +137,20 @@ func (s *FileStore) write(res string, t Token) error {
 	return s.syncDir(s.dir)
 }
 
-// file names the resource's file: readable where possible, and never the name
-// of another resource.
+// file names the resource's file: readable if possible, and never like the file of another
+// resource.
 func (s *FileStore) file(res, suffix string) string {
-	// A resource is a path more often than not; its slashes become %2F.
+	// Most resources are paths; their slashes become %2F.
 	name := url.PathEscape(res)
 	if len(name) > 200 || name == "" || name[0] == '.' {
 		sum := sha256.Sum256([]byte(res))
-		// An escaped name has two hex digits behind every %, so this is not one.
+		// An escaped name has two hex digits after every %, so this name differs from all of them.
 		name = "%sha256-" + hex.EncodeToString(sum[:])
 	}
 	return filepath.Join(s.dir, name+suffix)
 }
 
-// lock takes the file's local lock, trying again until ctx ends.
+// lock takes the file's local lock, and tries again until ctx ends.
 func (s *FileStore) lock(ctx context.Context, name string, shared bool) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -165,7 +163,7 @@ func (s *FileStore) lock(ctx context.Context, name string, shared bool) (unlock 
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
 		if ok {
-			// Closing the descriptor gives the lock back.
+			// Closing the descriptor releases the lock.
 			return func() { f.Close() }, nil
 		}
 		select {

@@ -22,10 +22,9 @@ type Gate struct {
 // NewGate returns a gate that keeps the highest tokens in s.
 func NewGate(s Store) *Gate { return &Gate{Store: s} }
 
-// Admit applies the rules of this package to one access: nil if it may go on,
-// [ErrStale] if a later hold was seen, [ErrInvalid] for a token or mode that
-// has no order. Between Admit and the write a later holder may come in; see
-// [Gate.Do] for both in one step.
+// Admit applies the rules of this package to one access. It returns nil if the access may go on,
+// [ErrStale] if the gate has seen a later hold, and [ErrInvalid] for a token or mode without an
+// order. Between Admit and the write a later holder may come in; [Gate.Do] does both in one step.
 func (g *Gate) Admit(resource string, m Mode, t Token) error {
 	return g.AdmitContext(context.Background(), resource, m, t)
 }
@@ -74,18 +73,16 @@ func stale(resource string, m Mode, t Token) error {
 	return fmt.Errorf("%w %s (%s) for %s", ErrStale, t, m, resource)
 }
 
-// Do admits the access and runs f, in one step as far as other calls of Do on
-// this gate are concerned: once a later exclusive hold is admitted, nothing
-// admitted before it is running any more. Calls of the same hold, and those of
-// readers, run side by side.
+// Do admits the access and runs f, in one step as far as other calls of Do on this gate are
+// concerned: once the gate admits a later exclusive hold, no f of an earlier hold still runs. Calls
+// of the same hold, and those of readers, run side by side.
 //
-// A later hold cancels the context of f's that are still running and waits for
-// them to return; if ctx ends first it gives up with the context's error,
-// already having shut the earlier holds out.
+// A later hold cancels the contexts of functions f that still run, and waits until they return. If
+// ctx ends first, Do gives up with the context's error; the earlier holds stay shut out.
 //
-// With a [FileStore] the same holds among all gates of the machine on its
-// directory, but that an f of another process is waited for and not cancelled, and
-// that calls of one exclusive hold run one after another; f must not call Do.
+// With a [FileStore] the same holds among all gates of the machine on its directory, with two
+// differences: a later hold waits for an f of another process but does not cancel it, and calls of
+// one exclusive hold run one after another. f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
@@ -102,7 +99,7 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 		b.since = t
 	}
 	for {
-		// A later hold may have come since our admission, or while we waited.
+		// A later hold may have come since this call was admitted, or during its wait.
 		if t < b.since {
 			b.mu.Unlock()
 			return stale(resource, m, t)
@@ -143,14 +140,13 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	return f(fctx)
 }
 
-// excluder is a store that several processes use, and that can keep the others
-// from running f.
+// excluder is a store for several processes that can keep the others from running f.
 type excluder interface {
 	exclude(ctx context.Context, resource string, m Mode) (unlock func(), err error)
 }
 
-// exclude keeps other processes out, and admits again: a later hold may have come
-// and gone while we waited for them.
+// exclude keeps other processes out, and admits again, because a later hold may have come and gone
+// during the wait for them.
 func (g *Gate) exclude(ctx context.Context, resource string, m Mode, t Token) (func(), error) {
 	s, ok := g.Store.(excluder)
 	if !ok {
@@ -167,7 +163,7 @@ func (g *Gate) exclude(ctx context.Context, resource string, m Mode, t Token) (f
 	return unlock, nil
 }
 
-// busy is what a resource's running calls of Do know of each other.
+// busy connects the running calls of Do on one resource.
 type busy struct {
 	users int // calls inside Do; guarded by Gate.mu
 
@@ -176,7 +172,7 @@ type busy struct {
 	runs  map[*run]struct{}
 }
 
-// run is one f being executed.
+// run is one running f.
 type run struct {
 	mode   Mode
 	token  Token

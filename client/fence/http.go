@@ -9,31 +9,30 @@ import (
 // Header carries the text form of a [Sequencer] in HTTP requests.
 const Header = "Zlock-Sequencer"
 
-// Middleware passes on requests of current holders only. See [Handler], which
-// it returns with nothing but the gate and the next handler set.
+// Middleware passes on only requests of current holders. It returns a [Handler] with nothing but
+// the gate and the next handler set.
 func Middleware(g *Gate, next http.Handler) http.Handler {
 	return &Handler{Gate: g, Next: next}
 }
 
-// Handler is an HTTP handler that asks every request for the sequencer of its
-// lock. The gate's resource is the path of the lock. While Next runs, no later
-// hold of the lock is let in ([Gate.Do]); when one comes, the context of the
-// running request ends.
+// Handler is an HTTP handler that requires the sequencer of its lock with every request. The gate's
+// resource is the path of the lock. While Next runs, the gate lets no later hold of the lock in
+// ([Gate.Do]); when one comes, the context of the running request ends.
 //
 //	428  the request carries no sequencer
-//	400  what it carries is not a token, or is a permit
-//	403  it is one of another lock than this request needs
-//	412  stale: the lock has gone to another since
-//	503  that could not be found out
+//	400  the sequencer is invalid, or is a permit
+//	403  the sequencer is of another lock than this request needs
+//	412  stale: another hold has the lock since
+//	503  the handler could not find that out
 type Handler struct {
 	Gate *Gate
 	Next http.Handler
-	// Lock returns the path of the lock that guards the request. Nil takes the
-	// path from the sequencer: then Next must compare it with what it is about
-	// to change ([FromContext]), or a holder of any lock is let in.
+	// Lock returns the path of the lock that guards the request. If Lock is nil, the path comes from
+	// the sequencer. Then Next must compare it with the resource that it changes ([FromContext]);
+	// otherwise a holder of any lock gets in.
 	Lock func(*http.Request) string
-	// Checker, if set, is also asked about each request. It finds holds that
-	// ended without a successor, at the price of a question to the lock server.
+	// Checker, if set, is also asked about each request. It finds holds that ended without a
+	// successor, but costs a request to the lock server.
 	Checker Checker
 }
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Sequencer describes one hold of a lock to a third party: which lock, which
-// node, how, and its token. It is not a secret and proves nothing by itself;
-// whoever receives one asks a [Gate] or a [Checker].
+// Sequencer describes one hold of a lock to a third party: the lock, the node, the mode and the
+// token. It is not a secret and proves nothing by itself; the third party asks a [Gate] or a
+// [Checker].
 type Sequencer struct {
 	// Path of the lock, as the holder's client named it: absolute, without the
 	// client's chroot.
@@ -24,8 +24,8 @@ type Sequencer struct {
 	Token Token `json:"token"`
 }
 
-// Checker asks the lock server whether a hold is current: nil if so,
-// [ErrStale] if it is over, another error if that could not be learned.
+// Checker asks the lock server whether a hold is current. It returns nil if so, [ErrStale] if the
+// hold is over, and another error if it could not find out.
 type Checker interface {
 	CheckSequencer(ctx context.Context, s Sequencer) error
 }
@@ -42,8 +42,8 @@ const maxText = 2 * maxNames
 
 var modeLetters = [...]byte{Exclusive: 'x', Shared: 's', Permit: 'p'}
 
-// String returns the text form zl1.BASE64URL.CRC. The checksum finds copies
-// cut short or mistyped, not forgeries. For an invalid s it returns "".
+// String returns the text form zl1.BASE64URL.CRC. The checksum detects copies cut short or
+// mistyped, not forgeries. For an invalid s it returns "".
 func (s Sequencer) String() string {
 	if s.validate() != nil {
 		return ""

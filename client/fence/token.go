@@ -6,12 +6,11 @@ import (
 	"strconv"
 )
 
-// ErrStale reports a token of a hold that a later one has superseded, or a
-// sequencer whose hold is over.
+// ErrStale reports a token of a hold that a later hold has superseded, or a sequencer whose hold is
+// over.
 var ErrStale = errors.New("fence: stale token")
 
-// ErrInvalid reports a text that is no token, sequencer or mode, or a value
-// that cannot be used as one.
+// ErrInvalid reports a text that is no token, sequencer or mode, or a value that cannot be one.
 var ErrInvalid = errors.New("fence: invalid")
 
 // Token is the fencing number of one hold of a lock: the transaction number
@@ -34,8 +33,8 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
-// parseToken accepts exactly what String writes, so that one token has one
-// spelling. Zero, the absent token, is among it.
+// parseToken accepts exactly what String writes, so that one token has one spelling. It accepts
+// zero, the absent token.
 func parseToken(s string) (Token, error) {
 	n, err := strconv.ParseUint(s, 10, 63)
 	if err != nil || strconv.FormatUint(n, 10) != s {
@@ -77,7 +76,7 @@ const (
 	Exclusive Mode = iota + 1
 	// Shared is a read lock.
 	Shared
-	// Permit is a part of a semaphore. Its tokens identify, they do not order.
+	// Permit is a part of a semaphore. Its tokens identify holds but do not order them.
 	Permit
 )
 

@@ -23,14 +23,14 @@ const (
 	PermAll    = jute.PermAll
 )
 
-// WorldACL lets everybody do what perms says.
+// WorldACL lets every client do what perms says.
 func WorldACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "world", ID: "anyone"}}} }
 
-// AuthACL lets whoever creates the node do what perms says, by all identities
-// presented before.
+// AuthACL lets the creator of the node do what perms says: every client with an identity that the
+// creator presented before.
 func AuthACL(perms int32) []ACL { return []ACL{{Perms: perms, ID: ID{Scheme: "auth"}}} }
 
-// DigestACL lets a user who knows the password do what perms says.
+// DigestACL lets clients that know the user's password do what perms says.
 func DigestACL(perms int32, user, password string) []ACL {
 	sum := sha1.Sum([]byte(user + ":" + password)) // as the protocol has it
 	return []ACL{{Perms: perms, ID: ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// stage is how far a call has come.
+// stage is how far a call is.
 type stage uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	over                 // done is closed
 )
 
-// call is one request and what becomes of it.
+// call is one request and its outcome.
 type call struct {
 	op     jute.OpCode
 	path   string // as the caller named it
@@ -29,7 +29,7 @@ type call struct {
 	// parse reads the body of a good answer, in the goroutine of the connection.
 	parse   func(d *jute.Decoder)
 	refused error // set by parse: the answer is good, but not what it says
-	// settled, if not nil, is called there before done is closed.
+	// settled, if not nil, runs in the goroutine of the connection before done is closed.
 	settled func(err error)
 
 	arms   bool // a watch, if the answer is good
@@ -45,7 +45,7 @@ type call struct {
 	left  bool // nobody waits any more
 }
 
-// begin makes the frame of a call as far as its path.
+// begin makes the frame of a call up to its path.
 func (r *call) begin(op jute.OpCode, path string, size int) []byte {
 	r.op, r.path, r.done = op, path, make(chan struct{})
 	b, _ := jute.BeginFrame(make([]byte, 0, size+20))
@@ -70,20 +70,19 @@ func (r *call) finish(err error) {
 	close(r.done)
 }
 
-// Reply is the answer to a request that was sent with a [Pipe], now or in future.
+// Reply is the answer to a request of a [Pipe], present or future.
 type Reply[T any] struct {
 	call
 	c *Conn
 	v T
 }
 
-// Done is closed when the answer is there, or it is known that none will come.
+// Done returns a channel that closes when the answer is there, or certainly never comes.
 func (r *Reply[T]) Done() <-chan struct{} { return r.done }
 
-// Wait returns the answer, or the error of the context if that ends before. A
-// request that was not yet sent is withdrawn then; of one that was sent the error
-// is ErrUncertain, unless it only reads. Wait may be called again, to learn what
-// became of it.
+// Wait returns the answer, or the error of ctx if ctx ends first. Then the Conn withdraws a request
+// that it has not sent yet; for a request that it has sent, the error is ErrUncertain, unless the
+// request only reads. A caller may call Wait again to learn the outcome.
 func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	var none T
 	select {
@@ -106,9 +105,9 @@ func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 // Watch returns the watch that a read set, once Wait has returned without an error.
 func (r *Reply[T]) Watch() *Watch { return r.watch }
 
-// Pipe collects requests to be sent in one flight: on one connection, one behind
-// the other with nothing between them, and answered in that order. If the
-// connection is lost, reads are repeated and writes fail with ErrConnectionLost.
+// Pipe collects requests for one flight: the Conn sends them on one connection, one behind the
+// other with nothing between them, and the server answers them in that order. If the connection is
+// lost, the Conn repeats reads, and writes fail with ErrConnectionLost.
 type Pipe struct {
 	c     *Conn
 	calls []*call
@@ -117,15 +116,15 @@ type Pipe struct {
 // Pipe returns an empty Pipe.
 func (c *Conn) Pipe() *Pipe { return &Pipe{c: c} }
 
-// Send sends what was collected. It does not wait: without a connection the
-// requests are sent as soon as there is one.
+// Send sends the collected requests. It does not wait: without a connection the Conn sends them as
+// soon as there is one.
 func (p *Pipe) Send() {
 	p.c.submit(false, p.calls...)
 	p.calls = nil
 }
 
-// SendSoon is Send for what nobody waits for: if another request follows at once,
-// both leave together, and the server may do both in one step.
+// SendSoon is Send for requests without a waiting caller. If another request follows at once, both
+// leave together, and the server may do both in one step.
 func (p *Pipe) SendSoon() {
 	p.c.submit(true, p.calls...)
 	p.calls = nil

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// State is where a Conn's session stands.
+// State is the state of a Conn's session.
 type State uint8
 
 // The states: a Conn begins as Disconnected, changes between that and Connected,
@@ -42,10 +42,10 @@ type Session struct {
 	Password  []byte // with the ID it lets another Conn continue the session, see [Options.Resume]
 }
 
-// Conn is one session with an ensemble, from its beginning to its end, over
-// whatever connections it takes. A Conn whose session has expired is of no
-// further use: what depended on the session is gone, and only the program can know
-// what to do then, so that it should open another one. It is safe for concurrent use.
+// Conn is one session with an ensemble, from its beginning to its end, over any number of
+// connections. A Conn whose session has expired is of no further use. The nodes of the session are
+// gone and only the program can know what to do then, so it should open another Conn. A Conn is
+// safe for concurrent use.
 type Conn struct {
 	opt     Options
 	root    chroot
@@ -77,7 +77,7 @@ type Conn struct {
 	told    State
 }
 
-// tell passes a state on, unless the last one was told.
+// tell passes a state on, unless it passed on the last state before.
 func (c *Conn) tell(s State) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -87,8 +87,8 @@ func (c *Conn) tell(s State) {
 	}
 }
 
-// Open begins a session and returns at once: calls wait for a connection. Servers
-// are given as "h1:2181,h2:2181/chroot", in any order; they are tried in random order.
+// Open begins a session and returns at once: calls wait for a connection. Servers are given as
+// "h1:2181,h2:2181/chroot", in any order; the Conn tries them in random order.
 func Open(servers string, opt Options) (*Conn, error) {
 	list, root, err := ParseServers(servers)
 	if err != nil {
@@ -111,8 +111,8 @@ func Open(servers string, opt Options) (*Conn, error) {
 	return c, nil
 }
 
-// Dial is Open, and waits until there is a session and the identities of the
-// options have been accepted.
+// Dial is Open, but waits until there is a session and the server has accepted the identities of
+// the options.
 func Dial(ctx context.Context, servers string, opt Options) (*Conn, error) {
 	c, err := Open(servers, opt)
 	if err != nil {
@@ -128,8 +128,8 @@ func Dial(ctx context.Context, servers string, opt Options) (*Conn, error) {
 	return c, nil
 }
 
-// Await waits until the session has a connection. If ctx ends before, the error
-// also says what was wrong with each server that was tried.
+// Await waits until the session has a connection. If ctx ends first, the error also says what was
+// wrong with each server that the Conn tried.
 func (c *Conn) Await(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -146,8 +146,8 @@ func (c *Conn) Await(ctx context.Context) error {
 	}
 }
 
-// Trouble returns why servers could not be used since one last could, nil if
-// nothing is known to be wrong.
+// Trouble returns why no server could be used since the last one that could, nil if no trouble is
+// known.
 func (c *Conn) Trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *Conn) Trouble() error {
 	return errors.Join(errs...)
 }
 
-// Session returns what is known of the session.
+// Session describes the session.
 func (c *Conn) Session() Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,22 +168,21 @@ func (c *Conn) Session() Session {
 		Password: slices.Clone(c.password)}
 }
 
-// Over is closed when the session is over.
+// Over returns a channel that closes when the session is over.
 func (c *Conn) Over() <-chan struct{} { return c.over }
 
-// Err returns nil while the session lives, or may, and then ErrSessionExpired,
-// ErrClosed or ErrAuthFailed.
+// Err returns nil while the session lives or may live, and then ErrSessionExpired, ErrClosed or
+// ErrAuthFailed.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Servers returns the addresses of the servers, and Chroot what all paths are
-// relative to.
+// Servers returns the addresses of the servers.
 func (c *Conn) Servers() []string { return slices.Clone(c.servers) }
 
-// Chroot returns the part of the tree the Conn lives in, "" for all of it.
+// Chroot returns the part of the tree that all paths are relative to, "" for the whole tree.
 func (c *Conn) Chroot() string { return string(c.root) }
 
 // Watches returns how many watches the session has.
@@ -204,7 +203,7 @@ func (c *Conn) Pending() int {
 	return n
 }
 
-// Reconnect gives up the present connection, if there is one, for another one.
+// Reconnect replaces the present connection, if there is one, by another.
 func (c *Conn) Reconnect() {
 	c.mu.Lock()
 	l := c.link
@@ -214,11 +213,10 @@ func (c *Conn) Reconnect() {
 	}
 }
 
-// Close ends the session, after everything that was asked for before, and thereby
-// removes its ephemeral nodes. It waits for the server to confirm that until ctx
-// ends; without a connection it does not wait, and the server ends the session when
-// its timeout is over. The error is that of ctx, if it ended before the
-// confirmation. Close must not be called by OnState.
+// Close ends the session, after all requests that were made before, and so removes its ephemeral
+// nodes. It waits until the server confirms that or ctx ends. Without a connection it does not
+// wait; the server ends the session when its timeout is over. Close returns the error of ctx if ctx
+// ended before the confirmation. OnState must not call Close.
 func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closing || c.err != nil {
@@ -254,7 +252,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	return err
 }
 
-// end notes that the session is over and ends everything that waits for it.
+// end records that the session is over, and ends all calls and watches that wait for it.
 func (c *Conn) end(err error, s State) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -287,8 +285,8 @@ func (c *Conn) end(err error, s State) {
 	c.tell(s)
 }
 
-// submit sends calls one behind the other, or queues them until there is a
-// connection. With soon they may wait a moment for others.
+// submit sends calls one behind the other, or queues them until there is a connection. With soon
+// they may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	for _, r := range calls {
 		if len(r.frame)-4 > c.opt.MaxRequest {
@@ -328,8 +326,7 @@ func (c *Conn) refuse(calls []*call, err error) {
 	}
 }
 
-// leave notes that nobody waits for a call any more because ctx has ended. It
-// returns nil if the call was over already.
+// leave gives up a call because ctx has ended. It returns nil if the call was over already.
 func (c *Conn) leave(ctx context.Context, r *call) error {
 	c.mu.Lock()
 	was := r.stage
@@ -350,8 +347,8 @@ func (c *Conn) leave(ctx context.Context, r *call) error {
 	return nil
 }
 
-// AddAuth presents one more identity, now and on every later connection. If the
-// server refuses it, the session is over with ErrAuthFailed.
+// AddAuth presents one more identity, now and on every later connection. If the server refuses it,
+// the session ends with ErrAuthFailed.
 func (c *Conn) AddAuth(ctx context.Context, a Auth) error {
 	r := &Reply[struct{}]{call: *authCall(a), c: c}
 	c.mu.Lock()

@@ -24,7 +24,7 @@ func shuffled(list []string) []string {
 	return list
 }
 
-// stagger is how long one server is given before the next one is tried beside it.
+// stagger is how long the Conn waits for one server before it tries the next one beside it.
 const stagger = 200 * time.Millisecond
 
 // run is the goroutine of the connection: it connects, reads, and connects again
@@ -53,8 +53,7 @@ func (c *Conn) run() {
 			if c.detach(l, err) {
 				failed = 0
 			} else {
-				// A server that takes connections and drops them must not be asked
-				// in a tight loop.
+				// A server may take connections and drop them: do not ask it in a tight loop.
 				failed++
 			}
 		}
@@ -67,9 +66,9 @@ func (c *Conn) run() {
 	}
 }
 
-// leaving reports whether no connection is needed any more. Close ends the session
-// first and says so a moment later: who connected in between would ask the server
-// for a session that is not there.
+// leaving reports whether the Conn needs no more connections. Close ends the session first and says
+// so a moment later: a connection made in between would ask the server for a session that no longer
+// exists.
 func (c *Conn) leaving() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,17 +94,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// opened is a connection before its handshake, or why there is none.
+// opened is a connection before its handshake, or the reason why there is none.
 type opened struct {
 	conn net.Conn
 	at   int // index of the server
 	err  error
 }
 
-// connect tries every server once, beginning with one, and returns the first that
-// takes the session. Connections are opened side by side, each a moment after the
-// one before; handshakes are made one after another, because a session can be moved
-// to one server only.
+// connect tries every server once, beginning with first, and returns the first that takes the
+// session. It opens connections side by side, each a moment after the one before. It makes
+// handshakes one after another, because only one server can take over a session.
 func (c *Conn) connect(first int) (*link, int, error) {
 	ctx, cancel := context.WithCancel(c.life)
 	results := make(chan opened, len(c.servers))
@@ -150,7 +148,7 @@ func (c *Conn) connect(first int) (*link, int, error) {
 	return nil, 0, last
 }
 
-// note keeps why a server could not be used.
+// note records why a server could not be used.
 func (c *Conn) note(server string, err error) {
 	c.mu.Lock()
 	c.trouble[server] = err
@@ -159,9 +157,8 @@ func (c *Conn) note(server string, err error) {
 	c.opt.OnTrouble(server, err)
 }
 
-// race opens connections to all servers until ctx ends, and sends one result for
-// each of them. The next server is tried after a moment, or when kicked because an
-// earlier one was of no use.
+// race opens connections to all servers until ctx ends, and sends one result for each server. It
+// tries the next server after a moment, or after a kick because an earlier one was of no use.
 func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, results chan<- opened) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -183,7 +180,7 @@ func (c *Conn) race(ctx context.Context, first int, kick <-chan struct{}, result
 	}
 }
 
-// dial opens one connection, with TLS if that is wanted.
+// dial opens one connection, with TLS if the options say so.
 func (c *Conn) dial(ctx context.Context, server string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.AttemptLimit)
 	defer cancel()
@@ -204,7 +201,7 @@ func (c *Conn) dial(ctx context.Context, server string) (net.Conn, error) {
 	return secure, nil
 }
 
-// dialAny opens a connection to one of a name's addresses, looked up again.
+// dialAny opens a connection to one of a name's addresses, which it looks up again.
 func (c *Conn) dialAny(ctx context.Context, server string) (net.Conn, error) {
 	if c.opt.Dial != nil {
 		return c.opt.Dial(ctx, "tcp", server)
@@ -260,8 +257,8 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	}, nil
 }
 
-// hello makes the handshake for a session, or for a new one if sid is 0, and returns what
-// the server grants.
+// hello makes the handshake for a session, or for a new session if sid is 0, and returns what the
+// server grants.
 func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []byte) (int64, time.Duration,
 	[]byte, error) {
 	if err := conn.SetDeadline(time.Now().Add(c.opt.AttemptLimit)); err != nil {
@@ -308,17 +305,17 @@ func (c *Conn) hello(conn net.Conn, br io.Reader, sid, zxid int64, password []by
 	return granted, timeout, slices.Clone(newPassword), nil
 }
 
-// outlived reports whether the session is over by this side's clock: no connection has
-// carried it for its whole timeout. A server may keep it all the same, such as one that
-// had no leader, so the session is still asked for first.
+// outlived reports whether the session is over by this side's clock: no connection has carried it
+// for its whole timeout. A server may keep it all the same, for example without a leader, so the
+// Conn still asks for the session first.
 func (c *Conn) outlived() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sid != 0 && !c.lost.IsZero() && time.Since(c.lost) > c.timeout
 }
 
-// takesNew reports whether a server that refuses the session begins a new one, as a
-// server does that has lost its data: the old session will never be found there.
+// takesNew reports whether a server that refuses the session begins a new one. A server that has
+// lost its data does that: it will never know the old session.
 func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	conn, err := c.dial(ctx, server)
 	if err != nil {
@@ -338,8 +335,8 @@ func (c *Conn) takesNew(ctx context.Context, server string) bool {
 	return true
 }
 
-// present shows one identity and waits for the answer: a server that refuses it
-// closes the connection, and with more sent behind it the answer could be lost.
+// present presents one identity and waits for the answer. A server that refuses it closes the
+// connection; with more requests sent behind it the answer could be lost.
 func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	r := authCall(a)
 	r.stamp(r.xid)
@@ -363,8 +360,8 @@ func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	return nil
 }
 
-// attach makes a link the one that carries the session: the watches go first, then
-// the calls that wait. It fails if the Conn was closed.
+// attach makes l the link that carries the session: it sends the watches first, then the waiting
+// calls. It fails if the Conn was closed.
 func (c *Conn) attach(l *link) bool {
 	c.mu.Lock()
 	if c.closing || c.err != nil {
@@ -412,8 +409,8 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	return r
 }
 
-// detach takes a link away that has ended. Reads that were under way are sent
-// again, writes fail. It reports whether the link was of use.
+// detach removes a link that has ended. Reads under way are sent again, writes fail. It reports
+// whether the link was of use.
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()

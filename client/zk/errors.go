@@ -28,12 +28,12 @@ var (
 
 // Errors of the session.
 var (
-	// ErrUncertain says that a request was sent and nobody knows what came of it:
-	// the connection was lost, or the context ended, before the answer. It is true,
-	// by errors.Is, of ErrConnectionLost and of the context errors of such calls.
+	// ErrUncertain says that the client sent a request and does not know its outcome: the connection
+	// was lost, or the context ended, before the answer. By errors.Is, ErrConnectionLost and the
+	// context errors of such calls are ErrUncertain.
 	ErrUncertain = errors.New("zk: outcome unknown")
-	// ErrConnectionLost says that the connection was lost before the answer. Only
-	// writes fail with it: reads are repeated on the next connection.
+	// ErrConnectionLost says that the connection was lost before the answer. Only writes fail with it:
+	// the Conn repeats reads on the next connection.
 	ErrConnectionLost error = &uncertain{errors.New("connection lost")}
 	// ErrSessionExpired says that the server ended the session. Its ephemeral nodes
 	// are gone, and the Conn is of no further use.
@@ -59,7 +59,7 @@ func (e *Error) Error() string { return "zk: " + e.Op + " " + e.Path + ": " + e.
 // Unwrap returns the code, so that errors.Is(err, ErrNoNode) works.
 func (e *Error) Unwrap() error { return e.Code }
 
-// MultiError is a server's refusal of a transaction, of which nothing happened.
+// MultiError is a server's refusal of a transaction. No operation of the transaction took effect.
 type MultiError struct {
 	Index int   // of the operation that failed
 	Op    Op    // that operation
@@ -79,14 +79,13 @@ func (u *uncertain) Error() string        { return "zk: " + u.err.Error() + ", o
 func (u *uncertain) Unwrap() error        { return u.err }
 func (u *uncertain) Is(target error) bool { return target == ErrUncertain }
 
-// IsRefusal reports whether err is a server's answer, so that the request
-// certainly had no effect.
+// IsRefusal reports whether err is a server's answer: then the request certainly had no effect.
 func IsRefusal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && !errors.Is(err, ErrUncertain)
 }
 
-// afterSend is the error of a call whose context ended while it was under way.
+// afterSend returns the error of a call whose context ended while it was under way.
 func afterSend(ctx context.Context, repeat bool) error {
 	if repeat {
 		return ctx.Err()

@@ -15,9 +15,9 @@ import (
 
 // link is one connection of a session, after its handshake.
 //
-// Requests are written by the goroutine that brings them, unless another one is
-// writing, which then takes them along; answers are read by the goroutine of the
-// Conn. Neither waits for the other.
+// The goroutine that makes a request writes it, unless another goroutine is writing: that one then
+// writes the request as well. The goroutine of the Conn reads the answers. Writers and reader do
+// not wait for each other.
 type link struct {
 	c      *Conn
 	conn   net.Conn
@@ -37,15 +37,15 @@ type link struct {
 	wrote   time.Time
 }
 
-// roomy is how much may be unanswered for a write to be certain not to wait: less
-// than any socket's buffer. Beyond it a goroutine of its own writes.
+// roomy bounds the unanswered bytes up to which a write certainly does not wait: less than any
+// socket's buffer. Beyond it a separate goroutine writes.
 const roomy = 32 << 10
 
 var errOrder = errors.New("zk: an answer is out of order: one was lost")
 
 func (l *link) close() { l.once.Do(func() { l.conn.Close() }) }
 
-// put adds a call to those that wait to be written. c.mu is held; flush must follow.
+// put adds a call to the output. c.mu is held; flush must follow.
 func (l *link) put(r *call) {
 	xid := r.xid
 	if xid == 0 {
@@ -62,8 +62,8 @@ func (l *link) put(r *call) {
 	l.c.opt.Counters.Requests.Add(1)
 }
 
-// flush writes what was put, or sees to it. It is called with c.mu held and
-// unlocks it.
+// flush writes the output, unless another goroutine does. It is called with c.mu held and unlocks
+// it.
 func (l *link) flush() {
 	switch {
 	case l.writing:
@@ -81,9 +81,9 @@ func (l *link) flush() {
 	}
 }
 
-// flushSoon sees to it that what was put is written by whoever flushes next, or by a
-// goroutine of its own: that one runs when the caller's rests, or before on another
-// processor. It is called with c.mu held and unlocks it.
+// flushSoon leaves the output to the next flush, or to a goroutine of its own. That goroutine runs
+// when the caller's rests, or before on another processor. It is called with c.mu held and unlocks
+// it.
 func (l *link) flushSoon() {
 	l.c.mu.Unlock()
 	go func() {
@@ -92,8 +92,8 @@ func (l *link) flushSoon() {
 	}()
 }
 
-// write writes until there is nothing more, in at most a number of rounds before
-// it leaves the rest to a goroutine. It is called with c.mu held and l.writing set.
+// write writes until the output is empty; after a number of rounds it leaves the rest to a
+// goroutine. It is called with c.mu held and l.writing set.
 func (l *link) write(rounds int) {
 	for len(l.out) > 0 {
 		if rounds--; rounds < 0 {
@@ -124,9 +124,9 @@ func (l *link) write(rounds int) {
 	l.c.mu.Unlock()
 }
 
-// ping sends a ping whenever nothing was sent for a third of the timeout, until
-// the link is gone. The server must hear from us within the timeout, and we from
-// it within two thirds.
+// ping sends a ping whenever the link sent nothing for a third of the timeout, until the link is
+// gone. The server must hear from the client within the timeout, and the client from the server
+// within two thirds.
 func (l *link) ping() {
 	idle := l.silent / 2
 	t := time.NewTimer(idle)
@@ -154,8 +154,8 @@ func (l *link) ping() {
 	}
 }
 
-// read takes answers and events until the connection ends. It runs in the
-// goroutine of the Conn; everything that is told in an order is told from here.
+// read takes answers and events until the connection ends. It runs in the goroutine of the Conn,
+// the only one that passes on answers and events, so that they keep their order.
 func (l *link) read() error {
 	var head [4 + jute.ReplyHeaderSize]byte
 	var buf []byte
@@ -207,11 +207,11 @@ func (l *link) read() error {
 	}
 }
 
-// maxFrame is the longest answer that is believed.
+// maxFrame is the longest answer that the Conn accepts.
 const maxFrame = 1 << 30
 
-// match finds the call an answer is for: the first one unanswered, except that
-// those of identities may overtake. Events and pings have none.
+// match finds the call for an answer: the first unanswered one, except that answers to identities
+// may overtake. Events and pings have no call.
 func (l *link) match(xid int32, zxid int64) (*call, error) {
 	if xid == jute.XidEvent || xid == jute.XidPing {
 		return nil, nil
@@ -239,7 +239,7 @@ func (l *link) match(xid int32, zxid int64) (*call, error) {
 	return nil, errOrder
 }
 
-// unmatch takes back a match whose answer cannot be used.
+// unmatch takes back a match if the answer cannot be used.
 func (l *link) unmatch(r *call) {
 	if r == nil {
 		return
@@ -301,8 +301,8 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	return nil
 }
 
-// brokeOnTheWay reports whether a code says that something failed between servers:
-// system error, data inconsistency, connection loss, operation timeout.
+// brokeOnTheWay reports whether a code says that the request failed between servers: system error,
+// data inconsistency, connection loss, operation timeout.
 func brokeOnTheWay(code jute.ErrCode) bool { return code < 0 && code > -5 || code == -7 }
 
 const sessionMoved = jute.ErrCode(-118)

@@ -9,10 +9,9 @@ import (
 // Mode says what kind of node a create makes.
 type Mode int32
 
-// The kinds of nodes. A sequential node's name is extended by a number of ten
-// digits; an ephemeral one goes with its session; a container is removed by the
-// server some time after its last child; a TTL node some time after it was last
-// changed, if it has no children.
+// The kinds of nodes. The server extends a sequential node's name by a number of ten digits. An
+// ephemeral node goes with its session. The server removes a container some time after its last
+// child, and a TTL node some time after its last change if it has no children.
 const (
 	Persistent              = Mode(jute.FlagPersistent)
 	Ephemeral               = Mode(jute.FlagEphemeral)
@@ -39,13 +38,13 @@ type Create struct {
 	TTL  int64 // in milliseconds, of a TTL node
 }
 
-// Delete removes a node. Version -1 stands for any.
+// Delete removes a node. Version -1 stands for any version.
 type Delete struct {
 	Path    string
 	Version int32
 }
 
-// SetData changes a node's data. Version -1 stands for any.
+// SetData changes a node's data. Version -1 stands for any version.
 type SetData struct {
 	Path    string
 	Data    []byte
@@ -111,9 +110,8 @@ type Result struct {
 	Stat Stat   // of a Create or SetData
 }
 
-// newMulti makes the request. Its answer has a header without error also when it was
-// refused; then every operation has a code, and those that are not to blame have
-// RuntimeInconsistency or OK.
+// newMulti makes the request. The header of its answer has no error even if the server refused it;
+// then every operation has a code, and those that are not to blame have RuntimeInconsistency or OK.
 func newMulti(c chroot, ops []Op) *Reply[[]Result] {
 	r := &Reply[[]Result]{}
 	first := ""
@@ -162,8 +160,8 @@ func readMulti(d *jute.Decoder, c chroot, ops []Op) ([]Result, error) {
 	return results, d.Err()
 }
 
-// Multi does all of the operations or none. If one is refused the error is a
-// *MultiError that says which.
+// Multi does all of the operations or none. If the server refuses one, the error is a *MultiError
+// that says which.
 func (c *Conn) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	return do(ctx, c, newMulti(c.root, ops))
 }

@@ -29,8 +29,8 @@ func readNames(d *jute.Decoder) Names {
 // Len returns the number of names.
 func (l Names) Len() int { return l.n }
 
-// All returns the names one after another. They share the memory of the list: one
-// that is kept for long should be cloned.
+// All returns the names one after another. They share the memory of the list: clone a name that you
+// keep for long.
 func (l Names) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		d := jute.NewDecoder(l.raw)
@@ -42,7 +42,7 @@ func (l Names) All() iter.Seq[string] {
 	}
 }
 
-// List returns the names as a slice of their own.
+// List returns the names as a slice with its own memory.
 func (l Names) List() []string {
 	if l.raw == nil {
 		return nil

@@ -16,36 +16,33 @@ type Options struct {
 	// Timeout is the session timeout to ask for; 20 s by default. The server may
 	// grant another one, see [Conn.Session].
 	Timeout time.Duration
-	// TLS, if not nil, has every connection use TLS. Where it names no server,
-	// each server's certificate must bear the host name it was dialled by.
+	// TLS, if not nil, makes every connection use TLS. If it names no server, each server's
+	// certificate must bear the host name that the Conn dialled.
 	TLS *tls.Config
 	// Auth are identities that every connection presents before anything else.
 	Auth []Auth
-	// Dial replaces the function that opens connections. It is given the address
-	// as it stands in the list of servers; without it names are looked up for
-	// each attempt, and the addresses tried in random order.
+	// Dial replaces the function that opens connections. It gets the address as it stands in the list
+	// of servers. Without it the Conn looks names up for each attempt, and tries their addresses in
+	// random order.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Resume, if it has an ID, is a session of another Conn, perhaps of another
-	// process, that this one takes over instead of beginning one.
+	// Resume, if it has an ID, is a session that this Conn takes over from another Conn, perhaps of
+	// another process, instead of beginning one.
 	Resume Session
-	// AttemptLimit bounds one attempt to connect, and one handshake: a quarter of
-	// the session timeout by default, and 5 s at most.
+	// AttemptLimit bounds one attempt to connect, and one handshake: by default a quarter of the
+	// session timeout, and 5 s at most.
 	AttemptLimit time.Duration
-	// MaxRequest bounds the length of a request, because a server closes the
-	// connection on one that is too long for it: 1 MiB less one byte by default, as
-	// jute.maxbuffer of a server.
+	// MaxRequest bounds the length of a request, because a server closes the connection on a longer
+	// one: by default 1 MiB less one byte, like jute.maxbuffer of a server.
 	MaxRequest int
-	// OnState is told of every change of state, one after another; Expired and
-	// Closed are the last. It is called between the answers of the server and must
-	// not wait for one, nor call Close.
+	// OnState is called on every change of state, one after another; Expired and Closed are the last.
+	// It runs between the answers of the server, so it must not wait for one, nor call Close.
 	OnState func(State)
-	// OnTrouble is told why a server could not be used. It may be called by
-	// several goroutines at once.
+	// OnTrouble is called with the reason why a server could not be used, perhaps by several
+	// goroutines at once.
 	OnTrouble func(server string, err error)
-	// Counters, if not nil, are increased by all that passes. Several Conns may
-	// share them.
+	// Counters, if not nil, count the traffic. Several Conns may share them.
 	Counters *Counters
-	// Logger gets what an operator may want to know, at level debug; by default nothing.
+	// Logger gets messages for operators, at level debug; by default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -55,14 +52,14 @@ type Auth struct {
 	Secret []byte
 }
 
-// Counters count what passes on connections.
+// Counters count the traffic on connections.
 type Counters struct {
 	Requests, Events     atomic.Uint64
 	BytesSent, BytesRead atomic.Uint64
 	Connections          atomic.Uint64 // that carried a session
 }
 
-// DefaultTimeout is the session timeout asked for if Options name none.
+// DefaultTimeout is the session timeout to ask for if Options name none.
 const DefaultTimeout = 20 * time.Second
 
 const defaultMaxRequest = 1<<20 - 1
@@ -95,8 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// ParseServers splits "h1:2181,h2/chroot" into addresses and the chroot. The port
-// is 2181 unless it is named.
+// ParseServers splits "h1:2181,h2/chroot" into addresses and the chroot. The default port is 2181.
 func ParseServers(s string) (servers []string, chroot string, err error) {
 	if scheme, _, isURL := strings.Cut(s, "://"); isURL {
 		return nil, "", fmt.Errorf("%w: servers are named as host:port,host:port/chroot, without %s://", ErrInvalid,

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// chroot is the part of the tree a Conn lives in, "" for all of it.
+// chroot is the part of the tree that a Conn sees, "" for the whole tree.
 type chroot string
 
 // full maps a path of the caller to the server's.
@@ -31,10 +31,9 @@ func (r chroot) own(path string) string {
 	return "/"
 }
 
-// MakePath creates a persistent node, or a container, with all that is missing
-// above it, the chroot included. It is no error if the node exists. What is in
-// between is of the same mode; note that a container without children may be
-// removed again by the server at any time.
+// MakePath creates a persistent node, or a container, and all missing nodes above it, the chroot
+// included. It is no error if the node exists. The nodes above get the same mode. The server may
+// remove a container without children again at any time.
 func (c *Conn) MakePath(ctx context.Context, path string, mode Mode, acl []ACL) error {
 	return c.makePath(ctx, c.root.full(path), mode, acl)
 }

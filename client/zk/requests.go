@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Stat is what a server tells of a node besides its data.
+// Stat is the metadata that a server keeps of a node.
 type Stat = jute.Stat
 
 // Node is a node's content.
@@ -16,7 +16,7 @@ type Node struct {
 	Stat Stat
 }
 
-// Created is what a create made.
+// Created is the node that a create made.
 type Created struct {
 	Path string // with the number of a sequential node
 	Stat Stat
@@ -37,7 +37,7 @@ func readCreated(d *jute.Decoder, c chroot) Created {
 	return Created{Path: c.own(strings.Clone(p)), Stat: d.Stat()}
 }
 
-// pathRead makes a request of a path alone, or of a path and whether to watch.
+// pathRead makes a request of a path, and for some requests a flag that sets a watch.
 func (r *call) pathRead(c chroot, op jute.OpCode, path string, kind watchKind) {
 	full := c.full(path)
 	b := jute.AppendString(r.begin(op, path, len(full)), full)
@@ -117,14 +117,13 @@ func (c *Conn) GetW(ctx context.Context, path string) (Node, *Watch, error) {
 	return doW(ctx, c, newGet(c.root, path, watchData))
 }
 
-// Exists returns what is known of a node, or nil for one that does not exist. It
-// needs no permission.
+// Exists returns the Stat of a node, nil if the node does not exist. It needs no permission.
 func (c *Conn) Exists(ctx context.Context, path string) (*Stat, error) {
 	return do(ctx, c, newExists(c.root, path, noWatch))
 }
 
-// ExistsW is Exists with a watch for whatever happens next to the node: its
-// creation, if it does not exist.
+// ExistsW is Exists with a watch for the next change of the node; for its creation, if it does not
+// exist.
 func (c *Conn) ExistsW(ctx context.Context, path string) (*Stat, *Watch, error) {
 	return doW(ctx, c, newExists(c.root, path, watchData))
 }
@@ -142,31 +141,31 @@ func (c *Conn) ChildrenW(ctx context.Context, path string) ([]string, Stat, *Wat
 	return n.List(), n.Stat, w, err
 }
 
-// Names is Children for long lists: without an allocation for each name.
+// Names is Children for long lists: it needs no allocation per name.
 func (c *Conn) Names(ctx context.Context, path string) (Names, error) {
 	return do(ctx, c, newNames(c.root, path, noWatch))
 }
 
-// Set changes a node's data if its version is the one given; -1 stands for any.
+// Set changes a node's data if version is the node's; -1 stands for any version.
 func (c *Conn) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	return do(ctx, c, newSet(c.root, SetData{Path: path, Data: data, Version: version}))
 }
 
-// Delete removes a node if its version is the one given; -1 stands for any.
+// Delete removes a node if version is the node's; -1 stands for any version.
 func (c *Conn) Delete(ctx context.Context, path string, version int32) error {
 	_, err := do(ctx, c, newDelete(c.root, Delete{Path: path, Version: version}))
 	return err
 }
 
-// Sync waits until the server has everything that was written anywhere before
-// the call, so that the next read shows it.
+// Sync waits until the server has every write that was complete before the call, by any client, so
+// that the next read shows it.
 func (c *Conn) Sync(ctx context.Context, path string) error {
 	_, err := do(ctx, c, newSync(c.root, path))
 	return err
 }
 
-// Confirm has the leader say that the session lives. Unlike other reads it is not
-// repeated after a lost connection.
+// Confirm asks the leader to confirm that the session lives. Unlike other reads it is not repeated
+// after a lost connection.
 func (c *Conn) Confirm(ctx context.Context) error {
 	r := &Reply[struct{}]{}
 	r.end(jute.AppendString(r.begin(jute.OpSync, "/", 1), "/"))
@@ -174,7 +173,7 @@ func (c *Conn) Confirm(ctx context.Context) error {
 	return err
 }
 
-// GetACL returns who may do what with a node.
+// GetACL returns the access control list of a node.
 func (c *Conn) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	type result struct {
 		acl []ACL
@@ -194,8 +193,8 @@ func (c *Conn) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	return v.acl, v.st, err
 }
 
-// SetACL changes who may do what with a node, if the version of its access
-// control list is the one given; -1 stands for any.
+// SetACL changes the access control list of a node if version is the list's; -1 stands for any
+// version.
 func (c *Conn) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
 	r, full := &Reply[Stat]{}, c.root.full(path)
 	b := jute.AppendString(r.begin(jute.OpSetACL, path, len(full)+64), full)
@@ -227,7 +226,7 @@ func (c *Conn) Ephemerals(ctx context.Context, prefix string) ([]string, error) 
 	return do(ctx, c, r)
 }
 
-// WhoAmI returns the identities the server knows this connection by.
+// WhoAmI returns the identities that the server knows for this connection.
 func (c *Conn) WhoAmI(ctx context.Context) ([]ID, error) {
 	r := &Reply[[]ID]{}
 	r.end(r.begin(jute.OpWhoAmI, "", 0))

@@ -11,20 +11,20 @@ import (
 // EventType says what happened to a watched node.
 type EventType int32
 
-// What a server tells, and, with negative numbers, what the Conn adds to it.
+// The events that a server sends, and, with negative numbers, those that the Conn adds.
 const (
 	EventCreated         = EventType(jute.EventCreated)
 	EventDeleted         = EventType(jute.EventDeleted)
 	EventDataChanged     = EventType(jute.EventDataChanged)
 	EventChildrenChanged = EventType(jute.EventChildrenChanged)
 
-	// EventLost: the server does not have the watch any more; the node may have
-	// changed or not, and must be read again.
+	// EventLost: the server no longer has the watch. The node may have changed or not, and the program
+	// must read it again.
 	EventLost EventType = -1
 	// EventOver: the session is over.
 	EventOver EventType = -2
-	// EventResumed is told to a [Subscription] when the session has another
-	// connection: what happened in between is not told.
+	// EventResumed tells a [Subscription] that the session has another connection. Events in between
+	// are missing.
 	EventResumed EventType = -3
 )
 
@@ -60,13 +60,12 @@ type watchKey struct {
 	kind watchKind
 }
 
-// Watch tells of the next change of a node. The event is kept: it is not missed by
-// looking late. Everybody who watches the same thing of the same node, one after
-// another or at once, has the same Watch until it fires, so that a watch nobody
-// waits for any more is not a burden: it is used by the next one who comes.
+// Watch reports the next change of a node. It keeps the event, so that a late look does not miss
+// it. All callers that watch the same thing of the same node, one after another or at once, share
+// one Watch until it fires. So an abandoned watch is no burden: the next caller uses it.
 //
-// A Watch outlives connections: when the session has another one, the watch is set
-// there again, or fires if it is too late for that.
+// A Watch outlives connections: when the session has another one, the Conn sets the watch there
+// again, or fires it if it is too late for that.
 type Watch struct {
 	key     watchKey
 	missing bool // the node was: it is set again as one for creation
@@ -74,7 +73,7 @@ type Watch struct {
 	event   Event
 }
 
-// Fired is closed when there is an event.
+// Fired returns a channel that closes when there is an event.
 func (w *Watch) Fired() <-chan struct{} { return w.fired }
 
 // Event returns the event once Fired is closed, and the zero Event before.
@@ -96,15 +95,15 @@ func doW[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, *Watch, error) {
 	return v, r.watch, nil
 }
 
-// watches are what a session watches. Conn.mu is held for all of its methods, and
-// only the goroutine that reads from the server adds and fires, so that the table
-// is what the server has at that point of its answers.
+// watches are the watches of a session. Conn.mu is held in all methods. Only the goroutine that
+// reads from the server adds and fires watches, so the table matches the server's at that point of
+// its answers.
 type watches struct {
 	once map[watchKey]*Watch
 	subs map[string][]*Subscription // by the server's path
 }
 
-// arm notes that the server has a watch.
+// arm records that the server has a watch.
 func (t *watches) arm(r *call, missing bool) {
 	k := watchKey{r.target, r.kind}
 	w := t.once[k]
@@ -116,7 +115,7 @@ func (t *watches) arm(r *call, missing bool) {
 	r.watch = w
 }
 
-// fire passes an event on. A deletion concerns both kinds.
+// fire passes an event on. A deletion concerns both kinds of watches.
 func (t *watches) fire(full string, ev Event) {
 	if ev.Type != EventChildrenChanged {
 		t.fireOne(watchKey{full, watchData}, ev)
@@ -150,9 +149,9 @@ func (t *watches) fireOne(k watchKey, ev Event) {
 	}
 }
 
-// absent fires the watches of a node that an answer says is not there. They are still
-// set only where the server has kept the node's end to itself, because the session may
-// not read it: a watch that can be told nothing any more.
+// absent fires the watches of a node that does not exist, according to an answer. Such watches are
+// still set only if the server withheld the node's end, because the session may not read the node:
+// the server would never fire them.
 func (t *watches) absent(full string, ev Event) {
 	for _, kind := range []watchKind{watchData, watchChildren} {
 		if w := t.once[watchKey{full, kind}]; w != nil && !w.missing {
@@ -161,7 +160,7 @@ func (t *watches) absent(full string, ev Event) {
 	}
 }
 
-// end fires everything because the session is over.
+// end fires all watches because the session is over.
 func (t *watches) end(c chroot) {
 	for k := range t.once {
 		t.fireOne(k, Event{EventOver, c.own(k.path)})
@@ -174,7 +173,7 @@ func (t *watches) end(c chroot) {
 	t.subs = nil
 }
 
-// lost fires watches that could not be set again.
+// lost fires watches that the Conn could not set again.
 func (t *watches) lost(c chroot, set *jute.SetWatches) {
 	for _, list := range [][]string{set.Data, set.Exist} {
 		for _, p := range list {
@@ -186,11 +185,10 @@ func (t *watches) lost(c chroot, set *jute.SetWatches) {
 	}
 }
 
-// setWatchesLimit bounds the paths of one request, which must not be too long for
-// the server.
+// setWatchesLimit bounds the paths of one request, so that it is not too long for the server.
 const setWatchesLimit = 128 << 10
 
-// again returns the requests that set everything on another connection.
+// again returns the requests that set all watches on another connection.
 func (t *watches) again(zxid int64) []*jute.SetWatches {
 	var all []*jute.SetWatches
 	size := setWatchesLimit
@@ -226,9 +224,9 @@ func (t *watches) again(zxid int64) []*jute.SetWatches {
 	return all
 }
 
-// RemoveWatches has the server forget every watch of a node, so that a long-lived
-// session does not collect those of nodes nobody is interested in any more. Whoever
-// still waits is told EventLost, and so are subscriptions of the node, which end with it.
+// RemoveWatches makes the server forget every watch of a node, so that a long-lived session does
+// not collect watches of nodes that it no longer needs. Callers that still wait get EventLost, and
+// so do subscriptions of the node, which end with it.
 func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r, full := &Reply[struct{}]{}, c.root.full(path)
 	b := jute.AppendString(r.begin(jute.OpRemoveWatches, path, len(full)), full)
@@ -253,9 +251,8 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	return err
 }
 
-// Subscription tells of every change of a node, and if it is recursive of every
-// node below, in the order in which they happened, until it is closed. Events are
-// kept until they are read.
+// Subscription reports every change of a node, and if it is recursive of every node below, in the
+// order in which they happen, until it is closed. It keeps events until the program reads them.
 type Subscription struct {
 	Path      string
 	c         *Conn
@@ -268,7 +265,7 @@ type Subscription struct {
 	closed bool
 }
 
-// Subscribe watches a node persistently, which may be missing.
+// Subscribe watches a node persistently. The node need not exist.
 func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Subscription, error) {
 	s := &Subscription{Path: path, c: c, full: c.root.full(path), recursive: recursive, more: make(chan struct{},
 		1)}
@@ -309,8 +306,8 @@ func (s *Subscription) put(ev Event) {
 	}
 }
 
-// drop takes the subscription out of the table. c.mu is held. It reports whether
-// it was the last of its path.
+// drop takes the subscription out of the table, with c.mu held. It reports whether it was the last
+// of its path.
 func (s *Subscription) drop() (last bool) {
 	s.closed = true
 	subs := s.c.watches.subs
@@ -354,8 +351,8 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// Close ends the subscription. If it was the last one of its node, the server is
-// told to forget every watch of that node.
+// Close ends the subscription. If it is the last one of its node, the server forgets every watch of
+// that node.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.c.mu.Lock()
 	was := s.closed

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Reasons why a connection is of no use that are not errors of the network.
+// Reasons other than network errors why a connection is of no use.
 var (
 	errNotServing = errors.New(
 		"the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
@@ -28,8 +28,8 @@ var (
 	errNotProtocol = errors.New("the answer is not that of a ZooKeeper server")
 )
 
-// wordless reports whether a peer closed a connection without an answer. It is a
-// reset if there was something that it had not read.
+// wordless reports whether a peer closed a connection without an answer. The error is a reset if
+// the peer had unread data.
 func wordless(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE)
@@ -44,9 +44,8 @@ func whyTLS(err error) error {
 	return fmt.Errorf("TLS: %w", portless(err))
 }
 
-// portless is an error of a connection without its two addresses: the port on this
-// side is another one each time, and whoever tells of a trouble once would tell of
-// it again and again.
+// portless is an error of a connection without its two addresses. The port on this side changes
+// each time, so a log of each new trouble would repeat the same one again and again.
 func portless(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && (op.Op == "read" || op.Op == "write") {
@@ -58,10 +57,9 @@ func portless(err error) error {
 // probeLimit bounds each step of finding out why a server closes connections.
 const probeLimit = 200 * time.Millisecond
 
-// why finds out more about a failure. A server that closes connections without a
-// word may be full, or expect TLS: a second connection, on which nothing is said at
-// first and then a word of TLS, tells. What was found out is kept until a server
-// could be used.
+// why finds out more about a failure. A server that closes connections without a word may be full,
+// or expect TLS. To tell these apart, why opens a second connection, on which it first sends
+// nothing and then the beginning of TLS. The Conn keeps the result until a server can be used.
 func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if errors.Is(err, errNoTLS) {
 		return err
@@ -99,7 +97,7 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	}
 	l := &listener{Conn: conn}
 	conn.SetDeadline(time.Now().Add(2 * probeLimit))
-	// Nothing is sent after it, and how it ends the listener knows.
+	// Nothing follows the handshake, and the listener knows how it ends.
 	_ = tls.Client(l, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
 	if l.first == recordHandshake || l.first == recordAlert {
 		return errExpectsTLS
@@ -107,13 +105,13 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	return errNotServing
 }
 
-// First bytes of what somebody says who speaks TLS.
+// First bytes of a peer that speaks TLS.
 const (
 	recordAlert     = 21
 	recordHandshake = 22
 )
 
-// listener remembers the first byte that came.
+// listener remembers the first byte that it reads.
 type listener struct {
 	net.Conn
 	first byte
