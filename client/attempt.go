@@ -47,7 +47,8 @@ func (a *attempt) owner() recipe.Owner {
 // enqueued counts the attempt's place in the queue and tells the hooks.
 func (a *attempt) enqueued(n created) {
 	a.c.count.enqueued.Add(1)
-	a.c.tell(&a.cfg.hooks, pickEnqueue, LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
+	a.c.tell(&a.cfg.hooks, pickEnqueue,
+		LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
 }
 
 // requeued decides whether an attempt that lost its place queues again. It returns nil if so, and
@@ -57,7 +58,8 @@ func (a *attempt) requeued(why error) error {
 		return why
 	}
 	a.c.count.requeued.Add(1)
-	a.c.tell(&a.cfg.hooks, pickRequeue, LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why})
+	a.c.tell(&a.cfg.hooks, pickRequeue,
+		LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why})
 	return nil
 }
 

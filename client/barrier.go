@@ -23,7 +23,8 @@ func (c *Client) Barrier(path string) *Barrier { return &Barrier{c: c, path: pat
 // Close closes the barrier. It does nothing if it is closed.
 func (b *Barrier) Close(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		_, err := e.conn.Create(ctx, zk.Create{Path: b.path, Data: []byte{}, Mode: zk.Persistent, ACL: zk.WorldACL(zk.PermAll)})
+		_, err := e.conn.Create(ctx, zk.Create{Path: b.path, Data: []byte{}, Mode: zk.Persistent,
+			ACL: zk.WorldACL(zk.PermAll)})
 		switch {
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
@@ -147,7 +148,8 @@ func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
 	case st != nil && among:
 		return nil
 	case st == nil && among && len(members) >= b.n:
-		_, err := e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral, ACL: zk.WorldACL(zk.PermAll)})
+		_, err := e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral,
+			ACL: zk.WorldACL(zk.PermAll)})
 		if errors.Is(err, zk.ErrNodeExists) {
 			return nil
 		}

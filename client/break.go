@@ -91,7 +91,9 @@ func (i *Inspector) Break(ctx context.Context, path, node string, token fence.To
 }
 
 // breakNode deletes the node whose czxid is token, if allow agrees.
-func (c *Client) breakNode(ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error) error {
+func (c *Client) breakNode(
+	ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error,
+) error {
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		n, err := e.get(ctx, target)
 		if err != nil {

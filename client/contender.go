@@ -303,7 +303,9 @@ type wakers struct {
 // await waits until the node at path, the last of so many ahead, may be gone, and reports whether
 // its deletion is certain. A change of its data or of the connection only arms the watch again.
 // await may break a holder before that.
-func (w *waiter) await(ctx context.Context, path string, ahead int, holder bool, also wakers) (gone bool, err error) {
+func (w *waiter) await(
+	ctx context.Context, path string, ahead int, holder bool, also wakers,
+) (gone bool, err error) {
 	long := time.After(w.e.ownWatchIn(ahead))
 	for {
 		s, gone, err := w.watchNode(ctx, path)
@@ -437,7 +439,8 @@ func (w *waiter) stamp(ctx context.Context) {
 		return
 	}
 	o.Held = true
-	_, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, recipe.EncodeOwner(o), w.ver) })
+	_, err := again(ctx,
+		func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, recipe.EncodeOwner(o), w.ver) })
 	if err != nil {
 		w.c.opt.log.Debug("grant not stamped", "node", w.own.path, "err", err)
 	}

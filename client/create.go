@@ -36,7 +36,9 @@ func (n newNode) at(path string, stat zk.Stat) created {
 
 // deliver runs f, which makes something on the server, to its end. When ctx or the session ends,
 // deliver returns at once and undoes what f still makes in dirs.
-func deliver[T any](ctx context.Context, c *Client, e *epoch, dirs []string, f func(bg context.Context) (T, error), undo func(T)) (T, error) {
+func deliver[T any](
+	ctx context.Context, c *Client, e *epoch, dirs []string, f func(bg context.Context) (T, error), undo func(T),
+) (T, error) {
 	var v T
 	var err error
 	done := make(chan struct{})

@@ -136,7 +136,8 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 		st := first.Stat
 		value, _ := recipe.ValueOf(first.Data)
 		return sight{Leader{
-			Node: queue[0].Name, Value: value, Token: fence.Token(st.Czxid), Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
+			Node: queue[0].Name, Value: value, Token: fence.Token(st.Czxid),
+			Session: st.EphemeralOwner, Since: time.UnixMilli(st.Ctime),
 		}, st.Mzxid, w}, err
 	}
 }

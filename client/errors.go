@@ -77,7 +77,8 @@ const (
 
 var reasonNames = [...]string{
 	Expired: "session expired", Deadline: "no word from the server", Removed: "node removed",
-	Broken: "broken after its maximum hold", Revoked: "revoked", MaxHold: "held too long", Closed: "client closed",
+	Broken:  "broken after its maximum hold",
+	Revoked: "revoked", MaxHold: "held too long", Closed: "client closed",
 }
 
 // String returns the reason in a few words.

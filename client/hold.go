@@ -305,7 +305,7 @@ func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error)
 	case err := <-res:
 		return h.releaseErr(err)
 	default:
-		h.c.leaveBehind(dirsOf(h.nodesNow()), func(context.Context) { <-res }) //nolint:errcheck // nobody asks any more
+		h.c.leaveBehind(dirsOf(h.nodesNow()), func(context.Context) { <-res }) //nolint:errcheck // not needed
 		return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
 	}
 }

@@ -104,7 +104,8 @@ func (in *inspection) semaphore(names []string) (*recipe.Queue, error) {
 
 // queue makes a lock of what was read.
 func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
-	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator}, Next: in.dir.Next}
+	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator},
+		Next: in.dir.Next}
 	q := &recipe.Queue{Lock: free}
 	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
 		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{recipe.LayoutPolicy}, rec.Policy

@@ -40,7 +40,8 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	}
 	w.marked = true
 	// Marking twice is the same as once.
-	_, err = again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(w.own.id.UUID()), -1) })
+	_, err = again(ctx,
+		func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(w.own.id.UUID()), -1) })
 	return err
 }
 

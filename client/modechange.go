@@ -140,7 +140,8 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	old, unmark := h.nodes, h.unmark
 	h.mu.Unlock()
 	for n := 1; ; n++ {
-		ops := append([]zk.Op{zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}, deletes(old)...)
+		ops := append([]zk.Op{zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}},
+			deletes(old)...)
 		_, err := h.e.conn.Multi(ctx, append(ops, unmark...)...)
 		if isAmbiguous(err) {
 			var names []string

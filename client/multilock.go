@@ -88,7 +88,8 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	}
 	first := reqs[0]
 	// Its parts make the nodes.
-	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: first.cfg, alone: true, dirs: []string{}}
+	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: first.cfg, alone: true,
+		dirs: []string{}}
 	return c.acquire(ctx, a, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
 		return takeEach(ctx, a, reqs)
 	})

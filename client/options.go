@@ -82,7 +82,8 @@ func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.tls
 
 // WithAuth, of the session, adds an identity, such as ("digest", "user:password").
 func WithAuth(scheme, secret string) Option {
-	return ofSession(func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
+	return ofSession(
+		func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
 }
 
 // WithLogger, of the session, sets the logger for messages to operators. By default warnings, such
@@ -135,11 +136,13 @@ func (o *options) checkTimeout(granted time.Duration) error {
 	if o.usable(granted) >= need {
 		return nil
 	}
-	least := time.Duration(float64(o.marginFor(granted))/(1-clockDrift-2.0/5)).Round(100*time.Millisecond) + 100*time.Millisecond
+	least := time.Duration(float64(o.marginFor(granted))/(1-clockDrift-2.0/5)).Round(100*time.Millisecond) +
+		100*time.Millisecond
 	by := ""
 	if granted != o.timeout {
 		by = fmt.Sprintf(" (granted by the server instead of %v)", o.timeout)
 	}
 	return fmt.Errorf("%w: a session timeout of %v%s is too short: leases are given up %v before it ends, "+
-		"and two heartbeats need %v; ask for %v or more, or for a smaller margin", ErrInvalid, granted, by, o.marginFor(granted), need, least)
+		"and two heartbeats need %v; ask for %v or more, or for a smaller margin",
+		ErrInvalid, granted, by, o.marginFor(granted), need, least)
 }

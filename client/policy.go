@@ -121,7 +121,8 @@ func (w *policyWaiter) decide(ctx context.Context) (recipe.Step, error) {
 	default:
 		step = recipe.Step{Do: recipe.Enqueue}
 	}
-	if w.a.try && step.Do != recipe.Grant && step.Do != recipe.CloseDoor && (step.Do != recipe.Enqueue || w.reads()) {
+	if w.a.try && step.Do != recipe.Grant && step.Do != recipe.CloseDoor &&
+		(step.Do != recipe.Enqueue || w.reads()) {
 		return recipe.Step{}, ErrNotAcquired
 	}
 	return step, nil
@@ -182,7 +183,8 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	g := policyGranted{ops: recipe.WriteGrant(w.id), node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldWrite}}
 	if w.reads() {
-		g = policyGranted{ops: recipe.ReadGrant(w.id, w.queued), node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldRead}}
+		g = policyGranted{ops: recipe.ReadGrant(w.id, w.queued),
+			node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldRead}}
 	}
 	g.queue, g.data, g.look = w.own.path, policyHoldData(w.a), !w.queued
 	made, err := w.dir.grant(ctx, g)

@@ -105,7 +105,8 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	defer h.endChange()
 	node := recipe.PolicyNode{ID: w.id, Kind: recipe.HoldWrite}
-	made, err := w.dir.grant(h.life, policyGranted{ops: recipe.UpgradeGrant(w.id), node: node, data: policyHoldData(w.a)})
+	made, err := w.dir.grant(h.life, policyGranted{ops: recipe.UpgradeGrant(w.id), node: node,
+		data: policyHoldData(w.a)})
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false

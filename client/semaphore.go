@@ -46,10 +46,13 @@ func (c *Client) Semaphore(path string, limit int, opts ...Option) *Semaphore {
 
 func semLayoutOf(l Layout, path string) semLayout {
 	if l == LayoutKazoo {
-		return semLayout{lock: path + "-__lock__", leases: path, q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, leaseName: recipe.ID.Hex, mode: zk.Ephemeral, use: useBarePermits}
+		return semLayout{lock: path + "-__lock__", leases: path,
+			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, leaseName: recipe.ID.Hex,
+			mode: zk.Ephemeral, use: useBarePermits}
 	}
 	return semLayout{
-		lock: join(path, "locks"), leases: join(path, recipe.PermitsName), q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
+		lock: join(path, "locks"), leases: join(path, recipe.PermitsName),
+		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
 		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
 	}
 }
@@ -202,7 +205,8 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	for i := range nodes {
 		id := newNodeID(e.sid)
 		path := join(s.d.leases, s.d.leaseName(id))
-		nodes[i] = newNode{id: id, lasting: a.cfg.lasting(), Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
+		nodes[i] = newNode{id: id, lasting: a.cfg.lasting(),
+			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
 	nodes[0].behind = head.nodes[0].path
 	made, err := s.c.protectedCreate(ctx, e, nodes...)
@@ -243,7 +247,8 @@ func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	}
 	rec, ok := recipe.ParseRecord(data)
 	if !ok {
-		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored", ErrMixedLayout, s.path, data)
+		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored",
+			ErrMixedLayout, s.path, data)
 	}
 	if rec.Layout != "" {
 		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", ErrMixedLayout, s.path, rec.Layout)

@@ -31,7 +31,8 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	made, _, _ := recipe.ParseName(name)
 	// A downgraded hold has a newer node than its token says. The name of that node is unique, so it
 	// is enough that the node exists.
-	if born == s.Token || s.Mode == fence.Shared && born > s.Token && (made.Maker == recipe.MakerSelf || recipe.IsPolicyNode(name)) {
+	if born == s.Token || s.Mode == fence.Shared && born > s.Token &&
+		(made.Maker == recipe.MakerSelf || recipe.IsPolicyNode(name)) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s has token %d", fence.ErrStale, path, born)

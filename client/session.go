@@ -267,7 +267,8 @@ func (c *Client) pulse(p *pulse) time.Duration {
 		if attached && now.since(p.sent) > t*2/5 {
 			// The server keeps the connection but does not answer: another one
 			// may, while there is time.
-			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", hexID(e.sid), "server", e.conn.Session().Server)
+			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", hexID(e.sid),
+				"server", e.conn.Session().Server)
 			e.conn.Reconnect()
 		}
 	case !attached:

@@ -43,7 +43,8 @@ func (c *Client) Stats() Stats {
 	c.notifier.mu.Unlock()
 	return Stats{
 		Sessions: n.sessions.Load(), Attachments: n.wire.Connections.Load(), Heartbeats: n.heartbeats.Load(),
-		Requests: n.wire.Requests.Load(), Events: n.wire.Events.Load(), BytesSent: n.wire.BytesSent.Load(), BytesRead: n.wire.BytesRead.Load(),
+		Requests: n.wire.Requests.Load(), Events: n.wire.Events.Load(),
+		BytesSent: n.wire.BytesSent.Load(), BytesRead: n.wire.BytesRead.Load(),
 		Enqueued: n.enqueued.Load(), Granted: n.granted.Load(), Released: n.released.Load(),
 		Lost: n.lost.Load(), Requeued: n.requeued.Load(), Recovered: n.recovered.Load(),
 		ReaperQueue: uint64(c.reaper.left.add(0)), Reaped: n.reaped.Load(),

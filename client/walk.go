@@ -32,7 +32,9 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 	return publicErr(ctx, c.walk(ctx, e, root, depth, f))
 }
 
-func (c *Client) walk(ctx context.Context, e *epoch, path string, depth int, f func(*recipe.Queue) error) error {
+func (c *Client) walk(
+	ctx context.Context, e *epoch, path string, depth int, f func(*recipe.Queue) error,
+) error {
 	list, err := e.names(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
