@@ -139,7 +139,7 @@ func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
 		return err
 	}
 	if !slices.Contains(members, m.node.name) {
-		return ErrSessionExpired // removed by somebody: enter again
+		return ErrSessionExpired // another client removed it: enter again
 	}
 	among, err := b.among(ctx, e, members, m.node.name)
 	switch {

@@ -83,7 +83,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, publicErr(ctx, err)
 	}
 	c.loops.Go(c.keepAlive)
-	go c.notifier.run(c.life.Done()) // not waited for: a hook may be the one that closes the client
+	go c.notifier.run(c.life.Done()) // do not wait for it: a hook may close the client
 	if err := c.greet(ctx); err != nil {
 		trouble := c.session().Trouble()
 		// Nothing can be held yet: there is nothing worth waiting for.
@@ -177,7 +177,7 @@ func (c *Client) shutdown() {
 		if e != nil {
 			e.finish(Closed)
 		}
-		// A server that does not answer must not keep us.
+		// A server that does not answer must not delay Close.
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
 		_ = conn.Close(ctx)
@@ -263,7 +263,7 @@ func (c *Client) isDraining() bool { return c.calls.Err() != nil }
 type tasks struct {
 	mu   sync.Mutex
 	n    int
-	none chan struct{} // closed when there is none; nil while nobody waits
+	none chan struct{} // closed at zero tasks; nil without a waiting goroutine
 }
 
 // add changes the number of tasks by n and returns the new number.

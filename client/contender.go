@@ -100,13 +100,13 @@ type waiter struct {
 	data []byte           // of the own node
 	ver  int32
 
-	waited bool // had to wait for somebody
+	waited bool // had to wait for another contender
 	marked bool // the directory may name this contender: lock delay
 	brk    breaker
 
 	took    time.Duration // to take the place
 	begun   time.Time     // when the first wait began
-	ahead   int           // who would have had to go first then
+	ahead   int           // how many contenders were ahead then
 	armed   *zk.Watch     // set in advance on the node at armedAt; nil if none
 	armedAt string
 

@@ -221,7 +221,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 			return nil, err
 		}
 		if st == nil || st.EphemeralOwner != e.sid {
-			continue // it is gone again, or somebody else's
+			continue // it is gone again, or another client's
 		}
 		made = append(made, n.at(path, *st))
 	}

@@ -17,8 +17,8 @@ type crowd struct {
 
 type crowdDir struct {
 	calls     int           // under way, whether they have a node or not
-	abandoned int           // nodes, and requests for nodes, that nobody wants
-	waiting   chan struct{} // closed when there may be room; nil while nobody waits
+	abandoned int           // nodes, and requests for nodes, that no call needs
+	waiting   chan struct{} // closed when there may be room; nil without a waiting call
 }
 
 // full reports whether no node may be added.

@@ -54,7 +54,7 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 	defer end()
 	err := h.e.update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
 		if r, asked := recipe.RevocationIn(data); asked {
-			h.revoke(r) // nobody else will read it any more
+			h.revoke(r) // the new value replaces the revocation
 		}
 		if bytes.Equal(data, value) {
 			return nil, l.Err()
@@ -72,7 +72,7 @@ func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error 
 
 // Leader describes the leader of an election.
 type Leader struct {
-	Node    string // relative to the election's path; "" if nobody leads
+	Node    string // relative to the election's path; "" without a leader
 	Value   []byte
 	Token   fence.Token
 	Session int64

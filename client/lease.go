@@ -25,7 +25,7 @@ type Lease struct {
 	mode     fence.Mode
 	unlocked bool
 	cause    *LostError
-	lost     chan struct{}          // made when somebody asks for it
+	lost     chan struct{}          // made by the first call of Lost
 	revoked  chan recipe.Revocation // likewise
 	asked    *recipe.Revocation
 }
@@ -76,7 +76,7 @@ func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.u
 
 func (l *Lease) unlock(ctx context.Context) error {
 	h := l.h
-	h.e.checkDeadline() // a lease past its deadline is lost, even if nobody noticed yet
+	h.e.checkDeadline() // a lease past its deadline is lost, even before the client noticed
 	l.mu.Lock()
 	if l.unlocked {
 		l.mu.Unlock()

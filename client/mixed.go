@@ -71,7 +71,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
-			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is somebody's own business
+			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
 		}
 		if live {
 			return fmt.Errorf("%w: %s is of another kind of lock", ErrMixedLayout, child)

@@ -158,7 +158,7 @@ func (h *hold) becomeReader(ctx context.Context) error {
 		case err == nil:
 			h.replace(fence.Shared, 0, nil, fresh)
 		case errors.Is(err, zk.ErrNoNode) && errors.As(err, &refused) && refused.Index > 1 && len(old) > 1:
-			old = old[:1] // somebody removed the writer's place in the queue
+			old = old[:1] // another client removed the writer's place in the queue
 			continue
 		case errors.Is(err, zk.ErrNoNode):
 			h.lose(Removed)

@@ -26,7 +26,7 @@ func (h *hold) watchNodes() {
 		h.c.detached(func(context.Context) {
 			select {
 			case <-l.Lost():
-				cause := l.cause // it does not change any more
+				cause := l.cause // it no longer changes
 				h.lose(cause.Reason, heldNode{path: cause.Node, lock: cause.Path})
 			case <-ctx.Done():
 			}
@@ -119,10 +119,10 @@ func (h *hold) has(n heldNode) bool {
 
 // nodeGone ends the hold because its node n is gone, unless the client itself removed n.
 func (h *hold) nodeGone(ctx context.Context, n heldNode) {
-	// The look may have been under way when a change of ours began.
+	// The look may have been under way when a change of the mode began.
 	h.awaitChange(ctx)
 	if ctx.Err() != nil || h.e.ended() || !h.has(n) {
-		return // released or replaced by us, or it went with the session
+		return // released or replaced by this client, or gone with the session
 	}
 	why := Removed
 	if limit, ok := h.cfg.breakLimit(); ok && time.Since(h.since) >= limit {

@@ -46,10 +46,10 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 		}}
 }
 
-// AcquireAll waits until it holds all the locks, or until ctx ends; then it holds none. It takes
-// them one after another in the order of their paths, whatever the order of reqs. So sets never
-// deadlock with each other, nor with clients that take single locks in the order of the paths. A
-// client that takes them in another order can still deadlock with others; see
+// AcquireAll waits until all the locks are granted or ctx ends; if ctx ends, the client holds none
+// of them. It takes the locks one after another in the order of their paths, whatever the order of
+// reqs. So sets never deadlock with each other, nor with clients that take single locks in the
+// order of the paths. A client that takes them in another order can still deadlock with others; see
 // [Inspector.WaitGraph].
 //
 // The set has one lease, which is lost when one of its locks is lost. Each lock has a token of its

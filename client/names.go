@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkPath refuses what cannot be the path of a lock.
+// checkPath refuses text that cannot be the path of a lock.
 func checkPath(p string) error {
 	why := ""
 	switch {

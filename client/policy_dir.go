@@ -44,7 +44,7 @@ func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
 			if err := d.set(ctx, d.rec); err != nil {
 				return err
 			}
-			continue // somebody else's record may have been first
+			continue // another client's record may have been first
 		}
 		rec, ok := recipe.ParsePolicyRecord(n.Data)
 		if !ok {

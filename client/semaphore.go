@@ -119,7 +119,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		return nil, err
 	}
 	h, err := s.take(ctx, a, ih, n)
-	ih.letGo() // the lock at the head is nobody's business
+	ih.letGo() // no caller knows of the lock at the head
 	if err == nil {
 		a.turn.leave() // the local queue is for the head of the other one
 		h.turn = nil

@@ -248,7 +248,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 	e, attached := c.ep, c.attached
 	c.mu.Unlock()
 	if e == nil || e.ended() {
-		return time.Minute // attach wakes us
+		return time.Minute // attach wakes this goroutine
 	}
 	if e.checkDeadline() {
 		c.setState(StateLost)
@@ -259,7 +259,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 		wait = min(wait, left)
 	}
 	since, due := e.quiet(now)
-	if p.failed > 0 { // once more, after a moment
+	if p.failed > 0 { // again, after a moment
 		since, due = 0, time.Until(p.retry)
 	}
 	switch {

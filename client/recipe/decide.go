@@ -293,7 +293,7 @@ func (d *Dir) lone(list []item, w Watches) []Queue {
 				!named
 		})
 		if !named && len(losers) == 0 {
-			continue // a member of something, or a lock nobody waits for: who could tell
+			continue // a member of something, or a lock without waiters
 		}
 		it.e.Node = ""
 		found = append(found, simple(Join(d.Path, it.Node.Name), it, losers, 0))

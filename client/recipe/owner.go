@@ -98,8 +98,8 @@ func (o Owner) Limit() (time.Duration, bool) {
 
 // Revocation asks a contender to leave.
 type Revocation struct {
-	By       string    `json:"by,omitempty"`      // who asks
-	Reason   string    `json:"reason,omitempty"`  // what for
+	By       string    `json:"by,omitempty"`      // the asker
+	Reason   string    `json:"reason,omitempty"`  // the purpose
 	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
 }
 

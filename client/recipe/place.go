@@ -131,7 +131,7 @@ func (q Rule) member(name string) (Contender, bool, error) {
 	case layout == q.Layout:
 	case q.Layout == LayoutCurator && layout == LayoutKazoo && c.Kind == RoleLock && c.Maker == MakerKazoo &&
 		!q.RW:
-		c.guest = true // a kazoo lock that was told to look at ours too
+		c.guest = true // a kazoo lock configured to look at this package's too
 	default:
 		return c, false, notOf(name, q.Layout)
 	}

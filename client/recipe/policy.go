@@ -63,7 +63,7 @@ const (
 	Grant                    // run the grant's operations
 	CloseDoor                // close the door for oneself
 	ReopenDoor               // take one's mark back and decide again
-	Removed                  // somebody removed the own node
+	Removed                  // another client removed the own node
 	Clash                    // another reader is upgrading: neither can go on
 )
 

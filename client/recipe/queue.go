@@ -95,7 +95,7 @@ type Queue struct {
 	Lock
 	Holders      []Entry `json:"holders"`
 	Waiters      []Entry `json:"waiters"`      // in the order of their turns
-	Participants []Entry `json:"participants"` // it is not known, or does not matter, who holds
+	Participants []Entry `json:"participants"` // the holders are not known, or do not matter
 	// Others are children that are no contenders, or some of them.
 	Others []string `json:"others,omitempty"`
 }

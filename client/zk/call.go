@@ -28,7 +28,7 @@ type call struct {
 	absent bool   // "no node" is an answer, not an error
 	// parse reads the body of a good answer, in the goroutine of the connection.
 	parse   func(d *jute.Decoder)
-	refused error // set by parse: the answer is good, but not what it says
+	refused error // set by parse: the header has no error, but the body has
 	// settled, if not nil, runs in the goroutine of the connection before done is closed.
 	settled func(err error)
 
@@ -42,7 +42,7 @@ type call struct {
 
 	// Guarded by Conn.mu.
 	stage stage
-	left  bool // nobody waits any more
+	left  bool // the caller no longer waits
 }
 
 // begin makes the frame of a call up to its path.

@@ -16,7 +16,7 @@
 // its watches. If the server ends the session ([Conn.Over], [ErrSessionExpired]), its ephemeral
 // nodes are gone, and the program decides what to do: usually it begins again with another Dial.
 //
-// # What becomes of a request
+// # The outcome of a request
 //
 // A call waits for its answer until its context ends. Without a connection it waits for one; if the
 // context ends first, the Conn withdraws the request. When a connection is lost, the Conn repeats

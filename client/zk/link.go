@@ -32,7 +32,7 @@ type link struct {
 	pending []*call // sent, in the order of their answers
 	out     []byte  // to be written
 	spare   []byte  // the buffer that out is exchanged with
-	writing bool    // somebody is at it
+	writing bool    // a goroutine is writing
 	unread  int     // bytes of pending
 	wrote   time.Time
 }
@@ -67,7 +67,7 @@ func (l *link) put(r *call) {
 func (l *link) flush() {
 	switch {
 	case l.writing:
-		l.c.mu.Unlock() // whoever is writing takes it along
+		l.c.mu.Unlock() // the writing goroutine writes it as well
 	case l.unread > roomy:
 		l.writing = true
 		l.c.mu.Unlock()

@@ -34,7 +34,7 @@ type Create struct {
 	Path string
 	Data []byte
 	Mode Mode
-	ACL  []ACL // nil: everybody may do everything
+	ACL  []ACL // nil: every client may do everything
 	TTL  int64 // in milliseconds, of a TTL node
 }
 
