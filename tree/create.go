@@ -49,7 +49,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 		return reply, code
 	}
 	if kind == EphemeralNode && c.Session == 0 {
-		return reply, jute.SessionExpired // nobody could ever end it
+		return reply, jute.SessionExpired // no session could ever end it
 	}
 	if r.NoPath {
 		return reply, jute.MarshallingError

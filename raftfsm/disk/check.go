@@ -14,7 +14,7 @@ func startCheck(verify func(io.Reader) error) *check {
 	c := &check{w: w, done: make(chan error, 1)}
 	go func() {
 		err := verify(r)
-		_, _ = io.Copy(io.Discard, r) // so that whoever feeds does not wait
+		_, _ = io.Copy(io.Discard, r) // so that feed does not wait
 		c.done <- err
 	}()
 	return c

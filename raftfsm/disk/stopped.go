@@ -22,7 +22,7 @@ type Stopped struct {
 	Term     uint64 // the highest it had seen
 
 	dir  string
-	lock *os.File // nil: nobody ever ran here
+	lock *os.File // nil: no server ever ran here
 	bolt *boltdb.BoltStore
 }
 

@@ -255,7 +255,7 @@ func (s *watchedSink) Write(b []byte) (n int, err error) {
 
 // Cancel throws the snapshot away.
 func (s *watchedSink) Cancel() error {
-	_ = s.endCheck() // of what nobody wants
+	_ = s.endCheck() // its result no longer counts
 	return s.SnapshotSink.Cancel()
 }
 

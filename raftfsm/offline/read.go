@@ -20,7 +20,7 @@ type Data struct {
 	Members  raft.Configuration
 	First    uint64 // the first entry of the log that was applied; 0: none
 	Last     state.Position
-	Torn     string // where a write was interrupted that nobody was told of
+	Torn     string // the place of an interrupted write that was never acknowledged
 
 	// Known is the last entry that counts as the log itself shows: the leader had applied it when
 	// it wrote a later one.

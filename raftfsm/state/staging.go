@@ -203,7 +203,7 @@ func (s *State) restore(keep bool, to Sink) error {
 		text = string(withVersion([]byte(text), s.change.Zxid))
 	}
 	s.tree.SetConfig(&s.change, []byte(text))
-	s.change.Events = s.change.Events[:0] // nobody watches any more
+	s.change.Events = s.change.Events[:0] // all watches are gone
 	s.commit(to)
 	to.Replaced()
 	s.reply = (&Restored{s.tree.Count(), s.sessions.Len(), ended}).append(s.reply[:0])
