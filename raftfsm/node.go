@@ -152,7 +152,9 @@ func (n *Node) readDisk(d *disk.Disk) error {
 	if err != nil {
 		return fmt.Errorf("read snapshots: %w", err)
 	}
+	var covered uint64
 	if len(list) > 0 {
+		covered = list[0].Index
 		_, r, err := snaps.Open(list[0].ID)
 		if err != nil {
 			return fmt.Errorf("read snapshot: %w", err)
@@ -161,7 +163,7 @@ func (n *Node) readDisk(d *disk.Disk) error {
 			return err
 		}
 	}
-	if err := d.CheckLog(); err != nil {
+	if err := d.CheckLog(covered); err != nil {
 		return fmt.Errorf("check log: %w", err)
 	}
 	return nil
