@@ -245,8 +245,8 @@ func (t *term) setAddress(ctx context.Context, s *raft.Server, addr string, prev
 	return nil
 }
 
-// reachedByOthers reports whether the other members reach this server at an address; true if there
-// are none.
+// reachedByOthers reports whether the other members reach this server at an address. Without other
+// members it reports true.
 func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
 	ctx, cancel := context.WithTimeout(a.n.ctx, 2*addressAsk)
 	defer cancel()

@@ -8,6 +8,7 @@ dir=${ZLOCKD_CLUSTER_DIR:-./zlockd-cluster}
 client=${ZLOCKD_CLUSTER_CLIENT:-2181}
 peer=${ZLOCKD_CLUSTER_PEER:-2888}
 admin=${ZLOCKD_CLUSTER_ADMIN:-8181}
+unset ZLOCKD_CLUSTER_DIR ZLOCKD_CLUSTER_CLIENT ZLOCKD_CLUSTER_PEER ZLOCKD_CLUSTER_ADMIN # no settings of a server
 
 pids=
 running() { # how many of the servers run

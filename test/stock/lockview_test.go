@@ -287,8 +287,8 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	b.js("document.getElementById('act-do').click()")
 	said("Done: remove /cur/mutex/")
 	v.wants("/cur/mutex", "lock", "curator", []string{cur["b"]}, nil)
-	// The same again: the node has gone.
-	b.js("document.getElementById('act-dry').click()")
+	// The same again, with the password that the page has cleared: the node has gone.
+	b.js("document.getElementById('act-password').value = 'test'; document.getElementById('act-dry').click()")
 	said("has no contender")
 	b.js("document.getElementById('act-close').click()")
 
