@@ -91,7 +91,9 @@ func (c *coder) bool(v *bool) {
 func (c *coder) header(h *raft.RPCHeader) {
 	version := uint64(h.ProtocolVersion)
 	c.number(&version)
-	h.ProtocolVersion = raft.ProtocolVersion(version)
+	if c.read != nil { // raft sends one request to several servers at once: writing changes nothing of it
+		h.ProtocolVersion = raft.ProtocolVersion(version)
+	}
 	c.bytes(&h.ID)
 	c.bytes(&h.Addr)
 }
@@ -149,7 +151,9 @@ func (c *coder) fields(message any) (kind byte) {
 			&m.ConfigurationIndex, &size} {
 			c.number(v)
 		}
-		m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
+		if c.read != nil {
+			m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
+		}
 		c.bytes(&m.Leader)
 		c.bytes(&m.Peers)
 		c.bytes(&m.Configuration)

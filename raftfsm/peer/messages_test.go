@@ -158,3 +158,24 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+// Raft hands one request to several goroutines, one for each server. The race detector
+// finds a coder that writes to it.
+func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
+	head := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("1"), Addr: []byte("a:1")}
+	for _, request := range []any{
+		&raft.RequestVoteRequest{RPCHeader: head, Term: 2}, &raft.RequestPreVoteRequest{RPCHeader: head, Term: 2},
+		&raft.InstallSnapshotRequest{RPCHeader: head, SnapshotVersion: 1, Size: 5},
+	} {
+		want := appendRequest(nil, request)
+		done := make(chan []byte)
+		for range 2 {
+			go func() { done <- appendRequest(nil, request) }()
+		}
+		for range 2 {
+			if got := <-done; !bytes.Equal(got, want) {
+				t.Errorf("%T: % x, want % x", request, got, want)
+			}
+		}
+	}
+}
