@@ -22,6 +22,8 @@ func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, 
 			peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"}, disk: map[uint32]*Disk{}, run: map[uint32]*raftfsm.Node{}}
 		for id := range c.peers {
 			c.disk[id] = NewDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
+		}
+		for id := range c.peers {
 			go c.start(id)
 		}
 		defer func() {

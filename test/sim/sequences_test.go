@@ -154,9 +154,9 @@ func runSequence(t *testing.T, size int, list []string) {
 		defer c.end(name)
 		for id := uint32(1); id <= uint32(size); id++ {
 			c.peers[id] = peerAddrOf(id)
+			c.fresh(id)
 		}
 		for id := range c.peers {
-			c.fresh(id)
 			go c.begin(id)
 		}
 		err := c.settle()
