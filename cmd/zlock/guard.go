@@ -145,6 +145,9 @@ func (g *guard) send(o order) {
 
 // start makes the guard start COMMAND.
 func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
+	if l.Group != 0 {
+		adoptOrphans() // before COMMAND starts, because it may end before its start is reported
+	}
 	g.last = deadline
 	g.send(order{Start: l, Deadline: deadline})
 	var n news
@@ -155,9 +158,6 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	}
 	if n.Code != 0 {
 		return nil, exitf(n.Code, "%s", n.Failed)
-	}
-	if l.Group != 0 {
-		adoptOrphans()
 	}
 	c := &child{
 		target: target{n.PID, l.Group == 0, l.Mark}, guard: g.cmd.Process.Pid,
