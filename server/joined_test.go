@@ -16,7 +16,7 @@ import (
 // TestTheViewSaysThatThereIsNoNode: until a server has joined its cluster an
 // operator's action is refused, not taken for done.
 func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
-	s := viewSource{new(Instance), new(clients.Server)}
+	s := viewSource{new(Instance), new(clients.Server), nil}
 	if err := s.HandOver(t.Context()); !errors.Is(err, errNotJoined) {
 		t.Errorf("HandOver: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
 )
 
@@ -16,7 +17,7 @@ func (i *Instance) openView() {
 		return
 	}
 	i.view = view.New(view.Options{
-		Source: viewSource{i, i.Clients}, Authorize: i.o.Admin.Authorize, Now: i.o.Now, Log: i.o.Logger,
+		Source: viewSource{i, i.Clients, &i.Clients.Observed}, Authorize: i.o.Admin.Authorize, Now: i.o.Now, Log: i.o.Logger,
 	})
 	i.addPages(i.view.Pages())
 }
@@ -25,6 +26,7 @@ func (i *Instance) openView() {
 type viewSource struct {
 	*Instance
 	*clients.Server
+	*observe.Clients
 }
 
 var _ view.Source = viewSource{}

@@ -154,7 +154,8 @@ func (c *conn) replyWhole(xid int32, op jute.OpCode, code jute.ErrCode, record [
 	}
 	b, at := o.beginReply(xid, 0)
 	o.endWhole(append(b, record...), at, code)
-	c.answered(pending{xid: xid, op: op, at: c.arrived}, 0, c.srv.now())
+	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed}, &state.Outcome{Code: code},
+		c.srv.now())
 	return true
 }
 

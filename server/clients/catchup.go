@@ -119,8 +119,7 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 func (c *conn) longSetWatches() endReason {
 	b := c.in.bytes()
 	xid, op, _ := header(b[4:])
-	c.srv.metrics.PacketsReceived.Add(1)
-	c.noteReceived(1)
+	c.seen(1, op, nil)
 	if !c.awaitReplies(0, 0) {
 		return endElse
 	}

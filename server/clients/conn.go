@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
@@ -73,8 +74,9 @@ type conn struct {
 	long       *longReply     // what run has begun to answer
 	cost       int64          // of the reads that run has answered, in steps
 	runView    func(*state.State)
-	asked      int64 // the session that the client came back for, if any
-	said       bool  // the log has a line about why this connection ends
+	asked      int64            // the session that the client came back for, if any
+	said       bool             // the log has a line about why this connection ends
+	followed   *observe.Request // the newest request, if a log wants it
 
 	// Written once, before phaseOpen, by the outcome of the handshake; the
 	// session under srv.mu.
@@ -112,7 +114,7 @@ func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
 		}
 	}
 	c.runView = c.run
-	c.out.stat.init()
+	c.out.stat = observe.NewConn()
 	return c
 }
 

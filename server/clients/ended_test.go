@@ -25,14 +25,14 @@ func (r *rig) end(id int64, gen uint32, body []byte) {
 func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
-	for i := range endedPath + 3 {
+	for i := range 8 + 3 {
 		create(t, a, fmt.Sprintf("/e%02d", i), "", jute.FlagEphemeral)
 	}
 	must(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
-	e := r.srv.Ended()[0]
-	if e.PathCount != endedPath+3 || len(e.Paths) != endedPath || e.Paths[0] != "/e00" {
+	e := r.srv.Observed.EndedSince(-1)[0]
+	if e.PathCount != 8+3 || len(e.Paths) != 8 || e.Paths[0] != "/e00" {
 		t.Errorf("%d nodes: %v", e.PathCount, e.Paths)
 	}
 	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") ||
@@ -40,7 +40,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
 	select {
-	case <-r.srv.EndedNews():
+	case <-r.srv.Observed.EndedNews():
 	default:
 		t.Error("nobody was told")
 	}
@@ -56,7 +56,7 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
 	must(t, b.Closed())
-	if e := r.srv.Ended()[0]; e.Lost != "" || e.Reason() != "ended by an operator" ||
+	if e := r.srv.Observed.EndedSince(-1)[0]; e.Lost != "" || e.Reason() != "ended by an operator" ||
 		e.Cause != state.EndOperator || e.PathCount != 0 {
 		t.Errorf("%+v: %s", e, e.Reason())
 	}
@@ -72,7 +72,7 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r.srv.SessionMoved(a.Session.ID, 2)
 	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000,
 		Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})
-	e := r.srv.Ended()[0]
+	e := r.srv.Observed.EndedSince(-1)[0]
 	if e.Addr != "10.0.0.7" || e.Server != 3 || e.Timeout != 12*time.Second ||
 		e.Time.UnixMilli() != 1_700_000_000_000 || e.Reason() != "client silent for its whole timeout" {
 		t.Errorf("%+v: %s", e, e.Reason())
@@ -86,26 +86,19 @@ func TestTroublesAreRemembered(t *testing.T) {
 	second := r.dial()
 	must(t, second.Closed())
 	eventually(t, "refusal", func() bool {
-		f, ok := r.srv.Refused("127.0.0.1")
+		f, ok := r.srv.Observed.Refused("127.0.0.1")
 		return ok && strings.Contains(f.Why, "too many connections")
 	})
-	if _, ok := r.srv.Refused("10.0.0.1"); ok {
+	if _, ok := r.srv.Observed.Refused("10.0.0.1"); ok {
 		t.Error("another address was refused, too")
 	}
-	before := len(r.srv.Downs())
+	before := len(r.srv.Observed.Downs())
 	r.srv.Serving(false)
 	must(t, first.Closed())
 	r.srv.Serving(false)
 	r.srv.Serving(true)
-	downs := r.srv.Downs()
+	downs := r.srv.Observed.Downs()
 	if len(downs) != before+1 || downs[before].Until.Before(downs[before].Since) {
 		t.Errorf("%v", downs)
-	}
-	for range 2 * keptDowns {
-		r.srv.Serving(false)
-		r.srv.Serving(true)
-	}
-	if n := len(r.srv.Downs()); n != keptDowns {
-		t.Errorf("%d are kept", n)
 	}
 }

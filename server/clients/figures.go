@@ -4,8 +4,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -90,7 +88,7 @@ func (s *Server) ResetConns() {
 	for _, c := range s.all() {
 		o := &c.out
 		o.mu.Lock()
-		o.stat = connStat{op: o.stat.op, cxid: o.stat.cxid, zxid: o.stat.zxid, replied: o.stat.replied}
+		o.stat.Reset()
 		o.mu.Unlock()
 	}
 }
@@ -129,28 +127,18 @@ func (c *conn) describe() admin.Conn {
 	o := &c.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	st := &o.stat
-	d.Queued, d.Received, d.Sent = int64(o.pendingLen()), st.received, st.sent
-	d.BytesIn, d.BytesOut = c.bytesIn.Load(), st.bytes
+	d.Queued, d.BytesIn = int64(o.pendingLen()), c.bytesIn.Load()
 	switch {
 	case o.flushing:
 		d.Interest = 5
 	case !o.waiting:
 		d.Interest = 1
 	}
-	if phase(c.phase.Load()) != phaseOpen {
-		return d
+	if phase(c.phase.Load()) == phaseOpen {
+		d.Session, d.Timeout = c.session, c.timeout
+		d.Expires = c.srv.o.Now().Add(time.Duration(c.lastHeard.Load()) - c.srv.now() + c.timeout + c.margin())
 	}
-	d.Session = c.session
-	d.LastOp = opLabel(st.op)
-	d.Timeout = c.timeout
-	d.Expires = c.srv.o.Now().Add(time.Duration(c.lastHeard.Load()) - c.srv.now() + c.timeout + c.margin())
-	d.LastCxid, d.LastZxid, d.LastReply = int64(st.cxid), st.zxid, st.replied
-	d.LastLatency = st.latest
-	d.Latency = admin.Latency{Min: st.least, Max: st.longest}
-	if st.count > 0 {
-		d.Latency.Avg = float64(st.sum) / float64(st.count)
-	}
+	o.stat.Describe(&d)
 	return d
 }
 
@@ -159,18 +147,4 @@ func addrOf(nc net.Conn) string {
 		return a.String()
 	}
 	return ""
-}
-
-// opLabel is an operation's name as `cons` shows it.
-func opLabel(op jute.OpCode) string { return opLabels[op] }
-
-var opLabels = map[jute.OpCode]string{
-	state.OpCreateSession: "SESS", state.OpAttach: "SESS", jute.OpPing: "PING", jute.OpCreate: "CREA",
-	jute.OpCreate2: "CREA", jute.OpCreateContainer: "CREA", jute.OpCreateTTL: "CREA", jute.OpDelete: "DELE",
-	jute.OpSetData: "SETD", jute.OpGetData: "GETD", jute.OpExists: "EXIS", jute.OpGetChildren: "GETC",
-	jute.OpGetChildren2: "GETC", jute.OpGetACL: "GETA", jute.OpSetACL: "SETA", jute.OpSync: "SYNC",
-	jute.OpMulti: "MULT", jute.OpMultiRead: "MLTR", jute.OpCheck: "CHEC", jute.OpCheckWatches: "CHKW",
-	jute.OpRemoveWatches: "REMW", jute.OpSetWatches: "SETW", jute.OpSetWatches2: "STW2",
-	jute.OpAddWatch: "ADDW", jute.OpGetEphemerals: "GETE", jute.OpGetAllChildrenNumber: "GETACN",
-	jute.OpWhoAmI: "HOMI", jute.OpReconfig: "RECO", jute.OpCloseSession: "CLOS",
 }

@@ -221,11 +221,7 @@ func (c *conn) write(mayBlock bool) bool {
 			var frames int
 			b, frames = o.take()
 			c.sent, o.writing = b, len(b)
-			o.stat.sent += int64(frames)
-			o.stat.bytes += int64(len(b))
-			c.srv.metrics.PacketsSent.Add(int64(frames))
-			c.srv.metrics.ResponseBytes.Add(int64(len(b)))
-			o.stat.report(&c.srv.metrics)
+			o.stat.Wrote(frames, len(b), &c.srv.metrics)
 		}
 		o.mu.Unlock()
 		n, err := c.writeNow(b)

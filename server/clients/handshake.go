@@ -142,8 +142,7 @@ func (c *conn) last(b []byte, why endReason) {
 // time; cheap answers must not wait for those, or health checks would.
 func (c *conn) answerWord(first [4]byte) endReason {
 	c.phase.Store(int32(phaseWord))
-	c.srv.metrics.PacketsReceived.Add(1)
-	c.noteReceived(1)
+	c.seen(1, 0, nil)
 	c.limit.Stop()
 	c.in.r += 4
 	c.nc.SetDeadline(time.Now().Add(wordTime))
@@ -182,9 +181,12 @@ func (c *conn) connect(frame []byte) endReason {
 		return endMalformed
 	}
 	s.metrics.ConnectionRequests.Add(1)
-	s.metrics.PacketsReceived.Add(1)
-	c.noteReceived(1)
 	c.arrived = s.now()
+	req := state.Request{Op: state.OpCreateSession}
+	if r.SessionID != 0 {
+		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
+	}
+	c.seen(1, req.Op, nil) // its body has a password
 	c.mayRead = r.HasReadOnly
 	timeout := s.o.negotiate(r.Timeout)
 	if c.readOnly {
@@ -194,11 +196,9 @@ func (c *conn) connect(frame []byte) endReason {
 		return endBehind // before the password: a server that is behind must not refuse
 	}
 	body := state.SessionBody{Timeout: timeout, Owner: s.o.ID, Addr: c.host}
-	req := state.Request{Op: state.OpCreateSession}
 	if r.SessionID != 0 {
 		s.metrics.Revalidated.Add(1)
 		c.asked = r.SessionID
-		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
 		if len(r.Password) != len(body.Password) {
 			return c.refuse() // no session has such a password
 		}
@@ -265,6 +265,7 @@ func (c *conn) refusal() {
 	c.out.buf = jute.AppendConnectResponse(c.out.buf, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false)
 	c.out.frames++
 	c.out.end(endGone)
+	c.follow(c.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
 }
 
 // attached gives the connection the session of its connect request's outcome. The caller holds
@@ -287,7 +288,7 @@ func (c *conn) attached(o *state.Outcome) {
 	c.timeout = time.Duration(s.Timeout) * time.Millisecond
 	c.out.buf = jute.AppendConnectResponse(c.out.buf, s.Timeout, s.ID, s.Password, c.mayRead, false)
 	c.out.frames++
-	c.answered(c.out.front(), o.Zxid, c.srv.batchTime(o))
+	c.answered(c.out.front(), o, c.srv.batchTime(o))
 	c.phase.Store(int32(phaseOpen))
 }
 

@@ -21,7 +21,14 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 // the events of the end; a connection that asked for the end gets its reply first.
 func (s *Server) SessionEnded(e *state.Ending) {
 	c := s.connOf(e.Session.ID)
-	s.noteEnd(c, e)
+	heard, events := time.Duration(-1), s.events
+	if c != nil {
+		heard = time.Duration(c.lastHeard.Load())
+	}
+	if s.eventsZxid != e.Zxid {
+		events = nil
+	}
+	s.Observed.SessionEnded(e, heard, events)
 	if c == nil {
 		return
 	}
@@ -37,7 +44,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 
 // SessionMoved implements raftfsm.Observer.
 func (s *Server) SessionMoved(id int64, gen uint32) {
-	s.lost.forget(id) // the end of an older connection here no longer matters
+	s.Observed.SessionCame(id) // the end of an older connection here no longer matters
 	if c := s.connOf(id); c != nil && c.gen < gen {
 		c.retire(endMoved)
 	}
@@ -67,7 +74,7 @@ func (s *Server) Serving(serve bool) {
 		return
 	}
 	s.serving.Store(serve)
-	s.troubles.serving(serve, s.o.Now())
+	s.Observed.NoteServing(serve)
 	s.news()
 	if !serve {
 		s.sendAway()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -53,7 +52,7 @@ func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
 	<-end
 	wantKinds(t, a, "NodeDeleted /e")
 	must(t, a.Closed())
-	ended := r.srv.Ended()
+	ended := r.srv.Observed.EndedSince(-1)
 	if len(ended) != 1 || ended[0].Session != a.Session.ID || ended[0].Cause != state.EndExpired ||
 		ended[0].Addr != "127.0.0.1" || !strings.HasPrefix(ended[0].Reason(), "client silent for ") {
 		t.Errorf("ended %+v", ended)
@@ -76,21 +75,8 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 		waiter(func(*state.Outcome) { close(end) })))
 	<-end
 	must(t, a.Closed())
-	if e := r.srv.Ended(); len(e) != 1 || e[0].Reason() != "closed by its client" {
+	if e := r.srv.Observed.EndedSince(-1); len(e) != 1 || e[0].Reason() != "closed by its client" {
 		t.Errorf("ended %+v", e)
-	}
-}
-
-func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
-	s, err := New(Options{})
-	must(t, err)
-	defer s.Shutdown(t.Context())
-	for id := range int64(endedKept + 10) {
-		s.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Cause: state.EndClosed, Zxid: id})
-	}
-	e := s.Ended()
-	if len(e) != endedKept || e[0].Session != endedKept+9 || e[endedKept-1].Session != 10 {
-		t.Errorf("%d remembered, %d to %d", len(e), e[0].Session, e[len(e)-1].Session)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
@@ -97,6 +98,9 @@ type Options struct {
 
 	// Reconfigure carries out reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
+
+	// Follow, if set, gets every request when it is answered; see observe.Clients.Followed.
+	Follow func(*observe.Request)
 
 	// Logger receives messages for operators; default slog.Default.
 	Logger *slog.Logger

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // flushSize is how much a connection's own goroutine lets its outbox grow
@@ -21,6 +22,8 @@ type pending struct {
 	op  jute.OpCode
 	at  time.Duration // when its last byte arrived
 	est int64         // steps that its address was charged
+
+	followed *observe.Request // nil: no log wants it
 }
 
 // outbox holds the bytes that wait for one client, and the requests that wait for replies. The
@@ -59,7 +62,7 @@ type outbox struct {
 	waitFor int
 	wake    chan struct{} // made when it first sleeps
 
-	stat connStat
+	stat observe.Conn
 }
 
 type outboxState uint8
@@ -124,7 +127,7 @@ func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
 	jute.EndFrame(b, at)
 	o.buf = b
 	o.frames++
-	o.stat.size(len(b) - at - 4)
+	o.stat.Size(len(b) - at - 4)
 }
 
 // append appends a whole frame.
@@ -148,7 +151,7 @@ func (o *outbox) fill(reply []byte) {
 		}
 		o.buf = append(o.buf, o.later...)
 		o.frames += 1 + o.laterFrames
-		o.stat.size(len(reply) - 4)
+		o.stat.Size(len(reply) - 4)
 	}
 	o.gap, o.later, o.laterFrames = false, nil, 0
 }

@@ -72,7 +72,7 @@ func (c *conn) run(st *state.State) {
 		frame = next
 	}
 	if n > 0 {
-		c.noteReads(n)
+		c.readsAnswered(n)
 	}
 	c.charge(c.cost)
 	c.cost = 0
@@ -153,7 +153,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	xid, op, body := header(frame)
 	c.cost += readCost(op, body)
-	c.srv.observed(op, body)
+	c.seen(0, op, body)
 	switch op {
 	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
 		return 0, c.watchOp(st, xid, op, body)
@@ -185,7 +185,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		return w, 0, true
 	}
 	if w, taken := c.takeLong(st, xid, op, body); taken {
-		o.stat.last(xid, op, st.Zxid())
+		c.readAnswered(xid, op, st.Zxid(), jute.OK, nil)
 		return w, 0, true
 	}
 	if o.reserved > 0 {
@@ -198,7 +198,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if op == jute.OpGetEphemerals {
 		c.cost += int64(4 * st.Tree().EphemeralsIn(c.session))
 	}
-	o.stat.last(xid, op, st.Zxid())
+	c.readAnswered(xid, op, st.Zxid(), code, b[at+4+jute.ReplyHeaderSize:])
 	if len(o.buf) > flushSize || o.reserved > 0 {
 		o.reserved = 0
 		c.hold(false)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // class is how an operation is carried out.
@@ -67,9 +68,7 @@ func (c *conn) handle(frame []byte) bool {
 	class := classOf(op)
 	c.idle = class == pingOp
 	if class != readOp { // run counts its own
-		c.srv.observed(op, body)
-		c.srv.metrics.PacketsReceived.Add(1)
-		c.noteReceived(1)
+		c.seen(1, op, body)
 	}
 	if class != authOp && class != saslOp && !c.admitted() {
 		return c.turnAway(xid)
@@ -152,7 +151,8 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	}
 	b, at := o.beginReply(xid, zxid)
 	o.endReply(append(b, record...), at, code)
-	c.answered(pending{xid: xid, op: op, at: c.arrived}, zxid, c.srv.now())
+	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed},
+		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.srv.now())
 	return true
 }
 

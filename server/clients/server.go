@@ -74,16 +74,13 @@ type Server struct {
 	closed    bool
 	changed   chan struct{} // closed and replaced when serves may have changed
 
-	watches  watchTable
-	memory   memory
-	heard    heardList
-	flush    flushers
-	rounds   readRounds
-	ended    endedRing
-	lost     lostConns
-	paths    observe.Recent // that requests name, in a sample
-	gone     observe.Recent // connections that have ended, by address
-	troubles troubles
+	watches watchTable
+	memory  memory
+	heard   heardList
+	flush   flushers
+	rounds  readRounds
+
+	Observed observe.Clients // what operators ask for
 
 	// events are those of the change being told, owned by the goroutine that applies the log: it
 	// tells the end of a session after them.
@@ -111,7 +108,7 @@ func New(o Options) (*Server, error) {
 		sessions:  make(map[int64]*conn),
 		changed:   make(chan struct{}),
 	}
-	s.ended.news = make(chan struct{}, 1)
+	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
 	s.log.init(o.Logger, s.now)
 	s.newcomers.perSecond = o.MaxNewSessions
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -197,7 +194,7 @@ func (s *Server) add(c *conn) bool {
 	problem := s.tryAdd(c)
 	if problem != "" { // said without the lock: the log may be slow
 		s.metrics.ConnectionRejected.Add(1)
-		s.troubles.refuse(c.host, problem, s.o.Now())
+		s.Observed.Refuse(c.host, problem)
 		s.log.of(c.host, slog.LevelWarn, "connection refused", "reason", problem)
 	}
 	return problem == ""
@@ -268,7 +265,7 @@ func (s *Server) claim(c *conn, id int64) (older *conn, ok bool) {
 	older = s.sessions[id]
 	s.sessions[id] = c
 	c.session = id
-	s.lost.forget(id)
+	s.Observed.SessionCame(id)
 	return older, true
 }
 

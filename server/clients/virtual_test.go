@@ -125,7 +125,7 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 		if d < 6*time.Second || d > 10*time.Second {
 			t.Errorf("closed after %v", d)
 		}
-		ended := r.srv.Ended()
+		ended := r.srv.Observed.EndedSince(-1)
 		if len(ended) != 1 || ended[0].Silent < 6*time.Second {
 			t.Errorf("ended %+v", ended)
 		}
@@ -242,7 +242,7 @@ func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
 			t.Error(err)
 		}
 		closedAfter(t, c)
-		if n := len(r.srv.Ended()); n != 1 {
+		if n := len(r.srv.Observed.EndedSince(-1)); n != 1 {
 			t.Errorf("%d sessions ended", n)
 		}
 	})

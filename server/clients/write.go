@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"bytes"
+
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -9,6 +11,9 @@ import (
 // connection has ended, or ends because this server no longer serves.
 func (c *conn) propose(p pending, r state.Request) bool {
 	o := &c.out
+	if p.followed = c.followed; p.followed != nil {
+		p.followed.Body, p.followed.Begun = bytes.Clone(p.followed.Body), c.srv.now()
+	}
 	o.mu.Lock()
 	if o.state != outboxOpen {
 		o.mu.Unlock()
@@ -74,15 +79,17 @@ func (c *conn) done(p pending, out *state.Outcome) {
 	switch {
 	case out.Unknown:
 		o.die(endUnknown)
+		c.follow(p.followed, p.xid, out, c.srv.now())
 	case out.Refused:
 		o.die(endGone)
+		c.follow(p.followed, p.xid, out, c.srv.now())
 	case o.accepts(&c.srv.o):
 		b, at := o.beginReply(p.xid, out.Zxid)
 		if out.Code == jute.OK {
 			b = append(b, out.Reply...)
 		}
 		o.endReply(b, at, out.Code)
-		c.answered(p, out.Zxid, c.srv.batchTime(out))
+		c.answered(p, out, c.srv.batchTime(out))
 		if p.op == jute.OpCloseSession {
 			o.end(endSession)
 		}

@@ -1,5 +1,3 @@
-// Package observe keeps figures of clients for operators; serving does not need them. It counts
-// the last minutes, by names that clients choose, within bounds.
 package observe
 
 import (

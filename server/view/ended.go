@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
-// Ended tells of ended sessions; clients.Server is one.
+// Ended tells of ended sessions; observe.Clients is one.
 type Ended interface {
-	EndedSince(zxid int64) []clients.EndedSession
+	EndedSince(zxid int64) []observe.EndedSession
 	EndedNews() <-chan struct{}
-	Downs() []clients.Down
-	Refused(addr string) (clients.Refusal, bool)
+	Downs() []observe.Down
+	Refused(addr string) (observe.Refusal, bool)
 }
 
 // endings keeps the fates of the locks that ended sessions had.
@@ -87,9 +87,9 @@ func (v *View) watchEnded(ctx context.Context) {
 
 // worthALook leaves out closed sessions beyond the newest. The newest of all remains, so that the
 // next look begins behind it.
-func worthALook(list []clients.EndedSession) []clients.EndedSession {
+func worthALook(list []observe.EndedSession) []observe.EndedSession {
 	closed := 0
-	return slices.DeleteFunc(list, func(e clients.EndedSession) bool {
+	return slices.DeleteFunc(list, func(e observe.EndedSession) bool {
 		if e.Cause == state.EndClosed {
 			closed++
 		}
@@ -98,7 +98,7 @@ func worthALook(list []clients.EndedSession) []clients.EndedSession {
 }
 
 // lookAfter finds out which locks a session held or waited for.
-func (v *View) lookAfter(ctx context.Context, e *clients.EndedSession) {
+func (v *View) lookAfter(ctx context.Context, e *observe.EndedSession) {
 	var fates []fate
 	for _, path := range e.Paths {
 		if f, ok := v.fateOf(ctx, e.Session, path); ok {
@@ -246,7 +246,7 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 }
 
 // reason says why a session ended, and what else happened before.
-func (v *View) reason(e *clients.EndedSession) string {
+func (v *View) reason(e *observe.EndedSession) string {
 	text := e.Reason()
 	if e.Cause != state.EndExpired {
 		return text
@@ -266,7 +266,7 @@ func (v *View) reason(e *clients.EndedSession) string {
 	return text
 }
 
-func (v *View) endedOf(session int64) *clients.EndedSession {
+func (v *View) endedOf(session int64) *observe.EndedSession {
 	list := v.source.EndedSince(-1)
 	for i := range list {
 		if list[i].Session == session {

@@ -8,16 +8,16 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // However many clients close their sessions at once, few are looked at; none
 // that ended otherwise is passed over, and the next look begins behind all.
 func TestManyClosedSessionsAreLittleWork(t *testing.T) {
-	var list []clients.EndedSession // the newest first
+	var list []observe.EndedSession // the newest first
 	expired := 0
 	for zxid := int64(1000); zxid > 0; zxid-- {
-		e := clients.EndedSession{Zxid: zxid, Cause: state.EndClosed}
+		e := observe.EndedSession{Zxid: zxid, Cause: state.EndClosed}
 		if zxid%100 == 0 && zxid < 1000 {
 			e.Cause = state.EndExpired
 			expired++
@@ -54,8 +54,8 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	var log strings.Builder
 	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{
 		Log: slog.New(slog.NewTextHandler(&log, nil))}}
-	v.logExpired(&clients.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)}, nil)
-	v.logExpired(&clients.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)}, nil)
+	v.logExpired(&observe.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)}, nil)
+	v.logExpired(&observe.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)}, nil)
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "session=0x2") {
 		t.Errorf("%d lines:\n%s", n, log.String())
 	}

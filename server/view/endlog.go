@@ -7,7 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // logPaths is how many paths of locks one line names.
@@ -15,7 +15,7 @@ const logPaths = 5
 
 // logExpired writes the one log line of a session that fell silent: on the server that decided
 // its end, which is the leader.
-func (v *View) logExpired(e *clients.EndedSession, fates []fate) {
+func (v *View) logExpired(e *observe.EndedSession, fates []fate) {
 	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // from the log that the start has read
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -30,7 +30,7 @@ func (s *still) Watchers(string, int) []int64                  { return nil }
 func (s *still) WatchCount(int64) int                          { return 0 }
 func (s *still) WatchScan(func(string, int64))                 {}
 func (s *still) EndedNews() <-chan struct{}                    { return nil }
-func (s *still) EndedSince(int64) []clients.EndedSession       { return nil }
+func (s *still) EndedSince(int64) []observe.EndedSession       { return nil }
 func (s *still) Conns() []admin.Conn                           { return nil }
 func (s *still) Certificates() []view.Certificate              { return nil }
 func (s *still) Status(admin.Need) *admin.Status {

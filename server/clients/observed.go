@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -19,111 +19,76 @@ type counts struct {
 	ends         [endReasons]atomic.Int64
 }
 
-// connStat is what operators see of a connection, guarded by its outbox.
-type connStat struct {
-	received, sent int64
-	bytes          int64 // sent
-
-	op      jute.OpCode // of the last reply; 0: none
-	cxid    int32
-	zxid    int64
-	replied time.Duration
-
-	count, sum             int64 // of latencies, ms
-	latest, least, longest int64
-
-	replies             int // since the last report
-	lastSize            int // of a reply
-	leastSize, mostSize int
-}
-
-func (s *connStat) init() { s.cxid = -1 }
-
-// last remembers the newest request answered.
-func (s *connStat) last(xid int32, op jute.OpCode, zxid int64) {
-	s.op, s.zxid = op, zxid
-	if xid >= 0 {
-		s.cxid = xid
+// seen is called for every request when it has come: n are counted as received. body is nil for a
+// request that is longer than a frame.
+func (c *conn) seen(n int, op jute.OpCode, body []byte) {
+	if n > 0 {
+		c.srv.metrics.PacketsReceived.Add(int64(n))
+		c.out.mu.Lock()
+		c.out.stat.Received(n)
+		c.out.mu.Unlock()
+	}
+	if c.followed = c.srv.Observed.Begin(op, body); c.followed != nil {
+		c.followed.Arrived, c.followed.Begun = c.arrived, c.srv.now()
 	}
 }
 
-// took records n requests that were answered at now, having taken d.
-func (s *connStat) took(n int64, d, now time.Duration) {
-	ms := d.Milliseconds()
-	s.replied = now
-	if s.count == 0 || ms < s.least {
-		s.least = ms
-	}
-	s.longest = max(s.longest, ms)
-	s.latest = ms
-	s.count += n
-	s.sum += n * ms
-}
-
-// size records the length of a reply.
-func (s *connStat) size(n int) {
-	if s.replies == 0 || n < s.leastSize {
-		s.leastSize = n
-	}
-	s.mostSize = max(s.mostSize, n)
-	s.lastSize = n
-	s.replies++
-}
-
-// report adds the sizes of replies to the server's.
-func (s *connStat) report(m *admin.Metrics) {
-	if s.replies == 0 {
-		return
-	}
-	m.Responses.Observe(int64(s.leastSize))
-	m.Responses.Observe(int64(s.mostSize))
-	m.Responses.Observe(int64(s.lastSize))
-	s.replies, s.mostSize = 0, 0
-}
-
-// noteReceived counts requests.
-func (c *conn) noteReceived(n int64) {
-	c.out.mu.Lock()
-	c.out.stat.received += n
-	c.out.mu.Unlock()
-}
-
-// noteReads counts n reads that were answered together.
-func (c *conn) noteReads(n int) {
+// readsAnswered counts n reads that were answered together; seen has not counted them.
+func (c *conn) readsAnswered(n int) {
 	m := &c.srv.metrics
 	m.PacketsReceived.Add(int64(n))
 	now := c.srv.now()
 	d := now - c.arrived
 	c.out.mu.Lock()
-	c.out.stat.received += int64(n)
-	c.out.stat.took(int64(n), d, now)
+	c.out.stat.Received(n)
+	c.out.stat.Took(n, d, now)
 	c.out.mu.Unlock()
 	m.Requests.ObserveN(d.Microseconds(), int64(n))
 	m.ReadLatency.ObserveN(d.Microseconds(), int64(n))
 }
 
+// readAnswered notes one read that was answered. The outbox is locked.
+func (c *conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, reply []byte) {
+	c.out.stat.Last(xid, op, zxid)
+	if c.followed != nil {
+		c.follow(c.followed, xid, &state.Outcome{Code: code, Zxid: zxid, Reply: reply}, c.srv.now())
+	}
+}
+
 // answered counts one request that was answered at now. The outbox is locked.
-func (c *conn) answered(p pending, zxid int64, now time.Duration) {
+func (c *conn) answered(p pending, out *state.Outcome, now time.Duration) {
 	d := max(now-p.at, 0)
-	c.out.stat.last(p.xid, p.op, zxid)
-	c.out.stat.took(1, d, now)
+	c.out.stat.Last(p.xid, p.op, out.Zxid)
+	c.out.stat.Took(1, d, now)
 	m := &c.srv.metrics
 	m.Requests.ObserveTime(d)
 	switch classOf(p.op) {
 	case writeOp, closeOp:
 		m.UpdateLatency.ObserveTime(d)
 	}
+	c.follow(p.followed, p.xid, out, now)
+}
+
+// follow completes a request that a log wants, and passes it on.
+func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now time.Duration) {
+	if r == nil {
+		return
+	}
+	r.Xid, r.Session, r.Addr, r.IDs, r.Outcome, r.Answered = xid, c.session, c.host, *c.ids.Load(), *out, now
+	c.srv.Observed.Followed(r)
 }
 
 // connEnded counts a connection's end.
 func (s *Server) connEnded(c *conn, why endReason) {
 	s.counts.ends[why].Add(1)
-	s.lost.note(c, why, s.now())
 	if phase(c.phase.Load()) == phaseOpen {
 		c.out.mu.Lock()
-		did := observe.Count{Requests: c.out.stat.received, Bytes: c.bytesIn.Load() + c.out.stat.bytes}
+		requests, sent := c.out.stat.Total()
 		c.out.mu.Unlock()
-		s.gone.Add(c.host, did, s.now())
+		s.Observed.ConnEnded(c.host, observe.Count{Requests: requests, Bytes: c.bytesIn.Load() + sent})
+		if !c.retired.Load() && why != endSession && why != endGone && why != endMoved {
+			s.Observed.ConnLost(c.session, why.String(), time.Duration(c.lastHeard.Load()))
+		}
 	}
 	if why.ours() {
 		s.metrics.ConnectionDropped.Add(1)

@@ -1,0 +1,47 @@
+package clients
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// A log of requests gets each request once, with its answer, in the order of the answers.
+func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	r := newRig(t, Options{Follow: func(q *observe.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if q.Arrived > q.Begun || q.Begun > q.Answered || q.Addr != "127.0.0.1" || len(q.IDs) == 0 {
+			t.Errorf("%+v", q)
+		}
+		got = append(got, fmt.Sprint(q.Op, " ", q.Path(), " ", int32(q.Code), " ", q.Session != 0, " ", q.Zxid > 0))
+	}})
+	c := r.client()
+	create(t, c, "/a", "", 0)
+	call(t, c, jute.NodeExists, jute.OpCreate, wire.Create("/a", nil, jute.WorldAnyone, 0))
+	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
+	call(t, c, jute.NoNode, jute.OpGetChildren, wire.PathWatch("/b", false))
+	call(t, c, jute.OK, jute.OpWhoAmI, nil)
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{}
+	for _, w := range []struct {
+		op   jute.OpCode
+		path string
+		code jute.ErrCode
+	}{{state.OpCreateSession, "", 0}, {jute.OpCreate, "/a", 0}, {jute.OpCreate, "/a", jute.NodeExists},
+		{jute.OpGetData, "/a", 0}, {jute.OpGetChildren, "/b", jute.NoNode}, {jute.OpWhoAmI, "", 0}} {
+		want = append(want, fmt.Sprint(w.op, " ", w.path, " ", int32(w.code), " true true"))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q,\nnot %q", got, want)
+	}
+}

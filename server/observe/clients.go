@@ -1,0 +1,131 @@
+// Package observe keeps figures of clients for operators; serving does not need them. The
+// connections call it for each request and for each end of a connection or a session. It keeps what
+// operators ask for within bounds, however clients choose names.
+package observe
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// Clients is what a server remembers of its clients.
+type Clients struct {
+	metrics *admin.Metrics
+	start   time.Time        // of the server's clock
+	wall    func() time.Time // the clock that people see
+	follow  func(*Request)
+
+	paths Recent // that requests name, in a sample
+	gone  Recent // connections that have ended, by address
+	ended endedSessions
+	lost  lostConns
+
+	mu      sync.Mutex // guards what follows
+	down    time.Time  // not served since; zero: served
+	downs   []Down
+	refused map[string]Refusal // by address
+}
+
+// Init makes the zero value ready. start is when the server's clock was zero, wall is the clock that
+// people see. follow, unless nil, gets every answered request: see Followed.
+func (c *Clients) Init(m *admin.Metrics, start time.Time, wall func() time.Time, follow func(*Request)) {
+	c.metrics, c.start, c.wall, c.follow, c.ended.news = m, start, wall, follow, make(chan struct{}, 1)
+}
+
+func (c *Clients) now() time.Duration { return time.Since(c.start) }
+
+// busyEvery: Sample counts one request in so many, at random. A sample of every sixteenth request
+// would be wrong if clients run in step.
+const busyEvery = 16
+
+// Begin counts the path that a request names, if the request is in the sample. If requests are
+// followed, it returns a Request for the connection to complete and to give to Followed; otherwise
+// nil.
+func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
+	if rand.Uint32()%busyEvery == 0 {
+		c.paths.Add(pathOf(op, body), Count{Requests: busyEvery}, c.now())
+	}
+	if c.follow == nil {
+		return nil
+	}
+	return &Request{Op: op, Body: body}
+}
+
+// Followed passes an answered request on. It runs before the answer leaves, perhaps under the lock of
+// the state: the function that Init got must not block, and the request's slices are valid for the
+// call only.
+func (c *Clients) Followed(r *Request) { c.follow(r) }
+
+// BusyPaths returns how many requests named a path in the last minute or two, by a sample of one
+// request in sixteen.
+func (c *Clients) BusyPaths() (map[string]Count, time.Duration) { return c.paths.Counts(c.now()) }
+
+// ConnEnded counts a connection that had a session.
+func (c *Clients) ConnEnded(host string, did Count) { c.gone.Add(host, did, c.now()) }
+
+// GoneClients returns the counts of connections that ended in the last minute or two, by address.
+func (c *Clients) GoneClients() map[string]Count {
+	counts, _ := c.gone.Counts(c.now())
+	return counts
+}
+
+// Down is a time during which clients were not served here: an election, a stall, a cut network.
+type Down struct{ Since, Until time.Time }
+
+// Refusal is the newest connection from an address that a limit refused.
+type Refusal struct {
+	Time time.Time
+	Why  string
+}
+
+const (
+	keptDowns    = 32
+	keptRefusals = 1000
+)
+
+// NoteServing notes whether this server serves clients from now on.
+func (c *Clients) NoteServing(serve bool) {
+	now := c.wall()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !serve && c.down.IsZero():
+		c.down = now
+	case serve && !c.down.IsZero():
+		if len(c.downs) == keptDowns {
+			c.downs = append(c.downs[:0], c.downs[1:]...)
+		}
+		c.downs = append(c.downs, Down{c.down, now})
+		c.down = time.Time{}
+	}
+}
+
+// Refuse notes that a limit refused a connection.
+func (c *Clients) Refuse(addr, why string) {
+	now := c.wall()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused == nil || len(c.refused) >= keptRefusals {
+		c.refused = map[string]Refusal{}
+	}
+	c.refused[addr] = Refusal{now, why}
+}
+
+// Downs returns when clients were not served here, the oldest first.
+func (c *Clients) Downs() []Down {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Down(nil), c.downs...)
+}
+
+// Refused returns the newest refusal of a connection from an address.
+func (c *Clients) Refused(addr string) (Refusal, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.refused[addr]
+	return r, ok
+}

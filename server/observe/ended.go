@@ -1,0 +1,172 @@
+package observe
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// EndedSession is a session that has ended.
+type EndedSession struct {
+	Session int64
+	Zxid    int64     // of its end
+	Time    time.Time // of its end, by the leader's clock: this server may learn of it late, from its log
+	Cause   state.EndCause
+	// Addr is its client's address, Server the one it was connected to last,
+	// and Timeout what was negotiated.
+	Addr    string
+	Server  uint32
+	Timeout time.Duration
+	// Silent is how long the client had been silent, if it was connected to this server; otherwise
+	// zero.
+	Silent time.Duration
+	// Lost says why its last connection here ended before the session did, and LostFor how long
+	// before; "" if it did not, or is not known.
+	Lost    string
+	LostFor time.Duration
+	// Paths are some of its ephemeral nodes, which went with it, and PathCount
+	// is how many there were.
+	Paths     []string
+	PathCount int
+}
+
+// Reason says in words why the session ended.
+func (e *EndedSession) Reason() string {
+	silent := "its whole timeout"
+	if e.Silent > 0 {
+		silent = e.Silent.Round(time.Millisecond).String()
+	}
+	switch {
+	case e.Cause == state.EndClosed:
+		return "closed by its client"
+	case e.Cause == state.EndOperator:
+		return "ended by an operator"
+	case e.Lost != "":
+		return fmt.Sprintf("client silent for %s; its connection had ended %s before: %s", silent,
+			e.LostFor.Round(time.Millisecond), e.Lost)
+	}
+	return "client silent for " + silent
+}
+
+// Bounds of the memory of ended sessions.
+const (
+	endedKept = 10_000
+	endedPath = 8   // paths of each
+	endedName = 256 // bytes of a path
+)
+
+// endedSessions holds the sessions that ended last.
+type endedSessions struct {
+	news chan struct{} // has one entry after something was added
+
+	mu   sync.Mutex
+	list []EndedSession
+	next int // overwritten next, once the ring is full
+}
+
+// SessionEnded remembers a session's end. events are those of the change that ended it. heard is when
+// its client was last heard from, if it is connected here; otherwise negative.
+func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration, events []tree.Event) {
+	of := &end.Session
+	e := EndedSession{
+		Session: of.ID, Zxid: end.Zxid, Time: time.UnixMilli(end.Time), Cause: end.Cause,
+		Addr: of.Addr, Server: of.Owner, Timeout: time.Duration(of.Timeout) * time.Millisecond,
+	}
+	if lost, ok := c.lost.take(of.ID); heard >= 0 {
+		e.Silent = c.now() - heard
+	} else if ok {
+		e.Silent, e.LostFor, e.Lost = c.now()-lost.heard, c.now()-lost.at, lost.why
+	}
+	for i := range events {
+		if events[i].Type != jute.EventDeleted {
+			continue
+		}
+		if e.PathCount++; e.PathCount <= endedPath {
+			path := events[i].Path
+			e.Paths = append(e.Paths, strings.Clone(path[:min(len(path), endedName)]))
+		}
+	}
+	if end.Cause == state.EndExpired {
+		c.metrics.SessionsExpired.Add(1)
+	}
+	r := &c.ended
+	r.mu.Lock()
+	if len(r.list) < endedKept {
+		r.list = append(r.list, e)
+	} else {
+		r.list[r.next] = e
+		r.next = (r.next + 1) % endedKept
+	}
+	r.mu.Unlock()
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// EndedSince returns the sessions that ended after a zxid, the newest first.
+func (c *Clients) EndedSince(zxid int64) (list []EndedSession) {
+	r := &c.ended
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.list)
+	for i := range n {
+		e := r.list[(r.next+n-1-i)%n]
+		if e.Zxid <= zxid {
+			break
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// EndedNews returns a channel that receives a value when sessions have ended.
+func (c *Clients) EndedNews() <-chan struct{} { return c.ended.news }
+
+// lostConns holds the sessions whose last connection here has ended. As far as this server knows,
+// they have neither come back nor ended.
+type lostConns struct {
+	mu sync.Mutex
+	by map[int64]lostConn
+}
+
+type lostConn struct {
+	why       string
+	at, heard time.Duration // on the server's clock
+}
+
+// maxLost bounds them: clients may go to other servers and never come back.
+const maxLost = 20_000
+
+// ConnLost remembers that a session's connection has ended, and when its client was last heard from.
+func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
+	l := &c.lost
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by = make(map[int64]lostConn)
+	}
+	if len(l.by) >= maxLost {
+		for id := range l.by { // any: it only makes a reason for operators less exact
+			delete(l.by, id)
+			break
+		}
+	}
+	l.by[session] = lostConn{why, c.now(), heard}
+}
+
+// SessionCame forgets the end of an older connection of a session, which is connected again.
+func (c *Clients) SessionCame(session int64) { c.lost.take(session) }
+
+func (l *lostConns) take(session int64) (lostConn, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, ok := l.by[session]
+	delete(l.by, session)
+	return c, ok
+}

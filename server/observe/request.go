@@ -1,0 +1,42 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Request is one request of a client, from its arrival to its answer.
+type Request struct {
+	Op      jute.OpCode // state.OpCreateSession and state.OpAttach for a connect request, which has no Body
+	Xid     int32
+	Body    []byte // as the client sent it
+	Session int64  // 0: none, as of a connect request that was refused
+	Addr    string // the client's, without its port
+	IDs     []jute.ID
+
+	state.Outcome // the answer, or why there was none
+
+	// When the last byte of the request had come, when the server began to carry it out (until then it
+	// waits for other requests of its connection, and for the share of its address), and when its answer
+	// was appended. A write was applied just before. On the server's clock.
+	Arrived, Begun, Answered time.Duration
+}
+
+// Path returns the path that the request names; "" if it names none, or several.
+func (r *Request) Path() string { return pathOf(r.Op, r.Body) }
+
+// pathOf returns the path that a request names; "" if it names none, or several.
+func pathOf(op jute.OpCode, body []byte) string {
+	switch op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,
+		jute.OpGetData, jute.OpSetData, jute.OpGetACL, jute.OpSetACL, jute.OpGetChildren, jute.OpGetChildren2,
+		jute.OpSync:
+		d := jute.NewDecoder(body)
+		if path, ok := d.String(); ok && d.Err() == nil {
+			return path
+		}
+	}
+	return ""
+}
