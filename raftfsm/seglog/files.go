@@ -1,6 +1,8 @@
 package seglog
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"sync"
 
@@ -17,32 +19,42 @@ type files struct {
 	idle []*segment // open and not in use, the longest unused first
 }
 
-// use runs f with the segment's file.
+// errGone says that the log has dropped a segment that a reader was about to read.
+var errGone = errors.New("the segment is no longer part of the log")
+
+// use runs f with the segment's file. No lock is held while the file is opened and f runs: a disk
+// that hangs holds up this reader alone.
 func (p *files) use(s *segment, f func(vfs.File) error) error {
 	p.mu.Lock()
-	if s.file == nil {
-		file, err := p.fs.Open(s.name)
-		if err != nil {
-			p.mu.Unlock()
-			return err
-		}
-		s.file = file
-	}
 	if s.users++; s.users == 1 {
 		p.idle = slices.DeleteFunc(p.idle, func(o *segment) bool { return o == s })
 	}
 	file := s.file
 	p.mu.Unlock()
-	err := f(file)
-	p.release(s)
-	return err
+	defer p.release(s)
+	if file == nil {
+		mine, err := p.fs.Open(s.name)
+		p.mu.Lock()
+		if err == nil && s.file == nil && !s.gone {
+			s.file, mine = mine, nil
+		}
+		file = s.file
+		p.mu.Unlock()
+		if mine != nil {
+			mine.Close() // it was only to be read
+		}
+		if file == nil {
+			return cmp.Or(err, errGone)
+		}
+	}
+	return f(file)
 }
 
 // release ends one use. The log itself uses the segment it writes to.
 func (p *files) release(s *segment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.users--; s.users > 0 {
+	if s.users--; s.users > 0 || s.file == nil {
 		return
 	}
 	p.idle = append(p.idle, s)
@@ -54,10 +66,11 @@ func (p *files) release(s *segment) {
 	}
 }
 
-// close closes a segment's file, which must no longer be in use.
+// close closes the file of a segment that leaves the log. A read that is under way fails.
 func (p *files) close(s *segment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s.gone = true
 	p.idle = slices.DeleteFunc(p.idle, func(o *segment) bool { return o == s })
 	if s.file == nil {
 		return nil
@@ -65,4 +78,20 @@ func (p *files) close(s *segment) error {
 	err := s.file.Close()
 	s.file = nil
 	return err
+}
+
+// dropped reports whether a segment has left the log.
+func (p *files) dropped(s *segment) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.gone
+}
+
+// withFile runs f with a file that is open for so long.
+func withFile(fs vfs.FS, name string, f func(vfs.File) error) error {
+	file, err := fs.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(file), file.Close())
 }

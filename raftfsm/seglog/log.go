@@ -127,14 +127,14 @@ func (l *Log) load(names []string) error {
 			return fmt.Errorf("%s is not a segment of the log", filepath.Join(l.dir, name))
 		}
 		l.seq = max(l.seq, seq+1)
-		s := &segment{name: filepath.Join(l.dir, name)}
-		err = l.files.use(s, func(f vfs.File) error {
+		path := filepath.Join(l.dir, name)
+		err = withFile(l.fs, path, func(f vfs.File) error {
 			base, err := baseOf(f)
 			if err != nil {
 				return err
 			}
 			if next != 0 && base >= next { // superseded as a whole; its removal was interrupted
-				old = append(old, s)
+				old = append(old, &segment{name: path})
 				return nil
 			}
 			found, err := load(f, seq, next)
@@ -151,8 +151,8 @@ func (l *Log) load(names []string) error {
 			l.segments = slices.Insert(l.segments, 0, found)
 			return nil
 		})
-		if err := errors.Join(err, l.files.close(s)); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if err := l.remove(old); err != nil {
@@ -207,20 +207,43 @@ func (l *Log) lastIndex() uint64 {
 	return l.segments[len(l.segments)-1].last()
 }
 
-// GetLog implements raft.LogStore.
+// GetLog implements raft.LogStore. It reads the disk without the log's lock: a read that hangs holds
+// up no append.
 func (l *Log) GetLog(index uint64, out *raft.Log) error {
+	for {
+		queued, s, at, size := l.find(index)
+		switch {
+		case queued != nil:
+			*out = *queued
+			return nil
+		case s == nil:
+			return raft.ErrLogNotFound
+		}
+		err := l.read(s, index, at, size, out)
+		if err == nil || !l.files.dropped(s) {
+			return err
+		} // else the entry was deleted during the read; another segment may have its successor
+	}
+}
+
+// find returns an entry that is not written yet, or the segment that holds it and the place there.
+func (l *Log) find(index uint64) (queued *raft.Log, s *segment, at, size int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if n := uint64(len(l.queue)); n > 0 && index >= l.queue[0].Index && index < l.queue[0].Index+n {
-		*out = *l.queue[index-l.queue[0].Index]
-		return nil
+		return l.queue[index-l.queue[0].Index], nil, 0, 0
 	}
 	if l.first == 0 || index < l.first || index > l.segments[len(l.segments)-1].last() {
-		return raft.ErrLogNotFound
+		return nil, nil, 0, 0
 	}
-	s := l.segmentOf(index)
-	at := int(s.offsets[index-s.base])
-	b := make([]byte, s.endOf(index)-at)
+	s = l.segmentOf(index)
+	at = int(s.offsets[index-s.base])
+	return nil, s, at, s.endOf(index) - at
+}
+
+// read reads one entry of a segment.
+func (l *Log) read(s *segment, index uint64, at, size int, out *raft.Log) error {
+	b := make([]byte, size)
 	err := l.files.use(s, func(f vfs.File) error {
 		_, err := f.ReadAt(b, int64(at))
 		return err

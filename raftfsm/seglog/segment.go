@@ -27,6 +27,7 @@ type segment struct {
 
 	file  vfs.File // nil: not open; under files.mu
 	users int      // who keep it open; under files.mu
+	gone  bool     // it has left the log; under files.mu
 }
 
 func segmentName(seq uint64) string { return fmt.Sprintf("%012d.log", seq) }

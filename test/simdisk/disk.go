@@ -24,9 +24,9 @@ const versions = 4
 
 // Op is an operation that is about to run.
 type Op struct {
-	Kind string // create, open, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
+	Kind string // create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
 	Name string
-	Len  int // of a write
+	Len  int // of a read or a write
 }
 
 // Short is the error of a hook that lets the first N bytes of a write pass, rounded down to a
@@ -91,7 +91,7 @@ type inode struct {
 }
 
 // OnOp installs a hook. The disk calls it before every operation that changes something or
-// opens a file, without holding locks.
+// opens or reads a file, without holding locks.
 func (d *Disk) OnOp(hook func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -211,7 +211,10 @@ func (h *handle) Size() (size int64, err error) {
 
 // ReadAt implements vfs.File.
 func (h *handle) ReadAt(b []byte, at int64) (n int, err error) {
-	err = h.look(func() error {
+	err = h.m.do(Op{Kind: "read", Name: h.name, Len: len(b)}, func() error {
+		if h.closed {
+			return fail("read", h.name, fs.ErrClosed)
+		}
 		if at < int64(len(h.f.cache)) {
 			n = copy(b, h.f.cache[at:])
 		}
