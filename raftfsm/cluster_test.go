@@ -397,7 +397,7 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 			net := newCutNet()
 			// With long heartbeats nobody stands but for a link that is gone, however
 			// slow the machine.
-			c := newTrio(t, false, func(o *Options) { net.tune(o); o.HeartbeatTimeout, o.MinSessionTimeout = 5*time.Second, 5*time.Second })
+			c := newTrio(t, false, func(o *Options) { net.tune(o); o.HeartbeatTimeout, o.MinSessionTimeout = 5*time.Second, 7*time.Second })
 			lead := uint32(c.leader())
 			cut, other := lead%3+1, (lead+1)%3+1
 			term := c.nodes[other].raft.CurrentTerm()

@@ -145,13 +145,21 @@ func TestClusterFormsWithObservers(t *testing.T) {
 	}
 }
 
-// Sessions last longer than a server takes to notice that it is cut off.
+// A server that is cut off sends its clients away before a session can end. Where sessions are shorter than that, the
+// default still holds.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
-	if _, err := (Options{HeartbeatTimeout: 5 * time.Second}).withDefaults(); err == nil {
-		t.Error("a heartbeat timeout beyond the shortest session is allowed")
-	}
-	if _, err := (Options{MinSessionTimeout: time.Millisecond}).withDefaults(); err != nil {
-		t.Error(err)
+	for _, c := range []struct {
+		heartbeat, session time.Duration
+		refused            string // part of the error; empty: it is accepted
+	}{
+		{0, time.Millisecond, ""}, {time.Second, 2 * time.Second, ""}, {2 * time.Second, 0, ""},
+		{2*time.Second + 1, 0, "--heartbeat-timeout 2s at most"}, {5 * time.Second, 6 * time.Second, "--min-session-timeout 7s"},
+		{5 * time.Second, 7 * time.Second, ""}, {1100 * time.Millisecond, 3 * time.Second, "--heartbeat-timeout 1s at most"},
+	} {
+		_, err := (Options{HeartbeatTimeout: c.heartbeat, MinSessionTimeout: c.session}).withDefaults()
+		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("a heartbeat timeout of %v with sessions of %v: %v, want %q", c.heartbeat, c.session, err, c.refused)
+		}
 	}
 }
 

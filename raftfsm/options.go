@@ -49,8 +49,8 @@ type Options struct {
 	Release string
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// stands for election; default 1 s, 30 ms without Peers. It is at most
-	// MinSessionTimeout: a server that is cut off serves for this time and 2 s.
+	// stands for election; default 1 s, 30 ms without Peers. A server that is cut off serves for this
+	// time and 2 s, so a longer one than the default is at most MinSessionTimeout less 2 s.
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
@@ -116,6 +116,13 @@ type Options struct {
 	FreeBytes func(dir string) (int64, error)
 }
 
+const (
+	defaultHeartbeat = time.Second
+	// servedAlone bounds how long a server that is cut off serves beyond the heartbeat timeout; see
+	// servingGrace.
+	servedAlone = 2 * time.Second
+)
+
 // withDefaults returns o with every default filled in, or says what is wrong.
 func (o Options) withDefaults() (Options, error) {
 	if o.ID == 0 {
@@ -134,12 +141,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	setDefault(&o.Release, "dev")
 	setDefault(&o.MinSessionTimeout, 4*time.Second)
-	if o.HeartbeatTimeout > o.MinSessionTimeout {
-		return o, fmt.Errorf("a heartbeat timeout of %v is longer than the shortest session, %v: a session would end before its server notices that it is cut off",
-			o.HeartbeatTimeout, o.MinSessionTimeout)
+	if most := max(defaultHeartbeat, o.MinSessionTimeout-servedAlone); o.HeartbeatTimeout > most {
+		return o, fmt.Errorf("a heartbeat timeout of %v is too long for sessions of %v: a server that is cut off "+
+			"serves for this time and %v. Give --heartbeat-timeout %v at most, or --min-session-timeout %v",
+			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
-	setDefault(&o.HeartbeatTimeout, time.Second)
-	if len(o.Peers) == 0 && o.HeartbeatTimeout == time.Second { // no server will ever join
+	setDefault(&o.HeartbeatTimeout, defaultHeartbeat)
+	if len(o.Peers) == 0 && o.HeartbeatTimeout == defaultHeartbeat { // no server will ever join
 		o.HeartbeatTimeout = 30 * time.Millisecond
 	}
 	setDefault(&o.LogStore, "wal")
