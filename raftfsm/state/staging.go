@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
@@ -178,6 +179,11 @@ func (s *State) restore(keep bool, to Sink) error {
 	b, err := p.feed.finish()
 	if err != nil {
 		return err
+	}
+	if keep && b.clusterID != s.clusterID {
+		return fmt.Errorf("the backup is of cluster %s, and this is %s, which does not know what sessions of that "+
+			"cluster have released since: locks would be taken again. Restore without --keep-sessions", b.clusterID,
+			s.clusterID)
 	}
 	ended := s.sessions.Len()
 	config, _ := s.tree.Get(ConfigPath)

@@ -152,6 +152,23 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	}
 }
 
+// Another cluster does not know which locks the sessions of a backup have released since, so it does not keep them.
+func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
+	old, _ := older(t, 3)
+	old.s.clusterID = "another"
+	backup := backupOf(t, old.s)
+	for _, keep := range []bool{true, false} {
+		b := newBench(t)
+		x := b.stage(backup)
+		x.pieces(backup, 1000)
+		zxid := b.s.Zxid()
+		o := b.do(x.g.Restore(keep))[0]
+		if refused := o.Code != jute.OK; refused != keep || refused != (b.s.Zxid() == zxid) || b.s.staged != nil {
+			t.Errorf("keep %v: %v %s, zxid 0x%x after 0x%x", keep, o.Code, o.Reply, b.s.Zxid(), zxid)
+		}
+	}
+}
+
 // Servers that were there, and those that read a snapshot taken behind it, have
 // the same state.
 func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
