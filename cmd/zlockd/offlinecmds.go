@@ -88,15 +88,21 @@ func (c *dataCall) report(dir string, m *offline.Made, begun time.Time) {
 	}
 	if n := len(m.Left); n > 0 {
 		fmt.Fprintf(c.out, "Left out: %d ephemeral nodes (--keep-sessions keeps them)\n", n)
-		for _, p := range m.Left[:min(n, told)] {
-			fmt.Fprintf(c.out, "  %s\n", p)
-		}
-		if n > told {
-			fmt.Fprintf(c.out, "  and %d more\n", n-told)
-		}
+		c.list(m.Left)
 	}
 	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n", dir, m.Nodes, m.Sessions, m.Zxid,
 		time.Since(begun).Round(time.Millisecond))
+}
+
+// list prints the first of some paths.
+func (c *dataCall) list(paths []string) {
+	n := len(paths)
+	for _, p := range paths[:min(n, told)] {
+		fmt.Fprintf(c.out, "  %s\n", p)
+	}
+	if n > told {
+		fmt.Fprintf(c.out, "  and %d more\n", n-told)
+	}
 }
 
 func exportCommand() *dataCommand {
@@ -164,10 +170,14 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 		}
 	}
 	a, b := sides[0], sides[1]
-	diffs := offline.Compare(a, b, ephemerals)
+	diffs, ended := offline.Compare(a, b, ephemerals)
 	if err := c.answer(verifyAnswer{jsonVersion, "verify", len(diffs) == 0, sideOf(a), sideOf(b),
-		append([]string{}, diffs...)}); err != nil {
+		append([]string{}, diffs...), ended}); err != nil {
 		return err
+	}
+	if n := len(ended); n > 0 {
+		fmt.Fprintf(c.out, "Only on one side, not a difference: %d ephemeral nodes, which end with their sessions\n", n)
+		c.list(ended)
 	}
 	for _, d := range diffs {
 		fmt.Fprintln(c.out, d)

@@ -50,6 +50,7 @@ type verifyAnswer struct {
 	A           sideAnswer `json:"a"`
 	B           sideAnswer `json:"b"`
 	Differences []string   `json:"differences"`
+	Ended       []string   `json:"ended,omitempty"` // ephemeral nodes that only one side has
 }
 
 func sideOf(c *offline.Content) sideAnswer { return sideAnswer{c.Name, hexZxid(c.Zxid), len(c.Nodes)} }

@@ -43,7 +43,7 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 					}
 					continue
 				}
-				if diffs := Compare(&Content{Nodes: before.Nodes}, &Content{Nodes: z.Nodes}, true); len(diffs) > 0 ||
+				if diffs, _ := Compare(&Content{Nodes: before.Nodes}, &Content{Nodes: z.Nodes}, true); len(diffs) > 0 ||
 					z.Zxid != before.Zxid {
 					t.Errorf("%s, byte %d: read as if nothing was wrong: %q, zxid 0x%x", name, at, diffs, z.Zxid)
 				}

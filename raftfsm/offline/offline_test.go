@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +111,7 @@ func equal(t *testing.T, a, b string, ephemerals bool) {
 	must(t, err)
 	y, err := LoadContent(b, "")
 	must(t, err)
-	if diffs := Compare(x, y, ephemerals); len(diffs) > 0 {
+	if diffs, _ := Compare(x, y, ephemerals); len(diffs) > 0 {
 		t.Fatal(strings.Join(diffs, "\n"))
 	}
 }
@@ -163,17 +164,54 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	} {
 		a, b := load(), load()
 		change(b.Nodes["/a"])
-		if diffs := Compare(a, b, true); len(diffs) != 1 || !strings.Contains(diffs[0], `"/a": `+name) {
+		if diffs, _ := Compare(a, b, true); len(diffs) != 1 || !strings.Contains(diffs[0], `"/a": `+name) {
 			t.Errorf("%s: %v", name, diffs)
 		}
 	}
 	a, b := load(), load()
 	delete(b.Nodes, "/t")
-	if diffs := Compare(a, b, true); len(diffs) != 1 {
+	if diffs, _ := Compare(a, b, true); len(diffs) != 1 {
 		t.Errorf("%v", diffs)
 	}
-	if a.Nodes["/a"].Data = nil; len(Compare(a, b, true)) != 2 {
+	a.Nodes["/a"].Data = nil
+	if diffs, _ := Compare(a, b, true); len(diffs) != 2 {
 		t.Error("null and empty are the same")
+	}
+}
+
+// What a restore ends on purpose is told, and is no difference; anything else that changed by then is.
+func TestVerifyTellsOfEndedSessions(t *testing.T) {
+	from := imported(t)
+	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")
+	before, err := ReadState(from)
+	must(t, err)
+	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
+	_, err = Restore(t.Context(), backup, dir, 1, false, 5)
+	must(t, err)
+	a, err := LoadContent(backup, "")
+	must(t, err)
+	for name, c := range map[string]struct {
+		change     func(*Content)
+		ephemerals bool
+		diffs      int
+	}{
+		"restored":              {func(*Content) {}, false, 0},
+		"with ephemerals":       {func(*Content) {}, true, 2},
+		"an older change":       {func(b *Content) { b.Nodes["/a"].Pzxid = a.Zxid }, false, 1},
+		"another node's change": {func(b *Content) { b.Nodes["/c"].Pzxid = b.Zxid }, false, 1},
+		"more than that":        {func(b *Content) { b.Nodes["/a"].Version++ }, false, 1},
+	} {
+		b, err := LoadContent(dir, "")
+		must(t, err)
+		c.change(b)
+		diffs, ended := Compare(a, b, c.ephemerals)
+		back, endedBack := Compare(b, a, c.ephemerals)
+		if len(diffs) != c.diffs || len(back) != c.diffs {
+			t.Errorf("%s: %q, the other way %q", name, diffs, back)
+		}
+		if !c.ephemerals && (!slices.Equal(ended, []string{"/a/e"}) || !slices.Equal(endedBack, ended)) {
+			t.Errorf("%s: ended %q and %q", name, ended, endedBack)
+		}
 	}
 }
 
@@ -324,7 +362,7 @@ func TestCompressedSnapshot(t *testing.T) {
 	must(t, errors.Join(z.Close(), f.Close()))
 	after, err := LoadContent(dir, "")
 	must(t, err)
-	if diffs := Compare(before, after, true); len(diffs) > 0 {
+	if diffs, _ := Compare(before, after, true); len(diffs) > 0 {
 		t.Error(diffs)
 	}
 	b, err := os.ReadFile(file + ".gz")
@@ -409,8 +447,10 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		began := state.TimeZxid(time.Now().UnixMilli())
 		m, err := Restore(t.Context(), backup, dir, 3, keep, 5)
 		must(t, err)
-		if keep { // the end of a session is a change of its parents
-			equal(t, backup, dir, true)
+		equal(t, backup, dir, keep)
+		noted := slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "1 sessions were kept") })
+		if noted != keep {
+			t.Errorf("keep %v: notes %q", keep, m.Notes)
 		}
 		after, err := ReadData(dir)
 		must(t, err)

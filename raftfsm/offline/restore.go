@@ -42,14 +42,24 @@ func Restore(ctx context.Context, backup, dir string, server uint32, keep bool, 
 		if z.Zxid, note = goesOn(z.Zxid); note != "" {
 			z.Notes = append(z.Notes, note)
 		}
-		return Import(ctx, z, dir, server, keep, now)
+		m, err := Import(ctx, z, dir, server, keep, now)
+		return m.warned(keep), err
 	}
 	s, err := ReadBackup(backup)
 	if err != nil {
 		return nil, err
 	}
-	m := refound(s, keep, now)
+	m := refound(s, keep, now).warned(keep)
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
+}
+
+// warned adds what sessions from a backup can do, where they were kept.
+func (m *Made) warned(keep bool) *Made {
+	if keep && m.Sessions > 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("%d sessions were kept as the backup has them: a lock that such a "+
+			"session has released since is taken again until its client closes the session or stops", m.Sessions))
+	}
+	return m
 }
 
 // refound turns the state into that of a new cluster.

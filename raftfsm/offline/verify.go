@@ -64,31 +64,56 @@ func LoadContent(path, logDir string) (*Content, error) {
 const MaxDifferences = 100
 
 // Compare returns the first differences, in the order of paths. Without ephemerals it passes over
-// ephemeral nodes. It compares the node that names the members by its ACL alone, because every
-// cluster writes its own. It does not compare the counts of a quota, which a ZooKeeper makes again
-// whenever it starts.
-func Compare(a, b *Content, ephemerals bool) []string {
-	var diffs []string
+// ephemeral nodes: it returns as ended those that only one side has, as after a restore that ended their
+// sessions, and does not count that their parents changed by it. It compares the node that names the
+// members by its ACL alone, because every cluster writes its own. It does not compare the counts of a
+// quota, which a ZooKeeper makes again whenever it starts.
+func Compare(a, b *Content, ephemerals bool) (diffs, ended []string) {
+	emptied := map[string]*Content{} // parents of ended nodes, with the side that had these
+	if !ephemerals {
+		ended = append(endedIn(a, b, emptied), endedIn(b, a, emptied)...)
+	}
 	for _, path := range paths(a, b) {
 		x, y := a.Nodes[path], b.Nodes[path]
 		if !ephemerals && (isEphemeral(x) || isEphemeral(y)) {
 			continue
 		}
-		switch {
+		switch had := emptied[path]; {
 		case x == nil:
 			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, b.Name))
+			continue
 		case y == nil:
 			diffs = append(diffs, fmt.Sprintf("%q: only in %s", path, a.Name))
-		default:
-			for _, d := range compareNodes(path, x, y, a.Wire || b.Wire) {
-				diffs = append(diffs, fmt.Sprintf("%q: %s", path, d))
-			}
+			continue
+		case had == a && y.Pzxid > a.Zxid, had == b && x.Pzxid > b.Zxid: // changed by the end of a session
+			x, y = withPzxid(x, 0), withPzxid(y, 0)
+		}
+		for _, d := range compareNodes(path, x, y, a.Wire || b.Wire) {
+			diffs = append(diffs, fmt.Sprintf("%q: %s", path, d))
 		}
 		if len(diffs) >= MaxDifferences {
-			return diffs[:MaxDifferences]
+			return diffs[:MaxDifferences], ended
 		}
 	}
-	return diffs
+	return diffs, ended
+}
+
+// endedIn returns the ephemeral nodes of one side that the other lacks, and notes their parents.
+func endedIn(had, lacks *Content, parents map[string]*Content) (list []string) {
+	for path, n := range had.Nodes {
+		if isEphemeral(n) && lacks.Nodes[path] == nil {
+			list = append(list, path)
+			parents[path[:max(1, strings.LastIndexByte(path, '/'))]] = had
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func withPzxid(n *zkfiles.Node, pzxid int64) *zkfiles.Node {
+	same := *n
+	same.Pzxid = pzxid
+	return &same
 }
 
 func paths(a, b *Content) []string {
