@@ -18,19 +18,22 @@ func (s viewSource) Certificates() (list []view.Certificate) {
 	return list
 }
 
-// certificate is a certificate that this server shows to clients or to peers.
+// certificate is a certificate that this server shows to its callers.
 type certificate struct {
-	use string // clients or peers
+	use string // clients, peers or admin
 	*x509.Certificate
 }
 
-// certificates returns the certificates that this server now shows to clients and to its peers.
+// certificates returns the certificates that this server now shows to clients, to its peers and at the admin port.
 func (i *Instance) certificates() (list []certificate) {
 	for _, leaf := range shown(i.o.Clients.TLSConfig) {
 		list = append(list, certificate{"clients", leaf})
 	}
 	if t := i.o.Raft.PeerTLS; t != nil && t.Leaf() != nil {
 		list = append(list, certificate{"peers", t.Leaf()})
+	}
+	for _, leaf := range shown(i.o.AdminTLS) {
+		list = append(list, certificate{"admin", leaf})
 	}
 	return list
 }
@@ -107,8 +110,8 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 		}
 	}
 	var problems []string
-	if i.o.TLSProblem != nil {
-		problems = append(problems, i.o.TLSProblem())
+	for _, problem := range i.o.TLSProblems {
+		problems = append(problems, problem())
 	}
 	if t := i.o.Raft.PeerTLS; t != nil {
 		problems = append(problems, t.Problem())

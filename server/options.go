@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -25,6 +26,10 @@ type Options struct {
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
 	// Listen opens these listeners; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
+
+	// AdminTLS makes the admin port speak TLS; with AdminClear it speaks clear text too.
+	AdminTLS   *tls.Config
+	AdminClear bool
 
 	// Clients says how clients are treated: their session timeouts, limits and
 	// rights. Start sets its ID, Logger, Rand, Now and Reconfigure.
@@ -50,9 +55,9 @@ type Options struct {
 	AdminHosts []string
 	// Backup says whether the server backs up its state by itself.
 	Backup backup.Schedule
-	// TLSProblem says why the server cannot use the present files behind Clients.TLSConfig; empty:
-	// it can. Nil: there are no such files.
-	TLSProblem func() string
+	// TLSProblems say why the server cannot use the present files behind Clients.TLSConfig and
+	// AdminTLS; empty: it can.
+	TLSProblems []func() string
 	// Version and Built name the program, Config is what conf shows.
 	Version string
 	Built   time.Time

@@ -106,6 +106,9 @@ func (i *Instance) listen() (err error) {
 	}
 	if i.http != nil {
 		i.http = admin.LimitListener(i.http)
+		if i.o.AdminTLS != nil {
+			i.http = admin.TLSListener(i.http, i.o.AdminTLS, i.o.AdminClear)
+		}
 	}
 	if i.metrics != nil {
 		i.metrics = admin.LimitListener(i.metrics)
@@ -125,7 +128,13 @@ func (i *Instance) openAdmin() (err error) {
 	if i.Admin, err = admin.New(i.o.Admin); err != nil {
 		return err
 	}
-	i.Clients.Answer(i.Admin, addrString(i.http))
+	url := addrString(i.http)
+	if url != "" && i.o.AdminTLS != nil {
+		url = "https://" + url
+	} else if url != "" {
+		url = "http://" + url
+	}
+	i.Clients.Answer(i.Admin, url)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,18 +21,27 @@ import (
 type adminFlags struct {
 	addr    string
 	timeout time.Duration
-	auth    connectFlags // only its auth file is used
+	auth    connectFlags // its auth file, and the files of TLS with the admin port
 }
 
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
 	f := &adminFlags{timeout: answerTimeout}
-	fs.StringVar(&f.addr, "admin-addr", "",
-		"`HOST:PORT` of a server's admin listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+	f.addTo(fs)
 	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
 	if changes {
 		fs.StringVar(&f.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD")
 	}
 	return f
+}
+
+// addTo adds the address of the admin listener and the files of its TLS.
+func (f *adminFlags) addTo(fs *pflag.FlagSet) {
+	fs.StringVar(&f.addr, "admin-addr", "",
+		"`HOST:PORT` of a server's admin listener, or https://HOST:PORT (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+	fs.StringVar(&f.auth.ca, "admin-ca", "",
+		"`FILE` with the certificates that may sign the admin listener's, which then speaks TLS (ZLOCK_ADMIN_CA)")
+	fs.StringVar(&f.auth.cert, "admin-cert", "", "`FILE` with the certificate to show to the admin listener")
+	fs.StringVar(&f.auth.key, "admin-key", "", "`FILE` with its private key")
 }
 
 // admin returns the client of the admin port, and a context that ends with the command's time
@@ -47,10 +57,19 @@ func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error
 	if addr == "" {
 		addr = "127.0.0.1:8181"
 	}
-	if !strings.Contains(addr, "://") {
-		addr = "http://" + addr
+	conf, err := (&connectFlags{ca: cmp.Or(f.auth.ca, c.getenv("ZLOCK_ADMIN_CA")), cert: f.auth.cert,
+		key: f.auth.key, prefix: "admin-"}).tlsConfig()
+	if err != nil {
+		return nil, adminClient{}, nil, err
 	}
-	a := adminClient{base: strings.TrimRight(addr, "/")}
+	if !strings.Contains(addr, "://") {
+		scheme := "http://"
+		if conf != nil {
+			scheme = "https://"
+		}
+		addr = scheme + addr
+	}
+	a := adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}
 	for _, cr := range f.auth.credentials {
 		if cr[0] == "digest" {
 			a.authorization = cr[0] + " " + cr[1]
@@ -85,7 +104,7 @@ type serverFlags struct {
 func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 	f := &serverFlags{adminFlags: &adminFlags{}}
 	fs.BoolVar(&f.on, "server", false, "let a zlockd tell, by its admin listener, rather than read node by node")
-	fs.StringVar(&f.addr, "admin-addr", "", "`HOST:PORT` of that listener (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+	f.addTo(fs)
 	return f
 }
 

@@ -199,7 +199,7 @@ func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, erro
 	if a.authorization != "" {
 		req.Header.Set("Authorization", a.authorization)
 	}
-	resp, err := adminHTTP.Do(req)
+	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}

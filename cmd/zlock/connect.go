@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -28,6 +29,7 @@ type connectFlags struct {
 	authFile        string
 	tls             bool
 	cert, key, ca   string
+	prefix          string // of the names of the three flags, if not "tls-"
 	serverName      string
 	verbose         int
 	quiet           bool
@@ -186,24 +188,25 @@ func (f *connectFlags) tlsConfig() (*tls.Config, error) {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
+	prefix := cmp.Or(f.prefix, "tls-")
 	if (f.cert == "") != (f.key == "") {
-		return nil, usagef("--tls-cert and --tls-key go together")
+		return nil, usagef("--%scert and --%skey go together", prefix, prefix)
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return nil, usagef("--tls-cert: %v", err)
+			return nil, usagef("--%scert: %v", prefix, err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {
-			return nil, usagef("--tls-ca: %v", err)
+			return nil, usagef("--%sca: %v", prefix, err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--tls-ca: %s holds no certificate", f.ca)
+			return nil, usagef("--%sca: %s holds no certificate", prefix, f.ca)
 		}
 	}
 	return cfg, nil

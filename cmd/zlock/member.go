@@ -123,6 +123,7 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 // adminClient talks to a server's admin listener.
 type adminClient struct {
 	base          string
+	http          *http.Client
 	authorization string // header, "" for none
 	token         string // of the lock view's page, for its actions
 }
@@ -195,7 +196,7 @@ func (a adminClient) send(ctx context.Context, method, path string, body []byte)
 	if a.token != "" {
 		req.Header.Set("X-Zlockd-Token", a.token)
 	}
-	resp, err := adminHTTP.Do(req)
+	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}
@@ -215,8 +216,8 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = errors.New("none in time (--timeout)")
 	}
-	return exitf(exitNoSession, "no answer from the admin listener at %s: %w", strings.TrimPrefix(a.base,
-		"http://"), err)
+	return exitf(exitNoSession, "no answer from the admin listener at %s: %w",
+		strings.TrimPrefix(a.base, "http://"), err)
 }
 
 // refused turns an answer that reports no success into an error. It repeats nothing of the

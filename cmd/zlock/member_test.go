@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -245,6 +247,37 @@ func TestNeededTimeoutFitsTheMargin(t *testing.T) {
 		}
 		if killFor(need) < killAfter {
 			t.Errorf("%v would do for kill-after %v, but killFor says %v", need, killAfter, killFor(need))
+		}
+	}
+}
+
+// TestMemberListOverTLS: --admin-ca makes zlock speak TLS, and names the only authority.
+func TestMemberListOverTLS(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"v":1,"id":1,"leader":1,"members":{"1":{"id":1,"peer":"lock1:2888","voter":true}}}`)
+	}))
+	defer srv.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := srv.Listener.Addr().String()
+	for _, tc := range []struct {
+		env  map[string]string
+		args []string
+		code int
+		want string
+	}{
+		{nil, []string{"--admin-addr", addr, "--admin-ca", ca}, 0, "lock1:2888"},
+		{map[string]string{"ZLOCK_ADMIN": "https://" + addr, "ZLOCK_ADMIN_CA": ca}, nil, 0, "lock1:2888"},
+		{nil, []string{"--admin-addr", "https://" + addr}, exitNoSession, "certificate"},
+		{nil, []string{"--admin-addr", addr, "--admin-ca", "/nonexistent"}, exitFailed, "--admin-ca: "},
+		{nil, []string{"--admin-addr", addr, "--admin-cert", ca}, exitFailed, "--admin-cert and --admin-key"},
+	} {
+		out, errs, code := runIn(t, tc.env, append([]string{"member", "list"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(out+errs, tc.want) {
+			t.Errorf("%v %v: exit %d: %s%s", tc.env, tc.args, code, out, errs)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 	if admin.authorization != "" {
 		req.Header.Set("Authorization", admin.authorization)
 	}
-	resp, err := adminHTTP.Do(req)
+	resp, err := admin.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify",
 			admin.unreachable(ctx, err))

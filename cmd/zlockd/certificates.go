@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -17,12 +16,10 @@ const certificateSoon = 30 * 24 * time.Hour
 // checkCertificates checks the files of certificates and keys: their contents, whether each
 // key belongs to its certificate, the dates, and for peers the name and the authority.
 func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
-	s.checkCertificate(fail, now, "tls", s.tlsCert, s.tlsKey, "", "")
-	s.checkCertificate(fail, now, "peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA,
-		fmt.Sprintf("zlockd-%d", s.id))
-	for _, f := range []struct{ flag, file string }{{"tls-ca", s.tlsCA}, {"peer-tls-ca", s.peerTLSCA}} {
-		if text, ok := readable(f.file); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
-			fail("--%s %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.flag, f.file)
+	for _, f := range s.tlsFlags() {
+		s.checkCertificate(fail, now, f)
+		if text, ok := readable(f.ca); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			fail("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.prefix, f.ca)
 		}
 	}
 }
@@ -36,8 +33,8 @@ func readable(file string) ([]byte, bool) {
 	return text, err == nil
 }
 
-func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, flag, certFile, keyFile, caFile,
-	name string) {
+func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags) {
+	flag, certFile, keyFile := f.prefix, f.cert, f.key
 	cert, ok1 := readable(certFile)
 	key, ok2 := readable(keyFile)
 	if !ok1 || !ok2 {
@@ -75,17 +72,17 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, fl
 		fail("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
 			"(--allow-expired-certs starts all the same)", flag, certFile, what, from, until)
 	}
-	if name == "" {
+	if f.name == "" {
 		return
 	}
-	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != name {
+	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != f.name {
 		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
-			strings.Join(leaf.DNSNames, ", "), name)
+			strings.Join(leaf.DNSNames, ", "), f.name)
 	}
-	if ca, ok := readable(caFile); ok && what == "" {
+	if ca, ok := readable(f.ca); ok && what == "" {
 		if err := signedBy(cert, leaf, ca, now); err != nil {
 			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
-				"the file: %w", flag, certFile, flag, caFile, err)
+				"the file: %w", flag, certFile, flag, f.ca, err)
 		}
 	}
 }

@@ -244,34 +244,38 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 	if n := count(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA); n > 0 && n < 3 {
 		fail("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
+	if n := count(s.adminTLSCert, s.adminTLSKey); n == 1 || n == 0 && s.adminTLSCA != "" {
+		fail("--admin-tls-cert and --admin-tls-key belong together, and --admin-tls-ca needs both: give them too")
+	}
 	if s.peerInsecure && s.peerTLSCert != "" {
 		fail("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
-	for _, f := range []struct {
-		flag, file string
-		secret     bool
-	}{
-		{"tls-cert", s.tlsCert, false}, {"tls-key", s.tlsKey, true}, {"tls-ca", s.tlsCA, false},
-		{"peer-tls-cert", s.peerTLSCert, false}, {"peer-tls-key", s.peerTLSKey, true}, {"peer-tls-ca", s.peerTLSCA,
-			false},
-	} {
-		if f.file == "" {
-			continue
-		}
-		info, err := os.Stat(f.file)
-		switch {
-		case err != nil:
-			fail("--%s: %w", f.flag, err)
-		case info.IsDir():
-			fail("--%s %s is a directory: want a PEM file", f.flag, f.file)
-		case !info.Mode().IsRegular():
-			fail("--%s %s is a pipe or a device: want a PEM file, which the server can read again", f.flag, f.file)
-		case info.Size() > maxFile:
-			fail("--%s: %w", f.flag, tooLarge(f.file))
-		case f.secret && info.Mode().Perm()&0o007 != 0:
-			fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
-				"not meant", f.flag, f.file)
-		}
+	for _, f := range s.tlsFlags() {
+		checkFile(fail, f.prefix+"-cert", f.cert, false)
+		checkFile(fail, f.prefix+"-key", f.key, true)
+		checkFile(fail, f.prefix+"-ca", f.ca, false)
+	}
+}
+
+// checkFile reports why the server cannot read a PEM file, now and again. Only the server may
+// read a secret.
+func checkFile(fail func(string, ...any), flag, file string, secret bool) {
+	if file == "" {
+		return
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		fail("--%s: %w", flag, err)
+	case info.IsDir():
+		fail("--%s %s is a directory: want a PEM file", flag, file)
+	case !info.Mode().IsRegular():
+		fail("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
+	case info.Size() > maxFile:
+		fail("--%s: %w", flag, tooLarge(file))
+	case secret && info.Mode().Perm()&0o007 != 0:
+		fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
+			"not meant", flag, file)
 	}
 }
 

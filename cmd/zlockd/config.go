@@ -125,6 +125,7 @@ func (z *zoo) finish() {
 	must(z.addresses())
 	must(z.cluster())
 	must(z.requiredAuth())
+	must(z.adminTLS())
 }
 
 // addresses maps the ports; another key holds the address of each.
@@ -172,6 +173,37 @@ func (z *zoo) addresses() error {
 		z.seen["admin.serverPort"] = "8080"
 	}
 	return addr("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
+}
+
+// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority
+// from the stores of the quorum.
+func (z *zoo) adminTLS() error {
+	on := func(key string) bool { return strings.EqualFold(z.seen[key], "true") }
+	force, store := on("admin.forceHttps"), z.seen["ssl.quorum.keyStore.location"]
+	if !force && !on("admin.portUnification") {
+		return nil
+	}
+	z.s.more.adminBoth = !force
+	if !z.given["admin-tls-cert"] {
+		if store == "" {
+			return errors.New("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
+				"--admin-tls-cert and --admin-tls-key")
+		}
+		if err := errors.Join(z.set("admin-tls-cert", store), z.set("admin-tls-key", store)); err != nil {
+			return err
+		}
+	}
+	ca := z.seen["ssl.quorum.trustStore.location"]
+	if len(z.s.peers) == 0 { // the stores are for this port alone
+		z.s.peerTLSCert, z.s.peerTLSKey, z.s.peerTLSCA = "", "", ""
+	}
+	if !on("admin.needClientAuth") {
+		return nil
+	}
+	if ca == "" && !z.given["admin-tls-ca"] {
+		return errors.New("admin.needClientAuth needs ssl.quorum.trustStore.location, or --admin-tls-ca")
+	}
+	return z.set("admin-tls-ca", ca)
 }
 
 // metricsPort maps the port of ZooKeeper's exporter for Prometheus. ZooKeeper's exporter

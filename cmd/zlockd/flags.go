@@ -114,6 +114,11 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate for clients, PEM `FILE`, read again when it changes")
 	f.StringVar(&s.tlsKey, "tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "ask clients for a certificate signed by this authority, PEM `FILE`")
+	f.StringVar(&s.adminTLSCert, "admin-tls-cert", "",
+		"serve the admin port over TLS with this certificate, PEM `FILE`, read again when it changes")
+	f.StringVar(&s.adminTLSKey, "admin-tls-key", "", "its key, PEM `FILE` that only the server may read")
+	f.StringVar(&s.adminTLSCA, "admin-tls-ca", "",
+		"let in at the admin port only certificates signed by this authority, PEM `FILE`")
 	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,
 		"start with a certificate of this server that has expired or is not valid yet")
 	f.StringVar(&s.superDigest, "super-digest", "",

@@ -106,11 +106,7 @@ var zooRules = map[string]rule{
 		"who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
 	"quorum.auth.enableSasl": refusedWhen("true",
 		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
-	"admin.forceHttps": refusedWhen("true",
-		"the admin port has no TLS; keep it on loopback behind a proxy that has"),
-	"admin.portUnification": ignoredUnless("false", "the admin port has no TLS"),
-	"admin.needClientAuth": refusedWhen("true",
-		"the admin port has no TLS; keep it on loopback behind a proxy that has"),
+	"admin.forceHttps": later, "admin.portUnification": later, "admin.needClientAuth": later,
 	"admin.commandURL":  ignoredUnless("/commands", "commands are at /commands"),
 	"admin.idleTimeout": ignored("idle connections are closed after 30 s"),
 }

@@ -56,6 +56,9 @@ type settings struct {
 	tlsCert           string
 	tlsKey            string
 	tlsCA             string
+	adminTLSCert      string
+	adminTLSKey       string
+	adminTLSCA        string
 	expiredCerts      bool
 	peerTLSCert       string
 	peerTLSKey        string
@@ -94,6 +97,7 @@ type zooSettings struct {
 	snapshotBytes  int64
 	tlsClientAuth  string // none, want, need; empty: need with --tls-ca
 	tls13          bool   // nothing older
+	adminBoth      bool   // the admin port speaks clear text beside TLS
 	notes          []note // lines without effect, for the log
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
@@ -36,6 +37,10 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 // serverOptions translates the settings into the options of package server.
 func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	clientTLS, files, err := newClientTLS(s, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	adminTLS, adminFiles, err := newAdminTLS(s, log)
 	if err != nil {
 		return server.Options{}, err
 	}
@@ -74,10 +79,11 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		}
 	}
 	o := server.Options{
-		ID:          s.id,
-		ClientAddr:  orNone(s.clientAddr),
-		SecureAddr:  s.secureClientAddr,
-		AdminAddr:   orNone(s.adminAddr),
+		ID:         s.id,
+		ClientAddr: orNone(s.clientAddr),
+		SecureAddr: s.secureClientAddr,
+		AdminAddr:  orNone(s.adminAddr),
+		AdminTLS:   adminTLS, AdminClear: s.more.adminBoth,
 		MetricsAddr: s.metricsAddr,
 		AdminHosts:  strings.FieldsFunc(s.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }),
 		Raft:        raft,
@@ -114,8 +120,10 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			Log:       log,
 		},
 	}
-	if files != nil {
-		o.TLSProblem = files.Problem
+	for _, f := range []*tlsfiles.Files{files, adminFiles} {
+		if f != nil {
+			o.TLSProblems = append(o.TLSProblems, f.Problem)
+		}
 	}
 	if s.maxClientCnxns == 0 {
 		o.Clients.MaxConnsPerAddr = -1

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -9,29 +10,61 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// newClientTLS returns the TLS configuration of the port for clients, and its files, which it
-// reads again when they change. It returns nil if the settings ask for none.
+// tlsFlags are the files that a port's TLS needs, by the prefix of their flags.
+type tlsFlags struct {
+	prefix, cert, key, ca string
+	name                  string // the DNS name that the certificate must have; empty: any
+}
+
+func (s *settings) tlsFlags() []tlsFlags {
+	return []tlsFlags{
+		{"tls", s.tlsCert, s.tlsKey, s.tlsCA, ""},
+		{"peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA, fmt.Sprintf("zlockd-%d", s.id)},
+		{"admin-tls", s.adminTLSCert, s.adminTLSKey, s.adminTLSCA, ""},
+	}
+}
+
+// newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
+// nil if the settings ask for none.
 func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
 	if s.secureClientAddr == "" {
 		return nil, nil, nil
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert}
+	f, auth, least := s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
 	if s.more.tls13 {
-		conf.MinVersion = tls.VersionTLS13
+		least = tls.VersionTLS13
 	}
-	ca := s.tlsCA
 	switch {
-	case s.tlsCA == "" || s.more.tlsClientAuth == "none":
-		conf.ClientAuth, ca = tls.NoClientCert, ""
+	case s.more.tlsClientAuth == "none":
+		f.ca = ""
 	case s.more.tlsClientAuth == "want":
-		conf.ClientAuth = tls.VerifyClientCertIfGiven
+		auth = tls.VerifyClientCertIfGiven
 	}
-	files, err := tlsfiles.Open("tls", s.tlsCert, s.tlsKey, ca, log)
+	return f.server(auth, least, log)
+}
+
+// newAdminTLS does the same for the admin port.
+func newAdminTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
+	f := s.tlsFlags()[2]
+	if f.cert == "" || s.adminAddr == off {
+		return nil, nil, nil
+	}
+	return f.server(tls.RequireAndVerifyClientCert, tls.VersionTLS12, log)
+}
+
+// server returns a TLS configuration with the files as they are at each connection. Without an
+// authority clients show no certificate.
+func (f tlsFlags) server(auth tls.ClientAuthType, least uint16, log *slog.Logger) (
+	*tls.Config, *tlsfiles.Files, error) {
+	files, err := tlsfiles.Open(f.prefix, f.cert, f.key, f.ca, log)
 	if err != nil {
 		return nil, nil, err
 	}
+	if f.ca == "" {
+		auth = tls.NoClientCert
+	}
 	// The port needs a certificate to open; no connection uses this one.
-	conf.Certificates = []tls.Certificate{files.Get(time.Now()).Pair}
+	conf := &tls.Config{MinVersion: least, Certificates: []tls.Certificate{files.Get(time.Now()).Pair}}
 	var last *tls.Config
 	var of *tlsfiles.Loaded
 	var mu sync.Mutex
@@ -40,7 +73,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 		mu.Lock()
 		defer mu.Unlock()
 		if of != now { // one configuration for all connections: it has the keys of their tickets
-			of, last = now, &tls.Config{MinVersion: conf.MinVersion, ClientAuth: conf.ClientAuth,
+			of, last = now, &tls.Config{MinVersion: least, ClientAuth: auth,
 				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA}
 		}
 		return last, nil

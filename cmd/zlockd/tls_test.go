@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -122,6 +123,64 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	}
 	if got, err := a.ask(p.ready["secure"], "ruok", ""); err == nil {
 		t.Errorf("without a certificate: %q", got)
+	}
+}
+
+// TestAdminPortSpeaksTLS asks the admin port by https with and without a certificate, and by http.
+// Only a zoo.cfg with portUnification lets in both.
+func TestAdminPortSpeaksTLS(t *testing.T) {
+	a := newAuthority(t, t.TempDir())
+	a.sign(t, "server", nil)
+	a.sign(t, "client", nil)
+	both := a.file("both.pem") // certificate and key, as ZooKeeper has them in a store
+	var text []byte
+	for _, f := range []string{"server.pem", "server.key"} {
+		part, err := os.ReadFile(a.file(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	pair, err := tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := a.file("zoo.cfg")
+	for file, text := range map[string]string{both: string(text), cfg: "clientPort=0\nadmin.portUnification=true\n" +
+		"ssl.quorum.keyStore.location=" + both + "\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := []string{"--admin-tls-cert", a.file("server.pem"), "--admin-tls-key", a.file("server.key")}
+	for _, tc := range []struct {
+		name              string
+		flags             []string
+		http, bare, known bool // may ask in clear text, without a certificate, with one
+	}{
+		{"TLS", files, false, true, true},
+		{"with certificates", append(files, "--admin-tls-ca", a.file("ca.pem")), false, false, true},
+		{"both", []string{"--config", cfg}, true, true, true},
+	} {
+		p := launch(t, append([]string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"},
+			tc.flags...)...)
+		ask := func(scheme string, certs ...tls.Certificate) bool {
+			c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+				TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
+			r, err := c.Get(scheme + "://" + p.ready["admin"] + "/health")
+			if err != nil {
+				return false
+			}
+			defer r.Body.Close()
+			body, err := io.ReadAll(r.Body)
+			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), `"status"`)
+		}
+		if plain, bare, known := ask("http"), ask("https"), ask("https", pair); plain != tc.http ||
+			bare != tc.bare || known != tc.known {
+			t.Errorf("%s: http %v, https %v, https with a certificate %v", tc.name, plain, bare, known)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"slices"
@@ -117,7 +116,7 @@ type connKey struct{}
 
 // withConn lets busy find the connection of a request.
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(*tls.Conn); ok {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
 	}
 	if l, ok := c.(*limitedConn); ok {

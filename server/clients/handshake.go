@@ -108,8 +108,8 @@ func (c *conn) foreign(first [4]byte) bool {
 	switch string(first[:]) {
 	case "GET ", "POST", "HEAD", "PUT ":
 		text := "This port speaks the ZooKeeper protocol.\n"
-		if at := c.srv.adminAddr; at != "" {
-			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at http://%s/\n", at)
+		if at := c.srv.adminURL; at != "" {
+			text = fmt.Sprintf("This port speaks the ZooKeeper protocol. The admin pages are at %s/\n", at)
 		}
 		c.last([]byte(fmt.Sprintf(
 			"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: "+

@@ -55,7 +55,7 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 		t.Fatal(err)
 	}
 	r.valve = &valve{Node: r.node}
-	r.srv.Answer(echoWords{}, "127.0.0.1:8181")
+	r.srv.Answer(echoWords{}, "http://127.0.0.1:8181")
 	r.srv.Use(r.valve)
 	served := make(chan error, 1)
 	go func() { served <- r.srv.Serve(ln) }()

@@ -64,7 +64,7 @@ type Server struct {
 	counts    counts
 	log       inputLog
 	newcomers rate
-	adminAddr string // shown to clients that speak HTTP here; set before Serve
+	adminURL  string // shown to clients that speak HTTP here; set before Serve
 
 	mu        sync.Mutex // held for operations on these maps only
 	listeners map[net.Listener]bool
@@ -124,7 +124,7 @@ func (s *Server) Options() Options { return s.o }
 
 // Answer sets what answers four-letter words, and the address that the server names to clients
 // that speak HTTP to the client port. Call it before Serve.
-func (s *Server) Answer(w Words, adminAddr string) { s.words, s.adminAddr = w, adminAddr }
+func (s *Server) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adminURL }
 
 // Use gives the server the state it serves. Call it once; until then the server closes clients,
 // as while the replica does not serve.

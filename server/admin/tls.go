@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+)
+
+// TLSListener returns a listener that speaks TLS on the connections of ln. With clear it also
+// accepts connections that begin in clear text.
+func TLSListener(ln net.Listener, conf *tls.Config, clear bool) net.Listener {
+	if !clear {
+		return tls.NewListener(ln, conf)
+	}
+	return &eitherListener{ln, conf}
+}
+
+type eitherListener struct {
+	net.Listener
+	conf *tls.Config
+}
+
+func (l *eitherListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &eitherConn{Conn: c, conf: l.conf}, nil
+}
+
+// eitherConn finds out by its first byte whether the caller speaks TLS. It looks in the first
+// Read, which has the deadline of a request's header, so that no silent caller holds up Accept.
+// An HTTP server reads before it writes.
+type eitherConn struct {
+	net.Conn
+	conf    *tls.Config
+	through net.Conn // nil before the first byte
+}
+
+// handshakeRecord is the first byte of TLS.
+const handshakeRecord = 22
+
+func (c *eitherConn) Read(b []byte) (int, error) {
+	if c.through == nil {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(c.Conn, first); err != nil {
+			return 0, err
+		}
+		c.through = &begunConn{c.Conn, io.MultiReader(bytes.NewReader(first), c.Conn)}
+		if first[0] == handshakeRecord {
+			c.through = tls.Server(c.through, c.conf)
+		}
+	}
+	return c.through.Read(b)
+}
+
+func (c *eitherConn) Write(b []byte) (int, error) {
+	if c.through == nil {
+		return c.Conn.Write(b)
+	}
+	return c.through.Write(b)
+}
+
+// NetConn returns the connection below, as that of a tls.Conn does.
+func (c *eitherConn) NetConn() net.Conn { return c.Conn }
+
+// begunConn is a connection of which a byte was read.
+type begunConn struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c *begunConn) Read(b []byte) (int, error) { return c.r.Read(b) }
