@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/treetest"
 )
 
 func id(scheme, id string) jute.ID { return jute.ID{Scheme: scheme, ID: id} }

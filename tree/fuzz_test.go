@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/treetest"
 )
 
 // program encodes operations for FuzzTree: op u8, session u8, length u16, body.

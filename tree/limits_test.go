@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/treetest"
 )
 
 // A multi holds as many operations as a frame of 1 MB does, and what it may cost is

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/treetest"
 )
 
 // programLength returns how many operations the random programs run in all.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/treetest"
 )
 
 // writer applies made-up operations to a tree.
