@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -297,30 +296,3 @@ func (s *snapshotStore) prune() error {
 	}
 	return nil
 }
-
-// forgetSnapshots is the snapshot store of a server in memory whose snapshots no other server will
-// ever need: a snapshot only lets raft drop its log.
-type forgetSnapshots struct{}
-
-type forgetSink struct{}
-
-// Forgets reports whether a snapshot written to sink is kept nowhere, so that it
-// need not be written.
-func Forgets(sink raft.SnapshotSink) bool {
-	_, ok := sink.(forgetSink)
-	return ok
-}
-
-func (forgetSnapshots) List() ([]*raft.SnapshotMeta, error) { return nil, nil }
-func (forgetSnapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	return nil, nil, os.ErrNotExist
-}
-func (forgetSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
-	raft.Transport) (raft.SnapshotSink, error) {
-	return forgetSink{}, nil
-}
-
-func (forgetSink) ID() string                  { return "forgotten" }
-func (forgetSink) Write(b []byte) (int, error) { return len(b), nil }
-func (forgetSink) Cancel() error               { return nil }
-func (forgetSink) Close() error                { return nil }

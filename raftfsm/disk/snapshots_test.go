@@ -2,6 +2,8 @@ package disk
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -127,6 +129,46 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A snapshot in memory takes the place of the newest when it is complete, and never of a newer one.
+func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
+	store := NewMemoryStores(false).Snapshots
+	for _, c := range []struct {
+		index uint64
+		whole bool
+		want  string // content of the newest from then on
+	}{{5, true, "up to 5"}, {7, false, "up to 5"}, {9, true, "up to 9"}, {8, true, "up to 9"}} {
+		sink, err := store.Create(1, c.index, 2, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(sink, "up to %d", c.index); err != nil {
+			t.Fatal(err)
+		}
+		end := sink.Cancel
+		if c.whole {
+			end = sink.Close
+		}
+		before, err := store.List()
+		if err := errors.Join(err, end()); err != nil {
+			t.Fatal(err)
+		}
+		if len(before) > 0 && before[0].Index == c.index {
+			t.Errorf("the snapshot up to %d counts before its end", c.index)
+		}
+		list, err := store.List()
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		_, r, err := store.Open(list[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(r); string(b) != c.want || err != nil || list[0].Size != int64(len(c.want)) {
+			t.Errorf("after %d the newest is %q (%v)", c.index, b, err)
 		}
 	}
 }

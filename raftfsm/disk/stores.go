@@ -29,11 +29,8 @@ type Stores struct {
 // memory that may have to send snapshots to others keeps them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
-	s := &Stores{Log: mem, Stable: mem, Identity: new(Identity), Seen: new([]byte), Snapshots: forgetSnapshots{}}
-	if !alone {
-		s.Snapshots = raft.NewInmemSnapshotStore()
-	}
-	return s
+	return &Stores{Log: mem, Stable: mem, Identity: new(Identity), Seen: new([]byte),
+		Snapshots: &memorySnapshots{forget: alone}}
 }
 
 // openStores opens the stores of a data directory. A directory that is begun has its terms; a new
