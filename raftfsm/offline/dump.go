@@ -13,7 +13,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
@@ -60,25 +59,24 @@ func clock(ms int64) string {
 
 // dataDir prints the newest snapshot and the log, and applies every entry to learn its outcomes.
 func (p *printer) dataDir(dir string) error {
-	s, err := disk.OpenStopped(dir)
+	s, r, err := openData(dir)
 	if err != nil {
-		return readable(err)
-	}
-	defer s.Close()
-	id := s.Identity
-	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster,
-		s.Term, id.LogStore)
-	d := &Data{Identity: id, State: state.New(id.Cluster)}
-	if err := d.readSnapshot(s); err != nil {
 		return err
 	}
+	defer s.Close()
+	id, d := s.Identity, r.d
+	p.line("server %d incarnation %s cluster %s term %d log-store %s", id.Server, id.Incarnation, id.Cluster,
+		s.Term, id.LogStore)
 	if d.Last.Index > 0 {
 		p.line("# snapshot behind entry %d of term %d", d.Last.Index, d.Last.Term)
 		p.members(d.Members)
 		p.state(d.State)
 	}
 	p.line("# log")
-	torn, err := s.Entries(func(l *raft.Log, place string) error { return p.entry(d, l, place) })
+	torn, err := s.Entries(func(l *raft.Log, place string) error { return p.entry(r, l, place) })
+	if err == nil {
+		err = s.CheckWhole(d.Last.Index)
+	}
 	if err != nil {
 		return err
 	}
@@ -95,29 +93,23 @@ func (p *printer) members(c raft.Configuration) {
 	}
 }
 
-// entry prints one entry of the log. It does not apply an entry that the snapshot covers, so the
-// outcomes of that entry's requests are not known.
-func (p *printer) entry(d *Data, l *raft.Log, place string) error {
-	fresh := l.Index > d.Last.Index
-	if fresh && d.Last.Index > 0 && l.Index != d.Last.Index+1 {
-		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index,
-			d.Last.Index)
-	}
-	if fresh {
-		d.Last = state.Position{Index: l.Index, Term: l.Term}
-	}
+// entry prints one entry of the log. The replay does not apply an entry that the snapshot covers, so
+// the outcomes of that entry's requests are not known.
+func (p *printer) entry(r *replay, l *raft.Log, place string) error {
+	before, outcomes := r.d.Zxid(), &outcomes{}
+	err := r.entry(l, place, outcomes)
 	switch l.Type {
 	case raft.LogConfiguration:
 		p.line("entry %d term %d members  (%s)", l.Index, l.Term, place)
 		p.members(raft.DecodeConfiguration(l.Data))
-		return nil
+		return err
 	case raft.LogCommand:
 	default:
 		p.line("entry %d term %d %s  (%s)", l.Index, l.Term, strings.ToLower(l.Type.String()), place)
-		return nil
+		return err
 	}
 	var lines []string
-	at, options, err := state.ReadEntry(l.Data, func(x *state.Logged) error {
+	at, options, damage := state.ReadEntry(l.Data, func(x *state.Logged) error {
 		lines = append(lines, loggedText(x))
 		return nil
 	})
@@ -126,38 +118,27 @@ func (p *printer) entry(d *Data, l *raft.Log, place string) error {
 		what = " " + optionsText(options)
 	}
 	p.line("entry %d term %d %s%s  (%s)", l.Index, l.Term, clock(at), what, place)
-	before := d.Zxid()
-	if err == nil && fresh {
-		outcomes := &outcomes{}
-		err = d.Apply(l.Data, outcomes)
+	for i, text := range lines {
 		if len(outcomes.list) == len(lines) { // else some had been applied before
-			for i := range lines {
-				lines[i] += outcomes.list[i]
-			}
+			text += outcomes.list[i]
 		}
-	}
-	for _, text := range lines {
 		p.line("  %s", text)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: log entry %d: %w", place, l.Index, err)
+	if err == nil && damage != nil {
+		err = fmt.Errorf("%s: log entry %d: %w", place, l.Index, damage)
 	}
-	if fresh && d.Zxid() != before {
-		p.line("  zxid 0x%x", d.Zxid())
+	if err == nil && r.d.Zxid() != before {
+		p.line("  zxid 0x%x", r.d.Zxid())
 	}
-	return nil
+	return err
 }
 
 // outcomes collects the outcomes of the requests of an entry.
 type outcomes struct {
+	state.Silent
 	list []string
 }
 
-func (o *outcomes) Events(int64, []tree.Event)      {}
-func (o *outcomes) Ended(*state.Ending)             {}
-func (o *outcomes) Attached(*session.Session, bool) {}
-func (o *outcomes) Opened(uint32, int64, uint32)    {}
-func (o *outcomes) Replaced()                       {}
 func (o *outcomes) Outcome(_, _ uint32, _ uint64, out *state.Outcome) {
 	switch {
 	case out.Refused:

@@ -630,9 +630,11 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 				must(t, os.RemoveAll(f))
 			}
 		}
-		_, err := ReadData(dir)
-		if (err == nil) != c.whole {
-			t.Errorf("read without %q: %v", c.without, err)
+		for what, read := range map[string]func() error{"read": func() error { _, err := ReadData(dir); return err },
+			"dumped": func() error { return Dump(io.Discard, dir, false) }} {
+			if err := read(); (err == nil) != c.whole {
+				t.Errorf("%s without %q: %v", what, c.without, err)
+			}
 		}
 		d, err := start(dir)
 		if err == nil {

@@ -32,17 +32,14 @@ type Data struct {
 // ReadData reads a server's data directory: the newest snapshot and every entry
 // behind it.
 func ReadData(dir string) (*Data, error) {
-	s, err := disk.OpenStopped(dir)
+	s, r, err := openData(dir)
 	if err != nil {
-		return nil, readable(err)
-	}
-	defer s.Close()
-	d := &Data{Identity: s.Identity, State: state.New(s.Identity.Cluster)}
-	if err := d.readSnapshot(s); err != nil {
 		return nil, err
 	}
-	replayed := &replay{d: d}
-	if d.Torn, err = s.Entries(replayed.entry); err != nil {
+	defer s.Close()
+	d := r.d
+	d.Torn, err = s.Entries(func(l *raft.Log, place string) error { return r.entry(l, place, state.Silent{}) })
+	if err != nil {
 		return nil, err
 	}
 	if err := s.CheckWhole(d.Last.Index); err != nil {
@@ -52,6 +49,19 @@ func ReadData(dir string) (*Data, error) {
 		return nil, fmt.Errorf("%s belongs to a server that never joined a cluster: there is nothing in it", dir)
 	}
 	return d, nil
+}
+
+// openData opens a data directory and reads its newest snapshot.
+func openData(dir string) (*disk.Stopped, *replay, error) {
+	s, err := disk.OpenStopped(dir)
+	if err != nil {
+		return nil, nil, readable(err)
+	}
+	d := &Data{Identity: s.Identity, State: state.New(s.Identity.Cluster)}
+	if err := d.readSnapshot(s); err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, &replay{d: d}, nil
 }
 
 func (d *Data) readSnapshot(s *disk.Stopped) error {
@@ -82,7 +92,8 @@ type zxidAt struct {
 	time  int64
 }
 
-func (r *replay) entry(l *raft.Log, place string) error {
+// entry applies an entry, if the snapshot does not cover it, and reports what it does to a Sink.
+func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	d := r.d
 	if l.Index <= d.Last.Index {
 		return nil
@@ -110,7 +121,7 @@ func (r *replay) entry(l *raft.Log, place string) error {
 		return nil
 	})
 	if err == nil {
-		err = d.Replay(l.Data)
+		err = d.Apply(l.Data, to)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: log entry %d: %w", place, l.Index, err)

@@ -79,7 +79,7 @@ func (s *State) Refound(cluster string, now int64) {
 		s.change = tree.Change{Time: now}
 		s.begin()
 		s.tree.SetConfig(&s.change, nil)
-		s.commit(silent{})
+		s.commit(Silent{})
 	}
 	s.clusterID = cluster
 	s.streams = map[uint32]streamMark{}
@@ -122,20 +122,17 @@ func (s *State) EndSessions(now int64) int {
 	s.sessions.All(func(sess session.Session) { ids = append(ids, sess.ID) })
 	s.change = tree.Change{Time: now}
 	for _, id := range ids {
-		s.endSession(id, EndClosed, silent{})
+		s.endSession(id, EndClosed, Silent{})
 	}
 	return len(ids)
 }
 
-// silent is a Sink that drops every change.
-type silent struct{}
+// Silent is a Sink that drops every change.
+type Silent struct{}
 
-func (silent) Events(int64, []tree.Event)               {}
-func (silent) Ended(*Ending)                            {}
-func (silent) Attached(*session.Session, bool)          {}
-func (silent) Opened(uint32, int64, uint32)             {}
-func (silent) Replaced()                                {}
-func (silent) Outcome(uint32, uint32, uint64, *Outcome) {}
-
-// Replay applies an entry of a stopped server's log and reports it to no Sink.
-func (s *State) Replay(entry []byte) error { return s.Apply(entry, silent{}) }
+func (Silent) Events(int64, []tree.Event)               {}
+func (Silent) Ended(*Ending)                            {}
+func (Silent) Attached(*session.Session, bool)          {}
+func (Silent) Opened(uint32, int64, uint32)             {}
+func (Silent) Replaced()                                {}
+func (Silent) Outcome(uint32, uint32, uint64, *Outcome) {}
