@@ -21,18 +21,24 @@ type attempt struct {
 	cfg    *lockConfig
 	start  time.Time
 	task   string
+	tasked bool // the context has named the task
 	turn   *turn
 	alone  bool     // neither nested nor in the local queue
-	elects bool     // for leadership
+	value  []byte   // of a candidate; nil if the attempt is not for leadership
 	dirs   []string // where it makes nodes, if not only in dir
 }
 
-// data returns the content of the attempt's node.
+// data returns the content of the attempt's node. The owner record stands behind a candidate's
+// value only if it is of use: if it names the task of other locks, too. Programs that read the whole
+// content, as those with Curator's recipes do, see the value alone otherwise.
 func (a *attempt) data() []byte {
-	if a.cfg.data != nil {
-		return a.cfg.data
+	switch {
+	case a.value == nil:
+		return recipe.EncodeOwner(a.owner())
+	case a.tasked && a.cfg.layout == LayoutCurator:
+		return recipe.EncodeValue(a.value, a.owner())
 	}
-	return recipe.EncodeOwner(a.owner())
+	return a.value
 }
 
 func (a *attempt) owner() recipe.Owner {
@@ -111,7 +117,7 @@ func (c *Client) acquireOnce(ctx context.Context, a *attempt, run way) (*Lease, 
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err
 	}
-	if a.cfg.layout == LayoutLatch && !a.elects || a.cfg.policySet && !a.rw && a.dirs == nil {
+	if a.cfg.layout == LayoutLatch && a.value == nil || a.cfg.policySet && !a.rw && a.dirs == nil {
 		return nil, fmt.Errorf("%w: a lock of this kind with the layout %v", ErrUnsupported, a.cfg.layout)
 	}
 	ctx, end := c.during(ctx)
@@ -134,6 +140,7 @@ func (c *Client) acquireOnce(ctx context.Context, a *attempt, run way) (*Lease, 
 		defer cancel()
 		ctx = limited
 	}
+	a.tasked = taskIn(ctx) != ""
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
 	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone {

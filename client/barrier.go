@@ -90,7 +90,7 @@ type Member struct {
 // to n members late.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if b.n < 1 {
-		return nil, fmt.Errorf("%w: %d members", ErrInvalid, b.n)
+		return nil, errorAt(b.path, fmt.Errorf("%w: %d members", ErrInvalid, b.n))
 	}
 	var m *Member
 	err := b.c.steadily(ctx, b.path, func(e *epoch) error {
@@ -214,7 +214,7 @@ func (m *Member) Leave(ctx context.Context) error {
 			return nil // the node is gone, with the session if not before
 		case !errors.Is(err, errAgain):
 			c.reap(e, m.node.path)
-			return publicErr(ctx, err)
+			return errorAt(m.b.path, publicErr(ctx, err))
 		}
 	}
 }

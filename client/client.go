@@ -93,7 +93,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		} else if trouble != nil {
 			err = fmt.Errorf("%w: %w", err, trouble)
 		}
-		return nil, fmt.Errorf("client: connect to %s: %w", servers, err)
+		return nil, errorAt("connect to "+servers, err)
 	}
 	return c, nil
 }

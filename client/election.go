@@ -38,9 +38,17 @@ func electionQueue(l Layout) queue {
 
 // Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
 // it, and the lease's context ends when it is lost.
+//
+// If ctx names a [Task], an owner record stands behind the value in the node's data, after a zero
+// byte, so that [Inspector.WaitGraph] sees the task. [LayoutLatch] and [LayoutKazoo] have the value
+// alone.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
-	cfg := el.cfg.with(append([]Option{withData(value)}, opts...))
-	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true, elects: true}
+	cfg := el.cfg.with(opts)
+	if cfg.limit.Break && cfg.limit.Hold > 0 {
+		return nil, errorAt(el.path, fmt.Errorf("%w: an election cannot have Limit.Break", ErrInvalid))
+	}
+	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true,
+		value: append([]byte{}, value...)}
 	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)
 }
 
@@ -48,18 +56,19 @@ func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) 
 func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error {
 	h := l.h
 	if h.c != el.c || h.path != el.path {
-		return fmt.Errorf("%w: the lease is of %s", ErrInvalid, h.path)
+		return errorAt(el.path, fmt.Errorf("%w: the lease is of %s", ErrInvalid, h.path))
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()
 	err := h.e.update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
 		if r, asked := recipe.RevocationIn(data); asked {
-			h.revoke(r) // the new value replaces the revocation
+			h.revoke(r) // the new value may replace the revocation
 		}
-		if bytes.Equal(data, value) {
+		fresh := recipe.WithValue(data, value)
+		if bytes.Equal(data, fresh) {
 			return nil, l.Err()
 		}
-		return append([]byte{}, value...), l.Err()
+		return fresh, l.Err()
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		h.lose(Removed)

@@ -142,24 +142,29 @@ func ctxErr(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// pathError is an error of a call about a path.
-type pathError struct {
-	path string
-	err  error
+// callError is the error of a call, with another text.
+type callError struct {
+	error
+	text string
 }
 
-// errorAt names the path in an error, unless it names it already.
+// errorAt returns the error of a call about path. Its text begins with the prefix of this package,
+// names the path, and has the prefix of each package once.
 func errorAt(path string, err error) error {
-	if err == nil || strings.Contains(err.Error(), path) {
-		return err
+	if err == nil {
+		return nil
 	}
-	return &pathError{path, err}
+	text := strings.ReplaceAll(err.Error(), "client: ", "")
+	if before, after, found := strings.Cut(text, "zk: "); found {
+		text = before + "zk: " + strings.ReplaceAll(after, "zk: ", "")
+	}
+	if !strings.Contains(text, path) {
+		text = path + ": " + text
+	}
+	return &callError{err, "client: " + text}
 }
 
-// Error has the prefix of the package once, and the path behind it.
-func (e *pathError) Error() string {
-	return "client: " + e.path + ": " + strings.TrimPrefix(e.err.Error(), "client: ")
-}
+func (e *callError) Error() string { return e.text }
 
-// Unwrap returns the error without the path.
-func (e *pathError) Unwrap() error { return e.err }
+// Unwrap returns the error with its own text.
+func (e *callError) Unwrap() error { return e.error }

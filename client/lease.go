@@ -223,7 +223,7 @@ func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if e := l.Err(); e != nil {
 		return e
 	}
-	return publicErr(ctx, err)
+	return errorAt(l.Path(), publicErr(ctx, err))
 }
 
 // Path returns the path of the lock, the first one of several.

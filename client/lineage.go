@@ -50,7 +50,7 @@ type taskPath struct{ task, path string }
 
 // add registers a lease taken with a context that names its task.
 func (n *named) add(ctx context.Context, l *Lease) {
-	task, _ := ctx.Value(taskKey{}).(string)
+	task := taskIn(ctx)
 	if task == "" || l.mode == fence.Permit || l.h.parts != nil { // the parts are known themselves
 		return
 	}
@@ -82,7 +82,7 @@ func (n *named) remove(l *Lease) {
 
 // check fails if the task of ctx holds path, so that a lock in mode would wait for it.
 func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
-	task, _ := ctx.Value(taskKey{}).(string)
+	task := taskIn(ctx)
 	if task == "" || mode == fence.Permit {
 		return nil
 	}
@@ -120,10 +120,16 @@ func (h *hold) modeOf(path string) fence.Mode {
 	return h.mode
 }
 
+// taskIn returns the task of ctx, "" if ctx has no task.
+func taskIn(ctx context.Context) string {
+	task, _ := ctx.Value(taskKey{}).(string)
+	return task
+}
+
 // taskOf returns the task of ctx, or a fresh one if ctx has no task.
 func taskOf(ctx context.Context) string {
-	if t, ok := ctx.Value(taskKey{}).(string); ok && t != "" {
-		return t
+	if task := taskIn(ctx); task != "" {
+		return task
 	}
 	return rand.Text()
 }

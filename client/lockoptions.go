@@ -13,7 +13,6 @@ import (
 // lockConfig combines the options of a lock and of a call.
 type lockConfig struct {
 	reason        string
-	data          []byte // instead of an owner record, if not nil
 	acl           []zk.ACL
 	layout        Layout
 	policy        recipe.Policy
@@ -89,12 +88,6 @@ func WithLimit(l Limit) Option { return ofLock(func(c *lockConfig) { c.limit = l
 // WithReason tells other clients what the lock is held for.
 func WithReason(text string) Option {
 	return ofLock(func(c *lockConfig) { c.reason = text })
-}
-
-// withData writes these bytes into the lock's node instead of the owner record, for programs that
-// expect their own data there.
-func withData(b []byte) Option {
-	return ofLock(func(c *lockConfig) { c.data = append([]byte{}, b...) })
 }
 
 // WithACL sets the access control list of the nodes that the lock makes.
@@ -182,8 +175,6 @@ func (c *lockConfig) check(path string) error {
 		return fmt.Errorf("%w: this layout is chosen by WithPolicy", ErrInvalid)
 	case c.wait < 0 || c.limit.Hold < 0 || c.lockDelay < 0 || c.revokeGrace < 0 || c.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
-	case c.limit.Break && c.limit.Hold > 0 && c.data != nil:
-		return fmt.Errorf("%w: Limit.Break needs an owner record, which an election's value replaces", ErrInvalid)
 	case c.misplaced:
 		return fmt.Errorf("%w: an option of the session is given to Dial, not to a lock", ErrInvalid)
 	}

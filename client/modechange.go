@@ -81,7 +81,8 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 		if err := l.Err(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: only a write lock that is not nested can be downgraded", ErrUnsupported)
+		return errorAt(h.path,
+			fmt.Errorf("%w: only a write lock that is not nested can be downgraded", ErrUnsupported))
 	}
 	h.mu.Unlock()
 	return h.downgrade(ctx)
@@ -97,7 +98,7 @@ func (h *hold) downgrade(ctx context.Context) error {
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
-		return publicErr(ctx, err)
+		return errorAt(h.path, publicErr(ctx, err))
 	case <-ctx.Done():
 		return ctxErr(ctx)
 	}
@@ -199,13 +200,13 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	wrong := h.mode != fence.Shared || len(h.leases) > 1 || h.modes == nil
 	h.mu.Unlock()
 	if wrong {
-		return fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported)
+		return errorAt(h.path, fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported))
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()
 	if err := h.modes.upgrade(ctx, h, try); err != nil {
 		if errors.Is(err, ErrUpgradeConflict) {
-			return err
+			return errorAt(h.path, err)
 		}
 		return l.checkErr(ctx, err)
 	}

@@ -83,7 +83,7 @@ func (l *Lease) do(ctx context.Context, refused error, f func(context.Context, *
 	case unlock == nil, errors.Is(err, ErrLost):
 		return err
 	}
-	return fmt.Errorf("%w: %w", unlock, err)
+	return errorAt(l.h.path, fmt.Errorf("%w: %w", unlock, err))
 }
 
 // panicPatience bounds how long a panic waits for the lock to be released; after

@@ -40,17 +40,44 @@ func TestClientNameIsInTheNode(t *testing.T) {
 	}
 }
 
-func TestDataReplacesTheOwnerRecord(t *testing.T) {
+// The value of a candidate is the node's data, with an owner record behind it only where the
+// wait graph needs the task and no other library reads the whole.
+func TestValueOfACandidateStaysReadable(t *testing.T) {
 	addr(t)
 	leakCheck(t)
 	c, o := dial(t), observer(t)
-	for name, take := range map[string]func(context.Context, ...Option) (*Lease, error){
-		"mutex": c.Mutex(dir(t)).Lock, "policy": c.RWMutex(dir(t), WithPolicy(PolicyFair)).RLock,
-	} {
-		l := lock(t, take, withData([]byte("mine")))
-		if b, _ := contentOf(t, o, l.Node()); !bytes.Equal(b, []byte("mine")) {
-			t.Errorf("%s: %q", name, b)
+	for name, campaign := range map[string]struct {
+		task   string
+		layout Layout
+		record bool
+	}{"no task": {}, "task": {"deploy", LayoutCurator, true}, "latch": {"deploy", LayoutLatch, false}, "kazoo": {"deploy", LayoutKazoo, false}} {
+		d := dir(t)
+		el := c.Election(d, WithLayout(campaign.layout))
+		l := must[*Lease](t)(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))
+		for _, value := range []string{`{"at":"mine"}`, "", "new\x00value"} {
+			if value != `{"at":"mine"}` {
+				if err := el.Proclaim(testCtx(t), l, []byte(value)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, _ := contentOf(t, o, l.Node())
+			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" || !bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
+				t.Errorf("%s: %q", name, b)
+			}
+			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != value {
+				t.Errorf("%s: the leader is %q, not %q", name, leader.Value, value)
+			}
 		}
+		if err := c.Inspector().Revoke(testCtx(t), d, baseName(l.Node()), recipe.Revocation{By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
+			soon(t, "the wish", l.Revoked())
+			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != "new\x00value" {
+				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
+			}
+		}
+		if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); campaign.record && (q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
+			t.Errorf("%s: shown as %+v", name, q.Holders[0])
+		}
+		unlock(t, l)
 	}
 }
 

@@ -251,9 +251,6 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 // policyHoldData is the content of a hold node. To make the node is the grant, so the data bear its
 // stamp.
 func policyHoldData(a *attempt) []byte {
-	if a.cfg.data != nil {
-		return a.cfg.data
-	}
 	o := a.owner()
 	o.Held = true
 	return recipe.EncodeOwner(o)

@@ -251,29 +251,40 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 	addr(t)
 	leakCheck(t)
-	c1, c2, o, d := dial(t), dial(t), observer(t), dir(t)
-	ctx1, cancel := context.WithCancel(Task(testCtx(t), "first"))
-	ctx2, cancel2 := context.WithCancel(Task(testCtx(t), "second"))
-	defer cancel2()
-	a := must[*Lease](t)(c1.Mutex(d + "/a").Lock(ctx1))
-	b := must[*Lease](t)(c2.Mutex(d + "/b").Lock(ctx2))
-	wb := start(ctx1, c1.Mutex(d+"/b").Lock)
-	queued(t, o, d+"/b", 2)
-	g := must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
-	if len(g.Edges) != 1 || g.Deadlocked() {
-		t.Fatalf("%+v", g)
+	c1, c2, o := dial(t), dial(t), observer(t)
+	lead := func(c *Client, path string) func(context.Context, ...Option) (*Lease, error) {
+		return func(ctx context.Context, opts ...Option) (*Lease, error) {
+			return c.Election(path).Campaign(ctx, []byte("value"), opts...)
+		}
 	}
-	wa := start(ctx2, c2.Mutex(d+"/a").Lock)
-	queued(t, o, d+"/a", 2)
-	g = must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
-	if len(g.Edges) != 2 || !g.Deadlocked() || !g.Edges[0].Cycle {
-		t.Fatalf("%+v", g)
+	mutex := func(c *Client, path string) func(context.Context, ...Option) (*Lease, error) {
+		return c.Mutex(path).Lock
 	}
-	cancel()
-	wb.fails(t)
-	unlock(t, a)
-	unlock(t, wa.wait(t))
-	unlock(t, b)
+	for _, other := range []func(*Client, string) func(context.Context, ...Option) (*Lease, error){mutex, lead} {
+		d := dir(t)
+		ctx1, cancel := context.WithCancel(Task(testCtx(t), "first"))
+		ctx2, cancel2 := context.WithCancel(Task(testCtx(t), "second"))
+		defer cancel2()
+		a := must[*Lease](t)(c1.Mutex(d + "/a").Lock(ctx1))
+		b := must[*Lease](t)(other(c2, d+"/b")(ctx2))
+		wb := start(ctx1, other(c1, d+"/b"))
+		queued(t, o, d+"/b", 2)
+		g := must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
+		if len(g.Edges) != 1 || g.Deadlocked() {
+			t.Fatalf("%+v", g)
+		}
+		wa := start(ctx2, c2.Mutex(d+"/a").Lock)
+		queued(t, o, d+"/a", 2)
+		g = must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
+		if len(g.Edges) != 2 || !g.Deadlocked() || !g.Edges[0].Cycle {
+			t.Fatalf("%+v", g)
+		}
+		cancel()
+		wb.fails(t)
+		unlock(t, a)
+		unlock(t, wa.wait(t))
+		unlock(t, b)
+	}
 }
 
 // Only ephemeral contenders make a lock, whatever stands before their number.

@@ -74,7 +74,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Option)
 	}
 	cfg := s.cfg.with(opts)
 	if cfg.layout != s.cfg.layout {
-		return nil, fmt.Errorf("%w: a semaphore's layout is not that of a call", ErrInvalid)
+		return nil, errorAt(s.path, fmt.Errorf("%w: a semaphore's layout is not that of a call", ErrInvalid))
 	}
 	dirs := []string{s.d.lock, s.d.leases}
 	a := &attempt{path: s.path, dir: s.d.lock, dirs: dirs, mode: fence.Permit, try: try, cfg: cfg}
@@ -87,9 +87,9 @@ func (s *Semaphore) check(n int) error {
 	limit := int(s.limit.Load())
 	switch {
 	case s.cfg.layout != LayoutCurator && s.cfg.layout != LayoutKazoo:
-		return fmt.Errorf("%w: semaphores have no layout %v", ErrUnsupported, s.cfg.layout)
+		return errorAt(s.path, fmt.Errorf("%w: semaphores have no layout %v", ErrUnsupported, s.cfg.layout))
 	case n < 1 || limit < 0 || limit > 0 && n > limit:
-		return fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+		return errorAt(s.path, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit))
 	}
 	return nil
 }
@@ -330,7 +330,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 		return err
 	}
 	if limit < 1 {
-		return fmt.Errorf("%w: limit %d", ErrInvalid, limit)
+		return errorAt(s.path, fmt.Errorf("%w: limit %d", ErrInvalid, limit))
 	}
 	err := s.c.steadily(ctx, s.path, func(e *epoch) error {
 		return s.changeLimit(ctx, e, func(int) (int, error) { return limit, nil })

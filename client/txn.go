@@ -32,13 +32,13 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 		var refused *zk.MultiError
 		switch {
 		case isAmbiguous(err) && ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx))
+			return nil, errorAt(l.Path(), fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx)))
 		case !errors.As(err, &refused):
 			return nil, l.checkErr(ctx, err)
 		case refused.Index >= len(nodes):
 			own := *refused
 			own.Index -= len(nodes)
-			return nil, publicErr(ctx, &own)
+			return nil, errorAt(l.Path(), publicErr(ctx, &own))
 		case !errors.Is(err, zk.ErrNoNode):
 			return nil, l.checkErr(ctx, err)
 		}

@@ -27,9 +27,9 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 		return err
 	}
 	if err := e.sync(ctx, root); err != nil {
-		return publicErr(ctx, err)
+		return errorAt(root, publicErr(ctx, err))
 	}
-	return publicErr(ctx, c.walk(ctx, e, root, depth, f))
+	return errorAt(root, publicErr(ctx, c.walk(ctx, e, root, depth, f)))
 }
 
 func (c *Client) walk(

@@ -3,6 +3,7 @@ package recipe
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -67,9 +68,21 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// ParseOwner reads an owner record. It reports false for other data, which is no error.
-func ParseOwner(b []byte) (Owner, bool) {
+// EncodeValue encodes a value that other programs read, such as a leader's, with an owner record
+// behind it. A zero byte ends the value.
+func EncodeValue(value []byte, o Owner) []byte {
+	return append(append(bytes.Clone(value), 0), EncodeOwner(o)...)
+}
+
+// recordAt returns where the owner record begins in a node's data, if there is one: behind the last
+// zero byte, because no record has such a byte.
+func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
+
+// ParseOwner reads the owner record in a node's data. It reports false for other data, which is no
+// error.
+func ParseOwner(data []byte) (Owner, bool) {
 	var o Owner
+	b := data[recordAt(data):]
 	if len(b) == 0 || len(b) > 2*MaxOwnerData || b[0] != '{' || json.Unmarshal(b, &o) != nil || o.Version != 1 {
 		return Owner{}, false
 	}
@@ -120,10 +133,21 @@ func RevocationIn(data []byte) (Revocation, bool) {
 // askedMark follows the value of a node of this package whose contender must leave.
 const askedMark = "\x00" + CuratorRevoke
 
-// ValueOf returns a node's value, such as a leader's, and whether a mark behind it asks the
-// contender to leave.
+// ValueOf returns a node's value, such as a leader's, without the owner record behind it, and
+// whether a mark in the place of a record asks the contender to leave.
 func ValueOf(data []byte) (value []byte, asked bool) {
+	if at := recordAt(data); at > 0 {
+		if _, ok := ParseOwner(data); ok {
+			return data[:at-1], false
+		}
+	}
 	return bytes.CutSuffix(data, []byte(askedMark))
+}
+
+// WithValue returns a node's data with another value. What is behind the value stays.
+func WithValue(data, value []byte) []byte {
+	old, _ := ValueOf(data)
+	return append(bytes.Clone(value), data[len(old):]...)
 }
 
 // AskBack adds the revocation to the data of a contender's node. A record of this package takes it
@@ -138,14 +162,15 @@ func AskBack(data []byte, made Maker, r Revocation) []byte {
 		return []byte(CuratorRevoke)
 	}
 	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
+	value, record := data[:recordAt(data):recordAt(data)], data[recordAt(data):]
 	fields := map[string]json.RawMessage{}
 	wish, err := json.Marshal(r)
-	if err == nil && json.Unmarshal(data, &fields) == nil {
+	if err == nil && json.Unmarshal(record, &fields) == nil {
 		fields["revoke"] = wish
 		if b, err := json.Marshal(fields); err == nil && len(b) <= 2*MaxOwnerData {
-			return b
+			return append(value, b...)
 		}
 	}
 	o.Revoke = &r // the record is too long for a wish: it is cut
-	return EncodeOwner(o)
+	return append(value, EncodeOwner(o)...)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Kind is the purpose of a lock.
@@ -118,7 +117,7 @@ type Entry struct {
 	Any       bool     `json:"any,omitempty"`
 	// Watch says that only a watch of the contender is known. It may wait, or merely look on.
 	Watch bool `json:"watch,omitempty"`
-	// Owner and Data are set after Tell: the record in the node, or else the beginning of its data.
+	// Owner and Data are set after Tell: the record in the node, and the beginning of its other data.
 	Owner  *Owner `json:"owner,omitempty"`
 	Data   string `json:"data,omitempty"`
 	Hidden bool   `json:"hidden,omitempty"` // the node may not be read
@@ -133,14 +132,15 @@ const CuratorRevoke = "__REVOKE__"
 // shownData bounds how much of a node's data Tell shows.
 const shownData = 200
 
-// Tell fills in Owner or Data. To decode the record of every contender would be most of the work of
+// Tell fills in Owner and Data. To decode the record of every contender would be most of the work of
 // a look at all locks, so callers do it only for entries that they show.
 func (e *Entry) Tell() {
+	data := e.raw
 	if o, ok := e.Record(); ok {
 		e.Owner = &o
-	} else {
-		e.Data = e.Text(shownData)
+		data = data[:max(recordAt(data)-1, 0)]
 	}
+	e.Data = textOf(data, shownData)
 }
 
 // Record returns the owner record, if the node has one.
@@ -155,16 +155,9 @@ func (e *Entry) Record() (Owner, bool) {
 func (e *Entry) Raw() []byte { return []byte(e.raw) }
 
 // Text returns the node's data as text of at most n bytes.
-func (e *Entry) Text(n int) string {
-	cut := e.raw
-	if len(cut) > n {
-		for n > 0 && !utf8.RuneStart(cut[n]) {
-			n--
-		}
-		cut = cut[:n]
-	}
-	return strings.ToValidUTF8(cut, "\uFFFD")
-}
+func (e *Entry) Text(n int) string { return textOf(e.raw, n) }
+
+func textOf(data string, n int) string { return strings.ToValidUTF8(cutText(data, n), "\uFFFD") }
 
 // Asked returns the revocation of the contender, if there is one.
 func (e *Entry) Asked() (Revocation, bool) {

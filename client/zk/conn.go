@@ -123,7 +123,7 @@ func Dial(ctx context.Context, servers string, opt Options) (*Conn, error) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(ended)
-		return nil, fmt.Errorf("zk: connect to %s: %w", servers, err)
+		return nil, &dialError{servers, err}
 	}
 	return c, nil
 }

@@ -3,6 +3,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -75,7 +76,9 @@ func (e *MultiError) Unwrap() error { return e.Err }
 // uncertain marks an error after which the outcome of a write is unknown.
 type uncertain struct{ err error }
 
-func (u *uncertain) Error() string        { return "zk: " + u.err.Error() + ", outcome unknown" }
+func (u *uncertain) Error() string {
+	return "zk: " + strings.TrimPrefix(u.err.Error(), "zk: ") + ", outcome unknown"
+}
 func (u *uncertain) Unwrap() error        { return u.err }
 func (u *uncertain) Is(target error) bool { return target == ErrUncertain }
 
@@ -83,6 +86,18 @@ func (u *uncertain) Is(target error) bool { return target == ErrUncertain }
 func IsRefusal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && !errors.Is(err, ErrUncertain)
+}
+
+// dialError says which servers a Dial was for.
+type dialError struct {
+	servers string
+	err     error
+}
+
+func (e *dialError) Unwrap() error { return e.err }
+
+func (e *dialError) Error() string {
+	return "zk: connect to " + e.servers + ": " + strings.ReplaceAll(e.err.Error(), "zk: ", "")
 }
 
 // afterSend returns the error of a call whose context ended while it was under way.
