@@ -68,11 +68,14 @@ func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	return list
 }
 
-// certificateSoon is how long before a certificate's end a notice warns of it.
-const certificateSoon = 30 * 24 * time.Hour
+// How long before a certificate's end a notice warns of it, and a fault.
+const (
+	certificateSoon = 30 * 24 * time.Hour
+	certificateBad  = 3 * 24 * time.Hour
+)
 
 // word describes what is wrong with the certificate at now; empty: nothing. Clients and peers
-// that check certificates refuse a bad one.
+// that check certificates refuse a bad one, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	from, to := c.NotBefore.UTC().Format(time.DateTime), c.NotAfter.UTC().Format(time.DateTime)
 	switch {
@@ -83,12 +86,12 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 		return fmt.Sprintf("the certificate for %s has ended: it was valid from %s to %s (UTC); renew it", c.use,
 			from, to), true
 	case c.NotAfter.Sub(now) < certificateSoon:
-		return fmt.Sprintf("the certificate for %s ends on %s (UTC); renew it", c.use, to), false
+		return fmt.Sprintf("the certificate for %s ends on %s (UTC); renew it", c.use, to), c.NotAfter.Sub(now) < certificateBad
 	}
 	return "", false
 }
 
-// logCertificates logs certificates that clients and peers refuse.
+// logCertificates logs bad certificates.
 func (i *Instance) logCertificates() {
 	for _, c := range i.certificates() {
 		if text, bad := c.word(i.o.Now()); bad {
@@ -97,10 +100,12 @@ func (i *Instance) logCertificates() {
 	}
 }
 
-// certificateStatus adds notices and metrics of certificates and their files to a status.
+// certificateStatus adds faults, notices and metrics of certificates and their files to a status.
 func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 	for _, c := range i.certificates() {
-		if text, _ := c.word(s.Now); text != "" {
+		if text, bad := c.word(s.Now); bad {
+			s.Faults = append(s.Faults, text)
+		} else if text != "" {
 			s.Notices = append(s.Notices, text)
 		}
 		if metrics {
@@ -118,7 +123,7 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 	}
 	for _, p := range problems {
 		if p != "" {
-			s.Notices = append(s.Notices, "TLS files have changed and cannot be used; the old ones stay: "+p)
+			s.Notices = append(s.Notices, p)
 		}
 	}
 }

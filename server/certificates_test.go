@@ -18,6 +18,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 )
@@ -44,10 +45,10 @@ func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string)
 // start, and the peers' has an end as well. What ends soon is a notice.
 func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	day := 24 * time.Hour
-	first, _, _ := until(t, time.Now().Add(2*day))
+	first, _, _ := until(t, time.Now().Add(20*day))
 	second, _, _ := until(t, time.Now().Add(300*day))
-	_, cert, key := until(t, time.Now().Add(3*day))
-	peers, err := peer.LoadTLS(cert, key, cert, slog.New(slog.DiscardHandler))
+	_, cert, key := until(t, time.Now().Add(21*day))
+	peers, err := peer.LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler))
 	must(t, err)
 	now := &tls.Config{Certificates: []tls.Certificate{first}}
 	conf := &tls.Config{Certificates: now.Certificates, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return now, nil }}
@@ -67,18 +68,23 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 		t.Errorf("shown are %+v", list)
 	}
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
-	s := admin.Status{Now: time.Now().Add(10 * day)}
+	s := admin.Status{Now: time.Now().Add(17*day + time.Hour)}
+	i.certificateStatus(&s, false)
+	if len(s.Faults) != 1 || !strings.Contains(s.Faults[0], "the certificate for clients ends on ") || len(s.Notices) != 1 {
+		t.Errorf("within three days of one end: faults %q, notices %q", s.Faults, s.Notices)
+	}
+	s = admin.Status{Now: time.Now().Add(28 * day)}
 	i.certificateStatus(&s, true)
-	if len(s.Notices) != 2 || !strings.Contains(s.Notices[0], "the certificate for clients has ended: it was valid from ") {
-		t.Errorf("notices when it is too late: %q", s.Notices)
+	if len(s.Faults) != 2 || !strings.Contains(s.Faults[0], "the certificate for clients has ended: it was valid from ") {
+		t.Errorf("faults when it is too late: %q", s.Faults)
 	}
 	if len(s.Extra) != 2 || s.Extra[1].Labels[0].Value != "peers" || s.Extra[1].Value > -6*day.Seconds() || s.Extra[1].Value < -8*day.Seconds() {
 		t.Errorf("metrics: %+v", s.Extra)
 	}
 	s = admin.Status{Now: first.Leaf.NotBefore.Add(-time.Minute)}
 	i.certificateStatus(&s, false)
-	if len(s.Notices) < 1 || !strings.Contains(s.Notices[0], "the certificate for clients is not valid yet: it is from ") {
-		t.Errorf("notices when it is too early: %q", s.Notices)
+	if len(s.Faults) < 1 || !strings.Contains(s.Faults[0], "the certificate for clients is not valid yet: it is from ") {
+		t.Errorf("faults when it is too early: %q", s.Faults)
 	}
 	// The peers' certificate is renewed, and then the file breaks.
 	_, newCert, newKey := until(t, time.Now().Add(200*day))

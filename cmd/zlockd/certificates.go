@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
 // certificateSoon is how long before its end a certificate deserves a note.
@@ -16,10 +18,15 @@ const certificateSoon = 30 * 24 * time.Hour
 // checkCertificates checks the files of certificates and keys: their contents, whether each
 // key belongs to its certificate, the dates, and for peers the name and the authority.
 func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
+	if _, ok := readable(s.tlsCRL); ok {
+		if _, err := tlsfiles.ReadCRL(s.tlsCRL); err != nil {
+			fail("%w", err)
+		}
+	}
 	for _, f := range s.tlsFlags() {
 		s.checkCertificate(fail, now, f)
-		if text, ok := readable(f.ca); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
-			fail("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.prefix, f.ca)
+		if text, ok := readable(f.CA); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			fail("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
 		}
 	}
 }
@@ -34,7 +41,7 @@ func readable(file string) ([]byte, bool) {
 }
 
 func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags) {
-	flag, certFile, keyFile := f.prefix, f.cert, f.key
+	flag, certFile, keyFile := f.Flag, f.Cert, f.Key
 	cert, ok1 := readable(certFile)
 	key, ok2 := readable(keyFile)
 	if !ok1 || !ok2 {
@@ -79,10 +86,10 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f 
 		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
 			strings.Join(leaf.DNSNames, ", "), f.name)
 	}
-	if ca, ok := readable(f.ca); ok && what == "" {
+	if ca, ok := readable(f.CA); ok && what == "" {
 		if err := signedBy(cert, leaf, ca, now); err != nil {
 			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
-				"the file: %w", flag, certFile, flag, f.ca, err)
+				"the file: %w", flag, certFile, flag, f.CA, err)
 		}
 	}
 }

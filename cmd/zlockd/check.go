@@ -250,10 +250,17 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 	if s.peerInsecure && s.peerTLSCert != "" {
 		fail("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
+	if s.tlsCRL != "" && s.tlsCA == "" && s.peerTLSCA == "" && s.adminTLSCA == "" {
+		fail("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
+	}
+	if s.x509Super != "" && s.tlsCA == "" {
+		fail("--x509-super needs --tls-ca: nobody could show a certificate")
+	}
+	checkFile(fail, "tls-crl", s.tlsCRL, false)
 	for _, f := range s.tlsFlags() {
-		checkFile(fail, f.prefix+"-cert", f.cert, false)
-		checkFile(fail, f.prefix+"-key", f.key, true)
-		checkFile(fail, f.prefix+"-ca", f.ca, false)
+		checkFile(fail, f.Flag+"-cert", f.Cert, false)
+		checkFile(fail, f.Flag+"-key", f.Key, true)
+		checkFile(fail, f.Flag+"-ca", f.CA, false)
 	}
 }
 

@@ -126,6 +126,11 @@ func (z *zoo) finish() {
 	must(z.cluster())
 	must(z.requiredAuth())
 	must(z.adminTLS())
+	for _, key := range []string{"ssl.crl", "ssl.quorum.crl"} {
+		if strings.EqualFold(z.seen[key], "true") && !z.given["tls-crl"] {
+			z.fail("%s: %s: revocation lists are not fetched: name a file with them by --tls-crl", z.s.config, key)
+		}
+	}
 }
 
 // addresses maps the ports; another key holds the address of each.

@@ -119,6 +119,11 @@ func flagGroups(s *settings) []group {
 	f.StringVar(&s.adminTLSKey, "admin-tls-key", "", "its key, PEM `FILE` that only the server may read")
 	f.StringVar(&s.adminTLSCA, "admin-tls-ca", "",
 		"let in at the admin port only certificates signed by this authority, PEM `FILE`")
+	f.StringVar(&s.tlsCRL, "tls-crl", "",
+		"refuse certificates of clients, peers and callers of the admin port that these lists revoke, PEM `FILE`, "+
+			"read again when it changes")
+	f.StringVar(&s.x509Super, "x509-super", "",
+		"who may do everything: the `SUBJECT` of a client's certificate, as CN=admin,O=example")
 	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,
 		"start with a certificate of this server that has expired or is not valid yet")
 	f.StringVar(&s.superDigest, "super-digest", "",

@@ -34,6 +34,7 @@ var zooRules = map[string]rule{
 	"kerberos.removeRealmFromPrincipal":        onlyTrue("kerberos-remove-realm"),
 	"security.auth_to_local":                   toFlag("kerberos-rules"),
 	"DigestAuthenticationProvider.superDigest": toFlag("super-digest"),
+	"X509AuthenticationProvider.superUser":     toFlag("x509-super"),
 	"ensembleAuthName":                         toFlag("ensemble-names"),
 
 	"maxCnxns":                        toFlag("max-cnxns"),
@@ -68,9 +69,9 @@ var zooRules = map[string]rule{
 	"ssl.enabledProtocols":               protocols,
 	"ssl.quorum.protocol":                ignored("peers speak TLS 1.3"),
 	"ssl.quorum.enabledProtocols":        ignored("peers speak TLS 1.3"),
-	"ssl.crl":                            refusedWhen("true", "revocation lists are not read"),
+	"ssl.crl":                            later,
 	"ssl.ocsp":                           refusedWhen("true", "OCSP is not asked"),
-	"ssl.quorum.crl":                     refusedWhen("true", "revocation lists are not read"),
+	"ssl.quorum.crl":                     later,
 	"ssl.quorum.ocsp":                    refusedWhen("true", "OCSP is not asked"),
 	"ssl.hostnameVerification": ignored(
 		"clients are known by their certificate's authority, never by name"),
@@ -313,12 +314,12 @@ func authProvider(z *zoo, key, value string) error {
 		return nil
 	}
 	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider",
-		"EnsembleAuthenticationProvider"} {
+		"EnsembleAuthenticationProvider", "X509AuthenticationProvider"} {
 		if strings.HasSuffix(value, "."+known) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip and ensemble", value)
+	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip, x509, sasl and ensemble", value)
 }
 
 const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks " +

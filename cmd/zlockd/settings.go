@@ -59,6 +59,8 @@ type settings struct {
 	adminTLSCert      string
 	adminTLSKey       string
 	adminTLSCA        string
+	tlsCRL            string
+	x509Super         string
 	expiredCerts      bool
 	peerTLSCert       string
 	peerTLSKey        string

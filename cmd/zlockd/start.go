@@ -74,7 +74,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		raft.PeerListen = s.peerAddr
 	}
 	if s.peerTLSCert != "" {
-		if raft.PeerTLS, err = peer.LoadTLS(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA, log); err != nil {
+		if raft.PeerTLS, err = peer.LoadTLS(s.tlsFlags()[1].Names, log); err != nil {
 			return server.Options{}, err
 		}
 	}
@@ -99,6 +99,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			SuperDigest:       s.superDigest,
 			SASL:              mechanisms,
 			SASLSuper:         s.saslSuper,
+			X509Super:         s.x509Super,
 			EnsembleNames:     s.names(),
 			RequireAuth:       schemes(s.requireAuth),
 			SkipACL:           s.skipACL,

@@ -10,17 +10,19 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
-// tlsFlags are the files that a port's TLS needs, by the prefix of their flags.
+// tlsFlags are the files that a port's TLS needs, and what its certificate must be.
 type tlsFlags struct {
-	prefix, cert, key, ca string
-	name                  string // the DNS name that the certificate must have; empty: any
+	tlsfiles.Names
+	name string // the DNS name that the certificate must have; empty: any
 }
 
 func (s *settings) tlsFlags() []tlsFlags {
 	return []tlsFlags{
-		{"tls", s.tlsCert, s.tlsKey, s.tlsCA, ""},
-		{"peer-tls", s.peerTLSCert, s.peerTLSKey, s.peerTLSCA, fmt.Sprintf("zlockd-%d", s.id)},
-		{"admin-tls", s.adminTLSCert, s.adminTLSKey, s.adminTLSCA, ""},
+		{tlsfiles.Names{Flag: "tls", Cert: s.tlsCert, Key: s.tlsKey, CA: s.tlsCA, CRL: s.tlsCRL}, ""},
+		{tlsfiles.Names{Flag: "peer-tls", Cert: s.peerTLSCert, Key: s.peerTLSKey, CA: s.peerTLSCA, CRL: s.tlsCRL},
+			fmt.Sprintf("zlockd-%d", s.id)},
+		{tlsfiles.Names{Flag: "admin-tls", Cert: s.adminTLSCert, Key: s.adminTLSKey, CA: s.adminTLSCA,
+			CRL: s.tlsCRL}, ""},
 	}
 }
 
@@ -36,7 +38,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 	}
 	switch {
 	case s.more.tlsClientAuth == "none":
-		f.ca = ""
+		f.CA = ""
 	case s.more.tlsClientAuth == "want":
 		auth = tls.VerifyClientCertIfGiven
 	}
@@ -46,7 +48,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 // newAdminTLS does the same for the admin port.
 func newAdminTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
 	f := s.tlsFlags()[2]
-	if f.cert == "" || s.adminAddr == off {
+	if f.Cert == "" || s.adminAddr == off {
 		return nil, nil, nil
 	}
 	return f.server(tls.RequireAndVerifyClientCert, tls.VersionTLS12, log)
@@ -56,11 +58,11 @@ func newAdminTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, e
 // authority clients show no certificate.
 func (f tlsFlags) server(auth tls.ClientAuthType, least uint16, log *slog.Logger) (
 	*tls.Config, *tlsfiles.Files, error) {
-	files, err := tlsfiles.Open(f.prefix, f.cert, f.key, f.ca, log)
+	files, err := tlsfiles.Open(f.Names, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.ca == "" {
+	if f.CA == "" {
 		auth = tls.NoClientCert
 	}
 	// The port needs a certificate to open; no connection uses this one.
@@ -74,7 +76,7 @@ func (f tlsFlags) server(auth tls.ClientAuthType, least uint16, log *slog.Logger
 		defer mu.Unlock()
 		if of != now { // one configuration for all connections: it has the keys of their tickets
 			of, last = now, &tls.Config{MinVersion: least, ClientAuth: auth,
-				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA}
+				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA, VerifyConnection: now.NotRevoked}
 		}
 		return last, nil
 	}

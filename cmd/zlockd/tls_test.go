@@ -130,6 +130,7 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 // Only a zoo.cfg with portUnification lets in both.
 func TestAdminPortSpeaksTLS(t *testing.T) {
 	a := newAuthority(t, t.TempDir())
+	a.life = 60 * 24 * time.Hour // /health is well
 	a.sign(t, "server", nil)
 	a.sign(t, "client", nil)
 	both := a.file("both.pem") // certificate and key, as ZooKeeper has them in a store

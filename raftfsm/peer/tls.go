@@ -23,10 +23,10 @@ type TLS struct {
 // certName is the DNS name a server's certificate must carry.
 func certName(id uint32) string { return fmt.Sprintf("zlockd-%d", id) }
 
-// LoadTLS reads a server's certificate and key and the authority's certificate,
-// all PEM. They are read again when they change; new connections use them then.
-func LoadTLS(cert, key, ca string, log *slog.Logger) (*TLS, error) {
-	files, err := tlsfiles.Open("peer-tls", cert, key, ca, log)
+// LoadTLS reads a server's certificate and key and the authority's certificate.
+// They are read again when they change; new connections use them then.
+func LoadTLS(names tlsfiles.Names, log *slog.Logger) (*TLS, error) {
+	files, err := tlsfiles.Open(names, log)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (t *TLS) config() *tls.Config {
 		Certificates: []tls.Certificate{l.Pair},
 		RootCAs:      l.CA,
 		ClientCAs:    l.CA,
-		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientAuth:   tls.RequireAndVerifyClientCert, VerifyConnection: l.NotRevoked,
 		// A certificate that was withdrawn must not live on in tickets.
 		SessionTicketsDisabled: true,
 	}

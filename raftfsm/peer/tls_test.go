@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
 // ownTLS is that of a cluster whose servers all have the same certificate.
@@ -39,7 +41,7 @@ func ownTLS(t *testing.T, id uint32) *TLS {
 			t.Fatal(err)
 		}
 	}
-	secure, err := LoadTLS(cert, private, cert, slog.New(slog.DiscardHandler))
+	secure, err := LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: private, CA: cert}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,13 @@
-// Package tlsfiles reads a certificate, its key and an authority from PEM files,
-// and reads them again when they change, so that a certificate is renewed
+// Package tlsfiles reads a certificate, its key, an authority and its revocation lists from PEM
+// files, and reads them again when they change, so that a certificate is renewed or revoked
 // without a restart.
 package tlsfiles
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,30 +19,35 @@ import (
 const maxFile = 1 << 20
 
 // lookAgain is how often the files are looked at, at most.
-const lookAgain = time.Second
+const lookAgain = 100 * time.Millisecond
+
+// Names are the paths of the files; CA and CRL may be empty. Errors name the files by their
+// flags: Flag-cert, Flag-key, Flag-ca and tls-crl.
+type Names struct{ Flag, Cert, Key, CA, CRL string }
 
 // Loaded is what the files hold.
 type Loaded struct {
 	Pair tls.Certificate
 	CA   *x509.CertPool // nil without a file for it
+	crl  []*x509.RevocationList
 }
 
-// Files are a certificate, its key and, unless empty, an authority. While the files on disk cannot
-// be used, the last good ones stay.
+// Files are a certificate, its key, and perhaps an authority and revocation lists. While the files
+// on disk cannot be used, the last good ones stay.
 type Files struct {
-	flag, cert, key, ca string
-	log                 *slog.Logger
+	n   Names
+	log *slog.Logger
 
 	mu      sync.Mutex
 	current *Loaded
 	looked  time.Time // when the files were last looked at
-	stamp   [3]time.Time
-	problem error // why the files as they are cannot be used
+	stamp   [4]time.Time
+	problem string // why the files as they are cannot be used
 }
 
-// Open reads the files. Errors name them by their flags: flag-cert, flag-key and flag-ca.
-func Open(flag, cert, key, ca string, log *slog.Logger) (*Files, error) {
-	f := &Files{flag: flag, cert: cert, key: key, ca: ca, log: log}
+// Open reads the files.
+func Open(n Names, log *slog.Logger) (*Files, error) {
+	f := &Files{n: n, log: log}
 	f.stamp = f.stamps()
 	var err error
 	f.current, err = f.load()
@@ -59,31 +66,80 @@ func (f *Files) Get(now time.Time) *Loaded {
 	if stamp == f.stamp {
 		return f.current
 	}
-	f.stamp = stamp
 	fresh, err := f.load()
-	if f.problem = err; err != nil {
-		f.log.Error("TLS files have changed and cannot be used; the old ones stay", "err", err)
+	if err == nil && !valid(fresh, now) && valid(f.current, now) {
+		leaf := fresh.Pair.Leaf
+		err = fmt.Errorf("--%s-cert %s is valid from %s until %s only", f.n.Flag, f.n.Cert,
+			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
+		stamp = f.stamp // the certificate may become valid, or the old one end: try again
+	}
+	f.stamp = stamp
+	if err != nil {
+		if text := err.Error(); text != f.problem {
+			f.log.Error("TLS files have changed and cannot be used; the old ones stay", "err", err)
+			f.problem = text
+		}
 		return f.current
 	}
-	f.log.Info("TLS files read again", "cert", f.cert)
-	f.current = fresh
+	f.log.Info("TLS files read again", "cert", f.n.Cert)
+	f.problem, f.current = "", fresh
 	return fresh
 }
 
-// Problem returns why the files on disk cannot be used; empty: they can.
+// valid reports whether the certificate's dates include now.
+func valid(l *Loaded, now time.Time) bool {
+	return !now.Before(l.Pair.Leaf.NotBefore) && !now.After(l.Pair.Leaf.NotAfter)
+}
+
+// Problem returns why the files on disk cannot be used, or which revocation list is out of date;
+// empty: all is well.
 func (f *Files) Problem() string {
-	f.Get(time.Now())
+	now := time.Now()
+	l := f.Get(now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.problem == nil {
-		return ""
+	if f.problem != "" {
+		return "TLS files have changed and cannot be used; the old ones stay: " + f.problem
 	}
-	return f.problem.Error()
+	for _, list := range l.crl {
+		if !list.NextUpdate.IsZero() && now.After(list.NextUpdate) {
+			return fmt.Sprintf("the list of %s in --tls-crl %s is out of date since %s; certificates revoked later "+
+				"are let in", list.Issuer, f.n.CRL, list.NextUpdate.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
+// NotRevoked refuses a peer whose certificate, or one between it and the authority, is on a
+// revocation list of its issuer. It suits VerifyConnection of a tls.Config.
+func (l *Loaded) NotRevoked(s tls.ConnectionState) error {
+	for _, chain := range s.VerifiedChains {
+		for i, c := range chain[:len(chain)-1] {
+			if l.revoked(c, chain[i+1]) {
+				return fmt.Errorf("the certificate %s with the serial number %x is revoked", c.Subject, c.SerialNumber)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Loaded) revoked(c, issuer *x509.Certificate) bool {
+	for _, list := range l.crl {
+		if !bytes.Equal(list.RawIssuer, c.RawIssuer) || list.CheckSignatureFrom(issuer) != nil {
+			continue
+		}
+		for i := range list.RevokedCertificateEntries {
+			if list.RevokedCertificateEntries[i].SerialNumber.Cmp(c.SerialNumber) == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stamps returns when each file was changed.
-func (f *Files) stamps() (t [3]time.Time) {
-	for i, file := range []string{f.cert, f.key, f.ca} {
+func (f *Files) stamps() (t [4]time.Time) {
+	for i, file := range []string{f.n.Cert, f.n.Key, f.n.CA, f.n.CRL} {
 		if info, err := os.Stat(file); err == nil {
 			t[i] = info.ModTime()
 		}
@@ -92,33 +148,56 @@ func (f *Files) stamps() (t [3]time.Time) {
 }
 
 func (f *Files) load() (*Loaded, error) {
-	cert, err := f.read("cert", f.cert)
+	n := f.n
+	cert, err := read(n.Flag+"-cert", n.Cert)
 	if err != nil {
 		return nil, err
 	}
-	key, err := f.read("key", f.key)
+	key, err := read(n.Flag+"-key", n.Key)
 	if err != nil {
 		return nil, err
 	}
 	l := new(Loaded)
 	if l.Pair, err = tls.X509KeyPair(cert, key); err != nil {
-		return nil, fmt.Errorf("--%s-cert %s, --%s-key %s: %w", f.flag, f.cert, f.flag, f.key, err)
+		return nil, fmt.Errorf("--%s-cert %s, --%s-key %s: %w", n.Flag, n.Cert, n.Flag, n.Key, err)
 	}
-	if f.ca == "" {
+	if n.CA == "" {
 		return l, nil
 	}
-	text, err := f.read("ca", f.ca)
+	text, err := read(n.Flag+"-ca", n.CA)
 	if err != nil {
 		return nil, err
 	}
 	l.CA = x509.NewCertPool()
 	if !l.CA.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--%s-ca %s holds no certificate in PEM", f.flag, f.ca)
+		return nil, fmt.Errorf("--%s-ca %s holds no certificate in PEM", n.Flag, n.CA)
 	}
-	return l, nil
+	if n.CRL != "" {
+		l.crl, err = ReadCRL(n.CRL)
+	}
+	return l, err
 }
 
-func (f *Files) read(what, path string) ([]byte, error) {
+// ReadCRL reads the revocation lists in a PEM file.
+func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
+	text, err := read("tls-crl", path)
+	if err != nil {
+		return nil, err
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		list, err := x509.ParseRevocationList(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-crl %s: %w", path, err)
+		}
+		lists = append(lists, list)
+	}
+	if lists == nil {
+		return nil, fmt.Errorf("--tls-crl %s holds no revocation list: want a PEM file with BEGIN X509 CRL", path)
+	}
+	return lists, nil
+}
+
+func read(flag, path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxFile {
 		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
@@ -128,7 +207,7 @@ func (f *Files) read(what, path string) ([]byte, error) {
 		b, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--%s-%s: %w", f.flag, what, err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return b, nil
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"log/slog"
 	"math/big"
@@ -18,11 +20,18 @@ import (
 // write makes a certificate with a serial number, and its key.
 func write(t *testing.T, dir string, serial int64, at time.Time) (cert, key string) {
 	t.Helper()
+	return writeValid(t, dir, serial, at, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
+}
+
+func writeValid(t *testing.T, dir string, serial int64, at, from, until time.Time) (cert, key string) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"x"}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"x"}, NotBefore: from,
+		NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		Subject: pkix.Name{CommonName: "x"}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +59,7 @@ func put(t *testing.T, file string, b []byte, at time.Time) {
 func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
-	f, err := Open("tls", cert, key, cert, slog.New(slog.DiscardHandler))
+	f, err := Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,15 +87,107 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	cert, key := write(t, t.TempDir(), 1, time.Now())
 	_, other := write(t, t.TempDir(), 2, time.Now())
-	for _, tc := range []struct{ cert, key, ca, want string }{
-		{"/nonexistent", key, "", "--tls-cert: "},
-		{cert, "/nonexistent", "", "--tls-key: "},
-		{cert, other, "", "private key does not match"},
-		{cert, key, key, "--tls-ca " + key + " holds no certificate"},
+	for _, tc := range []struct{ cert, key, ca, crl, want string }{
+		{"/nonexistent", key, "", "", "--tls-cert: "},
+		{cert, "/nonexistent", "", "", "--tls-key: "},
+		{cert, other, "", "", "private key does not match"},
+		{cert, key, key, "", "--tls-ca " + key + " holds no certificate"},
+		{cert, key, cert, key, "--tls-crl " + key},
+		{cert, key, cert, os.DevNull, "--tls-crl " + os.DevNull + " holds no revocation list"},
 	} {
-		if _, err := Open("tls", tc.cert, tc.key, tc.ca, nil); err == nil ||
+		if _, err := Open(Names{Flag: "tls", Cert: tc.cert, Key: tc.key, CA: tc.ca, CRL: tc.crl}, nil); err == nil ||
 			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc, err)
 		}
+	}
+}
+
+// TestExpiredFilesDoNotReplaceGoodOnes: the old certificate stays while its dates are good, also
+// before one that begins later, which is used as soon as it may be.
+func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	cert, key := writeValid(t, dir, 1, now, now.Add(-time.Hour), now.Add(time.Hour))
+	var log strings.Builder
+	f, err := Open(Names{Flag: "tls", Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
+	writeValid(t, dir, 2, now.Add(time.Minute), now.Add(-2*time.Hour), now.Add(-time.Minute))
+	if serial() != 1 || serial() != 1 || !strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
+		t.Errorf("an expired file: serial %d, problem %q", serial(), f.Problem())
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d errors logged for one file", n)
+	}
+	writeValid(t, dir, 3, now.Add(2*time.Minute), now.Add(30*time.Minute), now.Add(2*time.Hour))
+	if serial() != 1 {
+		t.Error("a certificate is used before it is valid")
+	}
+	if now = now.Add(40 * time.Minute); serial() != 3 {
+		t.Error("a certificate is not used once it is valid")
+	}
+	writeValid(t, dir, 4, now.Add(3*time.Minute), now.Add(-time.Hour), now.Add(-time.Minute))
+	if now = now.Add(3 * time.Hour); serial() != 4 {
+		t.Error("a file is not used although the old certificate has ended too")
+	}
+}
+
+// TestRevokedCertificatesAreRefused: by their serial number and issuer, as soon as the list has
+// changed.
+func TestRevokedCertificatesAreRefused(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	cert, key := write(t, dir, 1, now) // the authority, and the server's
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crl := filepath.Join(dir, "crl")
+	list := func(number int64, next, at time.Time, revoked ...int64) {
+		t.Helper()
+		l := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: now.Add(-time.Hour), NextUpdate: next}
+		for _, n := range revoked {
+			l.RevokedCertificateEntries = append(l.RevokedCertificateEntries,
+				x509.RevocationListEntry{SerialNumber: big.NewInt(n), RevocationTime: now})
+		}
+		der, err := x509.CreateRevocationList(rand.Reader, l, pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, crl, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), at)
+	}
+	list(1, now.Add(time.Hour), now, 7)
+	f, err := Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert, CRL: crl}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &x509.Certificate{SerialNumber: big.NewInt(8), RawIssuer: pair.Leaf.RawSubject}
+	ask := func() error {
+		now = now.Add(lookAgain)
+		return f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, pair.Leaf}}})
+	}
+	if err := ask(); err != nil {
+		t.Errorf("another is revoked, and this one is refused: %v", err)
+	}
+	list(2, now.Add(-time.Minute), now.Add(time.Minute), 7, 8)
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "serial number 8 is revoked") {
+		t.Errorf("revoked: %v", err)
+	}
+	if p := f.Problem(); !strings.Contains(p, "--tls-crl "+crl+" is out of date since ") {
+		t.Errorf("a list past its next update: %q", p)
+	}
+	other, _ := write(t, t.TempDir(), 1, now)
+	forged, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(forged)
+	issuer, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, issuer}}})
+	if err != nil {
+		t.Errorf("a list that another authority of the same name has signed counts: %v", err)
 	}
 }

@@ -74,7 +74,11 @@ func (c *conn) startTLS() endReason {
 		return endTLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
-		ids := append(slices.Clip(*c.ids.Load()), jute.ID{Scheme: "x509", ID: certs[0].Subject.String()})
+		subject := certs[0].Subject.String()
+		ids := append(slices.Clip(*c.ids.Load()), jute.ID{Scheme: "x509", ID: subject})
+		if subject == c.srv.o.X509Super {
+			ids = append(ids, superID)
+		}
 		if tooMany(ids) {
 			return endAuth
 		}

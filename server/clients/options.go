@@ -81,6 +81,8 @@ type Options struct {
 	// SASLSuper is the user of SASL that may do everything, if any.
 	SASL      *sasl.Mechanisms
 	SASLSuper string
+	// X509Super is the subject of the client certificate that may do everything, if any.
+	X509Super string
 	// EnsembleNames are the names of this cluster. A client that authenticates by the
 	// scheme ensemble with another name is refused: it looks for another cluster. A
 	// client that gives no name passes, and without names here every client does.
