@@ -2,9 +2,11 @@ package server
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
@@ -29,11 +31,12 @@ func (i *Instance) listConns(s *admin.Status) {
 }
 
 // listWatches groups the watches by session.
-func (i *Instance) listWatches(s *admin.Status) {
+func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
 	by := make(map[int64][]string)
+	name := i.namer(need)
 	i.Clients.WatchScan(func(path string, session int64) {
 		if s.Fits("watches", s.Watches, admin.ListedPath(path)) {
-			by[session] = append(by[session], path)
+			by[session] = append(by[session], name(path))
 		}
 	})
 	s.WatchList = sorted(by)
@@ -48,6 +51,37 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 	}
 	slices.SortFunc(list, func(a, b admin.SessionPaths) int { return cmp.Compare(a.Session, b.Session) })
 	return list
+}
+
+// hiddenName stands for the nodes of a list that the reader may not know.
+const hiddenName = "(nodes that world:anyone may not list)"
+
+// namer returns what a list calls a path: the path itself if every client may list it, that is, if
+// world:anyone may read the node above it.
+func (i *Instance) namer(need admin.Need) func(path string) string {
+	node := i.node.Load()
+	if need&admin.NeedHidden != 0 || i.o.Clients.SkipACL || node == nil {
+		return func(name string) string { return name }
+	}
+	open := map[string]bool{}
+	return func(name string) string {
+		dir := path.Dir(name)
+		may, known := open[dir]
+		if !known && len(open) < 100_000 {
+			node.View(func(st *state.State) {
+				n, ok := st.Tree().Find(dir)
+				for above := dir; !ok; n, ok = st.Tree().Find(above) { // only a watch is there
+					above = path.Dir(above)
+				}
+				_, may = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
+			})
+			open[dir] = may
+		}
+		if !may {
+			return hiddenName
+		}
+		return name
+	}
 }
 
 // listedAtOnce is how many sessions listSessions reads under one hold of the state lock.
@@ -83,12 +117,12 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 
 // listEphemerals lists the ephemeral nodes by session. Nodes that are created or deleted at that
 // moment may be missing or not.
-func listEphemerals(s *admin.Status, node *raftfsm.Node) {
-	by := make(map[int64][]string)
+func (i *Instance) listEphemerals(s *admin.Status, node *raftfsm.Node, need admin.Need) {
+	by, name := make(map[int64][]string), i.namer(need)
 	node.Ephemerals(func(session int64, path string) bool {
 		fits := s.Fits("ephemeral nodes", s.EphemeralCount, admin.ListedPath(path))
 		if fits {
-			by[session] = append(by[session], path)
+			by[session] = append(by[session], name(path))
 		}
 		return fits
 	})

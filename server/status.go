@@ -51,7 +51,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		i.listConns(s)
 	}
 	if need&admin.NeedWatches != 0 {
-		i.listWatches(s)
+		i.listWatches(s, need)
 	}
 	i.diskStatus(s)
 	if i.o.Clients.SkipACL {
@@ -198,7 +198,7 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		listSessions(s, node)
 	}
 	if need&admin.NeedEphemerals != 0 {
-		listEphemerals(s, node)
+		i.listEphemerals(s, node, need)
 	}
 	if need&admin.NeedMetrics != 0 {
 		clusterMetrics(s)

@@ -109,8 +109,8 @@ func (a *Admin) setTraceMask(j *jsonWriter, _ *Status, args url.Values) string {
 }
 
 // runCommand writes the whole answer of a command that was asked for as name.
-func (a *Admin) runCommand(j *jsonWriter, c *command, name string, args url.Values) {
-	s := a.source.Status(c.need)
+func (a *Admin) runCommand(j *jsonWriter, c *command, name string, need Need, args url.Values) {
+	s := a.source.Status(c.need | need)
 	if !s.answers() && !c.always {
 		jsonRefusal(j, name, notServing)
 		return

@@ -99,7 +99,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
 	code := http.StatusOK
-	problem := ""
+	problem, hidden := "", Need(0)
 	switch {
 	case c == nil:
 		problem = "Unknown command: " + name
@@ -107,6 +107,10 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		code, problem = a.mayChange(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		code, problem = http.StatusMethodNotAllowed, name+" is asked for by GET"
+	case c.need&(NeedEphemerals|NeedWatches) != 0 && a.authorize != nil && r.Header.Get("Authorization") != "":
+		if _, code, problem = Login(r, a.authorize); problem == "" {
+			hidden = NeedHidden
+		}
 	}
 	if problem == "" && c.heavy {
 		release, ok := a.heavy.acquire()
@@ -122,7 +126,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	if problem != "" {
 		jsonRefusal(j, name, problem)
 	} else {
-		a.runCommand(j, c, name, r.URL.Query())
+		a.runCommand(j, c, name, hidden, r.URL.Query())
 	}
 	if err := j.w.Flush(); err != nil {
 		a.log.Debug("admin answer not sent", "command", fmt.Sprintf("%.32q", name), "err", err)

@@ -71,7 +71,7 @@ func TestListsEndWhereThereIsNoRoom(t *testing.T) {
 	const said = "too many: 1000000 watches, of which only some are shown"
 	var b bytes.Buffer
 	j := &jsonWriter{w: bufio.NewWriter(&b)}
-	a.runCommand(j, a.byName["watches"], "watches", nil)
+	a.runCommand(j, a.byName["watches"], "watches", 0, nil)
 	j.w.Flush()
 	if text := b.String(); len(text) > 50_000_000 || len(text) < 40_000_000 ||
 		!strings.Contains(text, `"truncated" : "`+said+`"`) {

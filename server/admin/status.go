@@ -20,6 +20,7 @@ const (
 	NeedDirs                        // DataDirSize, LogDirSize
 	NeedMetrics                     // Counters, Summaries, Keyed; Extra, which wants NeedDirs too
 	NeedProcess                     // Environment, OpenFiles, MaxFiles
+	NeedHidden                      // in Ephemerals and WatchList also nodes that ACLs hide
 )
 
 // Source is the server as this package sees it. Its methods may be called by
