@@ -88,11 +88,8 @@ func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
 		return
 	}
 	st := i.taker.State()
-	s.Extra = append(s.Extra,
-		admin.Sample{Name: "backup_age_seconds",
-			Help:  "Age of the newest backup in --backup-dir, or how long there should have been one.",
-			Value: i.taker.Age().Seconds()},
-		admin.Sample{Name: "backups_total", Help: "Backups taken.", Counter: true, Value: float64(st.Taken)},
-		admin.Sample{Name: "backups_failed_total", Help: "Backups that failed.", Counter: true,
-			Value: float64(st.Failed)})
+	s.Measure("backup_age_seconds", "Age of the newest backup in --backup-dir, or how long there should have been one.",
+		i.taker.Age().Seconds())
+	s.Measure("backups_total", "Backups taken.", float64(st.Taken))
+	s.Measure("backups_failed_total", "Backups that failed.", float64(st.Failed))
 }

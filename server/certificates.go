@@ -109,9 +109,8 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 			s.Notices = append(s.Notices, text)
 		}
 		if metrics {
-			s.Extra = append(s.Extra, admin.Sample{Name: "certificate_expiry_seconds",
-				Help:   "Seconds until a certificate of this server ends; negative: since.",
-				Labels: []admin.Pair{{Key: "use", Value: c.use}}, Value: c.NotAfter.Sub(s.Now).Seconds()})
+			s.Measure("certificate_expiry_seconds", "Seconds until a certificate of this server ends; negative: since.",
+				c.NotAfter.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
 		}
 	}
 	var problems []string

@@ -75,9 +75,9 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 	}
 	if need&admin.NeedMetrics != 0 {
 		s.Summaries["jvm_pause_time_ms"] = admin.GCPauses()
-		s.Extra = append(s.Extra, i.ownMetrics(&snap)...)
+		i.ownMetrics(s, &snap)
 		if i.view != nil && node != nil {
-			s.Extra = append(s.Extra, i.view.Metrics()...)
+			i.view.Measure(s)
 		}
 	}
 	i.backupStatus(s, need&admin.NeedMetrics != 0)
@@ -223,58 +223,44 @@ func clusterMetrics(s *admin.Status) {
 	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
 		Max: float64(s.SyncMax) / ms}
 	s.Counters["commit_count"] = int64(s.Applied)
-	gauge := func(name, help string, v float64, labels ...admin.Pair) {
-		s.Extra = append(s.Extra, admin.Sample{Name: name, Help: help, Value: v, Labels: labels})
-	}
-	gauge("peer_insecure", "1 if servers talk to each other in the clear.", flag(s.PeerInsecure))
-	gauge("stream_pending", "Requests of this server not yet applied.", float64(s.Pending))
-	gauge("log_requests", "Requests in the log since the last snapshot.", float64(s.LogBehind))
-	gauge("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
-	gauge("snapshot_bytes", "Bytes of snapshots on disk.", float64(s.DataDirSize))
-	s.Extra = append(s.Extra, admin.Sample{Name: "elections_total", Help: "Elections this server won.",
-		Counter: true, Value: float64(s.Elections)})
+	s.Measure("peer_insecure", "1 if servers talk to each other in the clear.", flag(s.PeerInsecure))
+	s.Measure("stream_pending", "Requests of this server not yet applied.", float64(s.Pending))
+	s.Measure("log_requests", "Requests in the log since the last snapshot.", float64(s.LogBehind))
+	s.Measure("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
+	s.Measure("snapshot_bytes", "Bytes of snapshots on disk.", float64(s.DataDirSize))
+	s.Measure("elections_total", "Elections this server won.", float64(s.Elections))
 	for _, m := range s.Members {
 		if m.Applied > 0 {
-			gauge("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
+			s.Measure("member_applied_index", "Newest log entry a member has applied, as the leader knows.",
 				float64(m.Applied), admin.Pair{Key: "id", Value: strconv.Itoa(int(m.ID))})
 		}
 	}
 }
 
-// ownMetrics returns the metrics for which ZooKeeper has no name.
-func (i *Instance) ownMetrics(snap *clients.Figures) []admin.Sample {
-	list := []admin.Sample{
-		{Name: "skip_acl", Help: "1 if access rights are not checked.", Value: flag(i.o.Clients.SkipACL)},
-		{Name: "watches", Help: "Watches of all kinds.", Value: float64(snap.Watches)},
-		{Name: "watch_memory_bytes", Help: "Memory that watches take.", Value: float64(snap.WatchBytes)},
-		{Name: "watch_memory_limit_bytes", Help: "Memory that watches may take.",
-			Value: float64(i.o.Clients.MaxWatchBytes)},
-		{Name: "watch_memory_largest_bytes", Help: "Memory that the watches of one connection take, at most.",
-			Value: float64(snap.WatchBytesMost)},
-		{Name: "buffer_bytes",
-			Help:  "Memory of large requests on their way in and of replies and events on their way out.",
-			Value: float64(snap.BufferBytes)},
-		{Name: "buffer_limit_bytes", Help: "Limit of zlockd_buffer_bytes.", Value: float64(i.o.Clients.MaxBuffers)},
-		{Name: "accept_errors_total", Help: "Connections that the server failed to accept.", Counter: true,
-			Value: float64(snap.AcceptErrors)},
-		{Name: "foreign_connections_total", Help: "Connections that spoke another protocol.", Counter: true,
-			Value: float64(snap.Foreign)},
-		{Name: "sessions_refused_total", Help: "Clients whose session had ended.", Counter: true,
-			Value: float64(snap.SessionsRefused)},
-		{Name: "log_lines_dropped_total", Help: "Log lines about clients left out because there were too many.",
-			Counter: true, Value: float64(snap.LogDropped)},
-	}
+// ownMetrics adds the metrics for which ZooKeeper has no name.
+func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
+	s.Measure("skip_acl", "1 if access rights are not checked.", flag(i.o.Clients.SkipACL))
+	s.Measure("watches", "Watches of all kinds.", float64(f.Watches))
+	s.Measure("watch_memory_bytes", "Memory that watches take.", float64(f.WatchBytes))
+	s.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(i.o.Clients.MaxWatchBytes))
+	s.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
+		float64(f.WatchBytesMost))
+	s.Measure("buffer_bytes", "Memory of large requests on their way in and of replies and events on their way out.",
+		float64(f.BufferBytes))
+	s.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(i.o.Clients.MaxBuffers))
+	s.Measure("accept_errors_total", "Connections that the server failed to accept.", float64(f.AcceptErrors))
+	s.Measure("foreign_connections_total", "Connections that spoke another protocol.", float64(f.Foreign))
+	s.Measure("sessions_refused_total", "Clients whose session had ended.", float64(f.SessionsRefused))
+	s.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
+		float64(f.LogDropped))
 	if i.o.LogLost != nil {
-		list = append(list, admin.Sample{Name: "log_lines_lost_total",
-			Help: "Log lines lost because the reader of stderr was too slow or gone.", Counter: true,
-			Value: float64(i.o.LogLost())})
+		s.Measure("log_lines_lost_total", "Log lines lost because the reader of stderr was too slow or gone.",
+			float64(i.o.LogLost()))
 	}
-	for _, e := range snap.Ends {
-		list = append(list, admin.Sample{Name: "connection_ends_total", Help: "Connections that ended, by reason.",
-			Counter: true,
-			Labels:  []admin.Pair{{Key: "reason", Value: e.Reason}}, Value: float64(e.Count)})
+	for _, e := range f.Ends {
+		s.Measure("connection_ends_total", "Connections that ended, by reason.", float64(e.Count),
+			admin.Pair{Key: "reason", Value: e.Reason})
 	}
-	return list
 }
 
 func flag(b bool) float64 {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -38,15 +39,7 @@ type Options struct {
 // Admin answers four-letter words and HTTP requests. Its methods may be called
 // by several goroutines at once.
 type Admin struct {
-	source    Source
-	authorize func(user, password string) bool
-	profiling bool
-	noJVM     bool
-	hosts     []string
-	pages     map[string]http.Handler
-	now       func() time.Time
-	log       *slog.Logger
-
+	o        Options
 	words    []word
 	allowed  map[string]bool // words that are answered
 	commands []command
@@ -65,32 +58,18 @@ const defaultMask = 306
 
 // New returns an Admin, or an error when the whitelist names an unknown word.
 func New(o Options) (*Admin, error) {
-	if o.Whitelist == "" {
-		o.Whitelist = DefaultWhitelist
-	}
-	allowed, err := parseWhitelist(o.Whitelist)
+	allowed, err := parseWhitelist(cmp.Or(o.Whitelist, DefaultWhitelist))
 	if err != nil {
 		return nil, err
 	}
-	a := &Admin{
-		source:    o.Source,
-		authorize: o.Authorize,
-		profiling: o.Profiling,
-		noJVM:     o.NoJVM,
-		hosts:     o.Hosts,
-		pages:     o.Pages,
-		now:       o.Now,
-		log:       o.Log,
-		allowed:   allowed,
-		heavy:     newPool(heavyAtOnce, heavyTime),
-		asks:      newPool(heavyAtOnce, heavyTime),
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	if a.now == nil {
-		a.now = time.Now
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
+	a := &Admin{o: o, allowed: allowed, heavy: pool{make(chan struct{}, heavyAtOnce), heavyTime},
+		asks: pool{make(chan struct{}, heavyAtOnce), heavyTime}}
 	a.mask.Store(defaultMask)
 	a.words = a.wordTable()
 	a.commands = a.commandTable()
@@ -121,10 +100,6 @@ type pool struct {
 	wait   time.Duration
 }
 
-func newPool(n int, wait time.Duration) pool {
-	return pool{places: make(chan struct{}, n), wait: wait}
-}
-
 // acquire waits for a place, but not forever.
 func (p pool) acquire() (release func(), ok bool) {
 	t := time.NewTimer(p.wait)
@@ -144,7 +119,7 @@ func (a *Admin) limit(w io.Writer) io.Writer {
 	if !ok {
 		return w
 	}
-	return &limited{w: w, d: d, end: a.now().Add(heavyTime)}
+	return &limited{w: w, d: d, end: a.o.Now().Add(heavyTime)}
 }
 
 type deadliner interface{ SetWriteDeadline(time.Time) error }

@@ -157,7 +157,7 @@ func standalone() Status {
 			P50: 10}}},
 		Extra: []Sample{
 			{Name: "peer_insecure", Help: "1 if peers talk in the clear.", Value: 1},
-			{Name: "session_ends_total", Help: "Sessions ended.", Counter: true, Labels: []Pair{{"cause", "closed"}},
+			{Name: "session_ends_total", Help: "Sessions ended.", Labels: []Pair{{"cause", "closed"}},
 				Value: 7},
 		},
 	}

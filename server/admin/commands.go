@@ -35,7 +35,7 @@ func (a *Admin) commandTable() []command {
 		{name: "configuration", aliases: []string{"conf", "config"}, write: fine(jsonConfiguration)},
 		{name: "connection_stat_reset", aliases: []string{"crst"}, changes: true,
 			write: func(*jsonWriter, *Status, url.Values) string {
-				a.source.ResetConns()
+				a.o.Source.ResetConns()
 				return ""
 			}},
 		{name: "connections", aliases: []string{"cons"}, need: NeedConns, heavy: true,
@@ -72,7 +72,7 @@ func (a *Admin) commandTable() []command {
 		{name: "set_trace_mask", aliases: []string{"stmk"}, always: true, changes: true, write: a.setTraceMask},
 		{name: "stat_reset", aliases: []string{"srst"}, changes: true,
 			write: func(*jsonWriter, *Status, url.Values) string {
-				a.source.ResetStats()
+				a.o.Source.ResetStats()
 				return ""
 			}},
 		{name: "stats", aliases: []string{"stat"}, need: NeedDirs | NeedMetrics | NeedConns, heavy: true,
@@ -110,7 +110,7 @@ func (a *Admin) setTraceMask(j *jsonWriter, _ *Status, args url.Values) string {
 
 // runCommand writes the whole answer of a command that was asked for as name.
 func (a *Admin) runCommand(j *jsonWriter, c *command, name string, need Need, args url.Values) {
-	s := a.source.Status(c.need | need)
+	s := a.o.Source.Status(c.need | need)
 	if !s.answers() && !c.always {
 		jsonRefusal(j, name, notServing)
 		return

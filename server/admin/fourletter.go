@@ -122,7 +122,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 func (a *Admin) answer(out io.Writer, w word) {
 	var s *Status
 	if w.name != "ruok" { // answered without asking anything of the server
-		s = a.source.Status(w.need)
+		s = a.o.Source.Status(w.need)
 		if !s.answers() && !w.always {
 			idle := w.idle
 			if idle == "" {
@@ -133,7 +133,7 @@ func (a *Admin) answer(out io.Writer, w word) {
 		}
 	}
 	if w.do != nil {
-		w.do(a.source)
+		w.do(a.o.Source)
 	}
 	w.render(out, s)
 	if s != nil && s.Truncated != "" {

@@ -28,7 +28,7 @@ func (a *Admin) knownHost(host string) bool {
 	if host == "" || host == "localhost" || net.ParseIP(host) != nil {
 		return true
 	}
-	for _, known := range a.hosts {
+	for _, known := range a.o.Hosts {
 		if strings.EqualFold(host, known) || known == "*" {
 			return true
 		}
@@ -36,7 +36,7 @@ func (a *Admin) knownHost(host string) bool {
 	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
 		return true
 	}
-	for _, m := range a.source.Status(0).Members {
+	for _, m := range a.o.Source.Status(0).Members {
 		if strings.EqualFold(host, withoutPort(m.Peer)) || strings.EqualFold(host, withoutPort(m.Client)) {
 			return true
 		}

@@ -22,10 +22,10 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("/health", a.serveHealth)
 	mux.HandleFunc("/ready", a.serveReady)
 	mux.HandleFunc("/members", a.serveMembers)
-	for pattern, h := range a.pages {
+	for pattern, h := range a.o.Pages {
 		mux.Handle(pattern, h)
 	}
-	if a.profiling {
+	if a.o.Profiling {
 		mux.HandleFunc("/debug/pprof/", unlimited(pprof.Index))
 		mux.HandleFunc("/debug/pprof/cmdline", servePprofName)
 		mux.HandleFunc("/debug/pprof/profile", unlimited(pprof.Profile))
@@ -107,8 +107,8 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		code, problem = a.mayChange(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		code, problem = http.StatusMethodNotAllowed, name+" is asked for by GET"
-	case c.need&(NeedEphemerals|NeedWatches) != 0 && a.authorize != nil && r.Header.Get("Authorization") != "":
-		if _, code, problem = Login(r, a.authorize); problem == "" {
+	case c.need&(NeedEphemerals|NeedWatches) != 0 && a.o.Authorize != nil && r.Header.Get("Authorization") != "":
+		if _, code, problem = Login(r, a.o.Authorize); problem == "" {
 			hidden = NeedHidden
 		}
 	}
@@ -129,7 +129,7 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		a.runCommand(j, c, name, hidden, r.URL.Query())
 	}
 	if err := j.w.Flush(); err != nil {
-		a.log.Debug("admin answer not sent", "command", fmt.Sprintf("%.32q", name), "err", err)
+		a.o.Log.Debug("admin answer not sent", "command", fmt.Sprintf("%.32q", name), "err", err)
 	}
 }
 
@@ -154,17 +154,17 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) (code int, pro
 		w.Header().Set("Allow", http.MethodPost)
 		return http.StatusMethodNotAllowed, "This command changes state: use POST"
 	}
-	if a.authorize == nil {
+	if a.o.Authorize == nil {
 		return http.StatusForbidden, "Commands that change state are off: start zlockd with --super-digest"
 	}
-	_, code, problem = Login(r, a.authorize)
+	_, code, problem = Login(r, a.o.Authorize)
 	return code, problem
 }
 
 // serveHealth reports whether the process is sound. A server that waits for a leader is sound: a
 // restart would not help.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	s := a.source.Status(0)
+	s := a.o.Source.Status(0)
 	code, word := http.StatusOK, "ok"
 	if len(s.Faults) > 0 {
 		code, word = http.StatusServiceUnavailable, "failing"
@@ -174,7 +174,7 @@ func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 
 // serveReady reports whether the server serves clients.
 func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
-	s := a.source.Status(0)
+	s := a.o.Source.Status(0)
 	if s.Serving {
 		a.serveState(w, s, http.StatusOK, "ready", nil)
 		return

@@ -29,9 +29,9 @@ func (a *Admin) notesLogins(h http.Handler) http.Handler {
 // that tries many passwords must not fill the disk.
 func (a *Admin) loginFailed(r *http.Request, user string) {
 	count := a.loginsFailed.Add(1)
-	now, last := a.now().Unix(), a.loginLogged.Load()
+	now, last := a.o.Now().Unix(), a.loginLogged.Load()
 	if now != last && a.loginLogged.CompareAndSwap(last, now) {
-		a.log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path",
+		a.o.Log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path",
 			fmt.Sprintf("%.128s", r.URL.Path), "failed", count)
 	}
 }

@@ -66,7 +66,7 @@ func (a *Admin) runJob(w http.ResponseWriter, r *http.Request, j status.Job) {
 	send(status.Step{Kind: "started"}) // the job is accepted; its first step may take a while
 	var last status.Step
 	var told time.Time
-	err := members.Run(r.Context(), a.source, j, func(s status.Step) {
+	err := members.Run(r.Context(), a.o.Source, j, func(s status.Step) {
 		if s != last || time.Since(told) >= stepAgain {
 			last, told = s, time.Now()
 			send(s)
@@ -92,9 +92,9 @@ func (c *changed) fail(err error) {
 func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (code int) {
 	var err error
 	if j.Op == "check" {
-		done.Found, err = a.source.Probe(ctx, j.ID, j.Addr)
+		done.Found, err = a.o.Source.Probe(ctx, j.ID, j.Addr)
 	} else {
-		err = a.source.ChangeMember(ctx, state.MemberChange{Op: j.Op, ID: j.ID, Addr: j.Addr})
+		err = a.o.Source.ChangeMember(ctx, state.MemberChange{Op: j.Op, ID: j.ID, Addr: j.Addr})
 	}
 	if err != nil {
 		done.fail(err)
@@ -106,11 +106,11 @@ func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (
 // members lists the members: all of them as far as this server knows, none if it
 // runs alone.
 func (a *Admin) members(ctx context.Context) *status.Members {
-	s := a.source.Status(0)
+	s := a.o.Source.Status(0)
 	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
 	if len(s.Members) > 0 {
 		if release, ok := a.asks.acquire(); ok { // else the list tells what this server knows
-			list, _ = a.source.Members(ctx) // without a leader it is still a list
+			list, _ = a.o.Source.Members(ctx) // without a leader it is still a list
 			release()
 		}
 	}

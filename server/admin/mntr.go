@@ -24,15 +24,11 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 			tell("peer_state", p, true)
 		}
 	}
-	for _, g := range gaugeTable() {
-		if g.only != nil && !g.only(s) {
-			continue
-		}
-		v := g.value(s)
+	for _, g := range s.gauges() {
 		if g.float {
-			tell(g.name, decimal(v), false)
+			tell(g.name, decimal(g.value), false)
 		} else {
-			tell(g.name, short(v), false)
+			tell(g.name, short(g.value), false)
 		}
 	}
 	for _, name := range counterNames {

@@ -9,103 +9,60 @@ import (
 // The names below are ZooKeeper's (3.8). Dashboards and alerts ask for them, so all exist from
 // the start; names without a value here stay zero.
 
-// gauge is a number that goes up and down.
+// gauge is a number that goes up and down. mntr shows those that are floats with a decimal point
+// always.
 type gauge struct {
-	name  string
-	help  string
-	value func(*Status) float64
-	float bool // mntr shows a decimal point always
-	// only says when the gauge exists; nil is always
-	only func(*Status) bool
+	name, help string
+	value      float64
+	float      bool
 }
 
 func leading(s *Status) bool { return s.Serving && s.Mode == Leader }
 
-func zero(*Status) float64 { return 0 }
-
-func gaugeTable() []gauge {
-	num := func(f func(*Status) int64) func(*Status) float64 {
-		return func(s *Status) float64 { return float64(f(s)) }
+// gauges returns the gauges that this server has in its present mode.
+func (s *Status) gauges() (list []gauge) {
+	add := func(name string, v int64, help string) { list = append(list, gauge{name, help, float64(v), false}) }
+	float := func(name string, v float64, help string) { list = append(list, gauge{name, help, v, true}) }
+	add("ephemerals_count", int64(s.EphemeralCount), "Ephemeral nodes.")
+	float("avg_latency", s.Latency.Avg, "Mean time of a request in milliseconds.")
+	add("num_alive_connections", int64(s.Conns), "Open client connections.")
+	add("outstanding_requests", int64(s.Outstanding), "Requests received and not yet answered.")
+	add("znode_count", int64(s.Nodes), "Nodes of the tree.")
+	add("global_sessions", int64(s.Sessions), "Sessions of the ensemble.")
+	add("last_client_response_size", s.Responses.Last, "Bytes of the last response.")
+	add("packets_sent", s.Sent, "Packets sent to clients since the last reset.")
+	add("packets_received", s.Received, "Packets received from clients since the last reset.")
+	add("max_client_response_size", s.Responses.Max, "Bytes of the largest response.")
+	add("min_client_response_size", s.Responses.Min, "Bytes of the smallest response.")
+	add("watch_count", int64(s.AllWatches), "Data and child watches.")
+	add("auth_failed_count", s.AuthFailed, "Authentications that failed.")
+	add("min_latency", s.Latency.Min, "Shortest time of a request in milliseconds.")
+	add("max_latency", s.Latency.Max, "Longest time of a request in milliseconds.")
+	add("approximate_data_size", s.DataSize, "Bytes of paths and data in the tree.")
+	add("open_file_descriptor_count", s.OpenFiles, "Open file descriptors.")
+	add("max_file_descriptor_count", s.MaxFiles, "Limit of open file descriptors.")
+	add("uptime", millis(s.Uptime), "Milliseconds since the start.")
+	if s.ensemble() {
+		add("quorum_size", int64(s.voters()), "Voters of the ensemble.")
 	}
-	count := func(f func(*Status) int) func(*Status) float64 {
-		return func(s *Status) float64 { return float64(f(s)) }
+	if leading(s) {
+		add("learners", int64(len(s.Members)-1), "Servers that follow this leader.")
+		add("followers", int64(s.voters()-1), "Voters that follow this leader.")
+		add("synced_followers", int64(s.Synced), "Voters that keep up with this leader.")
+		add("synced_observers", int64(s.SyncedNon), "Servers without a vote that keep up.")
+		add("synced_non_voting_followers", int64(s.SyncedNon), "As synced_observers.")
+		add("pending_syncs", 0, "")
+		add("leader_uptime", millis(s.Leads), "Milliseconds since this server became leader.")
+		add("last_proposal_size", s.Proposals.Last, "Bytes of the last log entry.")
+		add("min_proposal_size", s.Proposals.Min, "Bytes of the smallest log entry.")
+		add("max_proposal_size", s.Proposals.Max, "Bytes of the largest log entry.")
 	}
-	return []gauge{
-		{name: "ephemerals_count", help: "Ephemeral nodes.", value: count(func(s *Status) int {
-			return s.EphemeralCount
-		})},
-		{name: "avg_latency", help: "Mean time of a request in milliseconds.", float: true,
-			value: func(s *Status) float64 { return s.Latency.Avg }},
-		{name: "num_alive_connections", help: "Open client connections.", value: count(func(s *Status) int {
-			return s.Conns
-		})},
-		{name: "outstanding_requests", help: "Requests received and not yet answered.",
-			value: count(func(s *Status) int { return s.Outstanding })},
-		{name: "znode_count", help: "Nodes of the tree.", value: count(func(s *Status) int { return s.Nodes })},
-		{name: "global_sessions", help: "Sessions of the ensemble.", value: count(func(s *Status) int {
-			return s.Sessions
-		})},
-		{name: "last_client_response_size", help: "Bytes of the last response.", value: num(func(s *Status) int64 {
-			return s.Responses.Last
-		})},
-		{name: "packets_sent", help: "Packets sent to clients since the last reset.",
-			value: num(func(s *Status) int64 { return s.Sent })},
-		{name: "packets_received", help: "Packets received from clients since the last reset.",
-			value: num(func(s *Status) int64 { return s.Received })},
-		{name: "max_client_response_size", help: "Bytes of the largest response.",
-			value: num(func(s *Status) int64 { return s.Responses.Max })},
-		{name: "min_client_response_size", help: "Bytes of the smallest response.",
-			value: num(func(s *Status) int64 { return s.Responses.Min })},
-		{name: "watch_count", help: "Data and child watches.", value: count(func(s *Status) int {
-			return s.AllWatches
-		})},
-		{name: "auth_failed_count", help: "Authentications that failed.", value: num(func(s *Status) int64 {
-			return s.AuthFailed
-		})},
-		{name: "min_latency", help: "Shortest time of a request in milliseconds.",
-			value: num(func(s *Status) int64 { return s.Latency.Min })},
-		{name: "max_latency", help: "Longest time of a request in milliseconds.", value: num(func(s *Status) int64 {
-			return s.Latency.Max
-		})},
-		{name: "approximate_data_size", help: "Bytes of paths and data in the tree.",
-			value: num(func(s *Status) int64 { return s.DataSize })},
-		{name: "open_file_descriptor_count", help: "Open file descriptors.", value: num(func(s *Status) int64 {
-			return s.OpenFiles
-		})},
-		{name: "max_file_descriptor_count", help: "Limit of open file descriptors.",
-			value: num(func(s *Status) int64 { return s.MaxFiles })},
-		{name: "uptime", help: "Milliseconds since the start.", value: num(func(s *Status) int64 {
-			return millis(s.Uptime)
-		})},
-		{name: "quorum_size", help: "Voters of the ensemble.", value: count((*Status).voters),
-			only: (*Status).ensemble},
-
-		{name: "learners", help: "Servers that follow this leader.", only: leading,
-			value: count(func(s *Status) int { return len(s.Members) - 1 })},
-		{name: "followers", help: "Voters that follow this leader.", only: leading,
-			value: count(func(s *Status) int { return s.voters() - 1 })},
-		{name: "synced_followers", help: "Voters that keep up with this leader.", only: leading,
-			value: count(func(s *Status) int { return s.Synced })},
-		{name: "synced_observers", help: "Servers without a vote that keep up.", only: leading,
-			value: count(func(s *Status) int { return s.SyncedNon })},
-		{name: "synced_non_voting_followers", help: "As synced_observers.", only: leading,
-			value: count(func(s *Status) int { return s.SyncedNon })},
-		{name: "pending_syncs", only: leading, value: zero},
-		{name: "leader_uptime", help: "Milliseconds since this server became leader.", only: leading,
-			value: num(func(s *Status) int64 { return millis(s.Leads) })},
-		{name: "last_proposal_size", help: "Bytes of the last log entry.", only: leading,
-			value: num(func(s *Status) int64 { return s.Proposals.Last })},
-		{name: "min_proposal_size", help: "Bytes of the smallest log entry.", only: leading,
-			value: num(func(s *Status) int64 { return s.Proposals.Min })},
-		{name: "max_proposal_size", help: "Bytes of the largest log entry.", only: leading,
-			value: num(func(s *Status) int64 { return s.Proposals.Max })},
-
-		{name: "connection_drop_probability", float: true, value: zero},
-		{name: "local_sessions", value: zero},
-		{name: "outstanding_tls_handshake", value: zero},
-		{name: "non_mtls_remote_conn_count", value: zero},
-		{name: "non_mtls_local_conn_count", value: zero},
+	float("connection_drop_probability", 0, "")
+	for _, name := range []string{"local_sessions", "outstanding_tls_handshake", "non_mtls_remote_conn_count",
+		"non_mtls_local_conn_count"} {
+		add(name, 0, "")
 	}
+	return list
 }
 
 // voters counts the members with a vote.

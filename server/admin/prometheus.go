@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -19,9 +20,9 @@ func (a *Admin) metricsHandler() http.Handler {
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{a.source, &a.loginsFailed},
+		collector{a.o.Source, &a.loginsFailed},
 	)
-	if !a.noJVM {
+	if !a.o.NoJVM {
 		registry.MustRegister(jvmCollector{})
 	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce})
@@ -86,15 +87,8 @@ func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }
 
 // native writes the names of ZooKeeper's Prometheus provider.
 func (o output) native(s *Status) {
-	for _, g := range gaugeTable() {
-		if g.only != nil && !g.only(s) {
-			continue
-		}
-		help := g.help
-		if help == "" {
-			help = nativeHelp(g.name)
-		}
-		o.put(g.name, help, prometheus.GaugeValue, g.value(s))
+	for _, g := range s.gauges() {
+		o.put(g.name, cmp.Or(g.help, nativeHelp(g.name)), prometheus.GaugeValue, g.value)
 	}
 	for _, name := range counterNames {
 		o.put(name, nativeHelp(name), prometheus.CounterValue, float64(s.Counters[name]))
@@ -170,7 +164,7 @@ func (o output) own(s *Status) {
 	gauge("notices", "Number of things an operator should know, told at /health.", float64(len(s.Notices)))
 	for _, x := range s.Extra {
 		kind := prometheus.GaugeValue
-		if x.Counter {
+		if strings.HasSuffix(x.Name, "_total") {
 			kind = prometheus.CounterValue
 		}
 		o.put("zlockd_"+x.Name, x.Help, kind, x.Value, x.Labels...)

@@ -156,11 +156,15 @@ type Pair struct{ Key, Value string }
 
 // Sample is a metric of zlockd's own. A counter's name ends in _total.
 type Sample struct {
-	Name    string // without zlockd_
-	Help    string
-	Counter bool
-	Labels  []Pair // the same keys for all samples of one name
-	Value   float64
+	Name   string // without zlockd_
+	Help   string
+	Value  float64
+	Labels []Pair // the same keys for all samples of one name
+}
+
+// Measure adds a metric of zlockd's own.
+func (s *Status) Measure(name, help string, v float64, labels ...Pair) {
+	s.Extra = append(s.Extra, Sample{name, help, v, labels})
 }
 
 // Conn is one client connection.

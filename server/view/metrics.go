@@ -102,13 +102,13 @@ func older(a, b int64) int64 {
 	return a
 }
 
-// Metrics returns the metrics of the locks.
-func (v *View) Metrics() []admin.Sample {
+// Measure adds the metrics of the locks to a status.
+func (v *View) Measure(st *admin.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), costlyTime)
 	defer cancel()
 	s, err := v.locks(ctx)
 	if err != nil {
-		return nil // the scrape goes on without them
+		return // the scrape goes on without them
 	}
 	m := &v.meter
 	m.mu.Lock()
@@ -121,25 +121,18 @@ func (v *View) Metrics() []admin.Sample {
 		}
 		return max(0, float64(now-since)/float64(time.Second/time.Millisecond))
 	}
-	list := []admin.Sample{
-		{Name: "lock_suspected_deadlocks", Help: "Sets of sessions or tasks that seem to wait for each other.",
-			Value: float64(len(s.waitGraph(v).Cycles))},
-		{Name: "lock_scan_seconds", Help: "Time that the newest look at all locks took.", Value: s.took.Seconds()},
-	}
+	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
+		float64(len(s.waitGraph(v).Cycles)))
+	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.took.Seconds())
 	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
-		sum, label := m.sums[prefix], []admin.Pair{{Key: "prefix", Value: prefix}}
-		list = append(list,
-			admin.Sample{Name: "locks_held", Help: "Locks that a client holds, by the first part of the path.",
-				Labels: label, Value: float64(sum.held)},
-			admin.Sample{Name: "lock_waiters", Help: "Contenders that wait.", Labels: label,
-				Value: float64(sum.waiters)},
-			admin.Sample{Name: "lock_oldest_wait_seconds", Help: "Longest time for which a contender waits now.",
-				Labels: label, Value: age(sum.wait)},
-			admin.Sample{Name: "lock_longest_hold_seconds",
-				Help: "Longest time for which a lock is held now, at most.", Labels: label, Value: age(sum.hold)},
-			admin.Sample{Name: "lock_grants_total",
-				Help:    "Grants that a look at the locks has seen; it misses locks that come and go between two looks.",
-				Counter: true, Labels: label, Value: float64(sum.grants)})
+		sum, label := m.sums[prefix], admin.Pair{Key: "prefix", Value: prefix}
+		st.Measure("locks_held", "Locks that a client holds, by the first part of the path.", float64(sum.held), label)
+		st.Measure("lock_waiters", "Contenders that wait.", float64(sum.waiters), label)
+		st.Measure("lock_oldest_wait_seconds", "Longest time for which a contender waits now.", age(sum.wait), label)
+		st.Measure("lock_longest_hold_seconds", "Longest time for which a lock is held now, at most.", age(sum.hold),
+			label)
+		st.Measure("lock_grants_total",
+			"Grants that a look at the locks has seen; it misses locks that come and go between two looks.",
+			float64(sum.grants), label)
 	}
-	return list
 }
