@@ -14,28 +14,40 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-const linkDialTime = time.Second
+const (
+	linkDialTime = time.Second
+	// A server that cannot follow its leader tries again after followAgain, then after twice as long
+	// each time: the others may not yet know that the leader is gone, or the leader lives but refuses
+	// this server, or the way is cut.
+	followAgain = time.Millisecond
+	followRest  = 20 * time.Millisecond
+)
 
 // follow keeps a link to the leader while another server leads.
 func (n *Node) follow() {
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
+	rest := followAgain
 	for n.ctx.Err() == nil {
 		id, addr := n.raft.Known()
-		if id == 0 || id == n.id {
-			select {
-			case <-n.ctx.Done():
-			case <-n.known.news:
-			case <-poll.C:
+		wait := 50 * time.Millisecond // the news may be lost
+		if id != 0 && id != n.id {
+			if n.followLeader(id, addr) {
+				rest = followAgain
 			}
-			continue
+			if !n.raft.NobodyLeadsBut(id) {
+				continue
+			}
+			wait, rest = rest, min(2*rest, followRest)
 		}
-		n.followLeader(id, addr)
+		select {
+		case <-n.ctx.Done():
+		case <-n.known.news:
+		case <-time.After(wait):
+		}
 	}
 }
 
-// followLeader runs one link, and looks what its end means.
-func (n *Node) followLeader(id uint32, addr string) {
+// followLeader runs one link, and looks what its end means. It reports whether there was a link.
+func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	c, err := n.callLeader(id, addr)
 	if err == nil {
 		n.known.held(id)
@@ -44,20 +56,13 @@ func (n *Node) followLeader(id uint32, addr string) {
 		n.linked.Store(0)
 		c.Close()
 		n.log.Debug("link to the leader ended", "peer", id, "err", err)
+		stood = true
 	}
 	n.known.broken()
-	if n.ctx.Err() != nil || !n.raft.NobodyLeadsBut(id) {
-		return
-	}
-	if n.leaderIsDead(id, addr) {
+	if n.ctx.Err() == nil && n.raft.NobodyLeadsBut(id) && n.leaderIsDead(id, addr) {
 		n.elections.Succeed(n.ctx, id)
-	} else {
-		select { // it lives but refuses us, or the way is cut: not too fast
-		case <-n.ctx.Done():
-		case <-n.known.news:
-		case <-time.After(20 * time.Millisecond):
-		}
 	}
+	return stood
 }
 
 // callLeader calls the leader at its known address, or else at the one that it gives.

@@ -30,14 +30,15 @@ type Verdict int
 // Verdicts.
 const (
 	Yield      Verdict = iota // it does not stand
-	WaitTurn                  // it lets others stand first, for Survey.Turn
+	WaitTurn                  // it lets others stand first, for Survey.Turn in all
 	WaitOthers                // a server that stands first is standing: this one waits a little
 	Stand
 )
 
 const (
-	turnStep = 100 * time.Millisecond // more than a vote takes, so that not all stand at once
-	turnTie  = 40 * time.Millisecond  // between servers that cannot tell which is first
+	turnStep  = 100 * time.Millisecond // more than a vote takes, so that not all stand at once
+	turnTie   = 40 * time.Millisecond  // between servers that cannot tell which is first
+	turnShort = 5 * time.Millisecond   // for an entry that may be on its way to the disk of a server behind
 )
 
 // Opinion is what a server learns from one voter's answer, or from its silence. A
@@ -48,6 +49,7 @@ type Opinion struct {
 	Vacant bool // it knows of none
 	Leads  bool
 	Longer bool // its log is longer, so that it does not vote for this server
+	Short  bool // its log is shorter, so that this server does not vote for it
 	Linked bool // its connection to the leader stands
 	Stands bool // it stands for election now
 	Mute   bool // it did not answer, so that the leader may be its leader
@@ -66,7 +68,7 @@ func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.D
 		st.ID = a.ID
 		o.Before = StandsBefore(&st, own)
 		st.ID = own.ID
-		o.Longer = StandsBefore(&st, own)
+		o.Longer, o.Short = StandsBefore(&st, own), StandsBefore(own, &st)
 		o.Linked, o.Stands = leader != 0 && st.Linked == leader, st.Stands
 		o.Silent, o.Vacant, o.Leads = st.Silent >= heartbeat.Milliseconds(), st.Leader == 0, st.Leader == a.ID
 	}
@@ -106,11 +108,21 @@ func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
 
 // Turn returns how long this server lets others stand first: servers with a longer log, as far as
 // their answers show. The last entries may be on their way to the disk, so two servers can each
-// think that the other stands first; then the ids decide.
-func (s *Survey) Turn() time.Duration {
-	before := s.count(func(o *Opinion) bool { return o.Before })
-	lower := s.count(func(o *Opinion) bool { return o.Lower })
-	return time.Duration(before)*turnStep + time.Duration(lower)*turnTie
+// think that the other stands first, or that it stands first itself; then the ids decide.
+func (s *Survey) Turn() (d time.Duration) {
+	for i := range s.Opinions {
+		o := &s.Opinions[i]
+		if o.Before {
+			d += turnStep
+		}
+		switch {
+		case o.Lower && o.Short:
+			d += turnShort
+		case o.Lower:
+			d += turnTie
+		}
+	}
+	return d
 }
 
 // May reports whether this server may stand at all.
@@ -142,14 +154,14 @@ func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
 }
 
-// Decide says what a server that would stand does next. waited: it has waited for its turn. over:
-// it has waited long enough for the servers that stand first, whose disks may be slow.
-func (s *Survey) Decide(why Why, waited, over bool) Verdict {
+// Decide says what a server that would stand does next. waited: so long it has let others stand
+// first. over: it has waited long enough for the servers that stand first, whose disks may be slow.
+func (s *Survey) Decide(why Why, waited time.Duration, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {
 	case !s.Voter || !s.May(why) || s.hopeless():
 		return Yield
-	case !waited && s.Turn() > 0:
+	case s.Turn() > waited:
 		return WaitTurn
 	case first > 0 && !over:
 		return WaitOthers

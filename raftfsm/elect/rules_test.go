@@ -40,18 +40,19 @@ func TestDecide(t *testing.T) {
 		ahead  = Opinion{Before: true, Longer: true, Silent: true, Vacant: true} // it knows more
 		stands = Opinion{Before: true, Stands: true, Silent: true, Vacant: true} // it stands first, and now
 		lower  = Opinion{Before: true, Lower: true, Silent: true, Vacant: true}  // the same log, a lower id
+		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
 		leads  = Opinion{Leads: true}                                            // by its own word
 		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // a follower of the leader
 		calm   = Opinion{}                                                       // it hears of a leader, and has no link
 		own    = func(list ...Opinion) []Opinion { return list }                 // of the others
 	)
-	const unwaited, waited, over = 0, 1, 2
+	const unwaited, waited, over = 0, time.Second, 2 * time.Second
 	for _, c := range []struct {
 		what     string
 		why      Why
 		voters   int
 		opinions []Opinion
-		wait     int
+		wait     time.Duration
 		want     Verdict
 	}{
 		{"the leader of three is dead, the other agrees", Dead, 3, own(agrees), unwaited, Stand},
@@ -69,6 +70,9 @@ func TestDecide(t *testing.T) {
 		{"one of five has a longer log: it stands first", Dead, 5, own(agrees, agrees, ahead), unwaited, WaitTurn},
 		{"and has not done so", Dead, 5, own(agrees, agrees, ahead), waited, Stand},
 		{"a lower id stands first", Dead, 3, own(lower), unwaited, WaitTurn},
+		{"a lower id may be storing the last entry", Dead, 3, own(short), unwaited, WaitTurn},
+		{"and has not stored it soon after", Dead, 3, own(short), turnShort, Stand},
+		{"and has stored it by then", Dead, 3, own(lower), turnShort, WaitTurn},
 		{"the one that stands first does so", Dead, 3, own(stands), waited, WaitOthers},
 		{"and has done so for long", Dead, 3, own(stands), over, Stand},
 
@@ -88,11 +92,11 @@ func TestDecide(t *testing.T) {
 		{"both others have stood for long", Vacant, 3, own(stands, stands), over, Stand},
 	} {
 		s := Survey{Voter: true, Voters: c.voters, Opinions: c.opinions}
-		if got := s.Decide(c.why, c.wait >= waited, c.wait == over); got != c.want {
+		if got := s.Decide(c.why, c.wait, c.wait == over); got != c.want {
 			t.Errorf("%s: verdict %d, want %d", c.what, got, c.want)
 		}
 		s.Voter = false
-		if got := s.Decide(c.why, true, true); got != Yield {
+		if got := s.Decide(c.why, over, true); got != Yield {
 			t.Errorf("%s: without a vote: verdict %d", c.what, got)
 		}
 	}
@@ -118,8 +122,8 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 		{"it only begins", peer.Answer{Status: peer.Status{}}, Opinion{Lower: true}},
 		{"the same log", peer.Answer{Status: st(1, 3, 3, 10, 0)}, Opinion{Lower: true, Before: true, Linked: true}},
 		{"a longer log", peer.Answer{Status: st(1, 3, 0, 11, 1000)}, Opinion{Lower: true, Before: true, Longer: true, Silent: true}},
-		{"a shorter log and no leader", peer.Answer{Status: st(1, 0, 0, 9, 999)}, Opinion{Lower: true, Vacant: true}},
-		{"it leads", peer.Answer{Status: st(1, 1, 0, 9, 0)}, Opinion{Lower: true, Leads: true}},
+		{"a shorter log and no leader", peer.Answer{Status: st(1, 0, 0, 9, 999)}, Opinion{Lower: true, Short: true, Vacant: true}},
+		{"it leads", peer.Answer{Status: st(1, 1, 0, 9, 0)}, Opinion{Lower: true, Short: true, Leads: true}},
 	} {
 		c.a.ID = 1
 		if got := opinionOf(&c.a, &own, 3, time.Second); got != c.want {

@@ -160,18 +160,16 @@ func (e *Elections) othersUp(ctx context.Context) (all, leader bool) {
 // see fill.
 func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	m := moment{term: e.Raft.CurrentTerm()}
-	if !e.turn(ctx, m, dead, Dead) {
-		e.pause(ctx, askAgain) // the others may not know it yet
-		return
+	if e.turn(ctx, m, dead, Dead) {
+		e.standAt(ctx, m, dead, Dead)
 	}
-	e.standAt(ctx, m, dead, Dead)
 }
 
 // turn waits until it is this server's turn to stand, after those that stand first. It reports
 // false if, by the others' answers, this server may not stand, or if something has happened since
 // m.
 func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) bool {
-	waited := false
+	var waited time.Duration
 	for end := time.Now().Add(deferTime); ; {
 		s := e.survey(ctx, but, why)
 		wait := askAgain
@@ -181,7 +179,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 		case Stand:
 			return true
 		case WaitTurn:
-			waited, wait = true, s.Turn()
+			wait, waited = s.Turn()-waited, s.Turn()
 		case WaitOthers:
 		}
 		if !e.idle(ctx, wait, m, but) {
@@ -193,7 +191,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 // idle waits for d, and reports whether nothing happened until then: the moment is still m, and
 // this server knows no other leader than but.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
-	const step = 5 * time.Millisecond
+	const step = time.Millisecond // another server may lead by then
 	for ; d > 0; d -= step {
 		if !e.pause(ctx, min(d, step)) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 			return false
