@@ -286,6 +286,18 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// In a script without a terminal a stopped process lies in zlock's group when COMMAND ends there.
+func TestForegroundCommandSparesTheGroup(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `sleep 60 & kill -STOP $!
+"$1" run --foreground /stopped -- true; echo "zlock says $?"; kill -KILL $!`, "sh", filepath.Join(built.dir, "zlock"))
+	cmd.Env = scriptEnv(t)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "zlock says 0\n") {
+		t.Fatalf("the script: %v\n%s", err, out)
+	}
+}
+
 // COMMAND may end before zlock learns that it started: zlock adopts orphans before it asks for the start.
 func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -194,7 +194,10 @@ func (w *watchman) start(l *launch) {
 		Env: strs(l.Env), Files: []uintptr{uintptr(w.stdin), uintptr(w.stdout), 2}, Sys: attr,
 	})
 	if l.Group != 0 {
-		_ = syscall.Setpgid(0, 0)
+		// A session of its own, not just a group. When a process ends whose parent is in another
+		// group of the same session, and a process of its group is stopped, the system may take the
+		// group for orphaned and send SIGHUP to all of it: to the script that called zlock.
+		_, _ = syscall.Setsid()
 	}
 	switch {
 	case err != nil && l.Contain:
