@@ -106,6 +106,9 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 		if is != nil {
 			return status.Errorf(status.IsMember, "server %d is a member already, at %s", c.ID, is.Address)
 		}
+		if err := t.forgetFirst(ctx, c.ID); err != nil {
+			return err
+		}
 		return t.done(ctx, &c, r.AddNonvoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
 	case "promote":
 		if is == nil {
@@ -144,6 +147,11 @@ func (t *term) changeFor(ctx context.Context, c state.MemberChange, is *raft.Ser
 	case c.Op == "describe":
 		return t.done(ctx, &c, nil)
 	case c.Op == "vote": // whether it runs or not
+		if is == nil {
+			if err := t.forgetFirst(ctx, c.ID); err != nil {
+				return err
+			}
+		}
 		return t.done(ctx, &c, r.AddVoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
 	case is == nil:
 		return status.Errorf(status.NotMember, "server %d is not a member", c.ID)

@@ -188,3 +188,20 @@ func (t *term) forget(s *state.State, servers []raft.Server) {
 		}
 	}
 }
+
+// forgetFirst makes the cluster expect an empty directory of a server that is not a member, before it is
+// added. The leader that removed its predecessor may have ended before it could let the log say so.
+func (t *term) forgetFirst(ctx context.Context, id uint32) error {
+	if t.n.incarnationOf(id) == "" {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	t.acts.add(state.Forget(id, randomInt(t.n.o.Rand)))
+	t.wake()
+	if !t.n.fsm.wait(ctx.Done(), func() bool { return t.n.incarnationOf(id) == "" }) {
+		return status.With(status.Interrupted, ctx.Err())
+	}
+	return nil
+}

@@ -96,7 +96,8 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 func TestAServerThatLeavesSeesIt(t *testing.T) {
 	c := newTrio(t, false, func(o *Options) {
 		o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID)
-		o.HeartbeatTimeout = 3 * time.Second // changes are counted: another leader would make some
+		// Changes are counted: another leader would make some.
+		o.HeartbeatTimeout, o.MinSessionTimeout = 3*time.Second, 5*time.Second
 	})
 	lead := c.leader()
 	gone := lead%3 + 1

@@ -74,9 +74,6 @@ func (s ownSnapshot) Persist(sink raft.SnapshotSink) error {
 
 func (ownSnapshot) Release() {}
 
-var changing = map[string]bool{"create": true, "write": true, "sync": true, "rename": true, "remove": true, "mkdir": true,
-	"syncdir": true, "set": true}
-
 // open opens the directory and starts raft on it.
 func (c *crashed) open() error {
 	c.mu.Lock()
@@ -236,7 +233,7 @@ func (c *crashed) restart() {
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
 	c.power.OnOp(func(op simdisk.Op) error {
-		if !changing[op.Kind] || c.ended.Load() {
+		if !op.Changes() || c.ended.Load() {
 			return nil
 		}
 		c.mu.Lock()

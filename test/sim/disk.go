@@ -22,6 +22,9 @@ type Disk struct {
 	latency time.Duration
 	flow    chan struct{} // closed unless writes hang
 	logFlow chan struct{} // closed unless syncs of the log hang
+
+	crashIn int    // operations until the power goes; 0: it stays
+	cut     func() // is told just before
 }
 
 // dataDir is the path of every server's data directory, on its own disk.
@@ -35,6 +38,7 @@ func NewDisk(rng *rand.Rand) *Disk {
 	close(d.logFlow)
 	d.files.LeaveGhosts()
 	d.files.OnOp(func(op simdisk.Op) error {
+		d.countDown(op)
 		if op.Kind != "sync" && op.Kind != "syncdir" && op.Kind != "set" {
 			return nil
 		}
@@ -93,6 +97,32 @@ func (d *Disk) end(power bool) {
 		d.files.PowerLoss()
 	} else {
 		d.files.Kill()
+	}
+}
+
+// CrashAt lets the power go at the nth operation from now on that changes the disk. Just before, cut
+// must make the rest of this life unheard.
+func (d *Disk) CrashAt(nth int, cut func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.crashIn, d.cut = nth, cut
+}
+
+func (d *Disk) countDown(op simdisk.Op) {
+	if !op.Changes() {
+		return
+	}
+	d.mu.Lock()
+	cut := d.cut
+	if d.life == nil || d.crashIn == 0 {
+		cut = nil
+	} else if d.crashIn--; d.crashIn > 0 {
+		cut = nil
+	}
+	d.mu.Unlock()
+	if cut != nil {
+		cut()
+		d.PowerLoss()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	oldrand "math/rand"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ const sequenceLength = 6
 func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	if *oneSequence != "" {
 		size, list, _ := strings.Cut(*oneSequence, ":")
-		runSequence(t, int(size[0]-'0'), strings.Split(list, ","))
+		runSequence(t, int(size[0]-'0'), strings.Split(list, ","), nil)
 		return
 	}
 	for _, size := range []int{3, 5} {
@@ -49,7 +50,7 @@ func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 		}
 		ran := 0
 		for i := 0; i < len(all); i += share {
-			runSequence(t, size, all[i])
+			runSequence(t, size, all[i], nil)
 			ran++
 		}
 		t.Logf("%d members: %d of %d sequences ran; the other %d of 8^6 cannot happen", size, ran, len(all), 1<<18-len(all))
@@ -59,15 +60,46 @@ func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 // TestR6ReplacedMemberLeads is the sequence in which a member that restarts does
 // not know the directory of the leader: it was replaced since its snapshot.
 func TestR6ReplacedMemberLeads(t *testing.T) {
-	runSequence(t, 3, []string{"kill", "wipe", "replace", "lead", "restart", "restart"})
-	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"})
+	runSequence(t, 3, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
+	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
 }
 
 // TestG22MovedMemberIsFoundByAnUncommittedChange is the sequence in which the leader
 // knows the new address of the member that it needs for the next change of members,
 // but has not written it to the log.
 func TestG22MovedMemberIsFoundByAnUncommittedChange(t *testing.T) {
-	runSequence(t, 3, []string{"kill", "restart", "move", "lead", "kill", "wipe"})
+	runSequence(t, 3, []string{"kill", "restart", "move", "lead", "kill", "wipe"}, nil)
+}
+
+// crashPointSteps give a cluster an observer, and an id to another server than before.
+var crashPointSteps = []string{"observe", "lead", "remove", "add", "kill", "wipe", "replace", "restart", "move"}
+
+// TestG2R6EveryCrashPointOfACluster crashes each server of three and of five, with an observer, at every operation on
+// its disk in every step of a history. The steps must be done all the same, and no write that was answered is lost.
+func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
+	for _, size := range []int{3, 5} {
+		share := map[int]int{3: 13, 5: 97}[size]
+		if testing.Short() {
+			share *= 7
+		}
+		if *sequenceShare > 0 {
+			share = *sequenceShare
+		}
+		ran := 0
+		for step := range crashPointSteps {
+			for server := 1; server <= size+1; server++ {
+				for nth := 1 + (step+server)%share; ; nth += share {
+					at := &crashPoint{step: step, server: uint32(server), nth: nth}
+					runSequence(t, size, crashPointSteps, at)
+					ran++
+					if !at.hit {
+						break
+					}
+				}
+			}
+		}
+		t.Logf("%d members and an observer: %d crash points, one of %d", size, ran, share)
+	}
 }
 
 // sequences lists those in which every step can be done. How many servers run,
@@ -136,12 +168,32 @@ type sequence struct {
 	lives uint64
 	dead  map[uint32]bool // members that do not run, with their directories
 	wiped map[uint32]bool // and those without
+	watch map[uint32]bool // members that are not given a vote
 	wrote []int64         // sessions: writes that were answered
+	life  map[uint32]*processLife
 }
 
-func runSequence(t *testing.T, size int, list []string) {
+// processLife is what ends with a process that starts or runs.
+type processLife struct {
+	ctx  context.Context
+	kill context.CancelFunc
+}
+
+// crashPoint is where a server loses its power in a sequence: at its nth operation on its disk from the beginning of
+// a step on. It starts again at once.
+type crashPoint struct {
+	step   int
+	server uint32
+	nth    int
+	hit    bool // it did so many
+}
+
+func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 	t.Helper()
 	name := fmt.Sprintf("%d:%s", size, strings.Join(list, ","))
+	if crash != nil {
+		name += fmt.Sprintf("; crash %+v", *crash)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		seed := uint64(size)
 		for _, s := range list {
@@ -149,6 +201,7 @@ func runSequence(t *testing.T, size int, list []string) {
 		}
 		oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 		c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
+			watch: map[uint32]bool{}, life: map[uint32]*processLife{},
 			nodes: &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond), peers: map[uint32]string{},
 				disk: map[uint32]*Disk{}, run: map[uint32]*raftfsm.Node{}}}
 		defer c.end(name)
@@ -162,6 +215,9 @@ func runSequence(t *testing.T, size int, list []string) {
 		err := c.settle()
 		c.write()
 		for i, s := range list {
+			if err == nil && crash != nil && crash.step == i && c.disk[crash.server] != nil {
+				c.disk[crash.server].CrashAt(crash.nth, func() { c.powerLoss(crash) })
+			}
 			if err == nil {
 				err = c.step(s)
 			}
@@ -183,25 +239,80 @@ func (c *sequence) fresh(id uint32) {
 	c.disk[id] = NewDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }
 
-// begin starts a server; it returns when the server has joined.
+// begin starts a server; it returns when the server has joined, or its process has ended.
 func (c *sequence) begin(id uint32) {
+	l := new(processLife)
+	l.ctx, l.kill = context.WithCancel(context.Background())
+	c.mu.Lock()
+	c.life[id] = l
+	c.mu.Unlock()
 	host, peers, files := hostName(id), maps.Clone(c.peers), c.disk[id].Files()
-	n, err := raftfsm.Start(context.Background(), raftfsm.Options{
+	n, err := raftfsm.Start(l.ctx, raftfsm.Options{
 		ID: id, Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: files, Observer: quietObserver{},
-		Listen: c.net.Listen, Dial: c.net.Dialer(host), Logger: logger(id),
+		Listen: c.net.Listen, Logger: logger(id),
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			if l.ctx.Err() != nil {
+				return nil, l.ctx.Err()
+			}
+			return c.net.Dialer(host)(ctx, addr)
+		},
 		Fatal: func(err error) { c.t.Logf("server %d stopped: %v", id, err) },
 	})
 	if err != nil {
-		c.t.Errorf("start %d: %v", id, err)
+		if l.ctx.Err() == nil {
+			c.t.Errorf("start %d: %v", id, err)
+		}
 		return
 	}
 	c.mu.Lock()
-	c.run[id] = n
+	over := l.ctx.Err() != nil
+	if !over {
+		c.run[id] = n
+	}
 	c.mu.Unlock()
+	if over {
+		n.Abort()
+	}
+}
+
+// crash ends the process of a server, which may be starting.
+func (c *sequence) crash(id uint32) {
+	c.mu.Lock()
+	l := c.life[id]
+	c.mu.Unlock()
+	if l != nil {
+		l.kill()
+	}
+	c.nodes.crash(id)
+}
+
+// powerLoss ends the process of the server of a crash point, and starts it again. It is called on a goroutine of that
+// server.
+func (c *sequence) powerLoss(at *crashPoint) {
+	at.hit = true
+	id := at.server
+	c.mu.Lock()
+	l, n := c.life[id], c.run[id]
+	c.run[id] = nil
+	l.kill()
+	c.mu.Unlock()
+	c.net.Crash(hostName(id))
+	go func() {
+		if n != nil {
+			n.Abort()
+		}
+		time.Sleep(100 * time.Millisecond)
+		c.mu.Lock()
+		again := c.life[id] == l && c.peers[id] != "" && !c.dead[id] && !c.wiped[id]
+		c.mu.Unlock()
+		if again {
+			c.begin(id)
+		}
+	}()
 }
 
 func (c *sequence) end(string) {
-	for id := range c.peers {
+	for id := range c.disk {
 		c.crash(id)
 	}
 	time.Sleep(time.Minute)
@@ -254,7 +365,7 @@ func (c *sequence) step(what string) error {
 		return c.join(id)
 	case "lead":
 		lead, list := c.leads(), c.running()
-		list = slices.DeleteFunc(list, func(id uint32) bool { return id == lead })
+		list = slices.DeleteFunc(list, func(id uint32) bool { return id == lead || c.watch[id] })
 		return c.change(state.MemberChange{Op: "lead", ID: c.pick(list)})
 	case "restart":
 		id := c.pick(c.running())
@@ -271,12 +382,13 @@ func (c *sequence) step(what string) error {
 		c.lives++
 		c.peers[id] = fmt.Sprintf("%s:%d", hostName(id), 3000+c.lives)
 		go c.begin(id)
-	case "add":
+	case "add", "observe":
 		id := uint32(1)
 		for c.peers[id] != "" {
 			id++
 		}
 		c.peers[id] = peerAddrOf(id)
+		c.watch[id] = what == "observe"
 		c.fresh(id)
 		return c.join(id)
 	case "remove":
@@ -297,8 +409,10 @@ func (c *sequence) join(id uint32) error {
 		return err
 	}
 	go c.begin(id)
-	if err := c.change(state.MemberChange{Op: "promote", ID: id}); err != nil {
-		return err
+	if !c.watch[id] {
+		if err := c.change(state.MemberChange{Op: "promote", ID: id}); err != nil {
+			return err
+		}
 	}
 	return c.settle()
 }
@@ -346,7 +460,12 @@ func (c *sequence) settle() error {
 func (c *sequence) write() {
 	id := c.pick(c.running())
 	body := state.SessionBody{Timeout: 3600_000, Owner: id, Addr: "10.0.0.1"}
-	if o, _, ok := ask(c.node(id), state.Request{Op: state.OpCreateSession, Body: body.Append(nil)}); ok && !o.Refused {
+	n := c.node(id)
+	if n == nil {
+		return // it has just lost its power
+	}
+	o, _, ok := ask(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
+	if ok && !o.Refused && c.node(id) == n { // else nobody hears what it says
 		c.wrote = append(c.wrote, o.Session.ID)
 	}
 }

@@ -29,6 +29,11 @@ type Op struct {
 	Len  int // of a read or a write
 }
 
+// Changes reports whether an operation changes what is on the disk, or may be.
+func (o Op) Changes() bool {
+	return !slices.Contains([]string{"open", "read", "list"}, o.Kind)
+}
+
 // Short is the error of a hook that lets the first N bytes of a write pass, rounded down to a
 // sector where the file already has that place.
 type Short struct {
