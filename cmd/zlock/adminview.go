@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // adminFlags are the options of commands that ask the admin port of a zlockd.
@@ -122,14 +123,13 @@ func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Conte
 	}
 	defer stop()
 	err = do(ctx, a)
-	var e *exitError
-	if errors.As(err, &e) && e.code == exitNoSession {
+	if cli.HasCode(err, exitNoSession) {
 		c.say("%v; reading node by node", err)
 		return false, nil
 	}
 	var no *refusal
 	if errors.As(err, &no) {
-		return true, exitf(exitNo, "%v", err)
+		return true, cli.Exitf(exitNo, "%v", err)
 	}
 	return true, err
 }

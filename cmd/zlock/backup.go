@@ -15,19 +15,20 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
 func backupCommand() *command {
 	return &command{
-		name: "backup", args: "FILE|-",
-		does: "write the whole state of a running zlockd to a file",
-		help: `The state of one moment, nodes and sessions, while the servers go on. It is checked
+		Name: "backup", Args: "FILE|-", Least: 1, Most: 1,
+		Does: "write the whole state of a running zlockd to a file",
+		Help: `The state of one moment, nodes and sessions, while the servers go on. It is checked
 while it arrives; FILE appears when it is whole and on the disk, or not at all. "-" is
 standard output. Needs the password of the servers' --super-digest in --auth-file, for
 it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
 			return func(c *call) error { return c.fetchState(m, "zlockd", *output) }
 		},
@@ -36,11 +37,11 @@ it holds everything. Make a server of it with: zlockd restore FILE --data-dir NE
 
 func exportCommand() *command {
 	return &command{
-		name: "export", args: "FILE|-",
-		does: "write the whole state of a running zlockd as a ZooKeeper's snapshot",
-		help: `As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
+		Name: "export", Args: "FILE|-", Least: 1, Most: 1,
+		Does: "write the whole state of a running zlockd as a ZooKeeper's snapshot",
+		Help: `As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
 must have is printed. A stopped server is exported by: zlockd export.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
 			return func(c *call) error { return c.fetchState(m, "zookeeper", *output) }
 		},
@@ -56,9 +57,6 @@ func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 }
 
 func (c *call) fetchState(f *adminFlags, format, output string) error {
-	if err := c.operands(1, 1); err != nil {
-		return err
-	}
 	ctx, admin, stop, err := c.admin(f)
 	if err != nil {
 		return err
@@ -67,14 +65,14 @@ func (c *call) fetchState(f *adminFlags, format, output string) error {
 	body, err := admin.open(ctx, "/commands/snapshot?format="+format)
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return exitf(exitNo, "%v", err)
+		return cli.Exitf(exitNo, "%v", err)
 	}
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	begun := time.Now()
-	file, got := c.args[0], &fetched{format: format}
+	file, got := c.Args[0], &fetched{format: format}
 	if file == "-" {
 		err = got.copy(c.stdout, body)
 	} else {
@@ -88,7 +86,7 @@ func (c *call) fetchState(f *adminFlags, format, output string) error {
 		if errors.Is(err, syscall.ENOSPC) {
 			hint = "; make room on that disk, and give the same command again"
 		}
-		return exitf(exitNo, "nothing was written: %v%s", err, hint)
+		return cli.Exitf(exitNo, "nothing was written: %v%s", err, hint)
 	}
 	took := time.Since(begun)
 	switch {
@@ -194,7 +192,7 @@ func toFile(path string, write func(io.Writer) error) error {
 func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
 	if err != nil {
-		return nil, usagef("--admin-addr: %v", err)
+		return nil, cli.Usagef("--admin-addr: %v", err)
 	}
 	if a.authorization != "" {
 		req.Header.Set("Authorization", a.authorization)

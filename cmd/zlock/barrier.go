@@ -11,17 +11,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func barrierCommand() *command {
 	return &command{
-		name: "barrier", args: "wait|close|open PATH, or enter --count N PATH -- COMMAND", paths: true,
-		subs: []string{"wait", "close", "open", "enter"},
-		does: "wait at a barrier, close or open one, or begin together with others",
-		help: `wait returns when the barrier is open. enter waits until N processes have entered,
+		Name: "barrier", Args: "wait|close|open PATH, or enter --count N PATH -- COMMAND",
+		Paths: true, Most: -1, Runs: true, Words: []string{"wait", "close", "open", "enter"},
+		Does: "wait at a barrier, close or open one, or begin together with others",
+		Help: `wait returns when the barrier is open. enter waits until N processes have entered,
 runs COMMAND, and waits until all have left. Exit code: 0 or COMMAND's, 124 if -w
 is over.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			b := &barrierFlags{}
 			addDuration(fs, &b.timeout, "timeout", "w", "wait no longer than this")
 			fs.IntVar(&b.count, "count", 0, "`N` processes begin and end together")
@@ -42,18 +43,18 @@ type barrierFlags struct {
 }
 
 func (c *call) barrier(b *barrierFlags, conn *connectFlags) error {
-	if len(c.args) == 0 {
-		return usagef("say wait, close, open or enter")
+	if len(c.Args) == 0 {
+		return cli.Usagef("say wait, close, open or enter")
 	}
-	what := c.args[0]
-	c.args = c.args[1:]
+	what := c.Args[0]
+	c.Args = c.Args[1:]
 	if what == "enter" {
 		return c.enterBarrier(b, conn)
 	}
-	if err := c.operands(1, 1); err != nil {
-		return err
+	if len(c.Args) != 1 || c.Dashed != nil {
+		return cli.Usagef("%s needs one PATH", what)
 	}
-	path := c.args[0]
+	path := c.Args[0]
 	if b.timeout == 0 && what != "wait" {
 		conn.timeout = answerTimeout
 	}
@@ -69,7 +70,7 @@ func (c *call) barrier(b *barrierFlags, conn *connectFlags) error {
 		case "open":
 			return b.timedOut(ctx, wait, bar.Open(wait))
 		}
-		return usagef("%q is none of wait, close, open, enter", what)
+		return cli.Usagef("%q is none of wait, close, open, enter", what)
 	})
 }
 
@@ -83,20 +84,20 @@ func (b *barrierFlags) limit(ctx context.Context) (context.Context, context.Canc
 // timedOut turns an error that -w caused into an exit code.
 func (b *barrierFlags) timedOut(ctx, wait context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(wait), errTimeout) {
-		return exit(exitNotAcquired)
+		return cli.Exit(exitNotAcquired)
 	}
 	return err
 }
 
 func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
-	if len(c.args) != 1 || b.count < 1 {
-		return usagef("enter needs --count N and one PATH")
+	if len(c.Args) != 1 || b.count < 1 {
+		return cli.Usagef("enter needs --count N and one PATH")
 	}
-	exe, err := findExecutable(c.dashed, "")
+	exe, err := findExecutable(c.Dashed, "")
 	if err != nil {
 		return err
 	}
-	path := c.args[0]
+	path := c.Args[0]
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 		wait, cancel := b.limit(ctx)
 		defer cancel()
@@ -113,7 +114,7 @@ func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
 		if err := m.Leave(wait); err != nil {
 			return b.timedOut(ctx, wait, err)
 		}
-		return exit(code)
+		return cli.Exit(code)
 	})
 }
 
@@ -127,7 +128,7 @@ func runPlain(exe executable) (int, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
-		return 0, exitf(exitNotExec, "%w", err)
+		return 0, cli.Exitf(exitNotExec, "%w", err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()

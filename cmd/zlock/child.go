@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // target is what zlock ends when a lock is lost: a process group or, in the foreground, where
@@ -63,12 +65,12 @@ func lookCommand(name string) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
 		return path, nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", exitf(exitNotExec, "%s cannot be executed: %w", name, err)
+		return "", cli.Exitf(exitNotExec, "%s cannot be executed: %w", name, err)
 	default:
 		if info, serr := os.Stat(name); serr == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
-			return "", exitf(exitNotExec, "%s cannot be executed", name)
+			return "", cli.Exitf(exitNotExec, "%s cannot be executed", name)
 		}
-		return "", exitf(exitNotFound, "%s is not found", name)
+		return "", cli.Exitf(exitNotFound, "%s is not found", name)
 	}
 }
 

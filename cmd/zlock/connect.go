@@ -77,7 +77,7 @@ func answerWithin(ctx context.Context, d time.Duration) (context.Context, contex
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, d, exitf(exitNoSession, "no answer from the servers within %v", d))
+	return context.WithTimeoutCause(ctx, d, cli.Exitf(exitNoSession, "no answer from the servers within %v", d))
 }
 
 // address returns the servers and the chroot; flags take precedence over the environment. A
@@ -95,13 +95,13 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 	}
 	if i := strings.IndexByte(servers, '/'); i >= 0 {
 		if chroot != "" && chroot != servers[i:] {
-			return "", "", usagef("two chroots: %s and %s", servers[i:], chroot)
+			return "", "", cli.Usagef("two chroots: %s and %s", servers[i:], chroot)
 		}
 		servers, chroot = servers[:i], servers[i:]
 	}
 	chroot = strings.TrimRight(chroot, "/")
 	if chroot != "" && chroot[0] != '/' {
-		return "", "", usagef("--chroot must begin with a slash")
+		return "", "", cli.Usagef("--chroot must begin with a slash")
 	}
 	return servers, chroot, nil
 }
@@ -110,7 +110,7 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 func (f *connectFlags) options(a *app) ([]client.Option, error) {
 	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithClientName("zlock")}
 	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
-		return nil, usagef("--session-timeout and --connect-timeout must be positive")
+		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
 	}
 	if f.margin > 0 {
 		opts = append(opts, client.WithMargin(f.margin))
@@ -172,7 +172,7 @@ func (f *connectFlags) readAuth(a *app) error {
 	}
 	list, exposed, err := cli.ReadAuth(f.authFile)
 	if err != nil {
-		return usagef("--auth-file: %v", err)
+		return cli.Usagef("--auth-file: %v", err)
 	}
 	if exposed && !f.quiet {
 		a.say("%s can be read by other users", f.authFile)
@@ -190,23 +190,23 @@ func (f *connectFlags) tlsConfig() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
 	prefix := cmp.Or(f.prefix, "tls-")
 	if (f.cert == "") != (f.key == "") {
-		return nil, usagef("--%scert and --%skey go together", prefix, prefix)
+		return nil, cli.Usagef("--%scert and --%skey go together", prefix, prefix)
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return nil, usagef("--%scert: %v", prefix, err)
+			return nil, cli.Usagef("--%scert: %v", prefix, err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {
-			return nil, usagef("--%sca: %v", prefix, err)
+			return nil, cli.Usagef("--%sca: %v", prefix, err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--%sca: %s holds no certificate", prefix, f.ca)
+			return nil, cli.Usagef("--%sca: %s holds no certificate", prefix, f.ca)
 		}
 	}
 	return cfg, nil
@@ -234,15 +234,16 @@ func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Opti
 	case errors.Is(err, client.ErrInvalid) && f.margin > 0:
 		return nil, c.tooShort(ctx, *f, err)
 	case errors.Is(err, client.ErrInvalid):
-		return nil, usagef("%v", err)
+		return nil, cli.Usagef("%v", err)
 	case limit.Err() != nil:
 		why := ""
 		if _, trouble, ok := strings.Cut(err.Error(), context.DeadlineExceeded.Error()+": "); ok {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
-		return nil, exitf(exitNoSession, "no usable session with %s within %v%s", servers, f.connectTimeout, why)
+		return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v%s", servers, f.connectTimeout,
+			why)
 	default:
-		return nil, exitf(exitNoSession, "no session with %s: %v", servers, err)
+		return nil, cli.Exitf(exitNoSession, "no session with %s: %v", servers, err)
 	}
 }
 
@@ -253,13 +254,13 @@ func (c *call) tooShort(ctx context.Context, f connectFlags, err error) error {
 	f.margin = 0
 	cl, again := c.connect(ctx, &f)
 	if again != nil {
-		return usagef("%v", err)
+		return cli.Usagef("%v", err)
 	}
 	defer c.disconnect(cl)
 	if short := checkMargin(false, cl.Session().Timeout, killAfter); short != nil {
 		return short
 	}
-	return usagef("%v", err)
+	return cli.Usagef("%v", err)
 }
 
 // closeTimeout bounds how long the end of a command waits until its nodes are removed. The

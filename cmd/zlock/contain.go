@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // With --contain COMMAND runs in a process namespace of its own. The first process of the
@@ -24,23 +26,24 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 
 func keepCommand() *command {
 	return &command{
-		name: "__keep", args: "KILL-AFTER FOREGROUND DIE FILE ARGV…", does: "be the first process of a namespace",
-		hidden: true,
-		setup: func(flags *pflag.FlagSet) func(*call) error {
+		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",
+		Does: "be the first process of a namespace", Least: 5, Most: -1,
+		Hidden: true,
+		Setup: func(flags *pflag.FlagSet) func(*call) error {
 			flags.SetInterspersed(false)
 			return func(c *call) error {
-				if len(c.args) < 5 || os.Getpid() != 1 {
-					return usagef("not for use by hand")
+				if len(c.Args) < 5 || os.Getpid() != 1 {
+					return cli.Usagef("not for use by hand")
 				}
-				killAfter, err := time.ParseDuration(c.args[0])
+				killAfter, err := time.ParseDuration(c.Args[0])
 				if err != nil {
 					return err
 				}
-				if c.args[2] == "true" {
+				if c.Args[2] == "true" {
 					dieWithGuard()
 				}
-				k := keeper{killAfter: killAfter, foreground: c.args[1] == "true"}
-				return k.keep(c.args[3], c.args[4:])
+				k := keeper{killAfter: killAfter, foreground: c.Args[1] == "true"}
+				return k.keep(c.Args[3], c.Args[4:])
 			}
 		},
 	}
@@ -65,7 +68,7 @@ func (k *keeper) keep(path string, argv []string) error {
 	}
 	main, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	if err != nil {
-		return exitf(notStarted(err), "%s: %w", path, err)
+		return cli.Exitf(notStarted(err), "%s: %w", path, err)
 	}
 	go func() {
 		for s := range passed {
@@ -82,7 +85,7 @@ func (k *keeper) keep(path string, argv []string) error {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return exit(code) // no process is left
+			return cli.Exit(code) // no process is left
 		case pid == main:
 			if code = st.ExitStatus(); st.Signaled() {
 				code = signalCode(st.Signal())

@@ -26,11 +26,12 @@ var byHand = map[string]string{
 // Every default in a help text is the value in force, and every value in force
 // that is not nothing is shown.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
-	for _, c := range commands() {
-		if c.hidden {
+	for _, c := range new(app).program().Commands {
+		if c.Hidden {
 			continue
 		}
-		fs, _ := c.flagSet()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.Setup(fs)
 		fs.VisitAll(func(f *pflag.Flag) {
 			one := pflag.NewFlagSet("", pflag.ContinueOnError)
 			one.AddFlag(f)
@@ -40,7 +41,7 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 			}
 			if want, ok := byHand[f.Name]; ok {
 				if !strings.HasSuffix(shown, want) {
-					t.Errorf("%s --%s: default %q, want %q", c.name, f.Name, shown, want)
+					t.Errorf("%s --%s: default %q, want %q", c.Name, f.Name, shown, want)
 				}
 				return
 			}
@@ -50,7 +51,7 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 					d, err = 0, nil
 				}
 				if err != nil || d != *v.d {
-					t.Errorf("%s --%s: default %q, in force is %v", c.name, f.Name, shown, *v.d)
+					t.Errorf("%s --%s: default %q, in force is %v", c.Name, f.Name, shown, *v.d)
 				}
 				return
 			}
@@ -59,7 +60,7 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 				force = ""
 			}
 			if shown != force {
-				t.Errorf("%s --%s: default %q, in force is %q", c.name, f.Name, shown, force)
+				t.Errorf("%s --%s: default %q, in force is %q", c.Name, f.Name, shown, force)
 			}
 		})
 	}

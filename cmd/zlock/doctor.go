@@ -13,27 +13,25 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func doctorCommand() *command {
 	return &command{
-		name: "doctor", args: "",
-		does: "look at each server and tell what locks can rely on",
-		help: `Connects to each server by itself, and compares what they say with each other and
+		Name: "doctor", Args: "",
+		Does: "look at each server and tell what locks can rely on",
+		Help: `Connects to each server by itself, and compares what they say with each other and
 with the list. The clock offset is informative: no lock depends on the time of day.
 The margin is how long before the server may give a lock away its holder stops. What
 a sync of the log takes and how many files are open is what the server tells in mntr.
 Exit code: 0, or 1 if something is wrong.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			var killAfter time.Duration = 5 * time.Second
 			addDuration(fs, &killAfter, "kill-after", "k",
 				"judge the session timeout for 'zlock run' with this --kill-after")
 			format := addFormat(fs)
 			conn := addConnectFlags(fs)
 			return func(c *call) error {
-				if err := c.operands(0, 0); err != nil {
-					return err
-				}
 				return c.doctor(conn, killAfter, *format)
 			}
 		},
@@ -156,7 +154,7 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 		c.say("%s", wayOut(list))
 	}
 	if bad || len(wrong) > 0 {
-		return exit(exitNo)
+		return cli.Exit(exitNo)
 	}
 	return nil
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func electCommand() *command {
 	return &command{
-		name: "elect", args: "PATH -- COMMAND [ARG…]", paths: true,
-		does: "run a command while being the leader",
-		help: `Candidates queue at PATH; the first one leads until its COMMAND ends. Apart from
+		Name: "elect", Args: "PATH -- COMMAND [ARG…]", Paths: true, Least: 1, Most: 1, Runs: true,
+		Does: "run a command while being the leader",
+		Help: `Candidates queue at PATH; the first one leads until its COMMAND ends. Apart from
 that everything is as with run, exit codes included.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			f := &electFlags{killAfter: 5 * time.Second}
 			host, _ := os.Hostname()
 			fs.StringVar(&f.value, "value", host, "`TEXT` that others see as the leader's")
@@ -44,26 +45,23 @@ type electFlags struct {
 }
 
 func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
-	if len(c.args) != 1 {
-		return usagef("exactly one PATH is needed")
-	}
 	j, err := c.begin(run, conn, f.killAfter, false)
 	if err != nil {
 		return asExit(err)
 	}
 	defer func() { j.end() }()
 	for {
-		lease, err := f.campaign(client.Task(j.ctx, j.task), j.cl, c.args[0])
+		lease, err := f.campaign(client.Task(j.ctx, j.task), j.cl, c.Args[0])
 		if err != nil {
 			return asExit(err)
 		}
-		s := &supervisor{what: c.args[0]}
+		s := &supervisor{what: c.Args[0]}
 		code, err := j.under(lease, s)
 		if err != nil {
 			return asExit(err)
 		}
 		if !f.restart || s.told {
-			return exit(code)
+			return cli.Exit(code)
 		}
 		run.readyFD = -1 // report ready only once
 		j.ctx, j.stop = interruptible()
@@ -97,7 +95,7 @@ func (f *electFlags) campaign(ctx context.Context, cl *client.Client, path strin
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, exit(exitNotAcquired)
+		return nil, cli.Exit(exitNotAcquired)
 	}
 	return nil, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // held is one lock that zlock describes to COMMAND.
@@ -135,11 +136,12 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 	case len(found) == 0:
 		return nil, nil
 	case !inherit:
-		return nil, exitf(exitFailed,
+		return nil, cli.Exitf(exitFailed,
 			"%s is held by an ancestor of this process, so that zlock would wait for itself; "+
 				"'zlock run --inherit' runs COMMAND under that lock", found[0].seq.Path)
 	case len(found) < len(paths):
-		return nil, exitf(exitFailed, "some of the paths are held by an ancestor of this process and some are not")
+		return nil, cli.Exitf(exitFailed,
+			"some of the paths are held by an ancestor of this process and some are not")
 	}
 	return found, nil
 }
@@ -160,12 +162,12 @@ type executable struct {
 func findExecutable(words []string, shell string) (executable, error) {
 	if shell != "" {
 		if len(words) > 0 {
-			return executable{}, usagef("-c and a COMMAND after -- exclude each other")
+			return executable{}, cli.Usagef("-c and a COMMAND after -- exclude each other")
 		}
 		words = []string{"/bin/sh", "-c", shell}
 	}
 	if len(words) == 0 {
-		return executable{}, usagef("no COMMAND: it follows -- (or use -c)")
+		return executable{}, cli.Usagef("no COMMAND: it follows -- (or use -c)")
 	}
 	path, err := lookCommand(words[0])
 	return executable{path, words}, err
@@ -176,7 +178,7 @@ func findExecutable(words []string, shell string) (executable, error) {
 func passFD(fd int, line string) error {
 	f := os.NewFile(uintptr(fd), "ready")
 	if f == nil {
-		return usagef("--ready-fd %d is no file descriptor", fd)
+		return cli.Usagef("--ready-fd %d is no file descriptor", fd)
 	}
 	_, err := f.WriteString(line + "\n")
 	if fd > 2 {

@@ -9,27 +9,25 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func waitGraphCommand() *command {
 	return &command{
-		name: "wait-graph", args: "[ROOT]", paths: true,
-		does: "show who waits for whom, over all locks below a path",
-		help: `Cycles are marked: their members wait for each other for ever. Where a side is
+		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
+		Does: "show who waits for whom, over all locks below a path",
+		Help: `Cycles are marked: their members wait for each other for ever. Where a side is
 known by its session only, which may do several things at a time, the edge is
 marked as possible. Exit code: 0, or 3 if there is a cycle.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			dot := fs.Bool("dot", false, "write a graph for graphviz")
 			format := addFormat(fs)
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				if err := c.operands(0, 1); err != nil {
-					return err
-				}
 				root := "/"
-				if len(c.args) == 1 {
-					root = c.args[0]
+				if len(c.Args) == 1 {
+					root = c.Args[0]
 				}
 				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
 					g, err := a.graph(ctx, root)
@@ -110,7 +108,7 @@ func (c *call) showGraph(g *recipe.Graph, format string, dot bool) error {
 		return err
 	}
 	if cycle {
-		return exit(exitCycle)
+		return cli.Exit(exitCycle)
 	}
 	return nil
 }

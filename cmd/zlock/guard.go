@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // The guard is a second process of this program. It starts COMMAND and knows until when
@@ -157,7 +159,7 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 		}
 	}
 	if n.Code != 0 {
-		return nil, exitf(n.Code, "%s", n.Failed)
+		return nil, cli.Exitf(n.Code, "%s", n.Failed)
 	}
 	c := &child{
 		target: target{n.PID, l.Group == 0, l.Mark}, guard: g.cmd.Process.Pid,

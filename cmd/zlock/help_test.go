@@ -9,10 +9,9 @@ import (
 // TestHelpIsInColumns: what the options do begins in one column, and no line ends in
 // a space.
 func TestHelpIsInColumns(t *testing.T) {
-	for _, c := range commands() {
+	for _, c := range new(app).program().Commands {
 		var out strings.Builder
-		fs, _ := c.flagSet()
-		c.usage(&out, fs)
+		(&app{stdout: &out, stderr: &out}).main([]string{c.Name, "--help"})
 		_, options, _ := strings.Cut(out.String(), "\nOptions:\n")
 		column := 0
 		for line := range strings.Lines(options) {
@@ -21,7 +20,7 @@ func TestHelpIsInColumns(t *testing.T) {
 				len(line)-len(text) <= len("  -h, ") {
 				gap := strings.Index(text, "   ")
 				if gap < 0 {
-					t.Errorf("%s: %q", c.name, line)
+					t.Errorf("%s: %q", c.Name, line)
 					continue
 				}
 				at := utf8.RuneCountInString(line[:len(line)-len(strings.TrimLeft(text[gap:], " "))])
@@ -29,13 +28,13 @@ func TestHelpIsInColumns(t *testing.T) {
 					column = at
 				}
 				if at != column {
-					t.Errorf("%s: column %d in place of %d: %q", c.name, at, column, line)
+					t.Errorf("%s: column %d in place of %d: %q", c.Name, at, column, line)
 				}
 			}
 		}
 		for line := range strings.Lines(out.String()) {
 			if strings.HasSuffix(line, " \n") {
-				t.Errorf("%s: a space ends %q", c.name, line)
+				t.Errorf("%s: a space ends %q", c.Name, line)
 			}
 		}
 	}

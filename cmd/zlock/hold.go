@@ -10,17 +10,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func holdCommand() *command {
 	return &command{
-		name: "hold", args: "PATH…", paths: true,
-		does: "hold a lock until standard input ends or a signal comes",
-		help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
+		Name: "hold", Args: "PATH…", Paths: true, Least: 1, Most: -1,
+		Does: "hold a lock until standard input ends or a signal comes",
+		Help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
 and releases it when standard input ends. It exits 0 then, 122 as soon as the
 lock is lost, and else as run does. Without a pipe or a terminal as standard input,
 as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			lock := addLockFlags(fs)
 			conn := addConnectFlags(fs)
 			return func(c *call) error { return c.hold(lock, conn) }
@@ -29,9 +30,6 @@ as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
 }
 
 func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
-	if err := c.operands(1, -1); err != nil {
-		return err
-	}
 	if err := lock.check(); err != nil {
 		return err
 	}
@@ -46,10 +44,10 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		return asExit(err)
 	}
 	defer c.disconnect(cl)
-	if err := c.refuseInherited(ctx, cl, chroot, c.args); err != nil {
+	if err := c.refuseInherited(ctx, cl, chroot, c.Args); err != nil {
 		return err
 	}
-	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.args)
+	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)
 	if err != nil {
 		return asExit(err)
 	}
@@ -58,7 +56,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		c.giveBackQuietly(lease)
 		return err
 	}
-	return exit(s.release(exitOK)) // reports a late loss, too
+	return cli.Exit(s.release(exitOK)) // reports a late loss, too
 }
 
 // endsByItself reports whether the other end of a file decides when the file ends, as with
@@ -91,13 +89,13 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet b
 		return asExit(context.Cause(ctx))
 	case <-lease.Lost():
 		c.say("%v", lease.Err())
-		return exit(s.lossCode())
+		return cli.Exit(s.lossCode())
 	case r := <-lease.Revoked():
 		if !lock.isRevocable() {
-			c.say("%s asks for %s back%s", clean(r.By), lock.describe(c.args), reasonText(r.Reason))
+			c.say("%s asks for %s back%s", clean(r.By), lock.describe(c.Args), reasonText(r.Reason))
 			break
 		}
-		return exit(exitRevoked)
+		return cli.Exit(exitRevoked)
 	}
 	// A request came, but the lock is not revocable: wait as before, without that case.
 	select {
@@ -107,7 +105,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet b
 		return asExit(context.Cause(ctx))
 	case <-lease.Lost():
 		c.say("%v", lease.Err())
-		return exit(s.lossCode())
+		return cli.Exit(s.lossCode())
 	}
 }
 

@@ -6,28 +6,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func leaderCommand() *command {
 	return &command{
-		name: "leader", args: "PATH", paths: true,
-		does: "show who leads an election",
-		help: `Exit code: 0, or 1 if nobody leads. With -o plain the columns are: value, since,
+		Name: "leader", Args: "PATH", Paths: true, Least: 1, Most: 1,
+		Does: "show who leads an election",
+		Help: `Exit code: 0, or 1 if nobody leads. With -o plain the columns are: value, since,
 token, session, node. With --watch a line is written for each change; a line
 without a value says that nobody leads.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			watch := fs.Bool("watch", false, "write each new leader until interrupted")
 			format := addFormat(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				if err := c.operands(1, 1); err != nil {
-					return err
-				}
 				if *watch {
 					conn.timeout = 0
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					el := cl.Election(c.args[0])
+					el := cl.Election(c.Args[0])
 					if *watch {
 						ctx, stop := c.whileRead(ctx)
 						defer stop()
@@ -43,7 +41,7 @@ without a value says that nobody leads.`,
 						return err
 					}
 					if l.None() {
-						return exit(exitNo)
+						return cli.Exit(exitNo)
 					}
 					return c.showLeader(l, *format)
 				})

@@ -60,25 +60,25 @@ func (f *lockFlags) check() error {
 	given := f.fs.Changed
 	switch {
 	case f.exclusive && f.shared:
-		return usagef("-x and -s exclude each other")
+		return cli.Usagef("-x and -s exclude each other")
 	case f.nonblock && given("timeout"):
-		return usagef("-n and -w exclude each other")
+		return cli.Usagef("-n and -w exclude each other")
 	case given("semaphore") && f.semaphore < 1:
-		return usagef("--semaphore must be at least 1")
+		return cli.Usagef("--semaphore must be at least 1")
 	case f.semaphore > 0 && (f.shared || f.exclusive || f.readwrite || f.policy != "" || given("lock-delay")):
-		return usagef("--semaphore goes with none of -x, -s, --rw, --policy, --lock-delay")
+		return cli.Usagef("--semaphore goes with none of -x, -s, --rw, --policy, --lock-delay")
 	case given("permits") && f.semaphore == 0:
-		return usagef("--permits needs --semaphore")
+		return cli.Usagef("--permits needs --semaphore")
 	case f.permits < 1 || f.semaphore > 0 && f.permits > f.semaphore:
-		return usagef("--permits must be between 1 and the semaphore's number")
+		return cli.Usagef("--permits must be between 1 and the semaphore's number")
 	case f.policy != "" && f.layout != "":
-		return usagef("--policy has a layout of its own; leave --layout away")
+		return cli.Usagef("--policy has a layout of its own; leave --layout away")
 	case f.semaphore > 0 && f.layout == "host":
-		return usagef("the host layout has no semaphores")
+		return cli.Usagef("the host layout has no semaphores")
 	case given("max-hold") && f.maxHold <= 0:
-		return usagef("--max-hold must be positive")
+		return cli.Usagef("--max-hold must be positive")
 	case f.conflict < 0 || f.conflict > 255:
-		return usagef("--conflict-exit-code must be between 0 and 255")
+		return cli.Usagef("--conflict-exit-code must be between 0 and 255")
 	}
 	return nil
 }
@@ -141,11 +141,11 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, 
 		return lease, nil
 	case errors.Is(err, client.ErrNotAcquired), errors.Is(context.Cause(ctx), errTimeout) &&
 		errors.Is(err, context.DeadlineExceeded):
-		return nil, &exitError{code: f.conflict} // 0 too
+		return nil, &cli.ExitError{Code: f.conflict} // 0 too
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrInvalid):
-		return nil, usagef("%v", err)
+		return nil, cli.Usagef("%v", err)
 	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" &&
 		f.semaphore == 0:
 		return nil, fmt.Errorf(
@@ -220,11 +220,11 @@ func checkMargin(asked bool, timeout, killAfter time.Duration) error {
 		return nil
 	}
 	if asked {
-		return usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the "+
+		return cli.Usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the "+
 			"lock can move; --session-timeout %v would do, or --kill-after %v",
 			timeout, killAfter, need, killFor(timeout))
 	}
-	return exitf(exitFailed,
+	return cli.Exitf(exitFailed,
 		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the "+
 			"lock can move: %v is needed; --kill-after %v would do",
 		timeout, killAfter, need, killFor(timeout))

@@ -15,11 +15,11 @@ import (
 
 func lsCommand() *command {
 	return &command{
-		name: "ls", args: "[ROOT]", paths: true,
-		does: "list the locks directly below a path",
-		help: `With -o plain the columns are: path, layout, holders, waiters, oldest wait in
+		Name: "ls", Args: "[ROOT]", Paths: true, Most: 1,
+		Does: "list the locks directly below a path",
+		Help: `With -o plain the columns are: path, layout, holders, waiters, oldest wait in
 seconds, kind.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			l := &lister{}
 			fs.BoolVarP(&l.deep, "recursive", "R", false, "list all locks below ROOT, at any depth")
 			fs.BoolVar(&l.held, "held", false, "list only locks that somebody holds")
@@ -28,12 +28,9 @@ seconds, kind.`,
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				if err := c.operands(0, 1); err != nil {
-					return err
-				}
 				l.root = "/"
-				if len(c.args) == 1 {
-					l.root = c.args[0]
+				if len(c.Args) == 1 {
+					l.root = c.Args[0]
 				}
 				if l.watch {
 					conn.timeout = 0

@@ -15,15 +15,16 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 func memberCommand() *command {
 	return &command{
-		name: "member", args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
-		subs: []string{"list", "add", "promote", "replace", "lead", "remove"},
-		does: "show and change the members of a zlockd cluster",
-		help: `Talks to the admin address of a server, any one of the cluster.
+		Name: "member", Args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
+		Most: -1, Words: []string{"list", "add", "promote", "replace", "lead", "remove"},
+		Does: "show and change the members of a zlockd cluster",
+		Help: `Talks to the admin address of a server, any one of the cluster.
 
 list     shows how far each member is: the log entries that it has applied, those
          that it lacks, when it was last heard from, and its version
@@ -39,7 +40,7 @@ What takes long shows how it goes on, and is given up only when there has been n
 progress for --timeout. Given up or interrupted, the same command goes on where it
 stood. Changes need the password of the servers' --super-digest in --auth-file. Exit
 code: 0, 1 if the servers refuse, 120 if none answers.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			f := addAdminFlags(fs, true)
 			f.timeout = 30 * time.Second
 			timeout := fs.Lookup("timeout")
@@ -56,18 +57,18 @@ var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 
 	"lead": {1, 1}, "remove": {1, 1}}
 
 func (c *call) member(f *adminFlags, noVote bool, format string) error {
-	if len(c.args) == 0 {
-		return usagef("say list, add, promote, replace, lead or remove")
+	if len(c.Args) == 0 {
+		return cli.Usagef("say list, add, promote, replace, lead or remove")
 	}
-	op, args := c.args[0], c.args[1:]
+	op, args := c.Args[0], c.Args[1:]
 	n, ok := memberOps[op]
 	switch {
 	case !ok:
-		return usagef("%q is none of list, add, promote, replace, lead, remove", op)
+		return cli.Usagef("%q is none of list, add, promote, replace, lead, remove", op)
 	case len(args) < n[0] || len(args) > n[1]:
-		return usagef("member %s takes %d operands", op, n[0])
+		return cli.Usagef("member %s takes %d operands", op, n[0])
 	case noVote && op != "add":
-		return usagef("--no-vote is for add")
+		return cli.Usagef("--no-vote is for add")
 	}
 	limits := *f
 	if op != "list" {
@@ -83,7 +84,7 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	}
 	id, err := strconv.ParseUint(args[0], 10, 32)
 	if err != nil {
-		return usagef("the ID of a member is a number")
+		return cli.Usagef("the ID of a member is a number")
 	}
 	job := status.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.timeout.Milliseconds()}
 	if len(args) > 1 {
@@ -185,7 +186,7 @@ func (a adminClient) do(ctx context.Context, method, path string, body []byte) (
 func (a adminClient) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, usagef("--admin-addr: %v", err)
+		return nil, cli.Usagef("--admin-addr: %v", err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -216,7 +217,7 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = errors.New("none in time (--timeout)")
 	}
-	return exitf(exitNoSession, "no answer from the admin listener at %s: %w",
+	return cli.Exitf(exitNoSession, "no answer from the admin listener at %s: %w",
 		strings.TrimPrefix(a.base, "http://"), err)
 }
 

@@ -202,22 +202,22 @@ func TestMemberJobsAreShown(t *testing.T) {
 
 // Every command has a help text made of its flags, and its options are completed.
 func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
-	for _, c := range commands() {
-		if c.hidden {
+	for _, c := range new(app).program().Commands {
+		if c.Hidden {
 			continue
 		}
-		out, errs, code := runIn(t, nil, c.name, "--help")
-		if code != 0 || errs != "" || !strings.HasPrefix(out, "Usage: zlock "+c.name) ||
-			!strings.Contains(out, "--help") || c.does == "" {
-			t.Errorf("%s --help: %d %q\n%s", c.name, code, errs, out)
+		out, errs, code := runIn(t, nil, c.Name, "--help")
+		if code != 0 || errs != "" || !strings.HasPrefix(out, "Usage: zlock "+c.Name) ||
+			!strings.Contains(out, "--help") || c.Does == "" {
+			t.Errorf("%s --help: %d %q\n%s", c.Name, code, errs, out)
 		}
-		found := (&app{getenv: os.Getenv}).candidates([]string{c.name, "--"})
-		if len(found) == 0 {
-			t.Errorf("%s: no option is completed", c.name)
+		found, _, code := runIn(t, nil, "__complete", c.Name, "--")
+		if found == "" || code != 0 {
+			t.Errorf("%s: no option is completed", c.Name)
 		}
-		for _, f := range found {
-			if !strings.Contains(out, f.word) {
-				t.Errorf("%s: %s is completed but not in the help", c.name, f.word)
+		for line := range strings.Lines(found) {
+			if word, _, _ := strings.Cut(line, "\t"); !strings.Contains(out, word) {
+				t.Errorf("%s: %s is completed but not in the help", c.Name, word)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -35,12 +36,12 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 			}
 		})
 		var no *refusal
-		lost := codeOf(err) == exitNoSession || errors.As(err, &no) && no.code == status.Interrupted
+		lost := cli.HasCode(err, exitNoSession) || errors.As(err, &no) && no.code == status.Interrupted
 		switch {
 		// If no server ever answered, the address is more likely wrong.
 		case lost && !heard.IsZero() && time.Since(heard) < patience && ctx.Err() == nil:
 		case errors.As(err, &no):
-			return exitf(exitNo, "%v", err)
+			return cli.Exitf(exitNo, "%v", err)
 		default:
 			return err
 		}
@@ -84,7 +85,7 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 		var s status.Step
 		switch err := lines.Decode(&s); {
 		case err != nil && parent.Err() == nil:
-			return exitf(exitNoSession,
+			return cli.Exitf(exitNoSession,
 				"the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
 		case err != nil:
 			return a.unreachable(parent, err)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -25,10 +23,8 @@ const (
 
 // addFormat adds -o.
 func addFormat(fs *pflag.FlagSet) *string {
-	format := formatTable
-	fs.VarP(cli.NewChoice(&format, formatTable, formatJSON, formatPlain), "output", "o",
-		"table, json (one object per line) or plain (tab separated)")
-	return &format
+	return cli.AddOutput(fs, "table, json (one object per line) or plain (tab separated)",
+		formatTable, formatJSON, formatPlain)
 }
 
 // printer writes rows in one of the formats.
@@ -46,30 +42,11 @@ func (a *app) printer(format string, header ...string) *printer {
 	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
 }
 
-// answerVersion is the version of the JSON objects, which docs/zlock.md describes. New fields
-// keep it; a changed or removed field changes it.
-const answerVersion = `{"v":1`
-
-// versioned adds the version to an object. A server's object already has one.
-func versioned(object []byte) []byte {
-	switch {
-	case bytes.HasPrefix(object, []byte(`{"v":`)):
-		return object
-	case string(object) == "{}":
-		return []byte(answerVersion + "}")
-	}
-	return append([]byte(answerVersion+","), object[1:]...)
-}
-
 // row adds a row: the cells, or in JSON the object.
 func (p *printer) row(obj any, cells ...string) {
 	switch p.format {
 	case formatJSON:
-		b, err := json.Marshal(obj)
-		if err == nil {
-			_, err = fmt.Fprintf(p.w, "%s\n", versioned(b))
-		}
-		p.fail(err)
+		p.fail(cli.WriteJSON(p.w, obj))
 	case formatPlain:
 		for i, c := range cells {
 			cells[i] = clean(c)

@@ -7,17 +7,19 @@ import (
 	"strconv"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func restartOrderCommand() *command {
 	return &command{
-		name: "restart-order", args: "",
-		does: "the order in which to restart the servers of a zlockd cluster",
-		help: `Prints the members as they are best restarted, for another release or other flags:
+		Name: "restart-order",
+		Does: "the order in which to restart the servers of a zlockd cluster",
+		Help: `Prints the members as they are best restarted, for another release or other flags:
 those without a vote first, the leader last, so that leadership moves once. With
 --wait it names one after the other and waits until you have restarted it, and it has
 caught up; none is named while another is missing. Nothing is restarted by zlock.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			f := addAdminFlags(fs, false)
 			wait := fs.Bool("wait", false, "wait for each server to be restarted and to catch up")
 			format := addFormat(fs)
@@ -37,9 +39,6 @@ func restartFirst(members []memberInfo) []memberInfo {
 }
 
 func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
-	if len(c.args) > 0 {
-		return usagef("restart-order takes no operands")
-	}
 	limits := *f
 	if wait {
 		limits.timeout = forever
@@ -92,7 +91,7 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 		case err == nil:
 			w.answered = true
 			return membersOf(list), nil
-		case !w.answered || codeOf(err) != exitNoSession:
+		case !w.answered || !cli.HasCode(err, exitNoSession):
 			return nil, err
 		}
 		if err := pause(ctx, w.admin); err != nil {

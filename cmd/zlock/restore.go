@@ -13,14 +13,15 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 func restoreCommand() *command {
 	return &command{
-		name: "restore", args: "FILE",
-		does: "put a backup in the place of all that a running zlockd cluster holds",
-		help: `FILE is what zlock backup wrote. It is checked here and at the server, goes through the
+		Name: "restore", Args: "FILE", Least: 1, Most: 1,
+		Does: "put a backup in the place of all that a running zlockd cluster holds",
+		Help: `FILE is what zlock backup wrote. It is checked here and at the server, goes through the
 log beside what the servers hold, and takes its place on all of them at once: every
 client is cut off and finds the state of the backup, with a zxid above all that anybody
 has seen. Sessions end, and locks with them, unless --keep-sessions keeps those that are
@@ -31,7 +32,7 @@ All that was written since the backup is lost, so the name of the cluster must b
 or given by --yes NAME. Refused or failed, nothing has changed. Needs the password of
 the servers' --super-digest in --auth-file. Exit code: 0, 1 if the servers refuse or the
 file is damaged, 120 if none answers.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			f := addStateFlags(fs)
 			keep := fs.Bool("keep-sessions", false,
 				"keep the sessions that are in the backup, and their ephemeral nodes")
@@ -46,17 +47,14 @@ file is damaged, 120 if none answers.`,
 const shortName = 8
 
 func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
-	if err := c.operands(1, 1); err != nil {
-		return err
-	}
-	file, err := os.Open(c.args[0])
+	file, err := os.Open(c.Args[0])
 	if err != nil {
-		return exitf(exitNo, "%v", err)
+		return cli.Exitf(exitNo, "%v", err)
 	}
 	defer file.Close()
 	b, err := state.CheckBackup(file)
 	if err != nil {
-		return exitf(exitNo, "%s is no whole backup: %v; use another one", c.args[0], err)
+		return cli.Exitf(exitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
 	}
 	ctx, admin, stop, err := c.admin(f)
 	if err != nil {
@@ -70,7 +68,7 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 		return err
 	}
 	if len(now.Cluster) < shortName {
-		return exitf(exitNo, "the server runs a release that cannot restore a running cluster")
+		return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
 	}
 	if err := c.confirm(b, now.Cluster, keep, yes); err != nil {
 		return err
@@ -91,16 +89,16 @@ func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) e
 			from = "another cluster, " + clean(b.Cluster)
 		}
 		if !isTerminal(c.stdin) {
-			return usagef("nobody can be asked here: give the cluster's name, --yes %s", cluster[:shortName])
+			return cli.Usagef("nobody can be asked here: give the cluster's name, --yes %s", cluster[:shortName])
 		}
 		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
 			"%s.\nType the name of the cluster to go on (%s): ",
-			c.args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
+			c.Args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
 		line, _ := bufio.NewReader(c.stdin).ReadString('\n')
 		said = strings.TrimSpace(line)
 	}
 	if len(said) < shortName || !strings.HasPrefix(cluster, said) {
-		return exitf(exitNo, "nothing was changed: the cluster at this address is %s", cluster)
+		return cli.Exitf(exitNo, "nothing was changed: the cluster at this address is %s", cluster)
 	}
 	return nil
 }
@@ -115,7 +113,7 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		fmt.Sprintf("%s/commands/restore?keep-sessions=%v", admin.base, keep), file)
 	if err != nil {
-		return usagef("--admin-addr: %v", err)
+		return cli.Usagef("--admin-addr: %v", err)
 	}
 	if info, err := file.Stat(); err == nil {
 		req.ContentLength = info.Size()
@@ -136,7 +134,7 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 			admin.unreachable(ctx, err))
 	}
 	if resp.StatusCode != http.StatusOK {
-		return exitf(exitNo, "%v", refused(resp, answer))
+		return cli.Exitf(exitNo, "%v", refused(resp, answer))
 	}
 	var made struct {
 		Zxid     string `json:"last_zxid"`
@@ -154,8 +152,8 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 		return nil
 	}
 	p := c.printer(format)
-	p.row(restoredFile{c.args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended, took.Seconds()},
-		c.args[0], made.Zxid, fmt.Sprint(made.Nodes), fmt.Sprint(made.Sessions), fmt.Sprint(made.Ended))
+	p.row(restoredFile{c.Args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended, took.Seconds()},
+		c.Args[0], made.Zxid, fmt.Sprint(made.Nodes), fmt.Sprint(made.Sessions), fmt.Sprint(made.Ended))
 	return p.flush()
 }
 

@@ -15,24 +15,22 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func revokeCommand() *command {
 	return &command{
-		name: "revoke", args: "PATH [NODE]", paths: true,
-		does: "ask the holders of a lock to give it back",
-		help: `It is a request: whoever holds the lock decides. With NODE one contender is
+		Name: "revoke", Args: "PATH [NODE]", Paths: true, Least: 1, Most: 2,
+		Does: "ask the holders of a lock to give it back",
+		Help: `It is a request: whoever holds the lock decides. With NODE one contender is
 asked, who may also be waiting. Exit code: 0, or 1 if there was nobody to ask, or
 if --wait is given and it was not released in time.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			var wait time.Duration
 			addDuration(fs, &wait, "wait", "", "wait this long for the release")
 			reason := fs.String("reason", "", "`TEXT` that the holder sees")
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				if err := c.operands(1, 2); err != nil {
-					return err
-				}
 				r := recipe.Revocation{By: me(), Reason: *reason}
 				if wait > 0 {
 					conn.timeout += wait
@@ -56,8 +54,8 @@ func me() string {
 }
 
 func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
-	path := c.args[0]
-	nodes := c.args[1:]
+	path := c.Args[0]
+	nodes := c.Args[1:]
 	if len(nodes) == 0 {
 		q, err := cl.Inspector().Inspect(ctx, path)
 		if err != nil {
@@ -68,7 +66,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 		}
 	}
 	if len(nodes) == 0 {
-		return exitf(exitNo, "nobody holds %s", path)
+		return cli.Exitf(exitNo, "nobody holds %s", path)
 	}
 	for _, n := range nodes {
 		if err := cl.Inspector().Revoke(ctx, path, n, r); err != nil {
@@ -87,7 +85,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 			return err
 		}
 		if time.Now().After(end) {
-			return exitf(exitNo, "%s was not released within %v", path, wait)
+			return cli.Exitf(exitNo, "%s was not released within %v", path, wait)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -114,48 +112,40 @@ func (c *call) stillThere(ctx context.Context, cl *client.Client, path string, n
 
 func breakCommand() *command {
 	return &command{
-		name: "break", args: "PATH NODE", paths: true,
-		does: "remove the node of a holder or waiter",
-		help: `The holder loses the lock and may be in the middle of something: try revoke first.
+		Name: "break", Args: "PATH NODE", Paths: true, Least: 2, Most: 2,
+		Does: "remove the node of a holder or waiter",
+		Help: `The holder loses the lock and may be in the middle of something: try revoke first.
 The token, as 'zlock show -o plain' tells it, guards against breaking another hold
 than the one you looked at. With --expired the node is removed only if it was taken
 with a maximum hold that is over. Exit code: 0, 1 if it is another hold by now or
 not expired, 125 usage error, 2 other errors.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
 			expired := fs.Bool("expired", false, "only if its recorded maximum hold is over")
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				err := c.breakNode(conn, *token, *yes, *expired)
-				var e *exitError
-				if err != nil && !(errors.As(err, &e) && e.code == exitNo) {
-					err = &exitError{2, err}
-				}
-				return err
+				return onlyNo(c.breakNode(conn, *token, *yes, *expired))
 			}
 		},
 	}
 }
 
 func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) error {
-	if err := c.operands(2, 2); err != nil {
-		return err
-	}
 	t, err := fence.ParseToken(token)
 	if err != nil {
-		return usagef("--token is required: %v", err)
+		return cli.Usagef("--token is required: %v", err)
 	}
-	path, node := c.args[0], c.args[1]
+	path, node := c.Args[0], c.Args[1]
 	if !yes {
 		if !isTerminal(c.stdin) {
-			return usagef("standard input is no terminal to ask at: --yes is needed")
+			return cli.Usagef("standard input is no terminal to ask at: --yes is needed")
 		}
 		fmt.Fprintf(c.stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", clean(node), clean(path))
 		answer, _ := bufio.NewReader(c.stdin).ReadString('\n')
 		if !strings.EqualFold(strings.TrimSpace(answer), "y") && !strings.EqualFold(strings.TrimSpace(answer),
 			"yes") {
-			return exitf(exitNo, "not removed")
+			return cli.Exitf(exitNo, "not removed")
 		}
 	}
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
@@ -167,7 +157,7 @@ func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) er
 		switch {
 		case errors.Is(err, fence.ErrStale), errors.Is(err, client.ErrNotHeld),
 			errors.Is(err, client.ErrNotAcquired):
-			return exitf(exitNo, "%v", err)
+			return cli.Exitf(exitNo, "%v", err)
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // runFlags are the options of the commands that run a COMMAND.
@@ -50,23 +51,23 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (lossFlags, err
 	case "warn":
 	default:
 		if l.onLost, err = parseSignal(f.onLost); err != nil {
-			return l, usagef("--on-lost: %v", err)
+			return l, cli.Usagef("--on-lost: %v", err)
 		}
 	}
 	switch {
 	case f.onRevoke != "":
 		if l.onRevoke, err = parseSignal(f.onRevoke); err != nil {
-			return l, usagef("--on-revoke: %v", err)
+			return l, cli.Usagef("--on-revoke: %v", err)
 		}
 	case revocable:
 		l.onRevoke = syscall.SIGTERM
 	}
 	if f.contain && !canContain {
-		return l, usagef("--contain: this system has no namespaces of processes")
+		return l, cli.Usagef("--contain: this system has no namespaces of processes")
 	}
 	if f.readyFD >= 0 {
 		if _, err := unix.FcntlInt(uintptr(f.readyFD), unix.F_GETFD, 0); err != nil {
-			return l, usagef("--ready-fd %d is not open", f.readyFD)
+			return l, cli.Usagef("--ready-fd %d is not open", f.readyFD)
 		}
 		// COMMAND and the guard must not keep it open.
 		if f.readyFD > 2 {
@@ -92,9 +93,9 @@ func (f *runFlags) ready(line string) error {
 
 func runCommand() *command {
 	return &command{
-		name: "run", args: "PATH… -- COMMAND [ARG…]", paths: true,
-		does: "run a command while holding a lock",
-		help: `Several PATHs are locked at once, without the danger of a deadlock. COMMAND is
+		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 1, Most: -1, Runs: true,
+		Does: "run a command while holding a lock",
+		Help: `Several PATHs are locked at once, without the danger of a deadlock. COMMAND is
 executed directly; -c takes a line for the shell. When the lock is lost, COMMAND
 and all it started in its process group are ended before another can get the
 lock; when COMMAND ends, what it left running is ended before the lock is
@@ -103,7 +104,7 @@ released. COMMAND finds the lock described in ZLOCK_PATH, ZLOCK_TOKEN and others
 Exit code: COMMAND's, 128+N if it died of signal N, 120 no session, 121 revoked,
 122 lock lost, 123 held too long (--max-hold), 124 not acquired (-n, -w), 125
 usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			lock := addLockFlags(fs)
 			run := addRunFlags(fs, &lock.killAfter)
 			fs.BoolVar(&run.inherit, "inherit", false,
@@ -115,9 +116,6 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 }
 
 func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
-	if len(c.args) == 0 {
-		return usagef("no PATH")
-	}
 	if err := lock.check(); err != nil {
 		return err
 	}
@@ -126,11 +124,11 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 		return asExit(err)
 	}
 	defer j.end()
-	lease, err := lock.acquire(j.ctx, j.cl, j.task, c.args)
+	lease, err := lock.acquire(j.ctx, j.cl, j.task, c.Args)
 	if err != nil {
 		return asExit(err)
 	}
-	s := &supervisor{what: lock.describe(c.args)}
+	s := &supervisor{what: lock.describe(c.Args)}
 	if lock.maxHold > 0 {
 		s.limit = bootClock() + lock.maxHold
 	}
@@ -138,7 +136,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err != nil {
 		return asExit(err)
 	}
-	return exit(code)
+	return cli.Exit(code)
 }
 
 // job is COMMAND with everything needed to run it under a lock.
@@ -165,7 +163,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	if j.loss, err = run.loss(killAfter, revocable); err != nil {
 		return nil, err
 	}
-	if j.exe, err = findExecutable(c.dashed, run.shell); err != nil {
+	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
 		return nil, err
 	}
 	if j.loss.onLost != 0 {
@@ -192,7 +190,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	}
 	var held []held
 	if err == nil {
-		held, err = c.inherited(j.ctx, j.cl, j.chroot, c.args, run.inherit)
+		held, err = c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit)
 	}
 	if err == nil && held != nil {
 		err = run.ready("locked " + held[0].seq.Token.String())
@@ -202,7 +200,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	}
 	if err == nil && held != nil {
 		err = syscall.Exec(j.exe.path, j.exe.argv, os.Environ())
-		err = exitf(exitNotExec, "%s: %w", j.exe.path, err)
+		err = cli.Exitf(exitNotExec, "%s: %w", j.exe.path, err)
 	}
 	return j, err
 }

@@ -18,25 +18,22 @@ import (
 
 func sessionsCommand() *command {
 	return &command{
-		name: "sessions", args: "[ID]",
-		does: "show the sessions of a zlockd, or one of them",
-		help: `Asks the admin listener of a server. With ID: the locks that one session holds and
+		Name: "sessions", Args: "[ID]", Most: 1,
+		Does: "show the sessions of a zlockd, or one of them",
+		Help: `Asks the admin listener of a server. With ID: the locks that one session holds and
 waits for; exit code 1 if there is no such session. With --ended: those that ended
 while the server ran, why, and which locks moved because of it. With -o plain the
 columns are: session, address, server, timeout in ms, since, ephemeral nodes,
 requests; with --ended: session, time, cause, address, ephemeral nodes, reason,
 locks.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			ended := fs.Bool("ended", false, "show sessions that have ended, the newest first")
 			limit := fs.Int("limit", 100, "show at most `N`")
 			f := addAdminFlags(fs, false)
 			format := addFormat(fs)
 			return func(c *call) error {
-				if err := c.operands(0, 1); err != nil {
-					return err
-				}
 				if *limit < 1 {
-					return usagef("--limit must be positive")
+					return cli.Usagef("--limit must be positive")
 				}
 				ctx, a, stop, err := c.admin(f)
 				if err != nil {
@@ -44,12 +41,12 @@ locks.`,
 				}
 				defer stop()
 				switch {
-				case *ended && len(c.args) > 0:
-					return usagef("--ended lists them all; leave out the ID")
+				case *ended && len(c.Args) > 0:
+					return cli.Usagef("--ended lists them all; leave out the ID")
 				case *ended:
 					err = c.endedSessions(ctx, a, *limit, *format)
-				case len(c.args) == 1:
-					err = c.oneSession(ctx, a, c.args[0], *format)
+				case len(c.Args) == 1:
+					err = c.oneSession(ctx, a, c.Args[0], *format)
 				default:
 					err = c.allSessions(ctx, a, *limit, *format)
 				}
@@ -63,7 +60,7 @@ locks.`,
 func asNo(err error) error {
 	var no *refusal
 	if errors.As(err, &no) {
-		return exitf(exitNo, "%v", err)
+		return cli.Exitf(exitNo, "%v", err)
 	}
 	return err
 }
@@ -228,12 +225,12 @@ func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, form
 
 func topCommand() *command {
 	return &command{
-		name: "top",
-		does: "show the busiest clients, sessions and paths of a zlockd",
-		help: `Asks the admin listener of a server for its last minute. Paths are known by a sample
+		Name: "top",
+		Does: "show the busiest clients, sessions and paths of a zlockd",
+		Help: `Asks the admin listener of a server for its last minute. Paths are known by a sample
 of one request in sixteen. With -o plain the columns are: what (client, session,
 path or watched), name, requests, bytes, watches.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			by := "requests"
 			fs.Var(cli.NewChoice(&by, "requests", "bytes", "watches"), "by",
 				"what comes first: requests, bytes or watches")
@@ -241,9 +238,6 @@ path or watched), name, requests, bytes, watches.`,
 			f := addAdminFlags(fs, false)
 			format := addFormat(fs)
 			return func(c *call) error {
-				if err := c.operands(0, 0); err != nil {
-					return err
-				}
 				ctx, a, stop, err := c.admin(f)
 				if err != nil {
 					return err
@@ -294,23 +288,20 @@ func (c *call) top(ctx context.Context, a adminClient, by string, limit int, for
 
 func endSessionCommand() *command {
 	return &command{
-		name: "end-session", args: "ID",
-		does: "end a session of a zlockd, and with it the locks it holds",
-		help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
+		Name: "end-session", Args: "ID", Least: 1, Most: 1,
+		Does: "end a session of a zlockd, and with it the locks it holds",
+		Help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
 the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			yes := fs.Bool("yes", false, "do it")
 			f := addAdminFlags(fs, true)
 			return func(c *call) error {
-				if err := c.operands(1, 1); err != nil {
-					return err
-				}
 				ctx, a, stop, err := c.admin(f)
 				if err != nil {
 					return err
 				}
 				defer stop()
-				return asNo(c.endSession(ctx, a, c.args[0], *yes))
+				return asNo(c.endSession(ctx, a, c.Args[0], *yes))
 			}
 		},
 	}

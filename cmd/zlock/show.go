@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func showCommand() *command {
@@ -26,21 +27,18 @@ func waitersCommand() *command {
 
 func lookCommandFor(name, does string, holders, waiters bool) *command {
 	return &command{
-		name: name, args: "PATH", paths: true, does: does,
-		help: `Exit code: 0, or 1 if there is nobody.
+		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does,
+		Help: `Exit code: 0, or 1 if there is nobody.
 
 With -o plain the columns are: position (* holds), mode, host, pid, since, node
 waited for, reason, node, session, token, maker.`,
-		setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			format := addFormat(fs)
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				if err := c.operands(1, 1); err != nil {
-					return err
-				}
 				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
-					q, err := a.lockOf(ctx, c.args[0])
+					q, err := a.lockOf(ctx, c.Args[0])
 					if err != nil {
 						return err
 					}
@@ -50,7 +48,7 @@ waited for, reason, node, session, token, maker.`,
 					return err
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					q, err := cl.Inspector().Inspect(ctx, c.args[0])
+					q, err := cl.Inspector().Inspect(ctx, c.Args[0])
 					if err != nil {
 						return err
 					}
@@ -102,7 +100,7 @@ func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) 
 		if format == formatTable {
 			fmt.Fprintln(c.stdout, nobody(q, holders, waiters))
 		}
-		return exit(exitNo)
+		return cli.Exit(exitNo)
 	}
 	p := c.printer(format, "POS", "MODE", "HOST", "PID", "SINCE", "WAITS-FOR", "REASON")
 	if format == formatTable {

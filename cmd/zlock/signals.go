@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // signalError reports that a signal ended zlock.
@@ -20,7 +22,7 @@ func (e *signalError) Error() string { return fmt.Sprintf("ended by SIG%s", sign
 // asExit turns an error that stands for a signal into the conventional exit code.
 func asExit(err error) error {
 	if e := (*signalError)(nil); errors.As(err, &e) {
-		return exit(signalCode(e.sig))
+		return cli.Exit(signalCode(e.sig))
 	}
 	return err
 }

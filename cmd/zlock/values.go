@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // duration is a flag such as 10s, 1m30s, or a bare number of seconds.
@@ -22,7 +24,7 @@ func addDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string)
 // as without -w.
 func noTry(fs *pflag.FlagSet, wait time.Duration) error {
 	if fs.Changed("timeout") && wait == 0 {
-		return usagef("-w must be positive")
+		return cli.Usagef("-w must be positive")
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // guardLag is how long after the deadline the guard waits for zlock to signal COMMAND.
@@ -25,15 +27,15 @@ const guardTick = time.Second
 // guardCommand is the command that runs as the guard.
 func guardCommand() *command {
 	return &command{
-		name: "__guard", args: "SOCKET STDIN STDOUT",
-		does: "start a command and end it when its lock is no longer safe", hidden: true,
-		setup: func(*pflag.FlagSet) func(*call) error {
+		Name: "__guard", Args: "SOCKET STDIN STDOUT", Least: 3, Most: 3,
+		Does: "start a command and end it when its lock is no longer safe", Hidden: true,
+		Setup: func(*pflag.FlagSet) func(*call) error {
 			return func(c *call) error {
 				var fds [3]int
 				for i := range fds {
-					n, err := strconv.Atoi(slices.Concat(c.args, []string{"", "", ""})[i])
-					if err != nil || len(c.args) != len(fds) {
-						return usagef("not for use by hand")
+					n, err := strconv.Atoi(slices.Concat(c.Args, []string{"", "", ""})[i])
+					if err != nil || len(c.Args) != len(fds) {
+						return cli.Usagef("not for use by hand")
 					}
 					fds[i] = n
 				}

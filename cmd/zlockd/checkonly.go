@@ -16,18 +16,23 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 )
 
-const checkHelp = `zlockd check [flags]
-  say whether a server would start, and with which settings
-
-Takes the flags of a server, its environment and --config. Reads everything, resolves the
+func checkCommand() *command {
+	return &command{
+		Name: "check", ProgramFlags: true, Does: "say whether a server would start, and with which settings",
+		Help: `Takes the flags of a server, its environment and --config. Reads everything, resolves the
 names of the peers, opens and closes the ports, looks at certificates, at the data
 directory and its disk, and at the limits of this process. Starts nothing. Prints the
 settings in force and where each comes from, then all faults with what to do about each.
-Exit status: 0 a server would start, 2 it would not.
-`
+Exit code: 0 a server would start, 2 it would not.`,
+		Setup: func(*pflag.FlagSet) func(*dataCall) error {
+			return func(c *dataCall) error { return c.checkOnly(c.Raw) }
+		},
+	}
+}
 
 // examiner collects the findings of zlockd check.
 type examiner struct {
@@ -45,12 +50,8 @@ func (e *examiner) note(format string, args ...any) {
 }
 
 // checkOnly runs zlockd check.
-func (d *daemon) checkOnly(args []string) int {
+func (d *daemon) checkOnly(args []string) error {
 	s, err := readSettings(args)
-	if s != nil && s.help {
-		io.WriteString(d.stdout, checkHelp)
-		return exitOK
-	}
 	e := &examiner{s: s}
 	if err != nil {
 		e.faults = append(e.faults, err)
@@ -77,11 +78,10 @@ func (d *daemon) checkOnly(args []string) int {
 		fmt.Fprintln(d.stdout, "note:", n)
 	}
 	if len(e.faults) > 0 {
-		d.complain(errors.Join(e.faults...))
-		return exitUsage
+		return &cli.ExitError{Code: exitUsage, Err: errors.Join(e.faults...)}
 	}
 	fmt.Fprintln(d.stdout, "ok: a server would start")
-	return exitOK
+	return nil
 }
 
 // print writes the settings in force and the origin of each.

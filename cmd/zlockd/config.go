@@ -105,8 +105,8 @@ func (z *zoo) set(flag, value string) error {
 
 // apply maps one key, or returns why the server must not start with it.
 func (z *zoo) apply(key, value string) error {
-	if m, ok := z.rule(key); ok {
-		return m(z, key, value)
+	if r, ok := z.rule(key); ok {
+		return r.apply(z, key, value)
 	}
 	z.note(key, "unknown key")
 	return nil

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // Every default that --help shows is the value in force. Those that are part of a
@@ -16,9 +18,9 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true,
 		"max-session-timeout": true, "snapshot-interval": true}
 	for _, g := range flagGroups(new(settings)) {
-		g.flags.VisitAll(func(f *pflag.Flag) {
+		g.Flags.VisitAll(func(f *pflag.Flag) {
 			var b bytes.Buffer
-			printFlag(&b, f)
+			cli.PrintFlag(&b, f)
 			m := shown.FindStringSubmatch(strings.Join(strings.Fields(b.String()), " "))
 			force := f.Value.String()
 			switch {

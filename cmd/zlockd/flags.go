@@ -9,26 +9,20 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/cmd/internal/suggest"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
 // off is the address of a listener that is switched off.
 const off = "off"
 
-// group is a heading of --help and the flags below it.
-type group struct {
-	title string
-	flags *pflag.FlagSet
-}
-
 // flagGroups declares every flag, under the heading where --help shows it.
-func flagGroups(s *settings) []group {
-	var groups []group
+func flagGroups(s *settings) []cli.Group {
+	var groups []cli.Group
 	begin := func(title string) *pflag.FlagSet {
 		f := pflag.NewFlagSet(title, pflag.ContinueOnError)
 		f.SortFlags = false
-		groups = append(groups, group{title, f})
+		groups = append(groups, cli.Group{Title: title, Flags: f})
 		return f
 	}
 
@@ -182,13 +176,14 @@ func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pfl
 	all.SetOutput(io.Discard)
 	all.Usage = func() {}
 	for _, g := range flagGroups(s) {
-		all.AddFlagSet(g.flags)
+		all.AddFlagSet(g.Flags)
 	}
 	if err := all.Parse(args); err != nil {
-		return nil, nil, flagError(err)
+		return nil, nil, cli.FlagError(all, err, otherFlags)
 	}
 	if n := all.NArg(); n > 0 && !s.help && !s.version {
-		return nil, nil, argError(all.Arg(0), len(args) > 0 && args[0] == all.Arg(0))
+		return nil, nil, fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr",
+			all.Arg(0))
 	}
 	s.origin = map[string]string{}
 	s.noteOrigin(all, "command line")
@@ -210,9 +205,7 @@ func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
 // It skips those that Kubernetes sets for a service named zlockd.
 func (s *settings) unknownVariables(environ []string) {
 	known := map[string]bool{}
-	for _, g := range flagGroups(new(settings)) {
-		g.flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
-	}
+	s.flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		flag, ours := strings.CutPrefix(name, envPrefix)
@@ -221,24 +214,12 @@ func (s *settings) unknownVariables(environ []string) {
 			continue
 		}
 		why := "there is no such setting"
-		if near := nearest(strings.ToLower(strings.ReplaceAll(flag, "_", "-"))); near != "" {
+		if near := cli.NearFlag(s.flags, strings.ToLower(strings.ReplaceAll(flag, "_", "-")),
+			otherFlags); near != "" {
 			why += ": did you mean " + envName(near) + "?"
 		}
 		s.more.notes = append(s.more.notes, note{name, why})
 	}
-}
-
-// argError says what to do about an argument that is not a flag. The first argument may be a
-// mistyped command.
-func argError(arg string, first bool) error {
-	names := []string{"check"}
-	for _, c := range dataCommands() {
-		names = append(names, c.name)
-	}
-	if near := suggest.Nearest(arg, names); first && near != "" {
-		return fmt.Errorf("unknown command %q: did you mean %q?", arg, near)
-	}
-	return fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr", arg)
 }
 
 // setFromEnv sets from the environment the flags that the command line leaves out. An empty
@@ -251,66 +232,18 @@ func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
 			return
 		}
 		if err := all.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("environment %s: %w", envName(f.Name), flagError(err)))
+			errs = append(errs, fmt.Errorf("environment %s: %w", envName(f.Name),
+				cli.FlagError(all, err, otherFlags)))
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// flagError says in one sentence which flag is wrong and why.
-func flagError(err error) error {
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
-		f, why := invalid.GetFlag(), invalid.Unwrap().Error()
-		switch f.Value.Type() {
-		case "bool":
-			why = "want true or false"
-		case "int", "int64", "uint32":
-			why = "want a whole number"
-			if f.Name == "id" {
-				why = fmt.Sprintf("want a number from 1 to %d", maxID)
-			}
-		}
-		return fmt.Errorf("--%s %q: %s", f.Name, invalid.GetValue(), why)
-	}
-	var missing *pflag.ValueRequiredError
-	if errors.As(err, &missing) {
-		return fmt.Errorf("--%s needs a value", missing.GetSpecifiedName())
-	}
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		name := unknown.GetSpecifiedName()
-		dashes := "--"
-		if unknown.GetSpecifiedShortnames() != "" {
-			dashes = "-"
-		}
-		if near := nearest(name); near != "" {
-			return fmt.Errorf("unknown flag %s%s: did you mean --%s?", dashes, name, near)
-		}
-		return fmt.Errorf("unknown flag %s%s", dashes, name)
-	}
-	return err
-}
-
-// meant maps words of other programs to our flags.
-var meant = map[string]string{
+// otherFlags maps words of other programs to our flags.
+var otherFlags = map[string]string{
 	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
-	"host":   "client-addr",
-	"listen": "client-addr", "addr": "client-addr", "address": "client-addr", "bind": "client-addr",
-	"d": "data-dir", "dir": "data-dir",
-	"c": "config", "conf": "config", "cfg": "config", "v": "version", "servers": "peers", "cluster": "peers",
-	"myid": "id", "debug": "log-level",
-	"verbose": "log-level", "memory": "dev",
-}
-
-// nearest finds the flag that a mistyped name most probably means.
-func nearest(name string) string {
-	if m := meant[name]; m != "" {
-		return m
-	}
-	var known []string
-	for _, g := range flagGroups(new(settings)) {
-		g.flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	}
-	return suggest.Nearest(name, known)
+	"host": "client-addr", "listen": "client-addr", "addr": "client-addr", "address": "client-addr",
+	"bind": "client-addr", "d": "data-dir", "dir": "data-dir", "c": "config", "conf": "config",
+	"cfg": "config", "v": "version", "servers": "peers", "cluster": "peers", "myid": "id",
+	"debug": "log-level", "verbose": "log-level", "memory": "dev",
 }

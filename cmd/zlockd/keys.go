@@ -6,204 +6,65 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// rule maps one key of a zoo.cfg. It returns an error if the server must not start: otherwise
-// the server would silently drop what the key asks for.
-type rule func(z *zoo, key, value string) error
-
-// zooRules lists the keys known by their whole names. The method rule knows the prefixes.
-var zooRules = map[string]rule{
-	"tickTime":               toFlag("tick-time"),
-	"dataDir":                toFlag("data-dir"),
-	"maxClientCnxns":         toFlag("max-client-cnxns"),
-	"minSessionTimeout":      timeout("min-session-timeout"),
-	"maxSessionTimeout":      timeout("max-session-timeout"),
-	"snapCount":              toFlag("snapshot-entries"),
-	"4lw.commands.whitelist": whitelist,
-	"jute.maxbuffer":         maxBuffer,
-	"skipACL":                yes("skip-acl"),
-	"superUser":              superUser,
-	"letAnySaslUserDoX": ignored(
-		"what an ACL gives to one SASL user is for that one alone; name each of them in it"),
-	"java.security.auth.login.config": toFlag("sasl-users"),
-
-	"kerberos.removeHostFromPrincipal":         onlyTrue("kerberos-remove-host"),
-	"kerberos.removeRealmFromPrincipal":        onlyTrue("kerberos-remove-realm"),
-	"security.auth_to_local":                   toFlag("kerberos-rules"),
-	"DigestAuthenticationProvider.superDigest": toFlag("super-digest"),
-	"X509AuthenticationProvider.superUser":     toFlag("x509-super"),
-	"ensembleAuthName":                         toFlag("ensemble-names"),
-
-	"maxCnxns":                        toFlag("max-cnxns"),
-	"autopurge.snapRetainCount":       number(func(s *settings, n int64) { s.more.snapshotRetain = int(n) }),
-	"snapSizeLimitInKb":               number(func(s *settings, n int64) { s.more.snapshotBytes = n << 10 }),
-	"extendedTypesEnabled":            no("no-ttl"),
-	"enforceQuota":                    yes("enforce-quota"),
-	"znode.container.checkIntervalMs": sweep,
-
-	"metricsProvider.exportJvmInfo": yes("jvm-metrics"),
-
-	// Read together with other keys, once all are known.
-	"metricsProvider.className": later, "metricsProvider.httpPort": later, "metricsProvider.httpHost": later,
-	"clientPort": later, "clientPortAddress": later,
-	"secureClientPort": later, "secureClientPortAddress": later,
-	"admin.enableServer": later, "admin.serverAddress": later, "admin.serverPort": later,
-	"standaloneEnabled": later, "quorumListenOnAllIPs": later, "dynamicConfigFile": later,
-
-	"ssl.keyStore.location":          pemFile("tls-cert", "tls-key"),
-	"ssl.trustStore.location":        pemFile("tls-ca", ""),
-	"ssl.quorum.keyStore.location":   pemFile("peer-tls-cert", "peer-tls-key"),
-	"ssl.quorum.trustStore.location": pemFile("peer-tls-ca", ""),
-	"ssl.keyStore.type":              storeType, "ssl.trustStore.type": storeType,
-	"ssl.quorum.keyStore.type": storeType, "ssl.quorum.trustStore.type": storeType,
-	"ssl.trustStore.password": ignored("certificates need none"), "ssl.trustStore.passwordPath": ignored(
-		"certificates need none"),
-	"ssl.quorum.trustStore.password":     ignored("certificates need none"),
-	"ssl.quorum.trustStore.passwordPath": ignored("certificates need none"),
-	"ssl.clientAuth":                     clientAuth,
-	"ssl.quorum.clientAuth":              only("need", "peers always show certificates to each other"),
-	"ssl.protocol":                       protocols,
-	"ssl.enabledProtocols":               protocols,
-	"ssl.quorum.protocol":                ignored("peers speak TLS 1.3"),
-	"ssl.quorum.enabledProtocols":        ignored("peers speak TLS 1.3"),
-	"ssl.crl":                            later,
-	"ssl.ocsp":                           refusedWhen("true", "OCSP is not asked"),
-	"ssl.quorum.crl":                     later,
-	"ssl.quorum.ocsp":                    refusedWhen("true", "OCSP is not asked"),
-	"ssl.hostnameVerification": ignored(
-		"clients are known by their certificate's authority, never by name"),
-	"ssl.quorum.hostnameVerification": ignored("peers are known by the name zlockd-ID in their certificate"),
-	"sslQuorum":                       sslQuorum,
-
-	"dataLogDir":                  dataLogDir,
-	"portUnification":             ignoredUnless("false", "clear text and TLS have a port each"),
-	"sslQuorumPortUnification":    refusedWhen("true", "the peer port is TLS or clear text, never both"),
-	"initLimit":                   ignored("followers catch up as long as they need; see --heartbeat-timeout"),
-	"syncLimit":                   ignored("see --heartbeat-timeout"),
-	"connectToLearnerMasterLimit": ignored("see --heartbeat-timeout"),
-	"cnxTimeout":                  ignored("see --heartbeat-timeout"),
-	"electionAlg":                 ignoredUnless("3", "raft elects"),
-	"clientPortListenBacklog":     ignoredUnless("-1", "the system's backlog is used"),
-	"autopurge.purgeInterval":     ignored("old snapshots and logs are always removed"),
-	"preAllocSize":                ignored("the log allocates in segments"),
-	"fsync.warningthresholdms":    ignored("slow syncs are logged and measured as fsynctime"),
-	"forceSync":                   ignoredUnless("yes", "every write is synced before it is acknowledged"),
-	"globalOutstandingLimit":      ignored("a full server stops reading its sockets"),
-	"readonlymode.enabled":        yes("read-only-mode"),
-	"reconfigEnabled":             yes("reconfig"),
-	"localSessionsEnabled": refusedWhen("true",
-		"every session is replicated; clients would see other guarantees than they were promised"),
-	"localSessionsUpgradingEnabled": ignored("there are no local sessions"),
-	"peerType":                      later,
-	"watchManagerName":              ignored("there is one way of keeping watches"),
-	"serverCnxnFactory":             ignored("one server speaks clear text and TLS"),
-	"enforce.auth.enabled":          later, "enforce.auth.schemes": later, "sessionRequireClientSASLAuth": later,
-	"requireClientAuthScheme": ignoredUnless("",
-		"it has none in ZooKeeper either: sessionRequireClientSASLAuth=true lets nobody in without SASL"),
-	"allowSaslFailedClients": refusedWhen("true",
-		"who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
-	"quorum.auth.enableSasl": refusedWhen("true",
-		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
-	"admin.forceHttps": later, "admin.portUnification": later, "admin.needClientAuth": later,
-	"admin.commandURL":  ignoredUnless("/commands", "commands are at /commands"),
-	"admin.idleTimeout": ignored("idle connections are closed after 30 s"),
-}
-
-// rule returns the rule of a key.
-func (z *zoo) rule(key string) (rule, bool) {
-	if r, ok := zooRules[key]; ok {
-		return r, true
-	}
-	for _, p := range []struct {
-		prefix string
-		rule   rule
-	}{
-		{"server.", serverLine},
-		{"group.", refused("quorums have no hierarchy: a majority of all servers decides")},
-		{"weight.", refused("every server has one vote")},
-		{"superUser.", ignored(
-			"one SASL user may do everything, the one of superUser; others come in by addauth digest with the " +
-				"password of --super-digest")},
-		{"authProvider.", authProvider},
-		{"ssl.quorum.", sslOther},
-		{"ssl.", sslOther},
-		{"metricsProvider.", ignored(
-			"there is no such setting; metrics are served at /metrics of --admin-addr and of --metrics-addr")},
-		{"znode.container.", ignored("see znode.container.checkIntervalMs")},
-		{"quorum.auth.", ignored("see quorum.auth.enableSasl")},
-		{"quorum.", ignored("peers authenticate by TLS")},
-		{"kerberos.", ignored("there is no such setting of Kerberos")},
-		{"netty.", ignored("threads and buffers need no tuning")},
-		{"nio.", ignored("threads and buffers need no tuning")},
-		{"commitProcessor.", ignored("threads and buffers need no tuning")},
-		{"connection", ignored("connections are limited by --max-client-cnxns")},
-		{"requestThrottle", ignored("a full server stops reading its sockets")},
-		{"throttledOp", ignored("a full server stops reading its sockets")},
-		{"snapshot.", ignored("snapshots have their own form and checksum")},
-		{"admin.", ignored("there is no such admin command")},
-	} {
-		if strings.HasPrefix(key, p.prefix) {
-			return p.rule, true
-		}
-	}
-	return nil, false
-}
-
 func toFlag(flag string) rule {
-	return func(z *zoo, _, value string) error {
+	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
 		err := z.set(flag, value)
 		if err == nil {
 			return nil
 		}
-		why := strings.TrimPrefix(flagError(err).Error(), "--"+flag+" ")
+		why := strings.TrimPrefix(cli.FlagError(z.flags, err, nil).Error(), "--"+flag+" ")
 		if flag == "super-digest" {
 			why = "wrong form"
 		}
 		return errors.New(why)
-	}
+	}}
 }
 
 // timeout sets a bound of the session timeout; it ignores -1, ZooKeeper's default.
 func timeout(flag string) rule {
-	return func(z *zoo, key, value string) error {
+	return rule{"sets --" + flag, func(z *zoo, key, value string) error {
 		if value == "-1" {
 			return nil
 		}
-		return toFlag(flag)(z, key, value)
-	}
+		return toFlag(flag).apply(z, key, value)
+	}}
 }
 
 func yes(flag string) rule {
-	return func(z *zoo, _, value string) error {
+	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
 		on := strings.EqualFold(value, "yes") || strings.EqualFold(value, "true")
 		return z.set(flag, strconv.FormatBool(on))
-	}
+	}}
 }
 
 // onlyTrue maps keys that ZooKeeper compares with exactly "true".
 func onlyTrue(flag string) rule {
-	return func(z *zoo, _, value string) error { return z.set(flag, strconv.FormatBool(value == "true")) }
+	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
+		return z.set(flag, strconv.FormatBool(value == "true"))
+	}}
 }
 
-func number(put func(*settings, int64)) rule {
-	return func(z *zoo, _, value string) error {
+func number(means string, put func(*settings, int64)) rule {
+	return rule{means, func(z *zoo, _, value string) error {
 		n, err := strconv.ParseInt(value, 10, 40)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number", value)
 		}
 		put(z.s, max(n, 0))
 		return nil
-	}
+	}}
 }
 
 // no sets a flag that switches off what the key switches on.
 func no(flag string) rule {
-	return func(z *zoo, _, value string) error {
+	return rule{"sets --" + flag + " when it is not true", func(z *zoo, _, value string) error {
 		return z.set(flag, strconv.FormatBool(!strings.EqualFold(value, "true")))
-	}
+	}}
 }
 
 func sweep(z *zoo, _, value string) error {
@@ -238,7 +99,10 @@ func whitelist(z *zoo, key, value string) error {
 	return z.set("4lw-whitelist", strings.Join(append(known, "srvr"), ","))
 }
 
-func later(*zoo, string, string) error { return nil }
+// later marks a key that is read together with others, once all are known.
+func later(means string) rule {
+	return rule{means, func(*zoo, string, string) error { return nil }}
+}
 
 func serverLine(z *zoo, key, value string) error {
 	id, err := zooID(strings.TrimPrefix(key, "server."))
@@ -253,51 +117,54 @@ func serverLine(z *zoo, key, value string) error {
 	return nil
 }
 
+// noEffect begins what is said of a key that changes nothing.
+const noEffect = "no effect: "
+
 func ignored(why string) rule {
-	return func(z *zoo, key, _ string) error {
+	return rule{noEffect + why, func(z *zoo, key, _ string) error {
 		z.note(key, "%s", why)
 		return nil
-	}
+	}}
 }
 
 // ignoredUnless notes that a key has no effect, unless the file asks for what the server does
 // anyway.
 func ignoredUnless(same, why string) rule {
-	return func(z *zoo, key, value string) error {
+	return rule{noEffect + why, func(z *zoo, key, value string) error {
 		if !strings.EqualFold(value, same) {
 			z.note(key, "%s", why)
 		}
 		return nil
-	}
+	}}
 }
 
 func refused(why string) rule {
-	return func(*zoo, string, string) error { return errors.New(why) }
+	return rule{"refused: " + why, func(*zoo, string, string) error { return errors.New(why) }}
 }
 
 func refusedWhen(bad, why string) rule {
-	return func(_ *zoo, _, value string) error {
+	return rule{"refused when " + bad + ": " + why, func(_ *zoo, _, value string) error {
 		if strings.EqualFold(value, bad) {
 			return errors.New(why)
 		}
 		return nil
-	}
+	}}
 }
 
 // only refuses every value but good.
 func only(good, why string) rule {
-	return func(_ *zoo, _, value string) error {
+	return rule{"refused unless " + good + ": " + why, func(_ *zoo, _, value string) error {
 		if !strings.EqualFold(value, good) {
 			return errors.New(why)
 		}
 		return nil
-	}
+	}}
 }
 
 // superUser maps a SASL user or, as in ZooKeeper for the scheme digest, a user and hash.
 func superUser(z *zoo, key, value string) error {
 	if strings.Contains(value, ":") {
-		return toFlag("super-digest")(z, key, value)
+		return toFlag("super-digest").apply(z, key, value)
 	}
 	return z.set("sasl-super", value)
 }
@@ -328,7 +195,7 @@ const asPEM = "only PEM files are read; convert with: keytool -importkeystore -s
 
 // pemFile accepts a store if it is a PEM file. A key store holds certificate and key.
 func pemFile(cert, key string) rule {
-	return func(z *zoo, _, value string) error {
+	return rule{"sets --" + cert + "; a PEM file", func(z *zoo, _, value string) error {
 		if z.given[cert] {
 			return nil
 		}
@@ -341,7 +208,7 @@ func pemFile(cert, key string) rule {
 			}
 		}
 		return z.set(cert, value)
-	}
+	}}
 }
 
 func storeType(_ *zoo, _, value string) error {

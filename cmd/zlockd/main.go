@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/release"
 )
 
@@ -27,9 +28,6 @@ const (
 const stopTime = 15 * time.Second
 
 func main() {
-	if dataCommandFor(os.Args[1:]) == nil {
-		tuneGC()
-	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	hangups := make(chan os.Signal, 1)
@@ -38,7 +36,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	stderr := newLogQueue(os.Stderr, logQueueBytes)
 	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, start: startServer}
-	code := d.run(os.Args[1:])
+	code := d.program().Main(os.Args[1:])
 	stderr.flush(logFlushTime)
 	os.Exit(code)
 }
@@ -77,27 +75,19 @@ func (l readyLine) print(w io.Writer) {
 		l.mode, release.Version(), secure)
 }
 
-// run runs zlockd with its arguments and returns its exit code.
-func (d *daemon) run(args []string) int {
-	if c := dataCommandFor(args); c != nil {
-		return d.runData(c, args[1:])
-	}
-	if len(args) > 0 && args[0] == "check" {
-		return d.checkOnly(args[1:])
-	}
+// serveWith runs a server with its arguments and returns the exit code.
+func (d *daemon) serveWith(args []string) int {
+	p := d.program()
 	s, err := readSettings(args)
 	if err != nil {
-		d.complain(err)
-		fmt.Fprintln(d.stderr, "Run zlockd --help to see all flags.")
-		return exitUsage
+		return p.Report("", cli.Mistake(err))
 	}
 	switch {
 	case s.help:
-		printHelp(d.stdout)
+		p.Overview(d.stdout)
 		return exitOK
 	case s.version:
-		fmt.Fprintf(d.stdout, "zlockd %s\n", release.Version())
-		return exitOK
+		return p.Main([]string{"version"})
 	}
 	d.setLevel(s)
 	log := newLogger(d.stderr, &d.level, s.logFormat)
@@ -117,17 +107,6 @@ func (d *daemon) run(args []string) int {
 	return d.serve(s, log)
 }
 
-// complain prints one line for each mistake.
-func (d *daemon) complain(err error) {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range many.Unwrap() {
-			d.complain(e)
-		}
-		return
-	}
-	fmt.Fprintf(d.stderr, "zlockd: %v\n", err)
-}
-
 // readSettings returns the settings of the command line and of the zoo.cfg it names.
 func readSettings(args []string) (*settings, error) {
 	s, flags, err := parseFlags(args, os.LookupEnv)
@@ -139,9 +118,9 @@ func readSettings(args []string) (*settings, error) {
 		errConfig = applyConfig(s, flags)
 		s.noteOrigin(flags, s.config)
 	}
+	s.flags = flags
 	s.unknownVariables(os.Environ())
 	s.complete(flags.Changed)
-	s.flags = flags
 	return s, errors.Join(errConfig, s.check(flags))
 }
 
@@ -166,8 +145,7 @@ func (d *daemon) serve(s *settings, log *slog.Logger) int {
 	select {
 	case r := <-starting:
 		if r.err != nil {
-			d.complain(explain(r.err, s))
-			return exitFailed
+			return d.program().Report("", explain(r.err, s))
 		}
 		p = r.p
 	case sig := <-d.signals:

@@ -90,7 +90,7 @@ func startFake(p process, err error) (out *buffer, signals chan os.Signal, code 
 		start: func(context.Context, *settings, *slog.Logger) (process, error) {
 			return p, err
 		}}
-	go func() { code <- d.run([]string{"--dev", "--log-level", "error"}) }()
+	go func() { code <- d.program().Main([]string{"--dev", "--log-level", "error"}) }()
 	return out, signals, code
 }
 
@@ -143,7 +143,7 @@ func TestSignalDuringTheStart(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
-	if c := d.run([]string{"--dev"}); c != exitOK {
+	if c := d.program().Main([]string{"--dev"}); c != exitOK {
 		t.Errorf("exit %d", c)
 	}
 }

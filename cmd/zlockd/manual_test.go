@@ -1,12 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/test/doctest"
 )
+
+// runMain runs zlockd's command line in this process.
+func runMain(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := (&daemon{stdout: &out, stderr: &errs}).program().Main(args); code != exitOK || errs.Len() > 0 {
+		t.Errorf("%v: %d %s", args, code, &errs)
+	}
+	return out.String()
+}
 
 // TestTheManualNamesEveryFlag keeps docs/operations.md from going stale.
 func TestTheManualNamesEveryFlag(t *testing.T) {
@@ -16,10 +30,43 @@ func TestTheManualNamesEveryFlag(t *testing.T) {
 	}
 	manual := string(text)
 	for _, g := range flagGroups(new(settings)) {
-		g.flags.VisitAll(func(f *pflag.Flag) {
+		g.Flags.VisitAll(func(f *pflag.Flag) {
 			if !strings.Contains(manual, "`--"+f.Name) {
 				t.Errorf("--%s is not in the manual", f.Name)
 			}
 		})
+	}
+}
+
+func TestManualPages(t *testing.T) {
+	for _, page := range []string{"zlockd.8", "zlockd.conf.5"} {
+		doctest.Manual(t, page, runMain(t, "manual", page))
+	}
+}
+
+// The shell gets flags, values and commands; the status tells it to take names of files.
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct{ words, want string }{
+		{"im", "import"}, {"--peer-tls-k", "--peer-tls-key"}, {"--log-format j", "json"},
+		{"--log-format = j", "json"}, {"check --data-d", "--data-dir"}, {"dump --nod", "--nodes"},
+		{"completion z", "zsh"}, {"--dev im", ""},
+	} {
+		out := runMain(t, append([]string{"__complete"}, strings.Fields(c.words)...)...)
+		if word, _, _ := strings.Cut(out, "\t"); word != c.want || strings.Count(out, "\n") > 1 {
+			t.Errorf("%s: %q, want %q", c.words, out, c.want)
+		}
+	}
+	for _, words := range [][]string{{"--config", ""}, {"dump", ""}, {"restore", "--data-dir", "x"}} {
+		var out bytes.Buffer
+		d := &daemon{stdout: &out, stderr: &out}
+		if d.program().Main(append([]string{"__complete"}, words...)) == exitOK || out.Len() > 0 {
+			t.Errorf("%q is no name of a file: %s", words, &out)
+		}
+	}
+	if bash, err := exec.LookPath("bash"); err == nil {
+		script := exec.Command(bash, "-ec", runMain(t, "completion", "bash")+"complete -p zlockd")
+		if out, err := script.CombinedOutput(); err != nil || !strings.Contains(string(out), "_zlockd zlockd") {
+			t.Errorf("the script for bash: %s %v", out, err)
+		}
 	}
 }

@@ -3,22 +3,22 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
 // told is how many of the nodes left out a command lists by name.
 const told = 20
 
-func importCommand() *dataCommand {
-	return &dataCommand{
-		name: "import", args: "--from DIR|FILE --data-dir NEW",
-		does: "make a data directory of a stopped ZooKeeper's data",
-		help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
+func importCommand() *command {
+	return &command{
+		Name: "import", Args: "--from DIR|FILE --data-dir NEW",
+		Does: "make a data directory of a stopped ZooKeeper's data",
+		Help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
 compressed by gzip or snappy), checks all of it, and makes a new data directory of it:
 nodes with all fields of their stat, ACLs, containers, times to live, quotas and
 sequence counters. The zxid goes on above the last one. Nothing of the ZooKeeper is
@@ -27,7 +27,7 @@ changed. One snapshot FILE is taken as it stands.
 Ephemeral nodes are left out and listed, unless --keep-sessions takes the sessions over:
 their clients keep locks and sessions if they connect to zlockd within their timeout
 after it started.`,
-		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			var o offline.ZooKeeperOptions
 			from := fs.String("from", "", "the ZooKeeper's `DIR` (dataDir of its zoo.cfg), or one snapshot file")
 			fs.StringVar(&o.LogDir, "log-dir", "", "its `DIR` of logs, if dataLogDir names another one")
@@ -69,7 +69,7 @@ func firstOf(errs ...error) error {
 
 func checkID(id uint32) error {
 	if id < 1 || id > maxID {
-		return usagef("--id %d is not a number from 1 to %d", id, maxID)
+		return cli.Usagef("--id %d is not a number from 1 to %d", id, maxID)
 	}
 	return nil
 }
@@ -105,15 +105,15 @@ func (c *dataCall) list(paths []string) {
 	}
 }
 
-func exportCommand() *dataCommand {
-	return &dataCommand{
-		name: "export", args: "--data-dir DIR --to NEW",
-		does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
-		help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
+func exportCommand() *command {
+	return &command{
+		Name: "export", Args: "--data-dir DIR --to NEW",
+		Does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
+		Help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
 3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
 fields are exactly those of the nodes, except that the text of /zookeeper/config is
 left to ZooKeeper. A running server is exported by: zlock export FILE.`,
-		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			dataDir := fs.String("data-dir", "", "the stopped server's `DIR`, or a backup file")
 			to := fs.String("to", "", "make this `DIR`, which must not exist or be empty")
 			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
@@ -138,15 +138,15 @@ left to ZooKeeper. A running server is exported by: zlock export FILE.`,
 	}
 }
 
-func verifyCommand() *dataCommand {
-	return &dataCommand{
-		name: "verify", args: "A B", operands: 2, does: "compare two places node by node",
-		help: `A and B are each one of: a data directory of a stopped zlockd or ZooKeeper, a snapshot
+func verifyCommand() *command {
+	return &command{
+		Name: "verify", Args: "A B", Least: 2, Most: 2, Does: "compare two places node by node",
+		Help: `A and B are each one of: a data directory of a stopped zlockd or ZooKeeper, a snapshot
 of either, a backup, or a running server as HOST:PORT. Everything in every node is
 compared; of a running server, what its protocol shows. Equal: exit code 0. Else the
 first hundred differences are printed, exit code 1. Mistakes and damage: 2 and 1, with
 a reason on stderr.`,
-		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
 			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
 			auth := fs.String("auth-file", "",
@@ -158,7 +158,7 @@ a reason on stderr.`,
 
 func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 	var sides [2]*offline.Content
-	for i, name := range c.args {
+	for i, name := range c.Args {
 		var err error
 		if isAddress(name) {
 			sides[i], err = readRunning(c.ctx, name, auth)
@@ -171,7 +171,7 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 	}
 	a, b := sides[0], sides[1]
 	diffs, ended := offline.Compare(a, b, ephemerals)
-	if err := c.answer(verifyAnswer{jsonVersion, "verify", len(diffs) == 0, sideOf(a), sideOf(b),
+	if err := c.answer(verifyAnswer{"verify", len(diffs) == 0, sideOf(a), sideOf(b),
 		append([]string{}, diffs...), ended}); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 			more = " or more"
 		}
 		fmt.Fprintf(c.out, "%d%s differences\n", len(diffs), more)
-		return errDiffer
+		return cli.Exit(exitFailed)
 	}
 	fmt.Fprintf(c.out, "equal: %d nodes", len(a.Nodes))
 	if n := len(b.Nodes); n != len(a.Nodes) {
@@ -198,15 +198,15 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 	return nil
 }
 
-func dumpCommand() *dataCommand {
-	return &dataCommand{
-		name: "dump", args: "PATH", operands: 1,
-		does: "print a log, a snapshot or a data directory as text, and check it",
-		help: `PATH is a data directory of a stopped zlockd or ZooKeeper, a snapshot of either, a
+func dumpCommand() *command {
+	return &command{
+		Name: "dump", Args: "PATH", Least: 1, Most: 1,
+		Does: "print a log, a snapshot or a data directory as text, and check it",
+		Help: `PATH is a data directory of a stopped zlockd or ZooKeeper, a snapshot of either, a
 backup, or a log of a ZooKeeper. Log entries are decoded; those of a zlockd are applied
 to the snapshot before them, and what came of each request stands behind it. Nothing is
 ever written. Passwords are not shown. Damage: exit code 1, and where.`,
-		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			nodes := fs.Bool("nodes", false, "print every node of snapshots, too")
 			return func(c *dataCall) error { return c.dump(*nodes) }
 		},
@@ -215,13 +215,13 @@ ever written. Passwords are not shown. Damage: exit code 1, and where.`,
 
 func (c *dataCall) dump(nodes bool) error {
 	if !c.json {
-		return offline.Dump(stoppable{c, c.stdout}, c.args[0], nodes)
+		return offline.Dump(stoppable{c, c.stdout}, c.Args[0], nodes)
 	}
 	lines := &jsonLines{to: c.stdout}
-	if err := offline.Dump(stoppable{c, lines}, c.args[0], nodes); err != nil {
+	if err := offline.Dump(stoppable{c, lines}, c.Args[0], nodes); err != nil {
 		return err
 	}
-	return c.answer(dumpAnswer{jsonVersion, "dump", c.args[0], lines.lines})
+	return c.answer(dumpAnswer{"dump", c.Args[0], lines.lines})
 }
 
 // stoppable is stdout until the command is interrupted.
@@ -237,16 +237,16 @@ func (s stoppable) Write(b []byte) (int, error) {
 	return s.to.Write(b)
 }
 
-func restoreCommand() *dataCommand {
-	return &dataCommand{
-		name: "restore", args: "FILE --data-dir NEW", operands: 1, does: "make a data directory of a backup",
-		help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
+func restoreCommand() *command {
+	return &command{
+		Name: "restore", Args: "FILE --data-dir NEW", Least: 1, Most: 1, Does: "make a data directory of a backup",
+		Help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
 to a new cluster of one server: servers of the old cluster cannot join it. The zxid is
 raised to the time of day, so that fencing tokens grow and no client sees time go back.
 All sessions are ended, and their ephemeral nodes deleted, unless --keep-sessions keeps
 them. To put a whole cluster back, stop its servers, restore to one of them, and add the
 others, empty, as members.`,
-		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
 			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
 			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
@@ -255,7 +255,7 @@ others, empty, as members.`,
 					return err
 				}
 				begun := time.Now()
-				m, err := offline.Restore(c.ctx, c.args[0], *dataDir, *id, *keep, nowMillis())
+				m, err := offline.Restore(c.ctx, c.Args[0], *dataDir, *id, *keep, nowMillis())
 				if err != nil {
 					return err
 				}
@@ -267,16 +267,16 @@ others, empty, as members.`,
 	}
 }
 
-func recoverCommand() *dataCommand {
-	return &dataCommand{
-		name: "recover", args: "--data-dir DIR --yes",
-		does: "make a cluster of one of a surviving server, when the majority is gone for good",
-		help: `For a cluster that lost its majority and will not get it back. Says what is lost at
+func recoverCommand() *command {
+	return &command{
+		Name: "recover", Args: "--data-dir DIR --yes",
+		Does: "make a cluster of one of a surviving server, when the majority is gone for good",
+		Help: `For a cluster that lost its majority and will not get it back. Says what is lost at
 most, makes the stopped server's directory that of a new cluster with it as the only
 member, and prints the commands that bring the other servers back. Sessions go on. What
 was in the directory before is kept within. If a majority can be started again, start
 it instead: then nothing is lost.`,
-		setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
 			dataDir := fs.String("data-dir", "", "the survivor's `DIR`")
 			yes := fs.Bool("yes", false, "do it; without this it is only told what would be lost")
 			return func(c *dataCall) error {
@@ -296,7 +296,7 @@ func (c *dataCall) recover(dir string, yes bool) error {
 		}
 		fmt.Fprintf(c.out, "An earlier recover of %s was interrupted; it is finished now. Start the server as "+
 			"before.\n", dir)
-		return c.answer(recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Done: true})
+		return c.answer(recoverAnswer{Command: "recover", Path: dir, Done: true})
 	}
 	r, err := offline.PlanRecovery(dir)
 	if err != nil {
@@ -320,13 +320,4 @@ func (c *dataCall) recover(dir string, yes bool) error {
 	answer.Done, answer.New, answer.Nodes, answer.Sessions, answer.Next = true, m.Cluster, m.Nodes, m.Sessions,
 		r.Next()
 	return c.answer(answer)
-}
-
-// printDataCommands lists the data commands for --help.
-func printDataCommands(w io.Writer) {
-	io.WriteString(w, "Commands, while no server runs on the data (zlockd COMMAND --help tells more):\n")
-	for _, cmd := range dataCommands() {
-		fmt.Fprintf(w, "  %s\n%s%s\n", cmd.usage(), strings.Repeat(" ", helpIndent), cmd.does)
-	}
-	io.WriteString(w, "\n")
 }

@@ -2,22 +2,19 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
 // The data commands print these with -o json: one object per line. Later versions only add
 // fields; docs/data.md describes them.
 
-const jsonVersion = 1
-
 // madeAnswer is the answer of import, export and restore.
 type madeAnswer struct {
-	V        int      `json:"v"`
 	Command  string   `json:"command"`
 	Path     string   `json:"path"`
 	Cluster  string   `json:"cluster,omitempty"`
@@ -30,7 +27,7 @@ type madeAnswer struct {
 }
 
 func madeOf(command, path string, m *offline.Made, begun time.Time) madeAnswer {
-	return madeAnswer{jsonVersion, command, path, m.Cluster, hexZxid(m.Zxid), m.Nodes, m.Sessions,
+	return madeAnswer{command, path, m.Cluster, hexZxid(m.Zxid), m.Nodes, m.Sessions,
 		append([]string{}, m.Left...), append([]string{}, m.Notes...), time.Since(begun).Seconds()}
 }
 
@@ -44,7 +41,6 @@ type sideAnswer struct {
 }
 
 type verifyAnswer struct {
-	V           int        `json:"v"`
 	Command     string     `json:"command"`
 	Equal       bool       `json:"equal"`
 	A           sideAnswer `json:"a"`
@@ -56,7 +52,6 @@ type verifyAnswer struct {
 func sideOf(c *offline.Content) sideAnswer { return sideAnswer{c.Name, hexZxid(c.Zxid), len(c.Nodes)} }
 
 type recoverAnswer struct {
-	V         int      `json:"v"`
 	Command   string   `json:"command"`
 	Path      string   `json:"path"`
 	Done      bool     `json:"done"`
@@ -73,7 +68,7 @@ type recoverAnswer struct {
 }
 
 func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
-	a := recoverAnswer{V: jsonVersion, Command: "recover", Path: dir, Server: r.Identity.Server,
+	a := recoverAnswer{Command: "recover", Path: dir, Server: r.Identity.Server,
 		Cluster: r.Identity.Cluster,
 		Index:   r.Last.Index, Term: r.Last.Term, Zxid: hexZxid(r.Zxid())}
 	if r.LastTime > 0 {
@@ -83,7 +78,6 @@ func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
 }
 
 type dumpAnswer struct {
-	V       int    `json:"v"`
 	Command string `json:"command"`
 	Path    string `json:"path"`
 	Lines   int    `json:"lines"`
@@ -104,22 +98,13 @@ func (j *jsonLines) Write(b []byte) (int, error) {
 			return len(b), nil
 		}
 		j.lines++
-		if err := writeJSON(j.to, struct {
-			V    int    `json:"v"`
+		if err := cli.WriteJSON(j.to, struct {
 			Line string `json:"line"`
-		}{jsonVersion, string(line)}); err != nil {
+		}{string(line)}); err != nil {
 			return 0, err
 		}
 		j.rest = append(j.rest[:0], rest...)
 	}
-}
-
-func writeJSON(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = w.Write(append(b, '\n'))
-	}
-	return err
 }
 
 // answer prints the object with -o json. Without it the command has already printed text.
@@ -127,5 +112,5 @@ func (c *dataCall) answer(v any) error {
 	if !c.json {
 		return nil
 	}
-	return writeJSON(c.stdout, v)
+	return cli.WriteJSON(c.stdout, v)
 }

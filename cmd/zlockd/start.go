@@ -23,6 +23,7 @@ type running struct{ *server.Instance }
 
 // startServer starts a server with the settings.
 func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, error) {
+	tuneGC()
 	o, err := serverOptions(s, log)
 	if err != nil {
 		return nil, err

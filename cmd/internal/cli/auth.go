@@ -1,10 +1,8 @@
-// Package cli holds what the command lines of zlockd and zlock share.
 package cli
 
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -37,28 +35,4 @@ func ReadAuth(path string) (list []Auth, exposed bool, err error) {
 		return nil, exposed, fmt.Errorf("%s is empty", path)
 	}
 	return list, exposed, nil
-}
-
-// Choice is a flag with a fixed set of values.
-type Choice struct {
-	value  *string
-	Values []string
-}
-
-// NewChoice returns a flag that sets value to one of the values.
-func NewChoice(value *string, values ...string) *Choice { return &Choice{value, values} }
-
-// String implements pflag.Value.
-func (c *Choice) String() string { return *c.value }
-
-// Type returns the name by which pflag shows the type of the value.
-func (c *Choice) Type() string { return strings.Join(c.Values, "|") }
-
-// Set implements pflag.Value.
-func (c *Choice) Set(s string) error {
-	if !slices.Contains(c.Values, s) {
-		return fmt.Errorf("must be one of %s", strings.Join(c.Values, ", "))
-	}
-	*c.value = s
-	return nil
 }

@@ -1,5 +1,4 @@
-// Package suggest finds the known word that a mistyped word most probably means.
-package suggest
+package cli
 
 import (
 	"slices"

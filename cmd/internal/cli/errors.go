@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+)
+
+// UsageError is a mistake in the command line, or several joined ones.
+type UsageError struct{ error }
+
+// Unwrap returns the mistake.
+func (e *UsageError) Unwrap() error { return e.error }
+
+// Usagef returns a mistake in the command line.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Mistake makes an error a mistake in the command line.
+func Mistake(err error) error { return &UsageError{err} }
+
+// ExitError ends the program with a code. Its text, if any, goes to standard error.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Exit ends the program with a code and no message.
+func Exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &ExitError{Code: code}
+}
+
+// Exitf ends the program with a code and a message.
+func Exitf(code int, format string, args ...any) error {
+	return &ExitError{code, fmt.Errorf(format, args...)}
+}
+
+// HasCode reports whether an error ends the program with the code.
+func HasCode(err error, code int) bool {
+	var u *UsageError
+	var e *ExitError
+	return !errors.As(err, &u) && errors.As(err, &e) && e.Code == code
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// AddOutput adds -o with the formats that a command has; the first is the default.
+func AddOutput(fs *pflag.FlagSet, usage string, formats ...string) *string {
+	format := formats[0]
+	fs.VarP(NewChoice(&format, formats...), "output", "o", usage)
+	return &format
+}
+
+// WriteJSON writes an object in a line. Its first field is the version "v" of the answers that
+// the documentation describes: new fields keep it, a changed or removed field changes it. An
+// answer of a server has one already.
+func WriteJSON(w io.Writer, object any) error {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	const version = `{"v":1`
+	switch {
+	case bytes.HasPrefix(b, []byte(`{"v":`)):
+	case string(b) == "{}":
+		b = []byte(version + "}")
+	default:
+		b = append([]byte(version+","), b[1:]...)
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// Choice is a flag with a fixed set of values.
+type Choice struct {
+	value  *string
+	Values []string
+}
+
+// NewChoice returns a flag that sets value to one of the values.
+func NewChoice(value *string, values ...string) *Choice { return &Choice{value, values} }
+
+// String implements pflag.Value.
+func (c *Choice) String() string { return *c.value }
+
+// Type returns the name by which pflag shows the type of the value.
+func (c *Choice) Type() string { return strings.Join(c.Values, "|") }
+
+// Set implements pflag.Value.
+func (c *Choice) Set(s string) error {
+	if !slices.Contains(c.Values, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(c.Values, ", "))
+	}
+	*c.value = s
+	return nil
+}

@@ -1,0 +1,65 @@
+// Package doctest checks documentation that is made from the code.
+package doctest
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update-docs", false, "write the tables that the documentation takes from the code")
+
+// Table compares the table below a comment of a page of docs with the one made from the code.
+// The comment tells the command that brings the page up to date.
+func Table(t *testing.T, page, command, want string) {
+	t.Helper()
+	begin, end := "<!-- from the code: "+command+" -->\n", "<!-- end -->\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	old, after, closed := strings.Cut(rest, end)
+	switch {
+	case !found || !closed:
+		t.Fatalf("%s has no table between %q and %q", page, begin, end)
+	case old == want:
+	case *update:
+		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("a table of %s is not that of the code; run: %s. Want:\n%s", page, command, want)
+	}
+}
+
+// Manual checks that man(1) shows a page without a warning, and that its index takes the name and
+// what it does from the page.
+func Manual(t *testing.T, name, page string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exec.LookPath("man"); err != nil {
+		t.Skip("the program man is not installed")
+	}
+	for _, args := range [][]string{
+		{"man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", file}, {"lexgrog", file},
+	} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80", "MANROFFSEQ=")
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil || said.Len() > 0 {
+			t.Errorf("%s: %v %s", args[0], err, said.String())
+		}
+		if bare, _, _ := strings.Cut(name, "."); args[0] == "lexgrog" && !strings.Contains(string(out), bare) {
+			t.Errorf("lexgrog finds %s", out)
+		}
+	}
+}
