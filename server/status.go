@@ -106,7 +106,7 @@ func (i *Instance) shownConfig() admin.Config {
 	c := i.o.Config
 	c.ClientPort, c.SecurePort = port(i.client, 0), port(i.secure, -1)
 	c.MinSessionTimeout, c.MaxSessionTimeout = i.o.Clients.MinSessionTimeout, i.o.Clients.MaxSessionTimeout
-	c.MaxClientCnxns = max(i.o.Clients.MaxConnsPerAddr, 0)
+	c.MaxClientCnxns = max(i.Clients.MaxConnsPerAddr(), 0)
 	c.ListenBacklog = -1
 	setDefault(&c.TickTime, i.o.Clients.MinSessionTimeout/2)
 	setDefault(&c.DataDir, i.o.Raft.DataDir)

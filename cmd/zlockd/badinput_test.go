@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // Each bad input is named with what to do, and all at once.
@@ -131,8 +133,21 @@ func TestHangUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("maxClientCnxns=7\n")
-	p := launch(t, "--config", file, "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
+	users := filepath.Join(dir, "users")
+	put := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(users, "ann:1\n")
+	write("snapCount=7\n")
+	m := newManager(t)
+	p := prepare("--config", file, "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--sasl-users", users)
+	p.cmd.Env = append(p.cmd.Env, "NOTIFY_SOCKET="+m.name)
+	p.begin(t)
+	p.wait(t)
+	m.hears(t, "READY=1")
 	said := func(words ...string) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -148,14 +163,33 @@ func TestHangUp(t *testing.T) {
 			}
 		}
 	}
-	write("maxClientCnxns=8\n")
+	write("snapCount=8\nmaxClientCnxns=5\n4lw.commands.whitelist=srvr,dump\n")
+	put(users, "ann:1\nbob:2\n")
 	p.cmd.Process.Signal(syscall.SIGHUP)
-	said("SIGHUP: the configuration was read again", "needs_a_restart=[max-client-cnxns]")
+	m.hears(t, "RELOADING=1\nMONOTONIC_USEC=")
+	m.hears(t, "READY=1")
+	said("SIGHUP: the configuration was read again",
+		`took_effect="[4lw-whitelist max-client-cnxns sasl-users]" needs_a_restart=[snapshot-entries]`)
+	if got := p.word(t, "dump") + p.word(t, "stat"); !strings.Contains(got, "SessionTracker dump") ||
+		!strings.Contains(got, "stat is not executed") {
+		t.Errorf("after the whitelist changed: %q", got)
+	}
 	write("maxClientCnxns=many\n")
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	said("SIGHUP: the configuration has mistakes, nothing was changed", "maxClientCnxns")
 	if got := p.word(t, "srvr"); !strings.Contains(got, "Mode: standalone") {
 		t.Errorf("after SIGHUP: %q", got)
+	}
+	var refused error
+	for range 6 {
+		if c, err := wire.Open(p.ready["client"]); err != nil {
+			refused = err
+		} else {
+			defer c.Close()
+		}
+	}
+	if refused == nil {
+		t.Error("six connections are let in although maxClientCnxns is 5 now")
 	}
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)

@@ -56,6 +56,8 @@ type process interface {
 	Ready(context.Context) (readyLine, error)
 	// Line returns mode, leader and clients in one line.
 	Line() string
+	// Change puts the settings in force that need no restart, and reports whether users changed.
+	Change(*settings, *slog.Logger) (users bool, err error)
 	// Failed is closed when the server stops by itself.
 	Failed() <-chan struct{}
 	// Close stops the server in order, or as far as ctx allows.
@@ -101,10 +103,7 @@ func (d *daemon) serveWith(args []string) int {
 	for _, n := range s.more.notes {
 		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
 	}
-	done := make(chan struct{})
-	defer close(done)
-	go d.reread(args, s, log, done)
-	return d.serve(s, log)
+	return d.serve(args, s, log)
 }
 
 // readSettings returns the settings of the command line and of the zoo.cfg it names.
@@ -125,7 +124,7 @@ func readSettings(args []string) (*settings, error) {
 }
 
 // serve runs the server until a signal comes or the server fails.
-func (d *daemon) serve(s *settings, log *slog.Logger) int {
+func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	manager := newNotifier(os.Getenv, log)
@@ -165,6 +164,7 @@ func (d *daemon) serve(s *settings, log *slog.Logger) int {
 	}
 
 	go releaseIdle(ctx)
+	go d.reread(args, s, p, manager, log, ctx.Done())
 	go func() {
 		if line, err := p.Ready(ctx); err == nil {
 			line.print(d.stdout)

@@ -72,6 +72,8 @@ func (p *fakeProcess) Ready(context.Context) (readyLine, error) {
 
 func (p *fakeProcess) Line() string { return "mode standalone" }
 
+func (p *fakeProcess) Change(*settings, *slog.Logger) (bool, error) { return false, nil }
+
 func (p *fakeProcess) Failed() <-chan struct{} { return p.failed }
 
 func (p *fakeProcess) Close(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type notifier struct {
 	conn     net.Conn
 	watchdog time.Duration // how often the manager expects to hear that the server works; 0: never
 	log      *slog.Logger
+	up       atomic.Bool // READY was told
 }
 
 // newNotifier opens the manager's socket.
@@ -53,7 +55,23 @@ func (n *notifier) tell(lines string) {
 
 // ready reports that the server serves clients.
 func (n *notifier) ready(l readyLine) {
+	n.up.Store(true)
 	n.tell(fmt.Sprintf("READY=1\nSTATUS=serving clients at %s, mode %s", l.client, l.mode))
+}
+
+// reloading reports that the server reads its configuration again, as of now by the clock that
+// the manager compares with.
+func (n *notifier) reloading() {
+	if n.up.Load() {
+		n.tell(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic().Microseconds()))
+	}
+}
+
+// reloaded reports that it has.
+func (n *notifier) reloaded() {
+	if n.up.Load() {
+		n.tell("READY=1")
+	}
 }
 
 // stopping reports that the server stops in order.

@@ -95,7 +95,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			MinSessionTimeout: time.Duration(s.minSessionTimeout),
 			MaxSessionTimeout: time.Duration(s.maxSessionTimeout),
 			MaxFrame:          s.maxFrame,
-			MaxConnsPerAddr:   s.maxClientCnxns,
+			MaxConnsPerAddr:   orNoLimit(s.maxClientCnxns),
 			MaxConns:          s.maxCnxns,
 			SuperDigest:       s.superDigest,
 			SASL:              mechanisms,
@@ -127,10 +127,28 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 			o.TLSProblems = append(o.TLSProblems, f.Problem)
 		}
 	}
-	if s.maxClientCnxns == 0 {
-		o.Clients.MaxConnsPerAddr = -1
-	}
 	return o, nil
+}
+
+// orNoLimit returns the number as package clients has it, where 0 is the default.
+func orNoLimit(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// Change implements process.
+func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
+	mechanisms, err := newSASL(s, log)
+	if err != nil {
+		return false, err
+	}
+	if err := r.Admin.SetWhitelist(s.whitelist); err != nil {
+		return false, err
+	}
+	return r.Clients.Change(clients.Options{MaxConnsPerAddr: orNoLimit(s.maxClientCnxns), MaxConns: s.maxCnxns,
+		SASL: mechanisms}), nil
 }
 
 func orNone(addr string) string {

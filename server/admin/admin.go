@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -41,7 +40,7 @@ type Options struct {
 type Admin struct {
 	o        Options
 	words    []word
-	allowed  map[string]bool // words that are answered
+	allowed  atomic.Pointer[map[string]bool] // words that are answered
 	commands []command
 	byName   map[string]*command // by name and by alias
 
@@ -58,18 +57,17 @@ const defaultMask = 306
 
 // New returns an Admin, or an error when the whitelist names an unknown word.
 func New(o Options) (*Admin, error) {
-	allowed, err := parseWhitelist(cmp.Or(o.Whitelist, DefaultWhitelist))
-	if err != nil {
-		return nil, err
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Admin{o: o, allowed: allowed, heavy: pool{make(chan struct{}, heavyAtOnce), heavyTime},
+	a := &Admin{o: o, heavy: pool{make(chan struct{}, heavyAtOnce), heavyTime},
 		asks: pool{make(chan struct{}, heavyAtOnce), heavyTime}}
+	if err := a.SetWhitelist(o.Whitelist); err != nil {
+		return nil, err
+	}
 	a.mask.Store(defaultMask)
 	a.words = a.wordTable()
 	a.commands = a.commandTable()

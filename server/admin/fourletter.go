@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -67,11 +68,11 @@ func IsWord(first [4]byte) bool {
 		strings.Contains(words, string(first[:]))
 }
 
-// parseWhitelist returns the words that Admin answers. srvr is one of them whatever the list
+// SetWhitelist sets the words that Admin answers from now on. srvr is one of them whatever the list
 // says: health checks and zkServer.sh rely on it.
-func parseWhitelist(list string) (map[string]bool, error) {
+func (a *Admin) SetWhitelist(list string) error {
 	allowed := map[string]bool{"srvr": true}
-	for name := range strings.SplitSeq(list, ",") {
+	for name := range strings.SplitSeq(cmp.Or(list, DefaultWhitelist), ",") {
 		switch name = strings.TrimSpace(name); {
 		case name == "":
 		case name == "*":
@@ -81,10 +82,11 @@ func parseWhitelist(list string) (map[string]bool, error) {
 		case len(name) == 4 && IsWord([4]byte([]byte(name))):
 			allowed[name] = true
 		default:
-			return nil, fmt.Errorf("unknown four-letter word %q (known: %s, or * for all)", name, words)
+			return fmt.Errorf("unknown four-letter word %q (known: %s, or * for all)", name, words)
 		}
 	}
-	return allowed, nil
+	a.allowed.Store(&allowed)
+	return nil
 }
 
 // Answer answers the word that a connection began with. Small answers leave in one write: some
@@ -96,7 +98,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 		return nil
 	}
 	w := a.words[i]
-	if !a.allowed[w.name] {
+	if !(*a.allowed.Load())[w.name] {
 		_, err := io.WriteString(conn, w.name+notWhitelisted+"\n")
 		return err
 	}

@@ -119,7 +119,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.MinSessionTimeout, 4*time.Second)
 	setDefault(&o.MaxSessionTimeout, 40*time.Second)
 	setDefault(&o.MaxFrame, 0xfffff)
-	setDefault(&o.MaxConnsPerAddr, 60)
 	setDefault(&o.MaxPending, 1000)
 	setDefault(&o.MaxOutboxBytes, 16<<20)
 	setDefault(&o.MaxOutboxFrames, 50_000)
@@ -142,11 +141,17 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.boundConns()
+	return o, o.validate()
+}
+
+// boundConns fills in the bounds of connections.
+func (o *Options) boundConns() {
+	setDefault(&o.MaxConnsPerAddr, 60)
 	if o.MaxConns >= 0 {
 		setDefault(&o.MaxConns, 1<<30)
 		o.MaxConns = min(o.MaxConns, roomForConns(descriptors(), admin.UsableMemory()))
 	}
-	return o, o.validate()
 }
 
 func (o *Options) validate() error {

@@ -28,11 +28,15 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	if c.auths++; c.auths > maxAuths {
 		return c.saslFailed(xid)
 	}
-	if c.srv.o.SASL == nil {
-		if c.empties++; c.empties > saslEmpty {
-			return c.saslFailed(xid)
+	if c.exchange == nil {
+		m := c.srv.mechanisms.Load()
+		if m == nil {
+			if c.empties++; c.empties > saslEmpty {
+				return c.saslFailed(xid)
+			}
+			return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
 		}
-		return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
+		c.exchange = m.Begin(c.srv.o.Rand)
 	}
 	answer, err := c.negotiate(token)
 	if err != nil {
@@ -42,12 +46,9 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, answer))
 }
 
-// negotiate gives the client's token to the negotiation under way, or to a new one. At its end it
+// negotiate gives the client's token to the negotiation under way. At its end it
 // adds the identity that the client has proved.
 func (c *conn) negotiate(token []byte) (answer []byte, err error) {
-	if c.exchange == nil {
-		c.exchange = c.srv.o.SASL.Begin(c.srv.o.Rand)
-	}
 	if answer, err = c.exchange.Answer(token, c.srv.o.Now()); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -72,7 +73,11 @@ type Server struct {
 	perAddr   map[string]*address
 	sessions  map[int64]*conn // the newest connection of each session here
 	closed    bool
-	changed   chan struct{} // closed and replaced when serves may have changed
+	// As in the options, until Change.
+	maxConns, maxConnsPerAddr int
+	mechanisms                atomic.Pointer[sasl.Mechanisms]
+
+	changed chan struct{} // closed and replaced when serves may have changed
 
 	watches watchTable
 	memory  memory
@@ -108,6 +113,8 @@ func New(o Options) (*Server, error) {
 		sessions:  make(map[int64]*conn),
 		changed:   make(chan struct{}),
 	}
+	s.maxConns, s.maxConnsPerAddr = o.MaxConns, o.MaxConnsPerAddr
+	s.mechanisms.Store(o.SASL)
 	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
 	s.log.init(o.Logger, s.now)
 	s.newcomers.perSecond = o.MaxNewSessions
@@ -119,8 +126,26 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Options returns the options in force, every default filled in.
+// Options returns the options of the start, every default filled in.
 func (s *Server) Options() Options { return s.o }
+
+// Change puts in force what o says of MaxConns, MaxConnsPerAddr and SASL, and reports whether the
+// users of SASL are others now. Connections and identities that clients have proved stay.
+func (s *Server) Change(o Options) (users bool) {
+	o.boundConns()
+	s.mu.Lock()
+	s.maxConns, s.maxConnsPerAddr = o.MaxConns, o.MaxConnsPerAddr
+	s.mu.Unlock()
+	old := s.mechanisms.Swap(o.SASL)
+	return old != nil && o.SASL != nil && !maps.Equal(old.Users, o.SASL.Users)
+}
+
+// MaxConnsPerAddr returns the bound of connections from one address; negative: none.
+func (s *Server) MaxConnsPerAddr() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.maxConnsPerAddr
+}
 
 // Answer sets what answers four-letter words, and the address that the server names to clients
 // that speak HTTP to the client port. Call it before Serve.
@@ -207,9 +232,9 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 	switch {
 	case s.closed:
 		return "server stopping"
-	case s.o.MaxConns > 0 && len(s.conns) >= s.o.MaxConns:
+	case s.maxConns > 0 && len(s.conns) >= s.maxConns:
 		return "too many connections"
-	case s.o.MaxConnsPerAddr > 0 && from != nil && len(from.conns) >= s.o.MaxConnsPerAddr:
+	case s.maxConnsPerAddr > 0 && from != nil && len(from.conns) >= s.maxConnsPerAddr:
 		return "too many connections from this address"
 	}
 	s.conns[c] = struct{}{}
