@@ -32,6 +32,7 @@ var layers = [][]string{
 	{"./raftfsm/state", "./raftfsm/offline", "./raftfsm", "./test/sim"},
 	{"./raftfsm/disk", "./raftfsm/offline", "./raftfsm", "./test/sim"},
 	{"./raftfsm/peer", "./raftfsm", "./test/sim"},
+	{"./raftfsm/elect", "./raftfsm", "./test/sim"},
 	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
 	{"./raftfsm/offline", "./cmd/zlockd"},
 	{"./raftfsm", "./server", "./server/clients", "./test/sim"},
