@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // byText are the functions that may look at the text of an error, each with its reason.
@@ -20,7 +22,7 @@ var byText = map[string]string{
 // TestErrorsAreToldByTheirCode: an error that travels between programs has a
 // code (package raftfsm/status), any other a value; its text is for people.
 func TestErrorsAreToldByTheirCode(t *testing.T) {
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		path = filepath.ToSlash(path)
 		switch {
 		case err != nil:
@@ -47,10 +49,7 @@ func TestErrorsAreToldByTheirCode(t *testing.T) {
 			})
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func looksAtText(n ast.Node) bool {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests: each
@@ -15,7 +17,7 @@ import (
 func TestEveryGuaranteeHasATest(t *testing.T) {
 	tests := map[string]bool{}
 	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -24,14 +26,8 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 			tests[m[1]] = true
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile("../docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	b := must.Get(os.ReadFile("../docs/guarantees.md"))(t)
 	lines := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^\| ([GRFL]\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(b),
 		-1) {
@@ -68,10 +64,7 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 
 // R7: the set of versions that was tested, and no older store below it.
 func TestR7StoresAreNotOlderThanTested(t *testing.T) {
-	b, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../go.mod"))(t)
 	for module, least := range map[string][3]int{
 		"go.etcd.io/bbolt": {1, 4, 3}, "github.com/hashicorp/raft": {1, 7, 3},
 		"github.com/hashicorp/raft-boltdb/v2": {2, 3, 1},
@@ -94,15 +87,9 @@ func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 // runs may reach it.
 func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 	for _, dir := range []string{"../raftfsm", "../server", "../server/admin", "../cmd/zlockd"} {
-		files, err := filepath.Glob(dir + "/*.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(dir + "/*.go"))(t)
 		for _, f := range files {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(f))(t)
 			if strings.Contains(string(b), "raft.Restore(") || strings.Contains(string(b), "raft.RecoverCluster(") &&
 				!strings.HasSuffix(f, "_test.go") {
 				t.Errorf("%s takes raft back", f)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const module = "github.com/zlockd/zlockd/"
@@ -30,7 +32,8 @@ var allowed = map[string][]string{
 	"raftfsm/vfs":    {},
 	"server": {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/status", "raftfsm/disk",
 		"server/admin", "server/clients", "server/observe", "server/view", "server/backup"},
-	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/observe", "server/sasl"},
+	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/observe",
+		"server/sasl"},
 	"server/observe": {"jute", "tree", "raftfsm/state", "server/admin"},
 	"server/admin":   {"raftfsm/state", "raftfsm/status", "server/members"},
 	"server/members": {"raftfsm/state", "raftfsm/status"},
@@ -66,11 +69,9 @@ var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math
 	"context", "io/fs", "runtime"}
 
 func TestImportsMatchTheArchitecture(t *testing.T) {
-	out, err := exec.Command("go", "list", "-tags", "kerberos", "-f", `{{.ImportPath}}:{{join .Imports ","}}`,
-		module+"...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "list", "-tags", "kerberos", "-f",
+		`{{.ImportPath}}:{{join .Imports ","}}`,
+		module+"...").Output())(t)
 	seen := map[string]bool{}
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		path, imports, _ := strings.Cut(line, ":")
@@ -98,15 +99,9 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 	}
 	clock := regexp.MustCompile(`time\.(Now|Since|Until|Sleep|After|Tick|New)`)
 	for _, pkg := range pure {
-		files, err := filepath.Glob("../" + pkg + "/*.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob("../" + pkg + "/*.go"))(t)
 		for _, f := range files {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(f))(t)
 			if !strings.HasSuffix(f, "_test.go") && clock.Match(b) {
 				t.Errorf("%s looks at a clock", f)
 			}
@@ -130,10 +125,7 @@ func TestKerberosIsLinkedOnlyByItsTag(t *testing.T) {
 		{"cmd/zlockd", "", false},
 		{"cmd/zlockd", "kerberos", true},
 	} {
-		out, err := exec.Command("go", "list", "-tags", test.tags, "-deps", module+test.pkg).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(exec.Command("go", "list", "-tags", test.tags, "-deps", module+test.pkg).Output())(t)
 		if got := strings.Contains(string(out), "/gokrb5/"); got != test.want {
 			t.Errorf("%s with tags %q links a library for Kerberos: %v", test.pkg, test.tags, got)
 		}

@@ -6,14 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Every test that docs/limits.md names exists.
 func TestLimitsNameTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile("../docs/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
 	if len(names) < 20 {
 		t.Errorf("only %d tests are named", len(names))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var (
@@ -45,9 +46,7 @@ func limited(t *testing.T) {
 	bin := cluster.Build(t)
 	path := filepath.Join(t.TempDir(), "zlockd")
 	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nulimit -d 1048576\nexec %s \"$@\"\n", descriptors, bin)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(script), 0o700))
 	t.Setenv("ZLOCKD_BIN", path)
 }
 
@@ -57,17 +56,12 @@ func TestAbuse(t *testing.T) {
 		admin.DefaultWhitelist+",hash")
 	leader := c.WaitLeader()
 	others := c.Others(leader)
-	if err := prepare(leader); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, prepare(leader))
 	to := targets{Leader: targetOf(leader), Follower: targetOf(others[0])}
 	for _, s := range c.Servers {
 		to.All = append(to.All, targetOf(s))
 	}
-	good, err := startInnocents([2]string{leader.Client, others[0].Client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(startInnocents([2]string{leader.Client, others[0].Client}))(t)
 	defer good.stop()
 	pattern := regexp.MustCompile(*only)
 	var table strings.Builder
@@ -143,13 +137,8 @@ func TestAttacker(t *testing.T) {
 		t.Skip("is run by TestAbuse")
 	}
 	a := &attacker{}
-	if err := json.Unmarshal([]byte(os.Getenv("ABUSE_TARGETS")), &a.targets); err != nil {
-		t.Fatal(err)
-	}
-	d, err := time.ParseDuration(os.Getenv("ABUSE_TIME"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(os.Getenv("ABUSE_TARGETS")), &a.targets))
+	d := must.Get(time.ParseDuration(os.Getenv("ABUSE_TIME")))(t)
 	var cancel context.CancelFunc
 	a.ctx, cancel = context.WithTimeout(context.Background(), d)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -53,14 +54,10 @@ func newCore(t testing.TB) *core {
 	if c.srv, err = clients.New(clients.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.state.Apply(state.Founding([]state.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1),
-		c); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.state.Apply(state.Founding([]state.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1),
+		c))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.addr = ln.Addr().String()
 	c.srv.Use(c)
 	c.srv.Serving(true)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -242,9 +243,7 @@ type measured struct {
 // run carries the attack out on a server of its own.
 func (d *draw) run(t *testing.T) (m measured) {
 	c := newCore(t)
-	if err := d.open(t.Context(), c.addr, d.prepare); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.open(t.Context(), c.addr, d.prepare))
 	frames := make([][]byte, 4)
 	for i := range frames {
 		frames[i] = wire.AppendRequest(nil, int32(i+1), d.op, d.body(d.op, i))

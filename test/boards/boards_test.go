@@ -3,6 +3,8 @@ package boards
 import (
 	"slices"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestNamesOfExpressions(t *testing.T) {
@@ -22,10 +24,7 @@ func TestNamesOfExpressions(t *testing.T) {
 }
 
 func TestOurBoardHasQueries(t *testing.T) {
-	list, err := Ours()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(Ours())(t)
 	if len(list) < 40 {
 		t.Errorf("%d queries", len(list))
 	}

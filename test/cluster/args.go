@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // peers returns the first n servers in the form of --peers.
@@ -115,10 +117,7 @@ func Binary() (string, error) {
 // Zlock returns the path of zlock, built from this module.
 func Zlock(t testing.TB) string {
 	t.Helper()
-	bin, err := zlockOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must.Get(zlockOnce())(t)
 	return bin
 }
 

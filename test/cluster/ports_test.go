@@ -6,22 +6,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Two processes that choose ports at the same time are never given the same.
 func TestPortsAreGivenOnce(t *testing.T) {
 	if os.Getenv("LAUNCH_TEST_PORTS") != "" {
-		list, err := FreePorts(200)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(FreePorts(200))(t)
 		os.Stdout.WriteString("ports " + strings.Join(list, " ") + "\n")
 		return
 	}
 	list, err := FreePorts(200)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	other.Env = append(os.Environ(), "LAUNCH_TEST_PORTS=1")
 	out, err := other.CombinedOutput()

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -35,10 +37,7 @@ func Build(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("runs servers as processes: make test-all")
 	}
-	bin, err := Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must.Get(Binary())(t)
 	return bin
 }
 
@@ -48,10 +47,7 @@ func LayOut(t testing.TB, o Options) *Ensemble {
 	if testing.Short() {
 		t.Skip("runs servers as processes: make test-all")
 	}
-	e, err := Prepare(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(Prepare(o))(t)
 	e.attach(t)
 	return e
 }
@@ -76,9 +72,7 @@ func (e *Ensemble) attach(t testing.TB) {
 // for the servers of tests.
 func (s *Server) Start() {
 	s.t.Helper()
-	if err := s.Spawn(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.Spawn())
 }
 
 // Open opens a session of 30 seconds.
@@ -116,11 +110,7 @@ func (s *Server) MustSignal(sig syscall.Signal) {
 // WaitServing waits until the server serves clients.
 func (s *Server) WaitServing(limit time.Duration) {
 	s.t.Helper()
-	for deadline := time.Now().Add(limit); s.Mode() == ""; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("server %d does not serve after %v:\n%s", s.ID, limit, s.Log(20))
-		}
-	}
+	must.Await(s.t, fmt.Sprintf("server %d serves", s.ID), limit, func() bool { return s.Mode() != "" })
 }
 
 // Set changes a flag of a server.
@@ -135,32 +125,20 @@ func (s *Server) Set(flag, value string) {
 // AwaitLog waits until the server has logged a text.
 func (s *Server) AwaitLog(text string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Log(1<<30), text); time.Sleep(
-		10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("server %d does not log %q:\n%s", s.ID, text, s.Log(20))
-		}
-	}
+	must.Await(s.t, fmt.Sprintf("server %d logs %q", s.ID, text), 30*time.Second, func() bool {
+		return strings.Contains(s.Log(1<<30), text)
+	})
 }
 
 // Metric returns a value of /metrics.
 func (s *Server) Metric(name string) int64 {
 	s.t.Helper()
-	r, err := http.Get("http://" + s.Admin + "/metrics")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.Get("http://" + s.Admin + "/metrics"))(s.t)
 	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(r.Body))(s.t)
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			n := must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64))(s.t)
 			return int64(n)
 		}
 	}
@@ -179,15 +157,13 @@ func (e *Ensemble) Others(but *Server) (list []*Server) {
 }
 
 // WaitLeader waits for a leader and returns it.
-func (e *Ensemble) WaitLeader() *Server {
+func (e *Ensemble) WaitLeader() (leader *Server) {
 	e.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if s := e.Leader(); s != nil {
-			return s
-		}
-	}
-	e.t.Fatal("no leader in 30 s")
-	return nil
+	must.Await(e.t, "a server leads", 30*time.Second, func() bool {
+		leader = e.Leader()
+		return leader != nil
+	})
+	return leader
 }
 
 // hashes returns the digests that the server remembers, by zxid.
@@ -210,18 +186,13 @@ func (e *Ensemble) SameState() {
 		z, _, _ := strings.Cut(rest, "\n")
 		return z
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	must.Await(e.t, "the servers reach the same zxid", 30*time.Second, func() bool {
 		seen := map[string]bool{}
 		for _, s := range e.Servers {
 			seen[zxid(s)] = true
 		}
-		if len(seen) == 1 && !seen[""] {
-			break
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("the servers do not reach the same zxid: %v", seen)
-		}
-	}
+		return len(seen) == 1 && !seen[""]
+	})
 	want := map[string]string{}
 	compared := 0
 	for _, s := range e.Servers {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -69,11 +70,8 @@ func StartZooKeeper(t testing.TB, c ZooConfig, lines ...string) *Server {
 func PrepareZooKeepers(t testing.TB, n int, c ZooConfig, lines ...string) *Ensemble {
 	t.Helper()
 	RequireZooKeeper(t)
-	e, err := Prepare(Options{Kind: ZooKeeper, Nodes: n, Zoo: c, JVM: smallJVM, Config: lines,
-		ReadyTimeout: zooPatience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(Prepare(Options{Kind: ZooKeeper, Nodes: n, Zoo: c, JVM: smallJVM, Config: lines,
+		ReadyTimeout: zooPatience}))(t)
 	e.attach(t)
 	return e
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -16,12 +17,8 @@ func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 		t.Fatalf("mode %q", mode)
 	}
 	c, err := wire.Open(s.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Auth("digest", "super:secret"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, c.Auth("digest", "super:secret"))
 	body := wire.CreateTTL("/ttl", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1000)
 	if _, _, err := c.Create2(jute.OpCreateTTL, body); err != nil {
 		t.Fatal(err)
@@ -30,12 +27,8 @@ func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 		t.Fatalf("the super user may write everything, but: %v", err)
 	}
 	s.Kill()
-	if err := s.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Spawn())
+	must.OK(t, s.WaitReady())
 	if c, err = wire.Open(s.Client); err != nil {
 		t.Fatal(err)
 	}

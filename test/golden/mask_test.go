@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A replay that compares too little proves nothing: every byte of every
@@ -13,10 +14,7 @@ import (
 func TestEveryFixedByteCounts(t *testing.T) {
 	frames := 0
 	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {
-		vectors, err := Load(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vectors := must.Get(Load(profile))(t)
 		for _, v := range vectors {
 			for i := range v.Steps {
 				s := &v.Steps[i]
@@ -120,10 +118,7 @@ func TestOrderOfNamesDoesNotCount(t *testing.T) {
 func TestDeviationsNameRecordedSteps(t *testing.T) {
 	steps := map[string]int{}
 	for _, profile := range []string{"default", "extended", "ensemble", "readonly"} {
-		vectors, err := Load(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vectors := must.Get(Load(profile))(t)
 		for _, v := range vectors {
 			steps[v.ID()] = len(v.Steps)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/golden"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // profiles are the configurations of the recorded server, for the real
@@ -36,9 +37,7 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
 		s := cluster.PrepareZooKeepers(t, 3, cluster.ZooConfig{ReadOnly: true}).Servers[0]
-		if err := s.Spawn(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Spawn())
 		if err := s.WaitReady(); err != nil || s.Mode() != "read-only" {
 			t.Fatal(err, s.Mode())
 		}
@@ -51,10 +50,7 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 func TestDeviationThatIsNotNeededFails(t *testing.T) {
 	t.Parallel()
 	addr := cluster.StartZooKeeper(t, profiles["default"]).Client
-	vectors, err := golden.Load("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vectors := must.Get(golden.Load("default"))(t)
 	tried := 0
 	for _, v := range vectors {
 		for _, d := range golden.Deviations {

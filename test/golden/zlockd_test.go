@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/golden"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -38,9 +39,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 			if profile == "ensemble" {
 				e.Servers[0].Args = append(e.Servers[0].Args, "--peers", "1="+e.Servers[0].Peer)
 			}
-			if err := e.StartAll(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.StartAll())
 			replayAll(t, profile, e.Addrs(), golden.Deviations)
 		})
 	}
@@ -48,9 +47,7 @@ func TestZlockdMatchesRecording(t *testing.T) {
 		t.Parallel()
 		e := prepare(t, cluster.Options{Nodes: 3}, []string{"readonlymode.enabled=true"})
 		alone := e.Servers[0] // the others are never started
-		if err := alone.Spawn(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, alone.Spawn())
 		for end := time.Now().Add(wire.DefaultTimeout); isro(alone.Client) != "ro"; time.Sleep(
 			20 * time.Millisecond) {
 			if time.Now().After(end) {
@@ -80,15 +77,10 @@ func isro(addr string) string {
 func prepare(t *testing.T, o cluster.Options, config []string) *cluster.Ensemble {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "zoo.cfg")
-	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
 	o.Kind = cluster.Zlockd
 	o.Flags = []string{"--config", file}
-	e, err := cluster.Prepare(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(cluster.Prepare(o))(t)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -96,10 +88,7 @@ func prepare(t *testing.T, o cluster.Options, config []string) *cluster.Ensemble
 // replayAll replays all vectors of a profile as subtests. Those that are unsure
 // have a few tries: the server at addr does what was recorded, but not always.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
-	vectors, err := golden.Load(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vectors := must.Get(golden.Load(profile))(t)
 	if len(vectors) == 0 {
 		t.Fatalf("no vectors of profile %s", profile)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var savedFlag = flag.String("history.file", "", "a saved history to check")
@@ -14,10 +16,7 @@ func TestSavedHistory(t *testing.T) {
 	if *savedFlag == "" {
 		t.Skip("no -history.file given")
 	}
-	records, err := Load(*savedFlag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(Load(*savedFlag))(t)
 	for _, v := range Check(records, Options{Root: "/w"}) {
 		t.Error(v)
 	}
@@ -26,13 +25,8 @@ func TestSavedHistory(t *testing.T) {
 func TestHistoryIsSavedAndLoadedWhole(t *testing.T) {
 	records := newFakeCluster(1, true).run(500)
 	path := filepath.Join(t.TempDir(), "history")
-	if err := Save(path, records); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Save(path, records))
+	again := must.Get(Load(path))(t)
 	if !reflect.DeepEqual(records, again) {
 		t.Error("what was loaded differs from what was saved")
 	}

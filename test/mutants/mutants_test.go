@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var allFlag = flag.Bool("mutants.all", false, "run all mutants, not only those marked short")
@@ -20,10 +22,7 @@ func all(t *testing.T) (list []mutant) {
 		t.Fatal("no mutants", err)
 	}
 	for _, f := range files {
-		m, err := load(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(load(f))(t)
 		list = append(list, m)
 	}
 	return list
@@ -31,17 +30,11 @@ func all(t *testing.T) (list []mutant) {
 
 // TestMutantsAreCaught builds each mutant and runs the test that must catch it.
 func TestMutantsAreCaught(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../.."))(t)
 	for _, m := range all(t) {
 		t.Run(m.name, func(t *testing.T) {
 			dir := t.TempDir()
-			list, err := m.overlay(root, dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := must.Get(m.overlay(root, dir))(t)
 			if testing.Short() || !m.short && !*allFlag {
 				t.Skip("the edit applies; it is run with -mutants.all")
 			}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var (
@@ -51,10 +53,7 @@ var layers = [][]string{
 // equivalents reads the edits that were judged to change nothing that anybody
 // could notice, with the reason.
 func equivalents(t *testing.T) map[string]string {
-	b, err := os.ReadFile("testdata/equivalent.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/equivalent.tsv"))(t)
 	judged := map[string]string{}
 	for line := range strings.Lines(string(b)) {
 		if what, why, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && !strings.HasPrefix(line, "#") {
@@ -71,10 +70,7 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 	if *randomFlag == 0 {
 		t.Skip("takes hours: make mutants-random")
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../.."))(t)
 	judged := equivalents(t)
 	wanted := regexp.MustCompile(*pkgFlag)
 	for _, layer := range layers {
@@ -82,10 +78,7 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 			continue
 		}
 		t.Run(layer[0], func(t *testing.T) {
-			all, err := spots(root, layer[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Get(spots(root, layer[0]))(t)
 			rng := rand.New(rand.NewPCG(*seedFlag, uint64(len(layer[0]))))
 			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			own, above, equal := 0, 0, 0
@@ -269,10 +262,7 @@ func f(a, b int) (int, error) {
 	return c, nil
 }
 `
-	list, err := spotsIn("p.go", []byte(src))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(spotsIn("p.go", []byte(src)))(t)
 	var got []string
 	for _, s := range list {
 		if src[s.from:s.to] != s.was {
@@ -303,16 +293,10 @@ func TestJudgedEditsExist(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whoever changes a judged line need not care at once: make test-all")
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../.."))(t)
 	exist := map[string]bool{}
 	for _, layer := range layers {
-		list, err := spots(root, layer[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(spots(root, layer[0]))(t)
 		if len(list) == 0 {
 			t.Errorf("no edit can be made in %s", layer[0])
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -139,9 +140,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 					t.Logf("found after %d requests: %v", r.Ops, err)
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 			}
 			t.Errorf("not found in %d requests", r.Ops)
 		})
@@ -160,10 +159,7 @@ type proxy struct {
 }
 
 func newProxy(t *testing.T, server string, m mutant) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{addr: l.Addr().String(), server: server, lie: m.lie}
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
@@ -55,14 +56,8 @@ func TestScripts(t *testing.T) {
 	r.Pipeline, r.Exact = true, true
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := oracle.Parse(string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
+			p := must.Get(oracle.Parse(string(text)))(t)
 			if err := r.Run(p); err != nil {
 				t.Error(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -78,10 +79,7 @@ func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble 
 		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000", "enforceQuota=true"),
 		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest",
 		tree.DigestID(oracle.Super).ID)
-	e, err := cluster.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(cluster.Start(o))(t)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -89,9 +87,7 @@ func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble 
 func writeConfig(t *testing.T, lines ...string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "zoo.cfg")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	return file
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestDocumentIsFollowed runs the shell parts of docs/data.md, one after another,
@@ -20,7 +21,7 @@ func TestDocumentIsFollowed(t *testing.T) {
 		t.Skip("starts servers as processes")
 	}
 	text, err := os.ReadFile("../../docs/data.md")
-	must(t, "", err)
+	must.OK(t, err)
 	var script strings.Builder
 	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		script.WriteString(m[1])
@@ -29,7 +30,7 @@ func TestDocumentIsFollowed(t *testing.T) {
 	fill(t, filepath.Join(dir, "zookeeper"), 2000)
 	zlock := cluster.Zlock(t)
 	for name, path := range map[string]string{"zlockd": cluster.Build(t), "zlock": zlock} {
-		must(t, "", os.Symlink(path, filepath.Join(bin, name)))
+		must.OK(t, os.Symlink(path, filepath.Join(bin, name)))
 	}
 	client, admin := freeAddr(t), freeAddr(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "-exc", "set -m\n"+script.String())
@@ -37,7 +38,7 @@ func TestDocumentIsFollowed(t *testing.T) {
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ZLOCKD_CLIENT_ADDR="+client,
 		"ZLOCKD_ADMIN_ADDR="+admin, "ZLOCK_ADMIN="+admin)
 	out, err := cmd.CombinedOutput()
-	must(t, string(out), err)
+	output(t, string(out), err)
 	if n := strings.Count(string(out), "equal: "); n != 5 {
 		t.Errorf("%d comparisons of 5:\n%s", n, out)
 	}
@@ -48,8 +49,7 @@ func TestDocumentIsFollowed(t *testing.T) {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, "", err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }

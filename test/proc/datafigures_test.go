@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -58,7 +59,7 @@ func measured(t *testing.T, bin string, args ...string) string {
 	cmd := exec.Command(bin, args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	begun := time.Now()
-	must(t, "", cmd.Start())
+	must.OK(t, cmd.Start())
 	most, stop := int64(0), make(chan struct{})
 	polled := make(chan struct{})
 	go func() {
@@ -76,7 +77,7 @@ func measured(t *testing.T, bin string, args ...string) string {
 	took := time.Since(begun)
 	close(stop)
 	<-polled
-	must(t, out.String(), err)
+	output(t, out.String(), err)
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return fmt.Sprintf("%-8s %6.2f s (%.2f s of processor), at most %d MiB", args[0], took.Seconds(),
 		cpu.Seconds(), most>>10)
@@ -95,7 +96,7 @@ func peakRSS(pid int) (kib int64) {
 func fill(t *testing.T, dir string, nodes int) {
 	t.Helper()
 	sub := filepath.Join(dir, "version-2")
-	must(t, "", os.MkdirAll(sub, 0o700))
+	must.OK(t, os.MkdirAll(sub, 0o700))
 	tree := zkfiles.NewTree()
 	var log []byte
 	snap := 0
@@ -116,12 +117,13 @@ func fill(t *testing.T, dir string, nodes int) {
 			log = zkfiles.AppendLogEntry(log, x)
 			continue
 		}
-		must(t, "", tree.Apply(x))
+		must.OK(t, tree.Apply(x))
 	}
-	must(t, "", os.WriteFile(filepath.Join(sub, fmt.Sprintf("log.%x", snap+1)), log, 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(sub, fmt.Sprintf("log.%x", snap+1)), log, 0o600))
 }
 
-func must(t testing.TB, out string, err error) string {
+// output returns what a command printed, or ends the test with it if the command failed.
+func output(t testing.TB, out string, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -131,17 +133,15 @@ func must(t testing.TB, out string, err error) string {
 
 func writeSnapshot(t *testing.T, path string, tree *zkfiles.Tree) {
 	t.Helper()
-	f, err := os.Create(path)
-	must(t, "", err)
+	f := must.Get(os.Create(path))(t)
 	b := bufio.NewWriter(f)
-	w, err := zkfiles.NewSnapshotWriter(b, -1, nil, tree.ACLs())
-	must(t, "", err)
+	w := must.Get(zkfiles.NewSnapshotWriter(b, -1, nil, tree.ACLs()))(t)
 	for _, p := range tree.Paths() {
-		must(t, "", w.Node(p, tree.Nodes[p]))
+		must.OK(t, w.Node(p, tree.Nodes[p]))
 	}
-	must(t, "", w.Close(tree.Zxid))
-	must(t, "", b.Flush())
-	must(t, "", f.Close())
+	must.OK(t, w.Close(tree.Zxid))
+	must.OK(t, b.Flush())
+	must.OK(t, f.Close())
 }
 
 // running is a server as a process.
@@ -159,13 +159,13 @@ func serve(t *testing.T, bin, data string, args ...string) *running {
 	cmd := exec.Command(bin, append([]string{"--data-dir", data, "--client-addr", "127.0.0.1:0", "--admin-addr",
 		"127.0.0.1:0", "--super-digest", superFlag}, args...)...)
 	out, err := cmd.StdoutPipe()
-	must(t, "", err)
+	must.OK(t, err)
 	begun := time.Now()
-	must(t, "", cmd.Start())
+	must.OK(t, cmd.Start())
 	r := &running{cmd: cmd}
 	t.Cleanup(r.stop)
 	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, line, err)
+	output(t, line, err)
 	go io.Copy(io.Discard, out)
 	for _, f := range strings.Fields(line) {
 		if v, ok := strings.CutPrefix(f, "client="); ok {
@@ -178,7 +178,7 @@ func serve(t *testing.T, bin, data string, args ...string) *running {
 	c := dial(t, r.client)
 	defer c.Close(context.Background())
 	_, err = c.Exists(t.Context(), "/")
-	must(t, "", err)
+	must.OK(t, err)
 	r.took = time.Since(begun)
 	return r
 }
@@ -187,11 +187,8 @@ func dial(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c, err := zk.Dial(ctx, addr, zk.Options{Timeout: longSession, Auth: []zk.Auth{
-		{Scheme: "digest", Secret: []byte(super)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(zk.Dial(ctx, addr, zk.Options{Timeout: longSession, Auth: []zk.Auth{
+		{Scheme: "digest", Secret: []byte(super)}}}))(t)
 	return c
 }
 
@@ -221,9 +218,9 @@ func (r *running) zlock(t *testing.T, args ...string) string {
 	t.Helper()
 	bin := cluster.Zlock(t)
 	auth := filepath.Join(t.TempDir(), "auth")
-	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err := exec.Command(bin, append(args, "--admin-addr", r.admin, "--auth-file", auth)...).CombinedOutput()
-	return must(t, string(out), err)
+	return output(t, string(out), err)
 }
 
 func (r *running) backup(t *testing.T, file string) { t.Log(r.zlock(t, "backup", file)) }

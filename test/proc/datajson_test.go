@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // answerOf runs a command and returns the last object that it prints.
@@ -24,7 +25,7 @@ func answerOf(t *testing.T, fails bool, bin string, args ...string) map[string]a
 	var a map[string]any
 	for _, line := range lines {
 		a = nil
-		must(t, line, json.Unmarshal([]byte(line), &a))
+		output(t, line, json.Unmarshal([]byte(line), &a))
 		if a["v"] != 1.0 {
 			t.Errorf("%v: %s", args, line)
 		}
@@ -38,8 +39,7 @@ func TestAnswersInJSON(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	text, err := os.ReadFile("../../docs/data.md")
-	must(t, "", err)
+	text := must.Get(os.ReadFile("../../docs/data.md"))(t)
 	bin, dir := cluster.Build(t), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	fill(t, at("zoo"), 2000)
@@ -77,7 +77,7 @@ func TestAnswersInJSON(t *testing.T) {
 	object := func(args ...string) (a map[string]any) {
 		t.Helper()
 		out := r.zlock(t, args...)
-		must(t, out, json.Unmarshal([]byte(out), &a))
+		output(t, out, json.Unmarshal([]byte(out), &a))
 		if a["v"] != 1.0 {
 			t.Errorf("%v: %s", args, out)
 		}
@@ -88,7 +88,7 @@ func TestAnswersInJSON(t *testing.T) {
 	check(gives, object("export", "-o", "json", at("snapshot")))
 	name, _ := os.ReadFile(filepath.Join(at("ours"), "identity"))
 	var identity struct{ Cluster string }
-	must(t, "", json.Unmarshal(name, &identity))
+	must.OK(t, json.Unmarshal(name, &identity))
 	check("`zlock restore`", object("restore", "-o", "json", at("backup"), "--yes", identity.Cluster))
 	r.stop()
 	check(makes, answerOf(t, false, bin, "restore", "--json", at("backup"), "--data-dir", at("restored")))

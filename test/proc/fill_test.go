@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -13,10 +14,7 @@ import (
 // requests.
 func Fill(t testing.TB, s *cluster.Server, n int) {
 	t.Helper()
-	c, err := s.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Open())(t)
 	defer c.CloseSession()
 	const perMulti, perDir = 500, 1000
 	data := make([]byte, 100)

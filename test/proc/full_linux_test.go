@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // smallDisk mounts a file system in memory, of so many KiB.
@@ -32,7 +33,7 @@ func smallDisk(t *testing.T, kib string) (dir string) {
 // grow gives a small disk more room.
 func grow(t *testing.T, dir, kib string) {
 	t.Helper()
-	must(t, "", syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size="+kib+"k"))
+	must.OK(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size="+kib+"k"))
 }
 
 // TestDiskThatFillsHalfWay: each command that writes data says which file did
@@ -67,21 +68,21 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	fills(disk, bin, "import", "--from", at("zoo"), "--data-dir", ours)
 	grow(t, disk, "100000")
 	out, err := run("import", "--from", at("zoo"), "--data-dir", ours)
-	must(t, out, err)
+	output(t, out, err)
 
 	target := smallDisk(t, "1000")
 	zoo := filepath.Join(target, "zoo")
 	fills(target, bin, "export", "--data-dir", ours, "--to", zoo)
 	grow(t, target, "100000")
 	out, err = run("export", "--data-dir", ours, "--to", zoo)
-	must(t, out, err)
+	output(t, out, err)
 	out, err = run("verify", ours, zoo)
-	must(t, out, err)
+	output(t, out, err)
 
 	r := serve(t, bin, ours)
 	zlock := cluster.Zlock(t)
 	auth := at("auth")
-	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	small := smallDisk(t, "1000")
 	for _, command := range []string{"backup", "export"} {
 		file := filepath.Join(small, command)
@@ -93,31 +94,30 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	fills(small, bin, "restore", file, "--data-dir", filepath.Join(small, "restored"))
 	grow(t, small, "100000")
 	out, err = run("restore", file, "--data-dir", filepath.Join(small, "restored"))
-	must(t, out, err)
+	output(t, out, err)
 
 	// What recovers writes beside what is there.
 	ballast := filepath.Join(disk, "ballast")
 	var fs syscall.Statfs_t
-	must(t, "", syscall.Statfs(disk, &fs))
-	must(t, "", os.WriteFile(ballast, make([]byte, int(fs.Bavail)*int(fs.Bsize)-1000<<10), 0o600))
+	must.OK(t, syscall.Statfs(disk, &fs))
+	must.OK(t, os.WriteFile(ballast, make([]byte, int(fs.Bavail)*int(fs.Bsize)-1000<<10), 0o600))
 	fills(disk, bin, "recover", "--data-dir", ours, "--yes")
 	out, err = run("verify", ours, zoo)
-	must(t, out, err)
-	must(t, "", os.Remove(ballast))
+	output(t, out, err)
+	must.OK(t, os.Remove(ballast))
 	out, err = run("recover", "--data-dir", ours, "--yes")
-	must(t, out, err)
+	output(t, out, err)
 	out, err = run("verify", ours, zoo)
-	must(t, out, err)
+	output(t, out, err)
 }
 
 // files lists what is on a disk.
 func files(t *testing.T, dir string) string {
 	t.Helper()
 	var list []string
-	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		list = append(list, strings.TrimPrefix(path, dir))
 		return err
-	})
-	must(t, "", err)
+	}))
 	return strings.Join(list, " ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -29,18 +30,11 @@ const watcherTimeout = 3 * time.Minute
 
 func newWatcher(t *testing.T, s *cluster.Server) *watcher {
 	t.Helper()
-	nc, err := s.Dial(10 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(s.Dial(10 * time.Second))(t)
 	w := &watcher{t: t, at: s, c: wire.New(nc)}
 	t.Cleanup(func() { w.c.Close() })
-	if err := w.c.Connect(wire.NewSession(int32(watcherTimeout.Milliseconds()))); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.c.Create("/watcher", nil, jute.FlagEphemeral); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.c.Connect(wire.NewSession(int32(watcherTimeout.Milliseconds()))))
+	must.Get(w.c.Create("/watcher", nil, jute.FlagEphemeral))(t)
 	if _, _, err := w.c.GetData("/data", true); err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +85,8 @@ func (w *watcher) attach() {
 		return []string{path}
 	}
 	// What the server tells before its answer are events of what was missed.
-	if err := w.c.SetWatches2(zxid, one("/data"), one("/born"), one("/children"), nil, []string{
-		"/tree"}); err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, w.c.SetWatches2(zxid, one("/data"), one("/born"), one("/children"), nil, []string{
+		"/tree"}))
 	w.take()
 }
 
@@ -147,9 +139,7 @@ func pour(t *testing.T, s *cluster.Server, entries int64) {
 	defer c.CloseSession()
 	for from := s.Metric("zlockd_raft_last_index"); s.Metric("zlockd_raft_last_index") < from+entries; {
 		for range 500 {
-			if _, err := c.SetData("/poured", []byte("x"), -1); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.SetData("/poured", []byte("x"), -1))(t)
 		}
 	}
 }
@@ -167,9 +157,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 			lagging := c.Others(lead)[0]
 			writer := open(t, lead)
 			for _, path := range []string{"/data", "/children", "/tree", "/poured"} {
-				if _, err := writer.Create(path, nil, jute.FlagPersistent); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(writer.Create(path, nil, jute.FlagPersistent))(t)
 			}
 			Fill(t, lead, 5000)
 			load := StartWriters(t, c, 1, watcherTimeout)
@@ -225,9 +213,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 			}
 			for _, s := range c.Servers {
 				nc := open(t, s)
-				if err := nc.Sync("/"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, nc.Sync("/"))
 				if st, err := nc.Exists("/watcher", false); err != nil || st.EphemeralOwner != w.c.Session.ID {
 					t.Errorf("server %d: the session's node: owner %#x, %v", s.ID, st.EphemeralOwner, err)
 				}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // holder holds a lock by kazoo, and says what becomes of its session. It ends
@@ -43,10 +44,10 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	src := cluster.StartZooKeeper(t, zooConfig(), smallFiles...)
 	cmd := exec.Command("/usr/bin/python3", "-c", holder, src.Client)
 	in, err := cmd.StdinPipe()
-	must(t, "", err)
+	must.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, "", err)
-	must(t, "", cmd.Start())
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	lines := make(chan string, 100)
 	go func() {
@@ -80,12 +81,12 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	ours := filepath.Join(t.TempDir(), "ours")
 	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions",
 		"--drop-torn-record")
-	t.Log(must(t, text, err))
+	t.Log(output(t, text, err))
 	s := serve(t, cluster.Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
 	defer s.stop()
 	wait("state CONNECTED")
 	_, err = io.WriteString(in, "\n")
-	must(t, "", err)
+	must.OK(t, err)
 	after := strings.Fields(wait("after"))
 	if after[1] != held[1] || after[2] != held[2] || after[3] != "True" {
 		t.Errorf("held %q, then %q", held, after)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -15,10 +16,7 @@ var handoffs = flag.Int("handoffs", 300, "how often a write and a hand-over are 
 
 func open(t *testing.T, s *cluster.Server) *wire.Conn {
 	t.Helper()
-	c, err := s.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Open())(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -39,16 +37,10 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	follower := c.Others(lead)[0]
 	direct, through, watcher := open(t, lead), open(t, follower), open(t, lead)
 	for _, path := range []string{"/direct", "/through"} {
-		if _, err := direct.Create(path, nil, jute.FlagPersistent); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(direct.Create(path, nil, jute.FlagPersistent))(t)
 	}
-	if err := through.Sync("/"); err != nil {
-		t.Fatal(err)
-	}
-	if err := watcher.AddWatch("/through", 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, through.Sync("/"))
+	must.OK(t, watcher.AddWatch("/through", 0))
 	told := make(chan time.Time, 1)
 	go func() {
 		for {
@@ -60,9 +52,7 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	}()
 	timed := func(c *wire.Conn, path string) (took time.Duration, answered time.Time) {
 		began := time.Now()
-		if _, err := c.SetData(path, []byte("x"), -1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.SetData(path, []byte("x"), -1))(t)
 		answered = time.Now()
 		return answered.Sub(began), answered
 	}
@@ -94,15 +84,9 @@ func TestHandOverBetweenServers(t *testing.T) {
 	var took []time.Duration
 	for i := range *handoffs {
 		holder, waiter := clients[i%3], clients[(i+1+i/3%2)%3]
-		if _, err := holder.Create("/held", nil, jute.FlagEphemeral); err != nil {
-			t.Fatal(err)
-		}
-		if err := waiter.Sync("/held"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := waiter.Exists("/held", true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(holder.Create("/held", nil, jute.FlagEphemeral))(t)
+		must.OK(t, waiter.Sync("/held"))
+		must.Get(waiter.Exists("/held", true))(t)
 		heard := make(chan error, 1)
 		var at time.Time
 		go func() {
@@ -114,16 +98,12 @@ func TestHandOverBetweenServers(t *testing.T) {
 			heard <- err
 		}()
 		began := time.Now()
-		if err := holder.Delete("/held", -1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, holder.Delete("/held", -1))
 		if err := <-heard; err != nil {
 			t.Fatal(err)
 		}
 		took = append(took, at.Sub(began))
-		if err := holder.Sync("/"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, holder.Sync("/"))
 	}
 	report(t, "a deleted lock is heard of on another server after", took)
 }

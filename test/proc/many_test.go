@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -31,17 +32,9 @@ func startClient(t *testing.T, name string, servers []string, n int) *manyClient
 	cmd.Env = append(os.Environ(), "ZLOCKD_MANY_SERVERS="+strings.Join(servers, ","), "ZLOCKD_MANY_NAME="+name,
 		"ZLOCKD_MANY_SESSIONS="+strconv.Itoa(n))
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return &manyClient{in, bufio.NewReader(out), cmd}
 }
@@ -49,18 +42,13 @@ func startClient(t *testing.T, name string, servers []string, n int) *manyClient
 // writes measures lone writes of a client of its own for a while.
 func loneWrites(t *testing.T, addr string, long time.Duration) (median time.Duration) {
 	t.Helper()
-	c, err := wire.OpenPipe(addr, manyTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(wire.OpenPipe(addr, manyTimeout))(t)
 	defer c.Drop()
 	var took []time.Duration
 	for end := time.Now().Add(long); time.Now().Before(end); {
 		from := time.Now()
 		c.Set("/many", nil)
-		if _, err := c.Do(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do())(t)
 		took = append(took, time.Since(from))
 	}
 	slices.Sort(took)
@@ -84,14 +72,9 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		t.Skip("servers as processes")
 	}
 	e := cluster.Run(t, cluster.Options{Nodes: 3, Config: []string{"maxCnxns=100000"}})
-	admin, err := wire.OpenPipe(e.Servers[0].Client, manyTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(wire.OpenPipe(e.Servers[0].Client, manyTimeout))(t)
 	admin.Create("/many", nil, 0)
-	if _, err := admin.Do(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.Do())(t)
 	admin.Close()
 	var before []int
 	for _, s := range e.Servers {
@@ -140,9 +123,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	}
 	for i, c := range list {
 		var o outcome
-		if err := json.NewDecoder(c.out).Decode(&o); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.NewDecoder(c.out).Decode(&o))
 		t.Logf("process %d: %+v", i, o)
 		if o.Expired > 0 || o.Unattached > 0 {
 			t.Errorf("process %d: %d sessions expired, %d not attached again", i, o.Expired, o.Unattached)
@@ -152,16 +133,10 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		}
 	}
 	// The clients have ended without a word; their sessions last.
-	admin, err = wire.OpenPipe(other.Client, manyTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin = must.Get(wire.OpenPipe(other.Client, manyTimeout))(t)
 	defer admin.Drop()
 	admin.Exists("/many", false)
-	r, err := admin.Do()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(admin.Do())(t)
 	d := jute.NewDecoder(r.Body)
 	if n := int(d.Stat().NumChildren); n != 3*each {
 		t.Errorf("%d locks, want %d", n, 3*each)

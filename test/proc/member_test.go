@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // others are the servers that run, without one.
@@ -29,16 +30,12 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter" {
 		t.Fatal(got)
 	}
-	if err := fourth.Spawn(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fourth.Spawn())
 	e.must(one, "add", "--no-vote", "4", fourth.Peer)
 	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter, 4 non-voter" {
 		t.Fatal(got)
 	}
-	if err := fourth.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fourth.WaitReady())
 	if m := fourth.Mode(); m != "observer" {
 		t.Errorf("the new server calls itself %q", m)
 	}
@@ -48,10 +45,10 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	}
 	e.must(fourth, "promote", "4")
 	for _, s := range e.Servers {
-		await(t, "all see four voters", 5*time.Second, func() bool {
+		must.Await(t, "all see four voters", 5*time.Second, func() bool {
 			return e.roles(s) == "1 voter, 2 voter, 3 voter, 4 voter"
 		})
-		await(t, "all show them to clients", 5*time.Second, func() bool {
+		must.Await(t, "all show them to clients", 5*time.Second, func() bool {
 			roles, _ := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter"
 		})
@@ -68,17 +65,15 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 		rest := e.others(gone)
 		c := dialZK(t, "", append([]*cluster.Server{gone}, rest...)...)
 		id := c.SessionID()
-		if _, err := c.Create("/of"+gone.Peer, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Create("/of"+gone.Peer, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 		e.must(rest[0], "remove", string(rune('0'+gone.ID)))
-		await(t, "the removed server stops serving", 5*time.Second, func() bool { return gone.Mode() == "" })
-		await(t, "the client is served elsewhere", 20*time.Second, func() bool {
+		must.Await(t, "the removed server stops serving", 5*time.Second, func() bool { return gone.Mode() == "" })
+		must.Await(t, "the client is served elsewhere", 20*time.Second, func() bool {
 			_, stat, err := c.Get("/of" + gone.Peer)
 			return err == nil && stat.EphemeralOwner == id && c.SessionID() == id && c.Server() != gone.Client
 		})
 		for _, s := range rest {
-			await(t, "the others know", 5*time.Second, func() bool {
+			must.Await(t, "the others know", 5*time.Second, func() bool {
 				return !strings.Contains(e.roles(s), string(rune('0'+gone.ID))+" ")
 			})
 		}
@@ -99,17 +94,11 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	e := startMembers(t, 0)
 	one, lost := e.Servers[0], e.Servers[2]
 	c := dialZK(t, "", one)
-	if _, err := c.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll)))(t)
 	lost.Kill()
-	if err := os.RemoveAll(lost.Data()); err != nil {
-		t.Fatal(err)
-	}
-	if err := lost.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "it says what to do", 10*time.Second, func() bool {
+	must.OK(t, os.RemoveAll(lost.Data()))
+	must.OK(t, lost.Spawn())
+	must.Await(t, "it says what to do", 10*time.Second, func() bool {
 		return strings.Contains(lost.LogTail(), "zlock member replace 3")
 	})
 	if m := lost.Mode(); m != "" {
@@ -119,12 +108,10 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 		!strings.Contains(errs, "there are 2 voters instead of 3") || !strings.Contains(errs, "server 3 votes") {
 		t.Fatalf("%d: %s", code, errs)
 	}
-	if err := lost.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lost.WaitReady())
 	// It counts: the cluster lives on without another one.
 	e.others(lost)[0].Kill()
-	await(t, "two of three serve", 10*time.Second, func() bool { return lost.Mode() != "" })
+	must.Await(t, "two of three serve", 10*time.Second, func() bool { return lost.Mode() != "" })
 	if _, _, err := dialZK(t, "", lost).Get("/kept"); err != nil {
 		t.Error(err)
 	}
@@ -135,9 +122,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	e := startMembers(t, 0)
 	one := e.Servers[0]
 	wrong := filepath.Join(t.TempDir(), "wrong")
-	if err := os.WriteFile(wrong, []byte("digest:super:"+password+"er\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(wrong, []byte("digest:super:"+password+"er\n"), 0o600))
 	for _, tc := range []struct {
 		args []string
 		errs string
@@ -187,7 +172,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	}
 	// Without a leader nothing is changed.
 	leader.Kill()
-	await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
+	must.Await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
 	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 ||
 		!strings.Contains(errs, "there is no leader at the moment; try again") {
 		t.Errorf("without a leader: exit code %d: %s", code, errs)

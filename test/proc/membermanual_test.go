@@ -12,15 +12,13 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // blocks are the shell examples below a heading of a document.
 func blocks(t *testing.T, doc, heading string) (list []string) {
 	t.Helper()
-	b, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(doc))(t)
 	_, text, ok := strings.Cut(string(b), "\n## "+heading+"\n")
 	if !ok {
 		t.Fatalf("%s has no heading %q", doc, heading)
@@ -66,50 +64,37 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 		t.Errorf("the list:\n%s", out)
 	}
 
-	zlockd, err := cluster.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	zlockd := must.Get(cluster.Binary())(t)
 	command := words.Replace(tls.ReplaceAllString(strings.ReplaceAll(steps[1], "\\\n", " "), ""))
 	fourth.Args = append([]string{zlockd}, strings.Fields(command)[1:]...)
 	// not given in the manual: each machine has its own
 	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin)
-	if err := fourth.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the new server says what it waits for", 10*time.Second, func() bool {
+	must.OK(t, fourth.Spawn())
+	must.Await(t, "the new server says what it waits for", 10*time.Second, func() bool {
 		return strings.Contains(fourth.LogTail(), "zlock member add 4 "+fourth.Peer)
 	})
 	sh(steps[2])
-	if err := fourth.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fourth.WaitReady())
 	if got := e.roles(fourth); got != "1 voter, 2 voter, 3 voter, 4 voter" {
 		t.Error(got)
 	}
 
 	second := e.Servers[1]
 	sh(steps[3])
-	await(t, "the removed server serves no more", 5*time.Second, func() bool { return second.Mode() == "" })
-	await(t, "it says why", 5*time.Second, func() bool {
+	must.Await(t, "the removed server serves no more", 5*time.Second, func() bool { return second.Mode() == "" })
+	must.Await(t, "it says why", 5*time.Second, func() bool {
 		return strings.Contains(ready(second), "this server was removed from the cluster")
 	})
 	second.Stop()
 
 	lost.Kill()
-	if err := os.RemoveAll(lost.Data()); err != nil {
-		t.Fatal(err)
-	}
-	if err := lost.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the emptied server waits", 10*time.Second, func() bool {
+	must.OK(t, os.RemoveAll(lost.Data()))
+	must.OK(t, lost.Spawn())
+	must.Await(t, "the emptied server waits", 10*time.Second, func() bool {
 		return strings.Contains(lost.LogTail(), "this one is empty, so the server must not vote")
 	})
 	sh(steps[4])
-	if err := lost.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lost.WaitReady())
 	if got := e.roles(lost); got != "1 voter, 3 voter, 4 voter" {
 		t.Error(got)
 	}

@@ -13,16 +13,14 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // moveTo gives a server, which is stopped, another peer address: in its own
 // flags only, as an operator does who moves one machine.
 func (e *ensemble) moveTo(s *cluster.Server) (was string) {
 	e.t.Helper()
-	ports, err := cluster.FreePorts(1)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	ports := must.Get(cluster.FreePorts(1))(e.t)
 	was = s.Peer
 	for i := range s.Args {
 		s.Args[i] = strings.ReplaceAll(s.Args[i], was, ports[0])
@@ -58,25 +56,21 @@ func TestServerComesBackAtANewAddressOverTLS(t *testing.T) {
 func comesBackElsewhere(t *testing.T, e *ensemble) {
 	for _, what := range []string{"follower", "leader"} {
 		var moved *cluster.Server
-		await(t, "somebody leads", 20*time.Second, func() bool { moved = e.Leader(); return moved != nil })
+		must.Await(t, "somebody leads", 20*time.Second, func() bool { moved = e.Leader(); return moved != nil })
 		if what == "follower" {
 			moved = e.others(moved)[0]
 		}
 		rest := e.others(moved)
 		moved.Stop()
-		await(t, "the others serve", 20*time.Second, func() bool {
+		must.Await(t, "the others serve", 20*time.Second, func() bool {
 			return rest[0].Mode() != "" &&
 				rest[1].Mode() != ""
 		})
 		was := e.moveTo(moved)
-		if err := moved.Spawn(); err != nil {
-			t.Fatal(err)
-		}
-		if err := moved.WaitReady(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, moved.Spawn())
+		must.OK(t, moved.WaitReady())
 		for _, s := range e.Servers {
-			await(t, "the list has the new address", 20*time.Second, func() bool {
+			must.Await(t, "the list has the new address", 20*time.Second, func() bool {
 				return e.addr(s, moved.ID) == moved.Peer
 			})
 		}
@@ -94,16 +88,12 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		// It counts: with one other gone, the two write.
 		rest[1].Kill()
 		c := dialZK(t, "", moved)
-		await(t, "the two write", 20*time.Second, func() bool {
+		must.Await(t, "the two write", 20*time.Second, func() bool {
 			_, err := c.Create("/moved-"+what, nil, 0, zk.WorldACL(zk.PermAll))
 			return err == nil || err == zk.ErrNodeExists
 		})
-		if err := rest[1].Spawn(); err != nil {
-			t.Fatal(err)
-		}
-		if err := rest[1].WaitReady(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rest[1].Spawn())
+		must.OK(t, rest[1].WaitReady())
 	}
 }
 
@@ -118,17 +108,11 @@ func TestMachineIsReplaced(t *testing.T) {
 		t.Errorf("a server that runs is replaced: %d %s", code, errs)
 	}
 	lost.Kill()
-	if err := os.RemoveAll(lost.Data()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(lost.Data()))
 	e.moveTo(lost)
-	if err := lost.Spawn(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lost.Spawn())
 	e.must(rest[0], "replace", strconv.Itoa(lost.ID), lost.Peer)
-	if err := lost.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lost.WaitReady())
 	if got := e.roles(lost); got != "1 voter, 2 voter, 3 voter" {
 		t.Error(got)
 	}
@@ -149,9 +133,7 @@ func (e *ensemble) begin(at *cluster.Server, args ...string) *started {
 	s := &started{t: e.t, cmd: exec.Command(cluster.Zlock(e.t),
 		append([]string{"member", "--admin-addr", at.Admin, "--auth-file", e.auth}, args...)...)}
 	s.cmd.Stderr = &s.errs
-	if err := s.cmd.Start(); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, s.cmd.Start())
 	e.t.Cleanup(func() { s.cmd.Process.Kill() })
 	return s
 }
@@ -194,7 +176,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	ask := func(not ...*cluster.Server) *cluster.Server {
 		t.Helper()
 		var found *cluster.Server
-		await(t, "a follower", 30*time.Second, func() bool {
+		must.Await(t, "a follower", 30*time.Second, func() bool {
 			for _, s := range e.others(nil) {
 				if s.Mode() == "follower" && (len(not) == 0 || not[0] != s) {
 					found = s
@@ -206,51 +188,37 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	}
 	kill := func() (killed *cluster.Server) {
 		t.Helper()
-		await(t, "somebody leads", 30*time.Second, func() bool { killed = e.Leader(); return killed != nil })
+		must.Await(t, "somebody leads", 30*time.Second, func() bool { killed = e.Leader(); return killed != nil })
 		killed.Kill()
 		return killed
 	}
 	back := func(s *cluster.Server) {
 		t.Helper()
-		if err := s.Spawn(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.WaitReady(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Spawn())
+		must.OK(t, s.WaitReady())
 	}
 
 	adding := e.begin(ask(), "add", "4", four.Peer)
 	killed := kill() // before it runs
-	if err := four.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the fourth is known", time.Minute, func() bool {
+	must.OK(t, four.Spawn())
+	must.Await(t, "the fourth is known", time.Minute, func() bool {
 		return strings.Contains(e.roles(ask(four)), "4 ")
 	})
 	back(killed)
 	killed = kill() // while it follows, or has just got its vote
 	back(killed)
 	adding.wait()
-	if err := four.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, four.WaitReady())
 
 	lost := four
 	lost.Kill()
-	if err := os.RemoveAll(lost.Data()); err != nil {
-		t.Fatal(err)
-	}
-	if err := lost.Spawn(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(lost.Data()))
+	must.OK(t, lost.Spawn())
 	replacing := e.begin(ask(), "replace", "4")
 	killed = kill()
 	back(killed)
 	replacing.wait()
-	if err := lost.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lost.WaitReady())
 
 	at := ask(four)
 	leading := e.begin(at, "lead", strconv.Itoa(at.ID))
@@ -271,7 +239,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 		t.Fatalf("%d servers are left", len(left))
 	}
 	for _, s := range left {
-		await(t, "all are level", time.Minute, func() bool {
+		must.Await(t, "all are level", time.Minute, func() bool {
 			b, _, err := dialZK(t, "", s).Get(fmt.Sprintf("/fill/n%d", nodes-1))
 			return err == nil && len(b) == 100 && strings.Count(e.roles(s), " voter") == 3
 		})
@@ -282,9 +250,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 	t.Helper()
 	c := dialZK(t, "", at...)
-	if _, err := c.Create("/fill", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create("/fill", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	data := bytes.Repeat([]byte("x"), 100)
 	for i := 0; i < nodes; {
 		var ops []any
@@ -292,9 +258,7 @@ func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("/fill/n%d", i), Data: data,
 				Acl: zk.WorldACL(zk.PermAll)})
 		}
-		if _, err := c.Multi(ops...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Multi(ops...))(t)
 	}
 }
 
@@ -316,13 +280,8 @@ func rollingRestart(t *testing.T, e *ensemble) {
 	id := c.SessionID()
 	order := exec.Command(cluster.Zlock(t), "restart-order", "--wait", "-o", "plain", "--admin-addr",
 		e.Servers[0].Admin)
-	out, err := order.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := order.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(order.StdoutPipe())(t)
+	must.OK(t, order.Start())
 	t.Cleanup(func() { order.Process.Kill() })
 	lines := make(chan string)
 	go func() {
@@ -346,13 +305,9 @@ func rollingRestart(t *testing.T, e *ensemble) {
 		s := e.Servers[i-1]
 		named = append(named, s)
 		s.Stop()
-		if err := s.Spawn(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Spawn())
 	}
-	if err := order.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, order.Wait())
 	if len(named) != 3 || named[2] != first {
 		t.Errorf("%d were named, and the leader not last", len(named))
 	}
@@ -368,10 +323,8 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	other := startMembers(t, 0)
 	one := e.Servers[0]
 	fourth := e.Servers[3]
-	if err := fourth.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "it waits", 20*time.Second, func() bool {
+	must.OK(t, fourth.Spawn())
+	must.Await(t, "it waits", 20*time.Second, func() bool {
 		return strings.Contains(fourth.LogTail(), "zlock member add 4")
 	})
 	for _, test := range []struct{ what, id, addr, want string }{

@@ -23,6 +23,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -47,10 +48,7 @@ func certificates(t *testing.T, servers int) []string {
 func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (
 	*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{
 		CommonName: name}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: ca == nil,
@@ -60,24 +58,13 @@ func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ec
 	if ca == nil {
 		ca, caKey = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca, &key.PublicKey, caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, ca, &key.PublicKey, caKey))(t)
+	raw := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name +
 		".key": {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600))
 	}
-	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(x509.ParseCertificate(der))(t)
 	return key, signed
 }
 
@@ -94,9 +81,7 @@ func startMembers(t *testing.T, spare int, flags ...string) *ensemble {
 	e := cluster.Run(t, cluster.Options{Nodes: 3, Spare: spare,
 		Flags: append([]string{"--super-digest", tree.DigestID("super:" + password).ID}, flags...)})
 	auth := filepath.Join(e.Dir, "auth")
-	if err := os.WriteFile(auth, []byte("digest:super:"+password+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(auth, []byte("digest:super:"+password+"\n"), 0o600))
 	return &ensemble{e, t, auth}
 }
 
@@ -137,15 +122,10 @@ func (e *ensemble) must(at *cluster.Server, args ...string) string {
 // post makes a change without waiting for anything, as curl does it.
 func (e *ensemble) post(at *cluster.Server, body string) {
 	e.t.Helper()
-	req, err := http.NewRequest(http.MethodPost, "http://"+at.Admin+"/members", strings.NewReader(body))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(http.MethodPost, "http://"+at.Admin+"/members", strings.NewReader(body)))(
+		e.t)
 	req.Header.Set("Authorization", "Digest super:"+password)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(e.t)
 	defer resp.Body.Close()
 	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
 		e.t.Fatalf("%s: %s", body, answer)
@@ -166,16 +146,6 @@ func (e *ensemble) roles(at *cluster.Server) string {
 	return strings.Join(roles, ", ")
 }
 
-// await waits for a condition.
-func await(t *testing.T, what string, within time.Duration, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-	}
-}
-
 // dial opens a session at the servers and logs in.
 func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	t.Helper()
@@ -184,9 +154,7 @@ func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 		addrs = append(addrs, s.Client)
 	}
 	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	for limit := time.After(20 * time.Second); ; {
 		select {
@@ -195,9 +163,7 @@ func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 				continue
 			}
 			if user != "" {
-				if err := c.AddAuth("digest", []byte(user)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.AddAuth("digest", []byte(user)))
 			}
 			return c
 		case <-limit:
@@ -215,9 +181,7 @@ func (silent) Printf(string, ...any) {}
 func shownConfig(t *testing.T, at *cluster.Server) (roles, version string) {
 	t.Helper()
 	b, _, err := dialZK(t, "", at).Get("/zookeeper/config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return configRoles(string(b))
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A member that was removed and still runs does not keep others out: a server
@@ -13,18 +15,14 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)
 	one, two, three, four := e.Servers[0], e.Servers[1], e.Servers[2], e.Servers[3]
-	if err := four.Spawn(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, four.Spawn())
 	e.must(three, "add", "4", four.Peer)
 	e.must(three, "remove", "2")
-	await(t, "the removed server serves no more", 10*time.Second, func() bool { return two.Mode() == "" })
+	must.Await(t, "the removed server serves no more", 10*time.Second, func() bool { return two.Mode() == "" })
 
 	one.Kill()
-	if err := os.RemoveAll(one.Data()); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "it can be removed", 20*time.Second, func() bool {
+	must.OK(t, os.RemoveAll(one.Data()))
+	must.Await(t, "it can be removed", 20*time.Second, func() bool {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
@@ -34,27 +32,21 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 		!strings.Contains(errs, "connection refused") {
 		t.Errorf("promote a server that does not run: %d %s", code, errs)
 	}
-	if err := one.Spawn(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.Spawn())
 	e.must(three, "promote", "1")
-	if err := one.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.WaitReady())
 	if got := e.roles(one); got != "1 voter, 3 voter, 4 voter" {
 		t.Error(got)
 	}
 
 	// Who comes back after it was removed in its absence hears of it.
 	one.Kill()
-	await(t, "it can be removed", 20*time.Second, func() bool {
+	must.Await(t, "it can be removed", 20*time.Second, func() bool {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
-	if err := one.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "it says that it was removed", 20*time.Second, func() bool {
+	must.OK(t, one.Spawn())
+	must.Await(t, "it says that it was removed", 20*time.Second, func() bool {
 		return strings.Contains(ready(one), "this server was removed from the cluster")
 	})
 }

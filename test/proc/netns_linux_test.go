@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // wires is a switch with hosts on it, each host a network namespace of its
@@ -131,10 +132,8 @@ func (w *wires) heal(from, to int) {
 // connections counts the established TCP connections that a host has with
 // another.
 func (w *wires) connections(of, with int) int {
-	out, err := exec.Command("ip", "netns", "exec", w.ns(fmt.Sprint(of)), "cat", "/proc/net/tcp").Output()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	out := must.Get(exec.Command("ip", "netns", "exec", w.ns(fmt.Sprint(of)), "cat", "/proc/net/tcp").Output())(
+		w.t)
 	ip := net.ParseIP(w.addr(with)).To4()
 	want := fmt.Sprintf("%02X%02X%02X%02X:", ip[3], ip[2], ip[1], ip[0])
 	n := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // line is a server as clients of ZooKeeper name one that is to join.
@@ -64,12 +65,8 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 	close(stop)
 	others.Wait()
 	acl := append(zk.WorldACL(zk.PermRead), zk.DigestACL(zk.PermWrite, "ann", "x")...)
-	if _, err := super.SetACL("/zookeeper/config", acl, -1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ann.Sync("/"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(super.SetACL("/zookeeper/config", acl, -1))(t)
+	must.Get(ann.Sync("/"))(t)
 	if _, err := ann.IncrementalReconfig(nil, []string{"3"}, -1); err != nil {
 		t.Errorf("ann with the right: %v", err)
 	}
@@ -86,14 +83,10 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	version := func() int64 {
 		t.Helper()
 		b, _, err := c.Get("/zookeeper/config")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, v := configRoles(string(b))
 		n, err := strconv.ParseInt(v, 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n
 	}
 	before := version()
@@ -121,21 +114,15 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	}
 
 	// A server joins that waits for it. The watch fires before the answer.
-	if err := fourth.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the fourth waits", 10*time.Second, func() bool {
+	must.OK(t, fourth.Spawn())
+	must.Await(t, "the fourth waits", 10*time.Second, func() bool {
 		_, err := net.Dial("tcp", fourth.Peer)
 		return err == nil
 	})
 	_, _, changed, err := c.GetW("/zookeeper/config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stat, err := c.IncrementalReconfig([]string{line(fourth, "participant")}, nil, before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	select {
 	case ev := <-changed:
 		if ev.Type != zk.EventNodeDataChanged {
@@ -147,36 +134,26 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	if now := version(); now != stat.Mzxid || now <= before {
 		t.Errorf("version %x, mzxid %x, was %x", now, stat.Mzxid, before)
 	}
-	if err := fourth.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fourth.WaitReady())
 	for _, s := range e.Servers[:4] {
-		await(t, "every server shows four voters", 5*time.Second, func() bool {
+		must.Await(t, "every server shows four voters", 5*time.Second, func() bool {
 			roles, v := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter" && v == strconv.FormatInt(version(), 16)
 		})
 	}
 
 	// One joins without a vote, and gets it later.
-	if err := fifth.Spawn(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the fifth waits", 10*time.Second, func() bool {
+	must.OK(t, fifth.Spawn())
+	must.Await(t, "the fifth waits", 10*time.Second, func() bool {
 		_, err := net.Dial("tcp", fifth.Peer)
 		return err == nil
 	})
-	if _, err := c.IncrementalReconfig([]string{line(fifth, "observer")}, nil, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.IncrementalReconfig([]string{line(fifth, "observer")}, nil, -1))(t)
 	if got := e.roles(at); got != "1 voter, 2 voter, 3 voter, 4 voter, 5 non-voter" {
 		t.Fatal(got)
 	}
-	if err := fifth.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.IncrementalReconfig([]string{line(fifth, "participant")}, nil, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fifth.WaitReady())
+	must.Get(c.IncrementalReconfig([]string{line(fifth, "participant")}, nil, -1))(t)
 
 	// The leader leaves; the list of those who stay is given whole.
 	var stay []string
@@ -185,11 +162,9 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 			stay = append(stay, line(s, "participant"))
 		}
 	}
-	if _, err := c.Reconfig(stay, -1); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the old leader serves no more", 5*time.Second, func() bool { return leader.Mode() == "" })
-	await(t, "four are left", 5*time.Second, func() bool {
+	must.Get(c.Reconfig(stay, -1))(t)
+	must.Await(t, "the old leader serves no more", 5*time.Second, func() bool { return leader.Mode() == "" })
+	must.Await(t, "four are left", 5*time.Second, func() bool {
 		return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter")
 	})
 
@@ -197,9 +172,9 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); err != nil {
 		t.Errorf("removing the server of the connection: %v", err)
 	}
-	await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
+	must.Await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
 	rest := e.others(leader)
-	await(t, "three are left", 5*time.Second, func() bool {
+	must.Await(t, "three are left", 5*time.Second, func() bool {
 		return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter")
 	})
 }
@@ -213,9 +188,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	read := func() (text string, version int64) {
 		t.Helper()
 		b, stat, err := c.Get("/zookeeper/config")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text, v, _ := strings.Cut(string(b), "\nversion=")
 		if version, err = strconv.ParseInt(v, 16, 64); err != nil || version != stat.Mzxid {
 			t.Fatalf("version %s, mzxid %x", v, stat.Mzxid)
@@ -245,9 +218,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		{[]string{""}, []string{"4", "100"}, nil},
 	} {
 		_, _, changed, err := c.GetW("/zookeeper/config")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		stat, err := c.IncrementalReconfig(step.joining, step.leaving, version)
 		if err != nil {
 			t.Fatalf("join %q, leave %q: %v", step.joining, step.leaving, err)

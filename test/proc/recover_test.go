@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestSurvivorBecomesACluster loses two servers of three for good, recovers the
@@ -27,10 +27,9 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	c := cluster.Three(t, "--super-digest", superFlag)
 	conn := dial(t, c.Servers[0].Client)
 	for i := range 50 {
-		_, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")})
-		must(t, "", err)
+		must.Get(conn.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", i), Data: []byte("x")}))(t)
 	}
-	must(t, "", conn.Sync(t.Context(), "/"))
+	must.OK(t, conn.Sync(t.Context(), "/"))
 	survivor := c.Servers[0]
 	lost := c.Others(survivor)
 	for _, s := range lost {
@@ -46,7 +45,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err = exec.Command(bin, "recover", "--data-dir", survivor.Data(), "--yes").CombinedOutput()
-	t.Log(must(t, string(out), err))
+	t.Log(output(t, string(out), err))
 
 	survivor.Start()
 	survivor.WaitServing(30 * time.Second)
@@ -58,7 +57,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 		}
 	}
 	for _, s := range lost {
-		must(t, "", os.RemoveAll(s.Data()))
+		must.OK(t, os.RemoveAll(s.Data()))
 		s.Start()
 	}
 	r := &running{admin: survivor.Admin}
@@ -71,7 +70,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	}
 	for range 130 { // servers note a digest every 128 zxids
 		_, err = conn.Set(t.Context(), "/n1", []byte("y"), -1)
-		must(t, "", err)
+		must.OK(t, err)
 	}
 	c.SameState()
 	if list := r.zlock(t, "member", "list", "-o", "plain"); strings.Count(list, "voter")+strings.Count(list,
@@ -85,21 +84,14 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	t.Helper()
 	way := "zlockd recover --data-dir " + s.Data()
-	said := ""
-	for end := time.Now().Add(2 * time.Minute); !strings.Contains(said, way); time.Sleep(
-		200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("/ready says %s", said)
-		}
-		resp, err := http.Get("http://" + s.Admin + "/ready")
-		must(t, "", err)
-		b, err := io.ReadAll(resp.Body)
-		must(t, "", errors.Join(err, resp.Body.Close()))
-		said = string(b)
-	}
+	must.Await(t, "/ready names the way out", 2*time.Minute, func() bool {
+		resp := must.Get(http.Get("http://" + s.Admin + "/ready"))(t)
+		defer resp.Body.Close()
+		return strings.Contains(string(must.Get(io.ReadAll(resp.Body))(t)), way)
+	})
 	zlock := cluster.Zlock(t)
 	auth := filepath.Join(t.TempDir(), "auth")
-	must(t, "", os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file",
 		auth).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), way) {
@@ -109,7 +101,8 @@ func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	for _, s := range c.Servers {
 		all = append(all, s.Client)
 	}
-	out, err = exec.Command(zlock, "doctor", "-S", strings.Join(all, ","), "--connect-timeout", "2s").CombinedOutput()
+	out, err = exec.Command(zlock, "doctor", "-S", strings.Join(all, ","), "--connect-timeout",
+		"2s").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "zlockd recover") {
 		t.Errorf("zlock doctor: %v, %s", err, out)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // reader reads what is written and restored, as fast as it can, through one
@@ -43,13 +44,12 @@ func (r *reader) run(ctx context.Context) {
 // clusterName asks a server which cluster it belongs to.
 func clusterName(t *testing.T, s *cluster.Server) string {
 	t.Helper()
-	resp, err := http.Get("http://" + s.Admin + "/members")
-	must(t, "", err)
+	resp := must.Get(http.Get("http://" + s.Admin + "/members"))(t)
 	defer resp.Body.Close()
 	var a struct {
 		Cluster string `json:"cluster"`
 	}
-	must(t, "", json.NewDecoder(resp.Body).Decode(&a))
+	must.OK(t, json.NewDecoder(resp.Body).Decode(&a))
 	return a.Cluster
 }
 
@@ -63,15 +63,13 @@ func TestRunningClusterIsRestored(t *testing.T) {
 	c := cluster.Three(t, "--super-digest", superFlag)
 	conn := dial(t, c.Servers[0].Client)
 	const nodes = 3000
-	_, err := conn.Create(t.Context(), zk.Create{Path: "/state"})
-	must(t, "", err)
+	must.Get(conn.Create(t.Context(), zk.Create{Path: "/state"}))(t)
 	for i := range nodes {
-		_, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/state/n%d", i), Data: make([]byte, 4<<10)})
-		must(t, "", err)
+		must.Get(conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/state/n%d", i),
+			Data: make([]byte, 4<<10)}))(t)
 	}
 	for _, path := range []string{"/state/first", "/state/last"} {
-		_, err := conn.Create(t.Context(), zk.Create{Path: path, Data: []byte("base")})
-		must(t, "", err)
+		must.Get(conn.Create(t.Context(), zk.Create{Path: path, Data: []byte("base")}))(t)
 	}
 	conn.Close(context.Background())
 	file := filepath.Join(t.TempDir(), "backup")
@@ -107,7 +105,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 		c.SameState()
 		for _, s := range c.Servers {
 			out, err := exec.Command(cluster.Build(t), "verify", file, s.Client).CombinedOutput()
-			must(t, string(out), err)
+			output(t, string(out), err)
 		}
 	}
 	stop()
@@ -135,12 +133,12 @@ func serversAreForgotten(t *testing.T, backup string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "alone")
 	out, err := exec.Command(cluster.Build(t), "restore", backup, "--data-dir", dir).CombinedOutput()
-	must(t, string(out), err)
+	output(t, string(out), err)
 	r := serve(t, cluster.Build(t), dir)
 	conn := dial(t, r.client)
 	defer conn.Close(context.Background())
 	n, err := conn.Get(t.Context(), "/zookeeper/config")
-	must(t, "", err)
+	must.OK(t, err)
 	if len(n.Data) > 0 {
 		t.Errorf("a server alone tells of %q", n.Data)
 	}
@@ -151,9 +149,8 @@ func writeBoth(t *testing.T, s *cluster.Server, v string) {
 	t.Helper()
 	conn := dial(t, s.Client)
 	defer conn.Close(context.Background())
-	_, err := conn.Multi(t.Context(), zk.SetData{Path: "/state/first", Data: []byte(v), Version: -1}, zk.SetData{
-		Path: "/state/last", Data: []byte(v), Version: -1})
-	must(t, "", err)
+	must.Get(conn.Multi(t.Context(), zk.SetData{Path: "/state/first", Data: []byte(v), Version: -1}, zk.SetData{
+		Path: "/state/last", Data: []byte(v), Version: -1}))(t)
 }
 
 // TestRestoreIsRefused tries what zlock itself refuses, before anything is sent.
@@ -166,17 +163,15 @@ func TestRestoreIsRefused(t *testing.T) {
 	good, bad, torn, auth := filepath.Join(dir, "good"), filepath.Join(dir, "bad"), filepath.Join(dir, "torn"),
 		filepath.Join(dir, "auth")
 	r.backup(t, good)
-	b, err := os.ReadFile(good)
-	must(t, "", err)
-	must(t, "", os.WriteFile(torn, b[:len(b)-5], 0o600))
+	b := must.Get(os.ReadFile(good))(t)
+	must.OK(t, os.WriteFile(torn, b[:len(b)-5], 0o600))
 	b[len(b)/2] ^= 1
-	must(t, "", os.WriteFile(bad, b, 0o600))
-	must(t, "", os.WriteFile(auth, []byte("digest:super:wrong\n"), 0o600))
+	must.OK(t, os.WriteFile(bad, b, 0o600))
+	must.OK(t, os.WriteFile(auth, []byte("digest:super:wrong\n"), 0o600))
 	zlock := cluster.Zlock(t)
 	var members struct{ Cluster string }
-	resp, err := http.Get("http://" + r.admin + "/members")
-	must(t, "", err)
-	must(t, "", json.NewDecoder(resp.Body).Decode(&members))
+	resp := must.Get(http.Get("http://" + r.admin + "/members"))(t)
+	must.OK(t, json.NewDecoder(resp.Body).Decode(&members))
 	resp.Body.Close()
 	for _, x := range []struct {
 		want string

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestRestoreFigures measures what docs/data.md says of a running cluster that is
@@ -46,7 +47,7 @@ func TestRestoreFigures(t *testing.T) {
 		pids[i] = s.Pid()
 		t.Logf("server %d: %d MiB before", i+1, rss(pids[i])>>20)
 		// its highest begins again
-		must(t, "", os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pids[i]), []byte("5"), 0))
+		must.OK(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pids[i]), []byte("5"), 0))
 	}
 	u.longest.Store(0)
 	restored := make(chan time.Duration)
@@ -68,8 +69,7 @@ func TestRestoreFigures(t *testing.T) {
 	}
 	switched := time.Now()
 	conn := dial(t, c.Servers[1].Client)
-	_, err := conn.Get(t.Context(), "/d0001")
-	must(t, "", err)
+	must.Get(conn.Get(t.Context(), "/d0001"))(t)
 	t.Logf("first answer to a new session %d ms after the switch", time.Since(switched).Milliseconds())
 	conn.Close(cancelled())
 	t.Logf("over as many nodes: %.2f s, the switch after %.2f s", (<-restored).Seconds(),

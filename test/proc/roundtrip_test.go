@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // config is that of every ZooKeeper here: small snapshots and logs, so that
@@ -35,9 +36,7 @@ func zlockd(t testing.TB, args ...string) (string, error) {
 func startOn(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
 	t.Helper()
 	e := cluster.PrepareZooKeepers(t, 1, c, smallFiles...)
-	if err := os.CopyFS(e.Servers[0].Data(), os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(e.Servers[0].Data(), os.DirFS(from)))
 	e.StartAll()
 	return e.Servers[0]
 }
@@ -72,9 +71,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	if err := src.Spawn(); err != nil { // goes on in a new log
 		t.Fatal(err)
 	}
-	if err := src.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, src.WaitReady())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -90,28 +87,25 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	<-done
 
 	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
-	t.Log(must(t, out, err))
+	t.Log(output(t, out, err))
 	out, err = zlockd(t, "verify", "--ephemerals", data, ours)
 	if err != nil && !strings.Contains(out, "of an entry") { // a torn end is compared below
 		t.Fatal(out)
 	}
 	out, err = zlockd(t, "export", "--data-dir", ours, "--to", back, "--keep-sessions")
-	t.Log(must(t, out, err))
+	t.Log(output(t, out, err))
 	out, err = zlockd(t, "verify", "--ephemerals", ours, back)
-	t.Log(must(t, out, err))
+	t.Log(output(t, out, err))
 
 	quiet := zooConfig()
 	quiet.ContainerInterval = time.Hour // nothing goes while the two are compared
 	a, b := startOn(t, data, quiet), startOn(t, back, quiet)
 	auth := filepath.Join(tmp, "auth")
-	if err := os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err = zlockd(t, "verify", "--ephemerals", "--auth-file", auth, a.Client, b.Client)
-	t.Log(must(t, out, err))
+	t.Log(output(t, out, err))
 	for _, s := range []*cluster.Server{a, b} {
-		log, err := os.ReadFile(s.LogFile())
-		must(t, "", err)
+		log := must.Get(os.ReadFile(s.LogFile()))(t)
 		if text := strings.ToLower(string(log)); strings.Contains(text, "digest") &&
 			strings.Contains(text, "mismatch") {
 			t.Errorf("ZooKeeper finds another digest:\n%s", log)

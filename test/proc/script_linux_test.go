@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // script is test/cluster.sh in a process group of its own, as a terminal
@@ -46,10 +47,7 @@ func (s *script) String() string {
 func freeRow(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		list, err := cluster.FreePorts(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(cluster.FreePorts(1))(t)
 		_, port, _ := net.SplitHostPort(list[0])
 		first, _ := strconv.Atoi(port)
 		free := true
@@ -72,10 +70,7 @@ func freeRow(t *testing.T) int {
 // startScript starts it in a new directory, or again where it ran before.
 func startScript(t *testing.T, before *script) *script {
 	t.Helper()
-	file, err := filepath.Abs("../cluster.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(filepath.Abs("../cluster.sh"))(t)
 	s := &script{t: t, cmd: exec.Command("sh", file), ended: make(chan error, 1)}
 	if before != nil {
 		s.cmd.Dir, s.cmd.Env, s.client = before.cmd.Dir, before.cmd.Env, before.client
@@ -87,9 +82,7 @@ func startScript(t *testing.T, before *script) *script {
 	}
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.cmd.Start())
 	go func() { s.ended <- s.cmd.Wait() }()
 	t.Cleanup(func() { syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
 	return s
@@ -98,10 +91,7 @@ func startScript(t *testing.T, before *script) *script {
 // server returns the process of one of the servers.
 func (s *script) server(id int) int {
 	s.t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc"))(s.t)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -121,12 +111,9 @@ func (s *script) server(id int) int {
 // ready waits until all three servers serve.
 func (s *script) ready() {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(s.String(), "zlockd ready") < 3; time.Sleep(
-		10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not ready:\n%s", s)
-		}
-	}
+	must.Await(s.t, "all servers serve", time.Minute, func() bool {
+		return strings.Count(s.String(), "zlockd ready") >= 3
+	})
 }
 
 // serving counts the servers that answer.
@@ -178,9 +165,7 @@ func TestClusterScript(t *testing.T) {
 		if n := s.serving(); n != 3 {
 			t.Fatalf("%s: %d servers answer", test.name, n)
 		}
-		if err := test.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, test.stop())
 		took, err := s.end()
 		t.Logf("%s: ended after %v", test.name, took.Round(10*time.Millisecond))
 		if err != nil || strings.Count(s.String(), "msg=stopped server=") != 3 ||
@@ -199,9 +184,7 @@ func TestClusterScript(t *testing.T) {
 	}
 	s = startScript(t, s)
 	s.ready()
-	if err := syscall.Kill(s.server(2), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(s.server(2), syscall.SIGKILL))
 	took, err := s.end()
 	t.Logf("one server killed: ended after %v", took.Round(10*time.Millisecond))
 	if err == nil || s.serving() != 0 {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // pipedLog is the stderr of a server: a pipe whose reader is this test.
@@ -31,16 +32,12 @@ func pipeLogs(t *testing.T, c *cluster.Ensemble) map[*cluster.Server]*pipedLog {
 
 func pipeLog(t *testing.T, s *cluster.Server) *pipedLog {
 	p := &pipedLog{path: filepath.Join(t.TempDir(), "stderr")}
-	if err := unix.Mkfifo(p.path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mkfifo(p.path, 0o600))
 	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, 4096)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.reader = os.NewFile(uintptr(fd), p.path)
 	t.Cleanup(func() { p.reader.Close() })
 	s.Args = append(slices.Clone(toPipe), append([]string{p.path}, s.Args...)...)
@@ -53,10 +50,7 @@ var toPipe = []string{"/bin/sh", "-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh"
 // fill leaves no room in the pipe for another byte.
 func (p *pipedLog) fill(t *testing.T) {
 	t.Helper()
-	fd, err := unix.Open(p.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Open(p.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	for size := 1024; size > 0; {
 		switch _, err := unix.Write(fd, bytes.Repeat([]byte("x"), size)); {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -47,9 +48,7 @@ func StartWriters(t testing.TB, c *cluster.Ensemble, n int, timeout time.Duratio
 		_, err = nc.Create(w.dir, nil, jute.FlagPersistent)
 		nc.CloseSession()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, s := range c.Servers {
 		for range n {
 			one := &Writer{Server: s}

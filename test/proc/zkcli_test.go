@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // zkCli runs lines through ZooKeeper's own command and returns all it writes.
@@ -33,9 +34,7 @@ func TestZkCliReconfigures(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	e := startMembers(t, 1, "--reconfig")
 	fourth := e.Servers[3]
-	if err := fourth.Spawn(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fourth.Spawn())
 	all := e.Servers[0].Client + "," + e.Servers[1].Client
 	wants := func(out string, want ...string) {
 		t.Helper()
@@ -56,9 +55,7 @@ func TestZkCliReconfigures(t *testing.T) {
 	wants(out, "server.3="+e.Servers[2].Peer+":", "version=", "Insufficient permission : ",
 		"version No is not valid : ",
 		"Committed new configuration:", "server.4="+fourth.Peer+":", ":participant;"+fourth.Client, "version=")
-	if err := fourth.WaitReady(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fourth.WaitReady())
 	out = zkCli(t, all, "addauth digest super:"+password, "config -w", "reconfig -remove 3", "config -c",
 		"getAllChildrenNumber /")
 	wants(out, "WatchedEvent state:SyncConnected type:NodeDataChanged path:/zookeeper/config",
@@ -66,7 +63,7 @@ func TestZkCliReconfigures(t *testing.T) {
 	if got := e.roles(fourth); got != "1 voter, 2 voter, 4 voter" {
 		t.Error(got)
 	}
-	await(t, "the third serves no more", 5*time.Second, func() bool { return e.Servers[2].Mode() == "" })
+	must.Await(t, "the third serves no more", 5*time.Second, func() bool { return e.Servers[2].Mode() == "" })
 	if out := zkCli(t, fourth.Client, "addauth digest super:"+password, "reconfig -members "+
 		member(e.Servers[0])+","+member(fourth)); !strings.Contains(out, "Committed new configuration:") {
 		t.Error(out)

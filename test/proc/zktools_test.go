@@ -21,9 +21,9 @@ func TestZooKeepersToolsReadExports(t *testing.T) {
 	zoo, ours, back := filepath.Join(tmp, "zoo"), filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
 	fill(t, zoo, nodes)
 	out, err := zlockd(t, "import", "--from", zoo, "--data-dir", ours)
-	must(t, out, err)
+	output(t, out, err)
 	out, err = zlockd(t, "export", "--data-dir", ours, "--to", back)
-	must(t, out, err)
+	output(t, out, err)
 	tool := func(class, file string) string {
 		t.Helper()
 		var jars []string
@@ -32,7 +32,7 @@ func TestZooKeepersToolsReadExports(t *testing.T) {
 		}
 		b, err := exec.Command("java", "-cp", strings.Join(jars, ":"), "org.apache.zookeeper.server."+class,
 			filepath.Join(back, "version-2", file)).CombinedOutput()
-		return must(t, string(b), err)
+		return output(t, string(b), err)
 	}
 	text := tool("SnapshotFormatter", fmt.Sprintf("snapshot.%x", nodes))
 	if n := strings.Count(text, "cZxid = "); n != nodes+4 ||

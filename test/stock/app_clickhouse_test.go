@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // house is one ClickHouse server.
@@ -73,9 +75,7 @@ func TestApplicationClickHouse(t *testing.T) {
 	c := start(t)
 	houses := []house{startHouse(t, c, 1), startHouse(t, c, 2)}
 	for _, h := range houses {
-		if _, err := h.ask(`CREATE TABLE jobs (day Date, writer UInt32, n UInt64) ENGINE = ReplicatedMergeTree('/clickhouse/tables/jobs', '{replica}') PARTITION BY day ORDER BY (writer, n)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.ask(`CREATE TABLE jobs (day Date, writer UInt32, n UInt64) ENGINE = ReplicatedMergeTree('/clickhouse/tables/jobs', '{replica}') PARTITION BY day ORDER BY (writer, n)`))(t)
 	}
 	const rows = 100
 	var blocks atomic.Int64
@@ -143,10 +143,7 @@ func TestApplicationClickHouse(t *testing.T) {
 		fmt.Sprintf("%d\t%[1]d", total*rows))
 	var sums []string
 	for _, h := range houses {
-		sum, err := h.ask("SELECT count(), sum(cityHash64(writer, n, note)) FROM jobs")
-		if err != nil {
-			t.Fatal(err)
-		}
+		sum := must.Get(h.ask("SELECT count(), sum(cityHash64(writer, n, note)) FROM jobs"))(t)
 		sums = append(sums, sum)
 	}
 	if sums[0] != sums[1] {

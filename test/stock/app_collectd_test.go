@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestCollectd has collectd's zookeeper plugin read each server, each second.
@@ -22,9 +23,7 @@ func TestApplicationCollectd(t *testing.T) {
 	needApp(t, "/usr/sbin/collectd", "/usr/lib/collectd/zookeeper.so")
 	c := start(t)
 	conn, err := zk.Dial(t.Context(), c.Addrs(), zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close(t.Context())
 	dirs := map[int]string{}
 	for _, s := range c.Servers {
@@ -76,9 +75,7 @@ LoadPlugin zookeeper
 	const before = 4 // "/", "/zookeeper" and what is below it
 	for round := range kills {
 		now := time.Now()
-		if _, err := conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/n%d", round)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/n%d", round)}))(t)
 		for _, s := range c.Servers {
 			reads(s.ID, "gauge-znode", float64(before+round+1), now)
 		}
@@ -90,9 +87,7 @@ LoadPlugin zookeeper
 		if _, at := last(dead.ID, "gauge-znode"); at > float64(now.UnixMilli())/1000+1 {
 			t.Errorf("numbers of server %d after its death", dead.ID)
 		}
-		if err := c.StartAll(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.StartAll())
 		now = time.Now()
 		reads(dead.ID, "gauge-znode", float64(before+round+1), now)
 		reads(c.Leader().ID, "count-synced_followers", 2, now)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // member is one PostgreSQL under Patroni.
@@ -52,13 +54,9 @@ func startMember(t *testing.T, c application, dir, bin string, i int) member {
 	p := ports(t, 2)
 	m := member{name: fmt.Sprintf("pg%d", i), rest: p[0], sql: p[1], as: postgresUser(t)}
 	home := filepath.Join(dir, m.name)
-	if err := os.Mkdir(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(home, 0o700))
 	if m.as != nil {
-		if err := os.Chown(home, int(m.as.Uid), int(m.as.Gid)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(home, int(m.as.Uid), int(m.as.Gid)))
 	}
 	var hosts []string
 	for _, s := range c.Servers {
@@ -98,13 +96,9 @@ func TestApplicationPatroni(t *testing.T) {
 	}
 	c := start(t)
 	dir, err := os.MkdirTemp("", "zlockd-patroni-") // one that user postgres may enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(dir, 0o755))
 	bin := versions[len(versions)-1]
 	first := startMember(t, c, dir, bin, 1)
 	within(t, time.Minute, "the first is primary", func() error {

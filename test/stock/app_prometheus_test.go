@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // announced is a service that has told where it is, by an ephemeral node in
@@ -52,15 +53,10 @@ func TestApplicationPrometheus(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/bin/prometheus")
 	c := start(t)
-	admin, err := zk.Dial(t.Context(), c.Addrs(), zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(zk.Dial(t.Context(), c.Addrs(), zk.Options{}))(t)
 	defer admin.Close(t.Context())
 	for _, path := range []string{"/serverset", "/serverset/web", "/nerve", "/nerve/web"} {
-		if _, err := admin.Create(t.Context(), zk.Create{Path: path}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.Create(t.Context(), zk.Create{Path: path}))(t)
 	}
 	services := []announced{announce(t, c), announce(t, c), announce(t, c)}
 
@@ -150,17 +146,11 @@ scrape_configs:
 			close(stop)
 			<-lost
 		}
-		if err := services[0].conn.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, services[0].conn.Close(t.Context()))
 		services = append(services[1:], announce(t, c), announce(t, c))
 		all("after a change without the dead leader")
-		if err := c.StartAll(); err != nil {
-			t.Fatal(err)
-		}
-		if err := services[0].conn.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.StartAll())
+		must.OK(t, services[0].conn.Close(t.Context()))
 		services = services[1:]
 		all("after a change with all three")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // kills is how many leaders each application loses at least.
@@ -92,9 +93,7 @@ func (c application) killLeaders(progress func() int64, by int64) {
 	goOn := func() {
 		c.t.Helper()
 		advance("without the dead server")
-		if err := c.StartAll(); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, c.StartAll())
 		advance("with all three")
 	}
 	advance("before the first death")
@@ -145,10 +144,7 @@ func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *p
 	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), log: filepath.Join(t.TempDir(), name+".log"),
 		exited: make(chan struct{})}
-	out, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(p.log))(t)
 	defer out.Close()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
@@ -156,9 +152,7 @@ func spawn(t *testing.T, name string, as *syscall.Credential, args ...string) *p
 	if as != nil {
 		p.cmd.Dir = os.TempDir() // another user may not enter this directory
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Start())
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.exited)
@@ -208,18 +202,13 @@ func lines(t *testing.T, file string) []string {
 
 func ports(t *testing.T, n int) []string {
 	t.Helper()
-	list, err := cluster.FreePorts(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(cluster.FreePorts(n))(t)
 	return list
 }
 
 func write(t *testing.T, file, text string) string {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	return file
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What docs/coming-from.md says of other locks, shown: what becomes of each
@@ -41,23 +42,18 @@ func TestDatabaseRowAsLock(t *testing.T) {
 	addr, primary := startPostgres(t, dir)
 	dial := func(addr string) *pgConn {
 		t.Helper()
-		c, err := dialPostgres(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(dialPostgres(addr))(t)
 		t.Cleanup(c.close)
 		return c
 	}
 	a, b := dial(addr), dial(addr)
-	if err := a.prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.prepare())
 	mustTake(t, a, "a", 0, true)
 	mustTake(t, b, "b", 0, false)
 
 	// The holder dies: its row stays until somebody removes it by hand.
 	a.close()
-	eventually(t, "the server has noticed", func() bool {
+	must.Await(t, "the server has noticed", time.Minute, func() bool {
 		_, n, err := b.query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
 		return err == nil && n == "1"
 	})
@@ -77,7 +73,7 @@ func TestDatabaseRowAsLock(t *testing.T) {
 		"--no-sync", "-c", "fast")
 	other, _ := startPostgres(t, second)
 	standby := dial(other)
-	eventually(t, "the standby follows", func() bool {
+	must.Await(t, "the standby follows", time.Minute, func() bool {
 		_, n, err := b.query("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")
 		return err == nil && n == "1"
 	})
@@ -86,7 +82,7 @@ func TestDatabaseRowAsLock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "it is behind", func() bool {
+	must.Await(t, "it is behind", time.Minute, func() bool {
 		_, n, err := b.query("SELECT count(*) FROM pg_stat_replication")
 		return err == nil && n == "0"
 	})
@@ -103,17 +99,14 @@ func TestRedisKeyAsLock(t *testing.T) {
 	addr, primary := startRedis(t)
 	dial := func(addr string) *redisConn {
 		t.Helper()
-		c, err := dialRedis(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(dialRedis(addr))(t)
 		t.Cleanup(c.close)
 		return c
 	}
 	a, b := dial(addr), dial(addr)
 	takes := func(l otherLock, owner string) {
 		t.Helper()
-		eventually(t, owner+" has the lock", func() bool {
+		must.Await(t, owner+" has the lock", time.Minute, func() bool {
 			ok, err := l.take("job", owner, time.Hour)
 			return ok && err == nil
 		})
@@ -145,7 +138,7 @@ func TestRedisKeyAsLock(t *testing.T) {
 	host, port, _ := net.SplitHostPort(way.addr())
 	other, _ := startRedis(t, "--replicaof", host, port)
 	replica := dial(other)
-	eventually(t, "the replica follows", func() bool {
+	must.Await(t, "the replica follows", time.Minute, func() bool {
 		info, err := replica.do("INFO", "replication")
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
@@ -153,9 +146,7 @@ func TestRedisKeyAsLock(t *testing.T) {
 	mustTake(t, b, "b", time.Hour, true)
 	primary.Process.Kill()
 	primary.Wait()
-	if _, err := replica.do("REPLICAOF", "NO", "ONE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(replica.do("REPLICAOF", "NO", "ONE"))(t)
 	mustTake(t, replica, "c", time.Hour, true)
 }
 
@@ -177,16 +168,12 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	h := &holding{Cmd: exec.Command(args[0], args[1:]...)}
 	h.Env = append(os.Environ(), "ZK="+servers, "ZLOCK_SERVERS="+servers)
 	out, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.Stdout, h.Stderr = w, w
 	if _, err := h.StdinPipe(); err != nil { // zlock hold ends with its input
 		t.Fatal(err)
 	}
-	if err := h.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.Start())
 	w.Close()
 	go func() {
 		defer out.Close()
@@ -222,15 +209,13 @@ func TestLocksOfSessions(t *testing.T) {
 				t.Skip("kills servers: unset ZLOCKD_STOCK_SERVERS")
 			}
 			c, err := client.Dial(t.Context(), g.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer c.Close(context.Background())
 			job := c.Mutex("/job")
 			hold := func() *holding {
 				t.Helper()
 				h := startHolding(t, g.String(), maker.args...)
-				eventually(t, maker.name+" holds the lock", func() bool {
+				must.Await(t, maker.name+" holds the lock", time.Minute, func() bool {
 					q, err := c.Inspector().Inspect(t.Context(), "/job")
 					return err == nil && len(q.Holders) > 0 && h.says(maker.held)
 				})
@@ -240,20 +225,14 @@ func TestLocksOfSessions(t *testing.T) {
 			h := hold()
 			h.Process.Kill()
 			next, err := job.Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			first := next.Token()
-			if err := next.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, next.Unlock(t.Context()))
 
 			// The holder is paused: another one has the lock, with a larger token, and
 			// the first is told when it goes on.
 			h = hold()
-			if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
 			if next, err = job.Lock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -261,16 +240,14 @@ func TestLocksOfSessions(t *testing.T) {
 				t.Errorf("token %v after %v", next.Token(), first)
 			}
 			h.Process.Signal(syscall.SIGCONT)
-			eventually(t, maker.name+" is told", func() bool { return h.says(maker.lost) })
+			must.Await(t, maker.name+" is told", time.Minute, func() bool { return h.says(maker.lost) })
 			h.Process.Kill()
-			if err := next.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, next.Unlock(t.Context()))
 
 			// The server fails over: the lock is where it was.
 			h = hold()
 			g.ensemble.Leader().Kill()
-			eventually(t, "another leads", func() bool { return g.ensemble.Leader() != nil })
+			must.Await(t, "another leads", time.Minute, func() bool { return g.ensemble.Leader() != nil })
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			if l, err := job.Lock(ctx); err == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var deaths = flag.Duration("deaths", time.Minute, "how long locks are contended for while leaders die")
@@ -38,10 +39,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 		t.Skip("servers that somebody else started are not killed")
 	}
 	seconds := strconv.Itoa(int(deaths.Seconds()))
-	script, err := filepath.Abs("testdata/kazoo/soak.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("testdata/kazoo/soak.py"))(t)
 	stop := make(chan struct{})
 	var killer sync.WaitGroup
 	killer.Go(func() { killLeaders(t, g.ensemble, stop) })
@@ -130,10 +128,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	var wg sync.WaitGroup
 	var ended []func() // in reverse order
 	contend := func(key string, round func(c *goContender, i int) error) {
-		conn, err := net.Dial("tcp", ref.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", ref.addr()))(t)
 		wg.Go(func() {
 			defer conn.Close()
 			c := &goContender{key, ref, conn}
@@ -179,10 +174,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 			return errors.Join(err, ignore(again(l.Unlock), zk.ErrNoNode))
 		})
 
-		own, err := client.Dial(ctx, g.String(), client.WithSessionTimeout(10*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := must.Get(client.Dial(ctx, g.String(), client.WithSessionTimeout(10*time.Second)))(t)
 		ended = append(ended, func() { own.Close(ctx) })
 		contend("client-mutex", func(c *goContender, _ int) error {
 			return leased(c, "x", 1, func() (*client.Lease, error) { return own.Mutex(s.root + "/mutex").Lock(ctx) },

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestGoClient runs go-zookeeper/zk: operations, watches, multi, locks under
@@ -58,9 +59,7 @@ func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
 		addrs = s.target.addrs
 	}
 	c, events, err := zk.Connect(addrs, 6*time.Second, zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	g := goConn{c, events}
 	g.await(t, zk.StateHasSession)
@@ -84,10 +83,7 @@ func (c goConn) await(t *testing.T, want zk.State) {
 
 func (c goConn) mustCreate(t *testing.T, path string) string {
 	t.Helper()
-	p, err := c.Create(path, []byte("0"), 0, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.Create(path, []byte("0"), 0, zk.WorldACL(zk.PermAll)))(t)
 	return p
 }
 
@@ -101,9 +97,7 @@ func check[T any](t *testing.T, what string, got, want T) {
 // caughtUp lets c see all writes so far.
 func (c goConn) caughtUp(t *testing.T) goConn {
 	t.Helper()
-	if _, err := c.Sync("/"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Sync("/"))(t)
 	return c
 }
 
@@ -161,9 +155,7 @@ func (s *goSuite) multi(t *testing.T) {
 		&zk.CheckVersionRequest{Path: d + "/a", Version: 1},
 		&zk.CreateRequest{Path: d + "/s-", Acl: all, Flags: zk.FlagSequence},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	check(t, "create", r[0].String, d+"/a")
 	check(t, "set", r[1].Stat.Version, 1)
 	check(t, "sequential", r[3].String, d+"/s-0000000001")
@@ -177,12 +169,8 @@ func (s *goSuite) multi(t *testing.T) {
 func (s *goSuite) acl(t *testing.T) {
 	c, other := s.connect(t), s.connect(t)
 	d := c.mustCreate(t, s.root+"/acl")
-	if err := c.AddAuth("digest", []byte("gopher:pw")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Create(d+"/mine", nil, 0, zk.DigestACL(zk.PermAll, "gopher", "pw")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.AddAuth("digest", []byte("gopher:pw")))
+	must.Get(c.Create(d+"/mine", nil, 0, zk.DigestACL(zk.PermAll, "gopher", "pw")))(t)
 	_, _, err := other.caughtUp(t).Get(d + "/mine")
 	check(t, "foreign read", err, zk.ErrNoAuth)
 	acl, _, err := c.GetACL(d + "/mine")
@@ -200,26 +188,18 @@ func (s *goSuite) watches(t *testing.T) {
 	c, w := s.connect(t), s.connect(t)
 	d := c.mustCreate(t, s.root+"/watches")
 	_, _, born, err := c.ExistsW(d + "/n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _, child, err := c.ChildrenW(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.mustCreate(t, d+"/n")
 	expectEvent(t, born, zk.EventNodeCreated, d+"/n")
 	expectEvent(t, child, zk.EventNodeChildrenChanged, d)
 	_, _, data, err := c.caughtUp(t).GetW(d + "/n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.Set(d+"/n", nil, -1)
 	expectEvent(t, data, zk.EventNodeDataChanged, d+"/n")
 	_, _, gone, err := c.caughtUp(t).GetW(d + "/n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.Delete(d+"/n", -1)
 	expectEvent(t, gone, zk.EventNodeDeleted, d+"/n")
 }
@@ -267,27 +247,17 @@ func (s *goSuite) lock(t *testing.T) {
 func (s *goSuite) reconnect(t *testing.T) {
 	c, w := s.connect(t, s.ref.relay.addr()), s.connect(t)
 	d := c.mustCreate(t, s.root+"/reconnect")
-	if err := c.AddAuth("digest", []byte("gopher:pw")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Create(d+"/mine", nil, zk.FlagEphemeral, zk.AuthACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.AddAuth("digest", []byte("gopher:pw")))
+	must.Get(c.Create(d+"/mine", nil, zk.FlagEphemeral, zk.AuthACL(zk.PermAll)))(t)
 	id := c.SessionID()
 	for i := range 3 {
 		c.mustCreate(t, fmt.Sprintf("%s/n%d", d, i))
 		_, _, data, err := c.GetW(fmt.Sprintf("%s/n%d", d, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, _, born, err := c.ExistsW(fmt.Sprintf("%s/born%d", d, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.ref.relay.refuse(200 * time.Millisecond)
-		if _, err := w.Set(fmt.Sprintf("%s/n%d", d, i), []byte("1"), -1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Set(fmt.Sprintf("%s/n%d", d, i), []byte("1"), -1))(t)
 		w.mustCreate(t, fmt.Sprintf("%s/born%d", d, i))
 		expectEvent(t, data, zk.EventNodeDataChanged, fmt.Sprintf("%s/n%d", d, i))
 		expectEvent(t, born, zk.EventNodeCreated, fmt.Sprintf("%s/born%d", d, i))
@@ -306,13 +276,9 @@ func (s *goSuite) reconnect(t *testing.T) {
 func (s *goSuite) expiry(t *testing.T) {
 	c, w := s.connect(t, s.ref.relay.addr()), s.connect(t)
 	d := c.mustCreate(t, s.root+"/expiry")
-	if _, err := c.Create(d+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create(d+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 	_, _, gone, err := w.caughtUp(t).ExistsW(d + "/e")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	old := c.SessionID()
 	s.ref.relay.refuse(time.Hour)
 	expectEvent(t, gone, zk.EventNodeDeleted, d+"/e")

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // zkServer is what go-zookeeper's tests call to start a server with a zoo.cfg,
@@ -32,16 +34,10 @@ const byChance = "TestIntegration_Reconfig"
 func TestGoClientsOwnTests(t *testing.T) {
 	zlockd := ownServers(t)
 	dir, bin := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "zkServer.sh"), []byte(zkServer), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/go-zookeeper/zk").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(module)))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(bin, "zkServer.sh"), []byte(zkServer), 0o755))
+	module := must.Get(exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/go-zookeeper/zk").Output())(t)
+	must.OK(t, os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(module)))))
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "test", "-mod=mod", "-c", "-o", "own.test", ".")

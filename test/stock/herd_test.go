@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -42,9 +43,7 @@ func herd(t *testing.T, c *contender) {
 	if err == nil && len(before(children, c.node)) > 0 {
 		children, _, c.watch, err = c.ChildrenW(t.Context(), "/shared")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(before(children, c.node)) == 0 {
 		c.watch = nil
 	}
@@ -55,17 +54,13 @@ func herd(t *testing.T, c *contender) {
 func orderly(t *testing.T, c *contender) {
 	for {
 		children, _, err := c.Children(t.Context(), "/shared")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ahead := before(children, c.node)
 		if c.watch = nil; len(ahead) == 0 {
 			return
 		}
 		st, watch, err := c.ExistsW(t.Context(), "/shared/"+ahead[len(ahead)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if st != nil { // else it has just gone: look again
 			c.watch = watch
 			return
@@ -86,15 +81,11 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 		}
 		defer c.Close(context.Background())
 		if i == 0 {
-			if _, err := c.Create(t.Context(), zk.Create{Path: "/shared"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Create(t.Context(), zk.Create{Path: "/shared"}))(t)
 		}
 		made, err := c.Create(t.Context(), zk.Create{Path: fmt.Sprintf("/shared/host%d-%c-", i, mode),
 			Mode: zk.EphemeralSequential})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c.node = strings.TrimPrefix(made.Path, "/shared/")
 		queue = append(queue, c)
 	}
@@ -113,15 +104,11 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 				t.Fatalf("%s and %s hold the lock together", held.node, c.node)
 			}
 		}
-		if err := held.Delete(t.Context(), "/shared/"+held.node, -1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, held.Delete(t.Context(), "/shared/"+held.node, -1))
 		for _, c := range queue {
 			// Events come before the answer to what is asked later: who has not been
 			// told by then is not told of this release.
-			if err := c.Sync(t.Context(), "/shared"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.Sync(t.Context(), "/shared"))
 			if c.watch == nil {
 				continue
 			}

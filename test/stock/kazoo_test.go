@@ -5,6 +5,8 @@ package stock
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestKazoo runs Debian's kazoo: plain operations, every recipe, and locks
@@ -12,10 +14,7 @@ import (
 func TestKazoo(t *testing.T) {
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	g := startTarget(t, generous())
-	script, err := filepath.Abs("testdata/kazoo/driver.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("testdata/kazoo/driver.py"))(t)
 	driver{
 		name:  "kazoo",
 		args:  []string{"/usr/bin/python3", "-B", script},

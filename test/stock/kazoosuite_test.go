@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestKazoosOwnTests runs those tests of kazoo that need servers started in one
@@ -23,13 +25,8 @@ func TestKazoosOwnTests(t *testing.T) {
 	k.keytab(t, "zookeeper/127.0.0.1", "server.keytab")
 	k.keytab(t, "client", "client.keytab")
 	bin := t.TempDir()
-	text, err := os.ReadFile("testdata/suites/java")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(bin, "java"), text, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/suites/java"))(t)
+	must.OK(t, os.WriteFile(filepath.Join(bin, "java"), text, 0o755))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/usr/bin/python3", "-B", "-W", "ignore", "-m", "pytest", "-v", "-p",

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // kdc is a Kerberos of its own, on a loopback port, with all its files in one
@@ -55,18 +57,13 @@ const kdcConf = `[kdcdefaults]
 func startKDC(t *testing.T, realm string, principals ...string) *kdc {
 	t.Helper()
 	need(t, "/usr/sbin/krb5kdc", "/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/bin/kinit")
-	ports, err := cluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := must.Get(cluster.FreePorts(1))(t)
 	k := &kdc{dir: t.TempDir(), realm: realm}
 	k.env = append(os.Environ(), "KRB5_CONFIG="+k.file("krb5.conf"), "KRB5_KDC_PROFILE="+k.file("kdc.conf"),
 		"KRB5CCNAME="+k.file("cache"))
 	words := strings.NewReplacer("KDC", ports[0], "DIR", k.dir, "REALM", realm)
 	for name, text := range map[string]string{"krb5.conf": krb5Conf, "kdc.conf": kdcConf} {
-		if err := os.WriteFile(k.file(name), []byte(words.Replace(text)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(k.file(name), []byte(words.Replace(text)), 0o600))
 	}
 	k.run(t, "/usr/sbin/kdb5_util", "create", "-s", "-r", k.realm, "-P", "master")
 	for _, p := range principals {
@@ -74,14 +71,12 @@ func startKDC(t *testing.T, realm string, principals ...string) *kdc {
 	}
 	cmd := exec.Command("/usr/sbin/krb5kdc", "-n", "-P", k.file("pid"))
 	cmd.Env, cmd.SysProcAttr = k.env, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	eventually(t, "the KDC answers", func() bool {
+	must.Await(t, "the KDC answers", time.Minute, func() bool {
 		c, err := net.Dial("tcp", ports[0])
 		if err == nil {
 			c.Close()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const kerberosServer = `Server {
@@ -78,20 +79,12 @@ func TestKerberos(t *testing.T) {
 // kerberosCli builds the C client's shell with SASL.
 func kerberosCli(t *testing.T) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(os.UserCacheDir())(t)
 	source, dir := filepath.Join(cache, "zlockd-stock"), t.TempDir()
-	if err := os.MkdirAll(source, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(source, 0o755))
 	for _, words := range [][]string{{"source.sh", source},
 		{"build-cli.sh", filepath.Join(source, "zookeeper")}} {
-		script, err := filepath.Abs(filepath.Join("testdata/suites", words[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		script := must.Get(filepath.Abs(filepath.Join("testdata/suites", words[0])))(t)
 		cmd := exec.Command("sh", script, words[1])
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -107,9 +100,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 	jaas := k.file("server.jaas")
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	write(jaas, fmt.Sprintf(kerberosServer, k.keytab(t, "zookeeper/localhost", "server.keytab")))
 	e, err := cluster.Start(cluster.Options{
@@ -119,9 +110,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 		Config: append([]string{"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
 			config...),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", kind, e.Servers[0].LogTail())
@@ -129,9 +118,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 		e.Close()
 	})
 	_, port, err := net.SplitHostPort(e.Servers[0].Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	addr := "localhost:" + port
 	var facts []string
 	kazoo := func(name string) {
@@ -176,17 +163,9 @@ func runCli(t *testing.T, env []string, line string, words ...string) (result st
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env = env
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	errs := must.Get(cmd.StderrPipe())(t)
+	must.OK(t, cmd.Start())
 	defer cmd.Wait()
 	defer in.Close()
 	var all strings.Builder

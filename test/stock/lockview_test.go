@@ -20,6 +20,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // holder is a program that holds locks by its session a and waits by b.
@@ -28,17 +29,9 @@ func holder(t *testing.T, g target, args ...string) map[string]string {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "ZK="+g.String())
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close() // that is how it is told to end
 		cmd.Process.Kill()
@@ -90,10 +83,7 @@ type lockEntry struct{ Node, Session, Token, Maker string }
 
 func (v *viewed) get(path string, into any) bool {
 	v.t.Helper()
-	r, err := http.Get(v.base + path)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	r := must.Get(http.Get(v.base + path))(v.t)
 	defer r.Body.Close()
 	return json.NewDecoder(r.Body).Decode(into) == nil && r.StatusCode == http.StatusOK
 }
@@ -125,10 +115,7 @@ func TestLocksOfStockRecipes(t *testing.T) {
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py",
 		"/usr/share/java/zookeeper-recipes-lock.jar")
-	script, err := filepath.Abs("testdata/kazoo/hold.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("testdata/kazoo/hold.py"))(t)
 	cur := holder(t, v.g, javaDriver(t, "LockHolder")...)
 	kz := holder(t, v.g, "/usr/bin/python3", "-B", script)
 	for _, r := range []struct {
@@ -162,7 +149,7 @@ func TestLocksOfStockRecipes(t *testing.T) {
 	t.Run("kz/party", func(t *testing.T) {
 		v := &viewed{t, v.g, v.base}
 		var l lock
-		await(t, "party", func() bool {
+		must.Await(t, "party", time.Minute, func() bool {
 			return v.get("/locks/kz/party", &l) && l.Kind == "party" &&
 				len(l.Participants) == 2
 		})
@@ -171,9 +158,7 @@ func TestLocksOfStockRecipes(t *testing.T) {
 		v := &viewed{t, v.g, v.base}
 		s := &goSuite{target: v.g}
 		a, b := s.connect(t), s.connect(t)
-		if err := zk.NewLock(a.Conn, "/golock", zk.WorldACL(zk.PermAll)).Lock(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, zk.NewLock(a.Conn, "/golock", zk.WorldACL(zk.PermAll)).Lock())
 		go zk.NewLock(b.Conn, "/golock", zk.WorldACL(zk.PermAll)).Lock()
 		v.wants("/golock", "lock", "curator", []string{fmt.Sprintf("0x%x", a.SessionID())}, []string{
 			fmt.Sprintf("0x%x", b.SessionID())})
@@ -189,31 +174,21 @@ func TestLocksOfStockRecipes(t *testing.T) {
 func TestLockPage(t *testing.T) {
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
-	script, err := filepath.Abs("testdata/kazoo/hold.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("testdata/kazoo/hold.py"))(t)
 	cur := holder(t, v.g, javaDriver(t, "LockHolder")...)
 	holder(t, v.g, "/usr/bin/python3", "-B", script)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	dial := func() *client.Client {
-		c, err := client.Dial(ctx, v.g.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.Dial(ctx, v.g.String()))(t)
 		t.Cleanup(func() { c.Close(context.Background()) })
 		return c
 	}
 	one, two := dial(), dial()
-	orders, err := one.Mutex("/shop/orders").Lock(client.Task(ctx, "billing"), client.WithReason("billing run"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := two.Mutex("/shop/stock").Lock(client.Task(ctx, "stocktaking"),
-		client.WithReason("stocktaking")); err != nil {
-		t.Fatal(err)
-	}
+	orders := must.Get(one.Mutex("/shop/orders").Lock(client.Task(ctx, "billing"),
+		client.WithReason("billing run")))(t)
+	must.Get(two.Mutex("/shop/stock").Lock(client.Task(ctx, "stocktaking"),
+		client.WithReason("stocktaking")))(t)
 	go two.Mutex("/shop/orders").Lock(client.Task(ctx, "stocktaking"), client.WithReason("stocktaking"))
 
 	b := startBrowser(t)
@@ -230,33 +205,33 @@ func TestLockPage(t *testing.T) {
 			return true
 		}
 	}
-	await(t, "the locks of every library", shows("/cur/mutex", "/kz/lock", "/shop/orders", "Curator mutex",
+	must.Await(t, "the locks of every library", time.Minute, shows("/cur/mutex", "/kz/lock", "/shop/orders",
+		"Curator mutex",
 		"kazoo lock", "zlock lock", "kz-master"))
 
 	// The table is live.
 	b.open(v.base + "/?tab=lock&path=/shop/orders")
-	await(t, "holder and waiter", shows("1 hold, 1 wait", "billing run", "stocktaking"))
+	must.Await(t, "holder and waiter", time.Minute, shows("1 hold, 1 wait", "billing run", "stocktaking"))
 
 	// A deadlock that is planted while the page is open.
 	b.open(v.base + "/?tab=graph")
-	await(t, "no deadlock yet", shows("No suspected deadlock"))
+	must.Await(t, "no deadlock yet", time.Minute, shows("No suspected deadlock"))
 	waiting, give := context.WithCancel(client.Task(ctx, "billing"))
 	go one.Mutex("/shop/stock").Lock(waiting, client.WithReason("billing run"))
-	await(t, "the deadlock", shows("Suspected deadlock", "in a cycle", "/shop/orders", "/shop/stock"))
+	must.Await(t, "the deadlock", time.Minute, shows("Suspected deadlock", "in a cycle", "/shop/orders",
+		"/shop/stock"))
 	if n := b.js("return document.querySelectorAll('svg rect.cycle').length"); n != "2" {
 		t.Errorf("%s boxes of the picture are in a cycle", n)
 	}
 	pictures(t, b)
 	give()
-	await(t, "the deadlock to be over", shows("No suspected deadlock"))
+	must.Await(t, "the deadlock to be over", time.Minute, shows("No suspected deadlock"))
 
 	// A hand-over.
 	b.open(v.base + "/?tab=lock&path=/shop/orders")
-	await(t, "holder", shows("1 hold, 1 wait"))
-	if err := orders.Unlock(ctx); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the hand-over", shows("1 hold, 0 wait", "stocktaking"))
+	must.Await(t, "holder", time.Minute, shows("1 hold, 1 wait"))
+	must.OK(t, orders.Unlock(ctx))
+	must.Await(t, "the hand-over", time.Minute, shows("1 hold, 0 wait", "stocktaking"))
 
 	breakIt(t, v, b, cur)
 	keyboard(t, v, b)
@@ -269,14 +244,14 @@ func TestLockPage(t *testing.T) {
 func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	t.Helper()
 	b.open(v.base + "/?tab=lock&path=/cur/mutex")
-	await(t, "the mutex", func() bool {
+	must.Await(t, "the mutex", time.Minute, func() bool {
 		return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2"
 	})
 	b.js("document.querySelector('button[data-act=break]').click()")
 	b.js("document.getElementById('act-password').value = 'wrong'; document.getElementById('act-dry').click()")
 	said := func(words string) {
 		t.Helper()
-		await(t, words, func() bool {
+		must.Await(t, words, time.Minute, func() bool {
 			return strings.Contains(b.js("return document.getElementById('act-out').innerText"), words)
 		})
 	}
@@ -298,7 +273,7 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 		t.Fatalf("%+v", l)
 	}
 	b.open(v.base + "/?tab=lock&path=/kz/lock")
-	await(t, "kazoo's lock", func() bool {
+	must.Await(t, "kazoo's lock", time.Minute, func() bool {
 		return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2"
 	})
 	b.js("const x = document.querySelector('button[data-act=break]'); x.dataset.token = '1'; x.click()")
@@ -311,7 +286,7 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 func keyboard(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	b.open(v.base + "/")
-	await(t, "the overview", func() bool { return strings.Contains(b.text(), "Overview") })
+	must.Await(t, "the overview", time.Minute, func() bool { return strings.Contains(b.text(), "Overview") })
 	b.keys(keyTab)
 	if got := b.js("return document.activeElement.innerText"); got != "Skip to the contents" {
 		t.Errorf("the first stop is %q", got)
@@ -328,7 +303,7 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	}
 	b.js("document.querySelector('nav a[data-tab=locks]').focus()")
 	b.keys(keyEnter)
-	await(t, "locks by the keyboard", func() bool {
+	must.Await(t, "locks by the keyboard", time.Minute, func() bool {
 		return b.js("return document.querySelector('h2').innerText") == "Locks"
 	})
 	// A table that is put in place again keeps the focus.
@@ -336,12 +311,9 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 		"document.querySelector('#content').dataset.old = 1")
 	s := &goSuite{target: v.g}
 	s.connect(t).mustCreate(t, "/touched")
-	_, err := s.connect(t).Create("/touched/lock-", nil, zk.FlagEphemeral|zk.FlagSequence,
-		zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, "a new table", func() bool {
+	must.Get(s.connect(t).Create("/touched/lock-", nil, zk.FlagEphemeral|zk.FlagSequence,
+		zk.WorldACL(zk.PermAll)))(t)
+	must.Await(t, "a new table", time.Minute, func() bool {
 		return b.js("return String(document.querySelector('#content').dataset.old)") == "undefined"
 	})
 	if got := b.js("return document.activeElement.dataset.key"); got != "l-/cur/sem" {

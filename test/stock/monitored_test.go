@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/boards"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // prometheus is a running Prometheus that looks at servers each second.
@@ -30,10 +31,7 @@ type prometheus struct {
 func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 	t.Helper()
 	need(t, "/usr/bin/prometheus")
-	ports, err := cluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := must.Get(cluster.FreePorts(1))(t)
 	dir := t.TempDir()
 	var targets []string
 	for _, e := range e {
@@ -45,16 +43,12 @@ func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 		"global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: zlockd\n  "+
 			"static_configs: [{targets: [%s]}]\n",
 		strings.Join(targets, ", "))
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
 	cmd := exec.Command("/usr/bin/prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", ports[0], "--log.level", "warn")
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -85,10 +79,7 @@ func (p *prometheus) ask(expr string) (values []float64) {
 	}
 	for _, s := range answer.Data.Result {
 		text, _ := s.Value[1].(string)
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		v := must.Get(strconv.ParseFloat(text, 64))(p.t)
 		values = append(values, v)
 	}
 	return values
@@ -116,10 +107,7 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	t.Helper()
 	var mutexes []*client.Mutex
 	for range 2 {
-		c, err := client.Dial(t.Context(), e.Addrs())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.Dial(t.Context(), e.Addrs()))(t)
 		defer c.Close(t.Context())
 		mutexes = append(mutexes, c.Mutex("/app/lock"))
 	}
@@ -159,15 +147,9 @@ func TestBoards(t *testing.T) {
 	const up = `count(up{job="zlockd"} == 1)`
 	p.await("three servers", up, func(v float64) bool { return v == 3 })
 
-	hold, err := client.Dial(t.Context(), e.Addrs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := must.Get(client.Dial(t.Context(), e.Addrs()))(t)
 	defer hold.Close(t.Context())
-	held, err := hold.Mutex("/other/lock").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must.Get(hold.Mutex("/other/lock").Lock(t.Context()))(t)
 	defer held.Unlock(t.Context())
 	handOffs(t, e, 30)
 	p.await("scraped since", `sum(zlockd_lock_grants_total) > 0`, exists)
@@ -205,16 +187,11 @@ func TestBoards(t *testing.T) {
 			p.await(a.Panel, a.Expr+" "+a.When, exists)
 		}
 	}
-	if err := e.StartAll(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.StartAll())
 	p.await("three servers again", up, func(v float64) bool { return v == 3 })
 	handOffs(t, e, 30)
 
-	queries, err := boards.Ours()
-	if err != nil {
-		t.Fatal(err)
-	}
+	queries := must.Get(boards.Ours())(t)
 	for _, q := range append(queries, boards.Public()...) {
 		p.await(q.Board+", "+q.Panel, boards.Expand(q.Expr), exists)
 	}

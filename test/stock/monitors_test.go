@@ -14,35 +14,24 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // watched are three servers with nodes under names that programs stumble over.
 func watched(t *testing.T) *cluster.Ensemble {
 	t.Helper()
 	e := cluster.Run(t, cluster.Options{Kind: cluster.Zlockd, Nodes: 3})
-	c, err := zk.Dial(t.Context(), e.Addrs(), zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(zk.Dial(t.Context(), e.Addrs(), zk.Options{}))(t)
 	t.Cleanup(func() { c.Close(t.Context()) })
 	for _, name := range []string{"/plain", "/with space", "/with.dot-and:colon", "/über", "/a=b{c}"} {
-		if _, err := c.Create(t.Context(), zk.Create{Path: name, Data: []byte("x"),
-			ACL: zk.WorldACL(zk.PermAll)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Create(t.Context(), zk.Create{Path: name, Data: []byte("x"),
+			ACL: zk.WorldACL(zk.PermAll)}))(t)
 	}
 	// A server without clients hears of commits a little later.
 	for _, s := range e.Servers {
-		at, err := zk.Dial(t.Context(), s.Client, zk.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := at.Sync(t.Context(), "/"); err != nil {
-			t.Fatal(err)
-		}
-		if err := at.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(zk.Dial(t.Context(), s.Client, zk.Options{}))(t)
+		must.OK(t, at.Sync(t.Context(), "/"))
+		must.OK(t, at.Close(t.Context()))
 	}
 	return e
 }
@@ -73,13 +62,9 @@ func TestCollectd(t *testing.T) {
 			"\"%[1]s/pid\"\nTypesDB \"/usr/share/collectd/types.db\"\nLoadPlugin csv\n"+
 			"<Plugin csv>\n DataDir \"%[1]s\"\n</Plugin>\nLoadPlugin zookeeper\n<Plugin zookeeper>\n Host %[2]q\n "+
 			"Port %[3]q\n</Plugin>\n", dir, host, port)
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(conf, []byte(text), 0o600))
 		cmd := exec.Command("/usr/sbin/collectd", "-f", "-C", conf)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		t.Cleanup(func() {
 			cmd.Process.Kill()
 			cmd.Wait()

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestNodeClient runs node-zookeeper-client, which npm installs into a
@@ -15,9 +17,7 @@ import (
 func TestNodeClient(t *testing.T) {
 	need(t, "node", "npm")
 	dir := filepath.Join(scratch, "node")
-	if err := os.CopyFS(dir, os.DirFS("testdata/node")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(dir, os.DirFS("testdata/node")))
 	npm := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts")
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // otherLock is a lock in a server that is not zlockd: a row with a unique
@@ -36,24 +37,12 @@ func daemon(t *testing.T, as *syscall.Credential, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
 	return cmd
-}
-
-// eventually waits for what another program does in its own time.
-func eventually(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !yes(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // redisConn speaks as much of Redis's protocol as a lock needs.
@@ -65,14 +54,11 @@ type redisConn struct {
 func startRedis(t *testing.T, more ...string) (addr string, cmd *exec.Cmd) {
 	t.Helper()
 	need(t, "/usr/bin/redis-server")
-	ports, err := cluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := must.Get(cluster.FreePorts(1))(t)
 	_, port, _ := net.SplitHostPort(ports[0])
 	cmd = daemon(t, nil, append([]string{"/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--dir",
 		t.TempDir()}, more...)...)
-	eventually(t, "redis-server answers", func() bool {
+	must.Await(t, "redis-server answers", time.Minute, func() bool {
 		c, err := dialRedis(ports[0])
 		if err != nil {
 			return false
@@ -146,25 +132,17 @@ const pgBin = "/usr/lib/postgresql/15/bin/"
 
 func postgresUser(t *testing.T) *syscall.Credential {
 	t.Helper()
-	as, err := cluster.PostgresUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	as := must.Get(cluster.PostgresUser())(t)
 	return as
 }
 
 // pgDir is a directory that PostgreSQL may use, empty.
 func pgDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "zlockd-pg-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "zlockd-pg-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if as := postgresUser(t); as != nil {
-		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(dir, int(as.Uid), int(as.Gid)))
 	}
 	return dir
 }
@@ -186,13 +164,10 @@ func startPostgres(t *testing.T, dir string) (addr string, cmd *exec.Cmd) {
 	if _, err := os.Stat(filepath.Join(dir, "PG_VERSION")); err != nil {
 		pgRun(t, pgBin+"initdb", "-D", dir, "-U", "postgres", "-A", "trust", "--no-sync")
 	}
-	ports, err := cluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := must.Get(cluster.FreePorts(1))(t)
 	_, port, _ := net.SplitHostPort(ports[0])
 	cmd = daemon(t, postgresUser(t), pgBin+"postgres", "-D", dir, "-p", port, "-h", "127.0.0.1", "-k", dir)
-	eventually(t, "postgres answers", func() bool {
+	must.Await(t, "postgres answers", time.Minute, func() bool {
 		c, err := dialPostgres(ports[0])
 		if err != nil {
 			return false

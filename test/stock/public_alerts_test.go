@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/boards"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // alertSeries are, for each public rule, series with which it fires and with
@@ -85,9 +86,7 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{"rules.yml": rules.String(), "test.yml": tests.String()} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	cmd := exec.Command("/usr/bin/promtool", "test", "rules", "test.yml")
 	cmd.Dir = dir
@@ -108,10 +107,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	p := startPrometheus(t, e)
 	p.await("three servers", `count(up{job="zlockd"} == 1)`, func(v float64) bool { return v == 3 })
 	lead := e.Leader()
-	conn, err := zk.Dial(t.Context(), lead.Client, zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(zk.Dial(t.Context(), lead.Client, zk.Options{}))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 
 	// rule asks a public rule, or one with another number or window.
@@ -172,10 +168,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	var open []net.Conn
 	fires("too many connections", rule("too many connections"), func() {
 		for range 310 {
-			c, err := net.Dial("tcp", lead.Client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("tcp", lead.Client))(t)
 			open = append(open, c)
 		}
 		p.await("open too many files", rule("open too many files"), exists)
@@ -188,10 +181,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	if lead == nil {
 		t.Fatal("no leader")
 	}
-	at, err := zk.Dial(t.Context(), lead.Client, zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(zk.Dial(t.Context(), lead.Client, zk.Options{}))(t)
 	fires("average latency is too high", rule("average latency is too high"), func() {
 		lead.Word("srst")
 		var followers []*cluster.Server

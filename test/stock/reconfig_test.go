@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // asked is a request to reconfigure: joining and leaving servers, or members.
@@ -79,14 +80,10 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) string {
 	t.Helper()
 	c, _, err := zk.Connect(strings.Split(e.Addrs(), ","), 10*time.Second, zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	if who != "" {
-		if err := c.AddAuth("digest", []byte(who)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.AddAuth("digest", []byte(who)))
 	}
 	words := func(s string) []string {
 		if s == "" {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // referee judges mutual exclusion from outside the clients. Every contender
@@ -46,10 +48,7 @@ type critical struct {
 
 func startReferee(t *testing.T) *referee {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r := &referee{l: l, keys: map[string]*critical{}}
 	t.Cleanup(func() { l.Close() })
 	go func() {
@@ -200,10 +199,7 @@ type relay struct {
 // startRelay returns a relay to the given servers, which it uses in turn.
 func startRelay(t *testing.T, targets []string) *relay {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	y := &relay{l: l, targets: targets, conns: map[net.Conn]bool{}}
 	t.Cleanup(func() { l.Close(); y.refuse(time.Hour) })
 	go func() {

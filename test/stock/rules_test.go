@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestAlertRules lets promtool check the alert rules and try each of them, with
@@ -23,10 +25,7 @@ func TestAlertRules(t *testing.T) {
 		}
 	}
 	read := func(name string) string {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(t)
 		return string(b)
 	}
 	rules, tests, manual := read(dir+"/rules.yml"), read(dir+"/rules_test.yml"), read("../../docs/operations.md")

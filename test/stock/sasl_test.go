@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const saslUsers = `Server {
@@ -34,9 +35,7 @@ func TestSASL(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) (file string) {
 		file = filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	users, client := write("server.jaas", saslUsers), write("client.jaas", saslClient)

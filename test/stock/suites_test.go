@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // ownServers skips a suite that starts servers of its own, where others are to
@@ -22,10 +23,7 @@ func ownServers(t *testing.T) (zlockd string) {
 	if os.Getenv("ZLOCKD_STOCK_SERVERS") != "" || os.Getenv("ZLOCKD_STOCK_TARGET") == "zookeeper" {
 		t.Skip("these tests start servers of their own, which are zlockd")
 	}
-	zlockd, err := cluster.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	zlockd = must.Get(cluster.Binary())(t)
 	return zlockd
 }
 
@@ -69,33 +67,20 @@ func TestCClientsOwnTests(t *testing.T) {
 		"/usr/include/sasl/sasl.h", "/usr/include/openssl/ssl.h", "openssl")
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(os.UserCacheDir())(t)
 	source, dir := filepath.Join(cache, "zlockd-stock"), t.TempDir()
 	for _, d := range []string{source, filepath.Join(dir, "bin")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(d, 0o755))
 	}
 	script := func(name string, args ...string) *exec.Cmd {
-		path, err := filepath.Abs(filepath.Join("testdata/suites", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(filepath.Abs(filepath.Join("testdata/suites", name)))(t)
 		cmd := exec.CommandContext(ctx, "sh", append([]string{path}, args...)...)
 		cmd.Dir, cmd.WaitDelay = dir, time.Second
 		return cmd
 	}
 	server := filepath.Join(dir, "bin", "zkServer.sh")
-	text, err := os.ReadFile("testdata/suites/zkServer.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(server, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/suites/zkServer.sh"))(t)
+	must.OK(t, os.WriteFile(server, text, 0o755))
 	for _, cmd := range []*exec.Cmd{script("source.sh", source),
 		script("build-c.sh", filepath.Join(source, "zookeeper"), server)} {
 		if out, err := cmd.CombinedOutput(); err != nil {

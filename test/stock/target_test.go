@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // target is the server, or the ensemble, under test.
@@ -109,19 +110,11 @@ func (d driver) run(t *testing.T, g target, args ...string) {
 	cmd.Env = append(os.Environ(), "ZK="+g.String(), "RELAY="+ref.relay.addr(), "REFEREE="+ref.addr(),
 		"SERVER_KIND="+string(g.kind), "FIRST="+g.addrs[0])
 	cmd.Env = append(cmd.Env, d.env...)
-	errFile, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	errFile := must.Get(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer errFile.Close()
 	cmd.Stderr = errFile
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	checks, done, failed := 0, -1, false
 	in := bufio.NewScanner(out)
 	in.Buffer(nil, 1<<20)

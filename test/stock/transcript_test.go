@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // step is one command of a transcript and what it prints.
@@ -27,10 +29,7 @@ type step struct {
 // lines, after replacing the given words.
 func readTranscript(t *testing.T, file string, replace *strings.Replacer) []step {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	var steps []step
 	for i, line := range strings.Split(replace.Replace(string(b)), "\n") {
 		if cmd, ok := strings.CutPrefix(line, ">>> "); ok {
@@ -78,16 +77,10 @@ func startCli(t *testing.T, args ...string) *cli {
 		t.Fatal(err)
 	}
 	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	errs, err := c.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, c.cmd.Start())
 	t.Cleanup(func() { c.cmd.Process.Kill(); c.cmd.Wait() })
 	done := make(chan bool)
 	scan := func(stream string, r io.Reader) {

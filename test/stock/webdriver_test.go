@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // browser is a Chromium without a window, driven over WebDriver's HTTP.
@@ -25,10 +27,7 @@ type browser struct {
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	need(t, "/usr/bin/chromium", "/usr/bin/chromedriver")
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := ln.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
 	ln.Close()
@@ -45,7 +44,7 @@ func startBrowser(t *testing.T) *browser {
 		cancel()
 		cmd.Wait()
 	})
-	await(t, "chromedriver", func() bool {
+	must.Await(t, "chromedriver", time.Minute, func() bool {
 		r, err := http.Get(b.base + "/status")
 		if err == nil {
 			r.Body.Close()
@@ -67,16 +66,6 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// await waits until ok says so.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}
-
 // call makes one WebDriver request and returns its value.
 func (b *browser) call(method, path string, body any) json.RawMessage {
 	b.t.Helper()
@@ -88,9 +77,7 @@ func (b *browser) call(method, path string, body any) json.RawMessage {
 		in, _ = json.Marshal(body)
 	}
 	q, err := http.NewRequest(method, b.base+path, bytes.NewReader(in))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, err)
 	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		b.t.Errorf("%s %s: %v", method, path, err)

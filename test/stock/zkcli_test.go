@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // difference is a place where zlockd may answer otherwise than the recorded
@@ -221,9 +222,7 @@ func TestZkCliEnsemble(t *testing.T) {
 func publishedConfig(t *testing.T, g target) string {
 	t.Helper()
 	c, _, err := zk.Connect(g.addrs, 10*time.Second, zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	var text []byte
 	for range 100 {

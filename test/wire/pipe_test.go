@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // serve answers the handshake and then sends the given bytes in pieces of n.
 func serve(t *testing.T, n int, frames []byte) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		c, err := l.Accept()
@@ -50,9 +48,7 @@ func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
 	frames = reply(frames, 2, big)
 	for _, n := range []int{1, 7, 1 << 20} {
 		c, err := OpenPipe(serve(t, n, frames), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if c.Session != 7 || c.Timeout.Seconds() != 4 {
 			t.Errorf("session %d, timeout %v", c.Session, c.Timeout)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -16,9 +17,7 @@ var open = zk.WorldACL(zk.PermAll)
 func TestKillSessionRemovesItsEphemerals(t *testing.T) {
 	s := zlocktest.Start(t)
 	victim, other := s.Connect(), s.Connect()
-	if _, err := victim.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(victim.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 	id := victim.SessionID()
 	s.KillSession(id)
 	if found, _, err := other.Exists("/mine"); found || err != nil {
@@ -27,7 +26,7 @@ func TestKillSessionRemovesItsEphemerals(t *testing.T) {
 	if slices.Contains(s.Sessions(), id) {
 		t.Error("the session still exists")
 	}
-	waitFor(t, "a new session", func() bool {
+	must.Await(t, "a new session", time.Minute, func() bool {
 		return victim.SessionID() != id &&
 			victim.State() == zk.StateHasSession
 	})
@@ -36,9 +35,7 @@ func TestKillSessionRemovesItsEphemerals(t *testing.T) {
 func TestRestartKeepsSessionsAndNodes(t *testing.T) {
 	s := zlocktest.Start(t)
 	c := s.Connect()
-	if _, err := c.Create("/mine", []byte("x"), zk.FlagEphemeral, open); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create("/mine", []byte("x"), zk.FlagEphemeral, open))(t)
 	addr, id := s.Addr, c.SessionID()
 	s.Restart()
 	if s.Addr != addr {
@@ -57,9 +54,7 @@ func TestDisconnectKeepsTheSession(t *testing.T) {
 	s := zlocktest.Start(t)
 	c := s.Connect()
 	id := c.SessionID()
-	if _, err := c.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 	s.Disconnect()
 	if _, _, err := retry(c.Get, "/mine"); err != nil {
 		t.Error(err)
@@ -81,24 +76,12 @@ func retry(get func(string) ([]byte, *zk.Stat, error), path string) (data []byte
 	return data, st, err
 }
 
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	t.Errorf("no %s", what)
-}
-
 func TestVirtualTimeExpiresSilentSession(t *testing.T) {
 	began := time.Now()
 	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
 		link := s.Link()
 		c := link.Connect()
-		if _, err := c.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 		gone := watchGone(t, s, "/mine")
 		link.Cut()
 		began := time.Now()
@@ -116,9 +99,7 @@ func TestVirtualTimeKeepsActiveSession(t *testing.T) {
 	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
 		c := s.Connect()
 		id := c.SessionID()
-		if _, err := c.Create("/mine", nil, zk.FlagEphemeral, open); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 		time.Sleep(time.Hour)
 		if found, _, err := c.Exists("/mine"); !found || err != nil || c.SessionID() != id {
 			t.Errorf("after an hour of pings: %v, %v", found, err)
