@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -77,8 +78,7 @@ type Options struct {
 // withDefaults fills in the defaults of o, except those that the packages of the embedded options
 // fill in.
 func (o Options) withDefaults() Options {
-	setDefault(&o.ID, 1)
-	setDefault(&o.Logger, slog.Default())
+	o.ID, o.Logger = cmp.Or(o.ID, 1), cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -89,11 +89,4 @@ func (o Options) withDefaults() Options {
 	}
 	o.Clients.ID, o.Clients.Logger, o.Clients.Rand, o.Clients.Now = o.ID, o.Logger, o.Rand, o.Now
 	return o
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }

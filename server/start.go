@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -173,15 +174,12 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	r.Observer = i.Clients
 	r.Measured = measured(i.Clients.Metrics())
 	r.MinSessionTimeout = i.o.Clients.MinSessionTimeout
-	setDefault(&r.Logger, i.o.Logger)
-	setDefault(&r.Release, i.o.Version)
-	setDefault(&r.Rand, i.o.Clients.Rand)
+	r.Logger, r.Release = cmp.Or(r.Logger, i.o.Logger), cmp.Or(r.Release, i.o.Version)
+	r.Rand = cmp.Or(r.Rand, i.o.Clients.Rand)
 	if r.Now == nil {
 		r.Now = i.o.Now
 	}
-	if r.ClientAddr == "" {
-		r.ClientAddr = dialable(i.client)
-	}
+	r.ClientAddr = cmp.Or(r.ClientAddr, dialable(i.client))
 	told := r.Waiting
 	r.Waiting = func(what string) {
 		i.waits.Store(&what)

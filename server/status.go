@@ -108,9 +108,9 @@ func (i *Instance) shownConfig() admin.Config {
 	c.MinSessionTimeout, c.MaxSessionTimeout = i.o.Clients.MinSessionTimeout, i.o.Clients.MaxSessionTimeout
 	c.MaxClientCnxns = max(i.Clients.MaxConnsPerAddr(), 0)
 	c.ListenBacklog = -1
-	setDefault(&c.TickTime, i.o.Clients.MinSessionTimeout/2)
-	setDefault(&c.DataDir, i.o.Raft.DataDir)
-	setDefault(&c.LogDir, c.DataDir)
+	c.TickTime = cmp.Or(c.TickTime, i.o.Clients.MinSessionTimeout/2)
+	c.DataDir = cmp.Or(c.DataDir, i.o.Raft.DataDir)
+	c.LogDir = cmp.Or(c.LogDir, c.DataDir)
 	return c
 }
 

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -115,26 +116,23 @@ type Options struct {
 
 // withDefaults returns o with every default filled in, or says what is wrong.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.ID, 1)
-	setDefault(&o.MinSessionTimeout, 4*time.Second)
-	setDefault(&o.MaxSessionTimeout, 40*time.Second)
-	setDefault(&o.MaxFrame, 0xfffff)
-	setDefault(&o.MaxPending, 1000)
-	setDefault(&o.MaxOutboxBytes, 16<<20)
-	setDefault(&o.MaxOutboxFrames, 50_000)
-	setDefault(&o.MaxWatchesPerConn, 500_000)
-	setDefault(&o.MaxWatches, 10_000_000)
-	setDefault(&o.MaxWatchBytesPerConn, 48<<20)
-	quarter := int(admin.UsableMemory() / 4)
-	setDefault(&quarter, 1<<30)
-	setDefault(&o.MaxWatchBytes, max(128<<20, quarter))
-	setDefault(&o.MaxBuffers, max(2*o.MaxFrame, 16<<20, min(72<<20, quarter)))
-	setDefault(&o.HandshakeTimeout, 10*time.Second)
-	setDefault(&o.StallTimeout, 30*time.Second)
-	setDefault(&o.FrameTimeout, 120*time.Second)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.ID = cmp.Or(o.ID, 1)
+	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
+	o.MaxSessionTimeout = cmp.Or(o.MaxSessionTimeout, 40*time.Second)
+	o.MaxFrame = cmp.Or(o.MaxFrame, 0xfffff)
+	o.MaxPending = cmp.Or(o.MaxPending, 1000)
+	o.MaxOutboxBytes = cmp.Or(o.MaxOutboxBytes, 16<<20)
+	o.MaxOutboxFrames = cmp.Or(o.MaxOutboxFrames, 50_000)
+	o.MaxWatchesPerConn = cmp.Or(o.MaxWatchesPerConn, 500_000)
+	o.MaxWatches = cmp.Or(o.MaxWatches, 10_000_000)
+	o.MaxWatchBytesPerConn = cmp.Or(o.MaxWatchBytesPerConn, 48<<20)
+	quarter := cmp.Or(int(admin.UsableMemory()/4), 1<<30)
+	o.MaxWatchBytes = cmp.Or(o.MaxWatchBytes, max(128<<20, quarter))
+	o.MaxBuffers = cmp.Or(o.MaxBuffers, max(2*o.MaxFrame, 16<<20, min(72<<20, quarter)))
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
+	o.StallTimeout = cmp.Or(o.StallTimeout, 30*time.Second)
+	o.FrameTimeout = cmp.Or(o.FrameTimeout, 120*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Rand == nil {
 		o.Rand = &buffered{r: bufio.NewReaderSize(rand.Reader, 1<<10)}
 	}
@@ -147,10 +145,9 @@ func (o Options) withDefaults() (Options, error) {
 
 // boundConns fills in the bounds of connections.
 func (o *Options) boundConns() {
-	setDefault(&o.MaxConnsPerAddr, 60)
+	o.MaxConnsPerAddr = cmp.Or(o.MaxConnsPerAddr, 60)
 	if o.MaxConns >= 0 {
-		setDefault(&o.MaxConns, 1<<30)
-		o.MaxConns = min(o.MaxConns, roomForConns(descriptors(), admin.UsableMemory()))
+		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(descriptors(), admin.UsableMemory()))
 	}
 }
 
@@ -165,19 +162,11 @@ func (o *Options) validate() error {
 		return fmt.Errorf("maximum session timeout %v does not fit the protocol", o.MaxSessionTimeout)
 	case o.MaxFrame < 128 || o.MaxFrame > maxWatchFrame:
 		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, maxWatchFrame)
-	case o.MaxPending < 0 || o.MaxOutboxBytes < 0 || o.MaxOutboxFrames < 0 || o.MaxWatches < 0 ||
-		o.MaxWatchesPerConn < 0 ||
-		o.MaxBuffers < 0 || o.MaxWatchBytes < 0 || o.MaxWatchBytesPerConn < 0:
+	case min(o.MaxPending, o.MaxOutboxBytes, o.MaxOutboxFrames, o.MaxWatches, o.MaxWatchesPerConn, o.MaxBuffers,
+		o.MaxWatchBytes, o.MaxWatchBytesPerConn) < 0:
 		return errors.New("a limit is negative")
 	}
 	return nil
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // roomForConns returns how many connections these descriptors and this memory

@@ -73,31 +73,14 @@ func (c *conn) connectReadOnly(r jute.ConnectRequest, timeout int32) endReason {
 // local reports whether the session is known to this server alone.
 func (c *conn) local() bool { return c.session < 0 }
 
-// handleReadOnly is handle for a session that may only read.
-func (c *conn) handleReadOnly(class class, xid int32, op jute.OpCode, body []byte) bool {
+// mayOnlyRead answers a request that a session without a leader cannot make.
+func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	switch class {
-	case pingOp:
-		return c.reply(jute.XidPing, jute.OpPing, zxid, jute.OK, nil)
-	case catchUpOp:
-		return c.setWatches(xid, op, body)
-	case authOp:
-		return c.auth(xid, body)
-	case saslOp:
-		return c.sasl(xid, body)
-	case localOp:
-		return c.reply(xid, op, zxid, jute.OK, c.appendWhoAmI(nil))
-	case closeOp:
-		if !c.local() { // it lives on where there is a leader
-			return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
-		}
-		if c.reply(xid, op, zxid, jute.OK, nil) {
-			c.last(nil, endSession)
-		}
-		return false
-	case writeOp, refusedOp, reconfigOp:
+	if class != closeOp || !c.local() { // a known session lives on where there is a leader
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
-	c.replyLast(xid, -1, jute.Unimplemented, endUnknownOp)
+	if c.reply(xid, op, zxid, jute.OK, nil) {
+		c.last(nil, endSession)
+	}
 	return false
 }

@@ -73,8 +73,11 @@ func (c *conn) handle(frame []byte) bool {
 	if class != authOp && class != saslOp && !c.admitted() {
 		return c.turnAway(xid)
 	}
-	if c.readOnly && class != readOp {
-		return c.handleReadOnly(class, xid, op, body)
+	switch class {
+	case writeOp, closeOp, refusedOp, reconfigOp:
+		if c.readOnly {
+			return c.mayOnlyRead(class, xid, op)
+		}
 	}
 	switch class {
 	case writeOp:
@@ -124,7 +127,7 @@ const pingPoll = 20 * time.Millisecond
 // look for a better server while its session lasts. Between two leaders the answer waits, for a
 // third of the session's timeout at most.
 func (c *conn) ping() bool {
-	for began := c.srv.now(); !c.replica.PingOK(c.timeout); {
+	for began := c.srv.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
 		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
 			c.close(endCutOff)
 			return false
