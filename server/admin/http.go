@@ -187,21 +187,13 @@ func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word stri
 	w.WriteHeader(code)
 	j := &jsonWriter{w: bufio.NewWriter(w)}
 	j.beginObject()
-	j.field("v", 1)
-	j.field("status", word)
-	j.field("reasons", reasons)
-	j.field("notices", s.Notices)
-	j.field("serving", s.Serving)
+	var mode any
 	if s.Serving {
-		j.field("mode", string(s.Mode))
-	} else {
-		j.field("mode", nil)
+		mode = string(s.Mode)
 	}
-	j.field("id", s.ID)
-	j.field("leader", s.Leader)
-	j.field("zxid", hex(s.Zxid))
-	j.field("version", s.Version)
-	j.field("uptime_ms", s.Uptime.Milliseconds())
+	j.fields("v", 1, "status", word, "reasons", reasons, "notices", s.Notices, "serving", s.Serving, "mode", mode,
+		"id", s.ID, "leader", s.Leader, "zxid", hex(s.Zxid), "version", s.Version,
+		"uptime_ms", s.Uptime.Milliseconds())
 	j.endObject()
 	_ = j.w.Flush()
 }

@@ -81,6 +81,13 @@ func (j *jsonWriter) field(k string, v any) {
 	j.value(v)
 }
 
+// fields writes members with plain values, given as keys and values in turn.
+func (j *jsonWriter) fields(kv ...any) {
+	for i := 0; i < len(kv); i += 2 {
+		j.field(kv[i].(string), kv[i+1])
+	}
+}
+
 // object writes a member that is an object.
 func (j *jsonWriter) object(k string, body func()) {
 	j.key(k)

@@ -2,61 +2,63 @@ package admin
 
 import (
 	"maps"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Metrics is what a server counts while it works. The zero value is ready.
-// Its fields are used directly: m.ReadLatency.ObserveTime(d).
+// Metrics is what a server counts while it works. The zero value is ready. Its fields are used
+// directly: m.ReadLatency.ObserveTime(d). The tag zk has the names under which ZooKeeper shows a
+// Counter or a Recorder. Recorders are of times in microseconds, except those with the tag count.
 type Metrics struct {
 	PacketsReceived Counter // reset by srst, as are all Recorders
 	PacketsSent     Counter
+	AuthFailed      Counter // never reset
 	Responses       Extremes
-	Requests        Recorder // every request, µs
+	Proposals       Extremes // bytes of log entries proposed here
+	Requests        Recorder // every request
 
-	ConnectionRequests  Counter // connect requests, new and returning
-	ConnectionRejected  Counter // refused by a limit
-	ConnectionDropped   Counter // ended by the server: too slow, too much, malformed
-	Revalidated         Counter // attaches of an existing session
-	SessionlessExpired  Counter // connections that sent no connect request in time
-	SessionsExpired     Counter // sessions that fell silent
-	BytesReceived       Counter
-	ResponseBytes       Counter
-	WatchBytes          Counter
-	LargeRejected       Counter // frames above the limit
-	HandshakeFailed     Counter // connect requests that could not be read
-	TLSHandshakeFailed  Counter
-	AuthFailed          Counter // never reset
-	UnrecoverableErrors Counter // panics in a connection
-	ClosedNotServing    Counter // closed because the server did not serve
-	Throttled           Counter // times a socket was not read because the server was full
+	ConnectionRequests  Counter `zk:"connection_request_count"` // connect requests, new and returning
+	ConnectionRejected  Counter `zk:"connection_rejected"`      // refused by a limit
+	ConnectionDropped   Counter `zk:"connection_drop_count"`    // ended by the server
+	Revalidated         Counter `zk:"connection_revalidate_count revalidate_count"`
+	SessionlessExpired  Counter `zk:"sessionless_connections_expired"` // no connect request came in time
+	SessionsExpired     Counter `zk:"stale_sessions_expired"`
+	BytesReceived       Counter `zk:"bytes_received_count"`
+	ResponseBytes       Counter `zk:"response_bytes"`
+	WatchBytes          Counter `zk:"watch_bytes"`
+	LargeRejected       Counter `zk:"large_requests_rejected"`
+	HandshakeFailed     Counter `zk:"unsuccessful_handshake"` // connect requests that could not be read
+	TLSHandshakeFailed  Counter `zk:"tls_handshake_exceeded"`
+	UnrecoverableErrors Counter `zk:"unrecoverable_error_count"` // panics in a connection
+	ClosedNotServing    Counter `zk:"cnxn_closed_without_zk_server_running"`
+	Throttled           Counter `zk:"request_throttle_wait_count"` // a socket was not read: the server was full
 
-	ReadLatency        Recorder // µs
-	UpdateLatency      Recorder // µs
-	PropagationLatency Recorder // µs from the leader's stamp to the local apply
-	NodeCreatedWatch   Recorder // watches fired by one event
-	NodeDeletedWatch   Recorder
-	NodeChangedWatch   Recorder
-	NodeChildrenWatch  Recorder
+	ReadLatency        Recorder `zk:"readlatency"`
+	UpdateLatency      Recorder `zk:"updatelatency"`
+	PropagationLatency Recorder `zk:"propagation_latency"`               // leader's stamp to local apply
+	NodeCreatedWatch   Recorder `zk:"node_created_watch_count" count:""` // watches fired by one event
+	NodeDeletedWatch   Recorder `zk:"node_deleted_watch_count" count:""`
+	NodeChangedWatch   Recorder `zk:"node_changed_watch_count" count:""`
+	NodeChildrenWatch  Recorder `zk:"node_children_watch_count" count:""`
 
-	// What the replicated log measures, times in µs.
-	Proposals         Extremes // bytes of log entries proposed here
-	ProposalCount     Counter
-	Elections         Counter  // times this server knew no leader
-	SnapshotsSent     Counter  // to followers
-	QueueSize         Recorder // requests under way when an entry is proposed
-	BatchSize         Recorder // requests in an entry
-	AckLatency        Recorder // at the leader: proposed to committed
-	ProposalLatency   Recorder // at the leader: proposed to applied
-	ElectionTime      Recorder
-	LeaderUnavailable Recorder
-	Unavailable       Recorder
-	SnapshotWrite     Recorder
-	SnapshotRead      Recorder // at the start
-	ReplayEntries     Recorder // at the start
-	ReplayTime        Recorder
+	// What the replicated log measures.
+	ProposalCount     Counter  `zk:"proposal_count"`
+	Elections         Counter  `zk:"looking_count"`                      // times this server knew no leader
+	SnapshotsSent     Counter  `zk:"snap_count"`                         // to followers
+	QueueSize         Recorder `zk:"sync_processor_queue_size" count:""` // requests when an entry is proposed
+	BatchSize         Recorder `zk:"sync_processor_batch_size" count:""` // requests in an entry
+	AckLatency        Recorder `zk:"quorum_ack_latency"`                 // at the leader: proposed to committed
+	ProposalLatency   Recorder `zk:"proposal_latency"`                   // at the leader: proposed to applied
+	ElectionTime      Recorder `zk:"election_time"`
+	LeaderUnavailable Recorder `zk:"leader_unavailable_time"`
+	Unavailable       Recorder `zk:"unavailable_time"`
+	SnapshotWrite     Recorder `zk:"snapshottime"`
+	SnapshotRead      Recorder `zk:"dbinittime startup_snap_load_time"` // at the start
+	ReplayEntries     Recorder `zk:"startup_txns_loaded" count:""`      // at the start
+	ReplayTime        Recorder `zk:"startup_txns_load_time"`
 
 	Reads  Namespaces // bytes, by first part of the path
 	Writes Namespaces
@@ -66,7 +68,7 @@ type Metrics struct {
 const micro = 1000
 
 // Fill puts the values into s: those of srvr always, and under ZooKeeper's
-// names when metrics are needed. It makes the maps that are nil.
+// names when metrics are needed.
 func (m *Metrics) Fill(s *Status, need Need) {
 	s.Received, s.Sent = m.PacketsReceived.Load(), m.PacketsSent.Load()
 	s.Responses = m.Responses.Value()
@@ -77,79 +79,30 @@ func (m *Metrics) Fill(s *Status, need Need) {
 	if need&NeedMetrics == 0 {
 		return
 	}
-
-	if s.Counters == nil {
-		s.Counters = make(map[string]int64)
-	}
-	for name, c := range map[string]*Counter{
-		"connection_request_count":              &m.ConnectionRequests,
-		"connection_rejected":                   &m.ConnectionRejected,
-		"connection_drop_count":                 &m.ConnectionDropped,
-		"connection_revalidate_count":           &m.Revalidated,
-		"revalidate_count":                      &m.Revalidated,
-		"sessionless_connections_expired":       &m.SessionlessExpired,
-		"stale_sessions_expired":                &m.SessionsExpired,
-		"bytes_received_count":                  &m.BytesReceived,
-		"response_bytes":                        &m.ResponseBytes,
-		"watch_bytes":                           &m.WatchBytes,
-		"large_requests_rejected":               &m.LargeRejected,
-		"unsuccessful_handshake":                &m.HandshakeFailed,
-		"tls_handshake_exceeded":                &m.TLSHandshakeFailed,
-		"unrecoverable_error_count":             &m.UnrecoverableErrors,
-		"cnxn_closed_without_zk_server_running": &m.ClosedNotServing,
-		"request_throttle_wait_count":           &m.Throttled,
-		"proposal_count":                        &m.ProposalCount,
-		"looking_count":                         &m.Elections,
-		"snap_count":                            &m.SnapshotsSent,
-	} {
-		s.Counters[name] = c.Load()
-	}
-
-	if s.Summaries == nil {
-		s.Summaries = make(map[string]Summary)
-	}
-	for name, r := range m.recorders() {
+	s.Counters, s.Summaries = map[string]int64{}, map[string]Summary{}
+	m.each(func(field any, tag reflect.StructTag) {
 		unit := float64(micro)
-		if counted[name] {
+		if _, counts := tag.Lookup("count"); counts {
 			unit = 1
 		}
-		s.Summaries[name] = r.Value(s.Now, unit)
-	}
-	if s.Keyed == nil {
-		s.Keyed = make(map[string]map[string]Summary)
-	}
-	s.Keyed["read_per_namespace"] = m.Reads.values(s.Now)
-	s.Keyed["write_per_namespace"] = m.Writes.values(s.Now)
+		for name := range strings.FieldsSeq(tag.Get("zk")) {
+			switch f := field.(type) {
+			case *Counter:
+				s.Counters[name] = f.Load()
+			case *Recorder:
+				s.Summaries[name] = f.Value(s.Now, unit)
+			}
+		}
+	})
+	s.Keyed = map[string]map[string]Summary{"read_per_namespace": m.Reads.values(s.Now),
+		"write_per_namespace": m.Writes.values(s.Now)}
 }
 
-// counted are the recorders of numbers; the others are of times.
-var counted = map[string]bool{
-	"node_created_watch_count": true, "node_deleted_watch_count": true, "node_changed_watch_count": true,
-	"node_children_watch_count": true,
-	"sync_processor_batch_size": true, "sync_processor_queue_size": true, "startup_txns_loaded": true,
-}
-
-func (m *Metrics) recorders() map[string]*Recorder {
-	return map[string]*Recorder{
-		"readlatency":               &m.ReadLatency,
-		"updatelatency":             &m.UpdateLatency,
-		"propagation_latency":       &m.PropagationLatency,
-		"node_created_watch_count":  &m.NodeCreatedWatch,
-		"node_deleted_watch_count":  &m.NodeDeletedWatch,
-		"node_changed_watch_count":  &m.NodeChangedWatch,
-		"node_children_watch_count": &m.NodeChildrenWatch,
-		"sync_processor_queue_size": &m.QueueSize,
-		"sync_processor_batch_size": &m.BatchSize,
-		"quorum_ack_latency":        &m.AckLatency,
-		"proposal_latency":          &m.ProposalLatency,
-		"election_time":             &m.ElectionTime,
-		"leader_unavailable_time":   &m.LeaderUnavailable,
-		"unavailable_time":          &m.Unavailable,
-		"snapshottime":              &m.SnapshotWrite,
-		"dbinittime":                &m.SnapshotRead,
-		"startup_snap_load_time":    &m.SnapshotRead,
-		"startup_txns_loaded":       &m.ReplayEntries,
-		"startup_txns_load_time":    &m.ReplayTime,
+// each calls f with a pointer to each field and its tags.
+func (m *Metrics) each(f func(field any, tag reflect.StructTag)) {
+	v := reflect.ValueOf(m).Elem()
+	for i := range v.NumField() {
+		f(v.Field(i).Addr().Interface(), v.Type().Field(i).Tag)
 	}
 }
 
@@ -157,14 +110,11 @@ func (m *Metrics) recorders() map[string]*Recorder {
 func (m *Metrics) Reset() {
 	m.PacketsReceived.Store(0)
 	m.PacketsSent.Store(0)
-	m.Responses.Reset()
-	m.Proposals.Reset()
-	m.Requests.Reset()
-	for _, r := range m.recorders() {
-		r.Reset()
-	}
-	m.Reads.reset()
-	m.Writes.reset()
+	m.each(func(field any, _ reflect.StructTag) {
+		if r, ok := field.(interface{ Reset() }); ok { // all but Counters
+			r.Reset()
+		}
+	})
 }
 
 // Extremes keeps the last, smallest and largest of a series of sizes. The
@@ -268,7 +218,8 @@ func (n *Namespaces) values(now time.Time) map[string]Summary {
 	return out
 }
 
-func (n *Namespaces) reset() {
+// Reset forgets everything.
+func (n *Namespaces) Reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.m.Store(nil)

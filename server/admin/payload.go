@@ -8,15 +8,11 @@ import (
 
 func jsonConfiguration(j *jsonWriter, s *Status) {
 	c := &s.Config
-	j.field("client_port", c.ClientPort)
-	j.field("data_dir", c.DataDir)
-	j.field("data_log_dir", c.LogDir)
-	j.field("tick_time", c.TickTime.Milliseconds())
-	j.field("max_client_cnxns", c.MaxClientCnxns)
-	j.field("min_session_timeout", c.MinSessionTimeout.Milliseconds())
-	j.field("max_session_timeout", c.MaxSessionTimeout.Milliseconds())
-	j.field("server_id", confID(s))
-	j.field("client_port_listen_backlog", c.ListenBacklog)
+	j.fields("client_port", c.ClientPort, "data_dir", c.DataDir, "data_log_dir", c.LogDir,
+		"tick_time", c.TickTime.Milliseconds(), "max_client_cnxns", c.MaxClientCnxns,
+		"min_session_timeout", c.MinSessionTimeout.Milliseconds(),
+		"max_session_timeout", c.MaxSessionTimeout.Milliseconds(), "server_id", confID(s),
+		"client_port_listen_backlog", c.ListenBacklog)
 }
 
 // jsonConnections writes the lists of plain and of TLS connections.
@@ -41,23 +37,15 @@ func jsonConnections(j *jsonWriter, s *Status, brief bool) {
 
 func jsonConnection(j *jsonWriter, c *Conn, brief bool) {
 	j.beginObject()
-	j.field("remote_socket_address", hostPort(c.Addr))
-	j.field("interest_ops", c.Interest)
-	j.field("outstanding_requests", c.Queued)
-	j.field("packets_received", c.Received)
-	j.field("packets_sent", c.Sent)
+	j.fields("remote_socket_address", hostPort(c.Addr), "interest_ops", c.Interest,
+		"outstanding_requests", c.Queued, "packets_received", c.Received, "packets_sent", c.Sent)
 	if !brief {
-		j.field("session_id", c.Session)
-		j.field("last_operation", lastOp(c))
-		j.field("established", c.Established.UnixMilli())
-		j.field("session_timeout", c.Timeout.Milliseconds())
-		j.field("last_cxid", c.LastCxid)
-		j.field("last_zxid", c.LastZxid)
-		j.field("last_response_time", c.LastReply.Milliseconds())
-		j.field("last_latency", c.LastLatency)
-		j.field("min_latency", c.Latency.Min)
-		j.field("avg_latency", int64(c.Latency.Avg))
-		j.field("max_latency", c.Latency.Max)
+		j.fields("session_id", c.Session, "last_operation", lastOp(c),
+			"established", c.Established.UnixMilli(), "session_timeout", c.Timeout.Milliseconds(),
+			"last_cxid", c.LastCxid, "last_zxid", c.LastZxid,
+			"last_response_time", c.LastReply.Milliseconds(), "last_latency", c.LastLatency,
+			"min_latency", c.Latency.Min, "avg_latency", int64(c.Latency.Avg),
+			"max_latency", c.Latency.Max)
 	}
 	j.endObject()
 }
@@ -102,9 +90,7 @@ func jsonHash(j *jsonWriter, s *Status) {
 	for _, d := range s.Digests {
 		j.elem()
 		j.beginObject()
-		j.field("zxid", d.Zxid)
-		j.field("digest", d.Digest)
-		j.field("digest_version", d.Version)
+		j.fields("zxid", d.Zxid, "digest", d.Digest, "digest_version", d.Version)
 		j.endObject()
 	}
 	j.endArray()
@@ -123,9 +109,7 @@ func jsonLeader(j *jsonWriter, s *Status, _ url.Values) string {
 	if !s.ensemble() {
 		return "server is not initialized"
 	}
-	j.field("is_leader", s.Mode == Leader)
-	j.field("leader_id", s.Leader)
-	j.field("leader_ip", hostOf(s.LeaderAddr))
+	j.fields("is_leader", s.Mode == Leader, "leader_id", s.Leader, "leader_ip", hostOf(s.LeaderAddr))
 	return ""
 }
 
@@ -159,32 +143,22 @@ func jsonObservers(j *jsonWriter, s *Status) {
 func jsonServerStats(j *jsonWriter, s *Status) {
 	sizes := func(z Sizes) func() {
 		return func() {
-			j.field("last_buffer_size", z.Last)
-			j.field("min_buffer_size", z.Min)
-			j.field("max_buffer_size", z.Max)
+			j.fields("last_buffer_size", z.Last, "min_buffer_size", z.Min, "max_buffer_size", z.Max)
 		}
 	}
 	j.field("version", s.versionLine())
 	j.field("read_only", s.Mode == ReadOnly)
 	j.object("server_stats", func() {
-		j.field("packets_sent", s.Sent)
-		j.field("packets_received", s.Received)
-		j.field("fsync_threshold_exceed_count", s.Counters["fsync_threshold_exceed_count"])
+		j.fields("packets_sent", s.Sent, "packets_received", s.Received,
+			"fsync_threshold_exceed_count", s.Counters["fsync_threshold_exceed_count"])
 		j.object("client_response_stats", sizes(s.Responses))
-		j.field("provider_null", false)
-		j.field("server_state", string(s.Mode))
-		j.field("outstanding_requests", s.Outstanding)
-		j.field("min_latency", s.Latency.Min)
-		j.field("avg_latency", s.Latency.Avg)
-		j.field("max_latency", s.Latency.Max)
-		j.field("data_dir_size", s.DataDirSize)
-		j.field("log_dir_size", s.LogDirSize)
-		j.field("last_processed_zxid", s.Zxid)
-		j.field("num_alive_client_connections", s.Conns)
-		j.field("uptime", s.Uptime.Milliseconds())
-		j.field("auth_failed_count", s.AuthFailed)
-		j.field("non_mtlsremote_conn_count", 0)
-		j.field("non_mtlslocal_conn_count", 0)
+		j.fields("provider_null", false, "server_state", string(s.Mode),
+			"outstanding_requests", s.Outstanding, "min_latency", s.Latency.Min,
+			"avg_latency", s.Latency.Avg, "max_latency", s.Latency.Max, "data_dir_size", s.DataDirSize,
+			"log_dir_size", s.LogDirSize, "last_processed_zxid", s.Zxid,
+			"num_alive_client_connections", s.Conns, "uptime", s.Uptime.Milliseconds(),
+			"auth_failed_count", s.AuthFailed, "non_mtlsremote_conn_count", 0,
+			"non_mtlslocal_conn_count", 0)
 	})
 	j.object("client_response", sizes(s.Responses))
 	if s.Mode == Leader {
@@ -200,10 +174,8 @@ func jsonVotingView(j *jsonWriter, s *Status) {
 				continue
 			}
 			j.object(strconv.Itoa(int(m.ID)), func() {
-				j.field("server_addresses", []string{m.Peer})
-				j.field("election_addresses", []string{m.Peer})
-				j.field("client_address", m.Client)
-				j.field("learner_type", "participant")
+				j.fields("server_addresses", []string{m.Peer}, "election_addresses", []string{m.Peer},
+					"client_address", m.Client, "learner_type", "participant")
 			})
 		}
 	})
@@ -222,11 +194,8 @@ func jsonZabState(j *jsonWriter, s *Status) {
 	j.field("is_leader", s.Serving && s.Mode == Leader)
 	j.object("quorum_address", func() { jsonAddress(j, m.Peer) })
 	j.object("election_address", func() { jsonAddress(j, m.Peer) })
-	j.field("client_address", m.Client)
-	j.field("voting", m.Voter)
-	j.field("last_zxid", hex(s.Zxid))
-	j.field("zab_epoch", s.Term)
-	j.field("zab_counter", s.Zxid)
+	j.fields("client_address", m.Client, "voting", m.Voter, "last_zxid", hex(s.Zxid), "zab_epoch", s.Term,
+		"zab_counter", s.Zxid)
 	if s.Serving {
 		j.field("zabstate", "broadcast")
 	} else {
@@ -237,14 +206,8 @@ func jsonZabState(j *jsonWriter, s *Status) {
 func jsonAddress(j *jsonWriter, addr string) {
 	list := []string{addr}
 	port, _ := strconv.ParseInt(portOf(addr), 10, 64)
-	j.field("empty", false)
-	j.field("all_addresses", list)
-	j.field("all_reachable_addresses", list)
-	j.field("one", addr)
-	j.field("reachable_address", addr)
-	j.field("wildcard_addresses", []string{"0.0.0.0:" + portOf(addr)})
-	j.field("all_ports", []int64{port})
-	j.field("all_host_strings", []string{hostOf(addr)})
-	j.field("all_reachable_addresses_or_all", list)
-	j.field("reachable_or_one", addr)
+	j.fields("empty", false, "all_addresses", list, "all_reachable_addresses", list, "one", addr,
+		"reachable_address", addr, "wildcard_addresses", []string{"0.0.0.0:" + portOf(addr)},
+		"all_ports", []int64{port}, "all_host_strings", []string{hostOf(addr)},
+		"all_reachable_addresses_or_all", list, "reachable_or_one", addr)
 }
