@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
 )
@@ -107,13 +108,25 @@ func addresses(s *state.Server) (list []string) {
 	return list
 }
 
-func (m members) voters() (n int) {
-	for _, s := range m {
-		if s.Voter {
-			n++
+// membersOf returns the members as raft has them.
+func membersOf(node *raftfsm.Node) members {
+	now := members{}
+	for _, m := range node.Status().Members {
+		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
+	}
+	return now
+}
+
+func (m members) voters() int { return len(m.list(true)) }
+
+// list returns the servers, or only those that vote, in the order of ids.
+func (m members) list(voters bool) (list []state.Server) {
+	for _, id := range m.ids(0) {
+		if m[id].Voter || !voters {
+			list = append(list, m[id])
 		}
 	}
-	return n
+	return list
 }
 
 // ids returns the ids in order, but last at the end: the server that carries out a change leaves
@@ -133,13 +146,7 @@ func (m members) same(o members) bool {
 }
 
 // text returns the configuration as the cluster publishes it, without its version.
-func (m members) text() string {
-	var list []state.Server
-	for _, id := range m.ids(0) {
-		list = append(list, m[id])
-	}
-	return state.ConfigText(list)
-}
+func (m members) text() string { return state.ConfigText(m.list(false)) }
 
 func splitList(s string) (list []string) {
 	for part := range strings.SplitSeq(s, ",") {

@@ -3,15 +3,46 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 const reachTime = time.Second // a server that takes longer to answer counts as unreachable
+
+// Members implements admin.Source.
+func (i *Instance) Members(ctx context.Context) (*status.Members, error) {
+	node := i.node.Load()
+	if node == nil {
+		return &status.Members{ID: i.o.ID}, errNotJoined
+	}
+	return node.Members(ctx)
+}
+
+// Probe implements admin.Source.
+func (i *Instance) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
+	node := i.node.Load()
+	if node == nil {
+		return nil, errNotJoined
+	}
+	if err := checkPeerAddr(addr); err != nil {
+		return nil, err
+	}
+	return node.Probe(ctx, id, addr)
+}
+
+func checkPeerAddr(addr string) error {
+	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !state.IsPort(port) {
+		return fmt.Errorf("peer address %q is not HOST:PORT, such as 10.0.0.4:2888", addr)
+	}
+	return nil
+}
+
+var errNotJoined = status.Errorf(status.NotJoined, "this server has not joined its cluster yet")
 
 // ChangeMember implements admin.Source.
 func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error {
@@ -42,45 +73,41 @@ func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error
 // mayLeave refuses to remove a voter without which the others have no majority within reach: the
 // change itself would stop the cluster.
 func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) error {
-	to := members{}
-	voter := false
-	for _, m := range node.Status().Members {
-		if m.ID == id {
-			voter = m.Voter
-		} else {
-			to[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
-		}
-	}
+	to := membersOf(node)
+	voter := to[id].Voter
+	delete(to, id)
 	if !voter {
 		return nil
 	}
 	if to.voters() == 0 {
 		return fmt.Errorf("server %d is the last one that votes", id)
 	}
-	if up := reachable(ctx, node, to); up <= to.voters()/2 {
+	up := 0
+	for _, s := range standings(ctx, node, to.list(true)) {
+		if s.there {
+			up++
+		}
+	}
+	if up <= to.voters()/2 {
 		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the cluster would stop", id, up, to.voters())
 	}
 	return nil
 }
 
-// reachable counts the voters that answer and belong to this cluster.
-func reachable(ctx context.Context, node *raftfsm.Node, m members) int {
+// standing is what a server says of itself when it is asked.
+type standing struct{ there, follows bool }
+
+// standings asks servers at once for their standing. Servers that take longer than reachTime have none.
+func standings(ctx context.Context, node *raftfsm.Node, servers []state.Server) []standing {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
+	found := make([]standing, len(servers))
 	var wg sync.WaitGroup
-	var up atomic.Int32
-	for _, s := range m {
-		if !s.Voter {
-			continue
-		}
-		wg.Go(func() {
-			if there, _ := node.Standing(ctx, s.ID, s.Peer); there {
-				up.Add(1)
-			}
-		})
+	for n, s := range servers {
+		wg.Go(func() { found[n].there, found[n].follows = node.Standing(ctx, s.ID, s.Peer) })
 	}
 	wg.Wait()
-	return int(up.Load())
+	return found
 }
 
 // configText returns the membership as clients read it.

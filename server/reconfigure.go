@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -101,37 +100,22 @@ type change struct {
 // ask calls members only, not addresses that the client names.
 func (c *change) ask(ctx context.Context, may bool) {
 	c.ready, c.runs = map[uint32]bool{}, map[uint32]bool{}
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	look := func(s state.Server, told func(there, follows bool)) {
-		wg.Go(func() {
-			there, follows := c.node.Standing(ctx, s.ID, s.Peer)
-			mu.Lock()
-			defer mu.Unlock()
-			told(there, follows)
-		})
-	}
-	for id, s := range c.from {
-		look(s, func(_, follows bool) {
-			if c.runs[id] = follows; follows && c.to[id].Voter {
-				c.ready[id] = true
-			}
-		})
-	}
+	list := c.from.list(false)
 	for id, s := range c.to {
-		is, was := c.from[id]
-		if is.Peer == s.Peer || !may {
-			continue
+		if may && c.from[id].Peer != s.Peer {
+			list = append(list, s)
 		}
-		look(s, func(there, follows bool) {
-			if s.Voter && (follows || !was && there) {
-				c.ready[id] = true
-			}
-		})
 	}
-	wg.Wait()
+	for n, found := range standings(ctx, c.node, list) {
+		id := list[n].ID
+		_, was := c.from[id]
+		if n < len(c.from) {
+			c.runs[id] = found.follows
+		}
+		if c.to[id].Voter && (found.follows || !was && found.there) {
+			c.ready[id] = true
+		}
+	}
 }
 
 func (c *change) majority() bool { return len(c.ready) > c.to.voters()/2 }
@@ -287,11 +271,7 @@ func (c *change) rollBack() bool {
 			_ = c.node.ChangeMember(c.i.ctx, state.MemberChange{Op: "remove", ID: id})
 		}
 	}
-	now := members{}
-	for _, m := range c.node.Status().Members {
-		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
-	}
-	if !now.same(c.from) {
+	if !membersOf(c.node).same(c.from) {
 		c.i.o.Logger.Warn("reconfig: what was begun cannot be taken back")
 		return false
 	}
