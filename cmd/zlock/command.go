@@ -57,7 +57,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(),
 			leaderCommand(), barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(),
 			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
-			restoreCommand(), guardCommand(), keepCommand(),
+			restoreCommand(), caCommand(), guardCommand(), keepCommand(),
 		},
 		OtherCommands: map[string]string{
 			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",
