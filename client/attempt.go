@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -18,7 +20,7 @@ type attempt struct {
 	mode   fence.Mode
 	rw     bool // of a read-write lock
 	try    bool
-	cfg    *lockConfig
+	cfg    *options
 	start  time.Time
 	task   string
 	tasked bool // the context has named the task
@@ -50,10 +52,9 @@ func (a *attempt) owner() recipe.Owner {
 	return o
 }
 
-// enqueued counts the attempt's place in the queue and tells the hooks.
+// enqueued tells the hooks that the attempt has its place in the queue.
 func (a *attempt) enqueued(n created) {
-	a.c.count.enqueued.Add(1)
-	a.c.tell(&a.cfg.hooks, pickEnqueue,
+	a.c.tell(&a.cfg.hooks, (*Hooks).enqueue,
 		LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
 }
 
@@ -63,8 +64,7 @@ func (a *attempt) requeued(why error) error {
 	if a.cfg.noRequeue {
 		return why
 	}
-	a.c.count.requeued.Add(1)
-	a.c.tell(&a.cfg.hooks, pickRequeue,
+	a.c.tell(&a.cfg.hooks, (*Hooks).requeue,
 		LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why})
 	return nil
 }
@@ -166,4 +166,22 @@ func (c *Client) acquireOnce(ctx context.Context, a *attempt, run way) (*Lease, 
 
 func selfDeadlock(path, hint string) error {
 	return fmt.Errorf("%w: %s: %s", ErrSelfDeadlock, path, hint)
+}
+
+// checkPath refuses text that cannot be the path of a lock.
+func checkPath(p string) error {
+	why := ""
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		why = "is not absolute"
+	case p == "/":
+		why = "is the root"
+	case path.Clean(p) != p:
+		why = "is not canonical"
+	case strings.ContainsRune(p, 0):
+		why = "has a zero byte"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why)
 }

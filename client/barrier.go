@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/zlockd/zlockd/client/zk"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // Barrier blocks its waiters while it is closed. It is closed while its node exists, no matter
@@ -29,7 +31,7 @@ func (b *Barrier) Close(ctx context.Context) error {
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
-			if err := b.c.ensure(ctx, e, parentOf(b.path), zk.WorldACL(zk.PermAll)); err != nil {
+			if err := b.c.ensure(ctx, e, recipe.Parent(b.path), zk.WorldACL(zk.PermAll)); err != nil {
 				return err
 			}
 			return errAgain
@@ -106,10 +108,10 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 
 func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	c := b.c
-	a := attempt{c: c, cfg: c.lockConfig(nil), task: taskOf(ctx)}
+	a := attempt{c: c, cfg: c.locks.with(nil), task: taskOf(ctx)}
 	id := newNodeID(e.sid)
 	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
-		Path: join(b.path, id.UUID()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,
+		Path: recipe.Join(b.path, id.UUID()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,
 	}})
 	if err != nil {
 		return nil, err
@@ -128,9 +130,9 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 
 // gather checks whether all members are there. If not, it waits for a change and returns errAgain.
 func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
-	ready := join(b.path, readyName)
+	ready := recipe.Join(b.path, readyName)
 	// The watch on the missing node comes first: its creation cannot be missed.
-	st, w, err := e.existsW(ctx, ready)
+	st, w, err := e.conn.ExistsW(ctx, ready)
 	if err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, o
 	}
 	born := map[string]int64{}
 	for _, name := range members {
-		st, err := e.exists(ctx, join(b.path, name))
+		st, err := e.conn.Exists(ctx, recipe.Join(b.path, name))
 		if err != nil {
 			return false, err
 		}
@@ -232,7 +234,7 @@ func (m *Member) leave(ctx context.Context) error {
 		if err := e.erase(ctx, m.node.path); err != nil {
 			return err
 		}
-		return e.erase(ctx, join(b.path, readyName))
+		return e.erase(ctx, recipe.Join(b.path, readyName))
 	}
 	other := members[0]
 	switch {
@@ -243,7 +245,7 @@ func (m *Member) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	_, w, err := e.getW(ctx, join(b.path, other))
+	_, w, err := e.conn.GetW(ctx, recipe.Join(b.path, other))
 	if err == nil {
 		err = e.restAwhile(ctx, w.Fired())
 	}

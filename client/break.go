@@ -95,7 +95,7 @@ func (c *Client) breakNode(
 	ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error,
 ) error {
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
-		n, err := e.get(ctx, target)
+		n, err := e.conn.Get(ctx, target)
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token f
 func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
 	id := newNodeID(e.sid)
 	made, err := c.protectedCreate(ctx, e, newNode{id: id, Create: zk.Create{
-		Path: join(dir, "_clock_"+id.Hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
+		Path: recipe.Join(dir, "_clock_"+id.Hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
 	}})
 	if err != nil {
 		return 0, err

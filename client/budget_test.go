@@ -46,14 +46,16 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	leakCheck(t)
 	const ahead = 60
 	c, p := proxied(t)
-	m, d := dial(t), dir(t)
+	places := make(chan LockEvent, ahead)
+	m, d := dial(t, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { places <- e }})), dir(t)
 	l := lock(t, m.Mutex(d).Lock)
+	soon(t, "the first place", places)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	defer cancel()
 	var gs []granting
-	for i := range ahead - 1 {
+	for range ahead - 1 {
 		gs = append(gs, start(ctx, m.Mutex(d, WithoutLocalQueue()).Lock))
-		eventually(t, "its place", func() bool { return m.Stats().Enqueued == uint64(i)+2 })
+		soon(t, "its place", places)
 	}
 	p.Record()
 	begun := time.Now()

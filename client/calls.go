@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // again repeats a call that may run twice until its outcome is known.
@@ -81,59 +83,18 @@ func backoff(n int, first, last time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// The functions below read. The session handles lost connections; they repeat a read only if the
-// server answers that it does not know.
-
-func (e *epoch) get(ctx context.Context, path string) (zk.Node, error) {
-	return again(ctx, func() (zk.Node, error) { return e.conn.Get(ctx, path) })
-}
-
-// exists returns nil, nil for a node that is absent.
-func (e *epoch) exists(ctx context.Context, path string) (*zk.Stat, error) {
-	return again(ctx, func() (*zk.Stat, error) { return e.conn.Exists(ctx, path) })
-}
-
-func (e *epoch) names(ctx context.Context, path string) (zk.Names, error) {
-	return again(ctx, func() (zk.Names, error) { return e.conn.Names(ctx, path) })
-}
-
 func (e *epoch) children(ctx context.Context, path string) ([]string, error) {
-	n, err := e.names(ctx, path)
-	return n.List(), err
-}
-
-func (e *epoch) sync(ctx context.Context, path string) error {
-	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, e.conn.Sync(ctx, path) })
-	return err
+	names, _, err := e.conn.Children(ctx, path)
+	return names, err
 }
 
 // relist lists a directory after a write whose outcome is unknown. Without the sync the list could
 // come from a server that has yet to apply the write.
 func (e *epoch) relist(ctx context.Context, dir string) ([]string, error) {
-	if err := e.sync(ctx, dir); err != nil {
+	if err := e.conn.Sync(ctx, dir); err != nil {
 		return nil, err
 	}
 	return e.children(ctx, dir)
-}
-
-// watched runs a read that sets a watch.
-func watched[T any](ctx context.Context, f func() (T, *zk.Watch, error)) (v T, w *zk.Watch, err error) {
-	v, err = again(ctx, func() (T, error) {
-		var v T
-		v, w, err = f()
-		return v, err
-	})
-	return v, w, err
-}
-
-// getW reads a node and watches it for a change of its data and its deletion.
-func (e *epoch) getW(ctx context.Context, path string) (zk.Node, *zk.Watch, error) {
-	return watched(ctx, func() (zk.Node, *zk.Watch, error) { return e.conn.GetW(ctx, path) })
-}
-
-// existsW watches a node. If the node is absent, the watch tells of its creation.
-func (e *epoch) existsW(ctx context.Context, path string) (*zk.Stat, *zk.Watch, error) {
-	return watched(ctx, func() (*zk.Stat, *zk.Watch, error) { return e.conn.ExistsW(ctx, path) })
 }
 
 // list lists a node and may watch it for a change of the list.
@@ -142,10 +103,8 @@ func (e *epoch) list(ctx context.Context, path string, watch bool) ([]string, *z
 		names, err := e.children(ctx, path)
 		return names, nil, err
 	}
-	return watched(ctx, func() ([]string, *zk.Watch, error) {
-		names, _, w, err := e.conn.ChildrenW(ctx, path)
-		return names, w, err
-	})
+	names, _, w, err := e.conn.ChildrenW(ctx, path)
+	return names, w, err
 }
 
 // seen is what a look at a node showed, with the watch that tells of its end.
@@ -161,11 +120,11 @@ type seen struct {
 // stat the node, see looks for it in the directory's list. It watches the directory only if
 // watchDir is set, because that watch also wakes for every other child.
 func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, err error) {
-	if s.Node, s.w, err = e.getW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
+	if s.Node, s.w, err = e.conn.GetW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
 		return s, err
 	}
 	s.hidden = true
-	st, w, err := e.existsW(ctx, path)
+	st, w, err := e.conn.ExistsW(ctx, path)
 	switch {
 	case err == nil && st == nil:
 		return s, zk.ErrNoNode
@@ -177,8 +136,8 @@ func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, er
 	}
 	s.listed = true
 	var names []string
-	names, s.w, err = e.list(ctx, parentOf(path), watchDir)
-	if err == nil && !slices.Contains(names, baseName(path)) {
+	names, s.w, err = e.list(ctx, recipe.Parent(path), watchDir)
+	if err == nil && !slices.Contains(names, recipe.Base(path)) {
 		err = zk.ErrNoNode
 	}
 	return s, err
@@ -188,7 +147,7 @@ func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, er
 // in between, or if the outcome is unknown. If f returns nil, update leaves the data as they are.
 func (e *epoch) update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
 	for n := 1; ; n++ {
-		have, err := e.get(ctx, path)
+		have, err := e.conn.Get(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -246,7 +205,7 @@ func (e *epoch) tryLook(ctx context.Context, dir string, look func() error) erro
 	if !errors.Is(err, ErrNotAcquired) {
 		return err
 	}
-	if err := e.sync(ctx, dir); err != nil {
+	if err := e.conn.Sync(ctx, dir); err != nil {
 		return err
 	}
 	return look()

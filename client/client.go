@@ -3,8 +3,11 @@ package client
 import (
 	"container/list"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +20,8 @@ import (
 // needs only one.
 type Client struct {
 	opt         options
-	address     string // of the servers, as given to Dial
+	locks       options // what the options of locks begin with
+	address     string  // of the servers, as given to Dial
 	reaper      reaper
 	crowd       crowd
 	paces       paces
@@ -63,6 +67,8 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		opt: o, address: servers, notifier: newNotifier(),
 		beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
 	}
+	c.locks = o
+	c.locks.hooks = Hooks{} // those of the client are called beside a lock's own
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)
 	c.calls, c.endCalls = context.WithCancelCause(c.cleaning)
@@ -295,4 +301,14 @@ func (t *tasks) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctxErr(ctx)
 	}
+}
+
+// ownerOf describes this process.
+func ownerOf(cmd string) recipe.Owner {
+	o := recipe.Owner{PID: os.Getpid(), Cmd: cmd, User: os.Getenv("USER"), Client: rand.Text()}
+	o.Host, _ = os.Hostname()
+	if o.Cmd == "" {
+		o.Cmd = filepath.Base(os.Args[0])
+	}
+	return o
 }

@@ -62,7 +62,7 @@ func (w *waiter) unmark() []zk.Op {
 // node describes the node of a new contender.
 func (q queue) node(e *epoch, a *attempt) newNode {
 	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lasting()}
-	path := join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
+	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n
 }
@@ -70,7 +70,7 @@ func (q queue) node(e *epoch, a *attempt) newNode {
 // precheck lets a try look before it writes: if another contender is ahead, the try writes nothing.
 func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 	return e.tryLook(ctx, a.dir, func() error {
-		names, err := e.names(ctx, a.dir)
+		names, err := e.conn.Names(ctx, a.dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -168,7 +168,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 				continue
 			}
 			names = nil // nor is the place kept, which has names of it
-			if _, err := w.await(ctx, join(w.a.dir, p.Blocker.Name), p.Ahead, holder, wakers{}); err != nil {
+			if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Blocker.Name), p.Ahead, holder, wakers{}); err != nil {
 				return nil, err
 			}
 		case !w.e.valid():
@@ -206,7 +206,7 @@ func inOrder(few []recipe.Contender) []string {
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
-		gone, err := w.await(ctx, join(w.a.dir, name), len(few), false, wakers{})
+		gone, err := w.await(ctx, recipe.Join(w.a.dir, name), len(few), false, wakers{})
 		if !gone || err != nil {
 			return false, err
 		}
@@ -222,7 +222,7 @@ func (w *waiter) ownStays() bool {
 }
 
 func (w *waiter) list(ctx context.Context) (zk.Names, error) {
-	names, err := w.e.names(ctx, w.a.dir)
+	names, err := w.e.conn.Names(ctx, w.a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return names, w.displaced()
 	}
@@ -338,7 +338,7 @@ func (w *waiter) await(
 					return false, err
 				}
 			case <-safety:
-				st, err := w.e.exists(ctx, path)
+				st, err := w.e.conn.Exists(ctx, path)
 				if errors.Is(err, zk.ErrNoAuth) {
 					continue // the directory is watched
 				}
@@ -451,7 +451,7 @@ func (q queue) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
 	name := recipe.NodeName(q.Layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
 	a := attempt{c: h.c, cfg: h.cfg}
-	return heldNode{path: join(parentOf(old.path), name), id: id, seq: old.seq, lock: old.lock}, a.data()
+	return heldNode{path: recipe.Join(recipe.Parent(old.path), name), id: id, seq: old.seq, lock: old.lock}, a.data()
 }
 
 func (q queue) upgrade(context.Context, *hold, bool) error {

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -19,7 +21,7 @@ type newNode struct {
 	behind string
 }
 
-func (n newNode) dir() string { return parentOf(n.Path) }
+func (n newNode) dir() string { return recipe.Parent(n.Path) }
 
 // created is a node that exists, or did when the client saw its creation.
 type created struct {
@@ -31,7 +33,7 @@ type created struct {
 
 // at returns the node as the server made it.
 func (n newNode) at(path string, stat zk.Stat) created {
-	return created{id: n.id, path: path, name: baseName(path), stat: stat, data: n.Data}
+	return created{id: n.id, path: path, name: recipe.Base(path), stat: stat, data: n.Data}
 }
 
 // deliver runs f, which makes something on the server, to its end. When ctx or the session ends,
@@ -213,10 +215,10 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 		}
 		slices.Sort(found)
 		for _, extra := range found[1:] {
-			c.reap(e, join(dir, extra))
+			c.reap(e, recipe.Join(dir, extra))
 		}
-		path := join(dir, found[0])
-		st, err := e.exists(ctx, path)
+		path := recipe.Join(dir, found[0])
+		st, err := e.conn.Exists(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -251,8 +253,15 @@ func (c *Client) ensureFor(ctx context.Context, e *epoch, dir string, lasting bo
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := c.ensure(ctx, e, parentOf(dir), acl); err != nil {
+		if err := c.ensure(ctx, e, recipe.Parent(dir), acl); err != nil {
 			return err
 		}
 	}
+}
+
+// newNodeID returns a fresh id for an attempt of session sid.
+func newNodeID(sid int64) recipe.ID {
+	var r [8]byte
+	rand.Read(r[:]) // never fails
+	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
 }

@@ -96,7 +96,7 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	expire(t, p)
 	p.Refuse(false)
 	l := g.wait(t)
-	if s := madeBy(t, o, d); s == session || baseName(l.Node()) == old[0] {
+	if s := madeBy(t, o, d); s == session || recipe.Base(l.Node()) == old[0] {
 		t.Fatalf("node %s of session 0x%x", l.Node(), s)
 	}
 	unlock(t, l)
@@ -337,7 +337,7 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 		if l2.Node() == l.Node() {
 			t.Fatal("the node was used again")
 		}
-		eventually(t, "the reaper to be done", func() bool { return c.Stats().ReaperQueue == 0 })
+		eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
 		if err := l2.Check(testCtx(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +386,7 @@ func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
 	if l.Valid() || !errors.Is(l.Err(), ErrNotHeld) {
 		t.Fatalf("lease %v", l.Err())
 	}
-	eventually(t, "the reaper to give up", func() bool { return c.Stats().ReaperQueue == 0 })
+	eventually(t, "the reaper to give up", func() bool { return c.reaper.left.add(0) == 0 })
 	if n := names(t, o, sticky); len(n) != 1 {
 		t.Fatalf("nodes %v", n)
 	}

@@ -202,7 +202,7 @@ func TestE58Revocation(t *testing.T) {
 	queued(t, o, d, 1)
 	// A holder is told once, and keeps the lock.
 	for range 2 {
-		if err := op.Inspector().Revoke(ctx, d, baseName(h.Node()), wish); err != nil {
+		if err := op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestE58Revocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := op.Inspector().Revoke(ctx, d, baseName(peer), wish); err != nil {
+	if err := op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish); err != nil {
 		t.Fatal(err)
 	}
 	if data, _, _ := o.Get(peer); string(data) != "__REVOKE__" {
@@ -303,13 +303,13 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 		t.Fatal("token went back")
 	}
 	// By an operator: with the wrong token not at all.
-	if err := c2.Inspector().Break(ctx, d+"/b", baseName(next.Node()), next.Token()+1); !errors.Is(err, fence.ErrStale) {
+	if err := c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1); !errors.Is(err, fence.ErrStale) {
 		t.Fatal(err)
 	}
-	if err := c2.Inspector().BreakExpired(ctx, d+"/b", baseName(next.Node()), next.Token()); !errors.Is(err, ErrNotAcquired) {
+	if err := c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
-	if err := c2.Inspector().Break(ctx, d+"/b", baseName(next.Node()), next.Token()); err != nil {
+	if err := c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the loss", next.Lost())

@@ -110,7 +110,7 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == n/2 {
-			eventually(t, "the reaper to be done", func() bool { return c.Stats().ReaperQueue == 0 })
+			eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
 			watches = int(c.Stats().Watches)
 		}
 	}

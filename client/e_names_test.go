@@ -167,7 +167,7 @@ func TestE20SequenceWraps(t *testing.T) {
 	for i, seq := range seqs {
 		c := dial(t)
 		e := must[*epoch](t)(c.epoch(testCtx(t)))
-		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.lockConfig(nil)}
+		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
 		n := queue{}.node(e, a)
 		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
 		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, n))

@@ -323,7 +323,7 @@ func TestE18DirectoryRemoved(t *testing.T) {
 	// The waiter may have been granted by the event of the holder's node before it
 	// heard of its own. Then it learns that it was removed, as a holder does.
 	l := g.wait(t)
-	if slices.Contains(names, baseName(l.Node())) {
+	if slices.Contains(names, recipe.Base(l.Node())) {
 		soon(t, "the loss of an old node", l.Lost())
 		l = lock(t, b.Mutex(d).Lock)
 	}

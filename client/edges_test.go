@@ -134,7 +134,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	a, b, d := dial(t), dial(t), dir(t)
 	const value = "10.0.0.1:8080"
 	l := must[*Lease](t)(a.Election(d).Campaign(testCtx(t), []byte(value)))
-	if err := b.Inspector().Revoke(testCtx(t), d, baseName(l.Node()), recipe.Revocation{By: "operator"}); err != nil {
+	if err := b.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the wish", l.Revoked())

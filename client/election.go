@@ -21,12 +21,12 @@ import (
 type Election struct {
 	c    *Client
 	path string
-	cfg  *lockConfig
+	cfg  *options
 }
 
 // Election returns the election on path. Nothing is sent before it is used.
 func (c *Client) Election(path string, opts ...Option) *Election {
-	return &Election{c: c, path: path, cfg: c.lockConfig(opts)}
+	return &Election{c: c, path: path, cfg: c.locks.with(opts)}
 }
 
 func electionQueue(l Layout) queue {
@@ -95,7 +95,7 @@ func (l Leader) None() bool { return l.Node == "" }
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	var s sight
 	err := el.c.steadily(ctx, el.path, func(e *epoch) error {
-		err := e.sync(ctx, el.path)
+		err := e.conn.Sync(ctx, el.path)
 		if err == nil {
 			s, err = el.look(ctx, e)
 		}
@@ -117,7 +117,7 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 	for watch := false; ; {
 		names, w, err := e.list(ctx, el.path, watch)
 		if errors.Is(err, zk.ErrNoNode) {
-			st, w, err := e.existsW(ctx, el.path)
+			st, w, err := e.conn.ExistsW(ctx, el.path)
 			if err != nil || st == nil {
 				return sight{w: w}, err
 			}
@@ -137,7 +137,7 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			watch = true // it tells of every candidate, so not if there is one
 			continue
 		}
-		first, w, err := e.getW(ctx, join(el.path, queue[0].Name))
+		first, w, err := e.conn.GetW(ctx, recipe.Join(el.path, queue[0].Name))
 		if errors.Is(err, zk.ErrNoNode) {
 			watch = false
 			continue
@@ -175,7 +175,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 		}
 		if e != synced {
 			// Another session may be served by a server that lags behind the last.
-			if e.sync(ctx, el.path) == nil {
+			if e.conn.Sync(ctx, el.path) == nil {
 				synced = e
 			}
 		}

@@ -23,7 +23,7 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 	failure := errors.New("client: a failure of the program's own")
 	refused := func(_ any, err error) error { return err }
 	gone := lock(t, c.Mutex(d+"/gone").Lock)
-	if err := other.Inspector().Break(ctx, d+"/gone", baseName(gone.Node()), gone.Token()); err != nil {
+	if err := other.Inspector().Break(ctx, d+"/gone", recipe.Base(gone.Node()), gone.Token()); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the loss", gone.Lost())
@@ -51,7 +51,7 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"/gone":          {gone.Check(ctx), ErrLost},
 		"/gone unlock":   {gone.Unlock(ctx), ErrLost},
 		"/do": {c.Mutex(d+"/do").Do(ctx, func(_ context.Context, l *Lease) error {
-			if err := other.Inspector().Break(ctx, d+"/do", baseName(l.Node()), l.Token()); err != nil {
+			if err := other.Inspector().Break(ctx, d+"/do", recipe.Base(l.Node()), l.Token()); err != nil {
 				t.Error(err)
 			}
 			soon(t, "the loss", l.Lost())

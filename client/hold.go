@@ -27,7 +27,7 @@ type heldNode struct {
 	place bool
 }
 
-func (n heldNode) dir() string { return parentOf(n.path) }
+func (n heldNode) dir() string { return recipe.Parent(n.path) }
 
 // dirsOf returns the directory of each node.
 func dirsOf[N interface{ dir() string }](nodes []N) []string {
@@ -44,7 +44,7 @@ type hold struct {
 	c     *Client
 	e     *epoch
 	path  string // as the user names the lock
-	cfg   *lockConfig
+	cfg   *options
 	turn  *turn // in the local queue, may be nil
 	since time.Time
 	wait  time.Duration
@@ -107,8 +107,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 		h.timers = append(h.timers, time.AfterFunc(h.cfg.limit.Hold, func() { h.lose(MaxHold) }))
 	}
 	h.mu.Unlock()
-	c.count.granted.Add(1)
-	c.tell(&h.cfg.hooks, pickGrant, h.event(LockEvent{Waited: h.wait}))
+	c.tell(&h.cfg.hooks, (*Hooks).grant, h.event(LockEvent{Waited: h.wait}))
 	return l, nil
 }
 
@@ -190,9 +189,8 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	}
 	h.endUnlocked(cause)
 	h.endLife()
-	h.c.count.lost.Add(1)
 	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
-	h.c.tell(&h.cfg.hooks, pickLost, h.event(LockEvent{Held: time.Since(h.since), Err: cause}))
+	h.c.tell(&h.cfg.hooks, (*Hooks).lost, h.event(LockEvent{Held: time.Since(h.since), Err: cause}))
 	if !graceful {
 		h.abandon()
 	}
@@ -264,8 +262,7 @@ func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
 	h.endUnlocked(context.Canceled)
 	defer func() {
-		h.c.count.released.Add(1)
-		h.c.tell(&h.cfg.hooks, pickRelease, h.event(LockEvent{Held: time.Since(h.since)}))
+		h.c.tell(&h.cfg.hooks, (*Hooks).release, h.event(LockEvent{Held: time.Since(h.since)}))
 	}()
 	r := h.quick()
 	if r == nil {

@@ -92,8 +92,8 @@ func (c *Client) tell(lock *Hooks, pick func(*Hooks) func(LockEvent), ev LockEve
 	}
 }
 
-func pickEnqueue(h *Hooks) func(LockEvent) { return h.OnEnqueue }
-func pickGrant(h *Hooks) func(LockEvent)   { return h.OnGrant }
-func pickRequeue(h *Hooks) func(LockEvent) { return h.OnRequeue }
-func pickLost(h *Hooks) func(LockEvent)    { return h.OnLost }
-func pickRelease(h *Hooks) func(LockEvent) { return h.OnRelease }
+func (h *Hooks) enqueue() func(LockEvent) { return h.OnEnqueue }
+func (h *Hooks) grant() func(LockEvent)   { return h.OnGrant }
+func (h *Hooks) requeue() func(LockEvent) { return h.OnRequeue }
+func (h *Hooks) lost() func(LockEvent)    { return h.OnLost }
+func (h *Hooks) release() func(LockEvent) { return h.OnRelease }

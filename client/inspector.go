@@ -22,7 +22,7 @@ func (c *Client) Inspector() *Inspector { return &Inspector{c} }
 func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
 	var q *recipe.Queue
 	err := i.c.steadily(ctx, path, func(e *epoch) error {
-		err := e.sync(ctx, path)
+		err := e.conn.Sync(ctx, path)
 		if err == nil {
 			q, err = inspect(ctx, e, path)
 		}
@@ -33,10 +33,10 @@ func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, er
 
 // inspect reads one lock for package recipe to make sense of.
 func inspect(ctx context.Context, e *epoch, path string) (*recipe.Queue, error) {
-	list, err := e.names(ctx, path)
+	list, err := e.conn.Names(ctx, path)
 	var own zk.Node
 	if err == nil {
-		own, err = e.get(ctx, path)
+		own, err = e.conn.Get(ctx, path)
 		if errors.Is(err, zk.ErrNoAuth) {
 			err = nil // only its data may not be read
 		}
@@ -87,7 +87,7 @@ type inspection struct {
 // semaphore reads the two directories of a semaphore.
 func (in *inspection) semaphore(names []string) (*recipe.Queue, error) {
 	part := func(name string, part recipe.Part) recipe.Dir {
-		return recipe.Dir{Path: join(in.path, name), Sem: in.path, SemData: in.data, Part: part}
+		return recipe.Dir{Path: recipe.Join(in.path, name), Sem: in.path, SemData: in.data, Part: part}
 	}
 	permits, queue := part(recipe.PermitsName, recipe.PermitsPart), part(recipe.QueueName, recipe.QueuePart)
 	if err := errors.Join(in.list(&permits), in.list(&queue)); err != nil {
@@ -180,12 +180,12 @@ func (in *inspection) read(d *recipe.Dir, names []string) error {
 
 // node reads one contender.
 func (in *inspection) node(dir, name string) (recipe.Node, error) {
-	path := join(dir, name)
-	n, err := in.e.get(in.ctx, path)
+	path := recipe.Join(dir, name)
+	n, err := in.e.conn.Get(in.ctx, path)
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return nodeOf(name, n, false), err
 	}
-	st, err := in.e.exists(in.ctx, path)
+	st, err := in.e.conn.Exists(in.ctx, path)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		err = nil

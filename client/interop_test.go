@@ -183,7 +183,7 @@ func together(t *testing.T, peer []string, kind string, ours func(c *Client, d s
 					t.Error(err)
 					return
 				}
-				j.enter(mode, baseName(l.Node()))
+				j.enter(mode, recipe.Base(l.Node()))
 				j.exit(mode)
 				if err := l.Unlock(ctx); err != nil {
 					t.Error(err)
@@ -289,7 +289,7 @@ func TestGoZookeeperLockBesideOurs(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				j.enter("w", baseName(l.Node()))
+				j.enter("w", recipe.Base(l.Node()))
 				j.exit("w")
 				l.Unlock(ctx)
 			}

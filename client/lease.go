@@ -195,12 +195,12 @@ func (l *Lease) Check(ctx context.Context) error {
 	defer end()
 	nodes := h.nodesNow()
 	if len(nodes) > 0 {
-		if err := h.e.sync(ctx, h.path); err != nil {
+		if err := h.e.conn.Sync(ctx, h.path); err != nil {
 			return l.checkErr(ctx, err)
 		}
 	}
 	for _, n := range nodes {
-		st, err := h.e.exists(ctx, n.path)
+		st, err := h.e.conn.Exists(ctx, n.path)
 		if err != nil {
 			return l.checkErr(ctx, err)
 		}

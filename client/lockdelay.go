@@ -16,7 +16,7 @@ func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.E
 // lockDelay waits if the last holder went away without unlocking, and then marks
 // the directory with the own id. The own node stays first all the time.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
-	dir, err := w.e.get(ctx, w.a.dir)
+	dir, err := w.e.conn.Get(ctx, w.a.dir)
 	if err != nil {
 		return err
 	}

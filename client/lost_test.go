@@ -124,7 +124,7 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 	rivals, _ := rec(rival, d)
 	if !fresh {
 		unlock(t, lock(t, ours))
-		eventually(t, "nothing to reap", func() bool { return c.Stats().ReaperQueue == 0 })
+		eventually(t, "nothing to reap", func() bool { return c.reaper.left.add(0) == 0 })
 	}
 	rule.Under, rule.Nth = d, k
 	r := p.Add(rule)

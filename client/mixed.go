@@ -56,7 +56,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 		if !ok || u == own {
 			continue
 		}
-		child, live := join(path, name), false
+		child, live := recipe.Join(path, name), false
 		if u == usePermits {
 			permits, err := e.children(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
@@ -67,7 +67,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 				live = live || ok && cont.Kind == recipe.RoleLease
 			}
 		} else {
-			st, err := e.exists(ctx, child)
+			st, err := e.conn.Exists(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
@@ -83,7 +83,7 @@ func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, name
 // aloneNow is alone for an attempt that may not have listed the path since it made its node.
 func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use, listed *zk.Names) error {
 	if listed == nil {
-		names, err := e.names(ctx, path)
+		names, err := e.conn.Names(ctx, path)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}

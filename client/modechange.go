@@ -146,7 +146,7 @@ func (h *hold) becomeReader(ctx context.Context) error {
 		_, err := h.e.conn.Multi(ctx, append(ops, unmark...)...)
 		if isAmbiguous(err) {
 			var names []string
-			names, err = h.e.relist(ctx, parentOf(fresh.path))
+			names, err = h.e.relist(ctx, recipe.Parent(fresh.path))
 			if err == nil && len(recipe.Bearing(names, id)) == 0 {
 				if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
 					return err

@@ -16,7 +16,7 @@ type Request struct {
 	c    *Client
 	path string
 	mode fence.Mode
-	cfg  *lockConfig
+	cfg  *options
 	take func(ctx context.Context, try bool) (*Lease, error)
 }
 

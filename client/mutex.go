@@ -16,12 +16,12 @@ import (
 type Mutex struct {
 	c    *Client
 	path string
-	cfg  *lockConfig
+	cfg  *options
 }
 
 // Mutex returns the exclusive lock on path. Nothing is sent before it is used.
 func (c *Client) Mutex(path string, opts ...Option) *Mutex {
-	return &Mutex{c: c, path: path, cfg: c.lockConfig(opts)}
+	return &Mutex{c: c, path: path, cfg: c.locks.with(opts)}
 }
 
 // Lock waits until the lock is granted or ctx ends. The end of ctx after that does not end the

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -15,38 +17,39 @@ import (
 // lock of the client if given to [Dial], for all calls of a lock if given to the lock, and for one
 // call if given to the call. An option that says "of the session" is for Dial alone; a lock with
 // such an option answers ErrInvalid.
-type Option func(*config)
-
-// config is what options say.
-type config struct {
-	session options
-	lock    lockConfig
-	ofDial  bool // an option of the session was given
-}
-
-// ofSession makes an option of the session.
-func ofSession(f func(*options)) Option {
-	return func(c *config) {
-		f(&c.session)
-		c.ofDial = true
-	}
-}
-
-// ofLock makes an option of locks.
-func ofLock(f func(*lockConfig)) Option { return func(c *config) { f(&c.lock) } }
+type Option func(*options)
 
 type options struct {
-	timeout time.Duration
-	margin  time.Duration // 0: max(T/5, 1s)
-	safety  time.Duration // between two looks at what is waited for; 0: none; negative: by the session timeout
-	tls     *tls.Config
-	auth    []zk.Auth
-	clock   clocks
-	log     *slog.Logger
-	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
-	name    string
-	hooks   Hooks      // of every lock
-	lock    lockConfig // what locks begin with
+	// Of the session.
+	timeout   time.Duration
+	margin    time.Duration // 0: max(T/5, 1s)
+	safety    time.Duration // between two looks at what is waited for; 0: none; negative: by the session timeout
+	tls       *tls.Config
+	auth      []zk.Auth
+	clock     clocks
+	log       *slog.Logger
+	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	name      string
+	ofSession bool // one of these was given
+
+	// Of locks.
+	reason        string
+	acl           []zk.ACL
+	layout        Layout
+	policy        recipe.Policy
+	policySet     bool
+	maxWriterWait time.Duration
+	lockDelay     time.Duration
+	limit         Limit
+	reentrant     bool
+	noLocalQueue  bool
+	revocable     bool
+	revokeGrace   time.Duration
+	noRequeue     bool
+	earlyUnlock   bool
+	waitSet       bool
+	wait          time.Duration
+	hooks         Hooks
 }
 
 const (
@@ -54,16 +57,36 @@ const (
 	minMargin  = time.Second
 )
 
+// ofSession makes an option of the session.
+func ofSession(f func(*options)) Option {
+	return func(o *options) {
+		f(o)
+		o.ofSession = true
+	}
+}
+
 // clientOptions combines the options of Dial.
 func clientOptions(opts []Option) (options, error) {
-	c := config{session: options{timeout: zk.DefaultTimeout, safety: -1}, lock: newLockConfig()}
-	for _, f := range opts {
-		f(&c)
+	none := options{timeout: zk.DefaultTimeout, safety: -1, acl: zk.WorldACL(zk.PermAll),
+		maxWriterWait: recipe.DefaultMaxWriterWait, clock: newSystemClock(), log: slog.New(warnings{})}
+	o := *none.with(opts)
+	o.ofSession = false
+	if o.timeout <= 0 || o.margin < 0 {
+		return o, fmt.Errorf("%w: session timeout and margin must not be negative", ErrInvalid)
 	}
-	o := c.session
-	o.hooks, o.lock = c.lock.hooks, c.lock
-	o.lock.hooks = Hooks{} // those of the client are called beside a lock's own
-	return o, o.withDefaults()
+	return o, nil
+}
+
+// with returns the options changed by more options.
+func (o *options) with(opts []Option) *options {
+	if len(opts) == 0 {
+		return o
+	}
+	all := *o
+	for _, set := range opts {
+		set(&all)
+	}
+	return &all
 }
 
 // WithSessionTimeout, of the session, asks for a timeout (20 s by default). The server
@@ -100,18 +123,131 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 // command; by default it is the name of the program.
 func WithClientName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
-func (o *options) withDefaults() error {
-	if o.timeout <= 0 || o.margin < 0 {
-		return fmt.Errorf("%w: session timeout and margin must not be negative", ErrInvalid)
+// lasting reports whether the lock's directory must stay when it is empty. A lock delay keeps its
+// mark in the directory's data, and kazoo makes a directory once and not again.
+func (o *options) lasting() bool { return o.lockDelay > 0 || o.layout == LayoutKazoo }
+
+// Limit ends a hold that lasts too long.
+type Limit struct {
+	// Hold is how long a lease lasts at most, from its grant on; 0 for no limit. A lock of a set
+	// counts from its own grant, also while the set waits for other locks.
+	Hold time.Duration
+	// Grace is how long the node stays after Hold, so that the holder can wind down: 0 for a second,
+	// negative for no time.
+	Grace time.Duration
+	// Break writes the limit into the node. Once Hold and Grace are over by the server's clock, a
+	// waiter with Break, or an operator, removes the node.
+	Break bool
+	// Linger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
+	// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock
+	// in any case. Without Linger the lock is free for others as soon as the lease is lost, or after
+	// Grace.
+	Linger bool
+}
+
+// grace is how long the nodes stay after a hold that lasted too long.
+func (l Limit) grace() time.Duration {
+	if l.Grace == 0 {
+		return recipe.DefaultGrace
 	}
-	if o.clock == nil {
-		o.clock = newSystemClock()
+	return max(l.Grace, 0)
+}
+
+// WithLimit ends holds that last too long; see [Limit].
+func WithLimit(l Limit) Option { return func(o *options) { o.limit = l } }
+
+// WithReason tells other clients what the lock is held for.
+func WithReason(text string) Option { return func(o *options) { o.reason = text } }
+
+// WithACL sets the access control list of the nodes that the lock makes.
+func WithACL(acl ...zk.ACL) Option { return func(o *options) { o.acl = slices.Clone(acl) } }
+
+// WithLayout says how nodes are named; see [Layout].
+func WithLayout(l Layout) Option { return func(o *options) { o.layout = l } }
+
+// WithPolicy makes a read-write lock follow a policy, and allows [Lease.Upgrade]. Every program
+// that uses the path must use this package and name the same policy.
+func WithPolicy(p recipe.Policy) Option {
+	return func(o *options) { o.policy, o.policySet, o.layout = p, true, recipe.LayoutPolicy }
+}
+
+// WithMaxWriterWait bounds how long readers may overtake a writer under
+// [PolicyReader]; 10 s by default.
+func WithMaxWriterWait(d time.Duration) Option { return func(o *options) { o.maxWriterWait = d } }
+
+// WithLockDelay makes the next holder wait d if the last holder went away without unlocking, for
+// resources that cannot check tokens. Every program that uses the path must set it. It costs one
+// more write for each grant.
+func WithLockDelay(d time.Duration) Option { return func(o *options) { o.lockDelay = d } }
+
+// WithWait limits the wait for the lock. After d the call ends with an error that is both
+// ErrNotAcquired and context.DeadlineExceeded. With 0 it does not wait for other holders at all,
+// like the Try calls. Unlike a timeout of the context given to Do, WithWait does not limit the
+// work.
+func WithWait(d time.Duration) Option { return func(o *options) { o.wait, o.waitSet = d, true } }
+
+// WithReentrant lets a context that holds the lock take it again. The new lease shares node and
+// token with the first and causes no traffic.
+func WithReentrant() Option { return func(o *options) { o.reentrant = true } }
+
+// WithoutLocalQueue gives each contender of this process its own node. Without it they queue in the
+// process first.
+func WithoutLocalQueue() Option { return func(o *options) { o.noLocalQueue = true } }
+
+// WithRevocable ends a lease when another client asked for the lock and grace is over. Without it
+// the holder only gets the request, by [Lease.Revoked].
+func WithRevocable(grace time.Duration) Option {
+	return func(o *options) { o.revocable, o.revokeGrace = true, grace }
+}
+
+// WithEarlyUnlock makes Unlock return as soon as the release is on its way, so that the program
+// goes on at the same time. Taking locks in quick succession is faster by a round trip and a write
+// of the server. While the session lives, the release is as certain as without it. But a client
+// that asks at once may still find the lock held, and Unlock does not tell if another client
+// removed the node a moment before. Close the client before the program exits.
+func WithEarlyUnlock() Option { return func(o *options) { o.earlyUnlock = true } }
+
+// WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
+func WithoutRequeue() Option { return func(o *options) { o.noRequeue = true } }
+
+// WithHooks sets functions that the client calls on the events of one lock.
+func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
+
+// breakLimit returns how long after its grant others may break the lock.
+func (o *options) breakLimit() (time.Duration, bool) {
+	return o.limit.Hold + o.limit.grace(), o.limit.Break && o.limit.Hold > 0
+}
+
+// check refuses combinations that cannot work.
+func (o *options) check(path string) error {
+	if err := checkPath(path); err != nil {
+		return err
 	}
-	if o.log == nil {
-		o.log = slog.New(warnings{})
+	switch {
+	case o.layout >= recipe.LayoutZooKeeper:
+		return fmt.Errorf("%w: %v", ErrInvalid, o.layout)
+	case o.layout == recipe.LayoutPolicy && !o.policySet:
+		return fmt.Errorf("%w: this layout is chosen by WithPolicy", ErrInvalid)
+	case o.wait < 0 || o.limit.Hold < 0 || o.lockDelay < 0 || o.revokeGrace < 0 || o.maxWriterWait < 0:
+		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
+	case o.ofSession:
+		return fmt.Errorf("%w: an option of the session is given to Dial, not to a lock", ErrInvalid)
 	}
 	return nil
 }
+
+// Task names the work that a context belongs to, so that [Inspector.WaitGraph] can tell which locks
+// the same work holds and waits for. The context of a lease has the lease's task; a context without
+// a task gets a random one with its first lock.
+//
+// A task is one line of work, which does not wait for itself. If a task asks for a lock that it
+// holds, the client refuses with ErrSelfDeadlock, even where the lease's context is not passed on.
+// Without a name the client does not notice such a wait, and the wait never ends.
+func Task(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, taskKey{}, name)
+}
+
+type taskKey struct{}
 
 // marginFor is the safety margin for a session of timeout t.
 func (o *options) marginFor(t time.Duration) time.Duration {

@@ -68,7 +68,7 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 				t.Errorf("%s: the leader is %q, not %q", name, leader.Value, value)
 			}
 		}
-		if err := c.Inspector().Revoke(testCtx(t), d, baseName(l.Node()), recipe.Revocation{By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
+		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
 			soon(t, "the wish", l.Revoked())
 			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != "new\x00value" {
 				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)

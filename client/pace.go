@@ -53,8 +53,8 @@ const (
 // lookAhead waits until the contender before the last one is gone, and lists then. In the same
 // flight it watches the last one and the own node, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
-	last := join(w.a.dir, p.Blocker.Name)
-	if _, err := w.await(ctx, join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {
+	last := recipe.Join(w.a.dir, p.Blocker.Name)
+	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {
 		return nil, err
 	}
 	since := w.c.count.wire.Connections.Load()

@@ -64,7 +64,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 		if errors.Is(err, ErrNotAcquired) && !synced {
 			// The server may lag behind: the try is refused by what is there after a sync.
 			synced, w.dir.fresh = true, false
-			if err = w.e.sync(ctx, w.a.dir); err == nil {
+			if err = w.e.conn.Sync(ctx, w.a.dir); err == nil {
 				continue
 			}
 		}
@@ -163,7 +163,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 		kind = recipe.QueueRead
 	}
 	id := newNodeID(w.e.sid)
-	path := join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
+	path := recipe.Join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
 	made, err := w.c.protectedCreate(ctx, w.e, newNode{id: id, Create: zk.Create{
 		Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential,
 	}})
@@ -181,12 +181,10 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 
 // grant makes the hold node and returns the hold.
 func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
-	g := policyGranted{ops: recipe.WriteGrant(w.id), node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldWrite}}
+	g := policyGranted{recipe.WriteGrant(w.id), w.own.path, policyHoldData(w.a), !w.queued}
 	if w.reads() {
-		g = policyGranted{ops: recipe.ReadGrant(w.id, w.queued),
-			node: recipe.PolicyNode{ID: w.id, Kind: recipe.HoldRead}}
+		g.GrantTxn = recipe.ReadGrant(w.id, w.queued)
 	}
-	g.queue, g.data, g.look = w.own.path, policyHoldData(w.a), !w.queued
 	made, err := w.dir.grant(ctx, g)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
@@ -197,7 +195,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	case err != nil:
 		return nil, err
 	}
-	nodes := []heldNode{{path: join(w.a.dir, g.node.Name(true)), id: w.id}}
+	nodes := []heldNode{{path: recipe.Join(w.a.dir, g.Create.Name(true)), id: w.id}}
 	if g.look {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.

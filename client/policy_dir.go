@@ -26,9 +26,9 @@ type policyDir struct {
 }
 
 // read reads the record, and makes the directory and the record if they are missing.
-func (d *policyDir) read(ctx context.Context, cfg *lockConfig) error {
+func (d *policyDir) read(ctx context.Context, cfg *options) error {
 	for {
-		n, w, err := d.e.getW(ctx, d.path)
+		n, w, err := d.e.conn.GetW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lasting(), d.acl); err != nil {
 				return err
@@ -87,7 +87,7 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 	if d.watch != nil && !isClosed(d.watch.Fired()) {
 		return true, nil
 	}
-	st, err := d.e.exists(ctx, d.path)
+	st, err := d.e.conn.Exists(ctx, d.path)
 	return err == nil && st != nil && st.Czxid == d.czxid, err
 }
 
@@ -124,7 +124,7 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	case isAmbiguous(err) && ctx.Err() == nil:
 		// The next look tells; without the sync it could be too early.
 		d.fresh = false
-		return d.e.sync(ctx, d.path)
+		return d.e.conn.Sync(ctx, d.path)
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
 
 // unmark returns the operations that take back a writer's mark when it releases. No client can
 // change the record while its owner holds.
-func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
+func (d *policyDir) unmark(cfg *options) []zk.Op {
 	if cfg.lockDelay == 0 {
 		return nil // the mark is stale without its node
 	}
@@ -148,10 +148,10 @@ func (d *policyDir) unmark(cfg *lockConfig) []zk.Op {
 func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
 	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
-		if err := o.e.sync(ctx, o.path); err != nil {
+		if err := o.e.conn.Sync(ctx, o.path); err != nil {
 			return err
 		}
-		n, err := o.e.get(ctx, o.path)
+		n, err := o.e.conn.Get(ctx, o.path)
 		if err != nil {
 			return err
 		}
@@ -169,9 +169,8 @@ func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 
 // policyGranted is a grant to be carried out.
 type policyGranted struct {
-	ops   []recipe.Op
-	node  recipe.PolicyNode // the hold node
-	queue string            // path of the contender's queue node, if there is one
+	recipe.GrantTxn
+	queue string // path of the contender's queue node, if there is one
 	data  []byte
 	look  bool // the contender had no node to see before: the names are needed after
 }
@@ -192,7 +191,7 @@ func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, err
 	return deliver(ctx, d.c, d.e, []string{d.path}, func(bg context.Context) (policyMade, error) {
 		return o.grantOnce(bg, g)
 	}, func(policyMade) {
-		o.c.reap(o.e, join(o.path, g.node.Name(true)))
+		o.c.reap(o.e, recipe.Join(o.path, g.Create.Name(true)))
 	})
 }
 
@@ -218,10 +217,10 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 	if !isAmbiguous(err) {
 		return policyMade{}, err
 	}
-	if err := d.e.sync(ctx, d.path); err != nil {
+	if err := d.e.conn.Sync(ctx, d.path); err != nil {
 		return policyMade{}, err
 	}
-	st, err := d.e.exists(ctx, join(d.path, g.node.Name(true)))
+	st, err := d.e.conn.Exists(ctx, recipe.Join(d.path, g.Create.Name(true)))
 	if err == nil && st == nil {
 		err = zk.ErrBadVersion // it did not happen: look again
 	}
@@ -231,25 +230,20 @@ func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade,
 	return policyMade{stat: st}, err
 }
 
-// wire turns a grant's operations into requests. The hold node is made last: its stat tells the
-// token.
+// wire turns a grant into operations. The hold node is made last: its stat tells the token.
 func (d *policyDir) wire(g policyGranted) []zk.Op {
-	var ops []zk.Op
-	for _, op := range g.ops {
-		path := g.queue
-		if op.Node.Kind.Hold() {
-			path = join(d.path, op.Node.Name(true))
+	path := func(n recipe.PolicyNode) string {
+		if n.Kind.Hold() {
+			return recipe.Join(d.path, n.Name(true))
 		}
-		switch op.Op {
-		case recipe.CheckRecord:
-			ops = append(ops, zk.Check{Path: d.path, Version: d.ver})
-		case recipe.CheckNode:
-			ops = append(ops, zk.Check{Path: path, Version: -1})
-		case recipe.DeleteNode:
-			ops = append(ops, zk.Delete{Path: path, Version: -1})
-		case recipe.CreateNode:
-			ops = append(ops, zk.Create{Path: path, Data: g.data, ACL: d.acl, Mode: zk.Ephemeral})
-		}
+		return g.queue
 	}
-	return ops
+	ops := []zk.Op{zk.Check{Path: d.path, Version: d.ver}}
+	if g.Check.Kind != 0 {
+		ops = append(ops, zk.Check{Path: path(g.Check), Version: -1})
+	}
+	if g.Delete.Kind != 0 {
+		ops = append(ops, zk.Delete{Path: path(g.Delete), Version: -1})
+	}
+	return append(ops, zk.Create{Path: path(g.Create), Data: g.data, ACL: d.acl, Mode: zk.Ephemeral})
 }

@@ -233,7 +233,6 @@ func (x *explorer) decide(s *xState, c int) {
 func (x *explorer) act(s *xState, c int, id recipe.ID) {
 	me := &s.c[c]
 	upgrade := me.phase == xUpgrade
-	var ops []recipe.Op
 	var res xResult
 	switch me.do {
 	case recipe.Enqueue:
@@ -252,15 +251,14 @@ func (x *explorer) act(s *xState, c int, id recipe.ID) {
 	case recipe.ReopenDoor:
 		res = x.mark(s, c, 0)
 	case recipe.Grant:
+		txn := recipe.ReadGrant(id, me.queued)
 		switch {
 		case upgrade:
-			ops = recipe.UpgradeGrant(id)
+			txn = recipe.UpgradeGrant(id)
 		case x.m.programs[c].writes():
-			ops = recipe.WriteGrant(id)
-		default:
-			ops = recipe.ReadGrant(id, me.queued)
+			txn = recipe.WriteGrant(id)
 		}
-		res = x.multi(s, c, ops)
+		res = x.grant(s, c, txn)
 	}
 	do := me.do
 	switch res {
@@ -298,37 +296,29 @@ func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 	return xOK
 }
 
-// multi runs the operations as one.
-func (x *explorer) multi(s *xState, c int, ops []recipe.Op) xResult {
-	t := *s
-	for _, op := range ops {
-		bit := 0
-		if op.Node.Kind != 0 {
-			bit = x.m.bit(op.Node)
-		}
-		switch op.Op {
-		case recipe.CheckRecord:
-			if !s.c[c].known {
-				return xBadVersion
-			}
-		case recipe.CheckNode:
-			if x.m.mutation != xNoQueueCheck && t.nodes>>bit&1 == 0 {
-				return xNoNode
-			}
-		case recipe.DeleteNode:
-			if t.nodes>>bit&1 == 0 {
-				return xNoNode
-			}
-			t.nodes &^= 1 << bit
-		case recipe.CreateNode:
-			if t.nodes>>bit&1 != 0 {
-				panic("node exists")
-			}
-			t.nodes |= 1 << bit
+// grant runs the transaction.
+func (x *explorer) grant(s *xState, c int, txn recipe.GrantTxn) xResult {
+	lacks := func(n recipe.PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
+	switch {
+	case !s.c[c].known:
+		return xBadVersion
+	case x.m.mutation != xNoQueueCheck && lacks(txn.Check) || lacks(txn.Delete):
+		return xNoNode
+	case !lacks(txn.Create):
+		panic("node exists")
+	}
+	x.replace(s, txn.Create, txn.Delete)
+	return xOK
+}
+
+// replace makes a node and removes others.
+func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.PolicyNode) {
+	s.nodes |= 1 << x.m.bit(made)
+	for _, n := range old {
+		if n.Kind != 0 {
+			s.nodes &^= 1 << x.m.bit(n)
 		}
 	}
-	*s = t
-	return xOK
 }
 
 // held goes on with the program.
@@ -340,17 +330,8 @@ func (x *explorer) held(s *xState, c int, id recipe.ID) {
 		*me = xClient{phase: xUpgrade, attempt: me.attempt}
 		x.again(me, c)
 	case me.phase == xAcquire && program == xWriteDowngrade:
-		queue := x.m.bit(recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite})
-		ops := []recipe.Op{
-			{Op: recipe.CreateNode, Node: recipe.PolicyNode{ID: recipe.ID{byte(c + 1), 2}, Kind: recipe.HoldRead}},
-			{Op: recipe.DeleteNode, Node: recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}},
-		}
-		if s.nodes>>queue&1 != 0 {
-			ops = append(ops, recipe.Op{Op: recipe.DeleteNode, Node: recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite}})
-		}
-		if x.multi(s, c, ops) != xOK {
-			panic("downgrade refused")
-		}
+		x.replace(s, recipe.PolicyNode{ID: recipe.ID{byte(c + 1), 2}, Kind: recipe.HoldRead},
+			recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}, recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite})
 		*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}
 	default:
 		s.nodes &^= (1<<xPerClient - 1) << (c * xPerClient)

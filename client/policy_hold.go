@@ -16,7 +16,7 @@ type policyModes struct{}
 // readNode gets a fresh id: the door's mark is stale from then on.
 func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
-	return heldNode{path: join(h.path, n.Name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
+	return heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
 }
 
 // upgrade turns the read hold into the write hold ahead of all waiters.
@@ -79,7 +79,7 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 
 // awaitHolder waits until another holder may be gone.
 func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on recipe.PolicyNode) error {
-	s, gone, err := w.watchNode(ctx, join(w.a.dir, on.Name(true)))
+	s, gone, err := w.watchNode(ctx, recipe.Join(w.a.dir, on.Name(true)))
 	if gone || err != nil {
 		return err
 	}
@@ -104,9 +104,8 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 		return false, h.overErr()
 	}
 	defer h.endChange()
-	node := recipe.PolicyNode{ID: w.id, Kind: recipe.HoldWrite}
-	made, err := w.dir.grant(h.life, policyGranted{ops: recipe.UpgradeGrant(w.id), node: node,
-		data: policyHoldData(w.a)})
+	g := policyGranted{GrantTxn: recipe.UpgradeGrant(w.id), data: policyHoldData(w.a)}
+	made, err := w.dir.grant(h.life, g)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -114,7 +113,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	path := join(w.a.dir, node.Name(true))
+	path := recipe.Join(w.a.dir, g.Create.Name(true))
 	h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), heldNode{path: path, id: w.id})
 	lost := h.lossNow()
 	if lost != nil {

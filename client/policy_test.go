@@ -307,7 +307,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 	queued(t, o, d, 3)
 	for _, n := range names(t, o, d) {
 		if node, ok := recipe.ParsePolicyNode(n); ok && node.Kind == recipe.QueueWrite {
-			if err := o.Delete(join(d, n), -1); err != nil {
+			if err := o.Delete(recipe.Join(d, n), -1); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -51,7 +51,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (ti
 	}
 	ms, ok := w.since[n.ID]
 	if !ok {
-		st, err := w.e.exists(ctx, join(w.a.dir, n.Name(true)))
+		st, err := w.e.conn.Exists(ctx, recipe.Join(w.a.dir, n.Name(true)))
 		if err != nil || st == nil {
 			if errors.Is(err, zk.ErrNoAuth) {
 				err = nil
@@ -82,7 +82,7 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 		also.fired = firedOf(w.dir.watch)
 	}
 	holder := w.a.cfg.limit.Break && step.On.Kind.Hold()
-	_, err := w.await(ctx, join(w.a.dir, step.On.Name(true)), 1, holder, also)
+	_, err := w.await(ctx, recipe.Join(w.a.dir, step.On.Name(true)), 1, holder, also)
 	return err
 }
 

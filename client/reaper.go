@@ -28,7 +28,7 @@ const (
 func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	for i, p := range paths {
-		dirs[i] = parentOf(p)
+		dirs[i] = recipe.Parent(p)
 	}
 	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
 }
@@ -39,7 +39,7 @@ func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan str
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
 	for i, p := range paths {
-		dirs[i], ops[i] = parentOf(p), zk.Delete{Path: p, Version: -1}
+		dirs[i], ops[i] = recipe.Parent(p), zk.Delete{Path: p, Version: -1}
 	}
 	ops = append(ops, unmark...)
 	return c.reapFunc(e, dirs, func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (c *Client) reapID(e *epoch, dir string, id recipe.ID) {
 		}
 		var paths []string
 		for _, n := range recipe.Bearing(names, id) {
-			paths = append(paths, join(dir, n))
+			paths = append(paths, recipe.Join(dir, n))
 		}
 		return c.deleteEach(ctx, e, paths...)
 	})
@@ -104,9 +104,7 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 	c.crowd.abandon(dirs...)
 	c.tellReaper(c.reaper.left.add(len(dirs)))
 	c.detached(func(ctx context.Context) {
-		if c.reapSteadily(ctx, e, f) {
-			c.count.reaped.Add(uint64(len(dirs)))
-		}
+		c.reapSteadily(ctx, e, f)
 		c.crowd.gone(dirs...)
 		c.tellReaper(c.reaper.left.add(-len(dirs)))
 		close(done)
@@ -114,22 +112,22 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 	return done
 }
 
-// reapSteadily does the work of reapFunc, and reports whether f succeeded.
-func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.Context) error) bool {
+// reapSteadily does the work of reapFunc.
+func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.Context) error) {
 	for n := 1; ; n++ {
 		c.reaper.slots <- struct{}{}
 		if e.ended() || ctx.Err() != nil {
 			<-c.reaper.slots
-			return false
+			return
 		}
 		err := f(ctx)
 		<-c.reaper.slots
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
-			return true
+			return
 		case zk.IsRefusal(err) && !e.ended():
 			c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
-			return false
+			return
 		}
 		select {
 		case <-time.After(backoff(n, reapFirst, reapLast)):

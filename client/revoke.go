@@ -33,7 +33,7 @@ func (h *hold) revoke(r recipe.Revocation) {
 // Revoke needs WRITE on the node.
 func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revocation) error {
 	target := target(path, node)
-	made, _, _ := recipe.ParseName(baseName(target))
+	made, _, _ := recipe.ParseName(recipe.Base(target))
 	if made.Maker == recipe.MakerKazoo || made.Maker == recipe.MakerGo {
 		return fmt.Errorf("%w: the program that made %s cannot be asked to leave", ErrUnsupported, target)
 	}

@@ -22,7 +22,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	waiter := start(testCtx(t), c.Mutex(d).Lock, limits...)
 	soon(t, "the question for the time", r.Acted())
 	for _, n := range names(t, o, d) {
-		if n == baseName(holder.Node()) {
+		if n == recipe.Base(holder.Node()) {
 			continue
 		}
 		if err := other.Inspector().Revoke(testCtx(t), d, n, recipe.Revocation{By: "somebody"}); err != nil {
@@ -42,7 +42,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	l := must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
 	time.Sleep(2 * ownWatch) // its node is watched
 	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
-	if err := other.Inspector().Revoke(testCtx(t), d+"/e", baseName(l.Node()), recipe.Revocation{}); err != nil {
+	if err := other.Inspector().Revoke(testCtx(t), d+"/e", recipe.Base(l.Node()), recipe.Revocation{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := el.Proclaim(testCtx(t), l, []byte("b")); err != nil {

@@ -16,12 +16,12 @@ import (
 type RWMutex struct {
 	c    *Client
 	path string
-	cfg  *lockConfig
+	cfg  *options
 }
 
 // RWMutex returns the read-write lock on path. Nothing is sent before it is used.
 func (c *Client) RWMutex(path string, opts ...Option) *RWMutex {
-	return &RWMutex{c: c, path: path, cfg: c.lockConfig(opts)}
+	return &RWMutex{c: c, path: path, cfg: c.locks.with(opts)}
 }
 
 // Lock waits until the write lock is granted or ctx ends.

@@ -21,7 +21,7 @@ import (
 type Semaphore struct {
 	c     *Client
 	path  string
-	cfg   *lockConfig
+	cfg   *options
 	limit atomic.Int64
 	d     semLayout
 }
@@ -38,7 +38,7 @@ type semLayout struct {
 // Semaphore returns the semaphore on path with the given limit of permits; with limit 0, the stored
 // limit counts. Nothing is sent before it is used.
 func (c *Client) Semaphore(path string, limit int, opts ...Option) *Semaphore {
-	s := &Semaphore{c: c, path: path, cfg: c.lockConfig(opts)}
+	s := &Semaphore{c: c, path: path, cfg: c.locks.with(opts)}
 	s.limit.Store(int64(limit))
 	s.d = semLayoutOf(s.cfg.layout, path)
 	return s
@@ -51,7 +51,7 @@ func semLayoutOf(l Layout, path string) semLayout {
 			mode: zk.Ephemeral, use: useBarePermits}
 	}
 	return semLayout{
-		lock: join(path, "locks"), leases: join(path, recipe.PermitsName),
+		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
 		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
 		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
 	}
@@ -135,7 +135,7 @@ func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
 // free returns ErrNotAcquired if n permits are not free.
 func (s *Semaphore) free(ctx context.Context, e *epoch, n int) error {
 	var limit int
-	dir, err := e.get(ctx, s.path)
+	dir, err := e.conn.Get(ctx, s.path)
 	if err == nil {
 		limit, _, err = s.parseLimit(dir.Data)
 	}
@@ -204,7 +204,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	e, nodes := head.e, make([]newNode, n)
 	for i := range nodes {
 		id := newNodeID(e.sid)
-		path := join(s.d.leases, s.d.leaseName(id))
+		path := recipe.Join(s.d.leases, s.d.leaseName(id))
 		nodes[i] = newNode{id: id, lasting: a.cfg.lasting(),
 			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
@@ -226,7 +226,6 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 		s.c.reap(e, pathsOf(held)...)
 		return nil, err
 	}
-	s.c.count.enqueued.Add(1)
 	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
 }
 
@@ -309,7 +308,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
 
 // watchLimit returns the limit that counts now, and watches it.
 func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, error) {
-	n, w, err := e.getW(ctx, s.path)
+	n, w, err := e.conn.GetW(ctx, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil, &requeueError{ErrNodeRemoved}
 	}

@@ -88,9 +88,10 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 
 // A set that may not queue again says what became of the lock that it had.
 func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
-	c, d, o := dial(t), dir(t), observer(t)
-	other := dial(t)
+	d, o, other := dir(t), observer(t), dial(t)
 	for name, want := range map[string]error{"removed": ErrNodeRemoved, "held too long": ErrLost} {
+		lost := make(chan LockEvent, 10)
+		c := dial(t, WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
 		b := lock(t, other.Mutex(d+"/b").Lock)
 		opts := []Option{WithoutRequeue()}
 		if name == "held too long" {
@@ -105,14 +106,13 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the loss", func() bool { return c.Stats().Lost > 0 })
+		soon(t, "the loss", lost)
 		unlock(t, b)
 		if err := set.fails(t); !errors.Is(err, want) || errors.Is(err, ErrSessionExpired) {
 			t.Errorf("%s: %v", name, err)
 		}
 		queued(t, o, d+"/a", 0)
 		queued(t, o, d+"/b", 0)
-		c = dial(t)
 	}
 }
 

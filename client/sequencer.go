@@ -15,9 +15,9 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	path := s.NodePath()
 	var st *zk.Stat
 	err := c.steadily(ctx, path, func(e *epoch) error {
-		err := e.sync(ctx, path)
+		err := e.conn.Sync(ctx, path)
 		if err == nil {
-			st, err = e.exists(ctx, path)
+			st, err = e.conn.Exists(ctx, path)
 		}
 		return err
 	})
@@ -27,7 +27,7 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	if st == nil {
 		return fmt.Errorf("%w: %s is gone", fence.ErrStale, path)
 	}
-	born, name := fence.Token(st.Czxid), baseName(s.Node)
+	born, name := fence.Token(st.Czxid), recipe.Base(s.Node)
 	made, _, _ := recipe.ParseName(name)
 	// A downgraded hold has a newer node than its token says. The name of that node is unique, so it
 	// is enough that the node exists.

@@ -83,7 +83,6 @@ func (c *Client) attach(e *epoch) {
 	e.begin(s.ID, s.Timeout)
 	if c.ep != e {
 		c.ep = e
-		c.count.sessions.Add(1)
 	}
 	c.attached = true
 	c.broadcast()

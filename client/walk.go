@@ -26,7 +26,7 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 	if err != nil {
 		return err
 	}
-	if err := e.sync(ctx, root); err != nil {
+	if err := e.conn.Sync(ctx, root); err != nil {
 		return errorAt(root, publicErr(ctx, err))
 	}
 	return errorAt(root, publicErr(ctx, c.walk(ctx, e, root, depth, f)))
@@ -35,7 +35,7 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 func (c *Client) walk(
 	ctx context.Context, e *epoch, path string, depth int, f func(*recipe.Queue) error,
 ) error {
-	list, err := e.names(ctx, path)
+	list, err := e.conn.Names(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (c *Client) walk(
 		if path == "/" && n == "zookeeper" && c.session().Chroot() == "" || is && recipe.IsContender(n) {
 			continue
 		}
-		if err := c.walk(ctx, e, join(path, n), depth-1, f); err != nil {
+		if err := c.walk(ctx, e, recipe.Join(path, n), depth-1, f); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (c *Client) looksLikeLock(
 	if live || err != nil || st.DataLength == 0 || st.DataLength > recipe.MaxOwnerData {
 		return live, err
 	}
-	n, err := e.get(ctx, path)
+	n, err := e.conn.Get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return false, nil
 	}
@@ -103,7 +103,7 @@ func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []str
 		if n != recipe.SimpleName && !recipe.IsContender(n) {
 			continue
 		}
-		st, err := e.exists(ctx, join(path, n))
+		st, err := e.conn.Exists(ctx, recipe.Join(path, n))
 		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return false, err
 		}

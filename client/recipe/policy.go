@@ -58,7 +58,7 @@ type PolicyView struct {
 type Do uint8
 
 const (
-	Wait       Do = iota + 1 // until step.on is gone, or as step.data and step.timer say
+	Wait       Do = iota + 1 // until Step.On is gone, or as Step.Data and Step.Timer say
 	Enqueue                  // create the own queue node
 	Grant                    // run the grant's operations
 	CloseDoor                // close the door for oneself
@@ -70,9 +70,9 @@ const (
 // Step is a decision.
 type Step struct {
 	Do    Do
-	On    PolicyNode // policyWait: the node to watch
-	Data  bool       // policyWait: the record changing ends the wait too
-	Timer bool       // policyWait: so does the moment at which a writer is overdue
+	On    PolicyNode // Wait: the node to watch
+	Data  bool       // Wait: a change of the record ends the wait too
+	Timer bool       // Wait: so does the moment at which a writer is overdue
 }
 
 func waitOn(n *PolicyNode) Step { return Step{Do: Wait, On: *n} }
@@ -245,49 +245,28 @@ func DecideUpgrade(v *PolicyView, id ID) Step {
 	return Step{Do: CloseDoor}
 }
 
-// Op is one operation of a transaction. Operations on the record use the version that the decision
-// saw.
-type Op struct {
-	Op   OpCode
-	Node PolicyNode // not of CheckRecord
-}
+// GrantTxn is the transaction of a grant. It fails if the record is not the one that the decision
+// saw, or if Check or Delete does not exist. A node of kind 0 stands for none.
+type GrantTxn struct{ Check, Delete, Create PolicyNode }
 
-type OpCode uint8
-
-const (
-	CheckRecord OpCode = iota + 1
-	CheckNode
-	CreateNode
-	DeleteNode
-)
-
-// ReadGrant returns the grant of a reader. Its check says that no door was closed since the
-// decision. Readers leave the version as it is, so they never disturb each other.
-func ReadGrant(id ID, queued bool) []Op {
-	ops := []Op{{Op: CheckRecord}}
+// ReadGrant returns the grant of a reader. Readers leave the version of the record as it is, so they
+// never disturb each other.
+func ReadGrant(id ID, queued bool) GrantTxn {
+	txn := GrantTxn{Create: PolicyNode{ID: id, Kind: HoldRead}}
 	if queued {
-		ops = append(ops, Op{Op: DeleteNode, Node: PolicyNode{ID: id, Kind: QueueRead}})
+		txn.Delete = PolicyNode{ID: id, Kind: QueueRead}
 	}
-	return append(ops, Op{Op: CreateNode, Node: PolicyNode{ID: id, Kind: HoldRead}})
+	return txn
 }
 
-// WriteGrant returns the grant of a writer. Its checks say that the door is still closed for this
-// writer, and that its queue node exists. If an operator had removed that node, readers would
-// rightly take the door for stale. The queue node stays until release, so that readers that watch
-// it wake once.
-func WriteGrant(id ID) []Op {
-	return []Op{
-		{Op: CheckRecord},
-		{Op: CheckNode, Node: PolicyNode{ID: id, Kind: QueueWrite}},
-		{Op: CreateNode, Node: PolicyNode{ID: id, Kind: HoldWrite}},
-	}
+// WriteGrant returns the grant of a writer. It checks the queue node: if an operator had removed
+// that, readers would rightly take the door for stale. The queue node stays until release, so that
+// readers that watch it wake once.
+func WriteGrant(id ID) GrantTxn {
+	return GrantTxn{Check: PolicyNode{ID: id, Kind: QueueWrite}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
 }
 
 // UpgradeGrant returns the grant that turns the read hold into the write hold.
-func UpgradeGrant(id ID) []Op {
-	return []Op{
-		{Op: CheckRecord},
-		{Op: DeleteNode, Node: PolicyNode{ID: id, Kind: HoldRead}},
-		{Op: CreateNode, Node: PolicyNode{ID: id, Kind: HoldWrite}},
-	}
+func UpgradeGrant(id ID) GrantTxn {
+	return GrantTxn{Delete: PolicyNode{ID: id, Kind: HoldRead}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
 }

@@ -43,6 +43,7 @@ type call struct {
 	// Guarded by Conn.mu.
 	stage stage
 	left  bool // the caller no longer waits
+	tries int  // that failed between servers
 }
 
 // begin makes the frame of a call up to its path.

@@ -318,6 +318,36 @@ func (c *Conn) submit(soon bool, calls ...*call) {
 	}
 }
 
+// resend sends a read again, after a moment, because it failed between servers. It reports false if
+// no caller waits.
+func (c *Conn) resend(r *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.left || r.stage == over {
+		return false
+	}
+	r.stage = waiting
+	r.tries++
+	time.AfterFunc(backoff(r.tries, 5*time.Millisecond, time.Second), func() {
+		c.mu.Lock()
+		switch {
+		case r.stage == over:
+			c.mu.Unlock()
+		case c.err != nil:
+			r.stage = over
+			c.mu.Unlock()
+			r.finish(c.err)
+		case c.link == nil:
+			c.queue = append(c.queue, r)
+			c.mu.Unlock()
+		default:
+			c.link.put(r)
+			c.link.flush() // unlocks
+		}
+	})
+	return true
+}
+
 // refuse ends calls that were never sent.
 func (c *Conn) refuse(calls []*call, err error) {
 	for _, r := range calls {

@@ -282,6 +282,9 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	default:
 		err = &Error{Op: r.op.String(), Path: r.path, Code: code}
 		if brokeOnTheWay(code) {
+			if r.repeat && c.resend(r) {
+				return nil
+			}
 			err = &uncertain{err}
 		}
 	}
