@@ -154,9 +154,7 @@ func proxied(t testing.TB, opts ...Option) (*Client, *faultproxy.Proxy) {
 func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 	t.Helper()
 	p, err := faultproxy.New(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -181,9 +179,7 @@ func observer(t testing.TB) *zk.Conn { return observerTo(t, addr(t)) }
 func observerTo(t testing.TB, servers string) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect(strings.Split(servers, ","), 30*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() {
 		conn.Close()
 		for range events {
@@ -206,10 +202,43 @@ func names(t testing.TB, o *zk.Conn, dir string) []string {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
+	noErr(t, err)
+	return l
+}
+
+// noErr ends the test on an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+}
+
+// wantErr ends the test unless err is the wanted one.
+func wantErr(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%v, not %v", err, want)
+	}
+}
+
+// errOf drops the value beside an error.
+func errOf[T any](_ T, err error) error { return err }
+
+// lostFor ends the test unless err is the loss of a lease for the reason.
+func lostFor(t testing.TB, err error, why LostReason) {
+	t.Helper()
+	var lost *LostError
+	if !errors.As(err, &lost) || lost.Reason != why {
+		t.Fatalf("%v, not the loss because of %v", err, why)
+	}
+}
+
+// shared starts the shared server and then looks for goroutines that the test leaves.
+func shared(t testing.TB) {
+	t.Helper()
+	addr(t)
+	leakCheck(t)
 }
 
 // eventually waits for a condition.
@@ -260,7 +289,7 @@ type granting struct {
 }
 
 // start calls lock in a goroutine.
-func start(ctx context.Context, lock func(context.Context, ...Option) (*Lease, error), opts ...Option) granting {
+func start(ctx context.Context, lock take, opts ...Option) granting {
 	g := granting{make(chan *Lease, 1), make(chan error, 1)}
 	go func() {
 		l, err := lock(ctx, opts...)
@@ -307,15 +336,13 @@ func (g granting) pending() bool { return len(g.lease) == 0 && len(g.err) == 0 }
 func must[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return v
 	}
 }
 
 // lock takes a lock that must be granted.
-func lock(t testing.TB, f func(context.Context, ...Option) (*Lease, error), opts ...Option) *Lease {
+func lock(t testing.TB, f take, opts ...Option) *Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -352,9 +379,7 @@ var slow = func() time.Duration {
 func exists(t testing.TB, o *zk.Conn, path string) bool {
 	t.Helper()
 	ok, _, err := o.Exists(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return ok
 }
 

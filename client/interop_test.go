@@ -168,9 +168,7 @@ func together(t *testing.T, peer []string, kind string, ours func(c *Client, d s
 	cmd := exec.CommandContext(ctx, peer[0], args...)
 	var words strings.Builder
 	cmd.Stdout, cmd.Stderr = &words, &words
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	var wg sync.WaitGroup
 	for range 2 {
 		take := ours(dialTo(t, addr(t), WithSessionTimeout(20*time.Second)), d)

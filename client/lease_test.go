@@ -3,16 +3,20 @@ package client
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
 type valueKey struct{}
 
 // The context given to Lock limits the wait. The hold is another matter.
 func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, d := dial(t), dir(t)
 	wait, cancel := context.WithTimeout(context.WithValue(testCtx(t), valueKey{}, "v"), patience)
 	l := must[*Lease](t)(c.Mutex(d).Lock(wait))
@@ -30,8 +34,7 @@ func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 }
 
 func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	outer := lock(t, c.Mutex(d+"/outer").Lock)
 	inner := must[*Lease](t)(c.Mutex(d + "/inner").Lock(outer.Context()))
@@ -51,8 +54,7 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 }
 
 func TestDoEndsTheWorkWithItsContext(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, d := dial(t), dir(t)
 	own := errors.New("that is enough")
 	ctx, cancel := context.WithCancelCause(testCtx(t))
@@ -71,8 +73,7 @@ func TestDoEndsTheWorkWithItsContext(t *testing.T) {
 }
 
 func TestWaitHasALimitOfItsOwn(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	l := lock(t, a.Mutex(d).Lock)
 	_, err := b.Mutex(d).Lock(testCtx(t), WithWait(20*time.Millisecond))
@@ -93,18 +94,13 @@ func TestWaitHasALimitOfItsOwn(t *testing.T) {
 
 // Locking twice without passing the lease's context on would wait forever.
 func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, d := dial(t), dir(t)
 	task, other := Task(testCtx(t), "order 4711"), Task(testCtx(t), "order 4712")
 	m, rw := c.Mutex(d), c.RWMutex(d+"/rw")
 	l := must[*Lease](t)(m.Lock(task))
-	if _, err := m.Lock(task); !errors.Is(err, ErrSelfDeadlock) {
-		t.Fatal(err)
-	}
-	if _, err := c.AcquireAll(task, rw.Request(1), m.Request()); !errors.Is(err, ErrSelfDeadlock) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(m.Lock(task)), ErrSelfDeadlock)
+	wantErr(t, errOf(c.AcquireAll(task, rw.Request(1), m.Request())), ErrSelfDeadlock)
 	g := start(other, m.Lock)
 	unlock(t, l)
 	mine := g.wait(t)
@@ -114,9 +110,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 
 	r := must[*Lease](t)(rw.RLock(task))
 	unlock(t, must[*Lease](t)(rw.RLock(task))) // readers do not wait for each other
-	if _, err := rw.Lock(task); !errors.Is(err, ErrSelfDeadlock) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(rw.Lock(task)), ErrSelfDeadlock)
 	unlock(t, r)
 	set := must[*Lease](t)(c.AcquireAll(task, rw.Request(1), m.Request()))
 	if _, err := m.TryLock(task); !errors.Is(err, ErrSelfDeadlock) || !errors.Is(err, ErrNotAcquired) {
@@ -132,4 +126,258 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	soon(t, "loss", l.Lost())
 	unlock(t, must[*Lease](t)(m.Lock(task)))
 	l.Unlock(task)
+}
+
+func TestMutexIsGrantedAndGivenBack(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	if !l.Valid() || l.Err() != nil || l.Token() <= 0 {
+		t.Fatalf("lease %v %v %v", l.Valid(), l.Err(), l.Token())
+	}
+	if n := names(t, o, d); len(n) != 1 {
+		t.Fatalf("nodes %v", n)
+	}
+	noErr(t, l.Check(context.Background()))
+	unlock(t, l)
+	if n := names(t, o, d); len(n) != 0 {
+		t.Fatalf("nodes left: %v", n)
+	}
+	if l.Valid() || l.Context().Err() == nil {
+		t.Fatal("lease outlives Unlock")
+	}
+}
+
+func TestMutexExcludesAndTokensGrow(t *testing.T) {
+	shared(t)
+	d := dir(t)
+	ctx := testCtx(t)
+	var mu sync.Mutex
+	var last, inside int64
+	var wg sync.WaitGroup
+	for range 4 {
+		c := dial(t)
+		for range 2 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for range 20 {
+					l, err := c.Mutex(d).Lock(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					inside++
+					if inside != 1 || int64(l.Token()) <= last {
+						t.Errorf("%d inside, token %d after %d", inside, l.Token(), last)
+					}
+					last = int64(l.Token())
+					mu.Unlock()
+					time.Sleep(100 * time.Microsecond)
+					mu.Lock()
+					inside--
+					mu.Unlock()
+					if err := l.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+	}
+	wg.Wait()
+}
+
+// What f makes of the end of its context must not hide why it ended.
+func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	own := errors.New("own error")
+	for name, end := range map[string]struct {
+		f    func(context.Context, *Lease) error
+		also error
+	}{
+		"nil":       {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, nil},
+		"ctx.Err":   {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return ctx.Err() }, context.Canceled},
+		"own error": {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return own }, own},
+		"unlocked":  {func(ctx context.Context, l *Lease) error { <-ctx.Done(); l.Unlock(ctx); return own }, own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dir(t)
+			err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
+				if err := o.Delete(l.Node(), -1); err != nil {
+					return err
+				}
+				return end.f(ctx, l)
+			})
+			var le *LostError
+			if !errors.Is(err, ErrLost) || !errors.As(err, &le) || le.Reason != Removed || end.also != nil && !errors.Is(err, end.also) {
+				t.Fatalf("%v", err)
+			}
+		})
+	}
+	if err := c.Mutex(dir(t)).Do(testCtx(t), func(ctx context.Context, l *Lease) error { l.Unlock(ctx); return own }); err != own {
+		t.Fatalf("unlocked by f: %v", err)
+	}
+}
+
+// What is nested in a set of locks is nested in the one that it names: in how that one
+// is held, and with its token.
+func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
+	c, d, o := dial(t), dir(t), observer(t)
+	ctx := testCtx(t)
+	a, b := c.RWMutex(d+"/a", WithReentrant()), c.RWMutex(d+"/b", WithReentrant())
+	set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))
+	if _, err := b.Lock(set.Context()); !errors.Is(err, ErrSelfDeadlock) {
+		t.Errorf("a write lock in a read lock: %v", err)
+	}
+	read := must[*Lease](t)(b.RLock(set.Context()))
+	write := must[*Lease](t)(a.Lock(set.Context()))
+	for i, l := range []*Lease{write, read} {
+		s := set.Sequencers()[i]
+		if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token || l.Node() != s.NodePath() || len(l.Nodes()) != 1 {
+			t.Errorf("%v at %s, want %+v", l.Sequencers(), l.Nodes(), s)
+		}
+	}
+	unlock(t, set)
+	if n, m := len(names(t, o, d+"/a")), len(names(t, o, d+"/b")); n != 1 || m != 1 {
+		t.Errorf("%d and %d nodes, while the nested leases are held", n, m)
+	}
+	unlock(t, read)
+	unlock(t, write)
+	queued(t, o, d+"/a", 0)
+	queued(t, o, d+"/b", 0)
+	set = must[*Lease](t)(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared), c.RWMutex(d+"/b").Request(fence.Exclusive)))
+	unlock(t, must[*Lease](t)(c.RWMutex(d+"/b", WithReentrant()).Lock(set.Context())))
+	unlock(t, set)
+}
+
+// A named task waits for what it holds in a set, lock by lock.
+func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
+	c, d := dial(t), dir(t)
+	ctx := Task(testCtx(t), "order 1")
+	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")
+	set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))
+	if l, err := b.RLock(ctx); err != nil {
+		t.Errorf("a second read lock: %v", err)
+	} else {
+		unlock(t, l)
+	}
+	unlock(t, set)
+	set = must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))
+	if _, err := b.TryRLock(ctx); !errors.Is(err, ErrSelfDeadlock) {
+		t.Errorf("a read lock beside the own write lock: %v", err)
+	}
+	unlock(t, set)
+	if n := len(c.named.m); n != 0 {
+		t.Errorf("%d leases are kept", n)
+	}
+}
+
+// A mutex that is read-locked within itself stays a mutex.
+func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
+	c, d, o := dial(t), dir(t), observer(t)
+	outer := lock(t, c.Mutex(d).Lock)
+	inner := must[*Lease](t)(c.RWMutex(d, WithReentrant()).RLock(outer.Context()))
+	unlock(t, outer)
+	if !inner.Valid() || len(names(t, o, d)) != 1 {
+		t.Error("the hold ended before the last lease")
+	}
+	unlock(t, inner)
+	queued(t, o, d, 0)
+}
+
+// What Do runs is work under the lease, for the wait graph too.
+func TestDoIsOneTaskWithItsLease(t *testing.T) {
+	c, d := dial(t), dir(t)
+	err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
+		return c.Mutex(d+"/inner").Do(ctx, func(_ context.Context, inner *Lease) error {
+			outer, in := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0], must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
+			if outer.Owner.Task != in.Owner.Task {
+				t.Errorf("tasks %q and %q", outer.Owner.Task, in.Owner.Task)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Unlock does not wait for the server, but the release comes about, also when its
+// first request is lost.
+func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	for _, what := range []faultproxy.Action{faultproxy.Hold, faultproxy.CutBefore} {
+		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: d, Nth: 1, Do: what})
+		l := lock(t, c.Mutex(d, WithEarlyUnlock()).Lock)
+		unlock(t, l) // would wait forever
+		soon(t, "the request", r.Acted())
+		if what == faultproxy.Hold && len(names(t, o, d)) != 1 {
+			t.Error("it was released although its request is held")
+		}
+		r.Release()
+		queued(t, o, d, 0)
+		r.Remove()
+	}
+}
+
+// A program that needs time to stop must not be overtaken by the next holder.
+func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	l := lock(t, c.Mutex(d, WithLimit(Limit{Linger: true, Hold: 50 * time.Millisecond, Grace: 10 * time.Millisecond})).Lock)
+	soon(t, "the lease is lost", l.Lost())
+	next := start(testCtx(t), dial(t).Mutex(d).Lock)
+	queued(t, o, d, 2)
+	not(t, "the next holder is granted before Unlock", next.lease, 100*time.Millisecond)
+	if err := l.Unlock(context.Background()); !errors.Is(err, ErrLost) {
+		t.Fatalf("unlock: %v", err)
+	}
+	unlock(t, next.wait(t))
+}
+
+// A client that lives for years locks and unlocks all the time: what it knows of
+// its holds must not grow.
+func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
+	c, d := dial(t), dir(t)
+	holds := func() int {
+		c.mu.Lock()
+		e := c.ep
+		c.mu.Unlock()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.holds)
+	}
+	l := lock(t, c.Mutex(d).Lock)
+	if n := holds(); n != 1 {
+		t.Errorf("%d holds of one lock", n)
+	}
+	unlock(t, l)
+	eventually(t, "the hold to be forgotten", func() bool { return holds() == 0 })
+}
+
+// Close cleans up for as long as it may; whoever works under a lease must not
+// wait for that.
+func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
+	shared(t)
+	c := dialTo(t, addr(t), quick()...)
+	l := lock(t, c.Mutex(dir(t)).Lock)
+	c.reaper.left.add(1) // a node that cannot be removed
+	ctx, cancel := context.WithCancel(testCtx(t))
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(ctx) }()
+	soon(t, "the loss", l.Lost())
+	select {
+	case err := <-closed:
+		t.Errorf("Close has returned %v", err)
+	default:
+	}
+	cancel()
+	if err := soon(t, "Close", closed); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
@@ -89,8 +93,7 @@ var losses = map[string]faultproxy.Rule{
 // messages in turn, in every way, then checks that nothing was left, nobody held
 // together, and what Unlock said was true.
 func TestEveryLostMessage(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	for recipe, make := range plainRecipes {
 		for way, rule := range losses {
 			for _, fresh := range []bool{true, false} {
@@ -166,5 +169,295 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 		return true
 	default:
 		return false
+	}
+}
+
+// TestEveryLostMessageOfAPolicyLock loses each message of a cycle in turn, for a
+// write, for a read that is upgraded, and for a write that is downgraded.
+func TestEveryLostMessageOfAPolicyLock(t *testing.T) {
+	shared(t)
+	for name, make := range policyRecipes {
+		for way, rule := range losses {
+			// The other ways differ in where the message is lost, not in what is known.
+			if !envSet("ZLOCKD_CLIENT_FULL") && way != "cut after request" && way != "cut before request" {
+				continue
+			}
+			t.Run(name+","+way, func(t *testing.T) {
+				t.Parallel()
+				for k := 1; lostMessage(t, make, rule, true, k) && !t.Failed(); k++ {
+				}
+			})
+		}
+	}
+}
+
+// cancelRecipes are all recipes, and those that cancelling may treat differently.
+func cancelRecipes() map[string]recipeTest {
+	all := maps.Clone(plainRecipes)
+	maps.Copy(all, policyRecipes)
+	for p := PolicyReader; p <= PolicyWriter; p++ {
+		all["policy "+p.String()] = func(c *Client, d string) (take, []string) {
+			return c.RWMutex(d, WithPolicy(p)).Lock, []string{""}
+		}
+	}
+	all["policy read"] = func(c *Client, d string) (take, []string) {
+		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock, []string{""}
+	}
+	// A mark left behind would hold up whoever comes next for longer than a test waits.
+	all["delay"] = func(c *Client, d string) (take, []string) {
+		return c.Mutex(d, WithLockDelay(time.Hour)).Lock, []string{""}
+	}
+	all["policy delay"] = func(c *Client, d string) (take, []string) {
+		return c.RWMutex(d, WithPolicy(PolicyFair), WithLockDelay(time.Hour)).Lock, []string{""}
+	}
+	return all
+}
+
+// endings are what may happen to an attempt in the middle: its context ends, or the lease
+// it has so far is lost although the session goes on.
+var endings = map[string]func(c *Client, cancel func()){
+	"cancelled": func(_ *Client, cancel func()) { cancel() },
+	"lost": func(c *Client, _ func()) {
+		c.mu.Lock()
+		e := c.ep
+		c.mu.Unlock()
+		e.loseAll(Deadline)
+	},
+}
+
+// TestE12ContextEndsAtEveryMessage ends an attempt when each of its messages in
+// turn is on its way. Whatever the attempt had come to, nothing is left of it, and
+// the next one is granted while the session lives on.
+func TestE12ContextEndsAtEveryMessage(t *testing.T) {
+	shared(t)
+	for name, make := range cancelRecipes() {
+		for ending, end := range endings {
+			if ending == "lost" && name != "policy upgrade" && name != "policy downgrade" {
+				continue // nothing is held until the end
+			}
+			t.Run(name+","+ending, func(t *testing.T) {
+				t.Parallel()
+				c, p := proxied(t)
+				for _, kind := range []faultproxy.Kind{faultproxy.Request, faultproxy.Reply} {
+					for k := 1; endedAt(t, c, p, make, kind, k, end) && !t.Failed(); k++ {
+					}
+				}
+			})
+		}
+	}
+}
+
+// endedAt ends an attempt at its k-th message. It returns false if there are fewer.
+func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind, k int, end func(*Client, func())) bool {
+	t.Helper()
+	d, o := dir(t), observer(t)
+	defer o.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	// What is on its way waits a little, so that the end comes first.
+	r := p.Add(faultproxy.Rule{Kind: kind, Under: d, Nth: k, Do: faultproxy.Delay, For: 10 * time.Millisecond, Then: func() { end(c, cancel) }})
+	take, parts := make(c, d)
+	l, err := take(ctx)
+	r.Remove()
+	if l != nil {
+		if err := l.Unlock(testCtx(t)); err != nil && l.reason() != Deadline {
+			t.Errorf("%v %d: unlock: %v", kind, k, err)
+		}
+	} else if err == nil {
+		t.Errorf("%v %d: neither a lease nor an error", kind, k)
+	}
+	for _, part := range parts {
+		queued(t, o, d+part, 0)
+	}
+	next := dial(t)
+	defer next.Close(testCtx(t))
+	take, _ = make(next, d)
+	unlock(t, lock(t, take))
+	select {
+	case <-r.Acted():
+		return true
+	default:
+		return false
+	}
+}
+
+// Changes of mode and the release may be asked for at the same time. They come one
+// after another, and Unlock tells the truth.
+func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	for name, lockIt := range map[string]take{
+		"queue":  c.RWMutex(d + "/queue").Lock,
+		"policy": c.RWMutex(d+"/policy", WithPolicy(PolicyFair)).Lock,
+	} {
+		for i := range rounds(500, 50) {
+			l := lock(t, lockIt)
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					if err := l.Downgrade(ctx); err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrUnsupported) {
+						t.Errorf("%s %d: downgrade: %v", name, i, err)
+					}
+				})
+			}
+			wg.Go(func() {
+				time.Sleep(time.Duration(i%10) * 100 * time.Microsecond)
+				if err := l.Unlock(ctx); err != nil {
+					t.Errorf("%s %d: unlock: %v", name, i, err)
+				}
+			})
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+		}
+		queued(t, o, d+"/"+name, 0)
+	}
+}
+
+// Calls whose contexts end leave nodes behind. However fast they come and go, a
+// directory must not fill up: never more than twice as many nodes as goroutines.
+func TestAbandonedNodesAreBounded(t *testing.T) {
+	addr(t)
+	const goroutines = 100
+	type locker = func(context.Context) (*Lease, error)
+	modes := map[string]func(c *Client, d string) (f locker, dirs []string){
+		"mutex": func(c *Client, d string) (locker, []string) {
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d).Lock(ctx) }, []string{d}
+		},
+		"without local queue": func(c *Client, d string) (locker, []string) {
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) }, []string{d}
+		},
+		"read": func(c *Client, d string) (locker, []string) {
+			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
+		},
+		"read behind a writer": func(c *Client, d string) (locker, []string) {
+			go c.RWMutex(d).Lock(context.Background()) // until the client is closed
+			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
+		},
+		"without local queue, behind another": func(c *Client, d string) (locker, []string) {
+			go c.Mutex(d).Lock(context.Background())
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) }, []string{d}
+		},
+		"read, policy": func(c *Client, d string) (locker, []string) {
+			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d, WithPolicy(PolicyFair)).RLock(ctx) }, []string{d}
+		},
+		"set": func(c *Client, d string) (locker, []string) {
+			a, b := c.Mutex(d+"/a"), c.RWMutex(d+"/b")
+			return func(ctx context.Context) (*Lease, error) {
+				return c.AcquireAll(ctx, a.Request(), b.Request(1))
+			}, []string{d + "/a", d + "/b"}
+		},
+		"permits": func(c *Client, d string) (locker, []string) {
+			s := c.Semaphore(d, 3, WithoutLocalQueue())
+			return func(ctx context.Context) (*Lease, error) { return s.Acquire(ctx, 1) }, []string{d + "/locks", d + "/leases"}
+		},
+	}
+	for name, mode := range modes {
+		for _, procs := range []int{1, runtime.GOMAXPROCS(0)} {
+			t.Run(name, func(t *testing.T) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+				leakCheck(t)
+				d := dir(t)
+				c, o := dial(t, WithSessionTimeout(40*time.Second)), observer(t)
+				lock, dirs := mode(c, d)
+				ctx, cancel := context.WithCancel(testCtx(t))
+				var calls atomic.Int64
+				var wg sync.WaitGroup
+				for range goroutines {
+					wg.Add(1)
+					go func() {
+						defer wg.Done()
+						for ctx.Err() == nil {
+							limit, done := context.WithTimeout(ctx, time.Duration(1+rand.N(20))*time.Millisecond)
+							if l, err := lock(limit); err == nil {
+								l.Unlock(limit)
+							}
+							done()
+							calls.Add(1)
+						}
+					}()
+				}
+				most := 0
+				for calls.Load() < int64(rounds(100_000, 3000)) && ctx.Err() == nil {
+					for _, d := range dirs {
+						most = max(most, len(names(t, o, d)))
+					}
+				}
+				cancel()
+				wg.Wait()
+				t.Logf("%d nodes at most, %d calls", most, calls.Load())
+				if most > 2*goroutines {
+					t.Errorf("%d nodes of %d goroutines in one directory", most, goroutines)
+				}
+				bounded, stop := context.WithTimeout(context.Background(), patience)
+				defer stop()
+				noErr(t, c.Close(bounded))
+				for _, d := range dirs {
+					queued(t, o, d, 0)
+				}
+			})
+		}
+	}
+}
+
+func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
+	var c crowd
+	if c.room("/d") != nil {
+		t.Fatal("an empty directory is full")
+	}
+	c.abandon("/d")
+	if c.room("/d") != nil {
+		t.Fatal("one call may leave one node behind")
+	}
+	c.abandon("/d")
+	wait := c.room("/d")
+	if wait == nil || isClosed(wait) || c.room("/other") != nil {
+		t.Fatal("two nodes behind one call")
+	}
+	c.enter("/d", "/d", "/d", "/d")
+	if !isClosed(wait) || c.room("/d") != nil {
+		t.Fatal("two nodes behind four calls are allowed")
+	}
+	c.leave("/d", "/d", "/d", "/d")
+	if wait = c.room("/d"); isClosed(wait) {
+		t.Fatal("the calls are over")
+	}
+	c.gone("/d", "/d")
+	if !isClosed(wait) || len(c.dirs) != 0 {
+		t.Fatalf("room, and nothing to remember: %v", c.dirs)
+	}
+}
+
+// One path that the server refuses says nothing about containers.
+func TestBadPathLeavesContainersAlone(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	if _, err := c.Mutex("/t/\U0001F512/a").Lock(testCtx(t)); err == nil {
+		t.Fatal("a path beyond the basic plane was taken")
+	}
+	d := dir(t)
+	p.Record()
+	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
+	if under(p, d, int32(jute.OpCreateContainer)) == 0 {
+		t.Error("the directory is no container")
+	}
+}
+
+// kazoo makes a lock's directory once and not again, so in its layout a directory stays.
+func TestKazooDirectoriesStay(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	d := dir(t)
+	p.Record()
+	unlock(t, lock(t, c.Mutex(d+"/mutex", WithLayout(LayoutKazoo)).Lock))
+	unlock(t, must[*Lease](t)(c.Semaphore(d+"/semaphore", 1, WithLayout(LayoutKazoo)).Acquire(testCtx(t), 1)))
+	unlock(t, must[*Lease](t)(c.Election(d+"/election", WithLayout(LayoutKazoo)).Campaign(testCtx(t), nil)))
+	for _, f := range p.Frames() {
+		path := strings.TrimPrefix(f.Path, d+"/")
+		if f.Kind == faultproxy.Request && f.Op == int32(jute.OpCreateContainer) && path != f.Path {
+			t.Errorf("%s is a container", f.Path)
+		}
 	}
 }

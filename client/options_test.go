@@ -1,9 +1,265 @@
 package client
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/faultproxy"
 )
+
+// What an option promises must be seen by others.
+
+func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
+	t.Helper()
+	b, st, err := o.Get(node)
+	noErr(t, err)
+	return b, st
+}
+
+func TestClientNameIsInTheNode(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	l := lock(t, dial(t, WithClientName("reports-7")).Mutex(dir(t)).Lock)
+	b, _ := contentOf(t, o, l.Node())
+	if owner, ok := recipe.ParseOwner(b); !ok || owner.Cmd != "reports-7" {
+		t.Errorf("%s", b)
+	}
+}
+
+// The value of a candidate is the node's data, with an owner record behind it only where the
+// wait graph needs the task and no other library reads the whole.
+func TestValueOfACandidateStaysReadable(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	for name, campaign := range map[string]struct {
+		task   string
+		layout Layout
+		record bool
+	}{"no task": {}, "task": {"deploy", LayoutCurator, true}, "latch": {"deploy", LayoutLatch, false}, "kazoo": {"deploy", LayoutKazoo, false}} {
+		d := dir(t)
+		el := c.Election(d, WithLayout(campaign.layout))
+		l := must[*Lease](t)(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))
+		for _, value := range []string{`{"at":"mine"}`, "", "new\x00value"} {
+			if value != `{"at":"mine"}` {
+				noErr(t, el.Proclaim(testCtx(t), l, []byte(value)))
+			}
+			b, _ := contentOf(t, o, l.Node())
+			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" || !bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
+				t.Errorf("%s: %q", name, b)
+			}
+			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != value {
+				t.Errorf("%s: the leader is %q, not %q", name, leader.Value, value)
+			}
+		}
+		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
+			soon(t, "the wish", l.Revoked())
+			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != "new\x00value" {
+				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
+			}
+		}
+		if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); campaign.record && (q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
+			t.Errorf("%s: shown as %+v", name, q.Holders[0])
+		}
+		unlock(t, l)
+	}
+}
+
+func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	for _, test := range []struct {
+		opts []Option
+		want string
+	}{{nil, "-lock-"}, {[]Option{WithLayout(LayoutLatch)}, "-latch-"}} {
+		l, err := c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me"))
+		noErr(t, err)
+		if n := names(t, o, d); len(n) != 1 || !strings.Contains(n[0], test.want) {
+			t.Errorf("%v, want %s", n, test.want)
+		}
+		unlock(t, l)
+		queued(t, o, d, 0)
+	}
+}
+
+func TestTLSIsSpoken(t *testing.T) {
+	leakCheck(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noErr(t, err)
+	defer l.Close()
+	first := make(chan byte, 1)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			var b [1]byte
+			_, _ = io.ReadFull(conn, b[:])
+			conn.Close()
+			first <- b[0]
+		}
+	}()
+	ctx, cancel := context.WithCancel(testCtx(t))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if c, err := Dial(ctx, l.Addr().String(), WithTLS(&tls.Config{InsecureSkipVerify: true})); err == nil {
+			c.Close(ctx)
+			t.Error("connected to nobody")
+		}
+	}()
+	if b := soon(t, "something from the client", first); b != 0x16 {
+		t.Errorf("the first byte is %#x, not that of a TLS handshake", b)
+	}
+	cancel()
+	<-done
+}
+
+// A permit's token orders what is done under it, too.
+func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
+		s := c.Semaphore(dir(t), 3, WithLayout(layout))
+		last := fence.Token(0)
+		for _, n := range []int{1, 2} {
+			l, err := s.Acquire(testCtx(t), n)
+			noErr(t, err)
+			if _, st := contentOf(t, o, l.Node()); l.Token() != fence.Token(st.Czxid) || l.Token() <= last {
+				t.Errorf("%v, %d permits: token %d after %d, node of %d", layout, n, l.Token(), last, st.Czxid)
+			}
+			last = l.Token()
+		}
+	}
+}
+
+// Under the writers' policy a reader waits for every writer, whoever came first.
+func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
+	shared(t)
+	o, d, ctx := observer(t), dir(t), testCtx(t)
+	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithoutLocalQueue()) }
+	first := lock(t, m().RLock)
+	w1 := start(ctx, m().Lock)
+	queued(t, o, d, 2)
+	if l, err := m().TryRLock(ctx); err == nil {
+		unlock(t, l)
+		t.Fatal("a reader passed a writer that waits")
+	}
+	r := start(ctx, m().RLock) // behind the one writer, ahead of the other
+	queued(t, o, d, 3)
+	w2 := start(ctx, m().Lock)
+	queued(t, o, d, 4)
+	unlock(t, first)
+	l1 := w1.wait(t)
+	unlock(t, l1)
+	l2 := w2.wait(t)
+	if !r.pending() {
+		t.Error("the reader passed the second writer")
+	}
+	unlock(t, l2)
+	if l := r.wait(t); l.Token() <= l2.Token() || l2.Token() <= l1.Token() {
+		t.Errorf("tokens %d, %d, and the reader's %d", l1.Token(), l2.Token(), l.Token())
+	}
+}
+
+// Whether a reader waits for a queued writer that has not closed the door yet: the
+// policies differ in nothing else.
+func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
+	reader, writer := newNodeID(1), newNodeID(2)
+	q := func(id recipe.ID, kind recipe.PolicyRole, seq int32) recipe.PolicyNode {
+		return recipe.PolicyNode{ID: id, Kind: kind, Seq: seq}
+	}
+	for _, test := range []struct {
+		policy      recipe.Policy
+		readerFirst bool
+		overdue     bool
+		new, queued recipe.Do
+	}{
+		{PolicyWriter, true, false, recipe.Enqueue, recipe.Wait},
+		{PolicyWriter, false, false, recipe.Enqueue, recipe.Wait},
+		{PolicyFair, true, false, recipe.Enqueue, recipe.Grant},
+		{PolicyFair, false, false, recipe.Enqueue, recipe.Wait},
+		{PolicyReader, true, false, recipe.Grant, recipe.Grant},
+		{PolicyReader, false, false, recipe.Grant, recipe.Grant},
+		{PolicyReader, true, true, recipe.Enqueue, recipe.Grant},
+		{PolicyReader, false, true, recipe.Enqueue, recipe.Wait},
+	} {
+		w := q(writer, recipe.QueueWrite, 5)
+		r := q(reader, recipe.QueueRead, 6)
+		if test.readerFirst {
+			r.Seq = 4
+		}
+		v := &recipe.PolicyView{Policy: test.policy, Overdue: test.overdue, Nodes: []recipe.PolicyNode{w}}
+		if step := recipe.DecideRead(v, reader, false); step.Do != test.new {
+			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.Do, test.new)
+		}
+		v.Nodes = append(v.Nodes, r)
+		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait && step.On != w {
+			t.Errorf("%v, overdue %v, reader first %v: a queued reader: %+v, want %v", test.policy, test.overdue, test.readerFirst, step, test.queued)
+		}
+	}
+}
+
+// A break that the server refused is tried again.
+func TestRefusedBreakIsTriedAgain(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	o, d := observer(t), dir(t)
+	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
+	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
+		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	noErr(t, err)
+	const noAuth = -102
+	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1, Do: faultproxy.Refused, Code: noAuth})
+	unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
+	if refuse.Seen() < 2 {
+		t.Errorf("%d attempts to break", refuse.Seen())
+	}
+}
+
+// Who follows the state is told of every loss, by the clock here and by the server.
+func TestStateTellsOfTheLoss(t *testing.T) {
+	shared(t)
+	for name, lose := range map[string]func(*testClock, *faultproxy.Proxy) error{
+		"deadline": func(c *testClock, _ *faultproxy.Proxy) error { c.move(time.Hour, 0); return nil },
+		"expired":  func(_ *testClock, p *faultproxy.Proxy) error { return p.ExpireSession() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := newTestClock()
+			var mu sync.Mutex
+			var told []State
+			c, p := proxied(t, withClock(clock), WithHooks(Hooks{OnState: func(_, s State) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, s)
+			}}))
+			l := lock(t, c.Mutex(dir(t)).Lock)
+			mu.Lock()
+			told = nil
+			mu.Unlock()
+			noErr(t, lose(clock, p))
+			soon(t, "the loss", l.Lost())
+			eventually(t, "lost, and ready again", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				lost := false
+				for _, s := range told {
+					lost = lost || s == StateLost
+				}
+				return lost && told[len(told)-1] == StateReady
+			})
+		})
+	}
+}
 
 // A holder stops before the server may give its lock away, although their clocks differ in
 // speed.
@@ -18,9 +274,7 @@ func TestMarginShortensALease(t *testing.T) {
 		{[]Option{WithMargin(time.Millisecond)}, 9949 * time.Millisecond},
 	} {
 		o, err := clientOptions(test.opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if got := o.usable(timeout); got != test.want {
 			t.Errorf("%d options: a lease of %v, want %v", len(test.opts), got, test.want)
 		}
@@ -39,4 +293,91 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
+}
+
+// An option of the session that is given to a lock, and a layout that the kind of lock does
+// not have, are refused.
+func TestMisplacedOptionsAreRefused(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	for name, refused := range map[string]struct {
+		opt  Option
+		want error
+	}{
+		"session timeout": {WithSessionTimeout(time.Minute), ErrInvalid},
+		"latch":           {WithLayout(LayoutLatch), ErrUnsupported},
+		"policy":          {WithPolicy(PolicyFair), ErrUnsupported},
+	} {
+		if _, err := c.Mutex(d, refused.opt).Lock(testCtx(t)); !errors.Is(err, refused.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := c.Mutex(d).Lock(testCtx(t), refused.opt); !errors.Is(err, refused.want) {
+			t.Errorf("%s, of a call: %v", name, err)
+		}
+	}
+	l := lock(t, dial(t, WithReason("of the client")).Mutex(d).Lock)
+	if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 || q.Holders[0].Owner.Reason != "of the client" {
+		t.Errorf("an option of Dial does not count for its locks: %+v", q)
+	}
+	unlock(t, l)
+}
+
+// The text of an error begins with the prefix of the package, names the lock's path, and has the
+// prefix of each package once.
+func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
+	shared(t)
+	c, other, ctx, d := dial(t), dial(t), testCtx(t), dir(t)
+	held := lock(t, c.Mutex(d+"/held").Lock)
+	write := lock(t, c.RWMutex(d+"/rw").Lock)
+	mine := held.Context()
+	failure := errors.New("client: a failure of the program's own")
+	refused := func(_ any, err error) error { return err }
+	gone := lock(t, c.Mutex(d+"/gone").Lock)
+	noErr(t, other.Inspector().Break(ctx, d+"/gone", recipe.Base(gone.Node()), gone.Token()))
+	soon(t, "the loss", gone.Lost())
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	for path, e := range map[string]struct {
+		err  error
+		want error
+	}{
+		"/held try":      {refused(other.Mutex(d + "/held").TryLock(ctx)), ErrNotAcquired},
+		"/held wait":     {refused(other.Mutex(d+"/held").Lock(ctx, WithWait(time.Millisecond))), ErrNotAcquired},
+		"/held late":     {refused(other.Mutex(d + "/held").Lock(short)), context.DeadlineExceeded},
+		"/held twice":    {refused(c.Mutex(d + "/held").TryLock(mine)), ErrSelfDeadlock},
+		"/held negative": {refused(c.Mutex(d+"/held").Lock(ctx, WithWait(-1))), ErrInvalid},
+		"/held down":     {held.Downgrade(ctx), ErrUnsupported},
+		"/rw up":         {write.Upgrade(ctx), ErrUnsupported},
+		"/none":          {refused(held.Txn(ctx, czk.Delete{Path: d + "/none", Version: -1})), czk.ErrNoNode},
+		"/none break":    {c.Inspector().Break(ctx, d+"/none", "n", 1), ErrNotHeld},
+		"/none revoke":   {c.Inspector().Revoke(ctx, d+"/none", "n", recipe.Revocation{}), ErrNotHeld},
+		"/sem":           {refused(c.Semaphore(d+"/sem", 1).Acquire(ctx, 2)), ErrInvalid},
+		"/sem limit":     {c.Semaphore(d+"/sem", 1).SetLimit(ctx, 0), ErrInvalid},
+		"/bar":           {refused(c.DoubleBarrier(d+"/bar", 0).Enter(ctx)), ErrInvalid},
+		"/elect":         {c.Election(d+"/elect").Proclaim(ctx, held, nil), ErrInvalid},
+		"/held set":      {refused(other.TryAcquireAll(ctx, other.Mutex(d+"/a").Request(), other.Mutex(d+"/held").Request())), ErrNotAcquired},
+		"/gone":          {gone.Check(ctx), ErrLost},
+		"/gone unlock":   {gone.Unlock(ctx), ErrLost},
+		"/do": {c.Mutex(d+"/do").Do(ctx, func(_ context.Context, l *Lease) error {
+			if err := other.Inspector().Break(ctx, d+"/do", recipe.Base(l.Node()), l.Token()); err != nil {
+				t.Error(err)
+			}
+			soon(t, "the loss", l.Lost())
+			return failure
+		}), failure},
+		"127.0.0.1:1": {refused(Dial(short, "127.0.0.1:1")), context.DeadlineExceeded},
+		"http":        {refused(Dial(ctx, "http://127.0.0.1:1")), ErrInvalid},
+		"1.2s":        {refused(Dial(ctx, addr(t), WithSessionTimeout(1200*time.Millisecond))), ErrInvalid},
+	} {
+		names := strings.Fields(path)[0]
+		if names[0] == '/' {
+			names = d + names
+		}
+		if text := e.err.Error(); !errors.Is(e.err, e.want) || !strings.HasPrefix(text, "client: ") || !strings.Contains(text, names) ||
+			strings.Count(text, "client: ") != 1 || strings.Count(text, "zk: ") > 1 || strings.Count(text, "fence: ") > 1 {
+			t.Errorf("%s: %q", path, text)
+		}
+	}
+	unlock(t, held)
+	unlock(t, write)
 }

@@ -2,10 +2,16 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
 // waitsLocally starts a call and waits until it is behind a turn of the same process.
@@ -20,8 +26,7 @@ func waitsLocally(t *testing.T, c *Client, d string, layout Layout, m *RWMutex) 
 // A writer that waits in the process of a write lock does not get that lock's node
 // when the lock has become a read lock: the readers beside it would not see the writer.
 func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	for _, test := range []struct {
 		name   string
 		layout Layout
@@ -78,8 +83,7 @@ func endedCtx() context.Context {
 // A lock that is lost leaves neither its node nor the turn of its process behind, also
 // when other calls of the process wait for it and its node lingers until Unlock.
 func TestLostLockIsFreeForTheProcess(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, p := proxied(t)
 	m := c.Mutex(dir(t), WithLimit(Limit{Linger: true}))
 	for range 3 {
@@ -89,5 +93,334 @@ func TestLostLockIsFreeForTheProcess(t *testing.T) {
 		soon(t, "the loss", l.Lost())
 		_ = l.Unlock(testCtx(t))
 		unlock(t, next.wait(t))
+	}
+}
+
+// A server keeps what becomes of an unreadable node to itself. Whoever watched it
+// before it was made so must find out otherwise, and soon.
+func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	noErr(t, o.AddAuth("digest", []byte("operator:secret")))
+	hide := func(t *testing.T, node string) {
+		t.Helper()
+		noErr(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
+	}
+	waiters := map[string]func(c *Client, d string) (node string, end func(), done <-chan struct{}){}
+	held := func(f, g func(c *Client, d string) take) func(*Client, string) (string, func(), <-chan struct{}) {
+		return func(c *Client, d string) (string, func(), <-chan struct{}) {
+			h := lock(t, f(dial(t), d))
+			call, done := start(testCtx(t), g(c, d)), make(chan struct{})
+			eventually(t, "the waiter's place", func() bool { return len(names(t, o, d)) > 1 })
+			go func() {
+				defer close(done)
+				call.wait(t)
+			}()
+			return h.Node(), func() { unlock(t, h) }, done
+		}
+	}
+	mutex := func(c *Client, d string) take {
+		return c.Mutex(d).Lock
+	}
+	waiters["mutex"] = held(mutex, mutex)
+	write := func(c *Client, d string) take {
+		return c.RWMutex(d).Lock
+	}
+	read := func(c *Client, d string) take {
+		return c.RWMutex(d).RLock
+	}
+	waiters["read"] = held(write, read)
+	waiters["write"] = held(read, write)
+	waiters["policy"] = held(func(c *Client, d string) take {
+		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
+	}, func(c *Client, d string) take {
+		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
+	})
+	waiters["barrier"] = func(c *Client, d string) (string, func(), <-chan struct{}) {
+		b := c.Barrier(d)
+		noErr(t, b.Close(testCtx(t)))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := b.Wait(testCtx(t)); err != nil {
+				t.Error(err)
+			}
+		}()
+		return d, func() { removeDir(t, o, d) }, done
+	}
+	for name, wait := range waiters {
+		t.Run(name, func(t *testing.T) {
+			d := dir(t)
+			c, p := proxied(t)
+			p.Record()
+			node, end, done := wait(c, d)
+			eventually(t, "the waiter to watch", func() bool {
+				return p.Count(func(f faultproxy.Frame) bool {
+					return f.Kind == faultproxy.Reply && f.Path == node && (f.Op == faultproxy.OpGetData || f.Op == faultproxy.OpExists)
+				}) > 0
+			})
+			hide(t, node)
+			end()
+			select {
+			case <-done:
+			case <-time.After(10 * time.Second * slow):
+				t.Fatal("the waiter was not told and did not look")
+			}
+		})
+	}
+}
+
+// Nor is a holder told of the end of its own node when it may not read it. That it
+// may not is no loss; that the node is gone is.
+func TestHolderOfANodeMadeUnreadable(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	noErr(t, o.AddAuth("digest", []byte("operator:secret")))
+	for name, take := range map[string]func(c *Client, d string) take{
+		"mutex": func(c *Client, d string) take {
+			return c.Mutex(d).Lock
+		},
+		"policy": func(c *Client, d string) take {
+			return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
+		},
+	} {
+		for _, dirToo := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, directory too %v", name, dirToo), func(t *testing.T) {
+				t.Parallel()
+				d := dir(t)
+				c, p := proxied(t)
+				l := lock(t, take(c, d))
+				eventually(t, "the node to be watched", func() bool { return c.Stats().Watches > 0 })
+				hidden := []string{l.Node()}
+				if dirToo {
+					hidden = append(hidden, d)
+				}
+				for _, node := range hidden {
+					noErr(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
+				}
+				p.Record()
+				eventually(t, "the holder to look again, twice", func() bool { return under(p, l.Node(), faultproxy.OpGetData) >= 2 })
+				if err := l.Err(); err != nil || !l.Valid() {
+					t.Fatalf("%v; valid %v", err, l.Valid())
+				}
+				remove(t, o, l.Node())
+				select {
+				case <-l.Lost():
+				case <-time.After(10 * time.Second * slow):
+					t.Fatal("the holder was not told and did not look")
+				}
+				if l.reason() != Removed {
+					t.Errorf("lost: %v", l.Err())
+				}
+			})
+		}
+	}
+}
+
+// A waiter whose node an operator removes has no place: it is not granted the lock when the
+// holder goes, but queues again behind the next one.
+func TestRemovedWaiterIsNotGranted(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	for _, ahead := range []int{0, 1} { // of the waiter that is removed, beside the holder
+		d := dir(t)
+		holder := lock(t, dial(t).Mutex(d).Lock)
+		between := make([]granting, ahead)
+		for i := range between {
+			between[i] = start(testCtx(t), dial(t).Mutex(d).Lock)
+			queued(t, o, d, 2+i)
+		}
+		enqueued := make(chan string, 4)
+		hooks := WithHooks(Hooks{OnEnqueue: func(e LockEvent) { enqueued <- e.Node }})
+		c := dial(t)
+		removed := start(testCtx(t), c.Mutex(d, hooks).Lock)
+		node := soon(t, "its place", enqueued)
+		eventually(t, "its watch", func() bool { return c.Stats().Watches > 0 })
+		next := start(testCtx(t), dial(t).Mutex(d).Lock)
+		queued(t, o, d, 3+ahead)
+		noErr(t, o.Delete(node, -1))
+		unlock(t, holder)
+		for _, g := range between {
+			unlock(t, g.wait(t))
+		}
+		l := next.wait(t)
+		not(t, "a second holder", removed.lease, 20*time.Millisecond)
+		unlock(t, l)
+		if again := removed.wait(t); again.Node() == node {
+			t.Error("the lock is held by a node that was removed")
+		} else {
+			unlock(t, again)
+		}
+	}
+}
+
+// stamping waits for a breakable lock whose stamp meets the rule, and lets it be granted.
+func stamping(t *testing.T, ctx context.Context, rule faultproxy.Rule, opts ...Option) (*Client, granting, *faultproxy.Armed) {
+	t.Helper()
+	d, o := dir(t), observer(t)
+	c, p := proxied(t, opts...)
+	rule.Under, rule.Op, rule.Nth = d, faultproxy.OpSetData, 1
+	r, other := p.Add(rule), dial(t).Mutex(d).Lock
+	for {
+		first := lock(t, other)
+		g := start(ctx, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Hour, Break: true}))
+		queued(t, o, d, 2)
+		unlock(t, first)
+		eventuallyIn(t, 30*time.Second, "a stamp or a grant", func() bool { return isClosed(r.Acted()) || !g.pending() })
+		if isClosed(r.Acted()) {
+			return c, g, r
+		}
+		unlock(t, g.wait(t)) // the other was gone before this one looked: nothing to wait for, no stamp
+	}
+}
+
+// Who had to wait and may be broken must have the time of its grant in its node, or it
+// passes for one that has held since it came.
+func TestStampThatIsLostIsSentAgain(t *testing.T) {
+	for _, rule := range []faultproxy.Rule{
+		{Kind: faultproxy.Request, Do: faultproxy.CutBefore}, {Kind: faultproxy.Request, Do: faultproxy.CutAfter}, {Kind: faultproxy.Reply, Do: faultproxy.CutBefore},
+	} {
+		c, g, _ := stamping(t, testCtx(t), rule)
+		l := g.wait(t)
+		if en := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), l.Path())).Holders[0]; en.Owner == nil || !en.Owner.Held {
+			t.Errorf("%v: not stamped: %+v", rule, en)
+		}
+		unlock(t, l)
+	}
+}
+
+func TestWaitEndsWhileTheStampIsOnItsWay(t *testing.T) {
+	ctx, cancel := context.WithCancel(testCtx(t))
+	// The session is so long that the connection is not given up for the missing answer.
+	_, g, r := stamping(t, ctx, faultproxy.Rule{Kind: faultproxy.Reply, Do: faultproxy.Hold}, WithSessionTimeout(time.Minute))
+	cancel()
+	eventuallyIn(t, 15*time.Second, "the call to end", func() bool { return !g.pending() })
+	if err := g.fails(t); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	r.Remove()
+}
+
+// A session that was ended by force may have ended before Unlock was called: then there
+// was another holder in between, and Unlock must not say that all is well.
+func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
+	shared(t)
+	for _, simple := range []bool{true, false} {
+		d := dir(t)
+		c, p := proxied(t, WithSessionTimeout(30*time.Second))
+		m := c.Mutex(d)
+		if !simple {
+			m = c.Mutex(d, WithLockDelay(time.Nanosecond))
+		}
+		l := lock(t, m.Lock)
+		p.Refuse(true)
+		p.Cut()
+		expire(t, p)
+		other := lock(t, dial(t).Mutex(d).Lock)
+		if !l.Valid() {
+			t.Fatal("the loss is known already")
+		}
+		res := make(chan error, 1)
+		go func() { res <- l.Unlock(testCtx(t)) }()
+		not(t, "Unlock knows the outcome", res, 10*time.Millisecond)
+		p.Refuse(false)
+		var lost *LostError
+		if err := soon(t, "Unlock", res); !errors.As(err, &lost) || lost.Reason != Expired {
+			t.Errorf("simple %v: Unlock said %v, while another held the lock", simple, err)
+		}
+		unlock(t, other)
+	}
+}
+
+// The answer to a question may tell of the end of the session before the client was
+// told: it is the loss of the lease all the same.
+func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
+	c, d := dial(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	if err := l.checkErr(testCtx(t), ErrSessionExpired); !errors.Is(err, ErrLost) || l.Context().Err() == nil {
+		t.Error(err)
+	}
+
+	el := c.Election(d + "/e")
+	l = must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
+	noErr(t, observer(t).Delete(l.Node(), -1))
+	if err := el.Proclaim(testCtx(t), l, []byte("b")); !errors.Is(err, ErrLost) {
+		t.Error(err)
+	}
+}
+
+// The loss of a set names the lock that is to blame.
+func TestLossOfASetNamesTheLock(t *testing.T) {
+	c, d, o := dial(t), dir(t), observer(t)
+	for _, opts := range [][]Option{nil, {WithoutRequeue()}} {
+		for how, notice := range map[string]func(*Lease) error{
+			"watch": func(l *Lease) error { soon(t, "the loss", l.Lost()); return l.Err() },
+			"check": func(l *Lease) error { return l.Check(testCtx(t)) },
+			"txn":   func(l *Lease) error { _, err := l.Txn(testCtx(t)); return err },
+		} {
+			set := must[*Lease](t)(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(opts...), c.RWMutex(d+"/b").Request(fence.Shared)))
+			node := set.Nodes()[1]
+			noErr(t, o.Delete(node, -1))
+			var lost *LostError
+			if err := notice(set); !errors.As(err, &lost) || lost.Path != d+"/b" || lost.Node != node || lost.Reason != Removed {
+				t.Errorf("%s, %d options: %v", how, len(opts), err)
+			}
+			if err := set.Unlock(context.Background()); !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+			queued(t, o, d+"/a", 0)
+		}
+	}
+}
+
+// A set that may not queue again says what became of the lock that it had.
+func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
+	d, o, other := dir(t), observer(t), dial(t)
+	for name, want := range map[string]error{"removed": ErrNodeRemoved, "held too long": ErrLost} {
+		lost := make(chan LockEvent, 10)
+		c := dial(t, WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+		b := lock(t, other.Mutex(d+"/b").Lock)
+		opts := []Option{WithoutRequeue()}
+		if name == "held too long" {
+			opts = append(opts, WithLimit(Limit{Hold: ownWatch / 2, Grace: -1}))
+		}
+		set := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
+			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(opts...), c.Mutex(d+"/b").Request())
+		})
+		queued(t, o, d+"/b", 2)
+		if name == "removed" {
+			noErr(t, o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1))
+		}
+		soon(t, "the loss", lost)
+		unlock(t, b)
+		if err := set.fails(t); !errors.Is(err, want) || errors.Is(err, ErrSessionExpired) {
+			t.Errorf("%s: %v", name, err)
+		}
+		queued(t, o, d+"/a", 0)
+		queued(t, o, d+"/b", 0)
+	}
+}
+
+// Whatever a lease says of itself to others is true, and once for each lock.
+func TestSequencersAreCurrent(t *testing.T) {
+	c, d := dial(t), dir(t)
+	policy := c.RWMutex(d+"/policy", WithPolicy(PolicyFair))
+	for name, take := range map[string]take{
+		"write": c.RWMutex(d + "/rw").Lock, "policy write": policy.Lock, "policy read": policy.RLock,
+		"policy upgrade": changing(policy.RLock, (*Lease).Upgrade), "policy downgrade": changing(policy.Lock, (*Lease).Downgrade),
+		"downgrade": changing(c.RWMutex(d+"/rw").Lock, (*Lease).Downgrade),
+		"set": func(ctx context.Context, _ ...Option) (*Lease, error) {
+			return c.AcquireAll(ctx, policy.Request(fence.Exclusive), c.Mutex(d+"/a").Request())
+		},
+	} {
+		l := lock(t, take)
+		paths := map[string]bool{}
+		for _, s := range l.Sequencers() {
+			if err := c.CheckSequencer(testCtx(t), s); err != nil || paths[s.Path] || s.Mode != l.Mode() {
+				t.Errorf("%s: %+v: %v", name, s, err)
+			}
+			paths[s.Path] = true
+		}
+		unlock(t, l)
 	}
 }

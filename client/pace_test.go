@@ -35,8 +35,7 @@ func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []
 // Where turns are short the list that proves a grant is read while the one before
 // holds: when that one goes, nothing is asked any more.
 func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	h, ahead, _ := line(t, d, 1)
 	c, p := hurried(t, d)
@@ -65,8 +64,7 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 
 // The one that is watched may have waited only, and so may the last one ahead.
 func TestLookingAheadGrantsNothingByItself(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	for _, who := range []string{"the one watched leaves", "the last one leaves", "both leave"} {
 		t.Run(who, func(t *testing.T) {
 			o, d := observer(t), dir(t)
@@ -107,8 +105,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 
 // The last one ahead is gone when its watch is asked for.
 func TestLookingAheadTooLate(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	h, ahead, _ := line(t, d, 1)
 	c, p := hurried(t, d)
@@ -126,8 +123,7 @@ func TestLookingAheadTooLate(t *testing.T) {
 
 // Clients that come, hold for an instant and often give up: no two hold at a time.
 func TestShortTurnsExclude(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	d := dir(t)
 	var inside, held atomic.Int32
 	var wg sync.WaitGroup

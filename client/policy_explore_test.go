@@ -375,9 +375,7 @@ func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 			return
 		}
 		n, err := explore(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		total += n
 		models++
 	})

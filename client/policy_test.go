@@ -81,9 +81,7 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 		token := w.Token()
 		r := start(testCtx(t), m.RLock)
 		not(t, "reader beside a writer", r.lease, 50*time.Millisecond)
-		if err := w.Downgrade(testCtx(t)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, w.Downgrade(testCtx(t)))
 		if w.Token() != token || w.Mode() != fence.Shared || w.Err() != nil {
 			t.Errorf("after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
 		}
@@ -161,9 +159,7 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 		})
 		g := start(ctx, c.RWMutex(d, WithPolicy(p)).Lock)
 		soon(t, "the look at the directory", look.Acted())
-		if err := g.fails(t); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		wantErr(t, g.fails(t), context.Canceled)
 		look.Release()
 		queued(t, o, d, 0)
 		unlock(t, lock(t, dial(t).RWMutex(d, WithPolicy(p)).Lock))
@@ -225,8 +221,7 @@ func finish(t *testing.T, l *Lease) {
 
 func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	const bound = 300 * time.Millisecond
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	d, ctx := dir(t), testCtx(t)
 	// A relay of readers: each takes over before the one before it lets go, for as
 	// long as readers are let in.
@@ -283,9 +278,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	// go on with.
 	c, p := dial(t), dir(t)
 	e := must[*epoch](t)(c.epoch(testCtx(t)))
-	if err := c.ensure(testCtx(t), e, p, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.ensure(testCtx(t), e, p, nil))
 	res, err := e.conn.Multi(testCtx(t),
 		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
 		czk.SetData{Path: p, Data: []byte("x"), Version: -1})
@@ -307,9 +300,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 	queued(t, o, d, 3)
 	for _, n := range names(t, o, d) {
 		if node, ok := recipe.ParsePolicyNode(n); ok && node.Kind == recipe.QueueWrite {
-			if err := o.Delete(recipe.Join(d, n), -1); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, o.Delete(recipe.Join(d, n), -1))
 		}
 	}
 	r2 := blocked.wait(t) // the door is stale, rightly

@@ -21,8 +21,7 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 	case testing.Short():
 		rounds = 20
 	}
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	d, ctx := dir(t), context.Background()
 	c := [2]*Client{dial(t), dial(t)}
 	for round := range rounds {
@@ -73,15 +72,11 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 			})
 		}
 		before := r.Token()
-		if err := r.Upgrade(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Upgrade(ctx))
 		if !w.pending() || r.Mode() != fence.Exclusive || r.Token() <= before {
 			t.Fatalf("upgraded: mode %v, token %v after %v, writer waits: %v", r.Mode(), r.Token(), before, w.pending())
 		}
-		if err := r.Check(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Check(ctx))
 		token := r.Token()
 		unlock(t, r)
 		l := w.wait(t)
@@ -105,9 +100,7 @@ func TestTryUpgradeLeavesTheGateOpen(t *testing.T) {
 	r3 := lock(t, m.RLock)
 	unlock(t, r2)
 	unlock(t, r3)
-	if err := r1.TryUpgrade(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r1.TryUpgrade(ctx))
 	unlock(t, r1)
 }
 

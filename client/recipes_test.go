@@ -38,9 +38,7 @@ func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
 			if !r3.pending() {
 				t.Fatal("reader beside a writer")
 			}
-			if err := wl.Downgrade(testCtx(t)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, wl.Downgrade(testCtx(t)))
 			rl := r3.wait(t)
 			if wl.Mode() != fence.Shared || !wl.Valid() {
 				t.Fatalf("downgraded lease: %v %v", wl.Mode(), wl.Err())
@@ -96,8 +94,7 @@ func TestSemaphoreLimitsPermits(t *testing.T) {
 }
 
 func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c1, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	defer cancel()
@@ -113,15 +110,11 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 		return c2.Election(d).Campaign(ctx, []byte("two"), o...)
 	})
 	queued(t, o, d, 2)
-	if err := c1.Election(d).Proclaim(ctx, a, []byte("uno")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c1.Election(d).Proclaim(ctx, a, []byte("uno")))
 	if l := soon(t, "proclaimed", seen); string(l.Value) != "uno" {
 		t.Fatalf("leader %+v", l)
 	}
-	if err := a.Unlock(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.Unlock(ctx))
 	lb := b.wait(t)
 	for l := range seen {
 		if string(l.Value) == "two" {
@@ -135,29 +128,20 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 }
 
 func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c1, c2, d := dial(t), dial(t), dir(t)
 	ctx := testCtx(t)
 	b := c1.Barrier(d + "/b")
-	if err := b.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, b.Wait(ctx))
 	for range 2 {
-		if err := b.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, b.Close(ctx))
 	}
 	passed := make(chan error, 1)
 	go func() { passed <- c2.Barrier(d + "/b").Wait(ctx) }()
 	for range 2 {
-		if err := b.Open(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, b.Open(ctx))
 	}
-	if err := soon(t, "barrier passed", passed); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, soon(t, "barrier passed", passed))
 	type entry struct {
 		m   *Member
 		err error
@@ -178,15 +162,12 @@ func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
 		go func() { left <- e.m.Leave(ctx) }()
 	}
 	for range 3 {
-		if err := soon(t, "left", left); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, soon(t, "left", left))
 	}
 }
 
 func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	m, rw, s := c.Mutex(d+"/m"), c.RWMutex(d+"/rw"), c.Semaphore(d+"/s", 2)
@@ -199,23 +180,18 @@ func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 			t.Fatalf("%+v: %v", seq, err)
 		}
 	}
-	if _, err := c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive))), ErrNotAcquired)
 	unlock(t, l)
 	for _, p := range []string{"/m", "/rw", "/s/leases", "/s/locks"} {
 		queued(t, o, d+p, 0)
 	}
-	if err := c.CheckSequencer(ctx, l.Sequencer()); !errors.Is(err, fence.ErrStale) {
-		t.Fatal(err)
-	}
+	wantErr(t, c.CheckSequencer(ctx, l.Sequencer()), fence.ErrStale)
 	l = must[*Lease](t)(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)))
 	unlock(t, l)
 }
 
 func TestInspectShowsHoldersAndWaiters(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	h := lock(t, c.RWMutex(d+"/rw").Lock, WithReason("work"))
@@ -249,18 +225,17 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 }
 
 func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c1, c2, o := dial(t), dial(t), observer(t)
-	lead := func(c *Client, path string) func(context.Context, ...Option) (*Lease, error) {
+	lead := func(c *Client, path string) take {
 		return func(ctx context.Context, opts ...Option) (*Lease, error) {
 			return c.Election(path).Campaign(ctx, []byte("value"), opts...)
 		}
 	}
-	mutex := func(c *Client, path string) func(context.Context, ...Option) (*Lease, error) {
+	mutex := func(c *Client, path string) take {
 		return c.Mutex(path).Lock
 	}
-	for _, other := range []func(*Client, string) func(context.Context, ...Option) (*Lease, error){mutex, lead} {
+	for _, other := range []func(*Client, string) take{mutex, lead} {
 		d := dir(t)
 		ctx1, cancel := context.WithCancel(Task(testCtx(t), "first"))
 		ctx2, cancel2 := context.WithCancel(Task(testCtx(t), "second"))
@@ -289,14 +264,11 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 
 // Only ephemeral contenders make a lock, whatever stands before their number.
 func TestWalkFindsLocksByTheirContenders(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d+"/k/lock").Lock)) // makes lasting nodes above
 	mk := func(path string, flags int32) {
-		if _, err := o.Create(path, nil, flags, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(o.Create(path, nil, flags, zk.WorldACL(zk.PermAll))))
 	}
 	mk(d+"/tutorial", 0)
 	mk(d+"/tutorial/lock", zk.FlagEphemeralSequential)
@@ -305,9 +277,7 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
 	l := lock(t, c.Mutex(d+"/k/lock").Lock)
 	found := map[string]*recipe.Queue{}
-	if err := c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }))
 	q := found[d+"/tutorial"]
 	if len(found) != 2 || found[d+"/k/lock"] == nil || q == nil {
 		t.Fatalf("%v", found)
@@ -325,15 +295,9 @@ func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 	s := c.Semaphore(dir(t), 3)
 	for range 200 {
 		two, err := s.Acquire(ctx, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		one, err := s.TryAcquire(ctx, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(one.Unlock(ctx), two.Unlock(ctx)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, errors.Join(one.Unlock(ctx), two.Unlock(ctx)))
 	}
 }

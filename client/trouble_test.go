@@ -74,8 +74,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 // One server that is down does no harm, and is not worth a word, while another
 // answers; when that one goes there is something to say.
 func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	var log lines
 	p := newProxy(t, addr(t))
 	dead := deadAddr(t)

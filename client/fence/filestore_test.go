@@ -15,16 +15,12 @@ import (
 func TestFileStoreOutlivesTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	first, err := NewFileStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if ok, err := first.Raise(t.Context(), "/a", 7); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	second, err := NewFileStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if high, err := second.Load(t.Context(), "/a"); high != 7 || err != nil {
 		t.Fatal(high, err)
 	}
@@ -41,13 +37,9 @@ func TestFileStoreOutlivesTheProcess(t *testing.T) {
 
 func TestFileStoreRefusesADamagedFile(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, text := range []string{"", "0\n", "x", "7\n8\n"} {
-		if err := os.WriteFile(s.file("/a", ".token"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(s.file("/a", ".token"), []byte(text), 0o600))
 		if ok, err := s.Raise(t.Context(), "/a", 9); ok || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, %v", text, ok, err)
 		}
@@ -56,9 +48,7 @@ func TestFileStoreRefusesADamagedFile(t *testing.T) {
 
 func TestFileStoreKeepsResourcesApart(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	long := strings.Repeat("x", 300)
 	seen := map[string]string{}
 	for _, res := range []string{"", ".", "..", "a", "/a", "a/", "%2Fa", "../a", ".hidden", long, long + "y",
@@ -79,9 +69,7 @@ func TestFileStoreKeepsResourcesApart(t *testing.T) {
 
 func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	// Two gates stand for two processes.
 	err = NewGate(s).Do(t.Context(), "/a", Exclusive, 1, func(context.Context) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -97,9 +85,7 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 // done, must not run after it.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	early := make(chan error, 1)
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
 		g := NewGate(s)
@@ -117,25 +103,17 @@ func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 		_, err := s.Raise(t.Context(), "/a", 7)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-early; !errors.Is(err, ErrStale) {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	wantErr(t, <-early, ErrStale)
 }
 
 func TestGateWithFileStoreLetsReadersRunSideBySide(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
 		return NewGate(s).Do(t.Context(), "/a", Shared, 6, func(context.Context) error { return nil })
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 }
 
 // Several processes append under Gate.Do with a FileStore; each checks that what
@@ -151,9 +129,7 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestGateWithFileStoreIsAtomicAcrossProcesses$")
 		cmd.Env = append(os.Environ(), "FENCE_TEST_DIR="+dir, fmt.Sprint("FENCE_TEST_OFFSET=", i))
 		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cmd.Start())
 		cmds = append(cmds, cmd)
 	}
 	for _, cmd := range cmds {
@@ -162,9 +138,7 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	last := Token(0)
 	for line := range strings.Lines(string(b)) {
 		tok, err := ParseToken(strings.TrimSpace(line))
@@ -180,13 +154,9 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 
 func appendInOrder(t *testing.T, dir string) {
 	s, err := NewFileStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	offset, err := parseToken(os.Getenv("FENCE_TEST_OFFSET"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	g := NewGate(s)
 	for i := Token(1); i <= 40; i++ {
 		tok := i + offset
@@ -209,9 +179,7 @@ func appendInOrder(t *testing.T, dir string) {
 // not that his context ended.
 func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	early := make(chan error, 1)
 	later := make(chan error, 1)
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
@@ -228,7 +196,5 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 		}
 		return nil
 	})
-	if err := errors.Join(err, <-later); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(err, <-later))
 }

@@ -15,9 +15,7 @@ func stores(t *testing.T, f func(t *testing.T, s Store)) {
 	t.Run("memory", func(t *testing.T) { f(t, new(MemoryStore)) })
 	t.Run("file", func(t *testing.T) {
 		s, err := NewFileStore(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f(t, s)
 	})
 }
@@ -58,12 +56,8 @@ func TestGateAdmitsByTheHighestExclusiveToken(t *testing.T) {
 
 func TestZeroGateIsReady(t *testing.T) {
 	var g Gate
-	if err := g.Admit("/r", Exclusive, 2); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Admit("/r", Exclusive, 1); !errors.Is(err, ErrStale) {
-		t.Fatal(err)
-	}
+	noErr(t, g.Admit("/r", Exclusive, 2))
+	wantErr(t, g.Admit("/r", Exclusive, 1), ErrStale)
 }
 
 // Whatever the order of arrival, what is admitted never decreases.
@@ -156,12 +150,8 @@ func TestDoShutsEarlierHoldsOutEvenIfTheLaterOneGivesUp(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := g.Do(ctx, "/r", Exclusive, 2, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		if err := g.Do(t.Context(), "/r", Exclusive, 1, nil); !errors.Is(err, ErrStale) {
-			t.Fatal(err)
-		}
+		wantErr(t, g.Do(ctx, "/r", Exclusive, 2, nil), context.DeadlineExceeded)
+		wantErr(t, g.Do(t.Context(), "/r", Exclusive, 1, nil), ErrStale)
 		close(release)
 		wg.Wait()
 	})
@@ -234,4 +224,18 @@ func TestWritesThroughDoNeverGoBack(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%v, not %v", err, want)
+	}
 }

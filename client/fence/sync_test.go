@@ -13,9 +13,7 @@ import (
 // one's place, and the name after it has.
 func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var done []string
 	shown := func() string { b, _ := os.ReadFile(s.file("/a", ".token")); return strings.TrimSpace(string(b)) }
 	s.syncFile = func(f *os.File) error {
@@ -47,9 +45,7 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 		"directory": func(s *FileStore) { s.syncDir = func(string) error { return bad } },
 	} {
 		s, err := NewFileStore(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := s.Raise(t.Context(), "/a", 7); err != nil {
 			t.Fatal(err)
 		}
@@ -71,17 +67,13 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	dir, bad := t.TempDir(), errors.New("the disk is gone")
 	first, err := NewFileStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	first.syncDir = func(string) error { return bad }
 	if _, err := first.Raise(t.Context(), "/a", 7); !errors.Is(err, bad) {
 		t.Fatal(err)
 	}
 	second, err := NewFileStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	syncs := 0
 	second.syncDir = func(string) error { syncs++; return bad }
 	for range 2 {
@@ -116,9 +108,7 @@ func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 	if !slices.Equal(synced, []string{"", "/a"}) {
 		t.Errorf("synced %q", synced)
 	}
-	if err := os.WriteFile(filepath.Join(top, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(top, "file"), nil, 0o600))
 	for _, dir := range []string{"file", "file/below"} {
 		if _, err := NewFileStore(filepath.Join(top, dir)); err == nil {
 			t.Errorf("%s is no directory", dir)

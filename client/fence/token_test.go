@@ -34,9 +34,7 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	in := struct{ Token Token }{1<<53 + 1}
 	b, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if want := `{"Token":"9007199254740993"}`; string(b) != want {
 		t.Fatalf("JSON is %s, want %s", b, want)
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -70,8 +69,7 @@ func watches(t testing.TB, p *faultproxy.Proxy, node string, k int) {
 }
 
 func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	holder, d := dial(t), dir(t)
 	w, p := proxied(t)
 	h := lock(t, holder.Mutex(d).Lock)
@@ -94,8 +92,7 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 // TestE02EventBetweenReplyAndWait has the predecessor go at about the time at which
 // its watch is set. What is not told would hang.
 func TestE02EventBetweenReplyAndWait(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, b, d, ctx := dial(t), dial(t), dir(t), testCtx(t)
 	for range rounds(5000, 300) {
 		h := lock(t, a.Mutex(d).Lock)
@@ -111,8 +108,7 @@ func TestE02EventBetweenReplyAndWait(t *testing.T) {
 }
 
 func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	c, p := proxied(t)
 	ha := lock(t, a.Mutex(d).Lock)
@@ -123,12 +119,8 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 	queued(t, o, d, 3)
 	mid := nth(t, o, d, 1)
 	watches(t, p, d+"/"+mid, 1)
-	if err := b.Close(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := gb.fails(t); !errors.Is(err, ErrClosed) {
-		t.Fatal(err)
-	}
+	noErr(t, b.Close(testCtx(t)))
+	wantErr(t, gb.fails(t), ErrClosed)
 	watches(t, p, ha.Node(), 1)
 	if !gc.pending() || !ha.Valid() {
 		t.Fatal("the end of a waiter changed who holds")
@@ -148,8 +140,7 @@ func nth(t testing.TB, o *zk.Conn, d string, i int) string {
 }
 
 func TestE04WatchFiresForADataChange(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
 	h := lock(t, a.Mutex(d).Lock)
@@ -179,8 +170,7 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 }
 
 func TestE05ConnectionEventDuringAWait(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	b, pb := proxied(t)
 	c, pc := proxied(t)
@@ -224,8 +214,7 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 // predecessor that goes without a connection and one that goes with the new one are
 // both noticed.
 func TestE06NoWaitNeedsSetWatches(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
 	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetWatches, Do: faultproxy.Refused, Code: -4})
@@ -248,8 +237,7 @@ func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 }
 
 func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
 	requeued := make(chan LockEvent, 1)
@@ -267,16 +255,13 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	strict := start(testCtx(t), dial(t).Mutex(d).Lock, WithoutRequeue())
 	queued(t, o, d, 3)
 	remove(t, o, d+"/"+nth(t, o, d, 2))
-	if err := strict.fails(t); !errors.Is(err, ErrNodeRemoved) {
-		t.Fatal(err)
-	}
+	wantErr(t, strict.fails(t), ErrNodeRemoved)
 	unlock(t, h)
 	unlock(t, g.wait(t))
 }
 
 func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	remove(t, o, l.Node())
@@ -289,18 +274,13 @@ func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
 	if l.Valid() {
 		t.Fatal("still valid")
 	}
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrNotHeld) {
-		t.Fatal(err)
-	}
+	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
+	wantErr(t, l.Unlock(testCtx(t)), ErrNotHeld)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 }
 
 func TestE18DirectoryRemoved(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
 	g := start(testCtx(t), b.Mutex(d).Lock)
@@ -313,13 +293,9 @@ func TestE18DirectoryRemoved(t *testing.T) {
 		ops = append(ops, &zk.DeleteRequest{Path: d + "/" + n, Version: -1})
 	}
 	ops = append(ops, &zk.DeleteRequest{Path: d, Version: -1})
-	if _, err := o.Multi(ops...); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(o.Multi(ops...)))
 	soon(t, "loss", h.Lost())
-	if err := h.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	wantErr(t, h.Unlock(testCtx(t)), ErrLost)
 	// The waiter may have been granted by the event of the holder's node before it
 	// heard of its own. Then it learns that it was removed, as a holder does.
 	l := g.wait(t)
@@ -331,8 +307,7 @@ func TestE18DirectoryRemoved(t *testing.T) {
 }
 
 func TestE19ContainerRemovedBetweenEnsureAndCreate(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	n := 0
@@ -354,14 +329,11 @@ func TestE19ContainerRemovedBetweenEnsureAndCreate(t *testing.T) {
 }
 
 func TestE23UnrelatedChildIsIgnored(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	for _, n := range []string{"config", "-lock-x", "lock-", "_c_short"} {
-		if _, err := o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	unlock(t, lock(t, c.Mutex(d).TryLock))
@@ -372,8 +344,7 @@ func TestE23UnrelatedChildIsIgnored(t *testing.T) {
 }
 
 func TestE25EqualNumbers(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	unlock(t, lock(t, c.RWMutex(d).Lock)) // makes the directory
@@ -381,9 +352,7 @@ func TestE25EqualNumbers(t *testing.T) {
 	mk := func(k recipe.Role, seq string) string {
 		id := newNodeID(o.SessionID())
 		n := d + "/" + recipe.NodeName(LayoutCurator, k, id, "") + seq
-		if _, err := o.Create(n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(o.Create(n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 		return n
 	}
 	w, r := mk(recipe.RoleWrite, "0000000001"), mk(recipe.RoleRead, "0000000001")
@@ -401,8 +370,7 @@ func TestE25EqualNumbers(t *testing.T) {
 }
 
 func TestE29PredecessorNotReadable(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	holder := dial(t, WithAuth("digest", "holder:secret"))
 	w, p := proxied(t)
@@ -426,135 +394,91 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	}
 }
 
-// A server keeps what becomes of an unreadable node to itself. Whoever watched it
-// before it was made so must find out otherwise, and soon.
-func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	o := observer(t)
-	if err := o.AddAuth("digest", []byte("operator:secret")); err != nil {
-		t.Fatal(err)
-	}
-	hide := func(t *testing.T, node string) {
-		t.Helper()
-		if _, err := o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1); err != nil {
-			t.Fatal(err)
+func TestE52TryLockOnAHeldLockOnlyReads(t *testing.T) {
+	shared(t)
+	a, d := dial(t), dir(t)
+	c, p := proxied(t)
+	h := lock(t, a.Mutex(d).Lock)
+	p.Record()
+	for i := range 10 {
+		wantErr(t, errOf(c.Mutex(d).TryLock(testCtx(t))), ErrNotAcquired)
+		// A list, and another one behind a sync.
+		if n := under(p, d, 0); n != 3*(i+1) || under(p, d, faultproxy.OpGetChildren2) != 2*(i+1) {
+			t.Fatalf("%d requests after %d tries: %v", n, i+1, p.Frames())
 		}
 	}
-	waiters := map[string]func(c *Client, d string) (node string, end func(), done <-chan struct{}){}
-	held := func(f, g func(c *Client, d string) func(context.Context, ...Option) (*Lease, error)) func(*Client, string) (string, func(), <-chan struct{}) {
-		return func(c *Client, d string) (string, func(), <-chan struct{}) {
-			h := lock(t, f(dial(t), d))
-			call, done := start(testCtx(t), g(c, d)), make(chan struct{})
-			eventually(t, "the waiter's place", func() bool { return len(names(t, o, d)) > 1 })
-			go func() {
-				defer close(done)
-				call.wait(t)
-			}()
-			return h.Node(), func() { unlock(t, h) }, done
-		}
-	}
-	mutex := func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-		return c.Mutex(d).Lock
-	}
-	waiters["mutex"] = held(mutex, mutex)
-	write := func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-		return c.RWMutex(d).Lock
-	}
-	read := func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-		return c.RWMutex(d).RLock
-	}
-	waiters["read"] = held(write, read)
-	waiters["write"] = held(read, write)
-	waiters["policy"] = held(func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
-	}, func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
-	})
-	waiters["barrier"] = func(c *Client, d string) (string, func(), <-chan struct{}) {
-		b := c.Barrier(d)
-		if err := b.Close(testCtx(t)); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if err := b.Wait(testCtx(t)); err != nil {
-				t.Error(err)
-			}
-		}()
-		return d, func() { removeDir(t, o, d) }, done
-	}
-	for name, wait := range waiters {
-		t.Run(name, func(t *testing.T) {
-			d := dir(t)
-			c, p := proxied(t)
-			p.Record()
-			node, end, done := wait(c, d)
-			eventually(t, "the waiter to watch", func() bool {
-				return p.Count(func(f faultproxy.Frame) bool {
-					return f.Kind == faultproxy.Reply && f.Path == node && (f.Op == faultproxy.OpGetData || f.Op == faultproxy.OpExists)
-				}) > 0
-			})
-			hide(t, node)
-			end()
+	unlock(t, h)
+	unlock(t, lock(t, c.Mutex(d).TryLock)) // it sees every release that was complete
+}
+
+func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
+	shared(t)
+	a, b, d := dial(t), dial(t), dir(t)
+	for range rounds(10_000, 100) {
+		ga, gb := start(testCtx(t), a.Mutex(d).TryLock), start(testCtx(t), b.Mutex(d).TryLock)
+		var won []*Lease
+		for _, g := range []granting{ga, gb} {
 			select {
-			case <-done:
-			case <-time.After(10 * time.Second * slow):
-				t.Fatal("the waiter was not told and did not look")
+			case l := <-g.lease:
+				won = append(won, l)
+			case err := <-g.err:
+				if !errors.Is(err, ErrNotAcquired) {
+					t.Fatal(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("a try hangs")
 			}
-		})
+			if len(won) == 1 && g == ga {
+				// let the other see it held or free: both are right
+				continue
+			}
+		}
+		if len(won) == 0 {
+			t.Fatal("both tries failed")
+		}
+		if len(won) == 2 {
+			t.Fatal("both tries succeeded")
+		}
+		unlock(t, won[0])
 	}
 }
 
-// Nor is a holder told of the end of its own node when it may not read it. That it
-// may not is no loss; that the node is gone is.
-func TestHolderOfANodeMadeUnreadable(t *testing.T) {
-	addr(t)
-	leakCheck(t)
-	o := observer(t)
-	if err := o.AddAuth("digest", []byte("operator:secret")); err != nil {
-		t.Fatal(err)
-	}
-	for name, take := range map[string]func(c *Client, d string) func(context.Context, ...Option) (*Lease, error){
-		"mutex": func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-			return c.Mutex(d).Lock
+// A try waits for the server alone, and not for the delay behind a holder that died.
+func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
+	shared(t)
+	for name, lock1 := range map[string]func(c *Client, d string, opts ...Option) (take, take){
+		"mutex": func(c *Client, d string, opts ...Option) (a, b take) {
+			m := c.Mutex(d, opts...)
+			return m.Lock, m.TryLock
 		},
-		"policy": func(c *Client, d string) func(context.Context, ...Option) (*Lease, error) {
-			return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
+		"policy": func(c *Client, d string, opts ...Option) (a, b take) {
+			m := c.RWMutex(d, append(opts, WithPolicy(PolicyFair))...)
+			return m.Lock, m.TryLock
 		},
 	} {
-		for _, dirToo := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, directory too %v", name, dirToo), func(t *testing.T) {
-				t.Parallel()
-				d := dir(t)
-				c, p := proxied(t)
-				l := lock(t, take(c, d))
-				eventually(t, "the node to be watched", func() bool { return c.Stats().Watches > 0 })
-				hidden := []string{l.Node()}
-				if dirToo {
-					hidden = append(hidden, d)
-				}
-				for _, node := range hidden {
-					if _, err := o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1); err != nil {
-						t.Fatal(err)
-					}
-				}
-				p.Record()
-				eventually(t, "the holder to look again, twice", func() bool { return under(p, l.Node(), faultproxy.OpGetData) >= 2 })
-				if err := l.Err(); err != nil || !l.Valid() {
-					t.Fatalf("%v; valid %v", err, l.Valid())
-				}
-				remove(t, o, l.Node())
-				select {
-				case <-l.Lost():
-				case <-time.After(10 * time.Second * slow):
-					t.Fatal("the holder was not told and did not look")
-				}
-				if l.reason() != Removed {
-					t.Errorf("lost: %v", l.Err())
-				}
-			})
+		d := dir(t)
+		dead, p := proxied(t)
+		delay := WithLockDelay(time.Hour)
+		hold, _ := lock1(dead, d, delay)
+		l := lock(t, hold)
+		expire(t, p)
+		soon(t, "the loss", l.Lost())
+		wait, try := lock1(dial(t), d, delay)
+		for what, f := range map[string]take{"try": try, "no wait": func(ctx context.Context, _ ...Option) (*Lease, error) { return wait(ctx, WithWait(0)) }} {
+			if _, err := f(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
 		}
 	}
+}
+
+// WithWait(0) waits for no other holder.
+func TestNoWaitIsATry(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock, WithWait(0))
+	if _, err := dial(t).Mutex(d).Lock(testCtx(t), WithWait(0)); !errors.Is(err, ErrNotAcquired) {
+		t.Error(err)
+	}
+	unlock(t, l)
 }

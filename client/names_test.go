@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -149,8 +150,7 @@ func FuzzParseName(f *testing.F) {
 
 // TestE20 has contenders with numbers on both sides of the wrap.
 func TestE20SequenceWraps(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	seqs := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}
 	if !slices.IsSortedFunc(seqs, func(a, b int32) int {
@@ -207,9 +207,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	if err == nil {
 		err = s.Ready(ctx)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	leakCheck(t)
 	o := observerTo(t, s.ClientAddr())
@@ -248,20 +246,13 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 }
 
 func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	foreign := d + "/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-2147483646"
-	if _, err := o.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrSequenceExhausted) {
-		t.Fatal(err)
-	}
-	if _, err := c.Mutex(d).TryLock(testCtx(t)); !errors.Is(err, ErrSequenceExhausted) {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(o.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
+	wantErr(t, errOf(c.Mutex(d).Lock(testCtx(t))), ErrSequenceExhausted)
+	wantErr(t, errOf(c.Mutex(d).TryLock(testCtx(t))), ErrSequenceExhausted)
 	queued(t, o, d, 1)
 	remove(t, o, foreign)
 	unlock(t, lock(t, c.Mutex(d).Lock))
@@ -294,18 +285,13 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 			t.Errorf("%v %v: %v %v", c.l, c.names, q, err)
 		}
 	}
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	cl, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, cl.Mutex(d).Lock))
 	for _, n := range []string{kazoo, curator} {
-		if _, err := o.Create(d+"/"+n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(o.Create(d+"/"+n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	}
-	if _, err := cl.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrMixedLayout) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(cl.Mutex(d).Lock(testCtx(t))), ErrMixedLayout)
 	queued(t, o, d, 2)
 	if q := must[*recipe.Queue](t)(cl.Inspector().Inspect(testCtx(t), d)); !q.Mixed {
 		t.Fatalf("%+v", q)
@@ -313,25 +299,18 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 }
 
 func TestE59NodeDataOfAnyKind(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	for _, data := range [][]byte{nil, {}, []byte("{"), []byte(`{"v":2}`), []byte("10.0.0.1"), []byte("\xff\xfe"), []byte(strings.Repeat("x", 100_000)), []byte(`{"v":1,"pid":"x"}`)} {
-		if _, err := o.Set(l.Node(), data, -1); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(o.Set(l.Node(), data, -1)))
 		q, err := c.Inspector().Inspect(testCtx(t), d)
 		if err != nil || len(q.Holders) != 1 || q.Holders[0].Owner != nil || len(q.Holders[0].Data) > 200+3 || !utf8.ValidString(q.Holders[0].Data) {
 			t.Fatalf("%.20q: %+v %v", data, q, err)
 		}
-		if _, err := json.Marshal(q); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(json.Marshal(q)))
 	}
-	if err := l.Check(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Check(testCtx(t)))
 	unlock(t, l)
 }
 
@@ -362,4 +341,31 @@ func TestE65TokensBeyondTheIntegersOfJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &e); err != nil || e.Token != big {
 		t.Fatalf("%+v %v", e, err)
 	}
+}
+
+// sessionOf returns the session that asked for the node, if this package made the id.
+func sessionOf(id recipe.ID) (sid int64, ours bool) {
+	a, b := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	if versionOf(id) != 8 || b>>62 != 2 {
+		return 0, false
+	}
+	return int64(a>>16<<16 | (a&0xfff)<<4 | b>>58&0xf), true
+}
+
+// versionOf is the UUID's: 8 for ours, 4 for Curator's.
+func versionOf(id recipe.ID) byte { return id[6] >> 4 }
+
+// findID finds an id anywhere in a name, in either form.
+func findID(name string) (recipe.ID, bool) {
+	for i := 0; i+32 <= len(name); i++ {
+		if i+36 <= len(name) {
+			if id, ok := recipe.ParseUUID(name[i : i+36]); ok {
+				return id, true
+			}
+		}
+		if id, ok := recipe.ParseHex(name[i : i+32]); ok {
+			return id, true
+		}
+	}
+	return recipe.ID{}, false
 }

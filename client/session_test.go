@@ -1,10 +1,14 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,8 +23,7 @@ import (
 )
 
 func TestE31Chroot(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, root := observer(t), dir(t)
 	// The first client finds no chroot, the second finds it.
 	a := dialTo(t, addr(t)+root+"/deep", quick()...)
@@ -38,9 +41,7 @@ func TestE31Chroot(t *testing.T) {
 	if len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].Token != int64(l.Token()) {
 		t.Fatalf("%+v", q)
 	}
-	if err := b.CheckSequencer(testCtx(t), l.Sequencer()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, b.CheckSequencer(testCtx(t), l.Sequencer()))
 	if _, err := l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1}); err != nil {
 		t.Fatalf("transaction: %v", err)
 	}
@@ -49,9 +50,7 @@ func TestE31Chroot(t *testing.T) {
 	set := must[*Lease](t)(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))
 	unlock(t, set)
 	var found int
-	if err := a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }))
 	removeDir(t, o, root+"/deep/m") // removing while idle must not matter
 	unlock(t, lock(t, a.Mutex("/m").Lock))
 }
@@ -60,9 +59,7 @@ func TestE31Chroot(t *testing.T) {
 func ensemble(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
 	e, err := cluster.Start(launchOptions(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -78,7 +75,7 @@ func TestE32NoQuorum(t *testing.T) {
 	e.Servers[1].Kill()
 	e.Servers[2].Kill()
 	eventually(t, "the client to be suspended", func() bool { return c.State() == StateSuspended })
-	for _, f := range []func(context.Context, ...Option) (*Lease, error){c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
+	for _, f := range []take{c.Mutex("/m").Lock, c.Mutex("/m").TryLock} {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		if l, err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%v %v", l, err)
@@ -89,9 +86,7 @@ func TestE32NoQuorum(t *testing.T) {
 	if !g.pending() {
 		t.Fatal("granted without a quorum")
 	}
-	if err := e.StartAll(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, e.StartAll())
 	unlock(t, g.wait(t))
 	l.Unlock(testCtx(t)) // it may have been lost: starting takes its time
 }
@@ -110,12 +105,8 @@ func TestE33LeaderChange(t *testing.T) {
 		var leader *cluster.Server
 		eventually(t, "a leader", func() bool { leader = e.Leader(); return leader != nil })
 		leader.Kill()
-		if err := l.Check(testCtx(t)); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.StartAll(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Check(testCtx(t)))
+		noErr(t, e.StartAll())
 		if !l.Valid() || l.Token() != token || l.Context().Err() != nil {
 			t.Fatalf("lease disturbed: %v", l.Err())
 		}
@@ -129,8 +120,7 @@ func TestE33LeaderChange(t *testing.T) {
 }
 
 func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	next := dial(t)
@@ -166,9 +156,7 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 		t.Fatal("the lock was never given on")
 	}
 	p.Blackhole(false)
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 }
 
 func TestE35StoppedProcess(t *testing.T) {
@@ -188,16 +176,10 @@ func stoppedProcess(t *testing.T) bool {
 	d := dir(t)
 	p := spawn(t, addr(t), d)
 	token, err := fence.ParseToken(p.says(t, "locked")[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var gate fence.Gate
-	if err := gate.Admit("r", fence.Exclusive, token); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, gate.Admit("r", fence.Exclusive, token))
+	noErr(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	least := time.After(stopped)
 	// The session of the stopped process ends, and its lock goes to us.
 	c := dial(t)
@@ -206,13 +188,9 @@ func stoppedProcess(t *testing.T) bool {
 	if l.Token() <= token {
 		t.Fatalf("token %d after %d", l.Token(), token)
 	}
-	if err := gate.Admit("r", fence.Exclusive, l.Token()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, gate.Admit("r", fence.Exclusive, l.Token()))
 	<-least
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.cmd.Process.Signal(syscall.SIGCONT))
 	resumed := p.says(t, "resumed")
 	if resumed == nil {
 		return false
@@ -255,8 +233,7 @@ func (c *testClock) move(boot, wall time.Duration) {
 }
 
 func TestE36MachineSuspend(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	clock := newTestClock()
 	c, d := dial(t, withClock(clock)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
@@ -265,16 +242,13 @@ func TestE36MachineSuspend(t *testing.T) {
 		t.Fatal("suspended time does not count")
 	}
 	soon(t, "the context to end", l.Context().Done())
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	// The session lives on the server: a new hold is possible once it is confirmed.
 	unlock(t, lock(t, c.Mutex(d).Lock))
 }
 
 func TestE37WallClockIsSet(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	clock := newTestClock()
 	c, d := dial(t, withClock(clock)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
@@ -291,14 +265,11 @@ func TestE37WallClockIsSet(t *testing.T) {
 	if l.Valid() {
 		t.Fatal("time set forward does not count") // it may have passed
 	}
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 }
 
 func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	p := newProxy(t, addr(t))
 	c := dialTo(t, p.Addr(), WithSessionTimeout(8*time.Second), WithMargin(4700*time.Millisecond))
@@ -322,18 +293,13 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 		t.Fatal("a lost lease came back")
 	}
 	queued(t, o, d, 1)
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
-	if err := next.Check(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
+	noErr(t, next.Check(testCtx(t)))
 	unlock(t, next)
 }
 
 func TestE39HeartbeatReplyDelayed(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, p := proxied(t)
 	var mu sync.Mutex
 	var sent time.Time
@@ -361,18 +327,14 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := Dial(ctx, addr(t), WithSessionTimeout(time.Second)); !errors.Is(err, ErrInvalid) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(Dial(ctx, addr(t), WithSessionTimeout(time.Second))), ErrInvalid)
 }
 
 func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	real := addr(t)
 	leakCheck(t)
 	_, port, err := net.SplitHostPort(real)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	dead := newProxy(t, real) // refuses from the start
 	dead.Refuse(true)
 	p1, p2 := newProxy(t, real), newProxy(t, real)
@@ -392,11 +354,137 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	target.Store(p2)
 	p1.Refuse(true)
 	p1.Cut()
-	if err := l.Check(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Check(testCtx(t)))
 	if p2.Connections() == 0 {
 		t.Fatal("the new address was not tried")
 	}
 	unlock(t, l)
+}
+
+// A lease that is not valid has an error: a program may look at either.
+func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
+	shared(t)
+	for range rounds(20, 5) {
+		clock := newTestClock()
+		c, p := proxied(t, withClock(clock))
+		l := lock(t, c.Mutex(dir(t)).Lock)
+		done := make(chan error, 1)
+		go func() {
+			for {
+				if !l.Valid() {
+					done <- l.Err()
+					return
+				}
+			}
+		}()
+		if rounds(1, 0) == 0 {
+			expire(t, p)
+		} else {
+			clock.move(time.Hour, 0)
+		}
+		if err := soon(t, "the loss", done); !errors.Is(err, ErrLost) {
+			t.Fatalf("invalid, but Err is %v", err)
+		}
+		c.Close(testCtx(t))
+	}
+}
+
+// Close ends without servers when the session is over by the client's own clock.
+func TestCloseWithoutServersEnds(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	lock(t, c.Mutex(dir(t)).Lock)
+	p.Refuse(true)
+	p.Cut()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(context.Background()) }()
+	if err := soon(t, "the end of Close", closed); err != nil {
+		t.Error(err)
+	}
+}
+
+// child is what the test binary does when it is started as a child process: it
+// takes a lock, says so, and then looks at its lease until it is over, telling
+// what it saw after a pause.
+func child() {
+	ctx := context.Background()
+	c, err := Dial(ctx, os.Getenv("ZLOCKD_CLIENT_CHILD"), quick()...)
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	l, err := c.Mutex(os.Getenv("ZLOCKD_CLIENT_PATH")).Lock(ctx)
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	ended := make(chan time.Time, 1)
+	go func() {
+		<-l.Context().Done()
+		ended <- time.Now()
+	}()
+	fmt.Println("locked", l.Token())
+	for last := time.Now(); ; {
+		now := time.Now()
+		if now.Sub(last) >= stopped { // by the parent or by a busy machine: no lease outlives that
+			fmt.Println("resumed", l.Valid())
+			end := <-ended
+			fmt.Println("ended", end.Sub(now).Milliseconds(), context.Cause(l.Context()))
+			return
+		}
+		last = now
+		if len(ended) > 0 { // the machine was too busy to hold it
+			fmt.Println("early", context.Cause(l.Context()))
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// stopped is how long the parent stops its child at least: longer than a lease of quick lasts.
+const stopped = 3500 * time.Millisecond
+
+// process is a child process of a test.
+type process struct {
+	cmd   *exec.Cmd
+	lines chan []string
+}
+
+// spawn starts the test binary as a child that locks path.
+func spawn(t *testing.T, servers, path string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ZLOCKD_CLIENT_CHILD="+servers, "ZLOCKD_CLIENT_PATH="+path)
+	out, err := cmd.StdoutPipe()
+	noErr(t, err)
+	noErr(t, cmd.Start())
+	p := &process{cmd: cmd, lines: make(chan []string, 10)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		in := bufio.NewScanner(out)
+		for in.Scan() {
+			p.lines <- strings.Fields(in.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-done
+		cmd.Wait()
+	})
+	return p
+}
+
+// says waits for the child's next line, which must begin with word. A child that
+// lost its lock before it was stopped makes the test begin again.
+func (p *process) says(t *testing.T, word string) []string {
+	t.Helper()
+	l := soon(t, "the child to say "+word, p.lines)
+	if len(l) < 2 || l[0] != word {
+		if len(l) > 0 && l[0] == "early" {
+			return nil
+		}
+		t.Fatalf("child: %v", l)
+	}
+	return l[1:]
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +18,7 @@ import (
 )
 
 func TestE40TwoGoroutinesOneMutex(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	m := c.Mutex(d)
 	h := lock(t, m.Lock)
@@ -50,14 +50,11 @@ func TestE40TwoGoroutinesOneMutex(t *testing.T) {
 }
 
 func TestE41SameLineageLocksTwice(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	at := time.Now()
-	if _, err := c.Mutex(d).Lock(l.Context()); !errors.Is(err, ErrSelfDeadlock) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(c.Mutex(d).Lock(l.Context())), ErrSelfDeadlock)
 	if took := time.Since(at); took > time.Second*slow {
 		t.Fatalf("told after %v", took)
 	}
@@ -98,8 +95,7 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 }
 
 func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	h := lock(t, c.Mutex(d+"/h").Lock)
@@ -123,21 +119,14 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(testCtx(t)) }()
 	for _, g := range []granting{waiting, local, sem, creating} {
-		if err := g.fails(t); !errors.Is(err, ErrClosed) {
-			t.Fatal(err)
-		}
+		wantErr(t, g.fails(t), ErrClosed)
 	}
 	for _, l := range []*Lease{h, held} {
 		soon(t, "the loss", l.Lost())
-		var le *LostError
-		if err := l.Unlock(testCtx(t)); !errors.As(err, &le) || le.Reason != Closed {
-			t.Fatal(err)
-		}
+		lostFor(t, l.Unlock(testCtx(t)), Closed)
 	}
 	r.Release()
-	if err := soon(t, "Close", closed); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, soon(t, "Close", closed))
 	for range obs {
 	}
 	if _, err := c.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrClosed) || c.State() != StateClosed {
@@ -146,15 +135,12 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	for path, n := range map[string]int{"/h": 0, "/w": 1, "/c": 0, "/s/leases": 0, "/s/locks": 0} {
 		queued(t, o, d+path, n)
 	}
-	if err := c.Close(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Close(testCtx(t)))
 	unlock(t, rival)
 }
 
 func TestE57CallbackPanics(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	func() {
 		defer func() {
@@ -177,14 +163,11 @@ func TestE57CallbackPanics(t *testing.T) {
 	if !errors.Is(err, ErrLost) {
 		t.Fatalf("lost: %v", err)
 	}
-	if err := c.Semaphore(d+"/s", 1).Do(testCtx(t), func(context.Context, *Lease) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), func(context.Context, *Lease) error { return nil }))
 }
 
 func TestE58Revocation(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, op, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	wish := recipe.Revocation{By: "operator", Reason: "maintenance"}
@@ -192,19 +175,12 @@ func TestE58Revocation(t *testing.T) {
 	w := start(ctx, dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
 	// A waiter leaves the queue.
-	if err := op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish); err != nil {
-		t.Fatal(err)
-	}
-	var le *LostError
-	if err := w.fails(t); !errors.As(err, &le) || le.Reason != Revoked {
-		t.Fatal(err)
-	}
+	noErr(t, op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish))
+	lostFor(t, w.fails(t), Revoked)
 	queued(t, o, d, 1)
 	// A holder is told once, and keeps the lock.
 	for range 2 {
-		if err := op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
 	}
 	if r := soon(t, "the wish", h.Revoked()); r.By != "operator" || r.Reason != "maintenance" {
 		t.Fatalf("%+v", r)
@@ -215,46 +191,32 @@ func TestE58Revocation(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	// Curator's wish is understood, and not told a second time.
-	if _, err := o.Set(h.Node(), []byte("__REVOKE__"), -1); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
 	if err := h.Check(ctx); err != nil || len(h.Revoked()) != 0 {
 		t.Fatalf("%v, told %d times more", err, len(h.Revoked()))
 	}
 	unlock(t, h)
 	// A revocable holder loses the lock after the grace.
 	h = lock(t, c.Mutex(d).Lock, WithRevocable(20*time.Millisecond))
-	if _, err := o.Set(h.Node(), []byte("__REVOKE__"), -1); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
 	soon(t, "the wish", h.Revoked())
 	soon(t, "the loss", h.Lost())
-	if err := h.Unlock(ctx); !errors.As(err, &le) || le.Reason != Revoked {
-		t.Fatal(err)
-	}
+	lostFor(t, h.Unlock(ctx), Revoked)
 	queued(t, o, d, 0)
 	// What Curator would see of ours.
 	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish))
 	if data, _, _ := o.Get(peer); string(data) != "__REVOKE__" {
 		t.Fatalf("data %q", data)
 	}
-	if err := op.Inspector().Revoke(ctx, d, "gone", wish); !errors.Is(err, ErrNotHeld) {
-		t.Fatal(err)
-	}
+	wantErr(t, op.Inspector().Revoke(ctx, d, "gone", wish), ErrNotHeld)
 }
 
 func TestE60MaxHoldAndBreaking(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
-	var le *LostError
 	// Held too long: the context ends, the node goes after the grace.
 	l := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 30 * time.Millisecond, Grace: 100 * time.Millisecond}))
 	soon(t, "the end", l.Context().Done())
@@ -262,9 +224,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 		t.Error("the grace was not observed")
 	}
 	queued(t, o, d, 0)
-	if err := l.Unlock(ctx); !errors.As(err, &le) || le.Reason != MaxHold {
-		t.Fatal(err)
-	}
+	lostFor(t, l.Unlock(ctx), MaxHold)
 	// Unlocking within the grace ends it.
 	l = lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 10 * time.Millisecond, Grace: time.Hour}))
 	soon(t, "the end", l.Lost())
@@ -275,9 +235,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	id := newNodeID(o.SessionID())
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
 		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	_, st, _ := o.Get(stuck)
 	from := time.Now()
 	b := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
@@ -295,30 +253,21 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	h.h.mu.Unlock()
 	g := start(ctx, c.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
 	soon(t, "the loss", h.Lost())
-	if err := h.Unlock(ctx); !errors.As(err, &le) || le.Reason != Broken {
-		t.Fatal(err)
-	}
+	lostFor(t, h.Unlock(ctx), Broken)
 	next := g.wait(t)
 	if next.Token() <= h.Token() {
 		t.Fatal("token went back")
 	}
 	// By an operator: with the wrong token not at all.
-	if err := c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1); !errors.Is(err, fence.ErrStale) {
-		t.Fatal(err)
-	}
-	if err := c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	if err := c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1), fence.ErrStale)
+	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()), ErrNotAcquired)
+	noErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()))
 	soon(t, "the loss", next.Lost())
 	unlock(t, b)
 }
 
 func TestE61LockDelay(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	a, pa := proxied(t)
 	b := dial(t)
@@ -354,8 +303,7 @@ func TestE61LockDelay(t *testing.T) {
 
 // Of the readers that come after a dead writer the first one waits for all.
 func TestLockDelayIsWaitedForOnce(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	a, pa := proxied(t)
 	b := dial(t)
@@ -370,8 +318,7 @@ func TestLockDelayIsWaitedForOnce(t *testing.T) {
 }
 
 func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	l := lock(t, c.RWMutex(d).Lock)
@@ -384,34 +331,24 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	if _, err := l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1}); !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, czk.ErrNoNode) || !l.Valid() {
 		t.Fatal(err)
 	}
-	if err := l.Downgrade(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Txn(ctx, write); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Downgrade(ctx))
+	noErr(t, errOf(l.Txn(ctx, write)))
 	version := func() int32 {
 		_, st, err := o.Get(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return st.Version
 	}
 	if v := version(); v != 2 {
 		t.Fatalf("version %d", v)
 	}
 	unlock(t, l)
-	if _, err := l.Txn(ctx, write); !errors.Is(err, ErrNotHeld) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(l.Txn(ctx, write)), ErrNotHeld)
 	// The node is gone, and the client does not know yet: the server says so.
 	p, proxy := proxied(t)
 	l = lock(t, p.Mutex(d).Lock)
 	proxy.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
 	remove(t, o, l.Node())
-	if _, err := l.Txn(ctx, write); !errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(l.Txn(ctx, write)), ErrLost)
 	if v := version(); v != 2 {
 		t.Fatalf("version %d", v)
 	}
@@ -419,8 +356,7 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 }
 
 func TestHooksTellTheLifeOfALock(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	d := dir(t)
 	var mu sync.Mutex
 	var told []string
@@ -438,4 +374,76 @@ func TestHooksTellTheLifeOfALock(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Equal(told, []string{"enqueue", "grant", "release"})
 	})
+}
+
+// Who writes to its own node must not write over the wish that it leaves.
+func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
+	shared(t)
+	d, o := dir(t), observer(t)
+	c, p := proxied(t)
+	other := dial(t)
+	limits := []Option{WithLimit(Limit{Hold: time.Hour, Break: true})}
+	holder := lock(t, other.Mutex(d).Lock, limits...)
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1, Do: faultproxy.Hold})
+	waiter := start(testCtx(t), c.Mutex(d).Lock, limits...)
+	soon(t, "the question for the time", r.Acted())
+	for _, n := range names(t, o, d) {
+		if n == recipe.Base(holder.Node()) {
+			continue
+		}
+		noErr(t, other.Inspector().Revoke(testCtx(t), d, n, recipe.Revocation{By: "somebody"}))
+	}
+	r.Remove()
+	var lost *LostError
+	if err := waiter.fails(t); !errors.As(err, &lost) || lost.Reason != Revoked {
+		t.Error(err)
+	}
+	unlock(t, holder)
+	queued(t, o, d, 0)
+
+	// A leader that proclaims another value.
+	el := c.Election(d + "/e")
+	l := must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
+	time.Sleep(2 * ownWatch) // its node is watched
+	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
+	noErr(t, other.Inspector().Revoke(testCtx(t), d+"/e", recipe.Base(l.Node()), recipe.Revocation{}))
+	noErr(t, el.Proclaim(testCtx(t), l, []byte("b")))
+	soon(t, "the wish", l.Revoked())
+	unlock(t, l)
+}
+
+// A leader that is asked to leave keeps the value by which others find it.
+func TestRevokedLeaderKeepsItsValue(t *testing.T) {
+	shared(t)
+	a, b, d := dial(t), dial(t), dir(t)
+	const value = "10.0.0.1:8080"
+	l := must[*Lease](t)(a.Election(d).Campaign(testCtx(t), []byte(value)))
+	noErr(t, b.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}))
+	soon(t, "the wish", l.Revoked())
+	leader := must[Leader](t)(b.Election(d).Leader(testCtx(t)))
+	if string(leader.Value) != value || leader.Token != l.Token() {
+		t.Errorf("the leader is %q, token %d", leader.Value, leader.Token)
+	}
+	unlock(t, l)
+}
+
+// Programs that know no way to be asked back keep their data.
+func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
+	for name, want := range map[string]string{
+		recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(1), "") + "0000000001": "v\x00__REVOKE__",
+		"_c_91a5a8a4-1c39-4d2b-9c5e-6a2b8f3c1d00-lock-0000000001":                        "__REVOKE__",
+	} {
+		made, _, _ := recipe.ParseName(name)
+		asked := recipe.AskBack([]byte("v"), made.Maker, recipe.Revocation{})
+		if _, ok := recipe.RevocationIn(asked); string(asked) != want || !ok {
+			t.Errorf("%s: %q, understood: %v", name, asked, ok)
+		}
+	}
+	addr(t)
+	c := dial(t)
+	for _, name := range []string{strings.Repeat("ab", 16) + "__lock__0000000001", "_c_" + strings.Repeat("ab", 16) + "-lock-0000000001"} {
+		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, recipe.Revocation{}); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -26,9 +26,7 @@ func madeBy(t testing.TB, o *zk.Conn, d string) int64 {
 		t.Fatalf("nodes %v, want one", n)
 	}
 	_, st, err := o.Get(d + "/" + n[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return st.EphemeralOwner
 }
 
@@ -60,8 +58,7 @@ func TestE07CreateReplyLost(t *testing.T) {
 }
 
 func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
@@ -80,8 +77,7 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 }
 
 func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	session := c.Session().ID
@@ -104,8 +100,7 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 }
 
 func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	e := must[*epoch](t)(c.epoch(testCtx(t)))
@@ -114,17 +109,14 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	n := newNode{id: id}
 	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
 	p, err := o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if made, err := c.recover(testCtx(t), e, []newNode{n}); made != nil || err != nil {
 		t.Fatalf("adopted %s: %v, %v", p, made, err)
 	}
 }
 
 func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	session := c.Session().ID
@@ -170,8 +162,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 
 // TestE12 ends the context at every moment of an attempt.
 func TestE12ContextEnds(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	n := rounds(1000, 50)
 	o := observer(t)
 	prompt := func(t *testing.T, g granting, cancel func()) *Lease {
@@ -260,14 +251,13 @@ func TestE12ContextEnds(t *testing.T) {
 }
 
 func TestE13ContextEndedBeforeTheCall(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	d := dir(t)
 	c, p := proxied(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Record()
-	for _, f := range []func(context.Context, ...Option) (*Lease, error){
+	for _, f := range []take{
 		c.Mutex(d).Lock, c.Mutex(d).TryLock, c.RWMutex(d).Lock, c.RWMutex(d).RLock,
 		c.RWMutex(d, WithPolicy(PolicyFair)).Lock, c.RWMutex(d, WithPolicy(PolicyReader)).RLock,
 		func(ctx context.Context, o ...Option) (*Lease, error) {
@@ -287,8 +277,7 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 }
 
 func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
 		c, p := proxied(t)
@@ -296,9 +285,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 2)
 		p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpDelete, Nth: 1, Do: do})
-		if err := l.Unlock(testCtx(t)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Unlock(testCtx(t)))
 		unlock(t, next.wait(t))
 	}
 	// Not even the request arrives, and nobody waits for it.
@@ -319,8 +306,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 }
 
 func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	m := c.Mutex(d)
@@ -338,9 +324,7 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 			t.Fatal("the node was used again")
 		}
 		eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
-		if err := l2.Check(testCtx(t)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l2.Check(testCtx(t)))
 		r.Remove()
 		unlock(t, l2)
 	}
@@ -348,41 +332,29 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 }
 
 func TestE28DirectoryNotCreatable(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	unlock(t, lock(t, c.Mutex(d+"/x").Lock))
 	closed := d + "/closed"
-	if _, err := o.Create(closed, nil, 0, zk.WorldACL(zk.PermRead)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(o.Create(closed, nil, 0, zk.WorldACL(zk.PermRead))))
 	p.Record()
-	if _, err := c.Mutex(closed + "/a/b").Lock(testCtx(t)); !errors.Is(err, ErrNoAuth) {
-		t.Fatal(err)
-	}
-	if _, err := c.Mutex(closed).Lock(testCtx(t)); !errors.Is(err, ErrNoAuth) {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(c.Mutex(closed+"/a/b").Lock(testCtx(t))), ErrNoAuth)
+	wantErr(t, errOf(c.Mutex(closed).Lock(testCtx(t))), ErrNoAuth)
 	if n := under(p, closed, 0); n > 8 {
 		t.Fatalf("%d requests: a loop", n)
 	}
 }
 
 func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
-	addr(t)
-	leakCheck(t)
+	shared(t)
 	o, d := observer(t), dir(t)
 	c := dial(t)
 	unlock(t, lock(t, c.Mutex(d+"/x").Lock))
 	sticky := d + "/sticky"
-	if _, err := o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))))
 	l := lock(t, c.Mutex(sticky).Lock)
-	if err := l.Unlock(testCtx(t)); !errors.Is(err, ErrNoAuth) {
-		t.Fatal(err)
-	}
+	wantErr(t, l.Unlock(testCtx(t)), ErrNoAuth)
 	if l.Valid() || !errors.Is(l.Err(), ErrNotHeld) {
 		t.Fatalf("lease %v", l.Err())
 	}
@@ -390,8 +362,6 @@ func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
 	if n := names(t, o, sticky); len(n) != 1 {
 		t.Fatalf("nodes %v", n)
 	}
-	if err := c.Close(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Close(testCtx(t)))
 	queued(t, o, sticky, 0)
 }

@@ -1,0 +1,390 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/faultproxy"
+)
+
+// Whatever kinds of locks meet on one path: never do two hold that should exclude
+// each other, and who comes second is told.
+func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
+	shared(t)
+	type kindOf struct {
+		name   string
+		try    func(c *Client, d string) (*Lease, error)
+		shares bool   // with others of its kind
+		group  string // of kinds that know each other
+	}
+	ctx := testCtx(t)
+	kinds := []kindOf{
+		{"mutex", func(c *Client, d string) (*Lease, error) { return c.Mutex(d).TryLock(ctx) }, false, "curator"},
+		{"write", func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).TryLock(ctx) }, false, "curator"},
+		{"read", func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).TryRLock(ctx) }, true, "curator"},
+		{"policy write", func(c *Client, d string) (*Lease, error) { return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock(ctx) }, false, "policy"},
+		{"policy read", func(c *Client, d string) (*Lease, error) {
+			return c.RWMutex(d, WithPolicy(PolicyFair)).TryRLock(ctx)
+		}, true, "policy"},
+		{"kazoo mutex", func(c *Client, d string) (*Lease, error) { return c.Mutex(d, WithLayout(LayoutKazoo)).TryLock(ctx) }, false, "kazoo"},
+		{"kazoo read", func(c *Client, d string) (*Lease, error) {
+			return c.RWMutex(d, WithLayout(LayoutKazoo)).TryRLock(ctx)
+		}, true, "kazoo"},
+		{"host write", func(c *Client, d string) (*Lease, error) {
+			return c.RWMutex(d, WithLayout(LayoutHost)).TryLock(ctx)
+		}, false, "host"},
+		{"permit", func(c *Client, d string) (*Lease, error) { return c.Semaphore(d, 2).TryAcquire(ctx, 1) }, true, "permit"},
+		{"kazoo permit", func(c *Client, d string) (*Lease, error) {
+			return c.Semaphore(d, 2, WithLayout(LayoutKazoo)).TryAcquire(ctx, 1)
+		}, true, "kazoo permit"},
+	}
+	a, b, o := dial(t), dial(t), observer(t)
+	for _, first := range kinds {
+		for _, second := range kinds {
+			d := fmt.Sprintf("%s/%s-%s", dir(t), first.name, second.name)
+			l := must[*Lease](t)(first.try(a, d))
+			m, err := second.try(b, d)
+			switch {
+			case err == nil && first.name == second.name && first.shares:
+				unlock(t, m)
+			case err == nil:
+				t.Errorf("%s held, and %s granted", first.name, second.name)
+				unlock(t, m)
+			case first.group != second.group && !errors.Is(err, ErrMixedLayout):
+				t.Errorf("%s held, %s: %v", first.name, second.name, err)
+			case first.group == second.group && !errors.Is(err, ErrNotAcquired):
+				t.Errorf("%s held, %s: %v", first.name, second.name, err)
+			}
+			unlock(t, l)
+			for _, sub := range []string{"", "/locks", "/leases"} {
+				eventually(t, first.name+", "+second.name+": nothing left in "+sub, func() bool {
+					for _, n := range names(t, o, d+sub) {
+						if u, ok := useOf(n); ok && u != usePermits {
+							return false
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+}
+
+// A reader of a lock with a policy has no node before it holds. A lock of another
+// kind that comes between its look and its grant must not be granted beside it.
+func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
+	shared(t)
+	ctx := testCtx(t)
+	o := observer(t)
+	for name, other := range map[string]func(c *Client, d string) (*Lease, error){
+		"mutex":       func(c *Client, d string) (*Lease, error) { return c.Mutex(d).Lock(ctx) },
+		"read":        func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).RLock(ctx) },
+		"kazoo mutex": func(c *Client, d string) (*Lease, error) { return c.Mutex(d, WithLayout(LayoutKazoo)).Lock(ctx) },
+		"host write":  func(c *Client, d string) (*Lease, error) { return c.RWMutex(d, WithLayout(LayoutHost)).Lock(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dir(t)
+			c, p := proxied(t)
+			rw := c.RWMutex(d, WithPolicy(PolicyFair))
+			unlock(t, lock(t, rw.RLock)) // makes the directory
+			late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Do: faultproxy.Hold})
+			g := start(ctx, rw.RLock)
+			<-late.Acted() // the reader has looked, and is about to hold
+			l := must[*Lease](t)(other(dial(t), d))
+			late.Release()
+			late.Remove()
+			if err := g.fails(t); !errors.Is(err, ErrMixedLayout) {
+				t.Errorf("granted beside another kind of lock, or %v", err)
+			}
+			unlock(t, l)
+			eventually(t, "no node of the reader", func() bool {
+				for _, n := range names(t, o, d) {
+					if recipe.IsPolicyNode(n) {
+						return false
+					}
+				}
+				return true
+			})
+		})
+	}
+}
+
+// Curator's recipes see nodes of their own kind only, so that a lock of another
+// kind beside them would exclude nobody.
+func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	const uuid = "_c_5cbee2b6-2ae0-4ad2-a2ad-c1a7a2a3f5ca-"
+	ctx := testCtx(t)
+	for _, x := range []struct {
+		foreign string
+		lock    func(d string) take
+		mixed   bool
+	}{
+		{"__WRIT__", func(d string) take { return c.Mutex(d).Lock }, true},
+		{"__READ__", func(d string) take { return c.Mutex(d).Lock }, true},
+		{"latch-", func(d string) take { return c.Mutex(d).Lock }, true},
+		{"lock-", func(d string) take { return c.RWMutex(d).RLock }, true},
+		{"lock-", func(d string) take { return c.Mutex(d).Lock }, false},
+		{"__WRIT__", func(d string) take { return c.RWMutex(d).Lock }, false},
+	} {
+		d := dir(t)
+		unlock(t, lock(t, x.lock(d))) // makes the directory
+		p, err := o.Create(d+"/"+uuid+x.foreign, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		noErr(t, err)
+		g := start(ctx, x.lock(d))
+		if x.mixed {
+			if err := g.fails(t); !errors.Is(err, ErrMixedLayout) {
+				t.Errorf("beside %s: %v", x.foreign, err)
+			}
+			remove(t, o, p)
+			continue
+		}
+		queued(t, o, d, 2)
+		remove(t, o, p)
+		unlock(t, g.wait(t))
+	}
+	// Nodes that only look like others' are nobody's lock.
+	d := dir(t)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	for _, n := range []string{"lock", "leases", "locks", "5cbee2b62ae04ad2a2adc1a7a2a3f5ca"} {
+		noErr(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
+	}
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	// The textbooks' lock of another program: whoever made the node holds it.
+	noErr(t, o.Delete(d+"/lock", -1))
+	noErr(t, errOf(o.Create(d+"/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
+	if _, err := c.Mutex(d).Lock(ctx); !errors.Is(err, ErrMixedLayout) {
+		t.Fatalf("beside a held node named lock: %v", err)
+	}
+}
+
+// A permit is not the lock of its path: a mutex below it does not nest in it.
+func TestPermitIsNoMutex(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	p := must[*Lease](t)(c.Semaphore(d, 3).Acquire(testCtx(t), 1))
+	ctx, cancel := context.WithTimeout(p.Context(), patience)
+	defer cancel()
+	if l, err := c.Mutex(d, WithReentrant()).Lock(ctx); !errors.Is(err, ErrMixedLayout) {
+		t.Errorf("a mutex below a permit: %v, %v", l, err)
+	}
+	unlock(t, p)
+}
+
+// A semaphore leaves data alone that another program keeps at its path.
+func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
+		const theirs = "host=db1;user=app"
+		unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes /t
+		d := dir(t)
+		noErr(t, errOf(o.Create(d, []byte(theirs), 0, zk.WorldACL(zk.PermAll))))
+		s := c.Semaphore(d, 3, WithLayout(layout))
+		if _, err := s.Acquire(testCtx(t), 1); err == nil {
+			t.Errorf("%v: granted", layout)
+		}
+		if err := s.SetLimit(testCtx(t), 4); err == nil {
+			t.Errorf("%v: the limit was stored", layout)
+		}
+		if b, _ := contentOf(t, o, d); string(b) != theirs {
+			t.Errorf("%v: the data are %q now", layout, b)
+		}
+	}
+}
+
+func TestE48SemaphoreLosesNoPermit(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	for _, do := range []faultproxy.Action{faultproxy.CutBefore, faultproxy.CutAfter} {
+		for k := 1; ; k++ {
+			d := dir(t)
+			c, p := proxied(t)
+			r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: d, Nth: k, Do: do})
+			s := c.Semaphore(d, 2)
+			l := must[*Lease](t)(s.Acquire(testCtx(t), 1))
+			if n := len(names(t, o, d+"/leases")); n != 1 {
+				t.Fatalf("message %d: %d permits taken", k, n)
+			}
+			unlock(t, l)
+			queued(t, o, d+"/leases", 0)
+			queued(t, o, d+"/locks", 0)
+			unlock(t, must[*Lease](t)(s.Acquire(testCtx(t), 2)))
+			c.Close(testCtx(t))
+			if r.Seen() < k {
+				break
+			}
+		}
+	}
+}
+
+func TestE49SemaphoreLimit(t *testing.T) {
+	shared(t)
+	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	wantErr(t, errOf(c.Semaphore(d+"/none", 0).Acquire(ctx, 1)), ErrLimitMismatch)
+	s := c.Semaphore(d, 3)
+	l := must[*Lease](t)(s.Acquire(ctx, 3))
+	wantErr(t, errOf(c2.Semaphore(d, 4).Acquire(ctx, 1)), ErrLimitMismatch)
+	queued(t, o, d+"/locks", 0)
+	wantErr(t, errOf(s.Acquire(ctx, 4)), ErrInvalid)
+	any := c2.Semaphore(d, 0)
+	wantErr(t, errOf(any.TryAcquire(ctx, 1)), ErrNotAcquired)
+	g := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
+	queued(t, o, d+"/locks", 1)
+	// Raised: who waits hears of it.
+	noErr(t, s.SetLimit(ctx, 4))
+	l2 := g.wait(t)
+	// Lowered below what is in use: nobody is evicted, and nobody gets in.
+	noErr(t, s.SetLimit(ctx, 1))
+	if !l.Valid() || !l2.Valid() {
+		t.Fatal("evicted")
+	}
+	g = start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
+	queued(t, o, d+"/locks", 1)
+	unlock(t, l2)
+	if !g.pending() {
+		t.Fatal("three are in use, one is allowed")
+	}
+	unlock(t, l)
+	unlock(t, g.wait(t))
+}
+
+func TestE50SetsInDifferentOrders(t *testing.T) {
+	shared(t)
+	d := dir(t)
+	ctx := testCtx(t)
+	o := observer(t)
+	paths := []string{d + "/a", d + "/b", d + "/c"}
+	var inside [3]atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 5 {
+		c := dial(t)
+		for j := range rounds(10, 4) {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				var reqs []Request
+				var mine []int
+				for k := range 3 {
+					if k == (i+2*j)%4 { // some want two of the three
+						continue
+					}
+					mine = append(mine, (k+i)%3)
+					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request())
+				}
+				for range 2 {
+					l, err := c.AcquireAll(ctx, reqs...)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, k := range mine {
+						if inside[k].Add(1) != 1 {
+							t.Error("two inside")
+						}
+					}
+					for _, s := range l.Sequencers() {
+						_, st, err := o.Get(s.Path + "/" + s.Node)
+						if err != nil || fence.Token(st.Czxid) != s.Token {
+							t.Errorf("%v: zxid %v, token %d, %v", s, st, l.Token(), err)
+						}
+					}
+					for _, k := range mine {
+						inside[k].Add(-1)
+					}
+					if err := l.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	c := dial(t)
+	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request())), ErrInvalid)
+}
+
+// Whoever takes single locks in the order of the paths never deadlocks with a set.
+func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
+	shared(t)
+	d := dir(t)
+	o, single, c := observer(t), dial(t), dial(t)
+	first := lock(t, single.Mutex(d+"/a").Lock)
+	all := func(ctx context.Context, opts ...Option) (*Lease, error) {
+		// Also when it takes part in the process's own queue.
+		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive), c.Mutex(d+"/a").Request())
+	}
+	set, second := start(testCtx(t), all), start(testCtx(t), all)
+	eventually(t, "the set to wait", func() bool { return len(names(t, o, d+"/a")) >= 2 })
+	b := lock(t, single.Mutex(d+"/b").Lock) // the set waits, but not here
+	unlock(t, b)
+	unlock(t, first)
+	for range 2 {
+		select {
+		case l := <-set.lease:
+			unlock(t, l)
+		case l := <-second.lease:
+			unlock(t, l)
+		case err := <-set.err:
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestE51SetWithOnePathRefused(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
+	noErr(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
+	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(), c.Mutex(d+"/new").Request())), ErrNoAuth)
+	// The same where the locks are taken one by one.
+	wantErr(t, errOf(c.AcquireAll(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())), ErrNoAuth)
+	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {
+		queued(t, o, d+p, 0)
+	}
+}
+
+// The head of a semaphore's queue whose node somebody removed takes no permit beside
+// the next head.
+func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
+	shared(t)
+	d, o := dir(t), observer(t)
+	requeued := make(chan LockEvent, 10)
+	c, p := proxied(t, WithHooks(Hooks{OnRequeue: func(e LockEvent) { requeued <- e }}))
+	next := dial(t)
+	take := func(c *Client) take {
+		return func(ctx context.Context, opts ...Option) (*Lease, error) {
+			return c.Semaphore(d, 1).Acquire(ctx, 1, opts...)
+		}
+	}
+	unlock(t, lock(t, take(next)))
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Nth: 1, Do: faultproxy.Hold, Match: func(f faultproxy.Frame) bool {
+		return f.Op == faultproxy.OpMulti || f.Op == faultproxy.OpCreate2 && f.Under(d+"/leases")
+	}})
+	late := start(testCtx(t), take(c))
+	soon(t, "the permit's request", r.Acted())
+	for _, head := range names(t, o, d+"/locks") {
+		noErr(t, o.Delete(d+"/locks/"+head, -1))
+	}
+	l := lock(t, take(next))
+	r.Remove()
+	soon(t, "another place", requeued)
+	if n := names(t, o, d+"/leases"); len(n) != 1 {
+		t.Errorf("permits of one: %q", n)
+	}
+	unlock(t, l)
+	unlock(t, late.wait(t))
+	queued(t, o, d+"/leases", 0)
+	queued(t, o, d+"/locks", 0)
+}
