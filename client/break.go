@@ -55,31 +55,6 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 	return nil
 }
 
-// serverTime returns the server's time of a write to the own node. It first reads what others have
-// written there, such as the request that this waiter leaves.
-func (w *waiter) serverTime(ctx context.Context) (int64, error) {
-	for ver := w.ver; ; {
-		st, err := again(ctx, func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, w.data, ver) })
-		switch {
-		case err == nil:
-			w.ver = st.Version
-			return st.Mtime, nil
-		case errors.Is(err, zk.ErrNoNode):
-			return 0, w.displaced()
-		case !errors.Is(err, zk.ErrBadVersion):
-			return 0, err
-		}
-		if err := w.lookAtOwn(ctx); err != nil {
-			return 0, err
-		}
-		if w.ver == ver {
-			ver = -1 // it may not be read
-			continue
-		}
-		ver = w.ver
-	}
-}
-
 // target returns the path of a contender's node.
 func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
 

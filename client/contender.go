@@ -32,7 +32,7 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	}
 	w := newWaiter(e, a, q, made)
 	w.took = time.Since(asked)
-	a.enqueued(w.own)
+	a.enqueued(w.created)
 	h, err := w.wait(ctx, names)
 	if err == nil {
 		return h, nil
@@ -49,9 +49,9 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 // it.
 func (w *waiter) giveUp() <-chan struct{} {
 	if !w.marked {
-		return w.c.reap(w.e, w.own.path)
+		return w.c.reap(w.e, w.path)
 	}
-	return w.c.reapMarked(w.e, []string{w.own.path}, w.unmark())
+	return w.c.reapMarked(w.e, []string{w.path}, w.unmark())
 }
 
 // unmark returns the operation that takes back the mark of a lock delay.
@@ -88,17 +88,11 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 	})
 }
 
-// waiter is a contender with its node in the queue.
+// waiter is a contender that waits at its place.
 type waiter struct {
-	c    *Client
-	e    *epoch
-	a    *attempt
+	place
 	q    queue
-	own  created
 	self recipe.Contender // what the own name says
-	ownW *zk.Watch        // nil until a wait has lasted
-	data []byte           // of the own node
-	ver  int32
 
 	waited bool // had to wait for another contender
 	marked bool // the directory may name this contender: lock delay
@@ -110,12 +104,11 @@ type waiter struct {
 	armed   *zk.Watch     // set in advance on the node at armedAt; nil if none
 	armedAt string
 
-	watchesOwn bool   // the own node is watched together with the next node
-	ownSince   uint64 // the connection on which the own watch was set
+	watchesOwn bool // the own node is watched together with the next node
 }
 
 func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
-	w := &waiter{c: a.c, e: e, a: a, q: q, own: own, data: own.data}
+	w := &waiter{place: place{created: own, c: a.c, e: e, a: a}, q: q}
 	w.self, _, _ = recipe.ParseName(own.name)
 	return w
 }
@@ -211,14 +204,7 @@ func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err err
 			return false, err
 		}
 	}
-	return w.ownStays(), nil
-}
-
-// ownStays reports whether the own node has been there since its watch was set. On another
-// connection the server may report the end of the awaited node before the end of the own node, so
-// that the waiter needs a list.
-func (w *waiter) ownStays() bool {
-	return w.ownW != nil && !isClosed(w.ownW.Fired()) && w.ownSince == w.c.count.wire.Connections.Load()
+	return w.stays(), nil
 }
 
 func (w *waiter) list(ctx context.Context) (zk.Names, error) {
@@ -227,58 +213,6 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 		return names, w.displaced()
 	}
 	return names, w.lostSession(err)
-}
-
-// lookAtOwn reads and watches the own node.
-func (w *waiter) lookAtOwn(ctx context.Context) error {
-	since := w.c.count.wire.Connections.Load()
-	s, err := w.e.see(ctx, w.own.path, true)
-	return w.sawOwn(s, err, since)
-}
-
-// sawOwn takes in what a look at the own node saw; since is the number of the connection.
-func (w *waiter) sawOwn(s seen, err error, since uint64) error {
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return w.displaced()
-	case err != nil:
-		return w.lostSession(err)
-	case s.listed:
-		w.ownW, w.ownSince = s.w, since // of the directory: it is there
-		return nil
-	case s.Stat.EphemeralOwner != w.e.sid:
-		return w.displaced() // another client made a node of that name
-	}
-	w.ownW, w.ownSince, w.data, w.ver = s.w, since, s.Data, s.Stat.Version
-	if r, ok := recipe.RevocationIn(s.Data); ok {
-		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
-		return &LostError{Path: w.a.path, Node: w.own.path, Reason: Revoked}
-	}
-	return nil
-}
-
-// watchOwn sets a watch on the own node, unless there is one.
-func (w *waiter) watchOwn(ctx context.Context) error {
-	if w.ownW != nil && !isClosed(w.ownW.Fired()) {
-		return nil
-	}
-	return w.lookAtOwn(ctx)
-}
-
-// displaced returns the error for an own node that is gone.
-func (w *waiter) displaced() error {
-	if w.e.ended() {
-		return &requeueError{ErrSessionExpired}
-	}
-	return &requeueError{ErrNodeRemoved}
-}
-
-// lostSession turns the end of the session into the loss of the place.
-func (w *waiter) lostSession(err error) error {
-	if errors.Is(err, ErrSessionExpired) {
-		return &requeueError{ErrSessionExpired}
-	}
-	return err
 }
 
 // ownWatch is how long a wait or a hold lasts before the client watches its own node. Most end
@@ -330,11 +264,11 @@ func (w *waiter) await(
 			case <-also.fired:
 				return false, nil
 			case <-long:
-				if err := w.watchOwn(ctx); err != nil {
+				if err := w.watch(ctx); err != nil {
 					return false, err
 				}
-			case <-firedOf(w.ownW):
-				if err := w.lookAtOwn(ctx); err != nil {
+			case <-firedOf(w.own):
+				if err := w.place.look(ctx); err != nil {
 					return false, err
 				}
 			case <-safety:
@@ -359,12 +293,12 @@ func (w *waiter) await(
 // watchNode watches another contender's node, or reports that it is gone. If w.watchesOwn is set,
 // it watches the own node in the same flight, unless that is watched already.
 func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool, err error) {
-	own := w.watchesOwn && !w.ownStays()
+	own := w.watchesOwn && !w.stays()
 	w.watchesOwn = false
 	if w.armed != nil && w.armedAt == path {
 		s.w, w.armed = w.armed, nil
 		if own {
-			err = w.lookAtOwn(ctx)
+			err = w.place.look(ctx)
 		}
 		return s, false, err
 	}
@@ -385,14 +319,14 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 func (w *waiter) watchBoth(ctx context.Context, path string) (*zk.Watch, error) {
 	since := w.c.count.wire.Connections.Load()
 	pipe := w.e.conn.Pipe()
-	node, own := pipe.GetW(path), pipe.GetW(w.own.path)
+	node, own := pipe.GetW(path), pipe.GetW(w.path)
 	pipe.Send()
 	_, err := node.Wait(ctx)
 	mine, ownErr := own.Wait(ctx)
 	if ownErr != nil && !errors.Is(ownErr, zk.ErrNoNode) {
-		ownErr = w.lookAtOwn(ctx)
+		ownErr = w.place.look(ctx)
 	} else {
-		ownErr = w.sawOwn(seen{Node: mine, w: own.Watch()}, ownErr, since)
+		ownErr = w.saw(seen{Node: mine, w: own.Watch()}, ownErr, since)
 	}
 	if err != nil {
 		return nil, ownErr
@@ -411,8 +345,8 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 			return nil, w.lostSession(err)
 		}
 	}
-	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.own.stat.Czxid),
-		heldNode{path: w.own.path, id: w.own.id, seq: w.self.Seq, lock: w.a.path, w: w.ownW})
+	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.stat.Czxid),
+		heldNode{path: w.path, id: w.place.id, seq: w.self.Seq, lock: w.a.path, w: w.own})
 	if w.q.RW {
 		h.modes = w.q
 	}
@@ -429,21 +363,6 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 		return nil, &requeueError{ErrSessionExpired}
 	}
 	return h, nil
-}
-
-// stamp records the time of a grant that had to wait, in the node of a holder that others may
-// break: they count from that time.
-func (w *waiter) stamp(ctx context.Context) {
-	o, ok := recipe.ParseOwner(w.data)
-	if !ok || !o.Breakable {
-		return
-	}
-	o.Held = true
-	_, err := again(ctx,
-		func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.own.path, recipe.EncodeOwner(o), w.ver) })
-	if err != nil {
-		w.c.opt.log.Debug("grant not stamped", "node", w.own.path, "err", err)
-	}
 }
 
 // readNode takes the write node's number, so that no waiting writer is before it.

@@ -1,6 +1,9 @@
 // Package client gives Go programs locks, read-write locks, semaphores, elections and barriers on a
 // zlockd or ZooKeeper ensemble.
 //
+// Begin with [Dial]. The client then makes a [Mutex], [RWMutex], [Semaphore], [Election] or
+// [Barrier]; each gives a [Lease]. An [Inspector] has the calls for operators.
+//
 // A lock gives its holder a [Lease]: the right to act, until the program unlocks it or the client
 // loses it. A lease can be lost at any time. A call that waits takes a context and returns a lease
 // or an error, never both. When a lease is lost, its context ([Lease.Context]) ends before another
@@ -38,6 +41,6 @@
 // until their outcome is known. A call is an attempt (attempt.go). It runs in one session after
 // another until it gets a hold (hold.go): the nodes that stand for one lease or for several. Every
 // recipe with a queue uses one contender (contender.go), which creates a node that it can
-// recognise, finds the node to wait for (recipe/place.go), waits, and leaves cleanly. The reaper
-// removes abandoned nodes. The file of a recipe holds only what differs.
+// recognise (place.go), finds the node to wait for (recipe/place.go), waits, and leaves cleanly. The
+// reaper removes abandoned nodes. The file of a recipe holds only what differs.
 package client

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -24,7 +23,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	if !ok || rec.Limit != 0 || rec.Layout != "" {
 		return fmt.Errorf("%w: lock delay: %s has data of another use", ErrUnsupported, w.a.dir)
 	}
-	if rec.Holder != nil && *rec.Holder != "" && *rec.Holder != w.own.id.UUID() && !lives(names, *rec.Holder) {
+	if rec.Holder != nil && *rec.Holder != "" && *rec.Holder != w.place.id.UUID() && !lives(names, *rec.Holder) {
 		if w.a.try {
 			return ErrNotAcquired
 		}
@@ -41,7 +40,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	w.marked = true
 	// Marking twice is the same as once.
 	_, err = again(ctx,
-		func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(w.own.id.UUID()), -1) })
+		func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(w.place.id.UUID()), -1) })
 	return err
 }
 
@@ -62,18 +61,4 @@ func (w *waiter) clear(ctx context.Context, rec recipe.Record, ver int32) error 
 func lives(names []string, uuid string) bool {
 	id, ok := recipe.ParseUUID(uuid)
 	return ok && len(recipe.Bearing(names, id)) > 0
-}
-
-// sit waits for d at the own place.
-func (w *waiter) sit(ctx context.Context, d time.Duration) error {
-	over := time.Now().Add(d)
-	for left := d; left > 0; left = time.Until(over) {
-		if err := w.watchOwn(ctx); err != nil {
-			return err
-		}
-		if err := w.e.rest(ctx, time.After(left), w.ownW.Fired()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

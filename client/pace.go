@@ -59,7 +59,7 @@ func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, erro
 	}
 	since := w.c.count.wire.Connections.Load()
 	pipe := w.e.conn.Pipe()
-	node, own, list := pipe.GetW(last), pipe.GetW(w.own.path), pipe.Names(w.a.dir)
+	node, own, list := pipe.GetW(last), pipe.GetW(w.path), pipe.Names(w.a.dir)
 	pipe.Send()
 	_, err := node.Wait(ctx)
 	switch {
@@ -70,7 +70,7 @@ func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, erro
 	}
 	mine, err := own.Wait(ctx)
 	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		if err := w.sawOwn(seen{Node: mine, w: own.Watch()}, err, since); err != nil {
+		if err := w.saw(seen{Node: mine, w: own.Watch()}, err, since); err != nil {
 			return nil, err
 		}
 	}

@@ -33,12 +33,13 @@ type policyWaiter struct {
 
 	closed bool // the door was closed for this attempt at some time
 	delay  policyDelay
-	since  map[recipe.ID]int64 // since when queued writers wait, by the server's clock
+	// queuedAt is when queued writers came, by the server's clock.
+	queuedAt map[recipe.ID]int64
 }
 
 func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
-		waiter: waiter{c: a.c, e: e, a: a}, id: id, since: map[recipe.ID]int64{},
+		waiter: waiter{place: place{c: a.c, e: e, a: a}}, id: id, queuedAt: map[recipe.ID]int64{},
 		dir: policyDir{c: a.c, e: e, path: a.dir, acl: a.cfg.acl},
 	}
 }
@@ -170,18 +171,17 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.own, w.queued, w.id = made[0], true, made[0].id
-	w.a.enqueued(w.own)
-	w.data = w.own.data
-	w.c.policyClock.observe(w.own.stat.Ctime)
-	w.since[w.id] = w.own.stat.Ctime
+	w.created, w.queued, w.id = made[0], true, made[0].id
+	w.a.enqueued(w.created)
+	w.c.policyClock.observe(w.stat.Ctime)
+	w.queuedAt[w.id] = w.stat.Ctime
 	w.entered = true
 	return nil
 }
 
 // grant makes the hold node and returns the hold.
 func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
-	g := policyGranted{recipe.WriteGrant(w.id), w.own.path, policyHoldData(w.a), !w.queued}
+	g := policyGranted{recipe.WriteGrant(w.id), w.path, policyHoldData(w.a), !w.queued}
 	if w.reads() {
 		g.GrantTxn = recipe.ReadGrant(w.id, w.queued)
 	}
@@ -218,7 +218,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	w.c.policyClock.observe(made.stat.Ctime)
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.own.path, id: w.id, place: true})
+		nodes = append(nodes, heldNode{path: w.path, id: w.id, place: true})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
 	h.modes = policyModes{}
@@ -235,7 +235,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	}
 	var done []<-chan struct{}
 	if w.queued {
-		done = append(done, w.c.reap(w.e, w.own.path))
+		done = append(done, w.c.reap(w.e, w.path))
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
 		// Without its owner the mark would pass for that of a holder that died.

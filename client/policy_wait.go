@@ -49,7 +49,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (ti
 	if n == nil {
 		return 0, false, nil
 	}
-	ms, ok := w.since[n.ID]
+	ms, ok := w.queuedAt[n.ID]
 	if !ok {
 		st, err := w.e.conn.Exists(ctx, recipe.Join(w.a.dir, n.Name(true)))
 		if err != nil || st == nil {
@@ -59,7 +59,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (ti
 			return 0, false, err
 		}
 		ms = st.Ctime
-		w.since[n.ID] = ms
+		w.queuedAt[n.ID] = ms
 	}
 	waited, ok := w.c.policyClock.since(ms)
 	return w.dir.rec.WriterBound() - waited, ok, nil
@@ -116,9 +116,9 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if w.queued {
-		if err := w.watchOwn(ctx); err != nil {
+		if err := w.watch(ctx); err != nil {
 			return true, err
 		}
 	}
-	return true, w.e.rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.ownW))
+	return true, w.e.rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.own))
 }

@@ -161,7 +161,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	if err := s.storeLimit(ctx, e); err != nil {
 		return nil, err
 	}
-	own := waiter{c: s.c, e: e, a: a, q: s.d.q, own: created{path: head.nodes[0].path}, ownW: head.nodes[0].w}
+	mine := place{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w}
 	safety := e.recheck(true)
 	for {
 		limit, limitW, err := s.watchLimit(ctx, e)
@@ -189,11 +189,11 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if a.try {
 			return nil, ErrNotAcquired
 		}
-		if err := own.watchOwn(ctx); err != nil {
+		if err := mine.watch(ctx); err != nil {
 			return nil, err
 		}
-		if err := e.rest(ctx, safety, limitW.Fired(), usedW.Fired(), own.ownW.Fired()); err != nil {
-			return nil, own.lostSession(err)
+		if err := e.rest(ctx, safety, limitW.Fired(), usedW.Fired(), mine.own.Fired()); err != nil {
+			return nil, mine.lostSession(err)
 		}
 	}
 }

@@ -38,7 +38,8 @@ func (d *Dir) locks(w Watches) []Queue {
 		}
 		q.take(k.list, kind)
 		if k.layout == LayoutPolicy {
-			q.Policy = policyOf(d.Data)
+			rec, _ := ParsePolicyRecord([]byte(d.Data))
+			q.Policy = rec.Policy
 		}
 	}
 	return append(list, q)

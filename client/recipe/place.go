@@ -44,7 +44,7 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 			p.Found = true
 			continue
 		}
-		if !q.ExcludedBy(c) || own.Name != "" && Compare(c, own) > 0 {
+		if !excludes(c.Kind, q.Kind) || own.Name != "" && Compare(c, own) > 0 {
 			continue
 		}
 		if p.Ahead++; p.Ahead <= MaxFew {
@@ -105,14 +105,11 @@ func (q Rule) EndIsFinal(c Contender) bool {
 		q.Layout == LayoutCurator
 }
 
-// ExcludedBy reports whether a contender of this rule, if it comes after c, waits for c.
-func (q Rule) ExcludedBy(c Contender) bool { return Excludes(c.Kind, q.Kind) }
-
 // Holds reports whether c holds the lock, judged by the queue alone.
 func (q Rule) Holds(names iter.Seq[string], c Contender) bool {
 	for name := range names {
 		o, ok, err := q.member(name)
-		if err == nil && ok && Excludes(o.Kind, c.Kind) && Compare(o, c) < 0 {
+		if err == nil && ok && excludes(o.Kind, c.Kind) && Compare(o, c) < 0 {
 			return false
 		}
 	}

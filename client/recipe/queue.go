@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -261,16 +260,4 @@ func (q *Queue) Recipe() string {
 		return "not known"
 	}
 	return "sequential nodes"
-}
-
-// policyOf returns the policy that a directory's record names.
-func policyOf(data string) string {
-	var rec struct {
-		Policy string `json:"policy"`
-	}
-	if len(data) > 2*MaxOwnerData || !strings.HasPrefix(data, "{") ||
-		json.Unmarshal([]byte(data), &rec) != nil || len(rec.Policy) > 20 {
-		return ""
-	}
-	return rec.Policy
 }

@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,15 +29,8 @@ func LimitOf(data string) int {
 	if n, err := strconv.Atoi(data); err == nil && len(data) < 10 && n > 0 {
 		return n
 	}
-	var rec struct {
-		ZL    int `json:"zl"`
-		Limit int `json:"limit"`
-	}
-	if len(data) < 2*MaxOwnerData && strings.HasPrefix(data, "{") && json.Unmarshal([]byte(data), &rec) == nil &&
-		rec.ZL == 1 {
-		return max(rec.Limit, 0)
-	}
-	return 0
+	rec, _ := ParseRecord([]byte(data))
+	return max(rec.Limit, 0)
 }
 
 // KazooQueue ends the name of the queue of kazoo's semaphore; the queue is beside the semaphore.

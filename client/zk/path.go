@@ -3,6 +3,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"path"
 	"strings"
 )
 
@@ -49,15 +50,8 @@ func (c *Conn) makePath(ctx context.Context, full string, mode Mode, acl []ACL) 
 		case !errors.Is(err, ErrNoNode):
 			return err
 		}
-		if err := c.makePath(ctx, parent(full), mode, acl); err != nil {
+		if err := c.makePath(ctx, path.Dir(full), mode, acl); err != nil {
 			return err
 		}
 	}
-}
-
-func parent(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "/"
 }

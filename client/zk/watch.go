@@ -2,6 +2,7 @@ package zk
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 
@@ -132,7 +133,7 @@ func (t *watches) fire(full string, ev Event) {
 		}
 	}
 	for p := full; p != "/" && ev.Type != EventChildrenChanged; {
-		p = parent(p)
+		p = path.Dir(p)
 		for _, s := range t.subs[p] {
 			if s.recursive {
 				s.put(ev)
