@@ -66,6 +66,48 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 	})
 }
 
+// A read that failed between servers is repeated like one whose connection was lost; the
+// outcome of a write is unknown.
+func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, c, "/r", "x")
+		for op, read := range map[int32]func(context.Context) error{
+			faultproxy.OpGetData:      func(ctx context.Context) error { _, err := c.Get(ctx, "/r"); return err },
+			faultproxy.OpGetChildren2: func(ctx context.Context) error { _, err := c.Names(ctx, "/r"); return err },
+			faultproxy.OpExists:       func(ctx context.Context) error { _, err := c.Exists(ctx, "/r"); return err },
+			faultproxy.OpSync:         func(ctx context.Context) error { return c.Sync(ctx, "/r") },
+		} {
+			broken := faultproxy.Rule{Kind: faultproxy.Request, Op: op, Under: "/r", Do: faultproxy.Refused, Code: -4}
+			always := p.Add(broken)
+			short, cancel := context.WithCancel(ctx)
+			done := make(chan error, 1)
+			go func() { done <- read(short) }()
+			eventually(t, "the read to be repeated", func() bool { return always.Seen() > 2 })
+			cancel()
+			is(t, soon(t, "the end of the wait", done), context.Canceled)
+			always.Remove()
+			broken.Nth = 1
+			once := p.Add(broken)
+			ok(t, read(ctx))
+			soon(t, "the failure", once.Acted())
+			once.Remove()
+		}
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: "/r", Do: faultproxy.Refused, Code: -4})
+		_, err := c.Set(ctx, "/r", nil, -1)
+		is(t, err, zk.ErrUncertain)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Get(ctx, "/r")
+			done <- err
+		}()
+		eventually(t, "the read to be repeated", func() bool { return rule.Seen() > 3 })
+		ok(t, c.Close(ctx))
+		is(t, soon(t, "the read of a closed session", done), zk.ErrClosed)
+	})
+}
+
 // TestLostAnswerIsNoticed drops one answer and leaves the connection alone.
 func TestLostAnswerIsNoticed(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
