@@ -32,9 +32,9 @@ func short(f float64) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// hex prints a session id or zxid as ZooKeeper does, negative ones as their
+// Hex prints a session id or zxid as ZooKeeper does, negative ones as their
 // 64 bits.
-func hex(v int64) string { return "0x" + strconv.FormatUint(uint64(v), 16) }
+func Hex(v int64) string { return "0x" + strconv.FormatUint(uint64(v), 16) }
 
 // javaAddr prints an address as Java's InetSocketAddress does: a leading
 // slash, IPv6 in eight groups.

@@ -192,7 +192,7 @@ func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word stri
 		mode = string(s.Mode)
 	}
 	j.fields("v", 1, "status", word, "reasons", reasons, "notices", s.Notices, "serving", s.Serving,
-		"mode", mode, "id", s.ID, "leader", s.Leader, "zxid", hex(s.Zxid), "version", s.Version,
+		"mode", mode, "id", s.ID, "leader", s.Leader, "zxid", Hex(s.Zxid), "version", s.Version,
 		"uptime_ms", s.Uptime.Milliseconds())
 	j.endObject()
 	_ = j.w.Flush()

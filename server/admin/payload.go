@@ -97,7 +97,7 @@ func jsonHash(j *jsonWriter, s *Status) {
 }
 
 func jsonLastSnapshot(j *jsonWriter, s *Status) {
-	j.field("zxid", strings.TrimPrefix(hex(s.Snapshot.Zxid), "0x"))
+	j.field("zxid", strings.TrimPrefix(Hex(s.Snapshot.Zxid), "0x"))
 	seconds := int64(0)
 	if !s.Snapshot.Time.IsZero() {
 		seconds = s.Snapshot.Time.Unix()
@@ -194,7 +194,7 @@ func jsonZabState(j *jsonWriter, s *Status) {
 	j.field("is_leader", s.Serving && s.Mode == Leader)
 	j.object("quorum_address", func() { jsonAddress(j, m.Peer) })
 	j.object("election_address", func() { jsonAddress(j, m.Peer) })
-	j.fields("client_address", m.Client, "voting", m.Voter, "last_zxid", hex(s.Zxid), "zab_epoch", s.Term,
+	j.fields("client_address", m.Client, "voting", m.Voter, "last_zxid", Hex(s.Zxid), "zab_epoch", s.Term,
 		"zab_counter", s.Zxid)
 	if s.Serving {
 		j.field("zabstate", "broadcast")

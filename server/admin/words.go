@@ -48,7 +48,7 @@ func renderNumbers(w io.Writer, s *Status) {
 	fmt.Fprintf(w, "Latency min/avg/max: %d/%s/%d\n", s.Latency.Min, decimal(s.Latency.Avg), s.Latency.Max)
 	fmt.Fprintf(w, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 		s.Received, s.Sent, s.Conns, s.Outstanding)
-	fmt.Fprintf(w, "Zxid: %s\nMode: %s\nNode count: %d\n", hex(s.Zxid), s.Mode, s.Nodes)
+	fmt.Fprintf(w, "Zxid: %s\nMode: %s\nNode count: %d\n", Hex(s.Zxid), s.Mode, s.Nodes)
 	if s.Mode == Leader {
 		fmt.Fprintf(w, "Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min,
 			s.Proposals.Max)
@@ -59,12 +59,12 @@ func renderConn(w io.Writer, c *Conn, brief bool) {
 	fmt.Fprintf(w, " %s[%x](queued=%d,recved=%d,sent=%d", javaAddr(c.Addr), c.Interest, c.Queued, c.Received,
 		c.Sent)
 	if !brief && c.Session != 0 {
-		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", hex(c.Session), lastOp(c), c.Established.UnixMilli(),
+		fmt.Fprintf(w, ",sid=%s,lop=%s,est=%d,to=%d", Hex(c.Session), lastOp(c), c.Established.UnixMilli(),
 			c.Timeout.Milliseconds())
 		if c.LastCxid >= 0 {
-			fmt.Fprintf(w, ",lcxid=%s", hex(c.LastCxid))
+			fmt.Fprintf(w, ",lcxid=%s", Hex(c.LastCxid))
 		}
-		fmt.Fprintf(w, ",lzxid=%s,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", hex(c.LastZxid),
+		fmt.Fprintf(w, ",lzxid=%s,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", Hex(c.LastZxid),
 			c.LastReply.Milliseconds(), c.LastLatency, c.Latency.Min, int64(c.Latency.Avg), c.Latency.Max)
 	}
 	io.WriteString(w, ")\n")
@@ -162,7 +162,7 @@ func renderWchs(w io.Writer, s *Status) {
 
 func renderWchc(w io.Writer, s *Status) {
 	for _, l := range s.WatchList {
-		fmt.Fprintf(w, "%s\n", hex(l.Session))
+		fmt.Fprintf(w, "%s\n", Hex(l.Session))
 		for _, p := range l.Paths {
 			fmt.Fprintf(w, "\t%s\n", p)
 		}
@@ -175,7 +175,7 @@ func renderWchp(w io.Writer, s *Status) {
 	for _, p := range paths {
 		fmt.Fprintf(w, "%s\n", p)
 		for _, id := range byPath[p] {
-			fmt.Fprintf(w, "\t%s\n", hex(id))
+			fmt.Fprintf(w, "\t%s\n", Hex(id))
 		}
 	}
 	io.WriteString(w, "\n")
@@ -209,18 +209,18 @@ func renderDump(w io.Writer, s *Status) {
 		for _, set := range sets {
 			fmt.Fprintf(w, "%d expire at %s:\n", len(set.items), set.at.Format(javaDate))
 			for _, x := range set.items {
-				fmt.Fprintf(w, "\t%s\n", hex(x.ID))
+				fmt.Fprintf(w, "\t%s\n", Hex(x.ID))
 			}
 		}
 	} else {
 		fmt.Fprintf(w, "Global Sessions(%d):\n", len(s.SessionList))
 		for _, x := range s.SessionList {
-			fmt.Fprintf(w, "%s\t%dms\n", hex(x.ID), x.Timeout.Milliseconds())
+			fmt.Fprintf(w, "%s\t%dms\n", Hex(x.ID), x.Timeout.Milliseconds())
 		}
 	}
 	fmt.Fprintf(w, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(s.Ephemerals))
 	for _, l := range s.Ephemerals {
-		fmt.Fprintf(w, "%s:\n", hex(l.Session))
+		fmt.Fprintf(w, "%s:\n", Hex(l.Session))
 		for _, p := range l.Paths {
 			fmt.Fprintf(w, "\t%s\n", p)
 		}
@@ -235,7 +235,7 @@ func renderDump(w io.Writer, s *Status) {
 	for _, set := range sets {
 		fmt.Fprintf(w, "%d expire at %s:\n", len(set.items), set.at.Format(javaDate))
 		for _, c := range set.items {
-			fmt.Fprintf(w, "\tip: %s sessionId: %s\n", javaAddr(c.Addr), hex(c.Session))
+			fmt.Fprintf(w, "\tip: %s sessionId: %s\n", javaAddr(c.Addr), Hex(c.Session))
 		}
 	}
 }

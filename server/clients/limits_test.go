@@ -391,7 +391,7 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 	var log syncBuffer
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
 	gone := r.client()
-	id := hexID(gone.Session.ID)
+	id := admin.Hex(gone.Session.ID)
 	must(t, gone.Close())
 	eventually(t, "its connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.end(gone.Session.ID, 1, nil)

@@ -2,12 +2,12 @@ package clients
 
 import (
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -98,12 +98,12 @@ func (s *Server) connEnded(c *conn, why endReason) {
 	}
 	switch {
 	case why == endClient || why == endSession || why == endWord || c.said:
-		s.o.Logger.Debug("connection ended", "session", hexID(c.session), "addr", c.host, "reason", why.String())
+		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.host, "reason", why.String())
 	case c.session != 0:
-		s.log.info("connection closed", "session", hexID(c.session), "addr", c.host, "reason", why.String())
+		s.log.info("connection closed", "session", admin.Hex(c.session), "addr", c.host, "reason", why.String())
 	case c.asked != 0 && why == endGone:
 		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", "its session is over, or was never there",
-			"session", hexID(c.asked))
+			"session", admin.Hex(c.asked))
 	default:
 		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}
@@ -113,9 +113,7 @@ func (s *Server) connEnded(c *conn, why endReason) {
 func (c *conn) say(msg string, args ...any) {
 	c.said = true
 	if c.session != 0 {
-		args = append(args, "session", hexID(c.session))
+		args = append(args, "session", admin.Hex(c.session))
 	}
 	c.srv.log.of(c.host, slog.LevelInfo, msg, args...)
 }
-
-func hexID(id int64) string { return "0x" + strconv.FormatInt(id, 16) }

@@ -6,13 +6,13 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"fmt"
-	"github.com/zlockd/zlockd/client/recipe"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
@@ -158,7 +158,7 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 
 func (v *View) hitOf(c *recipe.Entry, what string) hit {
 	id := int64(c.Session)
-	h := hit{Session: sessionID(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
+	h := hit{Session: admin.Hex(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
 		h.Host = fmt.Sprintf("%s[%d]", clip(o.Host), o.PID)
 	}
@@ -228,10 +228,10 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		return nil, errNotServing
 	}
 	if !ok {
-		return nil, notFound("there is no session %s", sessionID(id))
+		return nil, notFound("there is no session %s", admin.Hex(id))
 	}
-	step := &step{does: "end session " + sessionID(id)}
-	step.hits = append(step.hits, hit{Session: sessionID(id), Addr: s.Addr,
+	step := &step{does: "end session " + admin.Hex(id)}
+	step.hits = append(step.hits, hit{Session: admin.Hex(id), Addr: s.Addr,
 		What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
 	scan, err := v.locks(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 			return err
 		}
 		if out.Refused {
-			return notFound("session %s has ended meanwhile", sessionID(id))
+			return notFound("session %s has ended meanwhile", admin.Hex(id))
 		}
 		still := false
 		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })

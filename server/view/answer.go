@@ -46,10 +46,17 @@ const maxAnswer = 50 << 20
 
 // answer makes an HTTP handler of f: JSON with an ETag, zipped for clients that accept it, four
 // at a time.
-func (v *View) answer(f func(ctx context.Context, r *http.Request) (any, error)) http.Handler {
+func (v *View) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context) {
-			a, err := f(ctx, r)
+			q := &query{name: r.PathValue("name")}
+			var a any
+			var err error
+			if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+				err = badRequest("the parameters cannot be read: %v", err)
+			} else {
+				a, err = f(ctx, q)
+			}
 			if err != nil {
 				v.fail(w, err)
 				return
@@ -165,26 +172,27 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.text)})
 }
 
-// query reads the parameters of a question.
+// answerer makes the answer to a question.
+type answerer func(context.Context, *query) (any, error)
+
+// query is a question: the end of its URL's path, and its parameters.
 type query struct {
+	name   string
 	values url.Values
-	err    error
+	err    error // the first thing that is wrong with it
 }
 
-// parseQuery refuses unknown parameters: a filter with a slip in its name would show everything.
-func parseQuery(r *http.Request, known ...string) *query {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	q := &query{values: values}
-	if err != nil {
-		q.err = badRequest("the parameters cannot be read: %v", err)
-		return q
-	}
-	for name := range values {
+// path returns the path of a node that the question names.
+func (q *query) path() string { return "/" + strings.Trim(q.name, "/") }
+
+// takes refuses unknown parameters: a filter with a slip in its name would show everything.
+func (q *query) takes(known ...string) error {
+	for name := range q.values {
 		if !slices.Contains(known, name) {
-			q.err = badRequest("unknown parameter %q; known are %s", name, strings.Join(known, ", "))
+			q.refuse("unknown parameter %q; known are %s", name, strings.Join(known, ", "))
 		}
 	}
-	return q
+	return q.err
 }
 
 func (q *query) text(name string) string { return q.values.Get(name) }
@@ -289,9 +297,6 @@ func href(dir, path string) string {
 	}
 	return dir + strings.Join(parts, "/")
 }
-
-// sessionID writes a session's id in hexadecimal.
-func sessionID(id int64) string { return "0x" + strconv.FormatUint(uint64(id), 16) }
 
 // parseSession reads an id, in hex or decimal.
 func parseSession(s string) (int64, bool) {

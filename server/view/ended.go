@@ -2,15 +2,14 @@ package view
 
 import (
 	"context"
-	"github.com/zlockd/zlockd/client/recipe"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/server/observe"
 )
@@ -200,8 +199,8 @@ var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpir
 	state.EndOperator: "operator"}
 
 // listEnded answers /sessions/ended.
-func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
-	q := parseQuery(r, "cause", "offset", "limit")
+func (v *View) listEnded(_ context.Context, q *query) (any, error) {
+	_ = q.takes("cause", "offset", "limit")
 	cause := q.text("cause")
 	if cause != "" && cause != "closed" && cause != "expired" && cause != "operator" {
 		q.refuse("cause=%s: want closed, expired or operator", cause)
@@ -229,9 +228,9 @@ func (v *View) listEnded(_ context.Context, r *http.Request) (any, error) {
 	for i := range all[from:to] {
 		e := &all[from+i]
 		row := endedRow{
-			ID: sessionID(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
+			ID: admin.Hex(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
 			Addr: e.Addr, Server: e.Server,
-			TimeoutMS: e.Timeout.Milliseconds(), Zxid: "0x" + strconv.FormatInt(e.Zxid, 16), Nodes: e.PathCount,
+			TimeoutMS: e.Timeout.Milliseconds(), Zxid: admin.Hex(e.Zxid), Nodes: e.PathCount,
 			Paths: []string{}, Locks: v.ended.fates[e.Session],
 		}
 		if row.Locks == nil {

@@ -22,7 +22,7 @@ func (v *View) logExpired(e *observe.EndedSession, fates []fate) {
 	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {
 		return
 	}
-	args := []any{"session", sessionID(e.Session), "zxid", sessionID(e.Zxid), "nodes", e.PathCount, "addr",
+	args := []any{"session", admin.Hex(e.Session), "zxid", admin.Hex(e.Zxid), "nodes", e.PathCount, "addr",
 		e.Addr, "on", e.Server, "timeout", e.Timeout}
 	if e.Silent > 0 { // its client was connected here
 		args = append(args, "silent", e.Silent.Round(time.Millisecond))

@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -29,8 +28,8 @@ type graphAnswer struct {
 const maxEdges = 2000
 
 // waitGraph answers /wait-graph.
-func (v *View) waitGraph(ctx context.Context, r *http.Request) (any, error) {
-	q := parseQuery(r, "prefix")
+func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
+	_ = q.takes("prefix")
 	prefix := q.prefix()
 	if q.err != nil {
 		return nil, q.err

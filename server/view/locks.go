@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,8 +154,8 @@ func compareSince(a, b int64) int {
 }
 
 // listLocks answers /locks.
-func (v *View) listLocks(ctx context.Context, r *http.Request) (any, error) {
-	q := parseQuery(r, "prefix", "kind", "holder", "older", "waiting", "sort", "offset", "limit")
+func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
+	_ = q.takes("prefix", "kind", "holder", "older", "waiting", "sort", "offset", "limit")
 	f := v.filterOf(q)
 	order, known := lockOrders[cmp.Or(q.text("sort"), "path")]
 	if !known {
@@ -209,22 +208,17 @@ type lockAnswer struct {
 	Truncated    string         `json:"truncated,omitempty"`
 }
 
-// pathOf reads the path that ends a URL.
-func pathOf(r *http.Request) string {
-	return "/" + strings.Trim(r.PathValue("path"), "/")
-}
-
 // oneLock answers /locks/PATH.
-func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
-	if q := parseQuery(r); q.err != nil {
-		return nil, q.err
+func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
+	if err := q.takes(); err != nil {
+		return nil, err
 	}
-	q, at, err := v.lockAt(ctx, pathOf(r))
+	lock, at, err := v.lockAt(ctx, q.path())
 	if err != nil {
 		return nil, err
 	}
 	ids := map[int64]bool{}
-	lists := [][]recipe.Entry{q.Holders, q.Waiters, q.Participants}
+	lists := [][]recipe.Entry{lock.Holders, lock.Waiters, lock.Participants}
 	shown := 0
 	for n, l := range lists {
 		if cut := max(0, min(len(l), locks.ShownPerLock-shown)); cut < len(l) {
@@ -236,7 +230,7 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 		}
 	}
 	who := v.sessionsOf(ids)
-	a := lockAnswer{V: Version, lockRow: row(&q, who), OtherCount: at.OtherCount, Waiters: []contenderRow{},
+	a := lockAnswer{V: Version, lockRow: row(&lock, who), OtherCount: at.OtherCount, Waiters: []contenderRow{},
 		Participants: []contenderRow{}}
 	a.Holders = []contenderRow{}
 	for n, into := range []*[]contenderRow{&a.Holders, &a.Waiters, &a.Participants} {
@@ -245,14 +239,14 @@ func (v *View) oneLock(ctx context.Context, r *http.Request) (any, error) {
 			if n == 1 {
 				position = i + 1
 			}
-			*into = append(*into, contenderOf(&q, &lists[n][i], position, who))
+			*into = append(*into, contenderOf(&lock, &lists[n][i], position, who))
 		}
 	}
 	for _, o := range at.Others {
 		a.Others = append(a.Others, clip(o))
 	}
-	if shown < q.Total {
-		a.Truncated = "too many: " + thousands(q.Total) + " contenders, the first " + thousands(shown) + " shown"
+	if shown < lock.Total {
+		a.Truncated = "too many: " + thousands(lock.Total) + " contenders, the first " + thousands(shown) + " shown"
 	}
 	return a, nil
 }

@@ -2,13 +2,13 @@ package view
 
 import (
 	"context"
-	"github.com/zlockd/zlockd/client/recipe"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin"
 )
 

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"github.com/zlockd/zlockd/client/recipe"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 //go:embed page.html
@@ -71,18 +72,14 @@ func (d *pageData) NextPage() string {
 }
 
 // ask calls the function behind a JSON answer with some of the page's parameters.
-func ask[T any](ctx context.Context, d *pageData, f func(context.Context, *http.Request) (any, error),
-	path string, params ...string) *T {
-	q := url.Values{}
+func ask[T any](ctx context.Context, d *pageData, f answerer, name string, params ...string) *T {
+	q := &query{name: name, values: url.Values{}}
 	for _, p := range params {
 		if v := d.r.URL.Query().Get(p); v != "" {
-			q.Set(p, v)
+			q.values.Set(p, v)
 		}
 	}
-	r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/", RawQuery: q.Encode()}}).WithContext(ctx)
-	r.SetPathValue("path", path)
-	r.SetPathValue("id", path)
-	a, err := f(ctx, r)
+	a, err := f(ctx, q)
 	if err != nil {
 		var p *problem
 		if errors.As(err, &p) && p.code == http.StatusServiceUnavailable && d.Problem != "" {

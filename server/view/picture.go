@@ -2,8 +2,9 @@ package view
 
 import (
 	"fmt"
-	"github.com/zlockd/zlockd/client/recipe"
 	"strconv"
+
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // picture is the wait-for graph as lines and boxes.

@@ -2,10 +2,10 @@ package view
 
 import (
 	"context"
-	"github.com/zlockd/zlockd/client/recipe"
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/session"

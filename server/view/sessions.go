@@ -2,13 +2,12 @@ package view
 
 import (
 	"context"
-	"github.com/zlockd/zlockd/client/recipe"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/session"
@@ -63,7 +62,7 @@ func (v *View) conns() map[int64]*admin.Conn {
 }
 
 func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) sessionRow {
-	r := sessionRow{ID: sessionID(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created,
+	r := sessionRow{ID: admin.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created,
 		Nodes: nodes}
 	if c == nil {
 		return r
@@ -98,8 +97,8 @@ func (v *View) allSessions() ([]int64, error) {
 }
 
 // listSessions answers /sessions.
-func (v *View) listSessions(ctx context.Context, r *http.Request) (any, error) {
-	q := parseQuery(r, "addr", "server", "here", "offset", "limit")
+func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
+	_ = q.takes("addr", "server", "here", "offset", "limit")
 	addr, server, here := q.text("addr"), q.number("server", 0, 1, 254), q.flag("here")
 	if _, _, _ = q.page(0); q.err != nil {
 		return nil, q.err
@@ -176,14 +175,13 @@ type sessionAnswer struct {
 const somePaths = 200
 
 // oneSession answers /sessions/ID.
-func (v *View) oneSession(ctx context.Context, r *http.Request) (any, error) {
-	if q := parseQuery(r); q.err != nil {
-		return nil, q.err
+func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
+	if err := q.takes(); err != nil {
+		return nil, err
 	}
-	name := r.PathValue("id")
-	id, ok := parseSession(name)
+	id, ok := parseSession(q.name)
 	if !ok {
-		return nil, notFound("there is no session %q; ids are like 0x100000ae0210023", clip(name))
+		return nil, notFound("there is no session %q; ids are like 0x100000ae0210023", clip(q.name))
 	}
 	a := sessionAnswer{V: Version, Holds: []role{}, WaitsFor: []role{}, Paths: []string{}}
 	var s session.Session
@@ -200,10 +198,10 @@ func (v *View) oneSession(ctx context.Context, r *http.Request) (any, error) {
 	}
 	if !ok {
 		if e := v.endedOf(id); e != nil {
-			return nil, notFound("session %s has ended %s ago: %s", sessionID(id),
+			return nil, notFound("session %s has ended %s ago: %s", admin.Hex(id),
 				v.o.Now().Sub(e.Time).Round(time.Second), e.Reason())
 		}
-		return nil, notFound("there is no session %s", sessionID(id))
+		return nil, notFound("there is no session %s", admin.Hex(id))
 	}
 	a.sessionRow = v.sessionRow(&s, nodes, v.conns()[id])
 	a.Watches = v.source.WatchCount(id)

@@ -3,7 +3,7 @@ package view
 import (
 	"cmp"
 	"context"
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +71,17 @@ type topRow struct {
 	Watches  int    `json:"watches,omitempty"`
 }
 
+// figure returns what rows are ordered by.
+func (r *topRow) figure(by string) int64 {
+	switch by {
+	case "bytes":
+		return r.Bytes
+	case "watches":
+		return int64(r.Watches)
+	}
+	return r.Requests
+}
+
 type topAnswer struct {
 	V int `json:"v"`
 	// Seconds is the time over which requests and bytes are counted, PathSeconds
@@ -89,8 +100,8 @@ type topAnswer struct {
 const maxWatchScan = 200_000
 
 // top answers /top.
-func (v *View) top(_ context.Context, r *http.Request) (any, error) {
-	q := parseQuery(r, "by", "limit")
+func (v *View) top(_ context.Context, q *query) (any, error) {
+	_ = q.takes("by", "limit")
 	by, limit := q.text("by"), q.number("limit", 20, 1, 200)
 	if by != "" && by != "requests" && by != "bytes" && by != "watches" {
 		q.refuse("by=%s: want requests, bytes or watches", by)
@@ -99,73 +110,47 @@ func (v *View) top(_ context.Context, r *http.Request) (any, error) {
 		return nil, q.err
 	}
 	a := topAnswer{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
-	order := func(x, y topRow) int {
-		return cmp.Or(cmp.Compare(y.Requests, x.Requests),
-			cmp.Compare(x.Name, y.Name))
-	}
-	switch by {
-	case "bytes":
-		order = func(x, y topRow) int { return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Name, y.Name)) }
-	case "watches":
-		order = func(x, y topRow) int {
-			return cmp.Or(cmp.Compare(y.Watches, x.Watches),
-				cmp.Compare(x.Name, y.Name))
-		}
-	}
-	first := func(rows []topRow) []topRow {
-		slices.SortFunc(rows, order)
-		if rows == nil {
-			rows = []topRow{}
-		}
-		return rows[:min(len(rows), limit)]
+	first := func(rows []topRow, by string) []topRow {
+		slices.SortFunc(rows, func(x, y topRow) int {
+			return cmp.Or(cmp.Compare(y.figure(by), x.figure(by)), cmp.Compare(x.Name, y.Name))
+		})
+		return append([]topRow{}, rows[:min(len(rows), limit)]...)
 	}
 	var sessions []topRow
-	addrs := map[string]*topRow{}
+	addrs := map[string]topRow{}
+	add := func(host string, r topRow) {
+		was := addrs[host]
+		addrs[host] = topRow{host, was.Requests + r.Requests, was.Bytes + r.Bytes, was.Watches + r.Watches}
+	}
 	now, then := time.Now(), v.oldest()
 	for _, c := range v.source.Conns() {
 		if c.Session == 0 {
 			continue
 		}
 		was := then.counts[c.Session]
-		row := topRow{Name: sessionID(c.Session), Requests: c.Received - was.requests,
+		row := topRow{Name: admin.Hex(c.Session), Requests: c.Received - was.requests,
 			Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
 		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun again
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
 		sessions = append(sessions, row)
 		host := c.Addr[:max(strings.LastIndexByte(c.Addr, ':'), 0)]
-		if addrs[host] == nil {
-			addrs[host] = &topRow{Name: host}
-		}
-		addrs[host].Requests += row.Requests
-		addrs[host].Bytes += row.Bytes
-		addrs[host].Watches += row.Watches
+		add(host, row)
 	}
 	for host, n := range v.source.GoneClients() { // such as clients that connect for each request
-		if addrs[host] == nil {
-			addrs[host] = &topRow{Name: host}
-		}
-		addrs[host].Requests += n.Requests
-		addrs[host].Bytes += n.Bytes
+		add(host, topRow{Requests: n.Requests, Bytes: n.Bytes})
 	}
-	var clients []topRow
-	for _, row := range addrs {
-		clients = append(clients, *row)
-	}
+	clients := slices.Collect(maps.Values(addrs))
 	a.Seconds = round(now.Sub(then.at).Seconds())
-	a.Sessions, a.Clients = first(sessions), first(clients)
+	a.Sessions, a.Clients = first(sessions, by), first(clients, by)
 	counts, over := v.source.BusyPaths()
 	var paths []topRow
 	for p, n := range counts {
 		paths = append(paths, topRow{Name: clip(p), Requests: n.Requests})
 	}
-	a.Paths, a.PathSeconds = first(paths), round(over.Seconds())
-	order = func(x, y topRow) int {
-		return cmp.Or(cmp.Compare(y.Watches, x.Watches),
-			cmp.Compare(x.Name, y.Name))
-	}
+	a.Paths, a.PathSeconds = first(paths, by), round(over.Seconds())
 	watched, more := v.watched()
-	a.Watched = first(watched)
+	a.Watched = first(watched, "watches")
 	if more {
 		a.Truncated = "too many watches: the first " + thousands(maxWatchScan) + " were counted by path"
 	}
@@ -286,30 +271,25 @@ type memberRow struct {
 func (m memberRow) Missing() bool { return m.Reached != nil && !*m.Reached }
 
 // overview answers /overview.
-func (v *View) overview(ctx context.Context, r *http.Request) (any, error) {
-	if q := parseQuery(r); q.err != nil {
-		return nil, q.err
+func (v *View) overview(ctx context.Context, q *query) (any, error) {
+	if err := q.takes(); err != nil {
+		return nil, err
 	}
 	s := v.source.Status(0)
 	a := overviewAnswer{
 		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason,
-		Faults: s.Faults, Notices: s.Notices,
-		Leader: s.Leader, Term: s.Term, Zxid: hexZxid(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{},
+		Faults: append([]string{}, s.Faults...), Notices: append([]string{}, s.Notices...),
+		Leader: s.Leader, Term: s.Term, Zxid: admin.Hex(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{},
 		Nodes: s.Nodes, DataSize: s.DataSize,
 		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount,
 		Received: s.Received, Sent: s.Sent,
 		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg,
 		DataDir: s.Config.DataDir, DiskFree: s.DiskFree, Rates: v.packetRates(s),
-		SnapshotZxid: hexZxid(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token,
+		SnapshotZxid: admin.Hex(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token,
 		Certificates: []certificate{},
 	}
 	for _, c := range v.source.Certificates() {
 		a.Certificates = append(a.Certificates, certificate{c.Name, c.Expires.UnixMilli()})
-	}
-	for _, list := range []*[]string{&a.Faults, &a.Notices} {
-		if *list == nil {
-			*list = []string{}
-		}
 	}
 	var far map[uint32]status.Member
 	if len(s.Members) > 0 {

@@ -3,15 +3,14 @@ package view
 import (
 	"context"
 	"encoding/base64"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -34,17 +33,15 @@ var nodeKinds = map[tree.NodeKind]string{tree.PlainNode: "plain", tree.Ephemeral
 
 func statOf(kind tree.NodeKind, s *jute.Stat) statRow {
 	r := statRow{
-		Kind: nodeKinds[kind], Czxid: hexZxid(s.Czxid), Mzxid: hexZxid(s.Mzxid), Pzxid: hexZxid(s.Pzxid),
+		Kind: nodeKinds[kind], Czxid: admin.Hex(s.Czxid), Mzxid: admin.Hex(s.Mzxid), Pzxid: admin.Hex(s.Pzxid),
 		Created: s.Ctime, Modified: s.Mtime,
 		Version: s.Version, DataLength: s.DataLength, Children: s.NumChildren,
 	}
 	if s.EphemeralOwner != 0 && kind == tree.EphemeralNode {
-		r.Session = sessionID(s.EphemeralOwner)
+		r.Session = admin.Hex(s.EphemeralOwner)
 	}
 	return r
 }
-
-func hexZxid(z int64) string { return "0x" + strconv.FormatInt(z, 16) }
 
 type childRow struct {
 	Name string `json:"name"`
@@ -74,13 +71,13 @@ const maxData = 1 << 20
 const childrenAtOnce = 1024
 
 // oneNode answers /tree/PATH.
-func (v *View) oneNode(ctx context.Context, r *http.Request) (any, error) {
-	q := parseQuery(r, "data", "after", "limit")
+func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
+	_ = q.takes("data", "after", "limit")
 	wantData, after, limit := q.flag("data"), q.text("after"), q.number("limit", 100, 1, maxPage)
 	if q.err != nil {
 		return nil, q.err
 	}
-	path := pathOf(r)
+	path := q.path()
 	a := nodeAnswer{V: Version, Path: clip(path), Children: []childRow{}}
 	var data string
 	var kind tree.NodeKind

@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"github.com/zlockd/zlockd/client/recipe"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
@@ -121,14 +121,14 @@ func (v *View) Pages() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/{$}":             http.HandlerFunc(v.servePage),
 		"/locks":           v.answer(v.listLocks),
-		"/locks/{path...}": v.answer(v.oneLock),
+		"/locks/{name...}": v.answer(v.oneLock),
 		"/wait-graph":      v.answer(v.waitGraph),
 		"/sessions":        v.answer(v.listSessions),
 		"/sessions/ended":  v.answer(v.listEnded),
-		"/sessions/{id}":   v.answer(v.oneSession),
+		"/sessions/{name}": v.answer(v.oneSession),
 		"/top":             v.answer(v.top),
 		"/overview":        v.answer(v.overview),
-		"/tree/{path...}":  v.answer(v.oneNode),
+		"/tree/{name...}":  v.answer(v.oneNode),
 		"/actions/{name}":  http.HandlerFunc(v.act),
 	}
 }
