@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -11,8 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent makes the kernel send sig to the child when the thread that started it ends.
-func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
+// dieWithParent makes the kernel send sig to the child that the caller starts next when this
+// process ends. The kernel heeds the end of the thread that started the child, so the caller's
+// goroutine, that of main, keeps its thread from here on.
+func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) {
+	runtime.LockOSThread()
+	attr.Pdeathsig = sig
+}
 
 // contain makes the child the first process of a process namespace. Without the right to that
 // it also adds a user namespace, in which users keep their identity.
