@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/test/doctest"
@@ -12,4 +13,14 @@ func TestManualPage(t *testing.T) {
 		t.Fatal(code, errs)
 	}
 	doctest.Manual(t, "zlock.1", page)
+}
+
+// TestDocumentationHasTheCommands keeps docs/zlock.md from going stale.
+func TestDocumentationHasTheCommands(t *testing.T) {
+	const command = "go test ./cmd/zlock -run Documentation -update-docs"
+	var commands, exits strings.Builder
+	new(app).program().MarkdownCommands(&commands)
+	doctest.Table(t, "../../docs/zlock.md", command, commands.String())
+	new(app).program().MarkdownExits(&exits)
+	doctest.Table(t, "../../docs/zlock.md", command+", exit codes", exits.String())
 }

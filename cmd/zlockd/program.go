@@ -43,6 +43,7 @@ The log goes to stderr. SIGTERM and SIGINT stop in order, a second one at once.
 		Groups:     func() []cli.Group { return flagGroups(new(settings)) },
 		Commands:   append([]*command{checkCommand()}, dataCommands()...),
 		OtherFlags: otherFlags,
+		Details:    flagDetails,
 		Run: func(c *cli.Call, run func(*dataCall) error) error {
 			return run(&dataCall{daemon: d, Call: c, out: d.stdout})
 		},

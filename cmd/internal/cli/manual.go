@@ -51,7 +51,7 @@ func (p *Program[C]) Manual(w io.Writer) {
 		m.Section("OPTIONS")
 		for _, g := range p.Groups() {
 			m.Heading(g.Title)
-			m.flags(g.Flags)
+			m.List(p.flagList(g.Flags))
 		}
 	}
 	m.Section("COMMANDS")
@@ -61,7 +61,7 @@ func (p *Program[C]) Manual(w io.Writer) {
 		m.Text(c.Help)
 		if !c.ProgramFlags {
 			fs, _ := p.flagSet(c)
-			m.flags(fs)
+			m.List(p.flagList(fs))
 		}
 	}
 	if p.Examples != "" {
@@ -117,15 +117,18 @@ func (m Page) List(list []Meaning) {
 	}
 }
 
-func (m Page) flags(fs *pflag.FlagSet) {
-	var list []Meaning
+// flagList returns flags with what they do, in detail.
+func (p *Program[C]) flagList(fs *pflag.FlagSet) (list []Meaning) {
 	fs.VisitAll(func(f *pflag.Flag) {
+		name, does := FlagText(f)
+		if more := p.Details[f.Name]; more != "" {
+			does += ". " + more
+		}
 		if !f.Hidden {
-			name, does := FlagText(f)
 			list = append(list, Meaning{name, does})
 		}
 	})
-	m.List(list)
+	return list
 }
 
 // escape makes text safe for roff: no line becomes a request, a dash stays a dash that can be
@@ -174,10 +177,9 @@ func (p *Program[C]) MarkdownExits(w io.Writer) {
 // MarkdownFlags writes the table of the program's own flags.
 func (p *Program[C]) MarkdownFlags(w io.Writer) {
 	fmt.Fprint(w, "| flag | what it does |\n|---|---|\n")
-	p.flags().VisitAll(func(f *pflag.Flag) {
-		name, does := FlagText(f)
-		fmt.Fprintf(w, "| `%s` | %s |\n", cell(name), cell(does))
-	})
+	for _, l := range p.flagList(p.flags()) {
+		fmt.Fprintf(w, "| `%s` | %s |\n", cell(l.Word), cell(l.Means))
+	}
 }
 
 // cell keeps text within a cell of a table.

@@ -27,6 +27,8 @@ type Program[C any] struct {
 	Commands []*Command[C]
 	// Groups are the flags that the program takes without a command.
 	Groups func() []Group
+	// Details say of some of them what the help leaves to the manual.
+	Details map[string]string
 	// OtherCommands and OtherFlags map words of other programs to those of this one.
 	OtherCommands, OtherFlags map[string]string
 	// Run runs a command on the program's view of the call.
