@@ -63,7 +63,7 @@ type fsm struct {
 	onOpened func(nonce int64, birth uint32) // our own stream was opened
 	onMember func()                          // any server's stream was opened
 
-	measure  func(Measure, int64) // nil: no measurer
+	measures Measures
 	replay   replay
 	snapshot atomic.Pointer[status.Snapshot] // the newest; nil: none
 }
@@ -295,9 +295,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.noteSnapshot(restored.Zxid(), time.Now())
 	if f.replay.to > 0 && f.replay.from == 0 { // found at the start
 		f.replay.from = at.Index
-		if f.measure != nil {
-			f.measure(SnapshotReadTime, time.Since(began).Microseconds())
-		}
+		f.measures.SnapshotReadTime.took(time.Since(began))
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (h host) Status(asker *peer.Greeting) peer.Status {
 }
 
 // SnapshotSent implements peer.Host.
-func (h host) SnapshotSent() { h.n.measure(SnapshotSent, 1) }
+func (h host) SnapshotSent() { h.n.o.Measures.SnapshotSent.note(1) }
 
 // Stored implements peer.Host.
 func (h host) Stored(id uint32, term, index uint64) {

@@ -272,8 +272,8 @@ func (t *term) batch() error {
 		}
 		proposed := n.raft.Apply(entry, time.Second)
 		crowd.came(t.requests)
-		n.measure(EntryBytes, int64(len(entry)))
-		n.measure(StreamWaiting, int64(n.fsm.stream.len()))
+		n.o.Measures.EntryBytes.note(int64(len(entry)))
+		n.o.Measures.StreamWaiting.note(int64(n.fsm.stream.len()))
 		t.working.give()
 		err := proposed.Error()
 		t.working.take()

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -80,22 +78,6 @@ func (ls *linkSet) closeAll() {
 	for _, l := range ls.links {
 		l.close()
 	}
-}
-
-// understand reports whether all of these servers but self are linked and understand a version. A
-// leader asks this before it puts an entry of a newer version into the log: a server that does not
-// understand an entry stops at it.
-func (ls *linkSet) understand(version int, self uint32, servers []raft.Server) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, s := range servers {
-		id := peer.ParseID(s.ID)
-		does := func(l *inLink) bool { return l.from == id && l.version >= version }
-		if id != self && !slices.ContainsFunc(ls.links, does) {
-			return false
-		}
-	}
-	return true
 }
 
 // leastVersion returns the newest version that this server and all linked ones

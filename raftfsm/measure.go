@@ -12,37 +12,37 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Measure names something that a server measures of its part in the cluster.
-// Times are in microseconds.
-type Measure int
+// Measure takes values of one kind; nil: nothing wants them. Any goroutine may call it, also the one that
+// applies the log, so it must not block.
+type Measure func(value int64)
 
-// What is measured, and when.
-const (
-	EntryBytes        Measure = iota // of each log entry, when this server proposes it
-	StreamWaiting                    // requests of this server under way, at the same moment
-	EntryRequests                    // in each log entry, when it is applied here
-	CommitTime                       // from the leader's stamp to the commit, at the leader
-	ProposalTime                     // from there to its being applied, at the leader
-	PropagationTime                  // from the leader's stamp to its being applied here
-	Elections                        // 1, when this server begins to know no leader
-	ElectionTime                     // from then until it knows one
-	LeaderUnavailable                // from then until it leads itself
-	Unavailable                      // from ceasing to serve, or the start, until clients are served
-	SnapshotWriteTime                // when one is on the disk
-	SnapshotReadTime                 // when the one found at the start is read
-	SnapshotSent                     // 1, when a follower has been sent one
-	ReplayEntries                    // log entries found at the start, when they are applied
-	ReplayTime                       // and how long that took
-)
-
-// measure tells the measurer, if there is one.
-func (n *Node) measure(m Measure, v int64) {
-	if n.o.Measured != nil {
-		n.o.Measured(m, v)
+func (m Measure) note(value int64) {
+	if m != nil {
+		m(value)
 	}
 }
 
-func (n *Node) measureTime(m Measure, d time.Duration) { n.measure(m, max(d, 0).Microseconds()) }
+// took notes a time, in microseconds.
+func (m Measure) took(d time.Duration) { m.note(max(d, 0).Microseconds()) }
+
+// Measures are what a server measures of its part in the cluster. Times are in microseconds.
+type Measures struct {
+	EntryBytes        Measure // of each log entry, when this server proposes it
+	StreamWaiting     Measure // requests of this server under way, at the same moment
+	EntryRequests     Measure // in each log entry, when it is applied here
+	CommitTime        Measure // from the leader's stamp to the commit, at the leader
+	ProposalTime      Measure // from there to its being applied, at the leader
+	PropagationTime   Measure // from the leader's stamp to its being applied here
+	Elections         Measure // 1, when this server begins to know no leader
+	ElectionTime      Measure // from then until it knows one
+	LeaderUnavailable Measure // from then until it leads itself
+	Unavailable       Measure // from ceasing to serve, or the start, until clients are served
+	SnapshotWriteTime Measure // when one is on the disk
+	SnapshotReadTime  Measure // when the one found at the start is read
+	SnapshotSent      Measure // 1, when a follower has been sent one
+	ReplayEntries     Measure // log entries found at the start, when they are applied
+	ReplayTime        Measure // and how long that took
+}
 
 // leaderWatch measures how long this server knows no leader, and tells follow of
 // every change.
@@ -90,18 +90,18 @@ func (w *leaderWatch) set(id uint32) {
 		return
 	case id != 0:
 		if before != 0 { // else it was counted when the one before was lost
-			w.n.measure(Elections, 1)
+			w.n.o.Measures.Elections.note(1)
 		}
-		w.n.measureTime(ElectionTime, now.Sub(w.lost))
+		w.n.o.Measures.ElectionTime.took(now.Sub(w.lost))
 		if id != w.n.id { // this server logs elsewhere that it leads itself
 			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
 		}
 		if id == w.n.id {
-			w.n.measureTime(LeaderUnavailable, now.Sub(w.lost))
+			w.n.o.Measures.LeaderUnavailable.took(now.Sub(w.lost))
 		}
 		w.lost = time.Time{}
 	default:
-		w.n.measure(Elections, 1)
+		w.n.o.Measures.Elections.note(1)
 		w.n.log.Info("no leader is known", "before", before)
 	}
 	w.leader = id
@@ -146,15 +146,12 @@ func (f *fsm) noteSnapshot(zxid int64, at time.Time) {
 
 // measureApplied measures one log entry that has just been applied here.
 func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
-	if f.measure == nil {
-		return
-	}
-	now := time.Now()
-	f.measure(EntryRequests, requests)
+	m, now := &f.measures, time.Now()
+	m.EntryRequests.note(requests)
 	if to := f.replay.to; to > 0 {
 		if l.Index >= to {
-			f.measure(ReplayEntries, int64(to-f.replay.from))
-			f.measure(ReplayTime, now.Sub(f.replay.began).Microseconds())
+			m.ReplayEntries.note(int64(to - f.replay.from))
+			m.ReplayTime.took(now.Sub(f.replay.began))
 			f.replay.to = 0
 		}
 		if l.Index <= to {
@@ -164,11 +161,10 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 	if l.AppendedAt.IsZero() {
 		return
 	}
-	age := func(at time.Time) int64 { return max(at.Sub(l.AppendedAt), 0).Microseconds() }
-	f.measure(PropagationTime, age(now))
+	m.PropagationTime.took(now.Sub(l.AppendedAt))
 	if f.tracker.Load() != nil { // this server leads
-		f.measure(CommitTime, age(began))
-		f.measure(ProposalTime, age(now))
+		m.CommitTime.took(began.Sub(l.AppendedAt))
+		m.ProposalTime.took(now.Sub(l.AppendedAt))
 	}
 }
 

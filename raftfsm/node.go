@@ -185,7 +185,7 @@ func (n *Node) makeFSM() (err error) {
 		n.log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",
 			fmt.Sprintf("0x%x", zxid))
 	}
-	n.fsm.measure = n.o.Measured
+	n.fsm.measures = n.o.Measures
 	n.fsm.durable = n.disk.WaitDurable
 	if n.fsm.replay.to, err = n.disk.Log().LastIndex(); err != nil {
 		return fmt.Errorf("read log: %w", err)
@@ -381,7 +381,7 @@ func (n *Node) Snapshot() error {
 	err := n.raft.Snapshot().Error()
 	if err == nil {
 		n.replaceSnapshot.Store(false)
-		n.measureTime(SnapshotWriteTime, time.Since(start))
+		n.o.Measures.SnapshotWriteTime.took(time.Since(start))
 		n.log.Info("snapshot taken", "zxid", fmt.Sprintf("0x%x", n.Zxid()),
 			"took", time.Since(start).Round(time.Millisecond))
 	}

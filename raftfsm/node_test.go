@@ -183,14 +183,7 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			stop(t, n)
 			again := time.Now()
 			var replayed, took atomic.Int64
-			n, w = start(t, Options{DataDir: dir, LogStore: kind, Measured: func(m Measure, v int64) {
-				switch m {
-				case ReplayEntries:
-					replayed.Store(v)
-				case ReplayTime:
-					took.Store(v)
-				}
-			}})
+			n, w = start(t, Options{DataDir: dir, LogStore: kind, Measures: Measures{ReplayEntries: replayed.Store, ReplayTime: took.Store}})
 			eventually(t, "serving again", w.serving.Load)
 			if n, us := replayed.Load(), took.Load(); n < 9 || us <= 0 || us > time.Since(again).Microseconds() {
 				t.Errorf("measured %d entries read again in %d µs", n, us)

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -87,9 +88,8 @@ type Options struct {
 	// NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
 
-	// Measured is told what this server measures; see Measure. Any goroutine may call it, also the one
-	// that applies the log, so it must not block.
-	Measured func(m Measure, value int64)
+	// Measures are told what this server measures.
+	Measures Measures
 	// ReadOnly lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnly bool
 	// Observer is told of every change; see Observer.
@@ -139,29 +139,29 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
 		return o, errors.New("all peers are observers: somebody must vote")
 	}
-	setDefault(&o.Release, "dev")
-	setDefault(&o.MinSessionTimeout, 4*time.Second)
+	o.Release = cmp.Or(o.Release, "dev")
+	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
 	if most := max(defaultHeartbeat, o.MinSessionTimeout-servedAlone); o.HeartbeatTimeout > most {
 		return o, fmt.Errorf("a heartbeat timeout of %v is too long for sessions of %v: a server that is cut off "+
 			"serves for this time and %v. Give --heartbeat-timeout %v at most, or --min-session-timeout %v",
 			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
-	setDefault(&o.HeartbeatTimeout, defaultHeartbeat)
+	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, defaultHeartbeat)
 	if len(o.Peers) == 0 && o.HeartbeatTimeout == defaultHeartbeat { // no server will ever join
 		o.HeartbeatTimeout = 30 * time.Millisecond
 	}
-	setDefault(&o.LogStore, "wal")
+	o.LogStore = cmp.Or(o.LogStore, "wal")
 	if o.LogStore != "wal" && o.LogStore != "bolt" {
 		return o, fmt.Errorf("log store %q is unknown; use wal or bolt", o.LogStore)
 	}
-	setDefault(&o.SnapshotEntries, 100_000)
-	setDefault(&o.SnapshotBytes, 32<<20)
-	setDefault(&o.DiskReserve, 512<<20)
-	setDefault(&o.SnapshotRetain, 2)
-	setDefault(&o.TrailingLogs, 10_240)
-	setDefault(&o.TrailingBytes, 64<<20)
-	setDefault(&o.SweepInterval, time.Minute)
-	setDefault(&o.PeerListen, o.Peers[o.ID])
+	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, 100_000)
+	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 32<<20)
+	o.DiskReserve = cmp.Or(o.DiskReserve, 512<<20)
+	o.SnapshotRetain = cmp.Or(o.SnapshotRetain, 2)
+	o.TrailingLogs = cmp.Or(o.TrailingLogs, 10_240)
+	o.TrailingBytes = cmp.Or(o.TrailingBytes, 64<<20)
+	o.SweepInterval = cmp.Or(o.SweepInterval, time.Minute)
+	o.PeerListen = cmp.Or(o.PeerListen, o.Peers[o.ID])
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -200,13 +200,6 @@ func (o *Options) firstVoter() uint32 {
 		}
 	}
 	return first
-}
-
-func setDefault[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
 }
 
 // checkPeerSecurity refuses a peer port that strangers could reach: any process that speaks raft to

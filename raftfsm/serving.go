@@ -18,8 +18,8 @@ import (
 type serving struct {
 	raft      *consensus
 	fsm       *fsm
-	leading   func() bool // this server leads, and has applied all that was acknowledged
-	measure   func(Measure, time.Duration)
+	leading   func() bool   // this server leads, and has applied all that was acknowledged
+	off       Measure       // how long no client was served
 	publishes bool          // the members are published before clients are served
 	heartbeat time.Duration // how long a word of the leader's is good for
 	observer  Observer      // may be nil
@@ -51,7 +51,7 @@ func (g *serving) begin(n *Node) {
 	g.leading = func() bool { return n.term.Load() != nil }
 	g.mayRead = n.o.ReadOnly
 	g.advice = n.adviceAlone
-	g.observer, g.log, g.measure = n.o.Observer, n.log, n.measureTime
+	g.observer, g.log, g.off = n.o.Observer, n.log, n.o.Measures.Unavailable
 }
 
 const (
@@ -221,7 +221,7 @@ func (g *serving) set(reason string) {
 	g.on = serve
 	g.fsm.stream.setClosed(!serve)
 	if serve {
-		g.measure(Unavailable, time.Since(g.offSince))
+		g.off.took(time.Since(g.offSince))
 	} else {
 		g.offSince = time.Now()
 	}

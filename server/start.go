@@ -172,7 +172,7 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	r := i.o.Raft
 	r.ID = i.o.ID
 	r.Observer = i.Clients
-	r.Measured = measured(i.Clients.Metrics())
+	r.Measures = measures(i.Clients.Metrics())
 	r.MinSessionTimeout = i.o.Clients.MinSessionTimeout
 	r.Logger, r.Release = cmp.Or(r.Logger, i.o.Logger), cmp.Or(r.Release, i.o.Version)
 	r.Rand = cmp.Or(r.Rand, i.o.Clients.Rand)
