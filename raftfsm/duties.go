@@ -255,7 +255,8 @@ func (n *Node) diskIsLow(less int64) string {
 	if err != nil {
 		return ""
 	}
-	reserve := max(n.o.DiskReserve, 2*n.disk.SnapshotSize())
+	snapshot, _ := n.disk.NewestSnapshot()
+	reserve := max(n.o.DiskReserve, 2*snapshot)
 	if free -= less; free < reserve {
 		return fmt.Sprintf("the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots",
 			n.o.DataDir, free>>20, reserve>>20)

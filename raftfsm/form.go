@@ -120,16 +120,12 @@ func (f *forming) joinAlone() (*raft.Configuration, error) {
 // leader.
 func (f *forming) peersConfig() *raft.Configuration {
 	id := f.disk.Identity()
-	peers := id.Peers
-	if peers == nil { // formed by a version that did not keep them
-		peers = f.o.Peers
-	}
-	if id.Incarnations[f.o.ID] == "" {
+	if id.Incarnations[f.o.ID] == "" || id.Peers == nil { // a server that was alone has no Peers
 		return nil
 	}
 	c := new(raft.Configuration)
-	for _, s := range slices.Sorted(maps.Keys(peers)) {
-		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(peers[s])}
+	for _, s := range slices.Sorted(maps.Keys(id.Peers)) {
+		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(id.Peers[s])}
 		switch {
 		case slices.Contains(id.Observers, s):
 			server.Suffrage = raft.Nonvoter // it need not have been there
@@ -319,7 +315,9 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 		id.Cluster, id.Incarnations, id.Expected = st.Cluster, st.Incarnations, st.AsOf
 		delete(id.Incarnations, f.o.ID) // so that no configuration is made up from the list
 	case incarnation != "":
-		say(fmt.Sprintf("server %d says: server %d was part of cluster %s with another data directory; this one is empty, so the server must not vote. If that directory is lost, on a server that runs: zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
+		say(fmt.Sprintf("server %d says: server %d was part of cluster %s with another data directory; "+
+			"this one is empty, so the server must not vote. If that directory is lost, on a server that runs: "+
+			"zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
 			st.ID, f.o.ID, st.Cluster, f.o.ID, f.o.Peers[f.o.ID], f.o.ID))
 		return false, nil
 	default:
@@ -344,9 +342,7 @@ func (f *forming) checkCopy(ctx context.Context) error {
 		if a.Err != nil {
 			continue
 		}
-		known := a.Status.Known
-		known.Term = max(known.Term, a.Status.Seen)
-		if why := now.Behind(known, end); why != "" {
+		if why := now.Behind(a.Status.Known, end); why != "" {
 			return oldCopy(f.o.ID, a.ID, why)
 		}
 		if a.Status.Incarnation == id.Incarnations[a.ID] {
@@ -401,7 +397,8 @@ func (f *forming) checkReach(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err := f.port.Ask(ask, f.o.ID, addr, peer.Question{}); err != nil && ctx.Err() == nil {
-		f.o.Logger.Warn("this server does not reach itself at its address in --peers, so the others may not either: correct --peer-addr or --peers",
+		f.o.Logger.Warn("this server does not reach itself at its address in --peers, so the others may not "+
+			"either: correct --peer-addr or --peers",
 			"addr", addr, "listening", f.o.PeerListen, "err", err)
 	}
 }

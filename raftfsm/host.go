@@ -62,7 +62,6 @@ func (h host) Status(asker *peer.Greeting) peer.Status {
 	st := h.n.status()
 	st.Now, _ = h.n.shown()
 	st.Known = h.n.promises.of(asker.Incarnation)
-	st.Seen = st.Known.Term
 	return st
 }
 
@@ -144,7 +143,9 @@ func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
 	id := n.disk.Identity()
 	switch {
 	case !g.Understands():
-		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with (versions %d to %d between servers there, %d to %d here); upgrade one server after the other, through releases that know both",
+		return fmt.Errorf("server %d runs a release of zlockd that this server %d cannot work with "+
+			"(versions %d to %d between servers there, %d to %d here); upgrade one server after the other, "+
+			"through releases that know both",
 			g.From, n.id, g.Oldest, g.Version, peer.Oldest, peer.Version)
 	case g.To != n.id && g.To != 0:
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)

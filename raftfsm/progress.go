@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -47,33 +46,32 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
 	all := map[uint32]status.Member{}
+	var others []peer.Place
 	for _, m := range n.members() {
-		tell := func(p status.Progress) {
-			mu.Lock()
-			defer mu.Unlock()
-			m.Progress = p
-			all[m.ID] = m
-		}
 		if m.ID == n.id {
-			p := status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release,
+			m.Progress = status.Progress{Applied: own, Heard: status.Ago(0), Version: n.o.Release,
 				Starts: n.disk.Identity().Start}
-			_, p.Waits = n.Serving()
-			tell(p)
-			continue
+			_, m.Waits = n.Serving()
+		} else {
+			others = append(others, peer.Place{ID: m.ID, Addr: n.addresses.instead(m.ID, m.Peer)})
 		}
-		wg.Go(func() {
-			said := n.askFar(ctx, m.ID, n.addresses.instead(m.ID, m.Peer))
-			if p, is := linked[m.ID]; is {
+		all[m.ID] = m
+	}
+	if n.port != nil {
+		for a := range n.port.AskAll(ctx, others, peer.Question{}) {
+			m, said := all[a.ID], progressOf(&a.Status)
+			if a.Err != nil {
+				said = status.Progress{Waits: a.Err.Error()}
+			}
+			if p, is := linked[a.ID]; is {
 				p.Waits = said.Waits // a link stands before its server serves
 				said = p
 			}
-			tell(said)
-		})
+			m.Progress = said
+			all[a.ID] = m
+		}
 	}
-	wg.Wait()
 	newest := own
 	for _, m := range all {
 		newest = max(newest, m.Applied)
@@ -121,15 +119,6 @@ func (ls *linkSet) far() map[uint32]status.Progress {
 		l.mu.Unlock()
 	}
 	return m
-}
-
-// askFar asks a server how far it is.
-func (n *Node) askFar(ctx context.Context, id uint32, addr string) status.Progress {
-	st, err := n.port.Ask(ctx, id, addr, peer.Question{})
-	if err != nil {
-		return status.Progress{Waits: err.Error()}
-	}
-	return progressOf(&st)
 }
 
 // progressOf reads what a server says of itself.

@@ -11,6 +11,88 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
+// snapshots takes snapshots when the log behind the last one has grown long
+// enough.
+func (n *Node) snapshots() {
+	const look = 250 * time.Millisecond
+	last, took := time.Now(), time.Duration(0)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c := &n.fsm.counted
+		size, _ := n.disk.NewestSnapshot()
+		if !n.replaceSnapshot.Load() && !n.o.snapshotDue(c.requests.Load(), c.bytes.Load(), size,
+			time.Since(last), took) {
+			continue
+		}
+		begin := time.Now()
+		if err := n.Snapshot(); err != nil {
+			n.log.Debug("no snapshot taken", "err", err)
+			if n.replaceSnapshot.Load() {
+				n.addBarrier() // raft takes only one snapshot at a log entry
+			}
+		}
+		last = time.Now()
+		took = last.Sub(begin)
+	}
+}
+
+// snapshotRest is how many times the duration of the last snapshot a server waits before the next:
+// clients that fill the log must not keep it writing snapshots of a large tree all the time.
+const snapshotRest = 4
+
+// snapshotDue reports whether a log of so many requests and bytes behind the last snapshot is long
+// enough for another. size, ago and took are the last snapshot's size, age and duration. The server
+// does not rest when the log has grown by that size beyond SnapshotBytes: the files stay in
+// proportion to the state.
+func (o *Options) snapshotDue(requests, bytes, size int64, ago, took time.Duration) bool {
+	switch {
+	case bytes >= o.SnapshotBytes+size:
+		return true
+	case ago < snapshotRest*took:
+		return false
+	}
+	return requests >= o.SnapshotEntries || bytes >= o.SnapshotBytes ||
+		o.SnapshotInterval > 0 && requests > 0 && ago >= o.SnapshotInterval
+}
+
+// snapshotDamaged is called when the newest snapshot on our disk turns out to be damaged while it
+// is sent to another server. Its content is in memory: the next snapshot is written at once, so
+// that neither that server nor this server's next start needs the damaged one.
+func (n *Node) snapshotDamaged(err error) {
+	n.log.Error("the newest snapshot on this server's disk is damaged; writing another", "err", err)
+	n.replaceSnapshot.Store(true)
+}
+
+// addBarrier lets a leader add an entry without effect to its log.
+func (n *Node) addBarrier() {
+	if t := n.term.Load(); t != nil {
+		t.acts.add(state.Request{Op: state.OpBarrier})
+		t.wake()
+	}
+}
+
+// Snapshot writes a snapshot now.
+func (n *Node) Snapshot() error {
+	start := time.Now()
+	if err := n.boundTrailing(); err != nil {
+		return err
+	}
+	err := n.raft.Snapshot().Error()
+	if err == nil {
+		n.replaceSnapshot.Store(false)
+		n.o.Measures.SnapshotWriteTime.took(time.Since(start))
+		n.log.Info("snapshot taken", "zxid", fmt.Sprintf("0x%x", n.Zxid()),
+			"took", time.Since(start).Round(time.Millisecond))
+	}
+	return err
+}
+
 // Snapshot implements raft.FSM. It only notes where the state stands; the
 // nodes are read later, while writes go on.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {

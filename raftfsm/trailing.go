@@ -31,7 +31,8 @@ func (n *Node) trailing() uint64 {
 		}
 		return last + 1 - min(from, last+1)
 	}
-	keep := kept(min(n.o.TrailingBytes, max(n.disk.SnapshotSize(), trailingSmall)))
+	size, _ := n.disk.NewestSnapshot()
+	keep := kept(min(n.o.TrailingBytes, max(size, trailingSmall)))
 	if t := n.term.Load(); t != nil {
 		var behind []uint64
 		for _, at := range t.links.progress() {

@@ -5,27 +5,19 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
 )
 
-// ahead is a log that can run ahead of its disk: entries are readable when Append returns, and
-// durable when Wait returns. Only a leader uses that, for the clients' entries; decision 9 says
-// why it is safe.
-type ahead interface {
-	// Append: with lazily, the log writes the entries when a caller waits for them.
-	Append(entries []*raft.Log, lazily bool) error
-	// Durable: every entry that was appended up to this index is on the disk.
-	Durable() uint64
-	Wait(index uint64) error
-	// Around lets f run every write in the background.
-	Around(f func(what string, write func() error) error)
-}
+// A seglog can run ahead of its disk: entries are readable when Append returns, and durable when Wait
+// returns. Only a leader uses that, for the clients' entries; decision 9 says why it is safe.
 
 // watchAhead lets the watchdog watch the log's own writes.
 func (d *Disk) watchAhead() {
-	if d.ahead, _ = d.stores.Log.(ahead); d.ahead == nil {
+	if d.seg, _ = d.stores.Log.(*seglog.Log); d.seg == nil {
 		return
 	}
-	d.ahead.Around(func(what string, write func() error) error {
+	d.seg.Around(func(what string, write func() error) error {
 		start := time.Now()
 		err := d.dog.run(what, write)
 		d.dog.syncs.Add(time.Since(start))
@@ -53,29 +45,26 @@ func (d *Disk) leading() bool {
 // Durable returns an index up to which every entry that was ever stored is on
 // the disk.
 func (d *Disk) Durable() uint64 {
-	if d.ahead == nil {
+	if d.seg == nil {
 		return math.MaxUint64
 	}
-	return d.ahead.Durable()
+	return d.seg.Durable()
 }
 
 // WaitDurable returns when every entry that was stored up to index is on the disk. An error means
 // that some may never be; the server is ending.
 func (d *Disk) WaitDurable(index uint64) error {
-	if d.ahead == nil {
+	if d.seg == nil {
 		return nil
 	}
-	return d.ahead.Wait(index)
+	return d.seg.Wait(index)
 }
-
-// waitAllDurable waits for everything that was stored.
-func (d *Disk) waitAllDurable() error { return d.WaitDurable(math.MaxUint64) }
 
 // mayRunAhead reports whether a server may store entries without waiting for the disk: a leader
 // may, for entries of clients' requests. Every other entry counts as soon as raft has stored it,
 // so it waits.
 func (d *Disk) mayRunAhead(logs []*raft.Log) bool {
-	if d.ahead == nil || !d.leading() {
+	if d.seg == nil || !d.leading() {
 		return false
 	}
 	for _, l := range logs {

@@ -51,7 +51,7 @@ type Disk struct {
 	dir    *dataDir // nil in memory
 	stores *Stores
 	dog    *watchdog
-	ahead  ahead                // the log, if it can; else nil
+	seg    *seglog.Log          // the log, if it is one; else nil
 	leads  atomic.Pointer[lead] // see Ahead
 
 	applied atomic.Pointer[func() uint64] // see FollowApplied
@@ -110,7 +110,7 @@ func (d *Disk) begin(o Options) error {
 // whole log when it was opened. Entries that the newest snapshot covers may be missing: where a snapshot
 // of another server was installed, the log has a hole between its older entries and the newer ones.
 func (d *Disk) CheckLog(covered uint64) error {
-	if _, verified := d.stores.Log.(*seglog.Log); verified {
+	if d.seg != nil {
 		return nil
 	}
 	first, err := d.stores.Log.FirstIndex()
@@ -238,39 +238,29 @@ func (d *Disk) SaveSeen(b []byte) error {
 	return d.dir.save(seenFile, b)
 }
 
-// SnapshotSize is the size of the newest snapshot on disk, 0 if there is none.
-func (d *Disk) SnapshotSize() int64 {
+// NewestSnapshot returns the size of the newest snapshot on disk and when it was written; zero: there is
+// none.
+func (d *Disk) NewestSnapshot() (size int64, at time.Time) {
 	if s, ok := d.stores.Snapshots.(*snapshotStore); ok {
-		size, _ := s.newest()
-		return size
+		return s.newest()
 	}
-	return 0
+	return 0, time.Time{}
 }
 
-// SnapshotTime is when the newest snapshot was written; zero if there is none.
-func (d *Disk) SnapshotTime() time.Time {
-	if s, ok := d.stores.Snapshots.(*snapshotStore); ok {
-		_, at := s.newest()
-		return at
-	}
-	return time.Time{}
-}
-
-// LogWithin returns the index from which on the log's entries take at most so many bytes; 0: not
-// known.
+// LogWithin returns the index from which on the log's entries take at most so many bytes; 0: not known.
 func (d *Disk) LogWithin(bytes int64) uint64 {
-	if l, ok := d.stores.Log.(interface{ Within(int64) uint64 }); ok {
-		return l.Within(bytes)
+	if d.seg == nil {
+		return 0
 	}
-	return 0
+	return d.seg.Within(bytes)
 }
 
 // LogAfter returns how many bytes the log's entries behind index take; -1: not known.
 func (d *Disk) LogAfter(index uint64) int64 {
-	if l, ok := d.stores.Log.(interface{ After(uint64) int64 }); ok {
-		return l.After(index)
+	if d.seg == nil {
+		return -1
 	}
-	return -1
+	return d.seg.After(index)
 }
 
 // InMemory reports whether nothing outlives the process.

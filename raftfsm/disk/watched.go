@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime/trace"
 	"time"
 
@@ -65,7 +66,7 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 		if b := s.d.dog.broken.Load(); b != nil {
 			return b.err
 		}
-		if err := s.d.ahead.Append(logs, s.d.leads.Load().alone); err != nil { // nothing of the disk yet
+		if err := s.d.seg.Append(logs, s.d.leads.Load().alone); err != nil { // nothing of the disk yet
 			return s.d.dog.die(fmt.Errorf("storage failed: queue: %w", err))
 		}
 		noteStored(logs, false)
@@ -122,18 +123,17 @@ type watchedStable struct {
 // would end a program that embeds this server with a stack trace instead of a reason; Fatal has
 // been called by then.
 func (s watchedStable) Set(k, v []byte) error {
-	return park(s.d.dog.run("Set", func() error { return s.after(func() error { return s.s.Set(k, v) }) }))
+	return s.store("Set", func() error { return s.s.Set(k, v) })
 }
 
-// after waits until the log is durable, then writes.
-func (s watchedStable) after(write func() error) error {
-	if err := s.d.waitAllDurable(); err != nil {
-		return err
-	}
-	return write()
-}
-
-func park(err error) error {
+// store waits until the log is durable, then writes.
+func (s watchedStable) store(what string, write func() error) error {
+	err := s.d.dog.run(what, func() error {
+		if err := s.d.WaitDurable(math.MaxUint64); err != nil {
+			return err
+		}
+		return write()
+	})
 	if err != nil {
 		select {}
 	}
@@ -146,7 +146,7 @@ func (s watchedStable) Get(k []byte) (v []byte, err error) {
 }
 
 func (s watchedStable) SetUint64(k []byte, v uint64) error {
-	return park(s.d.dog.run("SetUint64", func() error { return s.after(func() error { return s.s.SetUint64(k, v) }) }))
+	return s.store("SetUint64", func() error { return s.s.SetUint64(k, v) })
 }
 
 func (s watchedStable) GetUint64(k []byte) (v uint64, err error) {

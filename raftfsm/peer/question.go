@@ -22,8 +22,7 @@ type Status struct {
 	Peers        map[uint32]string `json:"peers"`           // its --peers
 	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
 	Members      map[uint32]string `json:"members"`         // addresses in its raft configuration
-	Seen         uint64            `json:"seen"`            // highest term the asker's directory has shown it
-	Known        Shown             `json:"known"`           // and all else
+	Known        Shown             `json:"known"`           // what the asker's directory has shown it
 	Now          Shown             `json:"now"`             // what it shows the asker
 	Leader       uint32            `json:"leader"`
 
