@@ -48,7 +48,7 @@ func (c *Client) beginSession() error {
 			c.troubles.over()
 			c.attach(e)
 		case zk.Disconnected:
-			c.disconnected(e)
+			c.disconnected()
 		case zk.Expired:
 			c.expired(e)
 		}
@@ -100,7 +100,7 @@ func (c *Client) detach() {
 }
 
 // disconnected suspends a session that may live on without a connection.
-func (c *Client) disconnected(e *epoch) {
+func (c *Client) disconnected() {
 	c.detach()
 	if c.State() == StateReady {
 		c.setState(StateSuspended)

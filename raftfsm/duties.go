@@ -137,7 +137,7 @@ func (t *term) duties() {
 // client has attached to it since.
 func (t *term) expire() {
 	// What another server heard just before the end may still be on its way.
-	due := t.tracker.due(2*t.n.o.touchEvery(), expiryBatch, nil)
+	due := t.tracker.due(2*t.n.o.touchEvery(), expiryBatch)
 	if len(due) == 0 {
 		return
 	}
@@ -281,16 +281,16 @@ func newTracker() *tracker {
 
 func (t *tracker) now() time.Duration { return time.Since(t.start) }
 
-// touch notes that a session was heard from age ago. A timeout of 0 keeps the
+// touch notes that a session was heard from now. A timeout of 0 keeps the
 // one known; sessions not known are left alone.
-func (t *tracker) touch(id int64, timeout int32, age time.Duration) {
+func (t *tracker) touch(id int64, timeout int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if timeout > 0 {
 		t.timeouts[id] = time.Duration(timeout) * time.Millisecond
 	}
 	if d, ok := t.timeouts[id]; ok {
-		t.expiry.Touch(id, d, t.now()-age)
+		t.expiry.Touch(id, d, t.now())
 	}
 }
 
@@ -317,14 +317,14 @@ func (t *tracker) replace(sessions *session.Table) {
 	t.mu.Lock()
 	t.expiry, t.timeouts = session.NewExpiry(), map[int64]time.Duration{}
 	t.mu.Unlock()
-	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout, 0) })
+	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout) })
 }
 
-// due appends the sessions whose time was over grace ago.
-func (t *tracker) due(grace time.Duration, limit int, out []int64) []int64 {
+// due returns up to limit sessions whose time was over grace ago.
+func (t *tracker) due(grace time.Duration, limit int) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.expiry.Due(t.now()-grace, limit, out)
+	return t.expiry.Due(t.now()-grace, limit, nil)
 }
 
 // stallCredit is how many times the length of a stall every session gets for it: its client may

@@ -196,7 +196,7 @@ func (f *fsmSink) Ended(e *state.Ending) {
 
 func (f *fsmSink) Attached(s *session.Session, created bool) {
 	if t := f.tracker.Load(); t != nil {
-		t.touch(s.ID, s.Timeout, 0)
+		t.touch(s.ID, s.Timeout)
 	}
 	if f.obs != nil && !created {
 		f.obs.SessionMoved(s.ID, s.Gen)

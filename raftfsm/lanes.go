@@ -43,12 +43,10 @@ func (l *laneList) push(n *lane) {
 	l.tail = n
 }
 
-func (l *laneList) pop() *lane {
-	n := l.head
-	if l.head = n.next; l.head == nil {
+func (l *laneList) pop() {
+	if l.head = l.head.next; l.head == nil {
 		l.tail = nil
 	}
-	return n
 }
 
 // waits reports whether the session has requests here.

@@ -160,7 +160,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: newTracker(),
 		work: make(chan struct{}, 1), members: make(chan struct{}, 1), working: make(baton, 1)}
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
-	n.fsm.state.Sessions().All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout, 0) })
+	n.fsm.state.Sessions().All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout) })
 	n.fsm.tracker.Store(t.tracker)
 	n.fsm.mu.RUnlock()
 	t.reader = n.fsm.stream.rewind()

@@ -9,12 +9,12 @@ import (
 // forever: silence still ends them.
 func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
 	tr := newTracker()
-	tr.touch(1, 1000, 0)
+	tr.touch(1, 1000)
 	began := tr.start
 	sleep := func(d time.Duration) { tr.start = tr.start.Add(-d) } // the clock moves on
 	for range 100 {
 		sleep(90 * time.Millisecond)
-		if due := tr.due(0, 10, nil); len(due) > 0 {
+		if due := tr.due(0, 10); len(due) > 0 {
 			if took := began.Sub(tr.start); took < time.Second {
 				t.Errorf("expired after %v", took)
 			}
@@ -29,15 +29,15 @@ func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
 // A long stall gives the whole timeout back, whatever was left of it.
 func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 	tr := newTracker()
-	tr.touch(1, 1000, 0)
+	tr.touch(1, 1000)
 	tr.start = tr.start.Add(-61 * time.Second)
 	tr.stalled(60 * time.Second)
 	tr.start = tr.start.Add(-900 * time.Millisecond)
-	if due := tr.due(0, 10, nil); len(due) > 0 {
+	if due := tr.due(0, 10); len(due) > 0 {
 		t.Error("expired before its client had a full timeout to be heard")
 	}
 	tr.start = tr.start.Add(-200 * time.Millisecond)
-	if due := tr.due(0, 10, nil); len(due) != 1 {
+	if due := tr.due(0, 10); len(due) != 1 {
 		t.Error("not expired a full timeout later")
 	}
 }

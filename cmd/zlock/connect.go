@@ -214,7 +214,7 @@ func (f *connectFlags) tlsConfig() (*tls.Config, error) {
 
 // connect opens a session. A connection that cannot work is a usage error; no session in time
 // is exit code 120.
-func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Option) (*client.Client, error) {
+func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, error) {
 	servers, chroot, err := f.address(c.getenv)
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (c *call) connect(ctx context.Context, f *connectFlags, more ...client.Opti
 	}
 	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
 	defer cancel()
-	cl, err := client.Dial(limit, servers+chroot, append(opts, more...)...)
+	cl, err := client.Dial(limit, servers+chroot, opts...)
 	switch {
 	case err == nil:
 		return cl, nil

@@ -33,7 +33,7 @@ func tuneGC() {
 	percent := gcPercent(0)
 	debug.SetGCPercent(percent)
 	var again func(*byte)
-	again = func(old *byte) {
+	again = func(*byte) {
 		if p := gcPercent(read("/gc/heap/live:bytes")); p != percent {
 			percent = p
 			debug.SetGCPercent(p)

@@ -142,9 +142,9 @@ func refused(why string) rule {
 	return rule{"refused: " + why, func(*zoo, string, string) error { return errors.New(why) }}
 }
 
-func refusedWhen(bad, why string) rule {
-	return rule{"refused when " + bad + ": " + why, func(_ *zoo, _, value string) error {
-		if strings.EqualFold(value, bad) {
+func refusedWhenTrue(why string) rule {
+	return rule{"refused when true: " + why, func(_ *zoo, _, value string) error {
+		if strings.EqualFold(value, "true") {
 			return errors.New(why)
 		}
 		return nil

@@ -84,9 +84,9 @@ var zooRules = map[string]rule{
 	"ssl.quorum.protocol":                ignored("peers speak TLS 1.3"),
 	"ssl.quorum.enabledProtocols":        ignored("peers speak TLS 1.3"),
 	"ssl.crl":                            later("true needs --tls-crl with a file of revocation lists"),
-	"ssl.ocsp":                           refusedWhen("true", "OCSP is not asked"),
+	"ssl.ocsp":                           refusedWhenTrue("OCSP is not asked"),
 	"ssl.quorum.crl":                     later("true needs --tls-crl with a file of revocation lists"),
-	"ssl.quorum.ocsp":                    refusedWhen("true", "OCSP is not asked"),
+	"ssl.quorum.ocsp":                    refusedWhenTrue("OCSP is not asked"),
 	"ssl.hostnameVerification": ignored(
 		"clients are known by their certificate's authority, never by name"),
 	"ssl.quorum.hostnameVerification": ignored("peers are known by the name zlockd-ID in their certificate"),
@@ -94,7 +94,7 @@ var zooRules = map[string]rule{
 
 	"dataLogDir":                  {"no effect: the log is kept under dataDir", dataLogDir},
 	"portUnification":             ignoredUnless("false", "clear text and TLS have a port each"),
-	"sslQuorumPortUnification":    refusedWhen("true", "the peer port is TLS or clear text, never both"),
+	"sslQuorumPortUnification":    refusedWhenTrue("the peer port is TLS or clear text, never both"),
 	"initLimit":                   ignored("followers catch up as long as they need; see --heartbeat-timeout"),
 	"syncLimit":                   ignored("see --heartbeat-timeout"),
 	"connectToLearnerMasterLimit": ignored("see --heartbeat-timeout"),
@@ -108,7 +108,7 @@ var zooRules = map[string]rule{
 	"globalOutstandingLimit":      ignored("a full server stops reading its sockets"),
 	"readonlymode.enabled":        yes("read-only-mode"),
 	"reconfigEnabled":             yes("reconfig"),
-	"localSessionsEnabled": refusedWhen("true",
+	"localSessionsEnabled": refusedWhenTrue(
 		"every session is replicated; clients would see other guarantees than they were promised"),
 	"localSessionsUpgradingEnabled": ignored("there are no local sessions"),
 	"peerType":                      later("no effect: the server line names the role"),
@@ -119,9 +119,9 @@ var zooRules = map[string]rule{
 	"sessionRequireClientSASLAuth":  later("true: --require-auth sasl"),
 	"requireClientAuthScheme": ignoredUnless("",
 		"it has none in ZooKeeper either: sessionRequireClientSASLAuth=true lets nobody in without SASL"),
-	"allowSaslFailedClients": refusedWhen("true",
+	"allowSaslFailedClients": refusedWhenTrue(
 		"who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
-	"quorum.auth.enableSasl": refusedWhen("true",
+	"quorum.auth.enableSasl": refusedWhenTrue(
 		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
 	"admin.forceHttps":      later("true: the admin port speaks TLS, with --admin-tls-cert, alone"),
 	"admin.portUnification": later("true: TLS beside clear text on the admin port"),

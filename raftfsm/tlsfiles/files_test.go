@@ -114,8 +114,8 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	}
 	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
 	writeValid(t, dir, 2, now.Add(time.Minute), now.Add(-2*time.Hour), now.Add(-time.Minute))
-	if serial() != 1 || serial() != 1 || !strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
-		t.Errorf("an expired file: serial %d, problem %q", serial(), f.Problem())
+	if first, again := serial(), serial(); first != 1 || again != 1 || !strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
+		t.Errorf("an expired file: serials %d and %d, problem %q", first, again, f.Problem())
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 		t.Errorf("%d errors logged for one file", n)

@@ -128,6 +128,8 @@ func TestEndSession(t *testing.T) {
 	a, b := r.session(), r.session()
 	r.lock(a, "/l")
 	r.lock(b, "/l")
+	r.lock(b, "/others") // not lost
+	r.eventually("/sessions/"+sid(b), func(o object) bool { return len(o.list("holds")) == 1 })
 	id := sid(a)
 	r.eventually("/sessions/"+id, func(o object) bool { return len(o.list("holds")) == 1 })
 	dry := r.do(200, "end-session", quoted("session", id, "dryRun", ""))

@@ -1,6 +1,9 @@
 package view
 
 import (
+	"context"
+	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -80,5 +83,13 @@ func TestOldestEndingsAreForgotten(t *testing.T) {
 	}
 	if d.zxid != 1000+keptFates+1 {
 		t.Errorf("looked at up to zxid %d", d.zxid)
+	}
+}
+
+func TestAnAnswerThatTakesTooLongIsRefused(t *testing.T) {
+	w := httptest.NewRecorder()
+	new(View).fail(w, fmt.Errorf("reading locks: %w", context.DeadlineExceeded))
+	if w.Code != errSlow.code || !strings.Contains(w.Body.String(), errSlow.text) {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

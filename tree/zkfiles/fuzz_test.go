@@ -51,15 +51,15 @@ func FuzzLog(f *testing.F) {
 // fuzzer out.
 func FuzzTxn(f *testing.F) {
 	for _, x := range sample() {
-		f.Add(x.append(nil))
+		f.Add(x.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := decodeTxn(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeTxn(x.append(nil))
-		if err != nil || !bytes.Equal(again.append(nil), x.append(nil)) {
+		again, err := decodeTxn(x.encode())
+		if err != nil || !bytes.Equal(again.encode(), x.encode()) {
 			t.Fatalf("%+v, then %+v, %v", x, again, err)
 		}
 	})

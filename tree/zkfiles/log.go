@@ -157,7 +157,7 @@ func AppendLogHeader(b []byte, dbID int64) []byte {
 
 // AppendLogEntry appends a transaction.
 func AppendLogEntry(b []byte, t *Txn) []byte {
-	record := t.append(nil)
+	record := t.encode()
 	b = jute.AppendLong(b, int64(adler32.Checksum(record)))
 	b = jute.AppendBuffer(b, record)
 	return append(b, endOfRecord)

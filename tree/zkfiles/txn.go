@@ -175,9 +175,9 @@ func closePaths(d *jute.Decoder) []string {
 	return list
 }
 
-// append appends the record.
-func (t *Txn) append(b []byte) []byte {
-	b = jute.AppendLong(b, t.Session)
+// encode returns the record.
+func (t *Txn) encode() []byte {
+	b := jute.AppendLong(nil, t.Session)
 	b = jute.AppendInt(b, t.Cxid)
 	b = jute.AppendLong(b, t.Zxid)
 	b = jute.AppendLong(b, t.Time)
