@@ -157,12 +157,16 @@ func (a *account) roomFor(o *Options, more int) bool {
 	return a.buffers.Load()+a.watches.Load()+int64(more) <= o.memoryPerAddr()
 }
 
+// levelBytes is how many bytes of a path cost a step: a level takes two bytes at least, and is looked
+// up in less than half a step.
+const levelBytes = 6
+
 // readCost is what a read costs beside its answer.
 func readCost(op jute.OpCode, body []byte) int64 {
 	if op == jute.OpMultiRead {
-		return readSteps + int64(len(body)/12)
+		return readSteps + int64(len(body)/levelBytes)
 	}
-	return readSteps + int64(len(body)/64)
+	return readSteps + int64(max(len(body)/64, (len(body)-256)/levelBytes))
 }
 
 // writeCost is what a write may cost, by its length. It is corrected by the outcome.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,23 @@ func TestTrustedAddressHasTheWholeLock(t *testing.T) {
 	}
 }
 
+// A path of many short levels costs what its levels cost to look up, a short path next to nothing.
+func TestDeepPathsAreCharged(t *testing.T) {
+	for _, x := range []struct {
+		op          jute.OpCode
+		path        string
+		least, most int64
+	}{
+		{jute.OpExists, "/a/lock", readSteps, readSteps},
+		{jute.OpExists, strings.Repeat("/a", 1000), 250, 350},
+		{jute.OpMultiRead, strings.Repeat("/a", 1000), 300, 350},
+	} {
+		if n := readCost(x.op, wire.PathWatch(x.path, false)); n < x.least || n > x.most {
+			t.Errorf("%v of %d bytes costs %d steps", x.op, len(x.path), n)
+		}
+	}
+}
+
 // Requests are charged: a write what its outcome says, however long it was, a read by
 // its answer, and what an address is told by the events.
 func TestRequestsAreCharged(t *testing.T) {
@@ -85,7 +103,7 @@ func TestRequestsAreCharged(t *testing.T) {
 		"multi":  {jute.OpMulti, wire.Multi(ops...), 2000, 2100},
 		"multiRead": {jute.OpMultiRead,
 			wire.Multi(slices.Repeat([]wire.Op{{Type: jute.OpGetData, Body: wire.PathWatch("/", false)}}, 1000)...),
-			1000, 3000},
+			2000, 6000},
 	} {
 		before := account.owed.Load()
 		_, err := c.Call(x.op, x.body)

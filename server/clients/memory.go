@@ -244,8 +244,8 @@ func (c *conn) hold(others bool) {
 	o.held = n
 }
 
-// reserve waits for the memory of a reply.
-func (c *conn) reserve(size int) bool {
+// reserve waits for the memory of a reply, and with now allocates it.
+func (c *conn) reserve(size int, now bool) bool {
 	c.flush()
 	o := &c.out
 	o.mu.Lock()
@@ -254,10 +254,20 @@ func (c *conn) reserve(size int) bool {
 	if !c.srv.memory.wait(c, outputPart, n) {
 		return false
 	}
+	// The allocation and the first touch of its pages take longer than the reply. They must not happen
+	// under the state lock, nor under the outbox's, for which an event may wait.
+	var room []byte
+	if now {
+		room = make([]byte, size+keepSize)
+		clear(room)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state != outboxOpen {
 		return false // what was granted goes with the connection
+	}
+	if now && len(o.buf) <= keepSize {
+		o.buf = append(room[:0], o.buf...)
 	}
 	o.reserved = size
 	o.held = n

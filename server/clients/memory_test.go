@@ -211,8 +211,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 // then, also once that write has failed.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*conn) bool{
-		"before": func(c *conn) bool { c.close(endMoved); return c.reserve(1 << 20) },
-		"after":  func(c *conn) bool { defer c.close(endMoved); return !c.reserve(1 << 20) },
+		"before": func(c *conn) bool { c.close(endMoved); return c.reserve(1<<20, true) },
+		"after":  func(c *conn) bool { defer c.close(endMoved); return !c.reserve(1<<20, true) },
 	} {
 		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
@@ -230,5 +230,20 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 		}
 		client.Close()
 		must(t, s.Shutdown(t.Context()))
+	}
+}
+
+// TestReservedMemoryIsThereBeforeTheStateLock: the answer to a multiRead allocates nothing of its size
+// while it holds the lock of the state.
+func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
+	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	defer s.Shutdown(t.Context())
+	client, server := net.Pipe()
+	defer client.Close()
+	c := newConn(s, server, nil)
+	const size = 1 << 20
+	if !c.reserve(size, true) || cap(c.out.buf) < size || len(c.out.buf) != 0 || c.out.held < size {
+		t.Errorf("%d bytes are there, %d are held", cap(c.out.buf), c.out.held)
 	}
 }

@@ -18,7 +18,8 @@ func (c *conn) read(frame []byte) bool {
 	for c.replica.View(c.runView); c.need > 0; c.replica.View(c.runView) {
 		need := c.need
 		c.need = 0
-		if !c.reserve(need) {
+		_, op, _ := header(c.frame)
+		if !c.reserve(need, op == jute.OpMultiRead) { // long lists are built elsewhere
 			return false
 		}
 	}
