@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,52 +33,6 @@ func (s *Step) format(b *strings.Builder) {
 	num := func(name string, v int64) { arg(name, strconv.FormatInt(v, 10)) }
 	for f := range strings.FieldsSeq(ops[s.Op].fields) {
 		switch f {
-		case "path":
-			if s.NullPath {
-				arg(f, "null")
-			} else {
-				arg(f, strconv.Quote(s.Path))
-			}
-		case "data":
-			if s.Data == nil {
-				arg(f, "null")
-			} else {
-				arg(f, strconv.Quote(string(s.Data)))
-			}
-		case "acl":
-			arg(f, strconv.Quote(s.ACL))
-		case "flags":
-			num(f, int64(s.Flags))
-		case "ttl":
-			num(f, s.TTL)
-		case "version":
-			num(f, int64(s.Version))
-		case "mode":
-			num(f, int64(s.Mode))
-		case "code":
-			num(f, int64(s.Code))
-		case "timeout":
-			num(f, int64(s.Timeout))
-		case "back":
-			num(f, int64(s.Back))
-		case "watch":
-			arg(f, strconv.FormatBool(s.Watch))
-		case "old":
-			arg(f, strconv.FormatBool(s.Old))
-		case "readOnly":
-			if s.ReadOnly {
-				arg(f, "true")
-			}
-		case "scheme":
-			arg(f, strconv.Quote(s.Scheme))
-		case "cred":
-			arg(f, strconv.Quote(s.Cred))
-		case "session":
-			arg(f, s.Session)
-		case "password":
-			if s.Password != "" {
-				arg(f, s.Password)
-			}
 		case "data3", "data5":
 			for i, name := range listNames[:f[4]-'0'] {
 				for _, p := range s.Lists[i] {
@@ -89,6 +45,8 @@ func (s *Step) format(b *strings.Builder) {
 				s.Ops[i].format(b)
 				b.WriteString("]")
 			}
+		default:
+			s.formatArg(f, arg)
 		}
 	}
 	if s.Xid != 0 {
@@ -104,6 +62,44 @@ func (s *Step) format(b *strings.Builder) {
 	if s.Extra != "" {
 		arg("extra", strconv.Quote(s.Extra))
 	}
+}
+
+// formatArg passes one field on as text.
+func (s *Step) formatArg(name string, arg func(name, value string)) {
+	switch v := s.field(name).(type) {
+	case *string:
+		switch {
+		case name == "path" && s.NullPath:
+			arg(name, "null")
+		case name != "session" && name != "password":
+			arg(name, strconv.Quote(*v))
+		case name == "session" || *v != "":
+			arg(name, *v)
+		}
+	case *[]byte:
+		if *v == nil {
+			arg(name, "null")
+		} else {
+			arg(name, strconv.Quote(string(*v)))
+		}
+	case *bool:
+		if *v || name != "readOnly" {
+			arg(name, strconv.FormatBool(*v))
+		}
+	default:
+		arg(name, fmt.Sprint(reflect.ValueOf(v).Elem()))
+	}
+}
+
+// field returns a pointer to the field that a script calls name.
+func (s *Step) field(name string) any {
+	return map[string]any{
+		"path": &s.Path, "data": &s.Data, "acl": &s.ACL, "scheme": &s.Scheme, "cred": &s.Cred, "extra": &s.Extra,
+		"patch": &s.Patch, "session": &s.Session, "password": &s.Password,
+		"watch": &s.Watch, "old": &s.Old, "readOnly": &s.ReadOnly,
+		"flags": &s.Flags, "ttl": &s.TTL, "version": &s.Version, "mode": &s.Mode, "code": &s.Code,
+		"timeout": &s.Timeout, "back": &s.Back, "cut": &s.Cut, "xid": &s.Xid, "at": &s.At,
+	}[name]
 }
 
 var listNames = [5]string{"data", "exist", "child", "persistent", "recursive"}
@@ -207,74 +203,30 @@ func (l *lexer) arg(s *Step, name string) error {
 	} else {
 		bare = l.word()
 	}
-	var num int64
-	switch name {
-	case "flags", "ttl", "version", "mode", "code", "timeout", "back", "cut", "xid", "at":
-		var err error
-		if num, err = strconv.ParseInt(bare, 10, 64); err != nil {
+	if i := slices.Index(listNames[:], name); i >= 0 && (s.Op == "setWatches" || s.Op == "setWatches2") {
+		s.Lists[i] = append(s.Lists[i], text)
+		return nil
+	}
+	switch v := s.field(name).(type) {
+	case nil:
+		return fmt.Errorf("unknown argument")
+	case *string:
+		*v = text + bare
+		if name == "path" && !quoted {
+			s.Path, s.NullPath = "", true
+		}
+	case *[]byte:
+		if quoted {
+			*v = []byte(text)
+		}
+	case *bool:
+		*v = bare == "true"
+	default:
+		n, err := strconv.ParseInt(bare, 10, 64)
+		if err != nil {
 			return err
 		}
-	}
-	lists := s.Op == "setWatches" || s.Op == "setWatches2"
-	switch name {
-	case "path":
-		s.Path, s.NullPath = text, !quoted
-	case "data":
-		if lists {
-			s.Lists[0] = append(s.Lists[0], text)
-		} else if quoted {
-			s.Data = []byte(text)
-		}
-	case "exist":
-		s.Lists[1] = append(s.Lists[1], text)
-	case "child":
-		s.Lists[2] = append(s.Lists[2], text)
-	case "persistent":
-		s.Lists[3] = append(s.Lists[3], text)
-	case "recursive":
-		s.Lists[4] = append(s.Lists[4], text)
-	case "acl":
-		s.ACL = text
-	case "flags":
-		s.Flags = int32(num)
-	case "ttl":
-		s.TTL = num
-	case "version":
-		s.Version = int32(num)
-	case "mode":
-		s.Mode = int32(num)
-	case "code":
-		s.Code = int32(num)
-	case "timeout":
-		s.Timeout = int32(num)
-	case "back":
-		s.Back = int(num)
-	case "cut":
-		s.Cut = int(num)
-	case "xid":
-		s.Xid = int32(num)
-	case "at":
-		s.At = int(num)
-	case "patch":
-		s.Patch = text
-	case "readOnly":
-		s.ReadOnly = bare == "true"
-	case "watch":
-		s.Watch = bare == "true"
-	case "old":
-		s.Old = bare == "true"
-	case "scheme":
-		s.Scheme = text
-	case "cred":
-		s.Cred = text
-	case "extra":
-		s.Extra = text
-	case "session":
-		s.Session = bare
-	case "password":
-		s.Password = bare
-	default:
-		return fmt.Errorf("unknown argument")
+		reflect.ValueOf(v).Elem().SetInt(n)
 	}
 	return nil
 }
