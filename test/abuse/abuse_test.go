@@ -40,8 +40,8 @@ const (
 	descriptors = 512
 )
 
-// limited makes servers run with few descriptors and 1 GiB of memory: whoever
-// asks for more ends.
+// limited makes servers run with few descriptors and 1 GiB of memory: a
+// process that asks for more ends.
 func limited(t *testing.T) {
 	bin := cluster.Build(t)
 	path := filepath.Join(t.TempDir(), "zlockd")
@@ -120,7 +120,7 @@ func profile(s *cluster.Server, lasts time.Duration) {
 	resp, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.Admin,
 		max(1, int(lasts.Seconds())-1)))
 	if err != nil {
-		return // it is only for whoever looks
+		return // the output is for a reader only
 	}
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err == nil {

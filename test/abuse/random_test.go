@@ -33,7 +33,7 @@ const (
 	freeHolds   = 80 * time.Millisecond // beyond a third of each second: a burst, and one request
 )
 
-// draw is one random attack: what it finds in the tree, who it is, what it asks for.
+// draw is one random attack: what it finds in the tree, its identity, what it asks for.
 type draw struct {
 	*rand.Rand
 	seed           uint64
@@ -192,7 +192,7 @@ func (d *draw) attack(c *wire.Conn, frames [][]byte) error {
 	return flood(c, func(k int) []byte { return frames[k%len(frames)] })
 }
 
-// open gives f a session from the attacker's address, as whoever d says.
+// open gives f a session from the attacker's address, with the identity of d.
 func (d *draw) open(ctx context.Context, addr string, f func(c *wire.Conn) error) error {
 	dial := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 66)}, Timeout: 5 * time.Second}
 	nc, err := dial.DialContext(ctx, "tcp", addr)

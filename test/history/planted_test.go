@@ -294,7 +294,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		}},
 		{"node in the place of an expired session's", []string{"G12"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/e", 1))
-			if !bug { // else nobody can have made another
+			if !bug { // else no client can have made another
 				h.lost(3, create("/e", 0))
 			}
 			h.records = append(h.records, Record{Expired: &Expired{1, h.now + 5}})

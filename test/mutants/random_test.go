@@ -64,8 +64,8 @@ func equivalents(t *testing.T) map[string]string {
 }
 
 // TestRandomEditsAreNoticed plants random edits, one at a time, and runs the
-// tests of the package and of those above until one fails. It reports; what
-// goes unnoticed is for somebody to read.
+// tests of the package and of those above until one fails. It reports the edits that no test
+// notices, and does not fail.
 func TestRandomEditsAreNoticed(t *testing.T) {
 	if *randomFlag == 0 {
 		t.Skip("takes hours: make mutants-random")

@@ -151,7 +151,7 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestPeerAddrThatIsNotListed lets a server listen where nobody looks for it.
+// TestPeerAddrThatIsNotListed lets a server listen at an address that no other server knows.
 // The two others serve; it says what is wrong.
 func TestPeerAddrThatIsNotListed(t *testing.T) {
 	c := three(t)

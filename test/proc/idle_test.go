@@ -57,7 +57,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	if worst := took[len(took)-1]; worst > 5*time.Second {
 		t.Errorf("a session was without a server for %v", worst)
 	}
-	time.Sleep(7 * time.Second) // longer than the timeout: who was forgotten has ended by now
+	time.Sleep(7 * time.Second) // longer than the timeout: a forgotten session has ended by now
 	if n := h.Attached(); n != *idle {
 		t.Errorf("%d of %d sessions attached at the end", n, *idle)
 	}

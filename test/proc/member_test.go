@@ -55,7 +55,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	}
 
 	// A follower first, then the leader: each time the client that was there
-	// goes elsewhere with its session, and the removed server serves nobody.
+	// goes elsewhere with its session, and the removed server serves no client.
 	for range 2 {
 		leader := e.Leader()
 		gone := leader

@@ -17,7 +17,7 @@ import (
 )
 
 // moveTo gives a server, which is stopped, another peer address: in its own
-// flags only, as an operator does who moves one machine.
+// flags only, as when an operator moves one machine.
 func (e *ensemble) moveTo(s *cluster.Server) (was string) {
 	e.t.Helper()
 	ports := must.Get(cluster.FreePorts(1))(e.t)

@@ -39,7 +39,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 		t.Error(got)
 	}
 
-	// Who comes back after it was removed in its absence hears of it.
+	// A server that was removed in its absence learns of it when it comes back.
 	one.Kill()
 	must.Await(t, "it can be removed", 20*time.Second, func() bool {
 		_, _, code := e.member(three, "remove", "1")

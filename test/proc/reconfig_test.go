@@ -41,7 +41,7 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 	super := dialZK(t, "super:"+password, e.Servers[1])
 	stop := make(chan struct{})
 	var others sync.WaitGroup
-	for range 3 { // who has no right does not keep others from theirs
+	for range 3 { // clients without the right do not keep others from theirs
 		bob := dialZK(t, "bob:x", e.Servers[1])
 		others.Go(func() {
 			for {
@@ -155,7 +155,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	must.OK(t, fifth.WaitReady())
 	must.Get(c.IncrementalReconfig([]string{line(fifth, "participant")}, nil, -1))(t)
 
-	// The leader leaves; the list of those who stay is given whole.
+	// The leader leaves; the request lists all servers that stay.
 	var stay []string
 	for _, s := range e.Servers {
 		if s != leader {
@@ -168,7 +168,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter")
 	})
 
-	// Who removes the server it talks to is answered there.
+	// A client that removes its own server is answered by that server.
 	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); err != nil {
 		t.Errorf("removing the server of the connection: %v", err)
 	}
@@ -179,8 +179,8 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	})
 }
 
-// Who is in the new configuration need not run, if a majority does: what the
-// operator wrote of it comes back as it was written, as one version.
+// A member of the new configuration need not run, if a majority does. Its line comes back as the
+// operator wrote it, as one version.
 func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0, "--reconfig")

@@ -79,8 +79,8 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	}
 }
 
-// saysWhatToDo waits until a server without a majority names the way out, to
-// whoever asks whether it is ready and to whoever wants to change the members.
+// saysWhatToDo waits until a server without a majority names the way out, in
+// its answer to /ready and in its refusal to change the members.
 func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	t.Helper()
 	way := "zlockd recover --data-dir " + s.Data()
@@ -108,7 +108,7 @@ func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	}
 }
 
-// cancelled is for closing connections that nobody answers any more.
+// cancelled is for closing connections that no server answers any longer.
 func cancelled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

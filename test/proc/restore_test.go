@@ -128,7 +128,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 }
 
 // serversAreForgotten restores a backup of a cluster for a server alone, and asks
-// it who the members are: its clients must not be sent to those of the cluster.
+// it for the members: its clients must not be sent to those of the cluster.
 func serversAreForgotten(t *testing.T, backup string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "alone")

@@ -83,7 +83,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	case <-time.After(wait): // anywhere will do
 	}
 	src.Kill()
-	stop() // nobody answers the writers any more
+	stop() // no server answers the writers any longer
 	<-done
 
 	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")

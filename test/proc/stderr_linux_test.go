@@ -75,9 +75,9 @@ func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.S
 	return longest
 }
 
-// Nobody reads what the leader logs, and its pipe is full, when a follower dies,
-// which the leader has much to say about. Writes go on; so they do when a new
-// leader is found by servers that nobody listens to, and when the readers go.
+// A follower dies, about which the leader logs much, while no process reads the leader's log and
+// its pipe is full. Writes go on, also while servers whose logs are not read elect a new leader,
+// and when the readers go.
 func TestR9StderrThatNobodyReads(t *testing.T) {
 	const most = 5 * time.Second // a stopped main loop of raft's took 90; the goal is 2.5
 	c := cluster.LayOut(t, cluster.Options{Nodes: 3})

@@ -77,9 +77,9 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 	c.SameState()
 }
 
-// TestG21LeaderIsCutOffOneWay makes the leader unable to reach the others, who
+// TestG21LeaderIsCutOffOneWay makes the leader unable to reach the others, which
 // still reach it, and the other way round. Writes must resume both times, and
-// the clients, who reach everybody, lose no session.
+// the clients, which reach all servers, lose no session.
 func TestG21LeaderIsCutOffOneWay(t *testing.T) {
 	w := newWires(t, 3)
 	c := cluster.LayOut(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})

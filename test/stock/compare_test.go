@@ -51,7 +51,7 @@ func TestDatabaseRowAsLock(t *testing.T) {
 	mustTake(t, a, "a", 0, true)
 	mustTake(t, b, "b", 0, false)
 
-	// The holder dies: its row stays until somebody removes it by hand.
+	// The holder dies: its row stays until an operator removes it.
 	a.close()
 	must.Await(t, "the server has noticed", time.Minute, func() bool {
 		_, n, err := b.query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
@@ -267,7 +267,7 @@ var figures = flag.Bool("figures", false,
 
 // TestFiguresOfOtherLocks measures a database row and a Redis key as
 // `go run ./test/bench/clients -waiters 0,10` measures the others: one lock, one
-// contender, then eleven. Who does not get it asks again after a pause.
+// contender, then eleven. A contender that does not get it asks again after a pause.
 func TestFiguresOfOtherLocks(t *testing.T) {
 	if !*figures {
 		t.Skip("measures on request: -figures")

@@ -61,7 +61,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	killer.Wait()
 }
 
-// killLeaders kills whoever leads, again and again, and starts it again a
+// killLeaders kills the leader, again and again, and starts it again a
 // second later.
 func killLeaders(t *testing.T, e *cluster.Ensemble, stop <-chan struct{}) {
 	kills := 0
@@ -272,7 +272,7 @@ func bump(c *zk.Conn, path string) (int64, error) {
 	version := st.Version
 	err := again(func() (err error) { st, err = c.Set(path, []byte(mine), version); return err })
 	if errors.Is(err, zk.ErrBadVersion) {
-		// A write whose answer was lost has been repeated; or it was somebody else.
+		// A write whose answer was lost has been repeated, or another client made the node.
 		data, err := get()
 		if err == nil && string(data) != mine {
 			err = errors.New("the counter was written by somebody else")

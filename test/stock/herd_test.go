@@ -25,7 +25,7 @@ type contender struct {
 func number(node string) string { return node[strings.LastIndexByte(node, '-')+1:] }
 func writes(node string) bool   { return strings.Contains(node, "-W-") }
 
-// before returns who keeps a contender waiting, in order.
+// before returns the nodes that keep a contender waiting, in order.
 func before(children []string, node string) (list []string) {
 	for _, c := range children {
 		if number(c) < number(node) && (writes(node) || writes(c)) {
@@ -36,8 +36,8 @@ func before(children []string, node string) (list []string) {
 	return list
 }
 
-// herd is the shared lock as it is told first: who must wait watches the
-// directory, and looks again at whatever happens there.
+// herd is the shared lock in its simplest form: a waiter watches the
+// directory, and looks again at every change.
 func herd(t *testing.T, c *contender) {
 	children, _, err := c.Children(t.Context(), "/shared")
 	if err == nil && len(before(children, c.node)) > 0 {
@@ -49,8 +49,8 @@ func herd(t *testing.T, c *contender) {
 	}
 }
 
-// orderly is the shared lock as it is mended: who must wait watches the last of
-// those that keep it waiting.
+// orderly is the shared lock in its better form: a waiter watches the last of
+// the nodes that keep it waiting.
 func orderly(t *testing.T, c *contender) {
 	for {
 		children, _, err := c.Children(t.Context(), "/shared")
@@ -106,8 +106,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 		}
 		must.OK(t, held.Delete(t.Context(), "/shared/"+held.node, -1))
 		for _, c := range queue {
-			// Events come before the answer to what is asked later: who has not been
-			// told by then is not told of this release.
+			// Events come before the answer to what is asked later: a waiter without
+			// an event by then gets none for this release.
 			must.OK(t, c.Sync(t.Context(), "/shared"))
 			if c.watch == nil {
 				continue

@@ -21,7 +21,7 @@ import (
 type kdc struct {
 	dir   string
 	realm string
-	env   []string // for whoever is to see this realm
+	env   []string // for processes that use this realm
 }
 
 const krb5Conf = `[libdefaults]

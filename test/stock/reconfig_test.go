@@ -76,7 +76,7 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 	}
 }
 
-// reconfigurer returns what asks as somebody.
+// reconfigurer returns a client with an identity.
 func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) string {
 	t.Helper()
 	c, _, err := zk.Connect(strings.Split(e.Addrs(), ","), 10*time.Second, zk.WithLogger(quiet{}))

@@ -22,7 +22,7 @@ type target struct {
 	addrs    []string
 	kind     cluster.Kind
 	ensemble *cluster.Ensemble
-	external bool // somebody else started it: it is not fresh
+	external bool // the test did not start it: it is not fresh
 }
 
 // String returns the connect string.
