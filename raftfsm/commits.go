@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -10,19 +11,18 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// nudger tells followers of a commit at once. raft itself does so with the
-// next entry, or some 50 to 100 ms later; a write's reply at a follower, and
-// the hand-off of a lock between servers, would take that long in a quiet
-// cluster. A nudge is an empty AppendEntries that repeats what the leader of
-// the entry's own term truthfully said: this entry, of this term, is
-// committed. A follower in a newer term rejects it.
+// nudger tells followers of a commit at once. raft itself does so with the next entry, or a quarter
+// of a second later; a write's reply at a follower, and the hand-off of a lock between servers, would
+// take that long in a quiet cluster. A nudge is an empty AppendEntries that repeats what the leader
+// of the entry's own term truthfully said: this entry, of this term, is committed. A follower in a
+// newer term rejects it.
 //
 // A nudge waits until the follower has stored the entry, which the others may have committed while
 // it was on its way there.
 //
 // A nudge is as much work as the entry was. So it is for servers at which a client may wait: those
 // that own sessions, and those whose requests were in the entry. Every server is told of the
-// leader's own acts.
+// leader's own acts. The others are told after nudgeRest, once for all entries until then.
 type nudger struct {
 	t     *term
 	leads func() bool
@@ -33,12 +33,17 @@ type nudger struct {
 	mu        sync.Mutex
 	followers map[raft.ServerID]*nudged
 	told      uint64 // index of the last nudge
+	late      bool   // tellRest is due
 	closed    bool
 }
+
+// nudgeRest is how long followers at which no client waits go without news of a commit.
+const nudgeRest = 50 * time.Millisecond
 
 // nudged is one follower; at most one message to it is under way.
 type nudged struct {
 	addr raft.ServerAddress
+	told uint64              // index of its last nudge
 	ch   chan state.Position // of length 1: a newer position replaces a waiting one
 }
 
@@ -67,20 +72,26 @@ func (g *nudger) setFollowers(servers []raft.Server) {
 	}
 	for id, addr := range want {
 		if g.followers[id] == nil {
-			f := &nudged{addr, make(chan state.Position, 1)}
+			f := &nudged{addr: addr, ch: make(chan state.Position, 1)}
 			g.followers[id] = f
 			g.t.n.wg.Go(func() { g.run(id, f) })
 		}
 	}
 }
 
+// applied is what this server has applied, if it may speak of it.
+func (g *nudger) applied() (at state.Position, ok bool) {
+	// The index is read first: the term read then is at least as new. An entry of another term is for
+	// another leader to speak of.
+	at = state.Position{Index: g.t.n.fsm.index.Load(), Term: g.t.n.fsm.term.Load()}
+	return at, at.Term == g.t.number && g.leads()
+}
+
 // tell is called when nothing is left to propose: no entry will carry the
 // news of the last commit.
 func (g *nudger) tell() {
-	// The index is read first: the term read then is at least as new. An entry of another term is for
-	// another leader to speak of.
-	at := state.Position{Index: g.t.n.fsm.index.Load(), Term: g.t.n.fsm.term.Load()}
-	if at.Term != g.t.number || !g.leads() {
+	at, ok := g.applied()
+	if !ok {
 		return
 	}
 	g.mu.Lock()
@@ -92,18 +103,43 @@ func (g *nudger) tell() {
 	g.t.n.fsm.mu.RLock()
 	sessions := g.t.n.fsm.state.Sessions()
 	for id, f := range g.followers {
-		if !g.waits(peer.ParseID(id), sessions) {
-			continue
+		if g.waits(peer.ParseID(id), sessions) {
+			f.tell(at)
+		} else if !g.late {
+			g.late = true
+			time.AfterFunc(nudgeRest, g.tellRest)
 		}
-		select {
-		case <-f.ch:
-		default:
-		}
-		f.ch <- at
 	}
 	g.t.n.fsm.mu.RUnlock()
 	g.everybody = false
 	clear(g.asked)
+}
+
+// tellRest tells the followers that tell has left out.
+func (g *nudger) tellRest() {
+	at, ok := g.applied()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.late = false
+	if !ok || g.closed {
+		return
+	}
+	for _, f := range g.followers {
+		f.tell(at)
+	}
+}
+
+// tell lets a follower be told, unless it has been. The nudger is locked.
+func (f *nudged) tell(at state.Position) {
+	if at.Index <= f.told {
+		return
+	}
+	f.told = at.Index
+	select {
+	case <-f.ch:
+	default:
+	}
+	f.ch <- at
 }
 
 // waits reports whether a client at a server may wait for the last commit.

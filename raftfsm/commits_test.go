@@ -61,6 +61,33 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 	}
 }
 
+// A follower at which no client waits is told later, once for all entries until then.
+func TestOthersAreNudgedLater(t *testing.T) {
+	tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}, number: 5}
+	g := newNudger(tm)
+	g.leads, g.everybody = func() bool { return true }, false
+	f := &nudged{ch: make(chan state.Position, 1)}
+	g.followers["2"] = f
+	tm.n.fsm.term.Store(5)
+	for index := range uint64(3) {
+		tm.n.fsm.index.Store(7 + index)
+		g.tell()
+	}
+	select {
+	case at := <-f.ch:
+		if at.Index < 7 || at.Term != 5 {
+			t.Errorf("told of %+v", at)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("not told")
+	}
+	eventually(t, "it is told of the last entry", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return !g.late && f.told == 9
+	})
+}
+
 // nudges takes what is sent to followers.
 type nudges struct {
 	raft.Transport

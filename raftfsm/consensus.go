@@ -84,7 +84,8 @@ func (o *Options) raftConfig() *raft.Config {
 	// A follower busy with its disk answers heartbeats late, because they pass
 	// through its main loop; half the time would depose healthy leaders.
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout
-	c.CommitTimeout = min(50*time.Millisecond, o.HeartbeatTimeout)
+	// The nudger tells followers of commits; raft's empty messages only replace one that was lost.
+	c.CommitTimeout = min(250*time.Millisecond, o.HeartbeatTimeout)
 	c.MaxAppendEntries = 64
 	c.TrailingLogs = o.TrailingLogs
 	// Snapshots are taken by our own count of requests and bytes: an entry may

@@ -67,11 +67,10 @@ func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 
 // touchEvery returns how often a server looks which sessions it has heard from.
 func (o *Options) touchEvery() time.Duration {
-	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 200*time.Millisecond)
+	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 250*time.Millisecond)
 }
 
 const (
-	expiryEvery  = 20 * time.Millisecond
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
 	sweepBytes   = 4 << 20 // of paths that wait to be proposed
@@ -83,20 +82,19 @@ const (
 // expire, sweep, compare digests, publish the members.
 func (t *term) duties() {
 	n := t.n
-	expiry := time.NewTicker(expiryEvery)
+	every := n.o.touchEvery()
+	tick := time.NewTimer(n.raft.Beat(every))
+	defer tick.Stop()
+	expiry := time.NewTimer(every) // of the next deadline, if it comes before the next tick
 	defer expiry.Stop()
-	touch := time.NewTicker(n.o.touchEvery())
-	defer touch.Stop()
 	sweep := time.NewTicker(n.o.SweepInterval)
 	defer sweep.Stop()
-	members := time.NewTicker(membersEvery)
-	defer members.Stop()
 	t.publishMembers()
 	t.lookAtRoom()
 	// A loop that wakes late has not been listening: touches wait unread in sockets. It must not act
 	// on deadlines before every session had the time to be heard again.
 	late := min(time.Second, n.o.MinSessionTimeout/4)
-	last := time.Now()
+	last, looked := time.Now(), time.Now()
 	var digested int64
 	var left abandoned
 	var heard []state.Touch
@@ -104,7 +102,15 @@ func (t *term) duties() {
 		select {
 		case <-t.ctx.Done():
 			return
-		case <-touch.C:
+		case <-t.members:
+			t.publishMembers()
+			continue
+		case <-sweep.C:
+			t.sweep()
+			continue
+		case <-expiry.C:
+		case <-tick.C:
+			tick.Reset(n.raft.Beat(every))
 			if n.raft.Leads() {
 				n.serving.contact()
 			}
@@ -112,32 +118,33 @@ func (t *term) duties() {
 				heard = n.o.Observer.Heard(heard[:0])
 				t.tracker.touchAll(heard)
 			}
-		case <-expiry.C:
-			now := time.Now()
-			if stall := now.Sub(last); stall > late+expiryEvery {
-				n.log.Warn("this server was stalled; all sessions get more time", "stall", stall.Round(time.Millisecond))
-				t.tracker.stalled(stall)
+			if time.Since(looked) >= membersEvery-every/2 {
+				looked = time.Now()
+				t.publishMembers()
+				digested = t.compareDigests(digested)
+				t.lookAtRoom()
+				left.look(t)
 			}
-			last = now
-			t.expire()
-		case <-sweep.C:
-			t.sweep()
-		case <-t.members:
-			t.publishMembers()
-		case <-members.C:
-			t.publishMembers()
-			digested = t.compareDigests(digested)
-			t.lookAtRoom()
-			left.look(t)
 		}
+		now := time.Now()
+		if stall := now.Sub(last); stall > late {
+			n.log.Warn("this server was stalled; all sessions get more time", "stall", stall.Round(time.Millisecond))
+			t.tracker.stalled(stall)
+		}
+		last = now
+		t.expire()
+		expiry.Reset(t.tracker.next(t.grace(), every))
 	}
 }
+
+// grace is how long a session outlives its timeout: what another server heard just before the end
+// may still be on its way.
+func (t *term) grace() time.Duration { return 2 * t.n.o.touchEvery() }
 
 // expire proposes the end of the sessions whose time is over. Apply ends a session only if no
 // client has attached to it since.
 func (t *term) expire() {
-	// What another server heard just before the end may still be on its way.
-	due := t.tracker.due(2*t.n.o.touchEvery(), expiryBatch)
+	due := t.tracker.due(t.grace(), expiryBatch)
 	if len(due) == 0 {
 		return
 	}
@@ -235,15 +242,13 @@ const roomLook = 250 * time.Millisecond
 // watchDisk looks how much room is left on this server's disk, in a goroutine of its own: a disk
 // that hangs must not hold up the goroutines that ask.
 func (n *Node) watchDisk() {
-	tick := time.NewTicker(roomLook)
-	defer tick.Stop()
 	for {
 		why := n.diskIsLow(0)
 		n.lowDisk.Store(&why)
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(n.raft.Beat(roomLook)):
 		}
 	}
 }
@@ -325,6 +330,14 @@ func (t *tracker) due(grace time.Duration, limit int) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.expiry.Due(t.now()-grace, limit, nil)
+}
+
+// next returns how long no session becomes due for due, at most limit.
+func (t *tracker) next(grace, limit time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now() - grace
+	return max(t.expiry.Next(now+limit)-now, time.Millisecond)
 }
 
 // stallCredit is how many times the length of a stall every session gets for it: its client may

@@ -28,7 +28,7 @@ func (n *Node) follow() {
 	rest := followAgain
 	for n.ctx.Err() == nil {
 		id, addr := n.raft.Known()
-		wait := 50 * time.Millisecond // the news may be lost
+		wait := n.raft.Beat(leaderLook) // the news may be lost
 		if id != 0 && id != n.id {
 			if n.followLeader(id, addr) {
 				rest = followAgain
@@ -122,7 +122,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	beside.Go(func() { n.cutLink(ctx, c, leader) })
 	defer func() { cancel(); c.Close(); beside.Wait() }()
 	w := bufio.NewWriterSize(c, 64<<10)
-	tick := time.NewTicker(n.o.touchEvery())
+	tick := time.NewTimer(n.raft.Beat(n.o.touchEvery()))
 	defer tick.Stop()
 	crowd := newCrowd(ctx)
 	var heard []state.Touch
@@ -184,6 +184,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			if err := touch(); err != nil {
 				return err
 			}
+			tick.Reset(n.raft.Beat(n.o.touchEvery()))
 		}
 	}
 }
@@ -191,12 +192,10 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 // cutLink breaks a link when another server leads, or ctx ends. The writer may not notice: a leader
 // that stands still takes nothing, and breaks nothing.
 func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
-	tick := time.NewTicker(n.o.touchEvery())
-	defer tick.Stop()
 	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.Known() {
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+		case <-time.After(n.raft.Beat(n.o.touchEvery())):
 		}
 	}
 	c.Close()

@@ -107,6 +107,9 @@ func (w *leaderWatch) set(id uint32) {
 	w.leader = id
 }
 
+// leaderLook is how often this server asks raft for the leader beside raft's own news.
+const leaderLook = 250 * time.Millisecond
+
 // watchLeader keeps leaderWatch up to date. A cluster of one has no elections.
 func (n *Node) watchLeader() {
 	news := make(chan raft.Observation, 16)
@@ -116,8 +119,6 @@ func (n *Node) watchLeader() {
 	})
 	n.raft.RegisterObserver(obs)
 	defer n.raft.DeregisterObserver(obs)
-	poll := time.NewTicker(100 * time.Millisecond) // an observation may be dropped
-	defer poll.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -130,7 +131,7 @@ func (n *Node) watchLeader() {
 				default:
 				}
 			}
-		case <-poll.C:
+		case <-time.After(n.raft.Beat(leaderLook)): // an observation may be dropped
 			if len(news) == 0 {
 				id, _ := n.raft.Known()
 				n.known.set(id)

@@ -55,7 +55,8 @@ func (g *serving) begin(n *Node) {
 }
 
 const (
-	servingLook = 20 * time.Millisecond
+	servingLook = 20 * time.Millisecond  // while clients are not served
+	servingRest = 250 * time.Millisecond // while they are, and no longer than they will be
 	// servingGrace is beyond the heartbeat timeout: an election without a word from
 	// the old leader is over by then, and clients can still find another server.
 	servingGrace = 1500 * time.Millisecond
@@ -95,25 +96,23 @@ func (g *serving) acked(sent time.Time, leaderIndex uint64) {
 // this server was removed. It looks at once when opened holds a token, so that
 // a starting server does not lose a tick.
 func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
-	tick := time.NewTicker(servingLook)
-	defer tick.Stop()
 	for {
-		g.look()
+		wait := g.look()
 		if g.raft.State() == raft.Shutdown && ctx.Err() == nil {
 			return true
 		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-opened:
 		}
 	}
 }
 
 // look decides whether clients may be served, and tells the stream and the observer when that
-// changes.
-func (g *serving) look() {
+// changes. It returns how long the decision holds if nothing happens.
+func (g *serving) look() (again time.Duration) {
 	contact := g.raft.HeardOfLeader()
 	lacks := g.raft.lacks(g.fsm.id)
 	leading := g.leading() && g.raft.Leads()
@@ -167,6 +166,10 @@ func (g *serving) look() {
 		reason += g.advised
 	}
 	g.set(reason)
+	if !g.on {
+		return servingLook
+	}
+	return min(max(g.heartbeat+servingGrace-now.Sub(g.lastGood), servingLook), g.raft.Beat(servingRest))
 }
 
 // adviceAlone says what an operator can do when this server has had no leader for

@@ -16,13 +16,11 @@ import (
 func (n *Node) snapshots() {
 	const look = 250 * time.Millisecond
 	last, took := time.Now(), time.Duration(0)
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(n.raft.Beat(look)):
 		}
 		c := &n.fsm.counted
 		size, _ := n.disk.NewestSnapshot()

@@ -96,6 +96,19 @@ func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	return out
 }
 
+// Next returns the time before which Due returns no session and moves none, at most limit.
+func (e *Expiry) Next(limit time.Duration) time.Duration {
+	last := floorDiv(int64(limit), int64(resolution))
+	for tick := max(e.tick, last-slots+1); tick <= last; tick++ {
+		for d := e.slot[tick&(slots-1)]; d != nil; d = d.next {
+			if d.at <= tick {
+				return min(time.Duration(tick)*resolution, limit)
+			}
+		}
+	}
+	return limit
+}
+
 // Len returns the number of sessions.
 func (e *Expiry) Len() int { return len(e.byID) }
 

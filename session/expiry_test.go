@@ -183,3 +183,25 @@ func BenchmarkTouch(b *testing.B) {
 		}
 	}
 }
+
+// A caller that sleeps until Next misses no deadline.
+func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
+	const limit = 250 * time.Millisecond
+	e := NewExpiry()
+	if at := e.Next(limit); at != limit {
+		t.Errorf("without a session Due comes at %v, want %v", at, limit)
+	}
+	e.Touch(1, 130*time.Millisecond, 0)
+	e.Touch(2, time.Hour, 0)
+	due := e.Due
+	if at := e.Next(limit); at != 140*time.Millisecond || len(due(at-1, 9, nil)) != 0 {
+		t.Errorf("a deadline of 130 ms: Due comes at %v, want 140 ms", at)
+	}
+	if got := due(140*time.Millisecond, 9, nil); len(got) != 1 || got[0] != 1 {
+		t.Errorf("at 140 ms %v is due, want session 1", got)
+	}
+	e.Remove(1)
+	if at := e.Next(2 * limit); at != 2*limit {
+		t.Errorf("with an hour left Due comes at %v, want %v", at, 2*limit)
+	}
+}

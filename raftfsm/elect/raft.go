@@ -21,6 +21,10 @@ type Raft struct {
 	stuck atomic.Bool // this server's log hangs; see Relief
 }
 
+// Beat returns the time until the next multiple of d since raft began. Goroutines of a server that
+// look at something now and then wait for the same beat: an idle processor wakes once for all.
+func (r *Raft) Beat(d time.Duration) time.Duration { return d - time.Since(r.Began)%d }
+
 // Known returns the leader that this server knows; id 0: it knows none.
 func (r *Raft) Known() (id uint32, addr string) {
 	a, i := r.LeaderWithID()

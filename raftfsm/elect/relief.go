@@ -41,19 +41,23 @@ const (
 	reliefLeast = 1500 * time.Millisecond
 	reliefMost  = 5 * time.Second // a disk that is as slow as that is no use to a leader
 	reliefAsk   = 200 * time.Millisecond
-	reliefRest  = 5 // looks after a try: by then there is a new leader, or no hope for this try
+	reliefIdle  = 250 * time.Millisecond // instead, while nothing is written
+	reliefRest  = 5                      // looks after a try: by then there is a new leader, or no hope for this try
 )
 
 // Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process
 // that stood still for a while counts one look, not a hanging disk.
 func (r *Relief) Watch(ctx context.Context) {
-	tick := time.NewTicker(reliefLook)
-	defer tick.Stop()
 	for {
+		wait := reliefLook
+		if r.call == 0 {
+			wait = r.Raft.Beat(reliefIdle)
+			r.span += int((wait - 1) / reliefLook)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(wait):
 		}
 		due := r.look(r.Writing())
 		r.Raft.stuck.Store(r.stuck > r.limit())
@@ -66,7 +70,7 @@ func (r *Relief) Watch(ctx context.Context) {
 // look takes the write that is under way, and reports whether it is time to let another server
 // lead.
 func (r *Relief) look(call uint64) bool {
-	if r.span++; r.span == reliefSpan {
+	if r.span++; r.span >= reliefSpan {
 		r.span, r.before, r.worst = 0, r.worst, 0
 	}
 	if call == 0 || call != r.call {

@@ -22,7 +22,7 @@ type Elections struct {
 }
 
 const (
-	look      = 50 * time.Millisecond  // how often Watch checks whether there is a leader
+	look      = 50 * time.Millisecond  // how often Watch checks whether there is a leader; see lookAgain
 	askFirst  = 50 * time.Millisecond  // a later answer is awaited only if it makes a difference
 	askAgain  = 20 * time.Millisecond  // before the others are asked again
 	voteTime  = 100 * time.Millisecond // by then a vote is decided
@@ -37,13 +37,12 @@ const (
 // still believe in their leader. So a follower that has heard nothing for a
 // while asks the others whether they have.
 func (e *Elections) Watch(ctx context.Context) {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	last, from := time.Now(), time.Now()
+	wait := look
 	var vacant vacancy
 	for ctx.Err() == nil {
 		now := time.Now()
-		if now.Sub(last) > look+e.Heartbeat/4 {
+		if now.Sub(last) > wait+e.Heartbeat/4 {
 			// This process stood still, not the leader, whose messages wait unread.
 			from = now.Add(e.Heartbeat)
 		}
@@ -57,13 +56,22 @@ func (e *Elections) Watch(ctx context.Context) {
 		default:
 			vacant.over()
 		}
-		last = time.Now()
+		last, wait = time.Now(), e.lookAgain(leader)
 		select {
 		case <-ctx.Done():
 		case <-e.News:
-		case <-tick.C:
+		case <-time.After(wait):
 		}
 	}
+}
+
+// lookAgain is how long Watch may wait: while there is a leader, until it has been silent for too
+// long, but no longer than a standstill of this process must be noticed.
+func (e *Elections) lookAgain(leader uint32) time.Duration {
+	if leader == 0 {
+		return look
+	}
+	return max(look, min(e.silenceLimit()-e.Raft.Silence(), e.Raft.Beat(e.Heartbeat/4)))
 }
 
 // silenceLimit is how long a leader may say nothing.
