@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -176,6 +177,10 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
 	r.dial()
 	eventually(t, "both there", func() bool { return len(r.srv.Conns()) == 2 })
+	// A flusher may write the reply to a read before the read is counted.
+	eventually(t, "all requests counted", func() bool {
+		return slices.ContainsFunc(r.srv.Conns(), func(d admin.Conn) bool { return d.Received == 3 })
+	})
 	for _, d := range r.srv.Conns() {
 		if d.Session == 0 {
 			if d.Received != 0 || d.Interest != 1 {
