@@ -47,8 +47,6 @@ func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err
 		_, err = h.n.port.Ask(ctx, q.Reach.ID, q.Reach.Addr, peer.Question{})
 	case q.Probe != nil:
 		told.Probed, err = h.n.probe(ctx, *q.Probe, false)
-	case q.Stage != nil:
-		err = h.n.stage(ctx, *q.Stage, false)
 	case q.Progress && h.n.term.Load() == nil:
 		err = errNotLeading
 	case q.Progress:

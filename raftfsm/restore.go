@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
@@ -23,7 +22,7 @@ const (
 
 	restoreSilence = time.Minute      // without a piece, after which a leader gives a restore up
 	restoreWait    = 30 * time.Second // for one to be applied
-	restoreBegin   = 10 * time.Second // for a leader to open the place
+	restoreBegin   = 10 * time.Second // for one to be given up
 	restoreAgain   = 50 * time.Millisecond
 )
 
@@ -40,6 +39,7 @@ var ErrNoRoom = errors.New("no room")
 var (
 	// ErrRestoring: there is a restore already.
 	ErrRestoring = status.Errorf(status.Restoring, "another restore is under way")
+	errLowDisk   = errors.New("a server's disk is low; nothing was changed: make room and try again")
 	// ErrNotKnown: the restore may take place, or have taken place.
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
@@ -54,7 +54,10 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 	defer n.restoring.Unlock()
 	r := &restore{n: n, done: make(chan outcome, piecesOut+2)}
 	r.g = state.Staging{ID: randomInt(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.birthNow(), Size: size}
-	if err := r.begin(ctx); err != nil {
+	if err := r.begin(ctx); errors.Is(err, ErrRestoring) {
+		return Restored{}, err
+	} else if err != nil {
+		r.giveUp()
 		return Restored{}, err
 	}
 	if err := r.send(ctx, backup); err != nil {
@@ -68,7 +71,7 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 type restore struct {
 	n    *Node
 	g    state.Staging
-	out  int // pieces proposed whose outcome has not come
+	out  int // requests proposed whose outcome has not come
 	done chan outcome
 }
 
@@ -86,65 +89,16 @@ func (r *restore) Done(o *state.Outcome) {
 	r.done <- outcome{o.Unknown || o.Refused, o.Code, o.Zxid, slices.Clone(o.Reply)}
 }
 
-// begin lets the leader open the place for the backup.
+// begin opens the place for the backup.
 func (r *restore) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, restoreBegin)
-	defer cancel()
-	for {
-		err := r.n.stage(ctx, r.g, true)
-		if err == nil || !status.Of(err).Passes() { // the same again does no harm
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(restoreAgain):
-		}
+	if r.n.fsm.low.Load() || *r.n.lowDisk.Load() != "" {
+		return errLowDisk
 	}
-}
-
-// stage opens the place for a backup, at the leader.
-func (n *Node) stage(ctx context.Context, g state.Staging, forward bool) error {
-	t := n.term.Load()
-	if t != nil {
-		return t.stage(ctx, g)
+	if err := r.propose(ctx, r.g.Open()); err != nil {
+		return err
 	}
-	if !forward || n.port == nil {
-		return errNotLeading
-	}
-	_, err := n.askLeader(ctx, peer.Question{Stage: &g})
-	return err
-}
-
-// stage opens the place.
-func (t *term) stage(ctx context.Context, g state.Staging) error {
-	n := t.n
-	if t.low.Load() || *n.lowDisk.Load() != "" {
-		return errors.New("a server's disk is low: " + t.lowest())
-	}
-	open := func() (id int64, by uint32) {
-		n.View(func(s *state.State) {
-			if now, _, is := s.Staged(); is {
-				id, by = now.ID, now.Origin
-			}
-		})
-		return id, by
-	}
-	if id, by := open(); id != 0 && id != g.ID {
-		return fmt.Errorf("%w, through server %d", ErrRestoring, by)
-	}
-	entry := g.Entry(n.o.Now().UnixMilli())
-	if err := await(ctx, n.raft.Apply(entry, time.Second)); err != nil {
-		return fmt.Errorf("%w: %w", errNotLeading, err) // the same again does no harm
-	}
-	switch id, by := open(); id {
-	case g.ID:
-		return nil
-	case 0:
-		return errors.New("the server that was to restore was restarted meanwhile; try again")
-	default:
-		return fmt.Errorf("%w, through server %d", ErrRestoring, by)
-	}
+	r.out++
+	return r.next(ctx)
 }
 
 // send proposes the pieces, some at a time, and waits until all are applied.
@@ -161,7 +115,7 @@ func (r *restore) send(ctx context.Context, backup io.Reader) error {
 			}
 		}
 		if r.n.fsm.low.Load() {
-			return errors.New("a server's disk has become low; nothing was changed: make room and try again")
+			return errLowDisk
 		}
 		if err := r.propose(ctx, r.g.Piece(at, b)); err != nil {
 			return err
@@ -196,7 +150,7 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 	}
 }
 
-// next waits for one outcome of a piece.
+// next waits for one outcome.
 func (r *restore) next(ctx context.Context) error {
 	o, err := r.wait(ctx)
 	switch {
@@ -204,6 +158,8 @@ func (r *restore) next(ctx context.Context) error {
 		return fmt.Errorf("given up, and nothing was changed: %w", err)
 	case o.unknown:
 		return errors.New("given up, and nothing was changed: this server fell behind the others; try again")
+	case o.code == state.Occupied:
+		return fmt.Errorf("%w, %s", ErrRestoring, o.reply)
 	case o.code != jute.OK:
 		return fmt.Errorf("refused, and nothing was changed: %s", o.reply)
 	}

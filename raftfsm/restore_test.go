@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
@@ -288,8 +287,8 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	n, _ := start(t, Options{ID: 1})
 	eventually(t, "it leads", func() bool { return n.term.Load() != nil && n.fsm.stream.birthNow() != 0 })
 	g := state.Staging{ID: 5, Origin: 1, Birth: n.fsm.stream.birthNow(), Size: 10}
-	if err := n.stage(t.Context(), g, true); err != nil {
-		t.Fatal(err)
+	if o, err := propose(n, g.Open()); err != nil || o.Code != jute.OK {
+		t.Fatalf("%+v %v", o, err)
 	}
 	open := func() (open bool) {
 		n.View(func(s *state.State) { _, _, open = s.Staged() })
@@ -304,34 +303,4 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	a.since = time.Now().Add(-restoreSilence - time.Second)
 	a.look(n.term.Load())
 	eventually(t, "given up", func() bool { return !open() })
-}
-
-// A leader may die with the question in its hands whether a backup may come.
-func TestRestoreBeginsAgainWhenItsQuestionBreaksOff(t *testing.T) {
-	for _, early := range []bool{false, true} {
-		t.Run(fmt.Sprintf("in the greeting %v", early), func(t *testing.T) {
-			t.Parallel()
-			restoreOverBrokenQuestion(t, early)
-		})
-	}
-}
-
-func restoreOverBrokenQuestion(t *testing.T, early bool) {
-	var still stillNet
-	still.early.Store(early)
-	c := newTrio(t, false, func(o *Options) {
-		if o.ID == 3 {
-			still.tune(o)
-		}
-	})
-	c.leadBut(3)
-	eventually(t, "another leader", func() bool { lead, _ := c.nodes[3].raft.Known(); return lead != 0 && lead != 3 })
-	backup := backupOf(t, c.nodes[1])
-	asks := func(p peer.Purpose, _ string) bool { return p == peer.Ask }
-	still.breaksOff(asks)
-	heal := time.AfterFunc(300*time.Millisecond, func() { still.breaksOff(nil) })
-	defer heal.Stop()
-	if _, err := c.nodes[3].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), false); err != nil {
-		t.Error(err)
-	}
 }

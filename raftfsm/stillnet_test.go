@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -14,21 +13,9 @@ import (
 
 // stillNet is a network on which connections to a server can be made to take
 // nothing, as if its process stood still: what is sent is not read, and nothing
-// breaks. Or they break off behind the greeting, or within it, as if its process
-// ended there.
+// breaks.
 type stillNet struct {
-	is     atomic.Pointer[func(p peer.Purpose, addr string) bool]
-	breaks atomic.Pointer[func(p peer.Purpose, addr string) bool]
-	early  atomic.Bool // within the greeting
-}
-
-// breaksOff says of which connections this is true; nil: of none.
-func (s *stillNet) breaksOff(is func(p peer.Purpose, addr string) bool) {
-	if is == nil {
-		s.breaks.Store(nil)
-		return
-	}
-	s.breaks.Store(&is)
+	is atomic.Pointer[func(p peer.Purpose, addr string) bool]
 }
 
 // takesNothing says of which connections this is true.
@@ -73,14 +60,6 @@ func (c *stillConn) Write(b []byte) (int, error) {
 		}
 	}
 	return c.Conn.Write(b)
-}
-
-func (c *stillConn) Read(b []byte) (int, error) {
-	if is := c.s.breaks.Load(); is != nil && (*is)(c.purpose, c.addr) && (c.writes > 1 || c.s.early.Load()) {
-		c.Close()
-		return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
-	}
-	return c.Conn.Read(b)
 }
 
 func (c *stillConn) Close() error {

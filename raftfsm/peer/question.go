@@ -74,7 +74,6 @@ type Question struct {
 	Member *state.MemberChange `json:"member,omitempty"`
 	Reach  *Place              `json:"reach,omitempty"` // is a server reached there from here?
 	Probe  *Place              `json:"probe,omitempty"` // could it be a member?
-	Stage  *state.Staging      `json:"stage,omitempty"` // a backup is to come
 
 	Progress bool `json:"progress,omitempty"` // how far are the members?
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A backup replaces the whole state through the log, in pieces. The entry of Staging opens a place
-// beside the state, pieces fill it, and one request puts its content in the place of the state. No
+// A backup replaces the whole state through the log, in pieces. One request opens a place beside the state, pieces fill it, and one request puts its content in the place of the state. No
 // client sees it before.
 //
 // The place belongs to the stream that brings the pieces: when that stream gets another birth, the
@@ -27,25 +26,22 @@ type staging struct {
 	feed   feeder
 }
 
-// Staging describes the place for a backup that an entry opens.
+// Staging describes the place for a backup.
 type Staging struct {
-	ID     int64  `json:"id"`     // random, names it
-	Origin uint32 `json:"origin"` // the server whose stream brings it
-	Birth  uint32 `json:"birth"`  // of that stream
-	Size   int64  `json:"size"`   // of the backup
+	ID     int64  // random, names it
+	Origin uint32 // the server whose stream brings it
+	Birth  uint32 // of that stream
+	Size   int64  // of the backup
 }
 
-// Entry returns the entry that opens the place, if no place is open.
-func (g *Staging) Entry(now int64) []byte {
-	entry := BeginEntry(nil, 0)
-	body := jute.AppendLong(nil, g.ID)
-	body = binary.BigEndian.AppendUint32(body, g.Origin)
+// Occupied is the code of the answer when another backup has the place.
+const Occupied = jute.NodeExists
+
+// Open returns the request that opens the place, if no place is open.
+func (g *Staging) Open() Request {
+	body := binary.BigEndian.AppendUint32(jute.AppendLong(nil, g.ID), g.Origin)
 	body = binary.BigEndian.AppendUint32(body, g.Birth)
-	r := Request{Op: OpStage, Body: jute.AppendLong(body, g.Size)}
-	own := Block{Count: 1, Requests: r.Append(nil)}
-	entry = own.Append(entry)
-	SealEntry(entry, now)
-	return entry
+	return Request{Session: stageLane, Op: OpStage, Body: jute.AppendLong(body, g.Size)}
 }
 
 // Piece returns the request that brings the bytes of a backup from at on.
@@ -115,15 +111,17 @@ var (
 func (s *State) applyStaging(r *Request, to Sink) {
 	d := jute.NewDecoder(r.Body)
 	id := d.Long()
-	if r.Op == OpStage {
+	err, code := errGivenUp, jute.BadArguments
+	if p := s.staged; r.Op == OpStage {
 		g := Staging{ID: id, Origin: uint32(d.Int()), Birth: uint32(d.Int()), Size: d.Long()}
-		if mark := s.streams[g.Origin]; d.Err() == nil && s.staged == nil && g.Birth != 0 && mark.birth == g.Birth {
+		switch mark := s.streams[g.Origin]; {
+		case p != nil:
+			err, code = fmt.Errorf("through server %d", p.origin), Occupied
+		case d.Err() == nil && g.Birth != 0 && mark.birth == g.Birth:
+			err = nil
 			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size}
 		}
-		return
-	}
-	err := errGivenUp
-	if p := s.staged; p != nil && p.id == id && d.Err() == nil {
+	} else if p != nil && p.id == id && d.Err() == nil {
 		switch r.Op {
 		case OpPiece:
 			err = p.add(d.Long(), d.Rest())
@@ -139,7 +137,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 		}
 	}
 	if err != nil {
-		s.out.Code = jute.BadArguments
+		s.out.Code = code
 		s.reply = append(s.reply[:0], err.Error()...)
 		s.out.Reply = s.reply
 	}

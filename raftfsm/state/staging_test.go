@@ -33,8 +33,8 @@ type bringer struct {
 func (b *bench) stage(backup []byte) *bringer {
 	b.t.Helper()
 	g := Staging{ID: 99, Origin: 1, Birth: b.birth, Size: int64(len(backup))}
-	if err := b.s.Apply(g.Entry(1000), &b.got); err != nil {
-		b.t.Fatal(err)
+	if o := b.do(g.Open())[0]; o.Code != jute.OK {
+		b.t.Fatal(o)
 	}
 	return &bringer{b, g}
 }
@@ -262,8 +262,8 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 			t.Errorf("%+v %s", o, o.Reply)
 		}
 	}
-	if err := b.s.Apply(other.Entry(1), &b.got); err != nil {
-		t.Fatal(err)
+	if o := b.do(other.Open())[0]; o.Code != Occupied || string(o.Reply) != "through server 1" {
+		t.Errorf("%+v %s", o, o.Reply)
 	}
 	if g, _, open := b.s.Staged(); !open || g != x.g {
 		t.Errorf("%+v, %v", g, open)
@@ -271,8 +271,8 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 	// A stream that has ended opens no place.
 	b = newBench(t)
 	late := Staging{ID: 1, Origin: 1, Birth: b.birth + 1, Size: 5}
-	if err := b.s.Apply(late.Entry(1), &b.got); err != nil {
-		t.Fatal(err)
+	if o := b.do(late.Open())[0]; o.Code != jute.BadArguments {
+		t.Errorf("%+v %s", o, o.Reply)
 	}
 	if _, _, open := b.s.Staged(); open {
 		t.Error("a place that nobody can fill")
