@@ -146,7 +146,7 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}
 	var missing []string
 	var formed []peer.Status
-	for _, a := range f.askAll(ctx, time.Second) {
+	for _, a := range f.askAll(ctx, time.Second, peer.Question{}) {
 		switch {
 		case a.Err != nil && f.o.observes(a.ID): // it may come later
 		case a.Err != nil:
@@ -184,22 +184,17 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 	return f.form(ctx, &p, say)
 }
 
-// others lists the other peers, in the order of their ids.
-func (f *forming) others() (list []peer.Place) {
-	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
-		if id != f.o.ID {
-			list = append(list, peer.Place{ID: id, Addr: f.o.Peers[id]})
-		}
-	}
-	return list
-}
-
-// askAll asks all peers for their status, and returns the answers by id.
-func (f *forming) askAll(ctx context.Context, limit time.Duration) []peer.Answer {
+// askAll asks all other peers, and returns the answers by id.
+func (f *forming) askAll(ctx context.Context, limit time.Duration, q peer.Question) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var list []peer.Answer
-	for a := range f.port.AskAll(ctx, f.others(), peer.Question{}) {
+	var others []peer.Place
+	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
+		if id != f.o.ID {
+			others = append(others, peer.Place{ID: id, Addr: f.o.Peers[id]})
+		}
+	}
+	for a := range f.port.AskAll(ctx, others, q) {
 		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b peer.Answer) int { return int(a.ID) - int(b.ID) })
@@ -265,15 +260,9 @@ func listPeers(peers map[uint32]string, observers []uint32) string {
 // form makes all servers, which are all empty, into a cluster. The others go
 // first: one that misses the message recognises itself in the list later.
 func (f *forming) form(ctx context.Context, p *peer.Formation, say func(string)) (bool, error) {
-	for id, addr := range f.o.Peers {
-		if id == f.o.ID {
-			continue
-		}
-		askCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := f.port.Ask(askCtx, id, addr, peer.Question{Form: p})
-		cancel()
-		if err != nil && !f.o.observes(id) {
-			say(fmt.Sprintf("forming the cluster: server %d: %v", id, err))
+	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
+		if a.Err != nil && !f.o.observes(a.ID) {
+			say(fmt.Sprintf("forming the cluster: server %d: %v", a.ID, a.Err))
 			return false, nil
 		}
 	}
@@ -338,7 +327,7 @@ func (f *forming) checkCopy(ctx context.Context) error {
 	if now.Term, end, err = f.disk.Promised(); err != nil {
 		return err
 	}
-	for _, a := range f.askAll(ctx, 500*time.Millisecond) {
+	for _, a := range f.askAll(ctx, 500*time.Millisecond, peer.Question{}) {
 		if a.Err != nil {
 			continue
 		}
