@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -242,52 +241,6 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 		t.Errorf("what was durable before: %v", err)
 	}
 	l.Close()
-}
-
-// A read that hangs on the disk holds up no append, no truncation and no other read. It finds out if its
-// entry was deleted during that time.
-func TestReadThatHangsHoldsUpNothing(t *testing.T) {
-	for _, kind := range []string{"open", "read"} {
-		rng := rand.New(rand.NewPCG(6, 1))
-		disk := simdisk.New(rng)
-		l, err := Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10})
-		must(t, err)
-		m := &model{first: 1, entries: batch(rng, 1, 100, 900)}
-		must(t, l.StoreLogs(m.entries[:5]))
-		for i := 5; i < 100; i += 5 { // more segments than stay open
-			must(t, l.StoreLogs(m.entries[i:i+5]))
-		}
-		hangs, goOn := make(chan struct{}), make(chan struct{})
-		var once sync.Once
-		disk.OnOp(func(op simdisk.Op) error {
-			first := false
-			if op.Kind == kind {
-				once.Do(func() { first = true })
-			}
-			if first {
-				close(hangs)
-				<-goOn
-			}
-			return nil
-		})
-		got := make(chan error, 1)
-		var out raft.Log
-		go func() { got <- l.GetLog(1, &out) }()
-		<-hangs
-		more := batch(rng, 101, 20, 900)
-		must(t, l.Append(more[:10], false))
-		must(t, l.Wait(110))
-		must(t, l.StoreLogs(more[10:]))
-		must(t, l.DeleteRange(1, 60))
-		m.first, m.entries = 61, append(m.entries[60:], more...)
-		m.same(t, l)
-		close(goOn)
-		if err := <-got; err != raft.ErrLogNotFound {
-			t.Errorf("%s: a deleted entry is %+v, %v", kind, out, err)
-		}
-		m.same(t, l)
-		must(t, l.Close())
-	}
 }
 
 // Within cuts a log by bytes, and After counts them.
