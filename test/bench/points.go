@@ -43,6 +43,7 @@ func points(c *config) []point {
 		startup(),
 		startupDev(),
 		startupEmbedded(),
+		idleTime(),
 		idleMemory(),
 		sessionMemory(c.sessions),
 		watchMemory(c.watches),

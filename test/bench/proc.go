@@ -67,3 +67,23 @@ func machine() string {
 	return fmt.Sprintf("%d × %s, Linux %s, load at the start %s", cores, model,
 		strings.TrimSpace(string(release)), l)
 }
+
+// idleTime measures what servers without clients take of a processor.
+func idleTime() point {
+	return point{
+		name: "idle", help: "processor time of servers without clients, all together",
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (out sample, err error) {
+				if s.external != nil {
+					return out, errNotHere
+				}
+				time.Sleep(c.warm)
+				before := takeUsage(s.pids())
+				time.Sleep(c.duration)
+				spent, _ := before.perOp(1)
+				out.metrics = []metric{{unit: "% of a core", value: 100 * spent / float64(c.duration.Microseconds()), lower: true}}
+				return out, nil
+			}}, nil
+		},
+	}
+}
