@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
@@ -45,11 +45,10 @@ func (f *adminFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.auth.key, "admin-key", "", "`FILE` with its private key")
 }
 
-// admin returns the client of the admin port, and a context that ends with the command's time
-// or a signal.
-func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error) {
+// withAdmin runs do with the admin port, until the command's time is over or a signal comes.
+func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) error) error {
 	if err := f.auth.readAuth(c.app); err != nil {
-		return nil, adminClient{}, nil, err
+		return err
 	}
 	addr := f.addr
 	if addr == "" {
@@ -61,7 +60,7 @@ func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error
 	conf, err := (&connectFlags{ca: cmp.Or(f.auth.ca, c.getenv("ZLOCK_ADMIN_CA")), cert: f.auth.cert,
 		key: f.auth.key, prefix: "admin-"}).tlsConfig()
 	if err != nil {
-		return nil, adminClient{}, nil, err
+		return err
 	}
 	if !strings.Contains(addr, "://") {
 		scheme := "http://"
@@ -77,8 +76,10 @@ func (c *call) admin(f *adminFlags) (context.Context, adminClient, func(), error
 		}
 	}
 	ctx, stop := interruptible()
+	defer stop()
 	ctx, cancel := answerWithin(ctx, f.timeout)
-	return ctx, a, func() { cancel(); stop() }, nil
+	defer cancel()
+	return do(ctx, a)
 }
 
 // ask reads one answer of the lock view.
@@ -109,29 +110,19 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 	return f
 }
 
-// asks runs do with the admin port if the user wants that. It reports false if the command
-// must go on with a session, because there is no admin port or the user does not want it.
-func (f *serverFlags) asks(c *call, timeout time.Duration, do func(context.Context, adminClient) error) (
-	done bool, err error) {
-	if !f.on {
-		return false, nil
-	}
-	f.timeout = timeout
-	ctx, a, stop, err := c.admin(f.adminFlags)
-	if err != nil {
-		return true, err
-	}
-	defer stop()
-	err = do(ctx, a)
-	if cli.HasCode(err, exitNoSession) {
+// look reads locks by the admin port if the user wants that, else with a session; so too if no
+// admin port answers.
+func (c *call) look(f *serverFlags, conn *connectFlags, served func(context.Context, adminClient) error,
+	read func(context.Context, *client.Client) error) error {
+	if f.on {
+		f.timeout = conn.timeout
+		err := c.withAdmin(f.adminFlags, served)
+		if !cli.HasCode(err, exitNoSession) {
+			return asNo(err)
+		}
 		c.say("%v; reading node by node", err)
-		return false, nil
 	}
-	var no *refusal
-	if errors.As(err, &no) {
-		return true, cli.Exitf(exitNo, "%v", err)
-	}
-	return true, err
+	return c.withClient(conn, read)
 }
 
 // viewLock is a lock in the list of the lock view.

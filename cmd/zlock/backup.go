@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ standard output. Needs the password of the servers' --super-digest in --auth-fil
 it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
-			return func(c *call) error { return c.fetchState(m, "zlockd", *output) }
+			return func(c *call) error { return c.withAdmin(m, c.fetchState("zlockd", *output)) }
 		},
 	}
 }
@@ -43,7 +42,7 @@ func exportCommand() *command {
 must have is printed. A stopped server is exported by: zlockd export.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
-			return func(c *call) error { return c.fetchState(m, "zookeeper", *output) }
+			return func(c *call) error { return c.withAdmin(m, c.fetchState("zookeeper", *output)) }
 		},
 	}
 }
@@ -56,55 +55,49 @@ func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 	return f
 }
 
-func (c *call) fetchState(f *adminFlags, format, output string) error {
-	ctx, admin, stop, err := c.admin(f)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	body, err := admin.open(ctx, "/commands/snapshot?format="+format)
-	var refused *refusal
-	if errors.As(err, &refused) {
-		return cli.Exitf(exitNo, "%v", err)
-	}
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	begun := time.Now()
-	file, got := c.Args[0], &fetched{format: format}
-	if file == "-" {
-		err = got.copy(c.stdout, body)
-	} else {
-		err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return admin.unreachable(ctx, err)
+// fetchState returns what writes the state in a format to the file of the command line.
+func (c *call) fetchState(format, output string) func(context.Context, adminClient) error {
+	return func(ctx context.Context, admin adminClient) error {
+		body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, "", nil)
+		if err != nil {
+			return asNo(err)
 		}
-		hint := ""
-		if errors.Is(err, syscall.ENOSPC) {
-			hint = "; make room on that disk, and give the same command again"
+		defer body.Close()
+		begun := time.Now()
+		file, got := c.Args[0], &fetched{format: format}
+		if file == "-" {
+			err = got.copy(c.stdout, body)
+		} else {
+			err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
 		}
-		return cli.Exitf(exitNo, "nothing was written: %v%s", err, hint)
-	}
-	took := time.Since(begun)
-	switch {
-	case file == "-":
+		if err != nil {
+			if ctx.Err() != nil {
+				return admin.unreachable(ctx, err)
+			}
+			hint := ""
+			if errors.Is(err, syscall.ENOSPC) {
+				hint = "; make room on that disk, and give the same command again"
+			}
+			return cli.Exitf(exitNo, "nothing was written: %v%s", err, hint)
+		}
+		took := time.Since(begun)
+		switch {
+		case file == "-":
+			return nil
+		case output != formatTable:
+			p := c.printer(output)
+			zxid := fmt.Sprintf("0x%x", got.zxid)
+			p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
+				fmt.Sprint(got.nodes), fmt.Sprint(got.bytes))
+			return p.flush()
+		}
+		c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
+			took.Round(time.Millisecond))
+		if format == "zookeeper" {
+			c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
+		}
 		return nil
-	case output != formatTable:
-		p := c.printer(output)
-		zxid := fmt.Sprintf("0x%x", got.zxid)
-		p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
-			fmt.Sprint(got.nodes), fmt.Sprint(got.bytes))
-		return p.flush()
 	}
-	c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
-		took.Round(time.Millisecond))
-	if format == "zookeeper" {
-		c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
-	}
-	return nil
 }
 
 // fetched is a state that zlock receives.
@@ -186,25 +179,4 @@ func toFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// open starts a long answer, which the caller reads.
-func (a adminClient) open(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
-	if err != nil {
-		return nil, cli.Usagef("--admin-addr: %v", err)
-	}
-	if a.authorization != "" {
-		req.Header.Set("Authorization", a.authorization)
-	}
-	resp, err := a.http.Do(req)
-	if err != nil {
-		return nil, a.unreachable(ctx, err)
-	}
-	if resp.StatusCode == http.StatusOK {
-		return resp.Body, nil
-	}
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
-	resp.Body.Close()
-	return nil, refused(resp, bytes.TrimSpace(answer))
 }

@@ -59,34 +59,13 @@ func (c *call) barrier(b *barrierFlags, conn *connectFlags) error {
 		conn.timeout = answerTimeout
 	}
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-		wait, cancel := b.limit(ctx)
-		defer cancel()
 		bar := cl.Barrier(path)
-		switch what {
-		case "wait":
-			return b.timedOut(ctx, wait, bar.Wait(wait))
-		case "close":
-			return b.timedOut(ctx, wait, bar.Close(wait))
-		case "open":
-			return b.timedOut(ctx, wait, bar.Open(wait))
+		step := map[string]func(context.Context) error{"wait": bar.Wait, "close": bar.Close, "open": bar.Open}[what]
+		if step == nil {
+			return cli.Usagef("%q is none of wait, close, open, enter", what)
 		}
-		return cli.Usagef("%q is none of wait, close, open, enter", what)
+		return waiting(ctx, b.timeout, exitNotAcquired, step)
 	})
-}
-
-func (b *barrierFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if b.timeout <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, b.timeout, errTimeout)
-}
-
-// timedOut turns an error that -w caused into an exit code.
-func (b *barrierFlags) timedOut(ctx, wait context.Context, err error) error {
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(wait), errTimeout) {
-		return cli.Exit(exitNotAcquired)
-	}
-	return err
 }
 
 func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
@@ -99,20 +78,20 @@ func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
 	}
 	path := c.Args[0]
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-		wait, cancel := b.limit(ctx)
-		defer cancel()
-		m, err := cl.DoubleBarrier(path, b.count).Enter(wait)
+		var member *client.Member
+		err := waiting(ctx, b.timeout, exitNotAcquired, func(ctx context.Context) (err error) {
+			member, err = cl.DoubleBarrier(path, b.count).Enter(ctx)
+			return err
+		})
 		if err != nil {
-			return b.timedOut(ctx, wait, err)
+			return err
 		}
 		code, err := runPlain(exe)
 		if err != nil {
 			return err
 		}
-		wait, cancel2 := b.limit(ctx)
-		defer cancel2()
-		if err := m.Leave(wait); err != nil {
-			return b.timedOut(ctx, wait, err)
+		if err := waiting(ctx, b.timeout, exitNotAcquired, member.Leave); err != nil {
+			return err
 		}
 		return cli.Exit(code)
 	})

@@ -32,7 +32,8 @@ serverID.key for its --tls-* and --admin-tls-*. client makes NAME.pem and NAME.k
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			a := &authority{}
 			fs.StringVar(&a.dir, "dir", ".", "`DIR` of the files")
-			fs.StringSliceVar(&a.hosts, "host", nil, "`NAME` or address by which clients know the server; may be repeated")
+			fs.StringSliceVar(&a.hosts, "host", nil,
+				"`NAME` or address by which clients know the server; may be repeated")
 			fs.IntVar(&a.days, "days", 825, "the certificate ends after `N` days; an authority after ten years")
 			return func(c *call) error { return c.ca(a) }
 		},

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func electCommand() *command {
@@ -49,53 +47,16 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 	if err != nil {
 		return asExit(err)
 	}
-	defer func() { j.end() }()
-	for {
-		lease, err := f.campaign(client.Task(j.ctx, j.task), j.cl, c.Args[0])
-		if err != nil {
-			return asExit(err)
-		}
-		s := &supervisor{what: c.Args[0]}
-		code, err := j.under(lease, s)
-		if err != nil {
-			return asExit(err)
-		}
-		if !f.restart || s.told {
-			return cli.Exit(code)
-		}
-		run.readyFD = -1 // report ready only once
-		j.ctx, j.stop = interruptible()
-		select {
-		case <-j.ctx.Done():
-			return asExit(context.Cause(j.ctx))
-		case <-time.After(restartPause):
-		}
-	}
-}
-
-// restartPause keeps zlock from spinning if COMMAND ends at once.
-const restartPause = 500 * time.Millisecond
-
-func (f *electFlags) campaign(ctx context.Context, cl *client.Client, path string) (*client.Lease, error) {
-	wait := ctx
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeoutCause(ctx, f.timeout, errTimeout)
-		defer cancel()
-	}
 	var opts []client.Option
 	if f.latch {
 		opts = append(opts, client.WithLayout(client.LayoutLatch))
 	}
-	lease, err := cl.Election(path, opts...).Campaign(wait, []byte(f.value), client.WithLimit(client.Limit{
-		Linger: true}))
-	switch {
-	case err == nil:
-		return lease, nil
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, cli.Exit(exitNotAcquired)
-	}
-	return nil, err
+	election := j.cl.Election(c.Args[0], opts...)
+	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, s *supervisor, err error) {
+		err = waiting(client.Task(ctx, j.task), f.timeout, exitNotAcquired, func(ctx context.Context) error {
+			lease, err = election.Campaign(ctx, []byte(f.value), client.WithLimit(client.Limit{Linger: true}))
+			return err
+		})
+		return lease, &supervisor{what: c.Args[0]}, err
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/client"
@@ -14,40 +15,27 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// held is one lock that zlock describes to COMMAND.
-type held struct {
-	seq fence.Sequencer
-}
-
-// heldOf lists the locks of a lease in the order of their paths.
-func heldOf(l *client.Lease) []held {
-	var hs []held
-	for _, s := range l.Sequencers() {
-		hs = append(hs, held{s})
-	}
-	return hs
-}
-
 // environ returns COMMAND's environment: zlock's own and the description of the locks.
-func environ(base []string, servers, chroot, task string, locks []held, getenv func(string) string) []string {
+func environ(base []string, servers, chroot, task string, locks []fence.Sequencer,
+	getenv func(string) string) []string {
 	var env []string
 	for _, kv := range base {
 		// Only ZLOCK_HOLDS passes on the locks of an ancestor.
-		if !strings.HasPrefix(kv, "ZLOCK_") || keptVariable(kv) {
+		if !slices.ContainsFunc(ourVariables, func(name string) bool { return strings.HasPrefix(kv, name) }) {
 			env = append(env, kv)
 		}
 	}
 	set := func(name, value string) { env = append(env, name+"="+value) }
-	put := func(suffix string, h held) {
-		set("ZLOCK_PATH"+suffix, h.seq.Path)
-		set("ZLOCK_TOKEN"+suffix, h.seq.Token.String())
-		set("ZLOCK_SEQUENCER"+suffix, h.seq.String())
-		set("ZLOCK_NODE"+suffix, h.seq.NodePath())
+	put := func(suffix string, h fence.Sequencer) {
+		set("ZLOCK_PATH"+suffix, h.Path)
+		set("ZLOCK_TOKEN"+suffix, h.Token.String())
+		set("ZLOCK_SEQUENCER"+suffix, h.String())
+		set("ZLOCK_NODE"+suffix, h.NodePath())
 	}
 	set("ZLOCK_HELD", "1")
 	set("ZLOCK_SERVERS", servers)
 	set("ZLOCK_CHROOT", chroot)
-	set("ZLOCK_MODE", locks[0].seq.Mode.String())
+	set("ZLOCK_MODE", locks[0].Mode.String())
 	put("", locks[0])
 	if len(locks) > 1 {
 		for i, h := range locks {
@@ -59,15 +47,9 @@ func environ(base []string, servers, chroot, task string, locks []held, getenv f
 	return env
 }
 
-func keptVariable(kv string) bool {
-	for _, name := range []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH",
-		"ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_TASK", "ZLOCK_HOLDS"} {
-		if strings.HasPrefix(kv, name) {
-			return false
-		}
-	}
-	return true
-}
+// ourVariables are those that environ sets, and their numbered forms.
+var ourVariables = []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH",
+	"ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_TASK", "ZLOCK_HOLDS"}
 
 // taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
 // all of them are one party of a wait, or a new one.
@@ -80,10 +62,10 @@ func taskOf(getenv func(string) string) string {
 
 // holds returns the value of ZLOCK_HOLDS: the locks that this process and its ancestors hold,
 // as CHROOT@SEQUENCER with the chroot escaped, separated by spaces.
-func holds(before, chroot string, locks []held) string {
+func holds(before, chroot string, locks []fence.Sequencer) string {
 	words := strings.Fields(before)
 	for _, h := range locks {
-		words = append(words, url.PathEscape(chroot)+"@"+h.seq.String())
+		words = append(words, url.PathEscape(chroot)+"@"+h.String())
 	}
 	return strings.Join(words, " ")
 }
@@ -111,10 +93,10 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 // confirms: all (then COMMAND can run without locking) or none. Some is an error, and so is
 // all without --inherit: zlock would wait for itself.
 func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string,
-	inherit bool) ([]held, error) {
+	inherit bool) ([]fence.Sequencer, error) {
 	ctx, cancel := answerWithin(ctx, answerTimeout)
 	defer cancel()
-	var found []held
+	var found []fence.Sequencer
 	for _, p := range paths {
 		s, ok := ancestorHolds(c.getenv("ZLOCK_HOLDS"), chroot, p)
 		if !ok {
@@ -124,7 +106,7 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 		s.Path = p
 		switch err := cl.CheckSequencer(ctx, s); {
 		case err == nil:
-			found = append(found, held{s})
+			found = append(found, s)
 		case errors.Is(err, fence.ErrStale):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -138,7 +120,7 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 	case !inherit:
 		return nil, cli.Exitf(exitFailed,
 			"%s is held by an ancestor of this process, so that zlock would wait for itself; "+
-				"'zlock run --inherit' runs COMMAND under that lock", found[0].seq.Path)
+				"'zlock run --inherit' runs COMMAND under that lock", found[0].Path)
 	case len(found) < len(paths):
 		return nil, cli.Exitf(exitFailed,
 			"some of the paths are held by an ancestor of this process and some are not")

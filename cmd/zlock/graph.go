@@ -29,17 +29,13 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 				if len(c.Args) == 1 {
 					root = c.Args[0]
 				}
-				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
+				return c.look(server, conn, func(ctx context.Context, a adminClient) error {
 					g, err := a.graph(ctx, root)
 					if err != nil {
 						return err
 					}
 					return c.showGraph(g, *format, *dot)
-				})
-				if done || err != nil {
-					return err
-				}
-				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+				}, func(ctx context.Context, cl *client.Client) error {
 					g, err := cl.Inspector().WaitGraph(ctx, root)
 					if err != nil {
 						return err

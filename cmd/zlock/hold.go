@@ -82,30 +82,22 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet b
 	} else if !quiet {
 		c.say("standard input is no pipe and no terminal: the lock is held until a signal comes")
 	}
-	select {
-	case <-eof:
-		return nil
-	case <-ctx.Done():
-		return asExit(context.Cause(ctx))
-	case <-lease.Lost():
-		c.say("%v", lease.Err())
-		return cli.Exit(s.lossCode())
-	case r := <-lease.Revoked():
-		if !lock.isRevocable() {
+	for revoked := lease.Revoked(); ; {
+		select {
+		case <-eof:
+			return nil
+		case <-ctx.Done():
+			return asExit(context.Cause(ctx))
+		case <-lease.Lost():
+			c.say("%v", lease.Err())
+			return cli.Exit(s.lossCode())
+		case r := <-revoked:
+			if lock.isRevocable() {
+				return cli.Exit(exitRevoked)
+			}
 			c.say("%s asks for %s back%s", clean(r.By), lock.describe(c.Args), reasonText(r.Reason))
-			break
+			revoked = nil
 		}
-		return cli.Exit(exitRevoked)
-	}
-	// A request came, but the lock is not revocable: wait as before, without that case.
-	select {
-	case <-eof:
-		return nil
-	case <-ctx.Done():
-		return asExit(context.Cause(ctx))
-	case <-lease.Lost():
-		c.say("%v", lease.Err())
-		return cli.Exit(s.lossCode())
 	}
 }
 

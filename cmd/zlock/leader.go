@@ -66,10 +66,6 @@ func (c *call) showLeader(l client.Leader, format string) error {
 		return p.flush()
 	}
 	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), hex(l.Session), l.Node}
-	if format == formatPlain {
-		p.row(s, s.Value, s.Since, s.Token, s.Session, s.Node)
-	} else {
-		p.row(s, s.Value, clock(l.Since), s.Token, s.Session)
-	}
+	p.row(s, s.Value, p.time(l.Since), s.Token, s.Session, s.Node)
 	return p.flush()
 }

@@ -130,20 +130,16 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, 
 		ctx, cancel = answerWithin(ctx, answerTimeout)
 		defer cancel()
 	}
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTimeout)
-		defer cancel()
-	}
-	lease, err := f.take(ctx, c, paths, try)
+	var lease *client.Lease
+	err := waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
+		lease, err = f.take(ctx, c, paths, try)
+		return err
+	})
 	switch {
 	case err == nil:
 		return lease, nil
-	case errors.Is(err, client.ErrNotAcquired), errors.Is(context.Cause(ctx), errTimeout) &&
-		errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, client.ErrNotAcquired):
 		return nil, &cli.ExitError{Code: f.conflict} // 0 too
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" &&
@@ -155,6 +151,26 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, 
 }
 
 var errTimeout = errors.New("not acquired in time")
+
+// waiting runs f for no longer than limit, which 0 does not bound. The end of that time becomes
+// the exit code; the end of ctx becomes its cause.
+func waiting(ctx context.Context, limit time.Duration, code int, f func(context.Context) error) error {
+	bounded, cancel := ctx, func() {}
+	if limit > 0 {
+		bounded, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
+	}
+	defer cancel()
+	err := f(bounded)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):
+		return &cli.ExitError{Code: code} // 0 too
+	}
+	return err
+}
 
 func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, try bool) (*client.Lease,
 	error) {

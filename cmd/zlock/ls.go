@@ -35,13 +35,9 @@ seconds, kind.`,
 				if l.watch {
 					conn.timeout = 0
 				}
-				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
+				return c.look(server, conn, func(ctx context.Context, a adminClient) error {
 					return l.run(ctx, c, *format, func(f func(listed)) error { return l.served(ctx, a, f) })
-				})
-				if done || err != nil {
-					return err
-				}
-				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+				}, func(ctx context.Context, cl *client.Client) error {
 					return l.run(ctx, c, *format, func(f func(listed)) error { return l.walk(ctx, cl, f) })
 				})
 			}
@@ -99,11 +95,9 @@ func (l *lister) once(c *call, format string, each source) error {
 		}
 		if format == formatPlain {
 			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
-			p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait,
-				string(line.Kind))
-			return
 		}
-		p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait)
+		p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait,
+			string(line.Kind))
 	})
 	switch {
 	case err != nil || found || format != formatTable:

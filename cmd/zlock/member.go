@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -74,13 +75,10 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if op != "list" {
 		limits.timeout = forever // a job may take as long as it makes progress
 	}
-	ctx, admin, stop, err := c.admin(&limits)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	if op == "list" {
-		return c.listMembers(ctx, admin, format)
+		return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
+			return c.listMembers(ctx, admin, format)
+		})
 	}
 	id, err := strconv.ParseUint(args[0], 10, 32)
 	if err != nil {
@@ -90,7 +88,9 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if len(args) > 1 {
 		job.Addr = args[1]
 	}
-	return c.memberJob(ctx, admin, job, f.timeout)
+	return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
+		return c.memberJob(ctx, admin, job, f.timeout)
+	})
 }
 
 const forever = 365 * 24 * time.Hour
@@ -167,29 +167,28 @@ func (a adminClient) members(ctx context.Context) (*status.Members, error) {
 }
 
 func (a adminClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	resp, err := a.send(ctx, method, path, body)
+	reply, err := a.open(ctx, method, path, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	defer reply.Close()
+	answer, err := io.ReadAll(io.LimitReader(reply, 64<<20))
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
-	}
-	if resp.StatusCode/100 != 2 {
-		return nil, refused(resp, answer)
 	}
 	return answer, nil
 }
 
-// send sends a request; the caller closes the body of the answer.
-func (a adminClient) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+// open sends a request, with a body of the kind if it has any, and returns the servers' reply,
+// which the caller reads and closes.
+func (a adminClient) open(ctx context.Context, method, path, kind string, body io.Reader) (io.ReadCloser,
+	error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, body)
 	if err != nil {
 		return nil, cli.Usagef("--admin-addr: %v", err)
 	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", kind)
 	}
 	if a.authorization != "" {
 		req.Header.Set("Authorization", a.authorization)
@@ -197,11 +196,21 @@ func (a adminClient) send(ctx context.Context, method, path string, body []byte)
 	if a.token != "" {
 		req.Header.Set("X-Zlockd-Token", a.token)
 	}
+	if f, ok := body.(*os.File); ok {
+		if info, err := f.Stat(); err == nil {
+			req.ContentLength = info.Size()
+		}
+	}
 	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, a.unreachable(ctx, err)
 	}
-	return resp, nil
+	if resp.StatusCode/100 == 2 {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
+	return nil, refused(resp, answer)
 }
 
 // unreachable says why no answer came.

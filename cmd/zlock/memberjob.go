@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -72,16 +72,12 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 	if err != nil {
 		return err
 	}
-	resp, err := a.send(ctx, http.MethodPost, "/members", body)
+	reply, err := a.open(ctx, http.MethodPost, "/members", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
-		return refused(resp, answer)
-	}
-	for lines := json.NewDecoder(resp.Body); ; silent.Reset(memberSilent) {
+	defer reply.Close()
+	for lines := json.NewDecoder(reply); ; silent.Reset(memberSilent) {
 		var s status.Step
 		switch err := lines.Decode(&s); {
 		case err != nil && parent.Err() == nil:

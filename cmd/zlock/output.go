@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -42,7 +43,16 @@ func (a *app) printer(format string, header ...string) *printer {
 	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
 }
 
-// row adds a row: the cells, or in JSON the object.
+// time formats a time for people or for programs.
+func (p *printer) time(t time.Time) string {
+	if p.format == formatPlain {
+		return stamp(t)
+	}
+	return clock(t)
+}
+
+// row adds a row: the cells, or in JSON the object. A table shows as many cells as it has
+// columns.
 func (p *printer) row(obj any, cells ...string) {
 	switch p.format {
 	case formatJSON:
@@ -54,6 +64,7 @@ func (p *printer) row(obj any, cells ...string) {
 		_, err := fmt.Fprintln(p.w, strings.Join(cells, "\t"))
 		p.fail(err)
 	default:
+		cells = cells[:min(len(cells), len(p.header))]
 		for i, c := range cells {
 			if cells[i] = clean(c); c == "" {
 				cells[i] = "-"

@@ -43,33 +43,27 @@ func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
 	if wait {
 		limits.timeout = forever
 	}
-	ctx, admin, stop, err := c.admin(&limits)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	w := &restartWatch{call: c, admin: admin, line: newStatusLine(c.app)}
-	defer w.line.end()
-	members, err := w.members(ctx)
-	if err != nil {
-		return err
-	}
-	if len(members) == 0 {
-		c.say("the server runs alone, or has not joined its cluster yet")
-		return nil
-	}
-	p := c.printer(format, "ID", "PEER-ADDR", "ROLE")
-	row := func(m *memberInfo) error {
-		p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Role)
-		return p.flush()
-	}
-	if !wait {
+	return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
+		w := &restartWatch{call: c, admin: admin, line: newStatusLine(c.app)}
+		defer w.line.end()
+		members, err := w.members(ctx)
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 {
+			c.say("the server runs alone, or has not joined its cluster yet")
+			return nil
+		}
+		p := c.printer(format, "ID", "PEER-ADDR", "ROLE")
+		row := func(m *memberInfo) { p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Role) }
+		if wait {
+			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.flush() })
+		}
 		for _, m := range restartFirst(members) {
-			p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Role)
+			row(&m)
 		}
 		return p.flush()
-	}
-	return w.awaitRestarts(ctx, members, row)
+	})
 }
 
 // restartWatch follows the members while an operator restarts them.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,24 +57,21 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 	if err != nil {
 		return cli.Exitf(exitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
 	}
-	ctx, admin, stop, err := c.admin(f)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	var now struct {
-		Cluster string `json:"cluster"`
-	}
-	if err := admin.ask(ctx, "/members", nil, &now); err != nil {
-		return err
-	}
-	if len(now.Cluster) < shortName {
-		return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
-	}
-	if err := c.confirm(b, now.Cluster, keep, yes); err != nil {
-		return err
-	}
-	return c.putBack(ctx, admin, file, keep, format)
+	return c.withAdmin(f, func(ctx context.Context, admin adminClient) error {
+		var now struct {
+			Cluster string `json:"cluster"`
+		}
+		if err := admin.ask(ctx, "/members", nil, &now); err != nil {
+			return err
+		}
+		if len(now.Cluster) < shortName {
+			return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
+		}
+		if err := c.confirm(b, now.Cluster, keep, yes); err != nil {
+			return err
+		}
+		return c.putBack(ctx, admin, file, keep, format)
+	})
 }
 
 // confirm lets the user confirm the cluster.
@@ -110,31 +108,21 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 		return err
 	}
 	begun := time.Now()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		fmt.Sprintf("%s/commands/restore?keep-sessions=%v", admin.base, keep), file)
+	unsure := func(err error) error {
+		if errors.As(err, new(*refusal)) {
+			return cli.Exitf(exitNo, "%v", err)
+		}
+		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", err)
+	}
+	reply, err := admin.open(ctx, http.MethodPost, fmt.Sprintf("/commands/restore?keep-sessions=%v", keep),
+		"application/octet-stream", file)
 	if err != nil {
-		return cli.Usagef("--admin-addr: %v", err)
+		return unsure(err)
 	}
-	if info, err := file.Stat(); err == nil {
-		req.ContentLength = info.Size()
-	}
-	req.Header.Set("Content-Type", "application/octet-stream")
-	if admin.authorization != "" {
-		req.Header.Set("Authorization", admin.authorization)
-	}
-	resp, err := admin.http.Do(req)
+	defer reply.Close()
+	answer, err := io.ReadAll(io.LimitReader(reply, 1<<20))
 	if err != nil {
-		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify",
-			admin.unreachable(ctx, err))
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify",
-			admin.unreachable(ctx, err))
-	}
-	if resp.StatusCode != http.StatusOK {
-		return cli.Exitf(exitNo, "%v", refused(resp, answer))
+		return unsure(admin.unreachable(ctx, err))
 	}
 	var made struct {
 		Zxid     string `json:"last_zxid"`

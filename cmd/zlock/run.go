@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -123,20 +124,14 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err != nil {
 		return asExit(err)
 	}
-	defer j.end()
-	lease, err := lock.acquire(j.ctx, j.cl, j.task, c.Args)
-	if err != nil {
-		return asExit(err)
-	}
-	s := &supervisor{what: lock.describe(c.Args)}
-	if lock.maxHold > 0 {
-		s.limit = bootClock() + lock.maxHold
-	}
-	code, err := j.under(lease, s)
-	if err != nil {
-		return asExit(err)
-	}
-	return cli.Exit(code)
+	return j.repeat(false, func(ctx context.Context) (*client.Lease, *supervisor, error) {
+		lease, err := lock.acquire(ctx, j.cl, j.task, c.Args)
+		s := &supervisor{what: lock.describe(c.Args)}
+		if lock.maxHold > 0 {
+			s.limit = bootClock() + lock.maxHold
+		}
+		return lease, s, err
+	})
 }
 
 // job is COMMAND with everything needed to run it under a lock.
@@ -188,12 +183,12 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	if j.loss.onLost != 0 {
 		err = checkMargin(false, j.cl.Session().Timeout, killAfter)
 	}
-	var held []held
+	var held []fence.Sequencer
 	if err == nil {
 		held, err = c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit)
 	}
 	if err == nil && held != nil {
-		err = run.ready("locked " + held[0].seq.Token.String())
+		err = run.ready("locked " + held[0].Token.String())
 	}
 	if err != nil || held != nil {
 		j.end()
@@ -225,6 +220,35 @@ func (j *job) end() {
 	}
 }
 
+// restartPause keeps zlock from spinning if COMMAND ends at once.
+const restartPause = 500 * time.Millisecond
+
+// repeat runs COMMAND under the lease that take gets; with again it takes the next lease whenever
+// COMMAND ends or loses its lock, until the user ends it. Then it releases everything.
+func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *supervisor, error)) error {
+	defer j.end()
+	for {
+		lease, s, err := take(j.ctx)
+		if err != nil {
+			return asExit(err)
+		}
+		code, err := j.under(lease, s)
+		if err != nil {
+			return asExit(err)
+		}
+		if !again || s.told {
+			return cli.Exit(code)
+		}
+		j.run.readyFD = -1 // report ready only once
+		j.ctx, j.stop = interruptible()
+		select {
+		case <-j.ctx.Done():
+			return asExit(context.Cause(j.ctx))
+		case <-time.After(restartPause):
+		}
+	}
+}
+
 // under runs COMMAND under the lease, releases the lease, and returns the exit code. s says
 // how to supervise this lock.
 func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
@@ -239,13 +263,13 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 		j.giveBack(lease.Unlock)
 		return 0, err
 	}
-	locks := heldOf(lease)
+	locks := lease.Sequencers()
 	foreground := j.run.inForeground(j.app)
 	s.app, s.lossFlags, s.lease, s.guard, s.foreground = j.app, j.loss, lease, j.guard, foreground
 	j.guard.send(order{Session: newSessionKey(j.servers, j.conn, j.cl)})
 	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
 	code := 0
-	if err = j.run.ready("locked " + locks[0].seq.Token.String()); err != nil {
+	if err = j.run.ready("locked " + locks[0].Token.String()); err != nil {
 		sigs.stop()
 	} else {
 		code, err = s.run(sigs, newLaunch(j.exe, env, foreground, j.run.contain, j.loss))

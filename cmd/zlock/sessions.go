@@ -35,22 +35,18 @@ locks.`,
 				if *limit < 1 {
 					return cli.Usagef("--limit must be positive")
 				}
-				ctx, a, stop, err := c.admin(f)
-				if err != nil {
-					return err
-				}
-				defer stop()
-				switch {
-				case *ended && len(c.Args) > 0:
+				if *ended && len(c.Args) > 0 {
 					return cli.Usagef("--ended lists them all; leave out the ID")
-				case *ended:
-					err = c.endedSessions(ctx, a, *limit, *format)
-				case len(c.Args) == 1:
-					err = c.oneSession(ctx, a, c.Args[0], *format)
-				default:
-					err = c.allSessions(ctx, a, *limit, *format)
 				}
-				return asNo(err)
+				return asNo(c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+					switch {
+					case *ended:
+						return c.endedSessions(ctx, a, *limit, *format)
+					case len(c.Args) == 1:
+						return c.oneSession(ctx, a, c.Args[0], *format)
+					}
+					return c.allSessions(ctx, a, *limit, *format)
+				}))
 			}
 		},
 	}
@@ -133,11 +129,12 @@ func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format
 		if s.Conn != nil {
 			requests = strconv.FormatInt(s.Conn.Received, 10)
 		}
-		timeout, since := (time.Duration(s.TimeoutMS) * time.Millisecond).String(), clock(time.UnixMilli(s.Created))
+		timeout := (time.Duration(s.TimeoutMS) * time.Millisecond).String()
 		if format == formatPlain {
-			timeout, since = strconv.FormatInt(s.TimeoutMS, 10), stamp(time.UnixMilli(s.Created))
+			timeout = strconv.FormatInt(s.TimeoutMS, 10)
 		}
-		p.row(raw, s.ID, s.Addr, strconv.Itoa(s.Server), timeout, since, strconv.Itoa(s.Nodes), requests)
+		p.row(raw, s.ID, s.Addr, strconv.Itoa(s.Server), timeout, p.time(time.UnixMilli(s.Created)),
+			strconv.Itoa(s.Nodes), requests)
 		return nil
 	})
 	if err == nil && total > limit && format == formatTable {
@@ -171,11 +168,7 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 		roles []viewRole
 	}{{"holds", s.Holds}, {"waits", s.WaitsFor}} {
 		for _, r := range l.roles {
-			since := clock(time.UnixMilli(r.Since))
-			if format == formatPlain {
-				since = stamp(time.UnixMilli(r.Since))
-			}
-			p.row(r, l.state, r.Path, r.Mode, since, r.Token, r.Node)
+			p.row(r, l.state, r.Path, r.Mode, p.time(time.UnixMilli(r.Since)), r.Token, r.Node)
 		}
 	}
 	return p.flush()
@@ -213,11 +206,8 @@ func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, form
 			}
 			locks = append(locks, text)
 		}
-		at := clock(time.UnixMilli(s.Time))
-		if format == formatPlain {
-			at = stamp(time.UnixMilli(s.Time))
-		}
-		p.row(raw, s.ID, at, s.Cause, s.Addr, strconv.Itoa(s.Nodes), s.Reason, strings.Join(locks, ", "))
+		p.row(raw, s.ID, p.time(time.UnixMilli(s.Time)), s.Cause, s.Addr, strconv.Itoa(s.Nodes), s.Reason,
+			strings.Join(locks, ", "))
 		return nil
 	})
 	return errors.Join(err, p.flush())
@@ -238,12 +228,9 @@ path or watched), name, requests, bytes, watches.`,
 			f := addAdminFlags(fs, false)
 			format := addFormat(fs)
 			return func(c *call) error {
-				ctx, a, stop, err := c.admin(f)
-				if err != nil {
-					return err
-				}
-				defer stop()
-				return asNo(c.top(ctx, a, by, *limit, *format))
+				return asNo(c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+					return c.top(ctx, a, by, *limit, *format)
+				}))
 			}
 		},
 	}
@@ -296,12 +283,9 @@ the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server ref
 			yes := fs.Bool("yes", false, "do it")
 			f := addAdminFlags(fs, true)
 			return func(c *call) error {
-				ctx, a, stop, err := c.admin(f)
-				if err != nil {
-					return err
-				}
-				defer stop()
-				return asNo(c.endSession(ctx, a, c.Args[0], *yes))
+				return asNo(c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+					return c.endSession(ctx, a, c.Args[0], *yes)
+				}))
 			}
 		},
 	}

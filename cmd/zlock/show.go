@@ -37,17 +37,13 @@ waited for, reason, node, session, token, maker.`,
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				done, err := server.asks(c, conn.timeout, func(ctx context.Context, a adminClient) error {
+				return c.look(server, conn, func(ctx context.Context, a adminClient) error {
 					q, err := a.lockOf(ctx, c.Args[0])
 					if err != nil {
 						return err
 					}
 					return c.showQueue(q, *format, holders, waiters)
-				})
-				if done || err != nil {
-					return err
-				}
-				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+				}, func(ctx context.Context, cl *client.Client) error {
 					q, err := cl.Inspector().Inspect(ctx, c.Args[0])
 					if err != nil {
 						return err
@@ -98,7 +94,7 @@ type shownEntry struct {
 func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) error {
 	if (!holders || len(q.Holders) == 0) && (!waiters || len(q.Waiters) == 0) {
 		if format == formatTable {
-			fmt.Fprintln(c.stdout, nobody(q, holders, waiters))
+			fmt.Fprintln(c.stdout, emptyText(q, holders, waiters))
 		}
 		return cli.Exit(exitNo)
 	}
@@ -135,8 +131,8 @@ func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) 
 	return p.flush()
 }
 
-// nobody returns the message if there is nothing to show.
-func nobody(q *recipe.Queue, holders, waiters bool) string {
+// emptyText returns the message if there is nothing to show.
+func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	path := clean(q.Path)
 	switch {
 	case !waiters && len(q.Waiters) > 0:

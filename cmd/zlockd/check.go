@@ -251,7 +251,8 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 		fail("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
 	if s.tlsCRL != "" && s.tlsCA == "" && s.peerTLSCA == "" && s.adminTLSCA == "" {
-		fail("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
+		fail(
+			"--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
 	}
 	if s.x509Super != "" && s.tlsCA == "" {
 		fail("--x509-super needs --tls-ca: nobody could show a certificate")

@@ -186,7 +186,8 @@ func authProvider(z *zoo, key, value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip, x509, sasl and ensemble", value)
+	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip, x509, sasl and "+
+		"ensemble", value)
 }
 
 const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks " +

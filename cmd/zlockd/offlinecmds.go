@@ -176,7 +176,8 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 		return err
 	}
 	if n := len(ended); n > 0 {
-		fmt.Fprintf(c.out, "Only on one side, not a difference: %d ephemeral nodes, which end with their sessions\n", n)
+		fmt.Fprintf(c.out, "Only on one side, not a difference: %d ephemeral nodes, which end with their "+
+			"sessions\n", n)
 		c.list(ended)
 	}
 	for _, d := range diffs {

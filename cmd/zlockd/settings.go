@@ -14,74 +14,44 @@ import (
 type settings struct {
 	logLost func() int64 // lines that did not reach stderr; no flag
 
-	dev               bool
-	dataDir           string
-	ignoreZooData     bool
-	backupDir         string
-	backupInterval    time.Duration
-	backupKeep        int
-	id                uint32
-	clientAddr        string // "off": only the TLS port
-	peerAddr          string
-	adminAddr         string // "off": none
-	metricsAddr       string // empty: none
-	adminHosts        string
-	jvmMetrics        bool
-	peers             peerList
-	observers         []uint32
-	words             map[uint32]state.Server // the server lines of a zoo.cfg
-	tickTime          millisValue
-	minSessionTimeout millisValue
-	maxSessionTimeout millisValue
-	maxClientCnxns    int // 0: no limit
-	maxCnxns          int // 0: what descriptors and memory allow
-	whitelist         string
-	heartbeat         time.Duration
-	logStore          string
-	snapshotEntries   int64
-	snapshotInterval  time.Duration
-	maxFrame          int
-	superDigest       string
-	ensembleNames     string
-	skipACL           bool
-	saslUsers         string
-	saslSuper         string
-	keytab            string // Kerberos
-	principal         string
-	authToLocal       string
-	removeHost        bool
-	removeRealm       bool
-	requireAuth       string // schemes, by commas
-	secureClientAddr  string
-	tlsCert           string
-	tlsKey            string
-	tlsCA             string
-	adminTLSCert      string
-	adminTLSKey       string
-	adminTLSCA        string
-	tlsCRL            string
-	x509Super         string
-	expiredCerts      bool
-	peerTLSCert       string
-	peerTLSKey        string
-	peerTLSCA         string
-	peerInsecure      bool
-	reconfig          bool
-	loneVoter         bool // standaloneEnabled=false in a zoo.cfg
-	linearizable      bool
-	readOnly          bool
-	maxNodes          int
-	maxData           int64 // MiB
-	diskReserve       int64 // MiB
-	enforceQuota      bool
-	noTTL             bool
-	containerCheck    millisValue
-	pprof             bool
-	logLevel          string
-	logFormat         string
-	config            string
-	version           bool
-	help              bool
+	// Start and storage.
+	config, dataDir, logStore, backupDir string
+	dev, ignoreZooData, version, help    bool
+	snapshotEntries, diskReserve         int64 // disk in MiB
+	snapshotInterval, backupInterval     time.Duration
+	backupKeep                           int
+
+	// Addresses. "off" is none, and for clients only the TLS port.
+	clientAddr, secureClientAddr, peerAddr, adminAddr, metricsAddr, adminHosts string
+
+	// The cluster.
+	id                                 uint32
+	peers                              peerList
+	observers                          []uint32
+	words                              map[uint32]state.Server // the server lines of a zoo.cfg
+	heartbeat                          time.Duration
+	peerTLSCert, peerTLSKey, peerTLSCA string
+	peerInsecure, reconfig             bool
+	loneVoter                          bool // standaloneEnabled=false in a zoo.cfg
+
+	// Sessions and limits.
+	tickTime, minSessionTimeout, maxSessionTimeout, containerCheck millisValue
+	maxClientCnxns                                                 int // 0: no limit
+	maxCnxns                                                       int // 0: what descriptors and memory allow
+	maxFrame, maxNodes                                             int
+	maxData                                                        int64 // MiB
+	readOnly, linearizable, enforceQuota, noTTL                    bool
+
+	// Security of clients.
+	tlsCert, tlsKey, tlsCA, adminTLSCert, adminTLSKey, adminTLSCA, tlsCRL string
+	superDigest, x509Super, ensembleNames, saslUsers, saslSuper           string
+	keytab, principal, authToLocal                                        string // Kerberos
+	requireAuth                                                           string // schemes, by commas
+	expiredCerts, removeHost, removeRealm, skipACL                        bool
+
+	// Operation.
+	whitelist, logLevel, logFormat string
+	jvmMetrics, pprof              bool
 
 	flags *pflag.FlagSet // the set they were read from
 	// origin is the origin of each setting that differs from its default, by its flag.

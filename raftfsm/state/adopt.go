@@ -94,7 +94,7 @@ func (s *State) Refound(cluster string, now int64) {
 // clusterPrefix begins the ids of a cluster's sessions: clusters should not share ids. The
 // snapshot holds it, so it stays whatever the hash is.
 func clusterPrefix(cluster string) uint32 {
-	return crc32.Checksum([]byte(cluster), crcTable) & 0xffffff
+	return crc32.Checksum([]byte(cluster), crcTable()) & 0xffffff
 }
 
 // Raise lets the zxid go on from a later one: a client that saw a newer state than this one must

@@ -179,7 +179,7 @@ func (w *chunkWriter) sessions(b []byte) {
 }
 
 func chunkSum(kind byte, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte{kind}, crcTable), crcTable, payload)
+	return crc32.Update(crc32.Checksum([]byte{kind}, crcTable()), crcTable(), payload)
 }
 
 // chunkLen returns how many bytes are behind the head of the chunk with this number.
