@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Lease is the right to act that a lock gives, until it is unlocked or lost. It belongs to one
@@ -323,3 +325,75 @@ func (l *Lease) wish(r recipe.Revocation) {
 		l.revoked <- r // has room for the only one
 	}
 }
+
+// Txn carries out all of the operations or none, and only if the server says that the lease is held
+// at that moment; no clock and no token is involved. It returns what each operation did. If the
+// lock is gone, the error is ErrLost. If the server refuses an operation, a *zk.MultiError says
+// which. An error that is zk.ErrUncertain says that the outcome is unknown.
+func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
+	h := l.h
+	ctx, end := h.c.during(ctx)
+	defer end()
+	for {
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+		nodes := h.nodesNow()
+		all := make([]zk.Op, 0, len(nodes)+len(ops))
+		for _, n := range nodes {
+			all = append(all, zk.Check{Path: n.path, Version: -1})
+		}
+		res, err := h.e.conn.Multi(ctx, append(all, ops...)...)
+		if err == nil {
+			return res[len(nodes):], nil
+		}
+		var refused *zk.MultiError
+		switch {
+		case isAmbiguous(err) && ctx.Err() != nil:
+			return nil, errorAt(l.Path(), fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx)))
+		case !errors.As(err, &refused):
+			return nil, l.checkErr(ctx, err)
+		case refused.Index >= len(nodes):
+			own := *refused
+			own.Index -= len(nodes)
+			return nil, errorAt(l.Path(), publicErr(ctx, &own))
+		case !errors.Is(err, zk.ErrNoNode):
+			return nil, l.checkErr(ctx, err)
+		}
+		// A node of the hold is gone: lost, or replaced by a change of mode.
+		if h.awaitChange(ctx); h.has(nodes[refused.Index]) {
+			h.lose(Removed, nodes[refused.Index])
+		}
+	}
+}
+
+// CheckSequencer asks the server whether the hold that s describes is current. It returns nil if
+// so, and an error that is [fence.ErrStale] if not. The client is a [fence.Checker].
+func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
+	path := s.NodePath()
+	var st *zk.Stat
+	err := c.steadily(ctx, path, func(e *epoch) error {
+		err := e.conn.Sync(ctx, path)
+		if err == nil {
+			st, err = e.conn.Exists(ctx, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		return fmt.Errorf("%w: %s is gone", fence.ErrStale, path)
+	}
+	born, name := fence.Token(st.Czxid), recipe.Base(s.Node)
+	made, _, _ := recipe.ParseName(name)
+	// A downgraded hold has a newer node than its token says. The name of that node is unique, so it
+	// is enough that the node exists.
+	if born == s.Token || s.Mode == fence.Shared && born > s.Token &&
+		(made.Maker == recipe.MakerSelf || recipe.IsPolicyNode(name)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has token %d", fence.ErrStale, path, born)
+}
+
+var _ fence.Checker = (*Client)(nil)

@@ -130,3 +130,20 @@ func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	}
 	h.lose(why, n)
 }
+
+// revoke delivers the first request to give the lock back, and ends a revocable hold after its
+// grace.
+func (h *hold) revoke(r recipe.Revocation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.revoked != nil {
+		return
+	}
+	h.revoked = &r
+	for _, l := range h.leases {
+		l.wish(r)
+	}
+	if h.cfg.revocable {
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.revokeGrace, func() { h.lose(Revoked) }))
+	}
+}

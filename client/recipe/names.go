@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -325,3 +326,42 @@ func IsPolicyNode(name string) bool {
 // maxForeignSeq is the last number up to which clients that compare text order as this package
 // does, less a million for nodes on their way.
 const maxForeignSeq = math.MaxInt32 - 1_000_000
+
+// The errors of names and queues. Package client has them under the same names.
+var (
+	// ErrMixedLayout says that the directory has contenders that cannot see each other.
+	ErrMixedLayout = errors.New("client: contenders of incompatible layouts in one directory")
+	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
+	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at
+	// 0.
+	ErrSequenceExhausted = errors.New(
+		"client: sequence numbers exhausted; let the directory drain and remove it")
+	// ErrInvalid reports an argument or option that cannot be used.
+	ErrInvalid = errors.New("client: invalid argument")
+)
+
+// Names of children that make a directory a lock of another kind.
+const (
+	SimpleName  = "lock"   // the one node of the textbooks' lock: its creator holds
+	PermitsName = "leases" // of a semaphore's permits
+	QueueName   = "locks"  // of a semaphore's queue
+)
+
+// Join appends a name to a path.
+func Join(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}
+
+// Base returns what follows the last slash of a path.
+func Base(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
+
+// Parent returns what precedes the last slash of a path.
+func Parent(p string) string {
+	if i := strings.LastIndexByte(p, '/'); i > 0 {
+		return p[:i]
+	}
+	return "/"
+}

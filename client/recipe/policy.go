@@ -1,5 +1,10 @@
 package recipe
 
+import (
+	"fmt"
+	"slices"
+)
+
 // The policy layout, "rw1" on disk, separates queueing from holding. Queue nodes (q-…) say when
 // contenders came. Hold nodes (h-…) say which may act. The data of the directory name the writer or
 // upgrader for which the door is closed. This file decides what a contender does next, from the
@@ -269,4 +274,34 @@ func WriteGrant(id ID) GrantTxn {
 // UpgradeGrant returns the grant that turns the read hold into the write hold.
 func UpgradeGrant(id ID) GrantTxn {
 	return GrantTxn{Delete: PolicyNode{ID: id, Kind: HoldRead}, Create: PolicyNode{ID: id, Kind: HoldWrite}}
+}
+
+// Policy decides the order of readers and writers of a read-write lock.
+type Policy uint8
+
+const (
+	// PolicyFair serves contenders in the order of arrival.
+	PolicyFair Policy = iota
+	// PolicyReader lets readers overtake waiting writers, for a bounded time.
+	PolicyReader
+	// PolicyWriter lets no reader in while a writer waits.
+	PolicyWriter
+)
+
+var policyNames = [...]string{"fair", "reader", "writer"}
+
+// String returns "fair", "reader" or "writer".
+func (p Policy) String() string {
+	if int(p) < len(policyNames) {
+		return policyNames[p]
+	}
+	return fmt.Sprintf("policy %d", p)
+}
+
+// ParsePolicy reads what [Policy.String] writes.
+func ParsePolicy(s string) (Policy, error) {
+	if i := slices.Index(policyNames[:], s); i >= 0 {
+		return Policy(i), nil
+	}
+	return 0, fmt.Errorf("%w: policy %q", ErrInvalid, s)
 }
