@@ -7,9 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Barrier blocks its waiters while it is closed. It is closed while its node exists, no matter

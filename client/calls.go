@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // again repeats a call that may run twice until its outcome is known.
@@ -182,19 +181,14 @@ func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL)
 	if c.noContainers.Load() {
 		mode = zk.Persistent
 	}
-	err := e.makePath(ctx, dir, mode, acl)
+	err := e.conn.MakePath(ctx, dir, mode, acl)
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
 		// Either the server knows no containers, or the path is at fault. Then the server refuses a
 		// persistent node as well.
-		if err = e.makePath(ctx, dir, zk.Persistent, acl); err == nil {
+		if err = e.conn.MakePath(ctx, dir, zk.Persistent, acl); err == nil {
 			c.noContainers.Store(true)
 		}
 	}
-	return err
-}
-
-func (e *epoch) makePath(ctx context.Context, dir string, mode zk.Mode, acl []zk.ACL) error {
-	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, e.conn.MakePath(ctx, dir, mode, acl) })
 	return err
 }
 

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // queue is a recipe in which every contender has a numbered node and waits for

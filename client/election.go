@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Election chooses a leader among the candidates on a path. The candidate that campaigned first

@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // heldNode is a node that stands for a hold.

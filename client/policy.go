@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // policyAcquire competes for a read-write lock with a policy. recipe/policy.go decides; this file

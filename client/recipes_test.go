@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"github.com/zlockd/zlockd/client/recipe"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {

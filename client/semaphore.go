@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/zlockd/zlockd/client/zk"
-
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // Semaphore has a limited number of permits, and serves its waiters in the order of arrival.
@@ -107,7 +106,8 @@ func (s *Semaphore) Path() string { return s.path }
 // back. Only the head waits for permits, so a release wakes one contender.
 func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
 	if a.try {
-		if err := s.precheck(ctx, e, n); err != nil {
+		// A try looks before it writes.
+		if err := e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, n) }); err != nil {
 			return nil, err
 		}
 	}
@@ -125,11 +125,6 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		h.turn = nil
 	}
 	return h, err
-}
-
-// precheck lets a try look before it writes: it fails if the permits are not free.
-func (s *Semaphore) precheck(ctx context.Context, e *epoch, n int) error {
-	return e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, n) })
 }
 
 // free returns ErrNotAcquired if n permits are not free.

@@ -42,7 +42,8 @@ func readCreated(d *jute.Decoder, c chroot) Created {
 func (r *call) pathRead(c chroot, op jute.OpCode, path string, kind watchKind) {
 	full := c.full(path)
 	b := jute.AppendString(r.begin(op, path, len(full)), full)
-	if op != jute.OpSync {
+	switch op {
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren2:
 		b = jute.AppendBool(b, kind != noWatch)
 	}
 	r.end(b)
@@ -154,15 +155,13 @@ func (c *Conn) Set(ctx context.Context, path string, data []byte, version int32)
 
 // Delete removes a node if version is the node's; -1 stands for any version.
 func (c *Conn) Delete(ctx context.Context, path string, version int32) error {
-	_, err := do(ctx, c, newDelete(c.root, Delete{Path: path, Version: version}))
-	return err
+	return errOf(do(ctx, c, newDelete(c.root, Delete{Path: path, Version: version})))
 }
 
 // Sync waits until the server has every write that was complete before the call, by any client, so
 // that the next read shows it.
 func (c *Conn) Sync(ctx context.Context, path string) error {
-	_, err := do(ctx, c, newSync(c.root, path))
-	return err
+	return errOf(do(ctx, c, newSync(c.root, path)))
 }
 
 // Confirm asks the leader to confirm that the session lives. Unlike other reads it is not repeated
@@ -170,8 +169,7 @@ func (c *Conn) Sync(ctx context.Context, path string) error {
 func (c *Conn) Confirm(ctx context.Context) error {
 	r := &Reply[struct{}]{}
 	r.end(jute.AppendString(r.begin(jute.OpSync, "/", 1), "/"))
-	_, err := do(ctx, c, r)
-	return err
+	return errOf(do(ctx, c, r))
 }
 
 // GetACL returns the access control list of a node.
@@ -180,9 +178,8 @@ func (c *Conn) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 		acl []ACL
 		st  Stat
 	}
-	r, full := &Reply[result]{}, c.root.full(path)
-	r.end(jute.AppendString(r.begin(jute.OpGetACL, path, len(full)), full))
-	r.repeat = true
+	r := &Reply[result]{}
+	r.pathRead(c.root, jute.OpGetACL, path, noWatch)
 	r.parse = func(d *jute.Decoder) {
 		acl, _ := d.ACL()
 		for i, a := range acl {
@@ -206,18 +203,16 @@ func (c *Conn) SetACL(ctx context.Context, path string, acl []ACL, version int32
 
 // ChildrenCount returns the number of a node's descendants.
 func (c *Conn) ChildrenCount(ctx context.Context, path string) (int, error) {
-	r, full := &Reply[int]{}, c.root.full(path)
-	r.end(jute.AppendString(r.begin(jute.OpGetAllChildrenNumber, path, len(full)), full))
-	r.repeat = true
+	r := &Reply[int]{}
+	r.pathRead(c.root, jute.OpGetAllChildrenNumber, path, noWatch)
 	r.parse = func(d *jute.Decoder) { r.v = int(d.Int()) }
 	return do(ctx, c, r)
 }
 
 // Ephemerals lists this session's ephemeral nodes whose path begins with prefix.
 func (c *Conn) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
-	r, full := &Reply[[]string]{}, c.root.full(prefix)
-	r.end(jute.AppendString(r.begin(jute.OpGetEphemerals, prefix, len(full)), full))
-	r.repeat = true
+	r := &Reply[[]string]{}
+	r.pathRead(c.root, jute.OpGetEphemerals, prefix, noWatch)
 	r.parse = func(d *jute.Decoder) {
 		list, _ := d.Strings()
 		for _, p := range list {
