@@ -109,12 +109,8 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 
 // acquire does what all locks have in common: reentrancy, the local queue, the grant and the
 // retries.
-func (c *Client) acquire(ctx context.Context, a *attempt, run way) (*Lease, error) {
-	l, err := c.acquireOnce(ctx, a, run)
-	return l, errorAt(a.path, err)
-}
-
-func (c *Client) acquireOnce(ctx context.Context, a *attempt, run way) (*Lease, error) {
+func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, err error) {
+	defer func() { err = errorAt(a.path, err) }()
 	a.c, a.start = c, time.Now()
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err
@@ -158,8 +154,7 @@ func (c *Client) acquireOnce(ctx context.Context, a *attempt, run way) (*Lease, 
 	}
 	c.crowd.enter(dirs...)
 	defer c.crowd.leave(dirs...)
-	l, err := a.compete(ctx, run)
-	if err != nil {
+	if l, err = a.compete(ctx, run); err != nil {
 		a.turn.leave()
 		return nil, publicErr(ctx, err)
 	}

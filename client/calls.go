@@ -29,11 +29,8 @@ var errAgain = errors.New("client: again")
 
 // steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
 // be safe to repeat. Errors name path.
-func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
-	return errorAt(path, c.repeat(ctx, path, f))
-}
-
-func (c *Client) repeat(ctx context.Context, path string, f func(*epoch) error) error {
+func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) (err error) {
+	defer func() { err = errorAt(path, err) }()
 	if err := checkPath(path); err != nil {
 		return err
 	}

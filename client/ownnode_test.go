@@ -217,6 +217,34 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	}
 }
 
+// Nor is a waiter granted the lock whose node and whose predecessor's went while it had no
+// connection: which of the two it hears of first says nothing.
+func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
+	shared(t)
+	o, holder := observer(t), dial(t)
+	enqueued := make(chan string, 4)
+	c, p := proxied(t, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { enqueued <- e.Node }}))
+	for range rounds(100, 12) {
+		d := dir(t)
+		h := lock(t, holder.Mutex(d).Lock)
+		g := start(testCtx(t), c.Mutex(d).Lock)
+		node := soon(t, "its place", enqueued)
+		eventually(t, "both nodes to be watched", func() bool { return c.Stats().Watches >= 2 })
+		p.Refuse(true)
+		p.Cut()
+		remove(t, o, node)
+		unlock(t, h)
+		p.Refuse(false)
+		l := g.wait(t)
+		if l.Node() == node {
+			t.Fatal("the lock is held by a node that was removed")
+		}
+		soon(t, "another place", enqueued)
+		unlock(t, l)
+		eventually(t, "no watch", func() bool { return c.Stats().Watches == 0 })
+	}
+}
+
 // A waiter whose node an operator removes has no place: it is not granted the lock when the
 // holder goes, but queues again behind the next one.
 func TestRemovedWaiterIsNotGranted(t *testing.T) {

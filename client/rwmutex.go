@@ -51,15 +51,11 @@ func (m *RWMutex) lock(ctx context.Context, mode fence.Mode, try bool, opts []Op
 	if cfg.policySet {
 		return m.c.acquire(ctx, a, policyAcquire)
 	}
-	return m.c.acquire(ctx, a, rwQueue(cfg.layout, mode).run)
-}
-
-// rwQueue returns the fair recipe for one mode.
-func rwQueue(l Layout, mode fence.Mode) queue {
+	kind := recipe.RoleWrite
 	if mode == fence.Shared {
-		return queue{recipe.Rule{Layout: l, Kind: recipe.RoleRead, RW: true}}
+		kind = recipe.RoleRead
 	}
-	return queue{recipe.Rule{Layout: l, Kind: recipe.RoleWrite, RW: true}}
+	return m.c.acquire(ctx, a, queue{recipe.Rule{Layout: cfg.layout, Kind: kind, RW: true}}.run)
 }
 
 // Do runs f while it holds the write lock; see [Mutex.Do].

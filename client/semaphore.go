@@ -250,14 +250,6 @@ func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	return rec.Limit, rec, nil
 }
 
-func (s *Semaphore) limitData(rec recipe.Record, limit int) []byte {
-	if s.cfg.layout == LayoutKazoo {
-		return []byte(strconv.Itoa(limit))
-	}
-	rec.Limit = limit
-	return rec.Encode()
-}
-
 // changeLimit stores what f makes of the stored limit.
 func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) (int, error)) error {
 	for {
@@ -270,7 +262,11 @@ func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) 
 			if err != nil || want == have {
 				return nil, err
 			}
-			return s.limitData(rec, want), nil
+			if s.cfg.layout == LayoutKazoo {
+				return []byte(strconv.Itoa(want)), nil
+			}
+			rec.Limit = want
+			return rec.Encode(), nil
 		})
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err

@@ -371,7 +371,10 @@ func (c *Conn) leave(ctx context.Context, r *call) error {
 		r.finish(ctx.Err())
 		return ctx.Err()
 	case sent:
-		return afterSend(ctx, r.repeat)
+		if r.repeat {
+			return ctx.Err()
+		}
+		return &uncertain{ctx.Err()}
 	}
 	<-r.done
 	return nil
@@ -397,12 +400,4 @@ func authCall(a Auth) *call {
 	r.end(jute.AppendString(b, string(a.Secret))) // never null
 	r.xid, r.repeat = jute.XidAuth, true
 	return r
-}
-
-func errorCode(err error) (jute.ErrCode, bool) {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Code, true
-	}
-	return 0, false
 }

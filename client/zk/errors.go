@@ -1,7 +1,6 @@
 package zk
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -98,12 +97,4 @@ func (e *dialError) Unwrap() error { return e.err }
 
 func (e *dialError) Error() string {
 	return "zk: connect to " + e.servers + ": " + strings.ReplaceAll(e.err.Error(), "zk: ", "")
-}
-
-// afterSend returns the error of a call whose context ended while it was under way.
-func afterSend(ctx context.Context, repeat bool) error {
-	if repeat {
-		return ctx.Err()
-	}
-	return &uncertain{ctx.Err()}
 }

@@ -2,6 +2,7 @@ package zk
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -246,7 +247,7 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 		}
 	}
 	_, err := do(ctx, c, r)
-	if code, ok := errorCode(err); ok && code == jute.NoWatcher {
+	if errors.Is(err, ErrNoWatcher) {
 		return nil
 	}
 	return err
