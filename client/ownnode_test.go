@@ -224,7 +224,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 	o, holder := observer(t), dial(t)
 	enqueued := make(chan string, 4)
 	c, p := proxied(t, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { enqueued <- e.Node }}))
-	for range rounds(100, 12) {
+	for i := range rounds(100, 12) {
 		d := dir(t)
 		h := lock(t, holder.Mutex(d).Lock)
 		g := start(testCtx(t), c.Mutex(d).Lock)
@@ -237,7 +237,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 		p.Refuse(false)
 		l := g.wait(t)
 		if l.Node() == node {
-			t.Fatal("the lock is held by a node that was removed")
+			t.Fatalf("round %d: the lock is held by a node that was removed", i)
 		}
 		soon(t, "another place", enqueued)
 		unlock(t, l)

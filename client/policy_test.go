@@ -219,6 +219,36 @@ func finish(t *testing.T, l *Lease) {
 	}
 }
 
+// A reader that looked while the door was open, and whose grant arrives when a writer holds, gets
+// nothing: the grant checks the record that the reader saw.
+func TestGrantThatComesLateIsRefused(t *testing.T) {
+	shared(t)
+	o, other := observer(t), dial(t)
+	c, p := proxied(t)
+	for _, policy := range []recipe.Policy{PolicyFair, PolicyReader, PolicyWriter} {
+		d := dir(t)
+		rw := c.RWMutex(d, WithPolicy(policy))
+		unlock(t, lock(t, rw.RLock)) // makes the directory
+		p.Record()
+		late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Under: d, Do: faultproxy.Hold})
+		g := start(testCtx(t), rw.RLock)
+		soon(t, "the reader's grant", late.Acted())
+		w := lock(t, other.RWMutex(d, WithPolicy(policy)).Lock)
+		late.Release()
+		late.Remove()
+		eventually(t, "the answer to the grant", func() bool {
+			return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpMulti }) > 0
+		})
+		for _, name := range names(t, o, d) {
+			if n, ok := recipe.ParsePolicyNode(name); ok && n.Kind == recipe.HoldRead {
+				t.Fatalf("%v: %s holds beside a writer", policy, name)
+			}
+		}
+		unlock(t, w)
+		unlock(t, g.wait(t))
+	}
+}
+
 func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	const bound = 300 * time.Millisecond
 	shared(t)
