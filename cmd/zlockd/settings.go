@@ -21,7 +21,7 @@ type settings struct {
 	snapshotInterval, backupInterval     time.Duration
 	backupKeep                           int
 
-	// Addresses. "off" is none, and for clients only the TLS port.
+	// Addresses: "off" opens no port; of those for clients the one with TLS then remains.
 	clientAddr, secureClientAddr, peerAddr, adminAddr, metricsAddr, adminHosts string
 
 	// The cluster.
