@@ -8,14 +8,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
 	return b
 }
 

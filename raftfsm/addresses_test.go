@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // movedTo stops a server, and starts it at another address.
@@ -59,7 +60,10 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 		eventually(t, "it serves after a restart", c.seen[here].serving.Load)
 		third := 6 - moved - here
 		stop(t, c.nodes[third])
-		eventually(t, "the two serve", func() bool { return c.leader() != 0 && c.seen[moved].serving.Load() && c.seen[here].serving.Load() })
+		eventually(t, "the two serve", func() bool {
+			return c.leader() != 0 && c.seen[moved].serving.Load() &&
+				c.seen[here].serving.Load()
+		})
 		c.create(here, "/two")
 		stop(t, c.nodes[moved])
 		stop(t, c.nodes[here])
@@ -99,15 +103,12 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	lead := c.leader()
 	lost := lead%3 + 1
 	stop(t, c.nodes[lost])
-	if err := os.RemoveAll(c.opts[lost].DataDir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(c.opts[lost].DataDir))
 	peers := maps.Clone(c.opts[lost].Peers)
 	peers[uint32(lost)] = freeAddr(t)
-	for _, m := range []state.MemberChange{{Op: "remove", ID: uint32(lost)}, {Op: "add", ID: uint32(lost), Addr: peers[uint32(lost)]}} {
-		if err := c.nodes[lead].ChangeMember(bg, m); err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range []state.MemberChange{{Op: "remove", ID: uint32(lost)}, {Op: "add", ID: uint32(lost),
+		Addr: peers[uint32(lost)]}} {
+		must.OK(t, c.nodes[lead].ChangeMember(bg, m))
 	}
 	c.movedTo(lost, peers)
 	eventually(t, "it is promoted", func() bool {
@@ -136,14 +137,19 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 		want   bool
 	}{
 		{"the member", func(*peer.Status) {}, config, true},
-		{"one that has not seen the configuration, and is known", func(s *peer.Status) { s.Config = 0 }, config, true},
-		{"another directory that has not seen it", func(s *peer.Status) { s.Config, s.Incarnation = 0, "former" }, config, false},
+		{"one that has not seen the configuration, and is known", func(s *peer.Status) { s.Config = 0 }, config,
+			true},
+		{"another directory that has not seen it", func(s *peer.Status) { s.Config, s.Incarnation = 0, "former" },
+			config, false},
 		{"another id", func(s *peer.Status) { s.ID = 9 }, config, false},
 		{"another cluster", func(s *peer.Status) { s.Cluster = "other" }, config, false},
 	} {
 		st := is
 		test.change(&st)
-		eventually(t, "the members are known", func() bool { return n.incarnationOf(other) != "" && n.fsm.index.Load() >= config })
+		eventually(t, "the members are known", func() bool {
+			return n.incarnationOf(other) != "" &&
+				n.fsm.index.Load() >= config
+		})
 		if got := n.addresses.isMember(other, &st, test.config); got != test.want {
 			t.Errorf("%s: %v", test.what, got)
 		}
@@ -173,9 +179,8 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	for id := 2; id <= 3; id++ {
 		peers[uint32(id)] = freeAddr(t)
 		c.opts[id] = Options{ID: uint32(id), DataDir: t.TempDir(), Peers: maps.Clone(peers)}
-		if err := c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: uint32(id), Addr: peers[uint32(id)]}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: uint32(id),
+			Addr: peers[uint32(id)]}))
 		c.start(id)
 		eventually(t, "it is promoted", func() bool {
 			return c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: uint32(id)}) == nil
@@ -186,6 +191,9 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 		t.Error("the data were left behind")
 	}
 	stop(t, c.nodes[1])
-	eventually(t, "the others go on", func() bool { return c.leader() > 1 && c.seen[2].serving.Load() && c.seen[3].serving.Load() })
+	eventually(t, "the others go on", func() bool {
+		return c.leader() > 1 && c.seen[2].serving.Load() &&
+			c.seen[3].serving.Load()
+	})
 	c.create(2, "/without1")
 }

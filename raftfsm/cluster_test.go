@@ -13,12 +13,14 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func (c *trio) create(id int, path string) {
 	c.t.Helper()
 	s := openSession(c.t, c.nodes[id], 30000).Session
-	o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(path, 0)})
+	o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+		Body: createBody(path, 0)})
 	if err != nil || o.Code != jute.OK {
 		c.t.Fatalf("create %s at %d: %+v %v", path, id, o, err)
 	}
@@ -33,8 +35,10 @@ func TestR1R23RaftSettings(t *testing.T) {
 	n, _ := start(t, Options{})
 	conf := n.o.raftConfig()
 	// The lease is over before any follower stands.
-	if conf.LeaderLeaseTimeout != n.o.HeartbeatTimeout || conf.HeartbeatTimeout < conf.LeaderLeaseTimeout || conf.PreVoteDisabled || conf.TrailingLogs < 10240 {
-		t.Errorf("raft settings: lease %v heartbeat %v prevote off %v trailing %d", conf.LeaderLeaseTimeout, conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
+	if conf.LeaderLeaseTimeout != n.o.HeartbeatTimeout || conf.HeartbeatTimeout < conf.LeaderLeaseTimeout ||
+		conf.PreVoteDisabled || conf.TrailingLogs < 10240 {
+		t.Errorf("raft settings: lease %v heartbeat %v prevote off %v trailing %d", conf.LeaderLeaseTimeout,
+			conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
 	}
 }
 
@@ -48,9 +52,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	c.create(1, "/kept")
 	stop(t, c.nodes[1])
 	stop(t, c.nodes[2])
-	if err := os.RemoveAll(c.opts[2].DataDir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(c.opts[2].DataDir))
 	// Server 3 missed the write, server 2 has lost it.
 	c.start(3)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -76,7 +78,8 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	if err := c.nodes[3].ChangeMember(bg, state.MemberChange{Op: "remove", ID: 2}); err != nil {
 		t.Fatalf("remove: %v", err)
 	}
-	if err := c.nodes[1].ChangeMember(bg, state.MemberChange{Op: "add", ID: 2, Addr: c.opts[2].Peers[2]}); err != nil {
+	if err := c.nodes[1].ChangeMember(bg, state.MemberChange{
+		Op: "add", ID: 2, Addr: c.opts[2].Peers[2]}); err != nil {
 		t.Fatalf("add: %v", err)
 	}
 	c.start(2)
@@ -101,15 +104,14 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	eventually(t, "a leader", func() bool { here = c.leader(); return here != 0 })
 	s := openSession(t, c.nodes[here], 30000).Session
 	for i := range 200 {
-		if o, err := propose(c.nodes[here], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%d", i), 0)}); err != nil || o.Code != jute.OK {
+		if o, err := propose(c.nodes[here], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+			Body: createBody(fmt.Sprintf("/n%d", i), 0)}); err != nil || o.Code != jute.OK {
 			t.Fatalf("create: %+v %v", o, err)
 		}
 	}
 	for id := 1; id <= 3; id++ {
 		if id != away {
-			if err := c.nodes[id].Snapshot(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.nodes[id].Snapshot())
 		}
 	}
 	c.start(away)
@@ -137,7 +139,10 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	stop(t, c.nodes[lead])
 	eventually(t, "a new leader", func() bool { l := c.leader(); return l != 0 && l != lead })
-	eventually(t, "the silent session ends", func() bool { _, ok := c.seen[follower].endedBy(silent.ID); return ok })
+	eventually(t, "the silent session ends", func() bool {
+		_, ok := c.seen[follower].endedBy(silent.ID)
+		return ok
+	})
 	time.Sleep(1500 * time.Millisecond)
 	if _, ok := c.seen[follower].endedBy(s.ID); ok {
 		t.Error("a session heard from all the time has expired")
@@ -162,7 +167,8 @@ func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 	if c.nodes[left].PingOK(900 * time.Millisecond) {
 		t.Error("pings would still be answered")
 	}
-	if err := c.nodes[left].Propose(state.Request{Op: jute.OpSync}, &call{make(chan state.Outcome, 1)}); err == nil {
+	if err := c.nodes[left].Propose(state.Request{Op: jute.OpSync}, &call{
+		make(chan state.Outcome, 1)}); err == nil {
 		t.Error("a request was taken in")
 	}
 	for id := 1; id <= 3; id++ {
@@ -230,7 +236,8 @@ func BenchmarkPropose(b *testing.B) {
 				n, w := start(b, o)
 				eventually(b, "serving", w.serving.Load)
 				s := openSession(b, n, 60000).Session
-				if o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/x", 0)}); err != nil || o.Code != 0 {
+				if o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+					Body: createBody("/x", 0)}); err != nil || o.Code != 0 {
 					b.Fatal(o, err)
 				}
 				body := jute.AppendInt(jute.AppendBuffer(jute.AppendString(nil, "/x"), make([]byte, 100)), -1)
@@ -240,7 +247,8 @@ func BenchmarkPropose(b *testing.B) {
 				b.RunParallel(func(pb *testing.PB) {
 					c := &call{make(chan state.Outcome, 1)}
 					for pb.Next() {
-						if err := n.Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpSetData, Body: body}, c); err != nil {
+						if err := n.Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpSetData, Body: body},
+							c); err != nil {
 							b.Error(err)
 							return
 						}
@@ -263,7 +271,8 @@ func TestRemovedServerStopsByItself(t *testing.T) {
 	change := func(op string) {
 		t.Helper()
 		eventually(t, op, func() bool {
-			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
+			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{
+				Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
 		})
 	}
 	change("remove")
@@ -292,7 +301,8 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	change := func(op string) {
 		t.Helper()
 		eventually(t, op, func() bool {
-			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
+			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{
+				Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
 		})
 	}
 	change("remove")
@@ -306,9 +316,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	}
 	for id, n := range c.nodes {
 		if id != 0 && uint32(id) != gone {
-			if err := n.Snapshot(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Snapshot())
 		}
 	}
 	net.isolate(gone, nil)
@@ -335,9 +343,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 		if id == 0 || id == away {
 			continue
 		}
-		if err := n.Snapshot(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Snapshot())
 		list, err := filepath.Glob(filepath.Join(c.opts[id].DataDir, "snapshots", "*.snap"))
 		if err != nil || len(list) == 0 {
 			t.Fatal(list, err)
@@ -367,23 +373,13 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 // reads it now and then.
 func spoil(t *testing.T, name string) {
 	t.Helper()
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(name, os.O_RDWR, 0))(t)
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(f.Stat())(t)
 	var b [1]byte
-	if _, err := f.ReadAt(b[:], info.Size()/2); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.ReadAt(b[:], info.Size()/2))(t)
 	b[0] ^= 1
-	if _, err := f.WriteAt(b[:], info.Size()/2); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteAt(b[:], info.Size()/2))(t)
 }
 
 // A link that refuses connections says nothing of the process behind it, while
@@ -391,18 +387,26 @@ func spoil(t *testing.T, name string) {
 // they do not answer, which on a busy machine they may not.
 func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 	t.Parallel()
-	for name, busy := range map[string]bool{"the third server answers": false, "the third server is busy": true} {
+	for name, busy := range map[string]bool{"the third server answers": false,
+		"the third server is busy": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
 			// With long heartbeats nobody stands but for a link that is gone, however
 			// slow the machine.
-			c := newTrio(t, false, func(o *Options) { net.tune(o); o.HeartbeatTimeout, o.MinSessionTimeout = 5*time.Second, 7*time.Second })
+			c := newTrio(t, false, func(o *Options) {
+				net.tune(o)
+				o.HeartbeatTimeout,
+					o.MinSessionTimeout = 5*time.Second, 7*time.Second
+			})
 			lead := uint32(c.leader())
 			cut, other := lead%3+1, (lead+1)%3+1
 			term := c.nodes[other].raft.CurrentTerm()
 			for round := range 5 {
-				eventually(t, "the links stand", func() bool { return c.nodes[cut].linked.Load() == lead && c.nodes[other].linked.Load() == lead })
+				eventually(t, "the links stand", func() bool {
+					return c.nodes[cut].linked.Load() == lead &&
+						c.nodes[other].linked.Load() == lead
+				})
 				if busy {
 					net.set(cut, other, errAway)
 				}
@@ -412,7 +416,8 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 				net.set(cut, lead, nil)
 				net.set(cut, other, nil)
 				if now := c.nodes[other].raft.CurrentTerm(); now != term || uint32(c.leader()) != lead {
-					t.Fatalf("cut %d: server %d leads in term %d, before it was %d in term %d", round+1, c.leader(), now, lead, term)
+					t.Fatalf("cut %d: server %d leads in term %d, before it was %d in term %d", round+1, c.leader(), now,
+						lead, term)
 				}
 			}
 			if now := c.nodes[cut].raft.CurrentTerm(); now != term {

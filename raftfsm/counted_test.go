@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
@@ -16,15 +17,11 @@ func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	f.onOpened = func(int64, uint32) {}
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
-	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&file, func(read func()) { read() }))
 	snap.Close()
 	f.counted.requests.Store(5)
 	f.counted.bytes.Store(500)
-	if err := f.Restore(io.NopCloser(&file)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Restore(io.NopCloser(&file)))
 	if n, b := f.counted.requests.Load(), f.counted.bytes.Load(); n != 0 || b != 0 {
 		t.Errorf("%d requests of %d bytes", n, b)
 	}
@@ -38,27 +35,21 @@ type refusedSink struct{ discard }
 
 func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 
-// TestSnapshotThatIsRefusedCountsNothing: a snapshot of another server replaces the state while this server writes a
-// snapshot of its own, which is then refused. The log behind the new state is empty, and not shorter than that.
+// TestSnapshotThatIsRefusedCountsNothing: a snapshot of another server replaces the state while
+// this server writes a snapshot of its own, which is then refused. The log behind the new state is
+// empty, and not shorter than that.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	f := newFSM(1, "c", func(err error) { t.Error(err) })
 	f.onOpened = func(int64, uint32) {}
 	f.counted.requests.Store(5)
 	f.counted.bytes.Store(500)
-	own, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(f.Snapshot())(t)
 	defer own.Release()
 	var file bytes.Buffer
 	sent := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
-	if err := sent.Write(&file, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, sent.Write(&file, func(read func()) { read() }))
 	sent.Close()
-	if err := f.Restore(io.NopCloser(&file)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Restore(io.NopCloser(&file)))
 	if err := own.Persist(refusedSink{discard{io.Discard}}); err == nil {
 		t.Fatal("it is not refused")
 	}

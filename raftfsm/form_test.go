@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What a server hears when it looks for its cluster: the word of those who were
@@ -23,7 +24,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 		return m
 	}
 	up := func(id uint32, leader uint32, config, term, index uint64, in map[uint32]string) peer.Status {
-		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: leader, Config: config, LastTerm: term, LastIndex: index, Members: in}
+		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: leader, Config: config, LastTerm: term,
+			LastIndex: index, Members: in}
 	}
 	for _, test := range []struct {
 		what   string
@@ -34,11 +36,16 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 		{"nobody", nil, 0, nil},
 		{"one that has just joined", []peer.Status{{ID: 2, Cluster: "c"}}, 2, nil},
 		{"one that knows that it was removed", []peer.Status{up(2, 0, 9, 3, 90, members(1, 3, 4))}, 0, []uint32{2}},
-		{"one that does not know it", []peer.Status{up(2, 0, 4, 3, 80, members(1, 2, 3)), up(3, 3, 9, 4, 90, members(1, 3, 4))}, 3, []uint32{2}},
-		{"the same, of releases that do not tell the configuration", []peer.Status{up(2, 0, 0, 3, 80, members(1, 2, 3)), up(3, 0, 0, 4, 90, members(1, 3, 4))}, 3, []uint32{2}},
-		{"one with a leader before one with a longer log", []peer.Status{up(2, 0, 4, 5, 99, members(1, 2, 3)), up(3, 1, 4, 4, 90, members(1, 2, 3))}, 3, nil},
-		{"the longer log where nobody leads", []peer.Status{up(2, 0, 4, 4, 80, members(1, 2, 3)), up(3, 0, 4, 4, 90, members(1, 2, 3))}, 3, nil},
-		{"a newer member whom an older word does not know", []peer.Status{up(4, 1, 9, 4, 90, members(1, 2, 3, 4)), up(3, 0, 4, 3, 80, members(1, 2, 3))}, 4, nil},
+		{"one that does not know it", []peer.Status{up(2, 0, 4, 3, 80, members(1, 2, 3)),
+			up(3, 3, 9, 4, 90, members(1, 3, 4))}, 3, []uint32{2}},
+		{"the same, of releases that do not tell the configuration", []peer.Status{
+			up(2, 0, 0, 3, 80, members(1, 2, 3)), up(3, 0, 0, 4, 90, members(1, 3, 4))}, 3, []uint32{2}},
+		{"one with a leader before one with a longer log", []peer.Status{up(2, 0, 4, 5, 99, members(1, 2, 3)),
+			up(3, 1, 4, 4, 90, members(1, 2, 3))}, 3, nil},
+		{"the longer log where nobody leads", []peer.Status{up(2, 0, 4, 4, 80, members(1, 2, 3)),
+			up(3, 0, 4, 4, 90, members(1, 2, 3))}, 3, nil},
+		{"a newer member whom an older word does not know", []peer.Status{up(4, 1, 9, 4, 90, members(1, 2, 3, 4)),
+			up(3, 0, 4, 3, 80, members(1, 2, 3))}, 4, nil},
 	} {
 		best, stale := newest(test.formed)
 		var id uint32
@@ -61,7 +68,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
-		return peer.Status{ID: id, AsOf: asOf, Cluster: "c", Up: true, Leader: 2, LastTerm: 3, LastIndex: 90, Members: members, Incarnations: incarnations, Waits: waits}
+		return peer.Status{ID: id, AsOf: asOf, Cluster: "c", Up: true, Leader: 2, LastTerm: 3, LastIndex: 90,
+			Members: members, Incarnations: incarnations, Waits: waits}
 	}
 	begins := server(1, 10, "no contact with a leader", map[uint32]string{1: "a", 2: "b"})
 	behind := server(1, 40, "", map[uint32]string{1: "a", 2: "b"}) // as far as it knows
@@ -76,25 +84,27 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		joins  bool
 		says   string
 	}{
-		{"the other knows better", []peer.Status{begins, leads}, false, "server 2 says: server 4 was part of cluster c with another data directory"},
+		{"the other knows better", []peer.Status{begins, leads}, false,
+			"server 2 says: server 4 was part of cluster c with another data directory"},
 		{"also than one that serves", []peer.Status{behind, leads}, false, "server 2 says: server 4 was part of"},
-		{"nobody else answers", []peer.Status{begins}, false, "waiting for server 1, which waits: no contact with a leader"},
+		{"nobody else answers", []peer.Status{begins}, false,
+			"waiting for server 1, which waits: no contact with a leader"},
 		{"it has never had one", []peer.Status{begins, never}, false, "waiting for server 1"},
 		{"it has never had one, and a server serves", []peer.Status{never, begins}, true, ""},
 		{"the other server has yet to read of the replacement", []peer.Status{never, old}, true, ""},
 		{"it is no member", []peer.Status{gone}, false, "does not know server 4"},
 	} {
-		d, err := disk.Open(disk.Options{Server: 4, Rand: rand.Reader, Logger: quietLog(t, 4), Fatal: func(err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d, err := disk.Open(disk.Options{Server: 4, Rand: rand.Reader, Logger: quietLog(t, 4),
+			Fatal: func(err error) { t.Error(err) }})
+		must.OK(t, err)
 		f := &forming{o: &Options{ID: 4, Peers: members}, disk: d}
 		said := ""
 		joins, err := f.joinFormed(&test.formed[0], test.formed, func(text string) { said = text })
 		if joins && d.Identity().Expected != test.formed[0].AsOf {
 			t.Errorf("%s: the directory is expected as of entry %d", test.what, d.Identity().Expected)
 		}
-		if err != nil || joins != test.joins || !strings.Contains(said, test.says) || joins != (d.Identity().Cluster == "c") {
+		if err != nil || joins != test.joins || !strings.Contains(said, test.says) ||
+			joins != (d.Identity().Cluster == "c") {
 			t.Errorf("%s: joins %v, says %q, %v", test.what, joins, said, err)
 		}
 		if err := d.Close(); err != nil {
@@ -112,13 +122,17 @@ func TestClusterFormsWithObservers(t *testing.T) {
 		peers := map[uint32]string{1: freeAddr(t), 2: freeAddr(t), 3: freeAddr(t)}
 		var wg sync.WaitGroup
 		for id := 1; id <= 3; id++ {
-			c.opts[id] = Options{ID: uint32(id), Peers: peers, Observers: []uint32{1}, DataDir: t.TempDir(), HeartbeatTimeout: 300 * time.Millisecond}
+			c.opts[id] = Options{ID: uint32(id), Peers: peers, Observers: []uint32{1}, DataDir: t.TempDir(),
+				HeartbeatTimeout: 300 * time.Millisecond}
 			if id != 1 || !late {
 				wg.Go(func() { c.start(id) })
 			}
 		}
 		wg.Wait()
-		eventually(t, "the voters serve", func() bool { return c.seen[2].serving.Load() && c.seen[3].serving.Load() })
+		eventually(t, "the voters serve", func() bool {
+			return c.seen[2].serving.Load() &&
+				c.seen[3].serving.Load()
+		})
 		c.create(2, "/n")
 		if late {
 			c.start(1)
@@ -140,25 +154,29 @@ func TestClusterFormsWithObservers(t *testing.T) {
 			stop(t, c.nodes[id])
 		}
 	}
-	if _, err := (Options{ID: 1, Peers: map[uint32]string{1: "127.0.0.1:1"}, Observers: []uint32{1}}).withDefaults(); err == nil {
+	if _, err := (Options{ID: 1, Peers: map[uint32]string{1: "127.0.0.1:1"}, Observers: []uint32{
+		1}}).withDefaults(); err == nil {
 		t.Error("a cluster without a vote is allowed")
 	}
 }
 
-// A server that is cut off sends its clients away before a session can end. Where sessions are shorter than that, the
-// default still holds.
+// A server that is cut off sends its clients away before a session can end. Where sessions are
+// shorter than that, the default still holds.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		heartbeat, session time.Duration
 		refused            string // part of the error; empty: it is accepted
 	}{
 		{0, time.Millisecond, ""}, {time.Second, 2 * time.Second, ""}, {2 * time.Second, 0, ""},
-		{2*time.Second + 1, 0, "--heartbeat-timeout 2s at most"}, {5 * time.Second, 6 * time.Second, "--min-session-timeout 7s"},
-		{5 * time.Second, 7 * time.Second, ""}, {1100 * time.Millisecond, 3 * time.Second, "--heartbeat-timeout 1s at most"},
+		{2*time.Second + 1, 0, "--heartbeat-timeout 2s at most"}, {5 * time.Second, 6 * time.Second,
+			"--min-session-timeout 7s"},
+		{5 * time.Second, 7 * time.Second, ""}, {1100 * time.Millisecond, 3 * time.Second,
+			"--heartbeat-timeout 1s at most"},
 	} {
 		_, err := (Options{HeartbeatTimeout: c.heartbeat, MinSessionTimeout: c.session}).withDefaults()
 		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
-			t.Errorf("a heartbeat timeout of %v with sessions of %v: %v, want %q", c.heartbeat, c.session, err, c.refused)
+			t.Errorf("a heartbeat timeout of %v with sessions of %v: %v, want %q", c.heartbeat, c.session, err,
+				c.refused)
 		}
 	}
 }
@@ -171,10 +189,9 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	n := c.nodes[2]
 	id := n.disk.Identity()
 	id.Incarnation = "new"
-	if err := n.disk.SaveIdentity(id); err != nil {
-		t.Fatal(err)
-	}
-	g := &peer.Greeting{From: 2, To: 2, Cluster: id.Cluster, Incarnation: "new", Version: peer.Version, Oldest: peer.Oldest}
+	must.OK(t, n.disk.SaveIdentity(id))
+	g := &peer.Greeting{From: 2, To: 2, Cluster: id.Cluster, Incarnation: "new", Version: peer.Version,
+		Oldest: peer.Oldest}
 	if err := n.admit(peer.Raft, g); err != nil {
 		t.Errorf("it refuses itself: %v", err)
 	}
@@ -203,8 +220,9 @@ func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 		{"one that was expected before what is applied here", now - 1, true},
 		{"one that was expected at a later entry", now + 1000, false},
 	} {
-		g := &peer.Greeting{From: 3, To: 2, Cluster: n.disk.Identity().Cluster, Incarnation: "another", Expected: test.expected,
-			Version: peer.Version, Oldest: peer.Oldest}
+		g := &peer.Greeting{From: 3, To: 2, Cluster: n.disk.Identity().Cluster, Incarnation: "another",
+			Expected: test.expected,
+			Version:  peer.Version, Oldest: peer.Oldest}
 		if err := n.admit(peer.Raft, g); (err != nil) != test.refused {
 			t.Errorf("%s: %v", test.what, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestLeadershipIsHandedOver: to another server, without a session ending; and
@@ -21,9 +22,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	if err := c.nodes[lead%3+1].HandOver(ctx); err != errNotLeading {
 		t.Errorf("a follower hands over: %v", err)
 	}
-	if err := c.nodes[lead].HandOver(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.nodes[lead].HandOver(ctx))
 	eventually(t, "another leader", func() bool { l := c.leader(); return l != 0 && l != lead })
 	for id := 1; id <= 3; id++ {
 		eventually(t, "it serves", c.seen[id].serving.Load)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Each session's requests stay in order, none is lost and none is made up,
@@ -129,9 +130,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 		}
 	}
 	for i := range int64(50) {
-		if err := s.put(&state.Request{Session: 2 + i, Op: jute.OpCreate, Body: []byte("x")}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.put(&state.Request{Session: 2 + i, Op: jute.OpCreate, Body: []byte("x")}, nil))
 	}
 	seq, small, ahead := uint64(1), 0, 0
 	for small < 50 {

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A server that sends what nobody can read must hear of it: its link ends, and
@@ -35,10 +36,11 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 		"another server's block":     {peer.LinkBlock, block(func(bl *state.Block) { bl.Origin = 3 })},
 		"the leader's own account":   {peer.LinkBlock, block(func(bl *state.Block) { bl.Origin = 0 })},
 		"fewer requests than it has": {peer.LinkBlock, block(func(bl *state.Block) { bl.Count = 0 })},
-		"half a request":             {peer.LinkBlock, block(func(bl *state.Block) { bl.Requests = bl.Requests[:len(bl.Requests)-1] })},
-		"half a touch":               {peer.LinkTouches, make([]byte, 17)},
-		"an ack":                     {peer.LinkAck, make([]byte, 16)},
-		"an unknown message":         {99, nil},
+		"half a request": {
+			peer.LinkBlock, block(func(bl *state.Block) { bl.Requests = bl.Requests[:len(bl.Requests)-1] })},
+		"half a touch":       {peer.LinkTouches, make([]byte, 17)},
+		"an ack":             {peer.LinkAck, make([]byte, 16)},
+		"an unknown message": {99, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here, there := net.Pipe()
@@ -49,19 +51,14 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			w := bufio.NewWriter(here)
 			// First what is in order, which is answered: the link stands.
 			touches := peer.Touches{Number: 41}
-			if err := peer.WriteMessage(w, peer.LinkTouches, touches.Append(nil)); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, peer.WriteMessage(w, peer.LinkTouches, touches.Append(nil)))
+			must.OK(t, w.Flush())
 			typ, payload, err := peer.ReadMessage(bufio.NewReader(here))
-			if ack, aerr := peer.ParseAck(payload); err != nil || aerr != nil || typ != peer.LinkAck || ack.Number != 41 {
+			if ack, aerr := peer.ParseAck(payload); err != nil || aerr != nil || typ != peer.LinkAck ||
+				ack.Number != 41 {
 				t.Fatalf("answer %d %x, %v", typ, payload, err)
 			}
-			if err := peer.WriteMessage(w, m.typ, m.payload); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, peer.WriteMessage(w, m.typ, m.payload))
 			w.Flush()
 			if _, err := here.Read(make([]byte, 1)); err != io.EOF {
 				t.Fatalf("the link goes on: %v", err)
@@ -90,12 +87,13 @@ func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 		from = c.nodes[3].linked.Load()
 		return from != 0 && from != 3 && int(from) == c.leader()
 	})
-	still.takesNothing(func(p peer.Purpose, addr string) bool { return p == peer.Link && addr == c.opts[3].Peers[from] })
+	still.takesNothing(func(p peer.Purpose, addr string) bool {
+		return p == peer.Link &&
+			addr == c.opts[3].Peers[from]
+	})
 	time.Sleep(2 * c.nodes[3].o.touchEvery()) // it has something to say by then
 	next := 3 - from
-	if err := c.nodes[1].Lead(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.nodes[1].Lead(t.Context(), next))
 	eventually(t, "a link to the new leader", func() bool { return c.nodes[3].linked.Load() == next })
 	c.create(3, "/through-the-new-leader")
 }

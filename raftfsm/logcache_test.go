@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // counting is a log that counts how often it is read.
@@ -25,9 +27,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 		t.Helper()
 		for range n {
 			last++
-			if err := c.StoreLog(&raft.Log{Index: last, Term: 1, Data: make([]byte, size)}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 1, Data: make([]byte, size)}))
 			sum := 0
 			for _, l := range c.newest {
 				sum += len(l.Data)
@@ -58,15 +58,11 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	kept(0)
 	store(3, 1)
 	kept(3)
-	if err := c.DeleteRange(last, last); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.DeleteRange(last, last))
 	last--
 	kept(0)
 	last++
-	if err := c.StoreLog(&raft.Log{Index: last, Term: 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 2}))
 	var l raft.Log
 	if err := c.GetLog(last, &l); err != nil || l.Term != 2 {
 		t.Errorf("an entry that was replaced: %+v, %v", l, err)

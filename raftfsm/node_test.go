@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -25,7 +26,8 @@ func quietLog(t testing.TB, id uint32) *slog.Logger {
 	if os.Getenv("ZLOCKD_TEST_LOG") == "" {
 		return slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", id)
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server",
+		id)
 }
 
 // watcher is an Observer that counts.
@@ -143,10 +145,7 @@ func start(t testing.TB, o Options) (*Node, *watcher) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	n, err := Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(Start(ctx, o))(t)
 	t.Cleanup(func() { stop(t, n) })
 	return n, w
 }
@@ -169,21 +168,21 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			s := openSession(t, n, 10000).Session
 			var zxid int64
 			for i := range 20 {
-				o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%d", i), 0)})
+				o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+					Body: createBody(fmt.Sprintf("/n%d", i), 0)})
 				if err != nil || o.Code != jute.OK {
 					t.Fatalf("create %d: %+v %v", i, o, err)
 				}
 				zxid = o.Zxid
 				if i == 10 {
-					if err := n.Snapshot(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, n.Snapshot())
 				}
 			}
 			stop(t, n)
 			again := time.Now()
 			var replayed, took atomic.Int64
-			n, w = start(t, Options{DataDir: dir, LogStore: kind, Measures: Measures{ReplayEntries: replayed.Store, ReplayTime: took.Store}})
+			n, w = start(t, Options{DataDir: dir, LogStore: kind, Measures: Measures{ReplayEntries: replayed.Store,
+				ReplayTime: took.Store}})
 			eventually(t, "serving again", w.serving.Load)
 			if n, us := replayed.Load(), took.Load(); n < 9 || us <= 0 || us > time.Since(again).Microseconds() {
 				t.Errorf("measured %d entries read again in %d µs", n, us)
@@ -217,7 +216,8 @@ func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	if _, ok := w.endedBy(loud.ID); ok {
 		t.Error("a session that was heard from has expired")
 	}
-	o, err := propose(n, state.Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate, Body: createBody("/x", 1)})
+	o, err := propose(n, state.Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate,
+		Body: createBody("/x", 1)})
 	if err != nil || !o.Refused {
 		t.Errorf("write of an expired session: %+v %v", o, err)
 	}
@@ -232,10 +232,7 @@ type trio struct {
 }
 
 func freeAddr(t testing.TB) string {
-	list, err := cluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(cluster.FreePorts(1))(t)
 	return list[0]
 }
 
@@ -243,7 +240,8 @@ func newTrio(t testing.TB, durable bool, tune func(*Options)) *trio {
 	c := &trio{t: t}
 	peers := map[uint32]string{1: freeAddr(t), 2: freeAddr(t), 3: freeAddr(t)}
 	for id := uint32(1); id <= 3; id++ {
-		o := Options{ID: id, Peers: peers, Stores: disk.NewMemoryStores(false), HeartbeatTimeout: 300 * time.Millisecond}
+		o := Options{ID: id, Peers: peers, Stores: disk.NewMemoryStores(false),
+			HeartbeatTimeout: 300 * time.Millisecond}
 		if durable {
 			o.Stores, o.DataDir = nil, t.TempDir()
 		}
@@ -291,9 +289,7 @@ func (c *trio) start(id int) {
 func (c *trio) leadBut(id int) {
 	c.t.Helper()
 	if c.leader() == id {
-		if err := c.nodes[id].Lead(c.t.Context(), uint32(id%3+1)); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, c.nodes[id].Lead(c.t.Context(), uint32(id%3+1)))
 	}
 }
 
@@ -312,7 +308,8 @@ func TestThreeServersShareOneState(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		s := openSession(t, c.nodes[id], 10000).Session
 		for i := range 50 {
-			o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
+			o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+				Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
 			if err != nil || o.Code != jute.OK {
 				t.Fatalf("create at %d (leader %d): %+v %v", id, lead, o, err)
 			}
@@ -327,7 +324,8 @@ func TestThreeServersShareOneState(t *testing.T) {
 	eventually(t, "the members are published", func() (ok bool) {
 		c.nodes[1].View(func(st *state.State) {
 			info, _ := st.Tree().Get("/zookeeper/config")
-			ok = strings.Count(string(info.Data), ":participant") == 3 && strings.Contains(string(info.Data), "\nversion=")
+			ok = strings.Count(string(info.Data), ":participant") == 3 && strings.Contains(string(info.Data),
+				"\nversion=")
 		})
 		return ok
 	})
@@ -385,7 +383,8 @@ func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; !stopping.Load(); i++ {
 				began := time.Now()
-				o, err := propose(c.nodes[id], state.Request{Session: s[id].Session.ID, Gen: 1, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/w%d-", id), 2)})
+				o, err := propose(c.nodes[id], state.Request{Session: s[id].Session.ID, Gen: 1, Op: jute.OpCreate,
+					Body: createBody(fmt.Sprintf("/w%d-", id), 2)})
 				if err != nil || o.Refused || o.Unknown || o.Code != jute.OK {
 					t.Errorf("write %d at %d: %+v %v", i, id, o, err)
 					return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // backUp stops a server, copies its data directory and starts it again.
@@ -23,12 +24,8 @@ func (c *trio) backUp(id int) (copied string) {
 
 func (c *trio) copyData(to, from string) {
 	c.t.Helper()
-	if err := os.RemoveAll(to); err != nil {
-		c.t.Fatal(err)
-	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, os.RemoveAll(to))
+	must.OK(c.t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // knows waits until a server has noted how often another was started.
@@ -122,7 +119,8 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 		old  bool
 	}{
 		{"the same life", shown, 100, false},
-		{"the same life, by a word that was overtaken", peer.Shown{Start: 3, Life: "c", Term: 4, Index: 90}, 90, false},
+		{"the same life, by a word that was overtaken", peer.Shown{Start: 3, Life: "c", Term: 4, Index: 90}, 90,
+			false},
 		{"the next life", peer.Shown{Start: 4, Life: "d", Term: 5}, 100, false},
 		{"a copy of the life before", peer.Shown{Start: 3, Life: "x", Term: 5}, 100, true},
 		{"a copy of an earlier life", peer.Shown{Start: 2, Life: "x", Term: 5}, 100, true},
@@ -143,9 +141,7 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	c := newTrio(t, true, nil)
 	b := c.leader()%3 + 1
-	if err := c.nodes[b].Snapshot(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.nodes[b].Snapshot())
 	stop(t, c.nodes[b])
 	dir := c.opts[b].DataDir
 	good := t.TempDir()
@@ -155,14 +151,9 @@ func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 		t.Fatal("no snapshot", err)
 	}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		data[len(data)/4] ^= 1
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, data, 0o600))
 	}
 	o := c.opts[b]
 	o.Logger, o.Fatal = quietLog(t, o.ID), func(error) {}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Every server tells how far all of them are; one that does not run is told
@@ -24,7 +25,8 @@ func TestProgressOfMembers(t *testing.T) {
 		eventually(t, "all are level", func() bool {
 			all := c.nodes[id].all(t)
 			for of := uint32(1); of <= 3; of++ {
-				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard == nil || p.Version != fmt.Sprintf("9.%d", of) || p.Starts != 1 || p.Waits != "" {
+				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard == nil || p.Version != fmt.Sprintf("9.%d", of) ||
+					p.Starts != 1 || p.Waits != "" {
 					return false
 				}
 			}
@@ -122,10 +124,11 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	for range 3 {
 		lead := c.leader()
 		next := uint32(lead%3 + 1)
-		if err := c.nodes[(lead+1)%3+1].Lead(t.Context(), next); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "it leads", func() bool { return c.leader() == int(next) && c.seen[int(next)].serving.Load() })
+		must.OK(t, c.nodes[(lead+1)%3+1].Lead(t.Context(), next))
+		eventually(t, "it leads", func() bool {
+			return c.leader() == int(next) &&
+				c.seen[int(next)].serving.Load()
+		})
 		eventually(t, "all know", func() bool {
 			for id := 1; id <= 3; id++ {
 				if l, _ := c.nodes[id].raft.Known(); l != next || id != int(next) && c.nodes[id].linked.Load() != next {
@@ -138,13 +141,15 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	if err := c.nodes[1].Lead(t.Context(), 9); err == nil || !strings.Contains(err.Error(), "is not a member") {
 		t.Error(err)
 	}
-	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 4, Addr: "127.0.0.1:9"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.nodes[c.leader()].Lead(t.Context(), 4); err == nil || !strings.Contains(err.Error(), "has no vote") {
+	must.OK(t, c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{
+		Op: "add", ID: 4, Addr: "127.0.0.1:9"}))
+	if err := c.nodes[c.leader()].Lead(t.Context(), 4); err == nil ||
+		!strings.Contains(err.Error(), "has no vote") {
 		t.Error(err)
 	}
-	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(), "server 4 is at 127.0.0.1:9") {
+	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{
+		Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(),
+		"server 4 is at 127.0.0.1:9") {
 		t.Error(err)
 	}
 }
@@ -178,15 +183,14 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 		id := int(o.ID)
 		o.Logger = slog.New(onLine{quietLog(t, o.ID).Handler(), "this server leads", func() {
 			if ready.CompareAndSwap(true, false) {
-				changed <- c.nodes[id].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: 4, Addr: "127.0.0.1:9"})
+				changed <- c.nodes[id].ChangeMember(t.Context(), state.MemberChange{
+					Op: "add", ID: 4, Addr: "127.0.0.1:9"})
 			}
 		}})
 	})
 	lead := c.leader()
 	ready.Store(true)
-	if err := c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)))
 	if err := <-changed; err != nil {
 		t.Error(err)
 	}
@@ -210,7 +214,8 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	})
 	net.set(blind, 4, syscall.ECONNREFUSED)
 	_, err := c.nodes[lead].Probe(t.Context(), 4, peers[4])
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server %d does not reach server 4 at %s, as every member must", blind, peers[4])) {
+	if err == nil || !strings.Contains(err.Error(),
+		fmt.Sprintf("server %d does not reach server 4 at %s, as every member must", blind, peers[4])) {
 		t.Errorf("one member does not reach it: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func (c *trio) config(id int) (text string) {
@@ -65,23 +66,26 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 		t.Errorf("version %x in between, was %x", now, was)
 	}
 	for by, want := range map[uint32]error{3: ErrChanging, 2: nil} {
-		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: by, Since: was, More: true}); !errors.Is(err, want) {
+		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1,
+			By: by, Since: was, More: true}); !errors.Is(err, want) {
 			t.Errorf("server %d asks in between: %v", by, err)
 		}
 	}
 	change(state.MemberChange{Op: "describe", ID: 1})
-	eventually(t, "the words are published", func() bool { return strings.Contains(c.config(lead), "\n"+line+"\n") })
+	eventually(t, "the words are published", func() bool {
+		return strings.Contains(c.config(lead), "\n"+line+
+			"\n")
+	})
 	if now := versions(); now != zxid+3 {
 		t.Errorf("version %x, want %x", now, zxid+3)
 	}
 	change(state.MemberChange{Op: "describe", ID: 1})
 	eventually(t, "nothing different is a new version", func() bool { return versions() == zxid+4 })
-	if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1, By: 3, Since: was}); !errors.Is(err, ErrStale) {
+	if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1,
+		By: 3, Since: was}); !errors.Is(err, ErrStale) {
 		t.Errorf("a change that starts from an older configuration: %v", err)
 	}
-	if err := c.nodes[lead].raft.LeadershipTransfer().Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.nodes[lead].raft.LeadershipTransfer().Error())
 	eventually(t, "another leads", func() bool { now := c.leader(); return now != 0 && now != lead })
 	next := c.nodes[c.leader()]
 	next.View(func(s *state.State) {
@@ -104,11 +108,10 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	eventually(t, "the members are published", func() bool { return strings.Count(c.config(lead), ";") == 3 })
 	_, was := state.CutConfig(c.config(lead))
 	zxid := c.nodes[lead].Zxid()
-	err := c.nodes[gone].ChangeMember(context.Background(), state.MemberChange{Op: "remove", ID: uint32(gone), By: uint32(gone), Since: was, Words: "server.9=x:1:2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, version := state.CutConfig(c.config(gone)); version != zxid+1 || strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)) {
+	must.OK(t, c.nodes[gone].ChangeMember(context.Background(), state.MemberChange{
+		Op: "remove", ID: uint32(gone), By: uint32(gone), Since: was, Words: "server.9=x:1:2"}))
+	if _, version := state.CutConfig(c.config(gone)); version != zxid+1 ||
+		strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)) {
 		t.Errorf("it sees %s", c.config(gone))
 	}
 	c.create(lead, "/after")

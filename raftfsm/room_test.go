@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // asker is one session's way to write.
@@ -27,10 +28,8 @@ func newAsker(t testing.TB, n *Node) *asker {
 
 func (a *asker) do(op jute.OpCode, body []byte) jute.ErrCode {
 	a.t.Helper()
-	o, err := propose(a.n, state.Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: op, Body: body})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	o := must.Get(propose(a.n, state.Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: op,
+		Body: body}))(a.t)
 	return o.Code
 }
 
@@ -50,13 +49,18 @@ func (a *asker) remove(path string) jute.ErrCode {
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	var free atomic.Int64
 	free.Store(512 << 20)
-	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) { return free.Load(), nil }})
+	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) {
+		return free.Load(), nil
+	}})
 	a := newAsker(t, n)
 	if code := a.create("/a"); code != jute.OK { // four bytes of data
 		t.Fatalf("create with just enough room: %v", code)
 	}
 	free.Add(-1)
-	eventually(t, "creates are refused", func() bool { return a.create("/b") == jute.Throttled || a.remove("/b") != jute.OK })
+	eventually(t, "creates are refused", func() bool {
+		return a.create("/b") == jute.Throttled ||
+			a.remove("/b") != jute.OK
+	})
 	for _, c := range []struct {
 		name      string
 		got, want jute.ErrCode
@@ -141,16 +145,12 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		}
 	}
 	// The log is cut when a snapshot is taken, by whole segments.
-	if err := n.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Snapshot())
 	last, first := n.raft.LastIndex(), uint64(0)
 	eventually(t, "the log is cut", func() bool {
 		var err error
 		first, err = n.disk.Log().FirstIndex()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return (last-first)*size <= most+trailingLeast*size
 	})
 	if last-first < trailingLeast/2 {
@@ -186,9 +186,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	grown := func(from uint64) (bytes int) {
 		for i := from + 1; i <= leader.raft.LastIndex(); i++ {
 			var l raft.Log
-			if err := leader.disk.Log().GetLog(i, &l); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, leader.disk.Log().GetLog(i, &l))
 			bytes += len(l.Data)
 		}
 		return bytes
@@ -235,14 +233,17 @@ func TestSnapshotsRest(t *testing.T) {
 		ago, took             time.Duration
 		due                   bool
 	}{
-		"nothing":                           {},
-		"the first, by requests":            {requests: 100, due: true},
-		"the first, by bytes":               {requests: 1, bytes: 32 * mib, due: true},
-		"not yet":                           {requests: 99, bytes: 31 * mib, ago: time.Hour},
-		"a large tree, right after":         {requests: 1000, bytes: 500 * mib, size: 1000 * mib, ago: 10 * time.Second, took: 5 * time.Second},
-		"a large tree, after a rest":        {requests: 100, size: 1000 * mib, ago: 20 * time.Second, took: 5 * time.Second, due: true},
-		"a large tree, as much log as tree": {requests: 1000, bytes: 1032 * mib, size: 1000 * mib, took: 5 * time.Second, due: true},
-		"a small tree":                      {requests: 1, bytes: 33 * mib, size: 1 * mib, took: time.Second, due: true},
+		"nothing":                {},
+		"the first, by requests": {requests: 100, due: true},
+		"the first, by bytes":    {requests: 1, bytes: 32 * mib, due: true},
+		"not yet":                {requests: 99, bytes: 31 * mib, ago: time.Hour},
+		"a large tree, right after": {requests: 1000, bytes: 500 * mib, size: 1000 * mib,
+			ago: 10 * time.Second, took: 5 * time.Second},
+		"a large tree, after a rest": {requests: 100, size: 1000 * mib, ago: 20 * time.Second,
+			took: 5 * time.Second, due: true},
+		"a large tree, as much log as tree": {requests: 1000, bytes: 1032 * mib, size: 1000 * mib,
+			took: 5 * time.Second, due: true},
+		"a small tree": {requests: 1, bytes: 33 * mib, size: 1 * mib, took: time.Second, due: true},
 	} {
 		if due := o.snapshotDue(c.requests, c.bytes, c.size, c.ago, c.took); due != c.due {
 			t.Errorf("%s: %v", name, due)

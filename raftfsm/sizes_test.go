@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The longest request, sent through a follower: over the link, into the log of
@@ -31,9 +32,7 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 		t.Error("a request too long for a log entry was taken")
 	}
 	w := &call{make(chan state.Outcome, 1)}
-	if err := c.nodes[here].Propose(create(longest), w); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.nodes[here].Propose(create(longest), w))
 	select {
 	case o := <-w.ch:
 		if o.Code != jute.OK {

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // discard is a snapshot that is written nowhere.
@@ -61,13 +62,13 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 		t.Fatalf("%d nodes", n)
 	}
 	snap, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	written, entries := 0, 0
 	sink := discard{writerFunc(func(p []byte) (int, error) {
 		r := write
-		r.Op, r.Body = jute.OpSetData, append(jute.AppendBuffer(jute.AppendString(nil, fmt.Sprintf("/n%d", entries)), []byte("new")), 255, 255, 255, 255)
+		r.Op, r.Body = jute.OpSetData,
+			append(jute.AppendBuffer(jute.AppendString(nil, fmt.Sprintf("/n%d", entries)), []byte("new")), 255, 255,
+				255, 255)
 		applied := make(chan struct{})
 		go func() {
 			defer close(applied)
@@ -95,9 +96,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	}
 	defer snap.Release()
 	reads := 0
-	if err := snap.(*fsmSnapshot).state.Write(io.Discard, func(read func()) { reads++; read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.(*fsmSnapshot).state.Write(io.Discard, func(read func()) { reads++; read() }))
 	if reads < nodes/1000 {
 		t.Errorf("R24: the state is locked %d times for %d nodes", reads, nodes)
 	}
@@ -113,9 +112,7 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	behind := lead%3 + 1
 	from, to := c.nodes[lead], c.nodes[behind]
 	c.create(lead, "/before")
-	if err := from.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, from.Snapshot())
 	snaps := from.disk.Snapshots(nil, func(error) {})
 	list, err := snaps.List()
 	if err != nil || len(list) != 1 {
@@ -125,15 +122,15 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	eventually(t, "the follower has both", func() bool { return c.has(behind, "/after") })
 	index, last := to.fsm.index.Load(), to.raft.LastIndex()
 	meta, r, err := snaps.Open(list[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Close()
 	var resp raft.InstallSnapshotResponse
-	err = from.raft.Trans.InstallSnapshot(peer.ServerID(to.id), raft.ServerAddress(to.o.Peers[to.id]), &raft.InstallSnapshotRequest{
-		RPCHeader: from.raft.Header(), SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(),
-		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
-		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex}, &resp, r)
+	err = from.raft.Trans.InstallSnapshot(peer.ServerID(to.id), raft.ServerAddress(to.o.Peers[to.id]),
+		&raft.InstallSnapshotRequest{
+			RPCHeader: from.raft.Header(), SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(),
+			LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex},
+		&resp, r)
 	if err != nil || !resp.Success {
 		t.Errorf("the leader is not told that the follower has it: %+v, %v", resp, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // frozenLog is a log whose writes hang from freeze to thaw.
@@ -45,9 +46,8 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	close(l.frozen)
 	defer close(l.thaw)
 	c := &call{make(chan state.Outcome, 1)}
-	if err := n.Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/x", 0)}, c); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/x", 0)},
+		c))
 	eventually(t, "the write hangs", l.hangs.Load)
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
@@ -64,21 +64,13 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 // entry. The next start goes on from there.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {
 	dir := t.TempDir()
-	d, err := disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: zeros{}, Logger: quietLog(t, 1), Fatal: func(err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: zeros{},
+		Logger: quietLog(t, 1), Fatal: func(err error) { t.Error(err) }}))(t)
 	id := d.Identity()
 	id.Cluster, id.Incarnations = "c", map[uint32]string{1: id.Incarnation}
-	if err := d.SaveIdentity(id); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Stable().SetUint64([]byte("CurrentTerm"), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.SaveIdentity(id))
+	must.OK(t, d.Stable().SetUint64([]byte("CurrentTerm"), 1))
+	must.OK(t, d.Close())
 	n, w := start(t, Options{DataDir: dir})
 	eventually(t, "serving", w.serving.Load)
 	openSession(t, n, 10_000)

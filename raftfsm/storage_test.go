@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var flips = flag.Int("flips", 40, "damaged data directories to start from")
@@ -25,14 +26,13 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	eventually(t, "serving", w.serving.Load)
 	s := openSession(t, n, 60000).Session
 	for i := range 120 {
-		o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/n%03d", i), 0)})
+		o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+			Body: createBody(fmt.Sprintf("/n%03d", i), 0)})
 		if err != nil || o.Code != jute.OK {
 			t.Fatalf("create: %+v %v", o, err)
 		}
 		if i == 60 {
-			if err := n.Snapshot(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Snapshot())
 		}
 	}
 	stop(t, n)
@@ -52,9 +52,7 @@ func TestR10DamagedDiskIsNoticed(t *testing.T) {
 	refused := 0
 	for i := range *flips {
 		dir := filepath.Join(t.TempDir(), "data")
-		if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.CopyFS(dir, os.DirFS(good)))
 		what := flipByte(t, rng, dir)
 		died := make(chan error, 1)
 		n, w, err := tryStart(t, dir, died)
@@ -73,7 +71,8 @@ func TestR10DamagedDiskIsNoticed(t *testing.T) {
 		if why == nil {
 			n.View(func(s *state.State) {
 				if s.Zxid() != zxid || s.Digest() != digest {
-					t.Errorf("flip %d, %s: serves zxid %d digest %x, wrote %d %x", i, what, s.Zxid(), s.Digest(), zxid, digest)
+					t.Errorf("flip %d, %s: serves zxid %d digest %x, wrote %d %x", i, what, s.Zxid(), s.Digest(), zxid,
+						digest)
 				}
 			})
 		} else {
@@ -119,18 +118,13 @@ func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 	})
 	for {
 		file := files[rng.IntN(len(files))]
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		at := rng.IntN(len(b))
 		if b[at] == 0 && at%16 != 0 { // mostly preallocated space; look for content
 			continue
 		}
 		b[at] ^= 1 << rng.IntN(8)
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, b, 0o600))
 		return fmt.Sprintf("%s at %d", filepath.Base(file), at)
 	}
 }

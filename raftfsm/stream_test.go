@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A stream that never runs empty takes no more than what is in it, and half as
@@ -18,9 +19,7 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	s.open(1)
 	const large, under = 300_000, 10
 	put := func() {
-		if err := s.put(&state.Request{Body: make([]byte, large)}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.put(&state.Request{Body: make([]byte, large)}, nil))
 	}
 	for range under {
 		put()
@@ -61,9 +60,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 					if n > 3*most {
 						t.Fatal("it is never full")
 					}
-					if err := s.put(&state.Request{Session: session, Body: make([]byte, size)}, nil); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, s.put(&state.Request{Session: session, Body: make([]byte, size)}, nil))
 				}
 			}
 			most = min(streamMaxRequests, streamMaxBytes/size)
@@ -78,9 +75,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 				if n++; n > 3*most {
 					t.Fatal("any number of sessions find room")
 				}
-				if err := s.put(&state.Request{Session: other, Body: make([]byte, size)}, nil); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, s.put(&state.Request{Session: other, Body: make([]byte, size)}, nil))
 			}
 			if n > most+1 {
 				t.Errorf("%d other sessions find room, for %d is meant", n, most)
@@ -110,9 +105,7 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 		at := len(all)
 		all = r.Append(all)
 		sizes = append(sizes, len(all)-at)
-		if err := s.put(&r, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.put(&r, nil))
 	}
 	if n := len(s.buf); n > 100_000 {
 		t.Errorf("%d bytes for 1000 small requests", n)
@@ -125,9 +118,7 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 		if bl.Count == 0 {
 			break
 		}
-		if err := bl.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, bl.Check())
 		if len(bl.Requests) > most || bl.Count > 100 {
 			t.Errorf("a block of %d requests in %d bytes", bl.Count, len(bl.Requests))
 		}

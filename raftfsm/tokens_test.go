@@ -10,10 +10,11 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every way in which a state comes back, in every order, and always from the oldest backup: the token that a lock is
-// granted with next is above all tokens of before.
+// Every way in which a state comes back, in every order, and always from the oldest backup: the
+// token that a lock is granted with next is above all tokens of before.
 func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 	type server struct {
 		t       *testing.T
@@ -27,7 +28,8 @@ func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 		s.t.Helper()
 		eventually(s.t, "it serves", func() bool { ok, _ := s.n.Serving(); return ok })
 		session := openSession(s.t, s.n, 30000).Session
-		o, err := propose(s.n, state.Request{Session: session.ID, Gen: session.Gen, Op: jute.OpCreate, Body: createBody("/lock", 3)})
+		o, err := propose(s.n, state.Request{Session: session.ID, Gen: session.Gen, Op: jute.OpCreate,
+			Body: createBody("/lock", 3)})
 		if err != nil || o.Code != jute.OK {
 			s.t.Fatalf("%s: %+v %v", what, o, err)
 		}
@@ -72,14 +74,10 @@ func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 			grant(s, "the first")
 			s.backup = backupOf(t, n)
 			s.file = filepath.Join(t.TempDir(), "backup")
-			if err := os.WriteFile(s.file, s.backup, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(s.file, s.backup, 0o600))
 			grant(s, "behind the backup")
 			for _, way := range chain {
-				if err := ways[way](s); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, ways[way](s))
 				grant(s, way)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/test/boards"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Every metric that our board, the public boards and the public alert rules
@@ -44,8 +45,7 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 		}
 	}
 	checkMetricsTable(t, pages)
-	ours, err := boards.Ours()
-	must(t, err)
+	ours := must.Get(boards.Ours())(t)
 	for _, q := range append(ours, boards.Public()...) {
 		names := boards.Names(boards.Expand(q.Expr))
 		for _, name := range names {
@@ -63,14 +63,12 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 func handOff(t *testing.T, i *Instance) {
 	t.Helper()
 	lock := func() (*client.Mutex, func()) {
-		c, err := client.Dial(t.Context(), i.ClientAddr())
-		must(t, err)
-		return c.Mutex("/app/lock"), func() { must(t, c.Close(t.Context())) }
+		c := must.Get(client.Dial(t.Context(), i.ClientAddr()))(t)
+		return c.Mutex("/app/lock"), func() { must.OK(t, c.Close(t.Context())) }
 	}
 	first, closeFirst := lock()
 	second, closeSecond := lock()
-	held, err := first.Lock(t.Context())
-	must(t, err)
+	held := must.Get(first.Lock(t.Context()))(t)
 	got := make(chan error, 1)
 	go func() {
 		l, err := second.Lock(t.Context())
@@ -82,8 +80,8 @@ func handOff(t *testing.T, i *Instance) {
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
 		i.Clients.WatchScan(func(path string, _ int64) { waits = waits || strings.HasPrefix(path, "/app/lock/") })
 	}
-	must(t, held.Unlock(t.Context()))
-	must(t, <-got)
+	must.OK(t, held.Unlock(t.Context()))
+	must.OK(t, <-got)
 	closeFirst()
 	closeSecond()
 }
@@ -91,9 +89,7 @@ func handOff(t *testing.T, i *Instance) {
 // holds takes a lock and keeps it until the test ends.
 func holds(t *testing.T, i *Instance) {
 	t.Helper()
-	c, err := client.Dial(t.Context(), i.ClientAddr())
-	must(t, err)
+	c := must.Get(client.Dial(t.Context(), i.ClientAddr()))(t)
 	t.Cleanup(func() { c.Close(context.Background()) })
-	_, err = c.Mutex("/held/lock").Lock(t.Context())
-	must(t, err)
+	must.Get(c.Mutex("/held/lock").Lock(t.Context()))(t)
 }

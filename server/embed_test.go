@@ -11,18 +11,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // module makes a module of its own of one program or test of the
 // documentation, as a reader would in an empty directory.
 func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
 	t.Helper()
-	root, err := filepath.Abs("..")
-	must(t, err)
+	root := must.Get(filepath.Abs(".."))(t)
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil { // what is in the cache need not be asked for
-		must(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	// what is in the cache need not be asked for
+	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
+		must.OK(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
 	}
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -44,8 +46,7 @@ func module(t *testing.T, name, text string) func(args ...string) *exec.Cmd {
 // goBlocks returns the programs of a page, of one section if it is named.
 func goBlocks(t *testing.T, page, section string) (list []string) {
 	t.Helper()
-	b, err := os.ReadFile(page)
-	must(t, err)
+	b := must.Get(os.ReadFile(page))(t)
 	text := string(b)
 	if section != "" {
 		_, text, _ = strings.Cut(text, "\n## "+section+"\n")
@@ -91,9 +92,9 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 		cmd := run("./server")
 		var said lockedBuffer
 		cmd.Stdout, cmd.Stderr = &said, &said
-		must(t, cmd.Start())
+		must.OK(t, cmd.Start())
 		said.wait(t, when)
-		must(t, cmd.Process.Signal(syscall.SIGTERM))
+		must.OK(t, cmd.Process.Signal(syscall.SIGTERM))
 		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "level=ERROR") {
 			t.Errorf("%v\n%s", err, said.String())
 		}
@@ -124,7 +125,8 @@ func (b *lockedBuffer) String() string {
 // wait waits until the program has said something.
 func (b *lockedBuffer) wait(t *testing.T, what string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(b.String(), what); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(b.String(), what); time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it says %q, not %q", b.String(), what)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -40,13 +41,13 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	var log lines
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}})
-	c, err := wire.Dial(i.ClientAddr())
-	must(t, err)
+	c := must.Get(wire.Dial(i.ClientAddr()))(t)
 	defer c.Close()
-	must(t, c.Connect(wire.NewSession(200)))
+	must.OK(t, c.Connect(wire.NewSession(200)))
 	create(t, c, "/lock", 0)
 	create(t, c, "/lock/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", jute.FlagEphemeralSequential)
-	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "session expired"); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "session expired"); time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no line:\n%s", log.String())
 		}
@@ -55,7 +56,8 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 		if !strings.Contains(line, "session expired") {
 			continue
 		}
-		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=200ms", "nodes=1", "silent=", "library=curator", "held=[/lock]"} {
+		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=200ms", "nodes=1", "silent=",
+			"library=curator", "held=[/lock]"} {
 			if !strings.Contains(line, want) {
 				t.Errorf("%s is missing: %s", want, line)
 			}
@@ -70,20 +72,19 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 // with the time at which it did, and not as news.
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	var log lines
-	o := Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)), Raft: raftfsm.Options{DataDir: t.TempDir()},
+	o := Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Raft:    raftfsm.Options{DataDir: t.TempDir()},
 		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}}
 	o.ClientAddr = "127.0.0.1:0"
 	run := func() *Instance {
-		i, err := Start(t.Context(), o)
-		must(t, err)
-		must(t, i.Ready(t.Context()))
+		i := must.Get(Start(t.Context(), o))(t)
+		must.OK(t, i.Ready(t.Context()))
 		return i
 	}
 	i := run()
-	c, err := wire.Dial(i.ClientAddr())
-	must(t, err)
-	must(t, c.Connect(wire.NewSession(200)))
-	must(t, c.Close())
+	c := must.Get(wire.Dial(i.ClientAddr()))(t)
+	must.OK(t, c.Connect(wire.NewSession(200)))
+	must.OK(t, c.Close())
 	for len(i.Clients.Observed.EndedSince(-1)) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -91,7 +92,7 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	for !strings.Contains(log.String(), "session expired") {
 		time.Sleep(5 * time.Millisecond)
 	}
-	must(t, i.Close(context.Background()))
+	must.OK(t, i.Close(context.Background()))
 
 	i = run()
 	defer i.Close(context.Background())
@@ -99,10 +100,9 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 		t.Fatalf("%+v, before the restart %+v", list, before)
 	}
 	// One that expires now is told of after all that was before.
-	c, err = wire.Dial(i.ClientAddr())
-	must(t, err)
-	must(t, c.Connect(wire.NewSession(200)))
-	must(t, c.Close())
+	c = must.Get(wire.Dial(i.ClientAddr()))(t)
+	must.OK(t, c.Connect(wire.NewSession(200)))
+	must.OK(t, c.Close())
 	id := fmt.Sprintf("session=%#x", c.Session.ID)
 	for !strings.Contains(log.String(), id) {
 		time.Sleep(5 * time.Millisecond)

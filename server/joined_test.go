@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestTheViewSaysThatThereIsNoNode: until a server has joined its cluster an
@@ -45,7 +46,8 @@ func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	i, _ := start(t, Options{})
 	for _, op := range []string{"vote", "demote", "describe"} {
-		if err := i.ChangeMember(t.Context(), state.MemberChange{Op: op, ID: 1}); err == nil || !strings.Contains(err.Error(), "unknown change") {
+		if err := i.ChangeMember(t.Context(), state.MemberChange{Op: op, ID: 1}); err == nil ||
+			!strings.Contains(err.Error(), "unknown change") {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
@@ -55,8 +57,7 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 // log and the other members have it.
 func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	free := func() string {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer ln.Close()
 		return ln.Addr().String()
 	}
@@ -65,7 +66,8 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Start(ctx, Options{
-			ID: 1, AdminAddr: "127.0.0.1:0", Raft: raftfsm.Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", Peers: map[uint32]string{1: free(), 2: free(), 3: free()}},
+			ID: 1, AdminAddr: "127.0.0.1:0", Raft: raftfsm.Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0",
+				Peers: map[uint32]string{1: free(), 2: free(), 3: free()}},
 			Listen: func(addr string) (net.Listener, error) {
 				ln, err := net.Listen("tcp", addr)
 				if err == nil {
@@ -79,7 +81,8 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	addr := <-admin
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		code, text := get(t, "http://"+addr+"/ready")
-		if code == 503 && strings.Contains(text, "waiting for server 2 at 127.0.0.1:") && strings.Contains(text, "server 3 at") {
+		if code == 503 && strings.Contains(text, "waiting for server 2 at 127.0.0.1:") &&
+			strings.Contains(text, "server 3 at") {
 			break
 		}
 		if time.Now().After(end) {

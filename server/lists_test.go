@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -23,18 +24,17 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	}
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Clients: clients.Options{MaxFrame: 2 << 20}})
 	dir := "/" + strings.Repeat(`"`, 30_000)
-	_, err := c.Create(dir, []byte(strings.Repeat("\x00", 1<<20)), 0)
-	must(t, err)
+	must.Get(c.Create(dir, []byte(strings.Repeat("\x00", 1<<20)), 0))(t)
 	for n := range 1000 { // of 60 kB each
-		_, err := c.Create(fmt.Sprintf("%s/%s%d", dir, strings.Repeat(`"`, 30_000), n), nil, jute.FlagEphemeral)
-		must(t, err)
+		must.Get(c.Create(fmt.Sprintf("%s/%s%d", dir, strings.Repeat(`"`, 30_000), n), nil, jute.FlagEphemeral))(t)
 	}
 	base := "http://" + i.AdminAddr()
 	paths := []string{"/", "/metrics", "/health", "/ready", "/members", "/commands"}
 	for _, tab := range []string{"overview", "locks", "graph", "sessions", "ended", "tree", "top"} {
 		paths = append(paths, "/?tab="+tab)
 	}
-	paths = append(paths, "/locks", "/locks?limit=1000", "/wait-graph", "/sessions?limit=1000", "/sessions/ended?limit=1000", "/top?limit=1000", "/overview",
+	paths = append(paths, "/locks", "/locks?limit=1000", "/wait-graph", "/sessions?limit=1000",
+		"/sessions/ended?limit=1000", "/top?limit=1000", "/overview",
 		"/tree/", "/tree?data", "/locks/none")
 	_, list := get(t, base+"/commands")
 	paths = append(paths, regexp.MustCompile(`/commands/[a-z_]+`).FindAllString(list, -1)...)
@@ -52,7 +52,8 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 		Truncated string
 		Paths     map[string][]string `json:"session_id_to_ephemeral_paths"`
 	}
-	if err := json.Unmarshal([]byte(text), &dump); err != nil || code != http.StatusOK || dump.Truncated != "too many: 1000 ephemeral nodes, of which only some are shown" {
+	if err := json.Unmarshal([]byte(text), &dump); err != nil || code != http.StatusOK ||
+		dump.Truncated != "too many: 1000 ephemeral nodes, of which only some are shown" {
 		t.Errorf("dump: %d %v %q", code, err, dump.Truncated)
 	}
 	for _, paths := range dump.Paths {
@@ -74,9 +75,9 @@ func TestListsHideWhatACLsHide(t *testing.T) {
 	if _, err := c.Exists("/shut/none/c", true); err != jute.NoNode {
 		t.Fatal(err)
 	}
-	_, err := c.SetACL("/shut", []jute.ACL{{Perms: jute.PermAll, ID: tree.DigestID("u:p")}}, -1)
-	must(t, err)
-	for path, hides := range map[string]bool{"/commands/dump": true, "/commands/watches": true, "/commands/wchp": true} {
+	must.Get(c.SetACL("/shut", []jute.ACL{{Perms: jute.PermAll, ID: tree.DigestID("u:p")}}, -1))(t)
+	for path, hides := range map[string]bool{"/commands/dump": true, "/commands/watches": true,
+		"/commands/wchp": true} {
 		_, text := get(t, "http://"+i.AdminAddr()+path)
 		if strings.Contains(text, "/shut/") || strings.Contains(text, hiddenName) != hides ||
 			strings.Contains(text, "/open/a") != (path == "/commands/dump") {
@@ -84,10 +85,10 @@ func TestListsHideWhatACLsHide(t *testing.T) {
 		}
 		for password, want := range map[string]int{"secret": http.StatusOK, "guess": http.StatusForbidden} {
 			r, err := http.NewRequest(http.MethodGet, "http://"+i.AdminAddr()+path, nil)
-			must(t, err)
+			must.OK(t, err)
 			r.Header.Set("Authorization", "digest super:"+password)
 			w, err := http.DefaultClient.Do(r)
-			must(t, err)
+			must.OK(t, err)
 			b, err := io.ReadAll(w.Body)
 			w.Body.Close()
 			if err != nil || w.StatusCode != want || strings.Contains(string(b), "/shut/") != (want == http.StatusOK) {
@@ -117,13 +118,15 @@ func TestNULInAName(t *testing.T) {
 			t.Errorf("%s: %d %q", path, code, text)
 		}
 	}
-	for _, path := range []string{"/top?by=watches", "/commands/watches", "/commands/watches_by_path", "/locks?prefix=/%00", "/locks?holder=%00", "/wait-graph"} {
+	for _, path := range []string{"/top?by=watches", "/commands/watches", "/commands/watches_by_path",
+		"/locks?prefix=/%00", "/locks?holder=%00", "/wait-graph"} {
 		code, text := get(t, "http://"+i.AdminAddr()+path)
 		if code != http.StatusOK || !json.Valid([]byte(text)) {
 			t.Errorf("%s: %d %q", path, code, text)
 		}
 	}
-	if code, text := get(t, "http://"+i.AdminAddr()+"/?tab=tree&path=/%00"); code != http.StatusNotFound && code != http.StatusOK || strings.Contains(text, "<script>\u202e") {
+	if code, text := get(t, "http://"+i.AdminAddr()+"/?tab=tree&path=/%00"); code != http.StatusNotFound &&
+		code != http.StatusOK || strings.Contains(text, "<script>\u202e") {
 		t.Errorf("page: %d %q", code, text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -27,10 +28,10 @@ type ensemble struct {
 
 func newEnsemble(t *testing.T, n int, log *slog.Logger, more ...func(*Options)) *ensemble {
 	t.Helper()
-	e := &ensemble{t: t, log: log, more: more, peers: map[uint32]string{}, bound: map[uint32]net.Listener{}, dirs: map[uint32]string{}, servers: map[uint32]*Instance{}}
+	e := &ensemble{t: t, log: log, more: more, peers: map[uint32]string{}, bound: map[uint32]net.Listener{},
+		dirs: map[uint32]string{}, servers: map[uint32]*Instance{}}
 	for id := uint32(1); id <= uint32(n); id++ {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		e.peers[id], e.bound[id], e.dirs[id] = ln.Addr().String(), ln, t.TempDir()
 	}
 	var wg sync.WaitGroup
@@ -84,8 +85,7 @@ func (e *ensemble) start(id uint32) (*Instance, error) {
 func (e *ensemble) restart(id uint32) *Instance {
 	e.t.Helper()
 	e.bound[id] = nil
-	i, err := e.start(id)
-	must(e.t, err)
+	i := must.Get(e.start(id))(e.t)
 	e.servers[id] = i
 	return i
 }
@@ -105,8 +105,7 @@ func (e *ensemble) leader() (uint32, *Instance) {
 
 func (e *ensemble) write(i *Instance, prefix string, n int) {
 	e.t.Helper()
-	c, err := wire.Open(i.ClientAddr())
-	must(e.t, err)
+	c := must.Get(wire.Open(i.ClientAddr()))(e.t)
 	defer c.Close()
 	for k := range n {
 		create(e.t, c, fmt.Sprint(prefix, k), 0)
@@ -136,14 +135,17 @@ func TestClusterMeasuresMove(t *testing.T) {
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
 	first, led := e.leader()
 	e.write(led, "/a", 20)
-	for _, name := range []string{"proposal_count", "proposal_latency", "quorum_ack_latency", "propagation_latency", "unavailable_time",
-		"leader_unavailable_time", "election_time", "sync_processor_batch_size", "sync_processor_queue_size", "fsynctime", "commit_count"} {
+	for _, name := range []string{"proposal_count", "proposal_latency", "quorum_ack_latency",
+		"propagation_latency", "unavailable_time",
+		"leader_unavailable_time", "election_time", "sync_processor_batch_size", "sync_processor_queue_size",
+		"fsynctime", "commit_count"} {
 		e.moved(led, name)
 	}
 	for id, i := range e.servers {
 		e.moved(i, "propagation_latency")
 		e.moved(i, "election_time")
-		if s := i.Status(0); id == first && (s.Proposals.Last <= 0 || s.Proposals.Min <= 0 || s.Proposals.Max < s.Proposals.Min || s.Leads <= 0) {
+		if s := i.Status(0); id == first && (s.Proposals.Last <= 0 || s.Proposals.Min <= 0 ||
+			s.Proposals.Max < s.Proposals.Min || s.Leads <= 0) {
 			t.Errorf("the leader shows %+v, leading for %v", s.Proposals, s.Leads)
 		}
 		if at := i.Status(0).Snapshot.Time; !at.IsZero() {
@@ -152,7 +154,7 @@ func TestClusterMeasuresMove(t *testing.T) {
 	}
 
 	// A snapshot is measured, and told of until the next one.
-	must(t, led.Node().Snapshot())
+	must.OK(t, led.Node().Snapshot())
 	e.moved(led, "snapshottime")
 	s := led.Status(0)
 	if s.Snapshot.Zxid <= 0 || s.Snapshot.Zxid > s.Zxid || time.Since(s.Snapshot.Time) > time.Hour {
@@ -165,11 +167,12 @@ func TestClusterMeasuresMove(t *testing.T) {
 	for id, i := range e.servers {
 		before[id] = i.Status(admin.NeedMetrics).Summaries["election_time"].Count
 	}
-	must(t, led.Close(context.Background()))
+	must.OK(t, led.Close(context.Background()))
 	delete(e.servers, first)
 	_, next := e.leader()
 	for id, i := range e.servers {
-		for end := time.Now().Add(time.Minute); i.Status(admin.NeedMetrics).Summaries["election_time"].Count <= before[id]; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); i.Status(
+			admin.NeedMetrics).Summaries["election_time"].Count <= before[id]; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("server %d did not notice an election", id)
 			}
@@ -181,10 +184,12 @@ func TestClusterMeasuresMove(t *testing.T) {
 	// And comes back: what it read at its start is told, the snapshot too.
 	back := e.restart(first)
 	e.write(next, "/c", 5)
-	for _, name := range []string{"dbinittime", "startup_snap_load_time", "startup_txns_loaded", "startup_txns_load_time"} {
+	for _, name := range []string{"dbinittime", "startup_snap_load_time", "startup_txns_loaded",
+		"startup_txns_load_time"} {
 		e.moved(back, name)
 	}
 	if got := back.Status(0); got.Snapshot.Zxid != s.Snapshot.Zxid || got.Snapshot.Time.IsZero() {
-		t.Errorf("after a restart: snapshot of zxid %d at %v, was %d", got.Snapshot.Zxid, got.Snapshot.Time, s.Snapshot.Zxid)
+		t.Errorf("after a restart: snapshot of zxid %d at %v, was %d", got.Snapshot.Zxid, got.Snapshot.Time,
+			s.Snapshot.Zxid)
 	}
 }

@@ -8,16 +8,15 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // get returns the body of a page.
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	resp, err := http.Get(url)
-	must(t, err)
+	resp := must.Get(http.Get(url))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	must(t, err)
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(b)
 }
 
@@ -28,7 +27,8 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 		if code != http.StatusOK || !strings.Contains(text, "\nznode_count ") {
 			t.Errorf("%s: %d", addr, code)
 		}
-		for _, name := range []string{"jvm_threads_current", `jvm_memory_bytes_used{area="heap"}`, `jvm_memory_bytes_max{area="heap"}`,
+		for _, name := range []string{"jvm_threads_current", `jvm_memory_bytes_used{area="heap"}`,
+			`jvm_memory_bytes_max{area="heap"}`,
 			`jvm_memory_pool_bytes_used{pool="Heap objects"}`, `jvm_gc_collection_seconds_sum{gc="Go"}`} {
 			if !strings.Contains(text, "\n"+name+" ") {
 				t.Errorf("%s: %s is missing", addr, name)
@@ -42,7 +42,7 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 	if _, text := get(t, "http://"+j.AdminAddr()+"/metrics"); strings.Contains(text, "jvm_threads") {
 		t.Error("jvm_ metrics although switched off")
 	}
-	must(t, i.Close(context.Background()))
+	must.OK(t, i.Close(context.Background()))
 	if _, err := http.Get("http://" + i.MetricsAddr() + "/metrics"); err == nil {
 		t.Error("the metrics port outlives its server")
 	}

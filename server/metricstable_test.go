@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
-var updateDocs = flags.Bool("update-docs", false, "write the tables that docs/operations.md takes from the code")
+var updateDocs = flags.Bool("update-docs", false,
+	"write the tables that docs/operations.md takes from the code")
 
 const (
 	tableBegin = "<!-- from the code: go test ./server -run EveryMetric -update-docs -->\n"
@@ -39,8 +42,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 		table.WriteString(rows[name])
 	}
 	const file = "../docs/operations.md"
-	page, err := os.ReadFile(file)
-	must(t, err)
+	page := must.Get(os.ReadFile(file))(t)
 	before, rest, found := strings.Cut(string(page), tableBegin)
 	old, after, closed := strings.Cut(rest, tableEnd)
 	if !found || !closed {
@@ -50,8 +52,9 @@ func checkMetricsTable(t *testing.T, pages []string) {
 		return
 	}
 	if *updateDocs {
-		must(t, os.WriteFile(file, []byte(before+tableBegin+table.String()+tableEnd+after), 0o644))
+		must.OK(t, os.WriteFile(file, []byte(before+tableBegin+table.String()+tableEnd+after), 0o644))
 		return
 	}
-	t.Errorf("the metrics in %s are not those of the code; run the command above the table. Want:\n%s", file, table.String())
+	t.Errorf("the metrics in %s are not those of the code; run the command above the table. Want:\n%s", file,
+		table.String())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -26,8 +27,10 @@ func values(t *testing.T, i *Instance) map[string]float64 {
 }
 
 // write is what every write moves.
-const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_latency_count 1, proposal_latency_count 1, quorum_ack_latency_count 1, " +
-	"sync_processor_batch_size_count 1, updatelatency_count 1, readlatency_count 0, zlockd_zxid 1, zlockd_raft_applied_index 1, zlockd_raft_commit_index 1, " +
+const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_latency_count 1, " +
+	"proposal_latency_count 1, quorum_ack_latency_count 1, " +
+	"sync_processor_batch_size_count 1, updatelatency_count 1, readlatency_count 0, zlockd_zxid 1, " +
+	"zlockd_raft_applied_index 1, zlockd_raft_commit_index 1, " +
 	"zlockd_raft_last_index 1, zlockd_log_requests 1"
 
 // read is what every read moves.
@@ -46,78 +49,76 @@ func TestMetricsMove(t *testing.T) {
 		{"connect", func() {
 			var err error
 			other, err = wire.Open(i.ClientAddr())
-			must(t, err)
-		}, "connection_request_count 1, num_alive_connections 1, global_sessions 1, packets_received 1, packets_sent 1, bytes_received_count 49, " +
+			must.OK(t, err)
+		}, "connection_request_count 1, num_alive_connections 1, global_sessions 1, packets_received 1, " +
+			"packets_sent 1, bytes_received_count 49, " +
 			"response_bytes 41, proposal_count 1, zlockd_zxid 1, znode_count 0"},
-		{"create", func() { create(t, c, "/a", 0) }, write + `, znode_count 1, ephemerals_count 0, approximate_data_size 2, packets_received 1, packets_sent 1,
+		{"create", func() { create(t, c, "/a", 0) }, write +
+			`, znode_count 1, ephemerals_count 0, approximate_data_size 2, packets_received 1, packets_sent 1,
 			bytes_received_count 53, response_bytes 26, write_per_namespace_count{key="a"} 1`},
-		{"create with data", func() { _, err := c.Create("/a/b", make([]byte, 100), 0); must(t, err) },
+		{"create with data", func() { must.Get(c.Create("/a/b", make([]byte, 100), 0))(t) },
 			write + `, znode_count 1, approximate_data_size 104, bytes_received_count 155, response_bytes 28, write_per_namespace_count{key="a"} 1`},
 		{"create an ephemeral node", func() { create(t, other, "/e", jute.FlagEphemeral) },
 			write + `, znode_count 1, ephemerals_count 1, write_per_namespace_count{key="e"} 1`},
-		{"read", func() { _, _, err := c.GetData("/a/b", false); must(t, err) },
+		{"read", func() { _, _, err := c.GetData("/a/b", false); must.OK(t, err) },
 			read + `, readlatency_count 1, packets_received 1, packets_sent 1, response_bytes 192, watch_count 0, read_per_namespace_count{key="a"} 1`},
 		{"watch", func() {
 			_, _, err := c.GetData("/a", true)
-			must(t, err)
+			must.OK(t, err)
 			_, _, err = c.Children("/a", true)
-			must(t, err)
+			must.OK(t, err)
 			if _, err = c.Exists("/new", true); err != jute.NoNode {
 				t.Fatal(err)
 			}
 			_, err = c.Exists("/a/b", true)
-			must(t, err)
+			must.OK(t, err)
 		}, read + `, readlatency_count 4, watch_count 4, zlockd_watches 4, read_per_namespace_count{key="a"} 3`},
 		{"change what is watched", func() {
-			_, err := other.SetData("/a", []byte("x"), -1)
-			must(t, err)
+			must.Get(other.SetData("/a", []byte("x"), -1))(t)
 			create(t, other, "/a/c", 0)
 			create(t, other, "/new", 0)
-			must(t, other.Delete("/a/b", -1))
+			must.OK(t, other.Delete("/a/b", -1))
 			for range 4 {
-				_, err := c.Next()
-				must(t, err)
+				must.Get(c.Next())(t)
 			}
 		}, `node_changed_watch_count_count 1, node_children_watch_count_count 1, node_created_watch_count_count 1, node_deleted_watch_count_count 1,
 			watch_count -4, zlockd_watches -4, packets_received 4, packets_sent 8, znode_count 1, approximate_data_size -95, watch_bytes 140, updatelatency_count 4,
 			write_per_namespace_count{key="a"} 3, write_per_namespace_count{key="new"} 1, zlockd_zxid 4`},
 		{"fail to authenticate", func() {
-			d, err := wire.Open(i.ClientAddr())
-			must(t, err)
+			d := must.Get(wire.Open(i.ClientAddr()))(t)
 			if err := d.Auth("nonsense", "x"); err == nil {
 				t.Fatal("authenticated")
 			}
-			must(t, d.Closed())
-		}, "auth_failed_count 1, connection_request_count 1, global_sessions 1, packets_received 2, packets_sent 2"},
+			must.OK(t, d.Closed())
+		}, "auth_failed_count 1, connection_request_count 1, global_sessions 1, packets_received 2, " +
+			"packets_sent 2"},
 		{"come back to a session", func() {
-			must(t, other.Close())
-			back, err := wire.Dial(i.ClientAddr())
-			must(t, err)
-			must(t, back.Connect(wire.Attach(other.Session, 0)))
+			must.OK(t, other.Close())
+			back := must.Get(wire.Dial(i.ClientAddr()))(t)
+			must.OK(t, back.Connect(wire.Attach(other.Session, 0)))
 			other = back
-		}, "connection_revalidate_count 1, revalidate_count 1, connection_request_count 1, global_sessions 0, ephemerals_count 0"},
+		}, "connection_revalidate_count 1, revalidate_count 1, connection_request_count 1, global_sessions 0, " +
+			"ephemerals_count 0"},
 		{"ask for a session that is over", func() {
-			d, err := wire.Dial(i.ClientAddr())
-			must(t, err)
+			d := must.Get(wire.Dial(i.ClientAddr()))(t)
 			gone := other.Session
 			gone.ID++
 			_ = d.Connect(wire.Attach(gone, 0)) // is told that it has expired
-			must(t, d.Closed())
+			must.OK(t, d.Closed())
 		}, "zlockd_sessions_refused_total 1, global_sessions 0"},
 		{"send a connect request that is none", func() {
-			d, err := wire.Dial(i.ClientAddr())
-			must(t, err)
-			must(t, d.WriteRaw([]byte{0, 0, 0, 4, 1, 2, 3, 4}))
-			must(t, d.Closed())
+			d := must.Get(wire.Dial(i.ClientAddr()))(t)
+			must.OK(t, d.WriteRaw([]byte{0, 0, 0, 4, 1, 2, 3, 4}))
+			must.OK(t, d.Closed())
 		}, "unsuccessful_handshake 1, global_sessions 0"},
 		{"send a frame that is too large", func() {
-			d, err := wire.Open(i.ClientAddr())
-			must(t, err)
-			must(t, d.WriteRaw([]byte{0x10, 0, 0, 0}))
-			must(t, d.Closed())
+			d := must.Get(wire.Open(i.ClientAddr()))(t)
+			must.OK(t, d.WriteRaw([]byte{0x10, 0, 0, 0}))
+			must.OK(t, d.Closed())
 		}, "large_requests_rejected 1, global_sessions 1"},
-		{"close a session", func() { must(t, other.CloseSession()) },
-			write + ", global_sessions -1, ephemerals_count -1, znode_count -1, approximate_data_size -2, packets_received 1, packets_sent 1, auth_failed_count 0"},
+		{"close a session", func() { must.OK(t, other.CloseSession()) },
+			write + ", global_sessions -1, ephemerals_count -1, znode_count -1, approximate_data_size -2, " +
+				"packets_received 1, packets_sent 1, auth_failed_count 0"},
 	} {
 		before := values(t, i)
 		step.do()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // events says of every metric that is fed what moves it.
@@ -24,7 +25,8 @@ func init() {
 			events[name] = event
 		}
 	}
-	add("a connection begins or ends", `num_alive_connections connection_request_count open_file_descriptor_count zlockd_connection_ends_total`)
+	add("a connection begins or ends",
+		`num_alive_connections connection_request_count open_file_descriptor_count zlockd_connection_ends_total`)
 	add("a connection is refused by a limit", "connection_rejected")
 	add("the server ends a connection: too slow, too much, malformed", "connection_drop_count")
 	add("a client comes back to its session", "connection_revalidate_count revalidate_count")
@@ -48,27 +50,34 @@ func init() {
 		propagation_latency sync_processor_batch_size sync_processor_queue_size fsynctime last_proposal_size min_proposal_size max_proposal_size zlockd_zxid
 		zlockd_raft_last_index zlockd_raft_commit_index zlockd_raft_applied_index zlockd_member_applied_index zlockd_stream_pending zlockd_log_requests zlockd_log_bytes`)
 	add("an ephemeral node", "ephemerals_count")
-	add("a watch is set, or goes", "watch_count zlockd_watches zlockd_watch_memory_bytes zlockd_watch_memory_largest_bytes")
-	add("a watch fires", "node_created_watch_count node_deleted_watch_count node_changed_watch_count node_children_watch_count watch_bytes")
+	add("a watch is set, or goes",
+		"watch_count zlockd_watches zlockd_watch_memory_bytes zlockd_watch_memory_largest_bytes")
+	add("a watch fires", "node_created_watch_count node_deleted_watch_count node_changed_watch_count "+
+		"node_children_watch_count watch_bytes")
 	add("an election", `election_time looking_count leader_unavailable_time unavailable_time leader_uptime zlockd_leader zlockd_leader_id zlockd_raft_term
 		zlockd_elections_total zlockd_serving zk_up zk_server_leader zk_server_state zk_peer_state`)
-	add("members change or fall behind", "quorum_size learners followers synced_followers synced_observers synced_non_voting_followers")
+	add("members change or fall behind",
+		"quorum_size learners followers synced_followers synced_observers synced_non_voting_followers")
 	add("a snapshot", "snapshottime zlockd_snapshot_zxid zlockd_snapshot_bytes")
 	add("a snapshot is sent to a follower", "snap_count")
 	add("a start with data", "dbinittime startup_snap_load_time startup_txns_loaded startup_txns_load_time")
-	add("a lock is taken, waited for, given back", `zlockd_locks_held zlockd_lock_waiters zlockd_lock_oldest_wait_seconds zlockd_lock_longest_hold_seconds
+	add("a lock is taken, waited for, given back",
+		`zlockd_locks_held zlockd_lock_waiters zlockd_lock_oldest_wait_seconds zlockd_lock_longest_hold_seconds
 		zlockd_lock_grants_total zlockd_lock_scan_seconds`)
 	add("sessions wait for each other", "zlockd_lock_suspected_deadlocks")
-	add("a backup, or none in time", "zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
+	add("a backup, or none in time",
+		"zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
 	add("a wrong password at the admin port", "zlockd_admin_logins_failed_total")
 	add("a certificate comes to its end", "zlockd_certificate_expiry_seconds")
 	add("something is wrong, or worth a note", "zlockd_faults zlockd_notices")
 	add("large requests, slow readers", "zlockd_buffer_bytes")
 	add("too many log lines", "zlockd_log_lines_dropped_total zlockd_log_lines_lost_total")
 	add("time", "uptime")
-	add("a collection, goroutines, memory", `jvm_pause_time_ms jvm_gc_collection_seconds_count jvm_gc_collection_seconds_sum jvm_threads_current jvm_threads_daemon
+	add("a collection, goroutines, memory",
+		`jvm_pause_time_ms jvm_gc_collection_seconds_count jvm_gc_collection_seconds_sum jvm_threads_current jvm_threads_daemon
 		jvm_threads_state jvm_threads_started_total jvm_memory_bytes_used jvm_memory_bytes_committed jvm_memory_pool_bytes_used jvm_memory_pool_bytes_committed`)
-	add("nothing: it tells a setting, or what runs", `max_file_descriptor_count zlockd_peer_insecure zlockd_skip_acl zlockd_build_info zlockd_watch_memory_limit_bytes
+	add("nothing: it tells a setting, or what runs",
+		`max_file_descriptor_count zlockd_peer_insecure zlockd_skip_acl zlockd_build_info zlockd_watch_memory_limit_bytes
 		zlockd_buffer_limit_bytes zk_version zk_ruok jvm_info jvm_memory_bytes_max jvm_memory_pool_bytes_max`)
 }
 
@@ -78,8 +87,7 @@ var mntrName = regexp.MustCompile(`^zk_((avg|min|max|cnt|sum|p50|p95|p99|p999)_)
 // Every metric has an event that moves it, or stands in the manual's table of
 // those that nothing feeds, and those are zero.
 func TestEveryMetricIsFedOrToldOf(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
-	must(t, err)
+	page := must.Get(os.ReadFile("../docs/operations.md"))(t)
 	_, section, _ := strings.Cut(string(page), "\n### Metrics that stay zero\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	zero := map[string]bool{}
@@ -100,8 +108,8 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	})
 	id, led := e.leader()
 	handOff(t, led)
-	must(t, led.Node().Snapshot())
-	must(t, led.Close(context.Background()))
+	must.OK(t, led.Node().Snapshot())
+	must.OK(t, led.Close(context.Background()))
 	delete(e.servers, id)
 	_, next := e.leader()
 	e.restart(id)
@@ -131,10 +139,13 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 		exists[name] = true
 	}
 	for _, name := range families {
-		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "promhttp_") {
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") ||
+			strings.HasPrefix(name, "promhttp_") {
 			continue // those of the library
 		}
-		if m := mntrName.FindStringSubmatch(name); m != nil && (exists[m[3]] || exists[strings.TrimPrefix(name, "zk_")] || exists[strings.TrimPrefix(name, "zk_")+"_total"]) {
+		if m := mntrName.FindStringSubmatch(name); m != nil &&
+			(exists[m[3]] || exists[strings.TrimPrefix(name, "zk_")] || exists[strings.TrimPrefix(name, "zk_")+
+				"_total"]) {
 			continue // another name of the same
 		}
 		switch _, moves := events[name]; {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // complaints keeps what is logged above INFO.
@@ -57,11 +58,10 @@ func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
 	run := func(name string, o Options) {
 		t.Helper()
 		o.ClientAddr, o.AdminAddr, o.Logger = "127.0.0.1:0", "127.0.0.1:0", log
-		i, err := Start(t.Context(), o)
-		must(t, err)
-		must(t, i.Ready(t.Context()))
+		i := must.Get(Start(t.Context(), o))(t)
+		must.OK(t, i.Ready(t.Context()))
 		(&ensemble{t: t}).write(i, "/"+name, 3)
-		must(t, i.Close(context.Background()))
+		must.OK(t, i.Close(context.Background()))
 		c.none(t, name)
 	}
 	run("memory", Options{})
@@ -78,7 +78,7 @@ func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
 		e.write(led, "/a", 3)
 		c.none(t, "start of several")
 		for id := range e.peers { // a rolling restart
-			must(t, e.servers[id].Close(context.Background()))
+			must.OK(t, e.servers[id].Close(context.Background()))
 			delete(e.servers, id)
 			e.leader()
 			e.restart(id)

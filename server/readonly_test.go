@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -24,13 +25,13 @@ func TestReadOnlyMode(t *testing.T) {
 	}
 	i := e.servers[id]
 	e.write(i, "/a", 3)
-	before, err := wire.Open(i.ClientAddr())
-	must(t, err)
+	before := must.Get(wire.Open(i.ClientAddr()))(t)
 	defer before.Close()
 	for _, other := range others {
-		must(t, e.servers[other].Close(context.Background()))
+		must.OK(t, e.servers[other].Close(context.Background()))
 	}
-	for end := time.Now().Add(time.Minute); i.Status(0).Mode != admin.ReadOnly; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); i.Status(0).Mode != admin.ReadOnly; time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not in read-only mode")
 		}
@@ -40,8 +41,7 @@ func TestReadOnlyMode(t *testing.T) {
 	}
 
 	open := func(hello jute.ConnectRequest) *wire.Conn {
-		c, err := wire.Dial(i.ClientAddr())
-		must(t, err)
+		c := must.Get(wire.Dial(i.ClientAddr()))(t)
 		t.Cleanup(func() { c.Close() })
 		if err := c.Connect(hello); err != nil {
 			return nil
@@ -60,15 +60,15 @@ func TestReadOnlyMode(t *testing.T) {
 	if open(readOnly(wire.Attach(wrong, 0))) != nil {
 		t.Error("a client with a wrong password was let in")
 	}
-	for name, hello := range map[string]jute.ConnectRequest{"new": readOnly(wire.NewSession(30000)), "attached": readOnly(wire.Attach(before.Session, 0))} {
+	for name, hello := range map[string]jute.ConnectRequest{"new": readOnly(wire.NewSession(30000)),
+		"attached": readOnly(wire.Attach(before.Session, 0))} {
 		c := open(hello)
 		if c == nil {
 			t.Fatalf("%s: not let in", name)
 		}
 		call := func(want jute.ErrCode, op jute.OpCode, body wire.Body) {
 			t.Helper()
-			f, err := c.Call(op, body)
-			must(t, err)
+			f := must.Get(c.Call(op, body))(t)
 			if f.Code != want {
 				t.Errorf("%s: %v answers %v, want %v", name, op, f.Code, want)
 			}
@@ -86,14 +86,13 @@ func TestReadOnlyMode(t *testing.T) {
 	// With a majority again the server sends the readers away, and serves all clients.
 	reader := open(readOnly(wire.NewSession(30000)))
 	e.restart(others[0])
-	must(t, reader.Closed())
+	must.OK(t, reader.Closed())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, i.Ready(ctx))
-	again, err := wire.Dial(i.ClientAddr())
-	must(t, err)
+	must.OK(t, i.Ready(ctx))
+	again := must.Get(wire.Dial(i.ClientAddr()))(t)
 	defer again.Close()
-	must(t, again.Connect(readOnly(wire.Attach(before.Session, 0))))
+	must.OK(t, again.Connect(readOnly(wire.Attach(before.Session, 0))))
 	create(t, again, "/b", 0)
 }
 
@@ -103,7 +102,7 @@ func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
 	id, i := e.leader()
 	for other, s := range e.servers {
 		if other != id {
-			must(t, s.Close(context.Background()))
+			must.OK(t, s.Close(context.Background()))
 		}
 	}
 	for end := time.Now().Add(time.Minute); i.Status(0).Serving; time.Sleep(5 * time.Millisecond) {

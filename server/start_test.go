@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -19,29 +20,18 @@ func start(t *testing.T, o Options) (*Instance, *wire.Conn) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	o.ClientAddr = "127.0.0.1:0"
-	i, err := Start(ctx, o)
-	must(t, err)
-	t.Cleanup(func() { must(t, i.Close(context.Background())) })
-	must(t, i.Ready(ctx))
-	c, err := wire.Open(i.ClientAddr())
-	must(t, err)
+	i := must.Get(Start(ctx, o))(t)
+	t.Cleanup(func() { must.OK(t, i.Close(context.Background())) })
+	must.OK(t, i.Ready(ctx))
+	c := must.Get(wire.Open(i.ClientAddr()))(t)
 	t.Cleanup(func() { c.Close() })
 	return i, c
-}
-
-// must fails the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // create makes a node.
 func create(t *testing.T, c *wire.Conn, path string, flags int32) {
 	t.Helper()
-	_, err := c.Create(path, nil, flags)
-	must(t, err)
+	must.Get(c.Create(path, nil, flags))(t)
 }
 
 func TestStartServesOnTheAddressItTells(t *testing.T) {
@@ -51,28 +41,25 @@ func TestStartServesOnTheAddressItTells(t *testing.T) {
 
 func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
-	i, err := Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0"})
-	must(t, err)
-	must(t, i.Ready(t.Context()))
+	i := must.Get(Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0"}))(t)
+	must.OK(t, i.Ready(t.Context()))
 	var conns []*wire.Conn
 	for n := range 30 {
-		c, err := wire.Dial(i.ClientAddr())
-		must(t, err)
+		c := must.Get(wire.Dial(i.ClientAddr()))(t)
 		defer c.Close()
 		if n%3 > 0 {
-			must(t, c.Connect(wire.NewSession(10000)))
+			must.OK(t, c.Connect(wire.NewSession(10000)))
 			conns = append(conns, c)
 		}
 		if n%3 == 2 { // requests under way
 			for range 50 {
-				_, err := c.Send(jute.OpCreate, wire.Create("/s-", nil, jute.WorldAnyone, 2))
-				must(t, err)
+				must.Get(c.Send(jute.OpCreate, wire.Create("/s-", nil, jute.WorldAnyone, 2)))(t)
 			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	must(t, i.Close(ctx))
+	must.OK(t, i.Close(ctx))
 	for _, c := range conns {
 		for {
 			if _, err := c.ReadFrame(); err == io.EOF {
@@ -82,7 +69,8 @@ func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 			}
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(
+		time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines where there were %d", runtime.NumGoroutine(), before)
 		}

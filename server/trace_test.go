@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The trace page records what the server does, with a mark for each step of a
@@ -40,7 +41,8 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 		code         int
 		says         string
 	}{
-		{"", "", 401, "Auth info"}, {"", "digest super:wrong", 403, "Not authorized"}, {"?wait=1h", super, 400, "is no duration"},
+		{"", "", 401, "Auth info"}, {"", "digest super:wrong", 403, "Not authorized"},
+		{"?wait=1h", super, 400, "is no duration"},
 	} {
 		if code, text := ask(bad.query, bad.login); code != bad.code || !strings.Contains(text, bad.says) {
 			t.Errorf("%q as %q: %d %q", bad.query, bad.login, code, text)
@@ -58,7 +60,8 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 		create(t, c, fmt.Sprintf("/traced-%d", n), 0)
 		select {
 		case text := <-got:
-			for _, step := range []string{"goes into this server's stream", "are taken, in a block", "are given to raft", "is in the log", "is applied"} {
+			for _, step := range []string{"goes into this server's stream", "are taken, in a block",
+				"are given to raft", "is in the log", "is applied"} {
 				if !strings.Contains(text, step) {
 					t.Errorf("no step %q in the trace of %d bytes", step, len(text))
 				}
@@ -71,8 +74,7 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 
 func TestTraceIsOffWithoutASuperUser(t *testing.T) {
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0"})
-	resp, err := http.Get("http://" + i.AdminAddr() + "/debug/trace")
-	must(t, err)
+	resp := must.Get(http.Get("http://" + i.AdminAddr() + "/debug/trace"))(t)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusForbidden {
 		t.Error(resp.Status)

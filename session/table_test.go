@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func password(n byte) (p [jute.PasswordSize]byte) {
@@ -155,9 +156,7 @@ func TestTableAgainstModel(t *testing.T) {
 		if step%500 == 0 {
 			d := jute.NewDecoder(tab.Append(nil))
 			loaded := new(Table)
-			if err := loaded.Load(&d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, loaded.Load(&d))
 			tab = loaded
 		}
 		if step%100 != 0 {
@@ -190,9 +189,7 @@ func TestSnapshotIsIdentity(t *testing.T) {
 	image := tab.Append(nil)
 	d := jute.NewDecoder(append(slices.Clone(image), "tail"...))
 	loaded := new(Table)
-	if err := loaded.Load(&d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, loaded.Load(&d))
 	if string(d.Rest()) != "tail" {
 		t.Error("Load must leave what follows the table")
 	}
@@ -259,9 +256,7 @@ func TestTenThousandSessionsAreCheap(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	d, tab := jute.NewDecoder(image), new(Table)
-	if err := tab.Load(&d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tab.Load(&d))
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	each := (after.HeapAlloc - before.HeapAlloc) / n
@@ -289,9 +284,7 @@ func TestAdoptedSessions(t *testing.T) {
 	}
 	var loaded Table
 	d := jute.NewDecoder(tab.Append(nil))
-	if err := loaded.Load(&d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, loaded.Load(&d))
 	for _, id := range ids {
 		if s, ok := loaded.Attach(id, password(9), 4000, 1, "a"); !ok || s.Gen != 2 {
 			t.Errorf("%#x cannot be attached to", uint64(id))
@@ -380,9 +373,7 @@ func TestOwnedBy(t *testing.T) {
 	saved := tab.Append(nil)
 	tab = NewTable(2)
 	d := jute.NewDecoder(saved)
-	if err := tab.Load(&d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tab.Load(&d))
 	want(1, 1)
 	tab.Remove(b.ID)
 	tab.Remove(b.ID)

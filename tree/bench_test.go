@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -188,17 +189,12 @@ func BenchmarkMillion(b *testing.B) {
 			chunks = append(chunks, d)
 			size += len(buf)
 			start = time.Now()
-			if err := l.Add(buf); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, l.Add(buf))
 			load += time.Since(start)
 		}
 		s.Close()
 		start = time.Now()
-		again, err := l.Finish()
-		if err != nil {
-			b.Fatal(err)
-		}
+		again := must.Get(l.Finish())(b)
 		load += time.Since(start)
 		b.ReportMetric(float64(walk.Nanoseconds())/n, "walk-ns/node")
 		slices.Sort(chunks)

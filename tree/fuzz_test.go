@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -61,9 +62,7 @@ func FuzzTree(f *testing.F) {
 		if got, want := treetest.Dump(tr), model.Dump(); got != want {
 			t.Fatalf("the tree is\n%s\nthe model\n%s", got, want)
 		}
-		if err := tr.Verify(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, tr.Verify())
 	})
 }
 
@@ -86,9 +85,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := whole.Verify(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, whole.Verify())
 		again, err := load(snapshotOf(whole, 3)...)
 		if err != nil || treetest.Dump(again) != treetest.Dump(whole) || again.Digest() != whole.Digest() {
 			t.Fatal("not the same after a restore", err)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestEveryHandlerAsksForPermission reads the package: whatever Apply, a multi
@@ -50,20 +52,14 @@ func TestEveryHandlerAsksForPermission(t *testing.T) {
 // callGraph returns, for every function and method of the tree, the names of
 // what it calls. Snapshots are no concern of clients.
 func callGraph(t *testing.T) map[string]map[string]bool {
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("."))(t)
 	calls := map[string]map[string]bool{}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") ||
 			e.Name() == "snapshot.go" {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0))(t)
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Body == nil {

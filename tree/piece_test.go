@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -69,9 +70,7 @@ func TestWalksInPiecesMissNothing(t *testing.T) {
 				step()
 			}
 		}
-		if err := s.t.Verify(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.t.Verify())
 		for p := range stayed {
 			if !metOwned[p] || !metChild[p] {
 				t.Fatalf("seed %d: %s was not met (owned %v, child %v)", seed, p, metOwned[p], metChild[p])

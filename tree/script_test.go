@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var update = flag.Bool("update", false, "write what the scripts print into testdata")
@@ -28,10 +30,7 @@ func TestScripts(t *testing.T) {
 }
 
 func runScript(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	s := newScript(t)
 	var out bytes.Buffer
 	for block := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n\n") {
@@ -51,9 +50,7 @@ func runScript(t *testing.T, file string) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, append(bytes.TrimRight(out.Bytes(), "\n"), '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, append(bytes.TrimRight(out.Bytes(), "\n"), '\n'), 0o644))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -143,10 +144,7 @@ func (s *script) run(list []string, more [][]string) {
 	case "reload":
 		s.reload()
 	case "raw":
-		body, err := hex.DecodeString(strings.Join(list[2:], ""))
-		if err != nil {
-			s.Fatal(err)
-		}
+		body := must.Get(hex.DecodeString(strings.Join(list[2:], "")))(s)
 		s.apply(jute.OpCode(a.num("1", 0)), body)
 	case "close":
 		s.change(func(c *tree.Change) { s.tree.CloseSession(c, a.num("1", 0)) })
@@ -292,15 +290,10 @@ func (s *script) reload() {
 	for done := false; !done; {
 		var b []byte
 		b, done = snap.Append(nil, 3)
-		if err := load.Add(b); err != nil {
-			s.Fatal(err)
-		}
+		must.OK(s, load.Add(b))
 	}
 	snap.Close()
-	loaded, err := load.Finish()
-	if err != nil {
-		s.Fatal(err)
-	}
+	loaded := must.Get(load.Finish())(s)
 	s.tree = loaded
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -71,10 +72,7 @@ func TestSameOperationsGiveTheSameSnapshotBytes(t *testing.T) {
 		if !bytes.Equal(first, bytes.Join(snapshotOf(b.tree, 7), nil)) {
 			t.Fatalf("seed %d: two trees made the same changes and write different snapshots", seed)
 		}
-		c, err := load(first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(load(first))(t)
 		if !bytes.Equal(first, bytes.Join(snapshotOf(c, 64), nil)) {
 			t.Fatalf("seed %d: a restored tree writes another snapshot than it was restored from", seed)
 		}
@@ -219,23 +217,16 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 			mu.RLock()
 			b, done = s.Append(nil, 32)
 			mu.RUnlock()
-			if err := l.Add(b); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Add(b))
 		}
 		mu.Lock()
 		s.Close()
 		mu.Unlock()
-		got, err := l.Finish()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(l.Finish())(t)
 		if treetest.Dump(got) != want {
 			t.Fatal("the snapshot is not the tree as it was")
 		}
-		if err := got.Verify(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, got.Verify())
 	}
 	close(stop)
 	readers.Wait()
@@ -258,9 +249,7 @@ func TestSnapshotBesideFailingMultis(t *testing.T) {
 		for i, done := 0, false; !done; i++ {
 			var b []byte
 			b, done = s.Append(nil, 3)
-			if err := l.Add(b); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Add(b))
 			var m []byte
 			for k := range 5 {
 				p := fmt.Sprintf("/n%02d", (i*37+k*11)%100)
@@ -278,10 +267,7 @@ func TestSnapshotBesideFailingMultis(t *testing.T) {
 			}
 		}
 		s.Close()
-		got, err := l.Finish()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(l.Finish())(t)
 		if treetest.Dump(got) != want {
 			t.Fatal("the snapshot is not the tree as it was")
 		}
@@ -370,9 +356,7 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 	root := node("/", 0, 0, 0)
 	zk := slices.Concat(node("/zookeeper", 0, 0, 0), node("/zookeeper/config", 0, 0, 0),
 		node("/zookeeper/quota", 0, 0, 0))
-	if _, err := load(header(9, 4), acl, root, zk, end(4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(load(header(9, 4), acl, root, zk, end(4)))(t)
 	for want, chunks := range map[string][][]byte{
 		"no header":     {acl},
 		"second header": {header(1, 1), header(1, 1)},

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -50,15 +51,10 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	for done := false; !done; {
 		var b []byte
 		b, done = s.Append(nil, 2)
-		if err := l.Add(b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Add(b))
 	}
 	s.Close()
-	got, err := l.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(l.Finish())(t)
 	if got.Digest() != tr.Digest() || got.Count() != 5 || got.EphemeralCount() != 1 ||
 		got.Bytes() != tr.Bytes() {
 		t.Error(got.Count(), got.Bytes(), tr.Bytes())

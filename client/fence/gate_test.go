@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // stores runs a test on each kind of store.
@@ -228,9 +230,7 @@ func TestWritesThroughDoNeverGoBack(t *testing.T) {
 
 func noErr(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func wantErr(t testing.TB, err, want error) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A token counts once it is on the disk: the new file before it takes the old
@@ -26,9 +28,7 @@ func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 		return syncDir(dir)
 	}
 	for _, token := range []Token{7, 9, 9, 8} {
-		if _, err := s.Raise(t.Context(), "/a", token); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Raise(t.Context(), "/a", token))(t)
 	}
 	want := []string{"file with 7 while  is shown", "directory while 7 is shown", "file with 9 while 7 is shown",
 		"directory while 9 is shown"}
@@ -46,9 +46,7 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 	} {
 		s, err := NewFileStore(t.TempDir())
 		noErr(t, err)
-		if _, err := s.Raise(t.Context(), "/a", 7); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Raise(t.Context(), "/a", 7))(t)
 		spoil(s)
 		if _, err := s.Raise(t.Context(), "/a", 9); !errors.Is(err, bad) {
 			t.Errorf("%s: %v", name, err)
@@ -101,9 +99,7 @@ func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		if _, err := newFileStore(filepath.Join(top, "a", "b"), sync); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(newFileStore(filepath.Join(top, "a", "b"), sync))(t)
 	}
 	if !slices.Equal(synced, []string{"", "/a"}) {
 		t.Errorf("synced %q", synced)

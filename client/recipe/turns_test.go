@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The lock view and the client decide alike who holds: in random queues, the holders
@@ -25,7 +27,8 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 			if rw {
 				role = []Role{RoleRead, RoleWrite}[r.IntN(2)]
 			}
-			name := NodeName(layout, role, NewID(int64(i+1), r.Uint64()), "host") + fmt.Sprintf("%010d", first+int32(i))
+			name := NodeName(layout, role, NewID(int64(i+1), r.Uint64()), "host") + fmt.Sprintf("%010d",
+				first+int32(i))
 			d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
 			names = append(names, name)
 		}
@@ -54,7 +57,8 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 			if p.Blocked && !slices.Contains(e.BlockedBy, p.Blocker.Name) {
 				t.Errorf("round %d: %v: %s watches %s and waits for %v", round, names, name, p.Blocker.Name, e.BlockedBy)
 			}
-			if e.Session != Session(i+1) || e.Token != int64(100+i) || e.Maker != MakerSelf || e.Layout != layout || e.Mode != c.Kind.Mode() {
+			if e.Session != Session(i+1) || e.Token != int64(100+i) || e.Maker != MakerSelf || e.Layout != layout ||
+				e.Mode != c.Kind.Mode() {
 				t.Errorf("%+v", e)
 			}
 		}
@@ -63,25 +67,29 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 
 // What an answer says of a queue and a graph is what its reader gets.
 func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
-	q := Queue{Lock: Lock{Path: "/l", Kind: KindRWLock, Layouts: []Layout{LayoutCurator, LayoutKazoo}, Mixed: true, Policy: "fair", Limit: 3, Next: -5, Total: 9},
-		Holders:      []Entry{{Node: "a", Position: 0, Mode: Shared, Layout: LayoutLone, Maker: MakerZooKeeper, Session: -1, Token: 1<<53 + 1, Since: 5, HeldSince: 6, Hidden: true, Data: "x"}},
-		Waiters:      []Entry{{Node: "b", Position: 1, BlockedBy: []string{"a"}, Any: true, Watch: true, Owner: &Owner{Version: 1, Host: "h"}}},
+	q := Queue{Lock: Lock{Path: "/l", Kind: KindRWLock, Layouts: []Layout{LayoutCurator, LayoutKazoo},
+		Mixed: true, Policy: "fair", Limit: 3, Next: -5, Total: 9},
+		Holders: []Entry{{Node: "a", Position: 0, Mode: Shared, Layout: LayoutLone, Maker: MakerZooKeeper,
+			Session: -1, Token: 1<<53 + 1, Since: 5, HeldSince: 6, Hidden: true, Data: "x"}},
+		Waiters: []Entry{{Node: "b", Position: 1, BlockedBy: []string{"a"}, Any: true, Watch: true,
+			Owner: &Owner{Version: 1, Host: "h"}}},
 		Participants: []Entry{{Node: "c"}}, Others: []string{"d"},
 	}
-	b, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []string{`"layouts":["curator","kazoo"]`, `"session":"0xffffffffffffffff"`, `"token":"9007199254740993"`, `"maker":"zookeeper"`, `"layout":"lone"`} {
+	b := must.Get(json.Marshal(q))(t)
+	for _, s := range []string{`"layouts":["curator","kazoo"]`, `"session":"0xffffffffffffffff"`,
+		`"token":"9007199254740993"`, `"maker":"zookeeper"`, `"layout":"lone"`} {
 		if !strings.Contains(string(b), s) {
 			t.Errorf("%s lacks %s", b, s)
 		}
 	}
 	var back Queue
-	if err := json.Unmarshal(b, &back); err != nil || fmt.Sprintf("%+v", back.Holders) != fmt.Sprintf("%+v", q.Holders) || back.Lock.Layout() != "curator+kazoo" || back.Waiters[0].Owner.Host != "h" || back.Next != -5 || !back.Waiters[0].Any {
+	if err := json.Unmarshal(b, &back); err != nil || fmt.Sprintf("%+v", back.Holders) != fmt.Sprintf("%+v",
+		q.Holders) || back.Lock.Layout() != "curator+kazoo" || back.Waiters[0].Owner.Host != "h" ||
+		back.Next != -5 || !back.Waiters[0].Any {
 		t.Errorf("%v\n%+v\n%+v", err, back, q)
 	}
-	for _, bad := range []string{`{"layout":"other"}`, `{"maker":"other"}`, `{"session":"other"}`, `{"session":"0x1ffffffffffffffff"}`} {
+	for _, bad := range []string{`{"layout":"other"}`, `{"maker":"other"}`, `{"session":"other"}`,
+		`{"session":"0x1ffffffffffffffff"}`} {
 		if json.Unmarshal([]byte(bad), new(Entry)) == nil {
 			t.Errorf("%s is understood", bad)
 		}
@@ -143,7 +151,8 @@ func TestDeadlockedNeedsCertainWaits(t *testing.T) {
 		}
 	}
 	for p, want := range map[*Party]string{
-		{Host: "h", PID: 3, Task: "t"}: "h[3]", {Host: "h", Task: "t"}: "h", {Task: "t", PID: 3}: "t", {Session: 255}: "0xff",
+		{Host: "h", PID: 3, Task: "t"}: "h[3]", {Host: "h", Task: "t"}: "h", {Task: "t", PID: 3}: "t",
+		{Session: 255}: "0xff",
 	} {
 		if got := p.Label(); got != want {
 			t.Errorf("%+v is called %s", p, got)
@@ -158,7 +167,8 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	l := Lock{Path: "/s"}
-	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a", "/s-__lock__/a": "/s-__lock__/a"} {
+	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a",
+		"/s-__lock__/a": "/s-__lock__/a"} {
 		if got := l.Target(node); got != want {
 			t.Errorf("%q is at %s", node, got)
 		}
@@ -169,15 +179,19 @@ func TestPaths(t *testing.T) {
 func TestContendersByName(t *testing.T) {
 	const id, dashed = "0123456789abcdef0123456789abcdef", "01234567-89ab-4def-8123-456789abcdef"
 	for name, want := range map[string]struct{ may, is bool }{
-		"lock": {true, false}, "notes": {false, false}, "lock-0000000001": {true, true}, "lock0000000017": {true, true}, id: {true, false},
-		id + "__party__": {true, false}, "q-" + dashed + "-R-0000000001": {true, true}, "h-" + dashed + "-W": {true, true}, "h-" + dashed: {false, false},
-		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {true, true},
+		"lock": {true, false}, "notes": {false, false}, "lock-0000000001": {true, true}, "lock0000000017": {
+			true, true}, id: {true, false},
+		id + "__party__": {true, false}, "q-" + dashed + "-R-0000000001": {true, true}, "h-" + dashed + "-W": {
+			true, true}, "h-" + dashed: {false, false},
+		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {
+			true, true},
 	} {
 		if MayContend(name) != want.may || IsContender(name) != want.is {
 			t.Errorf("%s: may contend %v, contends %v", name, MayContend(name), IsContender(name))
 		}
 	}
-	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648, "item0000000009": 9, "job-2147483647": 2147483647} {
+	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648,
+		"item0000000009": 9, "job-2147483647": 2147483647} {
 		if n, ok := Number(name); n != want || !ok {
 			t.Errorf("%s has the number %d, %v", name, n, ok)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -26,7 +27,7 @@ func (c *closing) Close() error {
 // against that connection, so only the client can end it.
 func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	goleakAtEnd(t)
-	p := must[*faultproxy.Proxy](t)(faultproxy.New(zlocktest.Config{}.Start(t).Addr))
+	p := must.Get(faultproxy.New(zlocktest.Config{}.Start(t).Addr))(t)
 	t.Cleanup(p.Close)
 	var last *closing // of the goroutine that dials
 	c := dial(t, p.Addr(), zk.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -49,7 +50,7 @@ func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 		set <- err
 	}()
 	soon(t, "the drop", rule.Acted())
-	must[zk.Node](t)(c.Get(ctx, "/r"))
+	must.Get(c.Get(ctx, "/r"))(t)
 	is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 }
 
@@ -92,5 +93,5 @@ func TestClosedSessionIsNotAskedFor(t *testing.T) {
 		t.Errorf("%d connections are made, the last for a session that was closed", n)
 	}
 	close(until)
-	ok(t, soon(t, "Close", first))
+	must.OK(t, soon(t, "Close", first))
 }

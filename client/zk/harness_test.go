@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -53,10 +54,7 @@ func dial(t testing.TB, servers string, opt zk.Options) *zk.Conn {
 	if opt.Timeout == 0 {
 		opt.Timeout = 10 * time.Second
 	}
-	c, err := zk.Dial(within(t), servers, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(zk.Dial(within(t), servers, opt))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -68,29 +66,9 @@ func dial(t testing.TB, servers string, opt zk.Options) *zk.Conn {
 // proxied connects through a proxy of its own.
 func proxied(t testing.TB, addr string, opt zk.Options) (*zk.Conn, *faultproxy.Proxy) {
 	t.Helper()
-	p, err := faultproxy.New(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(faultproxy.New(addr))(t)
 	t.Cleanup(p.Close)
 	return dial(t, p.Addr(), opt), p
-}
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func is(t testing.TB, err, want error) {
@@ -128,7 +106,5 @@ func eventually(t testing.TB, what string, f func() bool) {
 
 func node(t testing.TB, c *zk.Conn, path, data string) {
 	t.Helper()
-	if _, err := c.Create(within(t), zk.Create{Path: path, Data: []byte(data)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create(within(t), zk.Create{Path: path, Data: []byte(data)}))(t)
 }

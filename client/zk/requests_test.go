@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What is sent soon goes ahead of what is sent after it, and alone if nothing is.
@@ -19,36 +20,34 @@ func TestSendSoon(t *testing.T) {
 		alone := p.Create(zk.Create{Path: "/soon"})
 		p.SendSoon()
 		<-alone.Done()
-		must[zk.Created](t)(alone.Wait(ctx))
+		must.Get(alone.Wait(ctx))(t)
 		for range 100 {
 			p := c.Pipe()
 			gone := p.Delete(zk.Delete{Path: "/soon", Version: -1})
 			p.SendSoon()
-			must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/soon"}))
-			_, err := gone.Wait(ctx)
-			ok(t, err)
+			must.Get(c.Create(ctx, zk.Create{Path: "/soon"}))(t)
+			must.Get(gone.Wait(ctx))(t)
 		}
 		p = c.Pipe()
 		last := p.Delete(zk.Delete{Path: "/soon", Version: -1})
 		p.SendSoon()
-		ok(t, c.Close(ctx)) // sends it
-		_, err := last.Wait(ctx)
-		ok(t, err)
+		must.OK(t, c.Close(ctx)) // sends it
+		must.Get(last.Wait(ctx))(t)
 	})
 }
 
 func TestRequests(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
-		made := must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a", Data: []byte("one")}))
+		made := must.Get(c.Create(ctx, zk.Create{Path: "/a", Data: []byte("one")}))(t)
 		if made.Path != "/a" || made.Stat.Czxid == 0 {
 			t.Fatalf("created %+v", made)
 		}
-		n := must[zk.Node](t)(c.Get(ctx, "/a"))
+		n := must.Get(c.Get(ctx, "/a"))(t)
 		if string(n.Data) != "one" || n.Stat.Czxid != made.Stat.Czxid {
 			t.Fatalf("read %+v", n)
 		}
-		st := must[zk.Stat](t)(c.Set(ctx, "/a", []byte("two"), 0))
+		st := must.Get(c.Set(ctx, "/a", []byte("two"), 0))(t)
 		if st.Version != 1 {
 			t.Fatalf("version %d", st.Version)
 		}
@@ -61,38 +60,38 @@ func TestRequests(t *testing.T) {
 		}
 		_, err = c.Create(ctx, zk.Create{Path: "/a"})
 		is(t, err, zk.ErrNodeExists)
-		if st := must[*zk.Stat](t)(c.Exists(ctx, "/a")); st == nil || st.Version != 1 {
+		if st := must.Get(c.Exists(ctx, "/a"))(t); st == nil || st.Version != 1 {
 			t.Fatalf("exists %+v", st)
 		}
-		if st := must[*zk.Stat](t)(c.Exists(ctx, "/b")); st != nil {
+		if st := must.Get(c.Exists(ctx, "/b"))(t); st != nil {
 			t.Fatalf("exists %+v", st)
 		}
-		seq := must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a/n-", Mode: zk.EphemeralSequential}))
+		seq := must.Get(c.Create(ctx, zk.Create{Path: "/a/n-", Mode: zk.EphemeralSequential}))(t)
 		if seq.Path != "/a/n-0000000000" || seq.Stat.EphemeralOwner != c.Session().ID {
 			t.Fatalf("created %+v", seq)
 		}
-		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))
-		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a/ttl", Mode: zk.PersistentTTL, TTL: 1 << 30}))
+		must.Get(c.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))(t)
+		must.Get(c.Create(ctx, zk.Create{Path: "/a/ttl", Mode: zk.PersistentTTL, TTL: 1 << 30}))(t)
 		list, _, err := c.Children(ctx, "/a")
-		ok(t, err)
+		must.OK(t, err)
 		slices.Sort(list)
 		if fmt.Sprint(list) != "[box n-0000000000 ttl]" {
 			t.Fatalf("children %v", list)
 		}
-		if n := must[int](t)(c.ChildrenCount(ctx, "/a")); n != 3 {
+		if n := must.Get(c.ChildrenCount(ctx, "/a"))(t); n != 3 {
 			t.Fatalf("%d descendants", n)
 		}
-		if l := must[[]string](t)(c.Ephemerals(ctx, "/a")); fmt.Sprint(l) != "[/a/n-0000000000]" {
+		if l := must.Get(c.Ephemerals(ctx, "/a"))(t); fmt.Sprint(l) != "[/a/n-0000000000]" {
 			t.Fatalf("ephemerals %v", l)
 		}
 		is(t, c.Delete(ctx, "/a", -1), zk.ErrNotEmpty)
-		ok(t, c.Delete(ctx, "/a/ttl", 0))
-		ok(t, c.Sync(ctx, "/a"))
-		ok(t, c.Confirm(ctx))
-		ok(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("u:p")}))
-		must[zk.Stat](t)(c.SetACL(ctx, "/a/box", zk.AuthACL(zk.PermAll), 0))
+		must.OK(t, c.Delete(ctx, "/a/ttl", 0))
+		must.OK(t, c.Sync(ctx, "/a"))
+		must.OK(t, c.Confirm(ctx))
+		must.OK(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("u:p")}))
+		must.Get(c.SetACL(ctx, "/a/box", zk.AuthACL(zk.PermAll), 0))(t)
 		acl, st, err := c.GetACL(ctx, "/a/box")
-		ok(t, err)
+		must.OK(t, err)
 		if st.Aversion != 1 || len(acl) != 1 || acl[0].ID != zk.DigestACL(zk.PermAll, "u", "p")[0].ID {
 			t.Fatalf("ACL %+v, %+v", acl, st)
 		}
@@ -102,12 +101,12 @@ func TestRequests(t *testing.T) {
 func TestMultiSaysWhatHappened(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
-		res := must[[]zk.Result](t)(c.Multi(ctx,
+		res := must.Get(c.Multi(ctx,
 			zk.Create{Path: "/m", Data: []byte("x")},
 			zk.Create{Path: "/m/n-", Mode: zk.EphemeralSequential},
 			zk.SetData{Path: "/m", Data: []byte("y"), Version: 0},
 			zk.Check{Path: "/m", Version: 1},
-			zk.Create{Path: "/m/gone"}, zk.Delete{Path: "/m/gone", Version: -1}))
+			zk.Create{Path: "/m/gone"}, zk.Delete{Path: "/m/gone", Version: -1}))(t)
 		if res[1].Path != "/m/n-0000000000" || res[1].Stat.Czxid != res[0].Stat.Czxid || res[2].Stat.Version != 1 {
 			t.Fatalf("results %+v", res)
 		}
@@ -117,7 +116,7 @@ func TestMultiSaysWhatHappened(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, zk.ErrNoNode) || !zk.IsRefusal(err) {
 			t.Fatalf("error %v", err)
 		}
-		if n := must[zk.Node](t)(c.Get(ctx, "/m")); string(n.Data) != "y" {
+		if n := must.Get(c.Get(ctx, "/m"))(t); string(n.Data) != "y" {
 			t.Fatalf("a refused transaction wrote %q", n.Data)
 		}
 	})
@@ -133,8 +132,8 @@ func TestOneFlight(t *testing.T) {
 			made := p.Create(zk.Create{Path: "/p/n-", Mode: zk.EphemeralSequential})
 			list := p.Names("/p")
 			p.Send()
-			n := must[zk.Created](t)(made.Wait(ctx))
-			names := must[zk.Names](t)(list.Wait(ctx))
+			n := must.Get(made.Wait(ctx))(t)
+			names := must.Get(list.Wait(ctx))(t)
 			if names.Len() != i+1 || !slices.Contains(names.List(), strings.TrimPrefix(n.Path, "/p/")) {
 				t.Fatalf("made %s, listed %v", n.Path, names.List())
 			}
@@ -176,12 +175,12 @@ func TestChroot(t *testing.T) {
 		c, ctx := dial(t, addr+"/top/app", zk.Options{}), within(t)
 		_, err := c.Create(ctx, zk.Create{Path: "/a"})
 		is(t, err, zk.ErrNoNode)
-		ok(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
-		ok(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
+		must.OK(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
+		must.OK(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
 		_, w, err := c.GetW(ctx, "/x/y")
-		ok(t, err)
-		made := must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/x/y/n-", Mode: zk.PersistentSequential}))
-		res := must[[]zk.Result](t)(c.Multi(ctx, zk.Create{Path: "/x/m"}, zk.SetData{Path: "/x/y", Version: -1}))
+		must.OK(t, err)
+		made := must.Get(c.Create(ctx, zk.Create{Path: "/x/y/n-", Mode: zk.PersistentSequential}))(t)
+		res := must.Get(c.Multi(ctx, zk.Create{Path: "/x/m"}, zk.SetData{Path: "/x/y", Version: -1}))(t)
 		if made.Path != "/x/y/n-0000000000" || res[0].Path != "/x/m" {
 			t.Fatalf("made %s, %s", made.Path, res[0].Path)
 		}
@@ -189,11 +188,11 @@ func TestChroot(t *testing.T) {
 			t.Fatalf("event %+v", w.Event())
 		}
 		whole := dial(t, addr, zk.Options{})
-		if st := must[*zk.Stat](t)(whole.Exists(ctx, "/top/app/x/y/n-0000000000")); st == nil {
+		if st := must.Get(whole.Exists(ctx, "/top/app/x/y/n-0000000000"))(t); st == nil {
 			t.Fatal("not below the chroot")
 		}
 		list, _, err := c.Children(ctx, "/")
-		ok(t, err)
+		must.OK(t, err)
 		if fmt.Sprint(list) != "[x]" {
 			t.Fatalf("children %v", list)
 		}
@@ -209,9 +208,9 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			for j := range 100 {
 				ops = append(ops, zk.Create{Path: fmt.Sprintf("/n/%03d-%s", i*100+j, strings.Repeat("n", 40))})
 			}
-			must[[]zk.Result](t)(c.Multi(ctx, ops...))
+			must.Get(c.Multi(ctx, ops...))(t)
 		}
-		names := must[zk.Names](t)(c.Names(ctx, "/n"))
+		names := must.Get(c.Names(ctx, "/n"))(t)
 		if names.Stat.NumChildren != 1000 || names.Len() != 1000 {
 			t.Fatalf("%d names, %+v", names.Len(), names.Stat)
 		}
@@ -229,7 +228,7 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			}
 			break
 		}
-		empty := must[zk.Names](t)(c.Names(ctx, "/n/"+names.List()[0]))
+		empty := must.Get(c.Names(ctx, "/n/"+names.List()[0]))(t)
 		if empty.Len() != 0 || len(empty.List()) != 0 {
 			t.Fatalf("%d names", empty.Len())
 		}
@@ -241,7 +240,7 @@ func TestTooLarge(t *testing.T) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		_, err := c.Create(ctx, zk.Create{Path: "/big", Data: make([]byte, 1<<20)})
 		is(t, err, zk.ErrTooLarge)
-		if st := must[*zk.Stat](t)(c.Exists(ctx, "/big")); st != nil {
+		if st := must.Get(c.Exists(ctx, "/big"))(t); st != nil {
 			t.Fatal("it was made")
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -40,7 +41,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 					case faultproxy.OpSync:
 						err = c.Sync(ctx, "/r")
 					}
-					ok(t, err)
+					must.OK(t, err)
 					soon(t, "the cut", rule.Acted())
 					rule.Remove()
 				}
@@ -48,7 +49,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 		}
 		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Do: faultproxy.CutBefore})
 		for {
-			before := must[zk.Node](t)(c.Get(ctx, "/r")).Stat.Version
+			before := must.Get(c.Get(ctx, "/r"))(t).Stat.Version
 			_, err := c.Set(ctx, "/r", []byte("y"), -1)
 			is(t, err, zk.ErrConnectionLost)
 			is(t, err, zk.ErrUncertain)
@@ -58,7 +59,7 @@ func TestReadsAreRepeatedWritesAreNot(t *testing.T) {
 				continue // the last cut of those before, come late
 			}
 			rule.Remove()
-			if n := must[zk.Node](t)(c.Get(ctx, "/r")); string(n.Data) != "y" || n.Stat.Version != before+1 {
+			if n := must.Get(c.Get(ctx, "/r"))(t); string(n.Data) != "y" || n.Stat.Version != before+1 {
 				t.Fatalf("written %d times", n.Stat.Version-before)
 			}
 			break
@@ -90,7 +91,7 @@ func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 			always.Remove()
 			broken.Nth = 1
 			once := p.Add(broken)
-			ok(t, read(ctx))
+			must.OK(t, read(ctx))
 			soon(t, "the failure", once.Acted())
 			once.Remove()
 		}
@@ -103,7 +104,7 @@ func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 			done <- err
 		}()
 		eventually(t, "the read to be repeated", func() bool { return rule.Seen() > 3 })
-		ok(t, c.Close(ctx))
+		must.OK(t, c.Close(ctx))
 		is(t, soon(t, "the read of a closed session", done), zk.ErrClosed)
 	})
 }
@@ -122,7 +123,7 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 			set <- err
 		}()
 		soon(t, "the drop", rule.Acted())
-		n := must[zk.Node](t)(c.Get(ctx, "/r")) // its answer is not the one that is due
+		n := must.Get(c.Get(ctx, "/r"))(t) // its answer is not the one that is due
 		if string(n.Data) != "y" {
 			t.Fatalf("read %q", n.Data)
 		}
@@ -160,7 +161,7 @@ func TestContextEnds(t *testing.T) {
 		is(t, err, context.Canceled)
 		is(t, err, zk.ErrUncertain)
 		hold.Release()
-		if st := must[zk.Stat](t)(set.Wait(ctx)); st.Version != 1 { // it may be asked again
+		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 { // it may be asked again
 			t.Fatalf("version %d", st.Version)
 		}
 
@@ -176,7 +177,7 @@ func TestContextEnds(t *testing.T) {
 			t.Fatalf("nothing was sent, but: %v", err)
 		}
 		p.Refuse(false)
-		if n := must[zk.Node](t)(c.Get(ctx, "/r")); string(n.Data) != "y" {
+		if n := must.Get(c.Get(ctx, "/r"))(t); string(n.Data) != "y" {
 			t.Fatalf("read %q", n.Data)
 		}
 	})
@@ -193,9 +194,9 @@ func TestSessionEnds(t *testing.T) {
 		}})
 		ctx := within(t)
 		_, w, err := c.ExistsW(ctx, "/nothing")
-		ok(t, err)
-		sub := must[*zk.Subscription](t)(c.Subscribe(ctx, "/nothing", true))
-		ok(t, p.ExpireSession())
+		must.OK(t, err)
+		sub := must.Get(c.Subscribe(ctx, "/nothing", true))(t)
+		must.OK(t, p.ExpireSession())
 		soon(t, "the end", c.Over())
 		is(t, c.Err(), zk.ErrSessionExpired)
 		if ev := fired(t, w); ev != zk.EventOver {
@@ -226,22 +227,22 @@ func TestCloseEndsEverything(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		o, ctx := dial(t, addr, zk.Options{}), within(t)
 		c, _ := proxied(t, addr, zk.Options{})
-		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))
+		must.Get(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))(t)
 		pipe := c.Pipe()
 		set := pipe.Set(zk.SetData{Path: "/e", Data: []byte("last"), Version: -1})
 		pipe.Send()
-		ok(t, c.Close(ctx))
-		if st := must[zk.Stat](t)(set.Wait(ctx)); st.Version != 1 {
+		must.OK(t, c.Close(ctx))
+		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 {
 			t.Fatal("what was asked for before Close must be done")
 		}
-		ok(t, o.Sync(ctx, "/e"))
-		if st := must[*zk.Stat](t)(o.Exists(ctx, "/e")); st != nil {
+		must.OK(t, o.Sync(ctx, "/e"))
+		if st := must.Get(o.Exists(ctx, "/e"))(t); st != nil {
 			t.Fatal("the ephemeral node outlived its session")
 		}
 		_, err := c.Get(ctx, "/")
 		is(t, err, zk.ErrClosed)
 		is(t, c.Err(), zk.ErrClosed)
-		ok(t, c.Close(ctx))
+		must.OK(t, c.Close(ctx))
 
 		// A server that does not answer cannot keep anybody.
 		c, p := proxied(t, addr, zk.Options{})
@@ -264,17 +265,17 @@ func TestIdentitiesComeAlong(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("a:1")}}})
 		ctx := within(t)
-		ok(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("b:2")}))
-		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/a", ACL: zk.DigestACL(zk.PermAll, "a", "1")}))
-		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/b", ACL: zk.DigestACL(zk.PermAll, "b", "2")}))
+		must.OK(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("b:2")}))
+		must.Get(c.Create(ctx, zk.Create{Path: "/a", ACL: zk.DigestACL(zk.PermAll, "a", "1")}))(t)
+		must.Get(c.Create(ctx, zk.Create{Path: "/b", ACL: zk.DigestACL(zk.PermAll, "b", "2")}))(t)
 		_, err := dial(t, addr, zk.Options{}).Get(ctx, "/a")
 		is(t, err, zk.ErrNoAuth)
 		for range 5 {
 			n := p.Connections()
 			p.Cut()
 			eventually(t, "another connection", func() bool { return p.Connections() > n })
-			must[zk.Node](t)(c.Get(ctx, "/a"))
-			must[zk.Node](t)(c.Get(ctx, "/b"))
+			must.Get(c.Get(ctx, "/a"))(t)
+			must.Get(c.Get(ctx, "/b"))(t)
 		}
 		_, err = zk.Dial(ctx, addr, zk.Options{Auth: []zk.Auth{{Scheme: "nonsense", Secret: []byte("x")}}})
 		is(t, err, zk.ErrAuthFailed)
@@ -289,7 +290,7 @@ func TestResume(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		ctx := within(t)
 		c, p := proxied(t, addr, zk.Options{})
-		must[zk.Created](t)(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))
+		must.Get(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))(t)
 		key := c.Session()
 		p.Refuse(true) // it would take the session back
 		p.Cut()
@@ -301,7 +302,7 @@ func TestResume(t *testing.T) {
 		if got := heir.Session().ID; got != key.ID {
 			t.Errorf("session %x, not %x", got, key.ID)
 		}
-		ok(t, heir.Close(ctx))
+		must.OK(t, heir.Close(ctx))
 		p.Refuse(false)
 		soon(t, "the end of the session", c.Over())
 		is(t, c.Err(), zk.ErrSessionExpired)
@@ -313,11 +314,10 @@ func TestResume(t *testing.T) {
 func TestSilentServerIsLeft(t *testing.T) {
 	zlocktest.Virtual(t, func(t *testing.T, s *zlocktest.Server) {
 		link := s.Link()
-		c, err := zk.Dial(t.Context(), s.Addr, zk.Options{Timeout: 12 * time.Second,
+		c := must.Get(zk.Dial(t.Context(), s.Addr, zk.Options{Timeout: 12 * time.Second,
 			Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
 				return link.Dial(network, addr, time.Second)
-			}})
-		ok(t, err)
+			}}))(t)
 		id := c.Session().ID
 		time.Sleep(10 * time.Minute)
 		if s := c.Session(); !s.Connected || s.ID != id {
@@ -326,8 +326,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 		link.Cut()
 		time.Sleep(5 * time.Second)
 		link.Mend()
-		_, err = c.Get(t.Context(), "/")
-		ok(t, err)
+		must.Get(c.Get(t.Context(), "/"))(t)
 		if got := c.Session().ID; got != id {
 			t.Fatalf("session %x, not %x", got, id)
 		}
@@ -336,13 +335,13 @@ func TestSilentServerIsLeft(t *testing.T) {
 		link.Mend()
 		<-c.Over()
 		is(t, c.Err(), zk.ErrSessionExpired)
-		ok(t, c.Close(t.Context()))
+		must.OK(t, c.Close(t.Context()))
 	})
 }
 
 // silent takes connections and says nothing, or the text given.
 func silent(t *testing.T, text string) string {
-	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var mu sync.Mutex
 	var conns []net.Conn
 	done := make(chan struct{})
@@ -373,18 +372,18 @@ func silent(t *testing.T, text string) string {
 // what they should be.
 func TestOneGoodServerIsEnough(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
-		refused := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+		refused := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		refused.Close()
 		others := []string{refused.Addr().String(), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"),
 			"no-such-host.invalid:1"}
 		for range 10 {
-			c, err := zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{Timeout: 10 * time.Second,
-				AttemptLimit: 300 * time.Millisecond})
-			ok(t, err)
+			c := must.Get(zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{
+				Timeout:      10 * time.Second,
+				AttemptLimit: 300 * time.Millisecond}))(t)
 			if c.Session().Server != addr {
 				t.Errorf("connected to %s", c.Session().Server)
 			}
-			ok(t, c.Close(within(t)))
+			must.OK(t, c.Close(within(t)))
 		}
 	})
 }
@@ -392,7 +391,7 @@ func TestOneGoodServerIsEnough(t *testing.T) {
 // TestTroubleIsTold checks that a Dial in vain says what was wrong with whom.
 func TestTroubleIsTold(t *testing.T) {
 	goleakAtEnd(t)
-	refused := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	refused := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	refused.Close()
 	web := silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -447,7 +446,7 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	old, fresh := config.Start(t), config.Start(t)
 	c, p := proxied(t, old.Addr, zk.Options{Timeout: time.Second})
 	for range 5 {
-		must[zk.Created](t)(c.Create(within(t), zk.Create{Path: "/n-", Mode: zk.EphemeralSequential}))
+		must.Get(c.Create(within(t), zk.Create{Path: "/n-", Mode: zk.EphemeralSequential}))(t)
 	}
 	before := c.Session()
 	p.SetTarget(fresh.Addr)

@@ -14,19 +14,20 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // secured returns the address of a TLS front for addr, and who signed for it.
 func secured(t *testing.T, addr string) (string, *x509.CertPool) {
-	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
 		NotAfter: time.Now().Add(time.Hour),
 		IsCA:     true, BasicConstraintsValid: true}
-	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
 	pool := x509.NewCertPool()
-	pool.AddCert(must[*x509.Certificate](t)(x509.ParseCertificate(der)))
-	ln := must[net.Listener](t)(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{
-		{Certificate: [][]byte{der}, PrivateKey: key}}}))
+	pool.AddCert(must.Get(x509.ParseCertificate(der))(t))
+	ln := must.Get(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{
+		{Certificate: [][]byte{der}, PrivateKey: key}}}))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -54,21 +55,21 @@ func TestTLS(t *testing.T) {
 		c, ctx := dial(t, front, zk.Options{TLS: &tls.Config{RootCAs: pool}}), within(t)
 		node(t, c, "/tls", "x")
 		c.Reconnect()
-		must[zk.Node](t)(c.Get(ctx, "/tls"))
-		ok(t, c.Close(ctx))
+		must.Get(c.Get(ctx, "/tls"))(t)
+		must.OK(t, c.Close(ctx))
 
 		// A certificate nobody vouches for is trouble that is told.
 		told := make(chan error, 100)
-		bad := must[*zk.Conn](t)(zk.Open(front, zk.Options{
+		bad := must.Get(zk.Open(front, zk.Options{
 			TLS: &tls.Config{}, OnTrouble: func(_ string, err error) {
 				select {
 				case told <- err:
 				default:
 				}
-			}}))
+			}}))(t)
 		if err := soon(t, "the trouble", told); err == nil {
 			t.Fatal("no error")
 		}
-		ok(t, bad.Close(ctx))
+		must.OK(t, bad.Close(ctx))
 	})
 }

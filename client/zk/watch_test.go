@@ -9,13 +9,14 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestWatches(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		st, w, err := c.ExistsW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		if st != nil || w.Event() != (zk.Event{}) {
 			t.Fatalf("%+v, %+v", st, w.Event())
 		}
@@ -29,11 +30,11 @@ func TestWatches(t *testing.T) {
 			t.Fatalf("event %+v", w.Event())
 		}
 		_, data, err := c.GetW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		_, same, err := c.ExistsW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		if data != same || c.Watches() != 2 {
 			t.Fatalf("a watch is not shared: %d watches", c.Watches())
 		}
@@ -41,16 +42,16 @@ func TestWatches(t *testing.T) {
 		if ev := fired(t, list); ev != zk.EventChildrenChanged {
 			t.Fatalf("event %v", ev)
 		}
-		must[zk.Stat](t)(c.Set(ctx, "/w", nil, -1))
+		must.Get(c.Set(ctx, "/w", nil, -1))(t)
 		if ev := fired(t, data); ev != zk.EventDataChanged {
 			t.Fatalf("event %v", ev)
 		}
-		ok(t, c.Delete(ctx, "/w/x", -1))
+		must.OK(t, c.Delete(ctx, "/w/x", -1))
 		_, data, err = c.GetW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		_, _, list, err = c.ChildrenW(ctx, "/w")
-		ok(t, err)
-		ok(t, c.Delete(ctx, "/w", -1))
+		must.OK(t, err)
+		must.OK(t, c.Delete(ctx, "/w", -1))
 		if a, b := fired(t, data), fired(t, list); a != zk.EventDeleted || b != zk.EventDeleted {
 			t.Fatalf("events %v, %v", a, b)
 		}
@@ -58,9 +59,9 @@ func TestWatches(t *testing.T) {
 			t.Fatalf("%v, %d watches", err, c.Watches())
 		}
 		_, w, err = c.ExistsW(ctx, "/w")
-		ok(t, err)
-		ok(t, c.RemoveWatches(ctx, "/w"))
-		ok(t, c.RemoveWatches(ctx, "/w"))
+		must.OK(t, err)
+		must.OK(t, c.RemoveWatches(ctx, "/w"))
+		must.OK(t, c.RemoveWatches(ctx, "/w"))
 		if ev := fired(t, w); ev != zk.EventLost || c.Watches() != 0 {
 			t.Fatalf("event %v, %d watches", ev, c.Watches())
 		}
@@ -84,26 +85,26 @@ func TestWatchesComeAlong(t *testing.T) {
 			func(path string) watched {
 				node(t, o, path, "")
 				_, w, err := c.GetW(ctx, path)
-				ok(t, err)
+				must.OK(t, err)
 				return watched{w, func(path string) error { _, err := o.Set(ctx, path, nil, -1); return err },
 					zk.EventDataChanged}
 			},
 			func(path string) watched {
 				node(t, o, path, "")
 				_, w, err := c.GetW(ctx, path)
-				ok(t, err)
+				must.OK(t, err)
 				return watched{w, func(path string) error { return o.Delete(ctx, path, -1) }, zk.EventDeleted}
 			},
 			func(path string) watched {
 				_, w, err := c.ExistsW(ctx, path)
-				ok(t, err)
+				must.OK(t, err)
 				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path}); return err },
 					zk.EventCreated}
 			},
 			func(path string) watched {
 				node(t, o, path, "")
 				_, _, w, err := c.ChildrenW(ctx, path)
-				ok(t, err)
+				must.OK(t, err)
 				return watched{w, func(path string) error {
 					_, err := o.Create(ctx, zk.Create{Path: path + "/x"})
 					return err
@@ -117,7 +118,7 @@ func TestWatchesComeAlong(t *testing.T) {
 		}
 		check := func(i int) {
 			t.Helper()
-			ok(t, ws[i].change(path(i)))
+			must.OK(t, ws[i].change(path(i)))
 			if ev := fired(t, ws[i].w); ev != ws[i].want {
 				t.Fatalf("%d: event %v, want %v", i, ev, ws[i].want)
 			}
@@ -129,7 +130,7 @@ func TestWatchesComeAlong(t *testing.T) {
 		p.Refuse(true)
 		p.Cut()
 		for i := n; i < 2*n; i++ { // while away
-			ok(t, ws[i].change(path(i)))
+			must.OK(t, ws[i].change(path(i)))
 		}
 		p.Refuse(false)
 		for i := n; i < 2*n; i++ {
@@ -156,9 +157,9 @@ func TestWatchesRefused(t *testing.T) {
 		ctx := within(t)
 		node(t, c, "/w", "")
 		_, data, err := c.GetW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetWatches, Do: faultproxy.Fail,
 			Code: -5})
 		defer rule.Remove()
@@ -175,11 +176,11 @@ func TestSubscription(t *testing.T) {
 		c, p := proxied(t, addr, zk.Options{})
 		ctx := within(t)
 		node(t, o, "/s", "")
-		all := must[*zk.Subscription](t)(c.Subscribe(ctx, "/s", true))
-		one := must[*zk.Subscription](t)(c.Subscribe(ctx, "/s/b", false))
+		all := must.Get(c.Subscribe(ctx, "/s", true))(t)
+		one := must.Get(c.Subscribe(ctx, "/s/b", false))(t)
 		next := func(s *zk.Subscription, want zk.EventType, path string) {
 			t.Helper()
-			ev := must[zk.Event](t)(s.Next(ctx))
+			ev := must.Get(s.Next(ctx))(t)
 			if ev != (zk.Event{Type: want, Path: path}) {
 				t.Fatalf("event %+v, want %v of %s", ev, want, path)
 			}
@@ -188,9 +189,9 @@ func TestSubscription(t *testing.T) {
 			for _, p := range []string{"/s/a", "/s/b", "/s/b/c"} {
 				node(t, o, p, "")
 			}
-			must[zk.Stat](t)(o.Set(ctx, "/s/b", nil, -1))
+			must.Get(o.Set(ctx, "/s/b", nil, -1))(t)
 			for _, p := range []string{"/s/b/c", "/s/b", "/s/a"} {
-				ok(t, o.Delete(ctx, p, -1))
+				must.OK(t, o.Delete(ctx, p, -1))
 			}
 		}
 		check := func() {
@@ -210,11 +211,11 @@ func TestSubscription(t *testing.T) {
 		p.Cut()
 		next(all, zk.EventResumed, "/s")
 		next(one, zk.EventResumed, "/s/b")
-		ok(t, c.Sync(ctx, "/s")) // the watches were sent ahead of it
+		must.OK(t, c.Sync(ctx, "/s")) // the watches were sent ahead of it
 		change()
 		check()
-		ok(t, all.Close(ctx))
-		ok(t, all.Close(ctx))
+		must.OK(t, all.Close(ctx))
+		must.OK(t, all.Close(ctx))
 		_, err := all.Next(ctx)
 		is(t, err, zk.ErrClosed)
 		short, cancel := context.WithTimeout(ctx, time.Millisecond)
@@ -246,12 +247,12 @@ func TestEventBeforeNewState(t *testing.T) {
 			}
 		})
 		first, w, err := c.GetW(ctx, "/w")
-		ok(t, err)
+		must.OK(t, err)
 		for i := range 500 {
 			if i%50 == 49 {
 				p.Cut()
 			}
-			n := must[zk.Node](t)(c.Get(ctx, "/w"))
+			n := must.Get(c.Get(ctx, "/w"))(t)
 			isFired := w.Event().Type != 0
 			if n.Stat.Version > first.Stat.Version && !isFired {
 				t.Fatalf("round %d: version %d read, the watch is of %d and has not fired", i, n.Stat.Version,
@@ -272,16 +273,16 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		owner := dial(t, addr, zk.Options{Auth: []zk.Auth{{Scheme: "digest", Secret: []byte("owner:x")}}})
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
-		must[zk.Created](t)(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{
-			{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))
+		must.Get(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{
+			{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))(t)
 		st, w, err := c.ExistsW(ctx, "/hidden")
-		ok(t, err)
+		must.OK(t, err)
 		if st == nil || c.Watches() != 1 {
 			t.Fatalf("%v, %d watches", st, c.Watches())
 		}
-		ok(t, owner.Delete(ctx, "/hidden", -1))
-		ok(t, c.Sync(ctx, "/hidden"))
-		if st := must[*zk.Stat](t)(c.Exists(ctx, "/hidden")); st != nil {
+		must.OK(t, owner.Delete(ctx, "/hidden", -1))
+		must.OK(t, c.Sync(ctx, "/hidden"))
+		if st := must.Get(c.Exists(ctx, "/hidden"))(t); st != nil {
 			t.Fatal("it is there")
 		}
 		if ev := fired(t, w); ev != zk.EventDeleted || c.Watches() != 0 {
@@ -289,8 +290,8 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		}
 		// Nor does one that waits for a creation end by the node's absence.
 		_, w, err = c.ExistsW(ctx, "/hidden")
-		ok(t, err)
-		must[*zk.Stat](t)(c.Exists(ctx, "/hidden"))
+		must.OK(t, err)
+		must.Get(c.Exists(ctx, "/hidden"))(t)
 		if w.Event() != (zk.Event{}) || c.Watches() != 1 {
 			t.Fatalf("event %v, %d watches", w.Event(), c.Watches())
 		}
@@ -301,17 +302,17 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 func TestSubscriptionWhoseWatchWasRemoved(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
-		s := must[*zk.Subscription](t)(c.Subscribe(ctx, "/s", false))
-		ok(t, c.RemoveWatches(ctx, "/s"))
+		s := must.Get(c.Subscribe(ctx, "/s", false))(t)
+		must.OK(t, c.RemoveWatches(ctx, "/s"))
 		node(t, c, "/s", "")
 		ev, err := s.Next(ctx)
-		ok(t, err)
+		must.OK(t, err)
 		if ev != (zk.Event{Type: zk.EventLost, Path: "/s"}) {
 			t.Fatalf("event %+v", ev)
 		}
 		_, err = s.Next(ctx)
 		is(t, err, zk.ErrClosed)
-		ok(t, s.Close(ctx))
+		must.OK(t, s.Close(ctx))
 		if n := c.Watches(); n != 0 {
 			t.Fatalf("%d watches", n)
 		}

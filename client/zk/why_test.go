@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // answering returns the address of a server that does one thing with connections.
 func answering(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
-	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -41,7 +42,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	goleakAtEnd(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
 	front, _ := secured(t, answering(t, hear))
-	gone := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	gone := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	gone.Close()
 	for name, x := range map[string]struct {
 		addr string
@@ -74,7 +75,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 				default:
 				}
 			}
-			c := must[*zk.Conn](t)(zk.Open(x.addr, x.opt))
+			c := must.Get(zk.Open(x.addr, x.opt))(t)
 			err := soon(t, "the trouble", told)
 			if !strings.Contains(err.Error(), x.want) {
 				t.Errorf("%v, want %q", err, x.want)

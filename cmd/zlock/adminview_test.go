@@ -13,6 +13,7 @@ import (
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // viewed starts a server with an admin port, and two clients of it: one holds
@@ -20,24 +21,16 @@ import (
 func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Client) {
 	t.Helper()
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
-	i, err := zlockd.Start(t.Context(), zlockd.Options{
+	i := must.Get(zlockd.Start(t.Context(), zlockd.Options{
 		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
 		Clients: clients.Options{SuperDigest: super}, Admin: admin.Options{Authorize: zlockd.Authorizer(super)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { i.Close(context.Background()) })
-	if err := i.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, i.Ready(t.Context()))
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	dial := func() *client.Client {
-		c, err := client.Dial(ctx, i.ClientAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.Dial(ctx, i.ClientAddr()))(t)
 		t.Cleanup(func() { c.Close(context.Background()) })
 		return c
 	}
@@ -47,9 +40,7 @@ func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Cl
 		c    *client.Client
 		path string
 	}{{one, "/app/a"}, {two, "/app/b"}} {
-		if _, err := h.c.Mutex(h.path).Lock(tasks[h.c], client.WithReason("nightly")); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.c.Mutex(h.path).Lock(tasks[h.c], client.WithReason("nightly")))(t)
 	}
 	for _, w := range []struct {
 		c    *client.Client
@@ -59,9 +50,7 @@ func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Cl
 	}
 	env = map[string]string{"ZLOCK_ADMIN": i.AdminAddr(), "ZLOCK_SERVERS": i.ClientAddr()}
 	auth = filepath.Join(t.TempDir(), "auth")
-	if err := os.WriteFile(auth, []byte("digest:super:test\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(auth, []byte("digest:super:test\n"), 0o600))
 	var out, errs string
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var code int

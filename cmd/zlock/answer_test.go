@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A command that only asks ends by itself at whatever moment the server falls silent.
@@ -45,9 +46,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
 				t.Parallel()
 				p, err := faultproxy.New(server(t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer p.Close()
 				p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Nth: answers, Do: faultproxy.Pass, Then: func() {
 					p.Blackhole(true)
@@ -117,9 +116,7 @@ func TestPasswordGoesToTheServerOnly(t *testing.T) {
 	dir := t.TempDir()
 	auth, backup := filepath.Join(dir, "auth"), filepath.Join(dir, "backup")
 	for file, text := range map[string]string{auth: "digest:super:test\n", backup: "none"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for _, addr := range []string{"192.0.2.1:8181", strings.TrimPrefix(moved.URL, "http://")} {
 		for _, args := range [][]string{

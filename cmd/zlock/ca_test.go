@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestCAMakesCertificatesForACluster: the authority signs what servers and clients need, keys are
@@ -40,10 +42,8 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		{"server2", "b", x509.ExtKeyUsageServerAuth}, {"server2", "10.0.0.2", x509.ExtKeyUsageServerAuth},
 		{"ann", "", x509.ExtKeyUsageClientAuth},
 	} {
-		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, tc.file+".pem"), filepath.Join(dir, tc.file+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, tc.file+".pem"),
+			filepath.Join(dir, tc.file+".key")))(t)
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: tc.name,
 			KeyUsages: []x509.ExtKeyUsage{tc.use}}); err != nil {
 			t.Errorf("%s as %s: %v", tc.file, tc.name, err)
@@ -62,7 +62,8 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	if text, _ := os.ReadFile(filepath.Join(dir, "ca.pem")); string(text) != before {
 		t.Error("the authority was overwritten")
 	}
-	for _, args := range [][]string{{"server", "0", "--host", "a"}, {"server", "255", "--host", "a"}, {"server", "1"},
+	for _, args := range [][]string{{"server", "0", "--host", "a"}, {"server", "255", "--host", "a"},
+		{"server", "1"},
 		{"server"}, {"init", "x"}, {"client", "../x"}, {"other", "x"}} {
 		ca(exitFailed, args...)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A shell that completes a path gets only names that it takes as they are: any
@@ -23,10 +24,7 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 			chroot = v
 		}
 	}
-	c, err := zk.Dial(ctx, server(t), zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(zk.Dial(ctx, server(t), zk.Options{}))(t)
 	defer c.Close(ctx)
 	create := func(path string) {
 		t.Helper()
@@ -47,10 +45,7 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 
 	zlock := exec.CommandContext(ctx, built.dir+"/zlock", "__complete", "show", "/jobs/")
 	zlock.Env = env
-	out, err := zlock.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(zlock.Output())(t)
 	offered := strings.Fields(string(out))
 	if len(offered) < 26+26+10 || !strings.Contains(string(out), "nächtlich") {
 		t.Errorf("only %d names are offered: %q", len(offered), offered)

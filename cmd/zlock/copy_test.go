@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestBackupCutShortIsRefused(t *testing.T) {
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
-	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&file, func(read func()) { read() }))
 	snap.Close()
 	for n := range file.Len() + 1 {
 		got, arrived := fetched{format: "zlockd"}, new(bytes.Buffer)
@@ -45,9 +44,7 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 	if err == nil {
 		err = w.Close(5)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const digest = 8 + 4 + 8 + 8 + 5 // and its seal
 	for _, without := range []int{0, digest} {
 		got := fetched{format: "zookeeper"}

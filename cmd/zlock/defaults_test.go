@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var shownDefault = regexp.MustCompile(`\((?:[A-Z_]+; )?default:? ([^)]*)\)`)
@@ -73,10 +74,7 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 func TestDurationsAreShownAsTheyAreTyped(t *testing.T) {
 	for _, s := range []string{"20s", "10s", "30s", "1m", "10m", "1h", "10h", "1m30s", "1h0m10s", "100ms",
 		"1m10s", "20m", "1h30m"} {
-		d, err := parseDuration(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(parseDuration(s))(t)
 		if got := (duration{&d}).String(); got != s {
 			t.Errorf("%s is shown as %s", s, got)
 		}

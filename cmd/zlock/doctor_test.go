@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestServersAreComparedWithTheMembers(t *testing.T) {
@@ -87,14 +88,10 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 func TestDoctorNamesTheCause(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a process that is stopped
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer silent.Close()
 	full, err := faultproxy.New(server(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer full.Close()
 	full.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool {
 		return strings.Contains(f.Path, "zlock-doctor")
@@ -154,28 +151,17 @@ func TestFindingsAreJudged(t *testing.T) {
 // ends is known where it can be.
 func TestCausesAndCertificates(t *testing.T) {
 	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	ends := time.Now().Add(10 * 24 * time.Hour).Truncate(time.Second)
 	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: ends,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key))(t)
 	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o600))
 	serve := func(cfg *tls.Config) string {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		t.Cleanup(func() { ln.Close() })
 		if cfg != nil {
 			ln = tls.NewListener(ln, cfg)
@@ -198,10 +184,7 @@ func TestCausesAndCertificates(t *testing.T) {
 	}
 	secure := serve(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
 	plain := serve(nil)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed := ln.Addr().String()
 	ln.Close()
 

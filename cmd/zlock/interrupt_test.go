@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Ctrl-C ends zlock and COMMAND at any moment of their start, and says so by the
@@ -26,9 +27,7 @@ func TestInterruptedStart(t *testing.T) {
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		time.Sleep(rand.N(80 * time.Millisecond)) // some moment
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 		watchdog := time.AfterFunc(30*time.Second, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
@@ -54,10 +53,7 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 			server, _, _ = strings.Cut(s, "/")
 		}
 	}
-	p, err := faultproxy.New(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(faultproxy.New(server))(t)
 	defer p.Close()
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "-S", p.Addr(), "--session-timeout", "5", "-k",
 		"0.1", "/dead-servers", "--",
@@ -65,13 +61,8 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	cmd.Env = scriptEnv(t)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.OK(t, cmd.Start())
 	line := make([]byte, 100)
 	out.Read(line)
 	p.Close()

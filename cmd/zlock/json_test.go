@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // answers are what each command prints with -o json, where zlock makes it.
@@ -27,10 +29,7 @@ var answers = map[string][]any{
 func TestAnswersInJSONAreDescribed(t *testing.T) {
 	lines := map[string]string{}
 	for _, file := range []string{"zlock.md", "data.md"} {
-		b, err := os.ReadFile("../../docs/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile("../../docs/" + file))(t)
 		_, part, found := strings.Cut(string(b), "\n## Answers in JSON\n")
 		if !found {
 			t.Fatalf("docs/%s does not describe answers in JSON", file)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // soon is how long the end of something may take that takes an instant, on a
@@ -91,10 +93,7 @@ func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 // ticks is the processor time of a process, in hundredths of a second.
 func ticks(t *testing.T, pid int) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	user, _ := strconv.Atoi(f[11])
 	system, _ := strconv.Atoi(f[12])
@@ -136,15 +135,11 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
 			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
 			cmd.Env = scriptEnv(t)
 			cmd.Stdout = w
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, cmd.Start())
 			w.Close()
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
@@ -170,13 +165,8 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 		script := `(zlock leader --watch /v >/dev/null &); (zlock run /v -- sh -c 'sleep 1000 & wait' &); exec zlock run /w -- sh -c 'echo up; sleep 1000'`
 		cmd := exec.Command("bash", "-c", script)
 		cmd.Env = scriptEnv(t)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(cmd.StdoutPipe())(t)
+		must.OK(t, cmd.Start())
 		bufio.NewReader(out).ReadString('\n')
 		os.WriteFile(file, []byte(os.Getenv(leashed)+"\n"), 0o600)
 		select {}
@@ -188,9 +178,7 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mark")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), "ZLOCK_TEST_VICTIM="+file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	var mark string
 	for end := time.Now().Add(time.Minute); mark == ""; time.Sleep(20 * time.Millisecond) {
 		b, _ := os.ReadFile(file)

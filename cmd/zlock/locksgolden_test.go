@@ -21,6 +21,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	zlockd "github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var update = flag.Bool("update", false, "write what was told of locks into testdata/locks")
@@ -165,25 +166,16 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 	ctx := t.Context()
 	i, err := zlockd.Start(ctx, zlockd.Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
 		Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { i.Close(context.Background()) })
-	if err := i.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, i.Ready(ctx))
 	conns := map[string]*zk.Conn{}
 	for _, n := range []string{"0", "1", "2", "3", "4", "5", "w"} {
-		c, err := zk.Dial(ctx, i.ClientAddr(), zk.Options{Timeout: 40_000_000_000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(zk.Dial(ctx, i.ClientAddr(), zk.Options{Timeout: 40_000_000_000}))(t)
 		t.Cleanup(func() { c.Close(context.Background()) })
 		conns[n] = c
 	}
-	if err := conns["1"].AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("me:secret")}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conns["1"].AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("me:secret")}))
 	made := map[string]bool{"": true}
 	last := time.Now().UnixMilli()
 	for line := range strings.Lines(strings.TrimSpace(ids(lockForest))) {
@@ -227,9 +219,7 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 		}
 	}
 	// What is watched counts as of the next write.
-	if _, err := conns["0"].Set(ctx, "/plain/data", []byte("more text"), -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conns["0"].Set(ctx, "/plain/data", []byte("more text"), -1))(t)
 	paths = append(paths, "/master", "/semempty", "/delayed", "/barrier", "/none")
 	slices.Sort(paths)
 	env = map[string]string{"ZLOCK_ADMIN": i.AdminAddr(), "ZLOCK_SERVERS": i.ClientAddr()}
@@ -318,10 +308,7 @@ func (m *masked) lines(into *bytes.Buffer, indent, name string, v any) {
 			}
 		}
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(m.t)
 	fmt.Fprintf(into, "%s%s%s\n", indent, name, b)
 	for _, k := range slices.Sorted(maps.Keys(lists)) {
 		for _, f := range lists[k] {
@@ -365,19 +352,10 @@ func TestWhatIsToldOfLocks(t *testing.T) {
 		return files[file]
 	}
 	ask := func(file, path string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, admin+path, nil))(t)
+		a := must.Get(http.DefaultClient.Do(r))(t)
 		defer a.Body.Close()
-		b, err := io.ReadAll(a.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(io.ReadAll(a.Body))(t)
 		masker(file).put(into(file), fmt.Sprintf("GET %s: %d", path, a.StatusCode), string(b))
 	}
 	run := func(file string, args ...string) {
@@ -415,14 +393,9 @@ func TestWhatIsToldOfLocks(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file, got := filepath.Join("testdata", "locks", name+".golden"), files[name].Bytes()
 		if *update {
-			if err := os.WriteFile(file, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, got, 0o644))
 		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(file))(t)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is not what was told:\n%s", file, difference(string(want), string(got)))
 		}

@@ -14,16 +14,14 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // runIn calls the command line in this process.
 func runIn(t *testing.T, env map[string]string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e strings.Builder
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	a := &app{stdin: null, stdout: &o, stderr: &e, getenv: func(k string) string { return env[k] }}
 	code = a.main(args)
@@ -49,9 +47,7 @@ func newFakeMembers(t *testing.T) (f *fakeMembers, env map[string]string, auth s
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
 	auth = filepath.Join(t.TempDir(), "auth")
-	if err := os.WriteFile(auth, []byte("# the super user\ndigest:super:secret:word\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(auth, []byte("# the super user\ndigest:super:secret:word\n"), 0o600))
 	return f, map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}, auth
 }
 
@@ -234,10 +230,7 @@ func TestForeignTextCannotCommandATerminal(t *testing.T) {
 
 func TestNeededTimeoutFitsTheMargin(t *testing.T) {
 	for _, k := range []string{"0", "1", "5", "30"} {
-		killAfter, err := parseDuration(k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		killAfter := must.Get(parseDuration(k))(t)
 		need := neededTimeout(marginFor(killAfter))
 		if checkMargin(true, need, killAfter) != nil {
 			t.Errorf("kill-after %v: %v is refused", killAfter, need)
@@ -259,9 +252,7 @@ func TestMemberListOverTLS(t *testing.T) {
 	defer srv.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	if err := os.WriteFile(ca, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(ca, text, 0o600))
 	addr := srv.Listener.Addr().String()
 	for _, tc := range []struct {
 		env  map[string]string

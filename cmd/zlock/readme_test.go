@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The README's lock examples are followed as a new user would: the program in
@@ -16,10 +18,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 		t.Skip("builds a module of its own: make test-all")
 	}
 	t.Parallel()
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../README.md"))(t)
 	_, text, _ := strings.Cut(string(b), "\n## Lock something\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	found := regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(text, -1)
@@ -28,29 +27,16 @@ func TestReadmeExamplesWork(t *testing.T) {
 	}
 	// Side by side as the text says: zlockd, and the module.
 	dir := t.TempDir()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(root, filepath.Join(dir, "zlockd")); err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../.."))(t)
+	must.OK(t, os.Symlink(root, filepath.Join(dir, "zlockd")))
 	module := filepath.Join(dir, "nightly")
-	if err := os.MkdirAll(filepath.Join(module, "bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(module, "bin"), 0o700))
+	must.OK(t, os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")))
 	program := strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
-	if err := os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600))
 	// What is known to be in the cache need not be asked for.
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
-		if err := os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600))
 	}
 	sh := func(script string) string {
 		t.Helper()

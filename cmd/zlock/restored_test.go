@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What a restore has done is told in one line, or in JSON; a refusal is told as
@@ -34,18 +35,11 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	}))
 	defer srv.Close()
 	file := filepath.Join(t.TempDir(), "backup")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2}).Write(f, func(read func()) {
+	f := must.Get(os.Create(file))(t)
+	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2}).Write(f, func(read func()) {
 		read()
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.OK(t, f.Close())
 	restore := func(options ...string) (out, errs string, code int) {
 		env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
 		return runIn(t, env, append([]string{"restore", "--keep-sessions", "--yes", "01234567", file},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // built is what the tests run: the binary, and a server for it.
@@ -153,10 +154,7 @@ func matches(want []string, got string) bool {
 
 // runScript runs the steps of a script in one directory.
 func runScript(t *testing.T, name, text string) {
-	steps, err := parseScript(name, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	steps := must.Get(parseScript(name, text))(t)
 	if len(steps) == 0 {
 		t.Fatalf("%s has no command", name)
 	}
@@ -193,10 +191,7 @@ func TestScripts(t *testing.T) {
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(f))(t)
 			runScript(t, f, string(b))
 		})
 	}
@@ -205,10 +200,7 @@ func TestScripts(t *testing.T) {
 // The examples of the documentation are scripts too.
 func TestDocumentedExamplesWork(t *testing.T) {
 	const doc = "../../docs/zlock.md"
-	b, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(doc))(t)
 	// Everything but the examples becomes an empty line, so that numbers stay.
 	inside := false
 	lines := strings.Split(string(b), "\n")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -25,26 +26,15 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	ca.sign(t, "early", []string{"zlockd-1"})
 	ca.from, ca.life = 0, 0
 	stranger := &authority{dir: filepath.Join(dir, "stranger")}
-	if err := os.Mkdir(stranger.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(stranger.dir, 0o700))
 	stranger.cert, stranger.key = stranger.sign(t, "ca", nil)
 	stranger.sign(t, "good", []string{"zlockd-1"})
 	for name, text := range map[string]string{"empty": "", "file": "x", "open.key": "x"} {
-		if err := os.WriteFile(ca.file(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(ca.file(name), []byte(text), 0o600))
 	}
-	if err := os.Chmod(ca.file("open.key"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(ca.file("pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(ca.file("open.key"), 0o644))
+	must.OK(t, syscall.Mkfifo(ca.file("pipe"), 0o600))
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	peer := func(name string) []string {
 		return []string{"--peer-tls-cert", name + ".pem", "--peer-tls-key", name + ".key", "--peer-tls-ca",
@@ -128,17 +118,13 @@ func TestHangUp(t *testing.T) {
 	file := filepath.Join(dir, "zoo.cfg")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("dataDir="+dir+"/data\nclientPort=0\nclientPortAddress=127.0.0.1\n"+
-			text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte("dataDir="+dir+"/data\nclientPort=0\nclientPortAddress=127.0.0.1\n"+
+			text), 0o600))
 	}
 	users := filepath.Join(dir, "users")
 	put := func(file, text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put(users, "ann:1\n")
 	write("snapCount=7\n")

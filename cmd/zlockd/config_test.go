@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // load reads the settings of a zoo.cfg with this text. $DIR in it is dir.
 func load(t *testing.T, dir, text string, args ...string) (*settings, error) {
 	t.Helper()
 	file := filepath.Join(dir, "zoo.cfg")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "$DIR", dir)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "$DIR", dir)), 0o600))
 	return readSettings(append([]string{"--config", file}, args...))
 }
 
@@ -184,20 +184,12 @@ func TestZooKeysAreMapped(t *testing.T) {
 			} {
 				name = filepath.Join(dir, name)
 				os.MkdirAll(filepath.Dir(name), 0o700)
-				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 			}
 			ca := newAuthority(t, dir)
 			ca.sign(t, "server", []string{"zlockd-1"})
-			key, err := os.ReadFile(ca.file("server.key"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cert, err := os.OpenFile(ca.file("server.pem"), os.O_APPEND|os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			key := must.Get(os.ReadFile(ca.file("server.key")))(t)
+			cert := must.Get(os.OpenFile(ca.file("server.pem"), os.O_APPEND|os.O_WRONLY, 0))(t)
 			if _, err := cert.Write(key); err != nil || cert.Close() != nil { // a store holds both
 				t.Fatal(err)
 			}
@@ -205,10 +197,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			for i := range args {
 				args[i] = strings.ReplaceAll(args[i], "$DIR", dir)
 			}
-			s, err := load(t, dir, test.text, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(load(t, dir, test.text, args...))(t)
 			if !test.want(s) {
 				t.Errorf("got %+v", s)
 			}
@@ -220,9 +209,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 // would look as if all were lost. One that has been there before may go on.
 func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "version-2"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "version-2"), 0o700))
 	for _, start := range []func() error{
 		func() error { _, err := load(t, dir, "clientPort=2181\ndataDir=$DIR"); return err },
 		func() error { _, err := readSettings([]string{"--data-dir", dir}); return err },
@@ -238,9 +225,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600))
 	if _, err := readSettings([]string{"--data-dir", dir}); err != nil {
 		t.Error(err)
 	}
@@ -262,9 +247,7 @@ func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
 			s, flags, err := parseFlags(nil, noEnv)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			z := &zoo{s: s, flags: flags, seen: map[string]string{key: value}, given: map[string]bool{}}
 			z.apply(key, value)
 			z.finish()
@@ -335,21 +318,15 @@ func TestEnvironment(t *testing.T) {
 		return v, ok
 	}
 	s, flags, err := parseFlags([]string{"--max-frame", "8192"}, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.tickTime != millisValue(500*time.Millisecond) || s.maxFrame != 8192 || !s.skipACL ||
 		s.logLevel != "info" {
 		t.Errorf("tick %v, frame %d, skip %v, level %q", s.tickTime, s.maxFrame, s.skipACL, s.logLevel)
 	}
 	s.config = filepath.Join(t.TempDir(), "zoo.cfg")
-	if err := os.WriteFile(s.config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := applyConfig(s, flags); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(s.config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
+		0o600))
+	must.OK(t, applyConfig(s, flags))
 	if s.tickTime != millisValue(500*time.Millisecond) || s.maxClientCnxns != 7 {
 		t.Errorf("tick %v, connections %d beside a zoo.cfg", s.tickTime, s.maxClientCnxns)
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 	s, _, err := parseFlags([]string{"--data-dir", "/srv/locks", "--admin-addr", "locks.invalid:8181"}, noEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	listen := func(port int, why syscall.Errno) error {
 		return fmt.Errorf("start: %w", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{
 			IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: os.NewSyscallError("bind", why)})

@@ -5,16 +5,15 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestKerberosOfAConfiguration(t *testing.T) {
 	const text = "clientPort=2181\ndataDir=$DIR\nkerberos.removeHostFromPrincipal=true\n" +
 		"kerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local="
 	dir := t.TempDir()
-	s, err := load(t, dir, text+"RULE:[1:$1]\\\n  DEFAULT")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(load(t, dir, text+"RULE:[1:$1]\\\n  DEFAULT"))(t)
 	if len(s.more.notes) != 0 || !s.removeHost || s.removeRealm || s.authToLocal != "RULE:[1:$1]DEFAULT" {
 		t.Errorf("notes %v, host %v, realm %v, rules %q", s.more.notes, s.removeHost, s.removeRealm, s.authToLocal)
 	}

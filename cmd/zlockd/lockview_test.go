@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -18,10 +19,7 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the page's lines need curl")
 	}
-	page, err := os.ReadFile("../../docs/lock-view.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/lock-view.md"))(t)
 	// Blocks are lines that are indented.
 	blocks := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(string(page), -1)
 	if len(blocks) != 2 || !strings.HasPrefix(blocks[0], "    zlockd --dev &\n") {
@@ -41,24 +39,13 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 		return string(out)
 	}
 
-	c, err := wire.Open(p.ready["client"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(wire.Open(p.ready["client"]))(t)
 	defer c.Close()
 	for _, dir := range []string{"/app", "/app/orders"} {
-		if _, err := c.Create(dir, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Create(dir, nil, 0))(t)
 	}
-	node, err := c.Create("/app/orders/lock-", nil, jute.FlagEphemeralSequential)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := c.Exists(node, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(c.Create("/app/orders/lock-", nil, jute.FlagEphemeralSequential))(t)
+	st := must.Get(c.Exists(node, false))(t)
 
 	_, look, _ := strings.Cut(blocks[0], "# or\n")
 	if out := sh(look); !strings.Contains(out, `"v": 1`) && !strings.Contains(out, `"v":1`) ||

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -60,21 +61,15 @@ func TestLogQueueOutlivesItsReader(t *testing.T) {
 func stderrPipe(t *testing.T, fill bool) (p *daemonProcess, r *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { r.Close() })
 	if fill {
 		fd := int(w.Fd()) // which makes it block
-		if err := syscall.SetNonblock(fd, true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, syscall.SetNonblock(fd, true))
 		for chunk := bytes.Repeat([]byte("x"), 4096); err == nil; {
 			_, err = syscall.Write(fd, chunk)
 		}
-		if err := syscall.SetNonblock(fd, false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, syscall.SetNonblock(fd, false))
 	}
 	p = prepare("--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--log-level", "debug")
 	p.cmd.Stderr = w
@@ -88,13 +83,8 @@ func stderrPipe(t *testing.T, fill bool) (p *daemonProcess, r *os.File) {
 func (p *daemonProcess) busy(t *testing.T) {
 	t.Helper()
 	for range 200 {
-		c, err := wire.Open(p.ready["client"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Create("/a-", nil, 2); err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(wire.Open(p.ready["client"]))(t)
+		must.Get(c.Create("/a-", nil, 2))(t)
 		c.Close()
 	}
 }

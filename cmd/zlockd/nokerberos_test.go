@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A server without Kerberos refuses every option that asks for it, and says
@@ -38,9 +40,7 @@ func TestKerberosIsRefusedWhereItIsNotBuilt(t *testing.T) {
 func TestKerberosOfAJAASFileIsRefusedWhereItIsNotBuilt(t *testing.T) {
 	jaas := filepath.Join(t.TempDir(), "jaas.conf")
 	const text = `Server { com.sun.security.auth.module.Krb5LoginModule required keyTab="/etc/zk.keytab"; };`
-	if err := os.WriteFile(jaas, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(jaas, []byte(text), 0o600))
 	_, err := newSASL(&settings{saslUsers: jaas}, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, errNoKerberos) || !strings.Contains(err.Error(), jaas) {
 		t.Error(err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // manager is a service manager's end of NOTIFY_SOCKET.
@@ -21,15 +23,11 @@ type manager struct {
 func newManager(t *testing.T) *manager {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify") // t.TempDir may be too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	name := filepath.Join(dir, "s")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { l.Close() })
 	return &manager{l, name}
 }
@@ -37,9 +35,7 @@ func newManager(t *testing.T) *manager {
 // hears waits for a datagram with a line that begins with the given text.
 func (m *manager) hears(t *testing.T, begin string) {
 	t.Helper()
-	if err := m.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.SetReadDeadline(time.Now().Add(time.Minute)))
 	for {
 		b := make([]byte, 4096)
 		n, err := m.Read(b)
@@ -80,9 +76,7 @@ func TestManagerHearsHowTheServerFares(t *testing.T) {
 	m.hears(t, "WATCHDOG=1")
 	m.hears(t, "STATUS=mode leader")
 	// While the state's lock is taken the status does not return, and the watchdog hears nothing.
-	if err := m.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	if k, err := m.Read(make([]byte, 4096)); err == nil {
 		t.Errorf("%d bytes from a server that hangs", k)
 	}

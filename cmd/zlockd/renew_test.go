@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // secured starts three servers with TLS on the ports for clients, peers and administration.
@@ -23,22 +24,21 @@ func secured(t *testing.T, a *authority, more ...string) (servers []*daemonProce
 	t.Helper()
 	var peers []string
 	for id := 1; id <= 3; id++ {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		peers = append(peers, fmt.Sprintf("%d=%s", id, l.Addr()))
 		l.Close()
 	}
 	for id := 1; id <= 3; id++ {
 		a.renew(t, id)
 		peer, cert := a.file(fmt.Sprintf("peer%d", id)), a.file(fmt.Sprintf("server%d", id))
-		servers = append(servers, begin(t, append([]string{"--id", fmt.Sprint(id), "--peers", strings.Join(peers, ","),
-			"--data-dir", a.file(fmt.Sprintf("data%d", id)), "--client-addr", off, "--secure-client-addr", "127.0.0.1:0",
-			"--admin-addr", "127.0.0.1:0", "--tls-cert", cert + ".pem", "--tls-key", cert + ".key",
-			"--admin-tls-cert", cert + ".pem", "--admin-tls-key", cert + ".key",
-			"--peer-tls-cert", peer + ".pem", "--peer-tls-key", peer + ".key", "--peer-tls-ca", a.file("ca.pem")},
-			more...)...))
+		servers = append(servers,
+			begin(t, append([]string{"--id", fmt.Sprint(id), "--peers", strings.Join(peers, ","),
+				"--data-dir", a.file(fmt.Sprintf("data%d", id)), "--client-addr", off, "--secure-client-addr",
+				"127.0.0.1:0",
+				"--admin-addr", "127.0.0.1:0", "--tls-cert", cert + ".pem", "--tls-key", cert + ".key",
+				"--admin-tls-cert", cert + ".pem", "--admin-tls-key", cert + ".key",
+				"--peer-tls-cert", peer + ".pem", "--peer-tls-key", peer + ".key", "--peer-tls-ca", a.file("ca.pem")},
+				more...)...))
 	}
 	for _, p := range servers {
 		p.wait(t)
@@ -107,14 +107,9 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 			}
 		})
 	}
-	writer, err := zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.trust()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	writer := must.Get(zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.trust()}))(t)
 	defer writer.Close(context.Background())
-	if _, err := writer.Create(ctx, zk.Create{Path: "/a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(writer.Create(ctx, zk.Create{Path: "/a"}))(t)
 	load(0, "write", func() error { _, err := writer.Set(ctx, "/a", []byte("x"), -1); return err })
 	load(1, "session", func() error {
 		c, err := zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.trust()})
@@ -139,10 +134,7 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 		id := n%3 + 1
 		forClients, forPeers := a.renew(t, id)
 		p, peer := servers[id-1], a.trust()
-		pair, err := tls.LoadX509KeyPair(a.file("peer1.pem"), a.file("peer1.key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(a.file("peer1.pem"), a.file("peer1.key")))(t)
 		peer.ServerName, peer.Certificates = fmt.Sprintf("zlockd-%d", id), []tls.Certificate{pair}
 		shows(t, p.ready["secure"], a.trust(), forClients)
 		shows(t, p.ready["admin"], a.trust(), forClients)
@@ -158,7 +150,8 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	if writer.Session().ID != before.ID {
 		t.Error("the session of the writer was lost")
 	}
-	t.Logf("%d writes, %d sessions, %d answers of the admin port", done[0].Load(), done[1].Load(), done[2].Load())
+	t.Logf("%d writes, %d sessions, %d answers of the admin port", done[0].Load(), done[1].Load(),
+		done[2].Load())
 	for n := range done {
 		if done[n].Load() == 0 {
 			t.Errorf("load %d did nothing", n)
@@ -178,19 +171,11 @@ func TestSubjectOfACertificateIsTheSuperUser(t *testing.T) {
 		"--x509-super", "CN=admin")
 	for _, name := range []string{"other", "admin"} {
 		conf := a.trust()
-		pair, err := tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key")))(t)
 		conf.Certificates = []tls.Certificate{pair}
-		c, err := zk.Dial(t.Context(), p.ready["secure"], zk.Options{TLS: conf})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(zk.Dial(t.Context(), p.ready["secure"], zk.Options{TLS: conf}))(t)
 		defer c.Close(context.Background())
-		if _, err := c.Create(t.Context(), zk.Create{Path: "/" + name, ACL: zk.DigestACL(1, "third", "x")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Create(t.Context(), zk.Create{Path: "/" + name, ACL: zk.DigestACL(1, "third", "x")}))(t)
 		if _, err := c.Get(t.Context(), "/"+name); (err == nil) != (name == "admin") {
 			t.Errorf("%s reads a node of a third user: %v", name, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestScripts runs zlockd as the files of testdata/*.txt say. A line "> ARGS"
@@ -26,10 +28,7 @@ func TestScripts(t *testing.T) {
 }
 
 func runScript(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	dir := t.TempDir()
 	script, files, hasFiles := strings.Cut(string(text), "\n-- ")
 	if hasFiles {
@@ -38,12 +37,8 @@ func runScript(t *testing.T, file string) {
 			name, body, _ := strings.Cut(section, " --")
 			body = strings.TrimPrefix(body, "\n")
 			name = filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, []byte(strings.ReplaceAll(body, "$DIR", dir)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Dir(name), 0o700))
+			must.OK(t, os.WriteFile(name, []byte(strings.ReplaceAll(body, "$DIR", dir)), 0o600))
 		}
 		files = "-- " + files
 	}
@@ -62,9 +57,7 @@ func runScript(t *testing.T, file string) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(got.String()+files), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(got.String()+files), 0o644))
 		return
 	}
 	t.Errorf("got:\n%s\nwant:\n%s", got.String(), script)

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // authority signs certificates for a test.
@@ -40,10 +42,7 @@ func newAuthority(t *testing.T, dir string) *authority {
 // sign makes NAME.pem and NAME.key in the directory.
 func (a *authority) sign(t *testing.T, name string, dns []string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: dns,
 		NotBefore: time.Now().Add(cmp.Or(a.from, -time.Hour)), NotAfter: time.Now().Add(cmp.Or(a.life, time.Hour)),
@@ -57,29 +56,18 @@ func (a *authority) sign(t *testing.T, name string, dns []string) (*x509.Certifi
 	} else if dns != nil {
 		c.IPAddresses = nil // a peer is known by its name alone
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(t)
+	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	a.write(t, name+".pem", "CERTIFICATE", der)
 	a.write(t, name+".key", "PRIVATE KEY", private)
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(x509.ParseCertificate(der))(t)
 	return cert, key
 }
 
 func (a *authority) write(t *testing.T, name, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+		0o600))
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
@@ -136,24 +124,17 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 	both := a.file("both.pem") // certificate and key, as ZooKeeper has them in a store
 	var text []byte
 	for _, f := range []string{"server.pem", "server.key"} {
-		part, err := os.ReadFile(a.file(f))
-		if err != nil {
-			t.Fatal(err)
-		}
+		part := must.Get(os.ReadFile(a.file(f)))(t)
 		text = append(text, part...)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
-	pair, err := tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key")))(t)
 	cfg := a.file("zoo.cfg")
-	for file, text := range map[string]string{both: string(text), cfg: "clientPort=0\nadmin.portUnification=true\n" +
-		"ssl.quorum.keyStore.location=" + both + "\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	for file, text := range map[string]string{
+		both: string(text), cfg: "clientPort=0\nadmin.portUnification=true\n" +
+			"ssl.quorum.keyStore.location=" + both + "\n"} {
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	files := []string{"--admin-tls-cert", a.file("server.pem"), "--admin-tls-key", a.file("server.key")}
 	for _, tc := range []struct {
@@ -209,10 +190,7 @@ func TestThreeServersOverTLS(t *testing.T) {
 	a := newAuthority(t, t.TempDir())
 	var peers []string
 	for id := 1; id <= 3; id++ {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		peers = append(peers, strconv.Itoa(id)+"="+l.Addr().String())
 		l.Close()
 		a.sign(t, "peer"+strconv.Itoa(id), []string{"zlockd-" + strconv.Itoa(id)})

@@ -19,6 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // daemonProcess is a zlockd in a process of its own.
@@ -61,9 +62,7 @@ func (p *daemonProcess) begin(t *testing.T) {
 	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
@@ -94,33 +93,21 @@ func (p *daemonProcess) wait(t *testing.T) {
 // word asks a four-letter word.
 func (p *daemonProcess) word(t *testing.T, word string) string {
 	t.Helper()
-	c, err := net.Dial("tcp", p.ready["client"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", p.ready["client"]))(t)
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
 	io.WriteString(c, word)
 	c.(*net.TCPConn).CloseWrite()
-	b, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(c))(t)
 	return string(b)
 }
 
 // get asks the admin port.
 func (p *daemonProcess) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	r, err := http.Get("http://" + p.ready["admin"] + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get("http://" + p.ready["admin"] + path))(t)
 	defer r.Body.Close()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(r.Body))(t)
 	return r.StatusCode, string(b)
 }
 
@@ -154,15 +141,11 @@ func TestDevServerAnswers(t *testing.T) {
 	}
 
 	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	for _, path := range []string{"/app", "/app/a", "/app/b"} {
-		if _, err := conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
-			zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
+			zk.WorldACL(zk.PermAll)))(t)
 	}
 	if _, _, _, err := conn.GetW("/app/a"); err != nil {
 		t.Fatal(err)
@@ -217,12 +200,8 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	args := []string{"--data-dir", dir, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}
 	p := launch(t, args...)
 	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.Get(conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	conn.Close()
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("data directory: %v %v", info.Mode(), err)
@@ -263,9 +242,7 @@ func TestZooConfigStarts(t *testing.T) {
 	text := "# sample\ntickTime=1500\ninitLimit=10\nsyncLimit=5\ndataDir=" + dir +
 		"/data\nclientPort=0\nclientPortAddress=127.0.0.1\n" +
 		"maxClientCnxns=7\n4lw.commands.whitelist=ruok,conf,lsnp\nsuper.secret=hunter2\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	p := launch(t, "--config", file, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
 		"--max-session-timeout", "20000")
 	conf := p.word(t, "conf")

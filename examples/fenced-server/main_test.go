@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestFormerHolderIsRefusedEvenAfterARestart(t *testing.T) {
@@ -27,10 +28,7 @@ func TestFormerHolderIsRefusedEvenAfterARestart(t *testing.T) {
 		{"other", "/locks/other", 1, 200},
 	} {
 		// A new server each time: only what is on disk counts.
-		h, err := newServer(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(newServer(dir))(t)
 		r := httptest.NewRequest("PUT", "/"+step.name, strings.NewReader("by "+step.token.String()))
 		r.Header.Set(fence.Header, fence.Sequencer{Path: step.lock, Node: "n", Mode: fence.Exclusive,
 			Token: step.token}.String())
@@ -40,10 +38,7 @@ func TestFormerHolderIsRefusedEvenAfterARestart(t *testing.T) {
 			t.Errorf("%+v: %d %s", step, w.Code, w.Body)
 		}
 	}
-	h, err := newServer(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(newServer(dir))(t)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/plan", nil))
 	if b, _ := io.ReadAll(w.Body); w.Code != http.StatusOK || string(b) != "by 57" {

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -40,17 +41,11 @@ func newSlowDisk(t *testing.T) *slowDisk {
 }
 
 func (s *slowDisk) open(t *testing.T) {
-	log, err := seglog.Open("log", seglog.Options{FS: s.files.Mount(), FirstSize: 16 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(seglog.Open("log", seglog.Options{FS: s.files.Mount(), FirstSize: 16 << 10}))(t)
 	mem := NewMemoryStores(false)
 	mem.Log, s.log = log, log
-	s.Disk, err = Open(Options{Memory: mem, Rand: rand.NewChaCha8([32]byte{}), Logger: quiet,
-		Fatal: func(error) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.Disk = must.Get(Open(Options{Memory: mem, Rand: rand.NewChaCha8([32]byte{}), Logger: quiet,
+		Fatal: func(error) {}}))(t)
 }
 
 // hold lets no sync pass until the function that it returns is called.
@@ -70,9 +65,7 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	s.Ahead(func() bool { return true }, false)
 	release := s.hold()
 	defer release()
-	if err := s.Log().StoreLogs([]*raft.Log{command(1), command(2)}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Log().StoreLogs([]*raft.Log{command(1), command(2)}))
 	if last, _ := s.Log().LastIndex(); last != 2 || s.Durable() != 0 {
 		t.Errorf("last entry %d, durable %d", last, s.Durable())
 	}
@@ -129,9 +122,7 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 			s.Ahead(leads, false)
 			release := s.hold()
 			defer release()
-			if err := s.Log().StoreLog(command(1)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.Log().StoreLog(command(1)))
 			s.Ahead(c.leads, false)
 			done := make(chan error, 1)
 			go func() { done <- c.do(s) }()

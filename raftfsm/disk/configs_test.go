@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The index of the newest configuration is known after all that raft does to
@@ -23,9 +25,7 @@ func TestConfigFollowsTheLog(t *testing.T) {
 	wants(0)
 	store := func(index uint64, typ raft.LogType) {
 		t.Helper()
-		if err := log.StoreLog(&raft.Log{Index: index, Term: 1, Type: typ, Data: membersAt(index)}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, log.StoreLog(&raft.Log{Index: index, Term: 1, Type: typ, Data: membersAt(index)}))
 	}
 	for index := uint64(1); index <= 9; index++ {
 		typ := raft.LogNoop
@@ -59,12 +59,8 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 	for _, cancel := range []bool{true, false} {
 		sink, err := snaps.Create(raft.SnapshotVersionMax, 20, 2, raft.Configuration{
 			Servers: []raft.Server{{ID: "1", Address: "a:1"}}}, 17, trans)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(sink, bytes.NewReader(make([]byte, 100))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.Get(io.Copy(sink, bytes.NewReader(make([]byte, 100))))(t)
 		if got := d.newestConfig(); got != 0 {
 			t.Errorf("before the end: %d", got)
 		}
@@ -73,9 +69,7 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 		} else {
 			err = sink.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	if got := d.newestConfig(); got != 17 {
 		t.Errorf("the newest configuration is entry %d", got)
@@ -133,10 +127,7 @@ func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 
 func openTest(t *testing.T, dir string) *Disk {
 	t.Helper()
-	d, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(open(dir))(t)
 	t.Cleanup(func() { d.Close() })
 	return d
 }

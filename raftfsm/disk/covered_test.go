@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -33,10 +34,8 @@ func (nothing) Restore(r io.ReadCloser) error {
 // store the log is in: raft alone would be sent the snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
-	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
-		func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
+		func(read func()) { read() }))
 	for _, kind := range []string{"wal", "bolt", "memory"} {
 		t.Run(kind+"/answer lost", func(t *testing.T) {
 			f := startFollower(t, kind)
@@ -81,10 +80,8 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 // what was stored in between: the leader counts on it.
 func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	var content bytes.Buffer
-	if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
-		func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
+		func(read func()) { read() }))
 	for _, kind := range []string{"wal", "bolt", "memory"} {
 		t.Run(kind, func(t *testing.T) {
 			f := startFollower(t, kind)
@@ -135,20 +132,14 @@ func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
 	case "wal", "bolt":
 		o.Dir = t.TempDir()
 	}
-	d, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Open(o))(t)
 	here, hereTrans := raft.NewInmemTransportWithTimeout("here", time.Minute)
 	leader, trans := raft.NewInmemTransportWithTimeout("leader", time.Minute)
 	trans.Connect(here, hereTrans)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
-	r, err := raft.NewRaft(conf, fsm, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}),
-		hereTrans)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(raft.NewRaft(conf, fsm, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}),
+		hereTrans))(t)
 	d.FollowApplied(r.AppliedIndex)
 	head := raft.RPCHeader{ProtocolVersion: conf.ProtocolVersion, ID: []byte("2"), Addr: trans.EncodePeer("2",
 		leader)}
@@ -165,9 +156,7 @@ func (f *follower) stop() {
 // install sends a snapshot up to entry 10 of term 2.
 func (f *follower) install(content *bytes.Buffer) {
 	f.t.Helper()
-	if err := f.send(content); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, f.send(content))
 }
 
 func (f *follower) send(content *bytes.Buffer) error { return f.sendAt(10, content.Bytes()) }
@@ -202,9 +191,7 @@ func (f *follower) append(term, prev, prevTerm, commit uint64, entries ...uint64
 		state.SealEntry(data, int64(i))
 		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
 	}
-	if err := f.trans.AppendEntries("1", f.here, req, &resp); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, f.trans.AppendEntries("1", f.here, req, &resp))
 	return resp
 }
 
@@ -232,20 +219,13 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			f := startFollower(t, kind)
 			var content bytes.Buffer
-			if err := state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
-				func(read func()) { read() }); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
+				func(read func()) { read() }))
 			create := func(index uint64) raft.SnapshotSink {
 				snaps := f.d.Snapshots(state.CheckSnapshot, func(error) {})
-				sink, err := snaps.Create(raft.SnapshotVersionMax, index, 1, f.conf, 1, f.trans)
-				if err != nil {
-					t.Fatal(err)
-				}
+				sink := must.Get(snaps.Create(raft.SnapshotVersionMax, index, 1, f.conf, 1, f.trans))(t)
 				Own(sink)
-				if _, err := sink.Write(content.Bytes()); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(sink.Write(content.Bytes()))(t)
 				return sink
 			}
 			own := create(5)

@@ -6,14 +6,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func openDir(t *testing.T, path string) *dataDir {
 	t.Helper()
-	d, err := openDataDir(path, osFiles)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(openDataDir(path, osFiles))(t)
 	t.Cleanup(func() { d.close() })
 	return d
 }
@@ -26,9 +25,7 @@ func TestIdentityIsKept(t *testing.T) {
 	}
 	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{
 		3: "a:1"}
-	if err := d.saveIdentity(made); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.saveIdentity(made))
 	if again, err := d.loadIdentity(3, rand.Reader); err != nil || !reflect.DeepEqual(again, made) {
 		t.Errorf("read back as %+v, %v", again, err)
 	}
@@ -42,17 +39,10 @@ func TestIdentityIsKept(t *testing.T) {
 func TestIdentityCutShortIsDamaged(t *testing.T) {
 	d := openDir(t, t.TempDir())
 	id := Identity{Server: 3, Incarnation: "i", Cluster: "c"}
-	if err := d.saveIdentity(id); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(d.sub(identityFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.saveIdentity(id))
+	whole := must.Get(os.ReadFile(d.sub(identityFile)))(t)
 	for n := range len(whole) - 1 { // the last byte is the end of the line
-		if err := os.WriteFile(d.sub(identityFile), whole[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(d.sub(identityFile), whole[:n], 0o600))
 		if got, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") ||
 			!reflect.DeepEqual(got, Identity{}) {
 			t.Errorf("%d of %d bytes: %+v, %v", n, len(whole), got, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // synced notes the directories whose names were made durable.
@@ -28,12 +29,10 @@ func TestFoundDirectoryIsDurable(t *testing.T) {
 	defer func() { osFiles.FS = s.FS }()
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b")
-	if err := Found(dir, Founding{Server: 1, Cluster: "c", Index: 1, Term: 1}, func(w io.Writer) error {
+	must.OK(t, Found(dir, Founding{Server: 1, Cluster: "c", Index: 1, Term: 1}, func(w io.Writer) error {
 		_, err := io.WriteString(w, "content")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, want := range []string{top, filepath.Join(top, "a"), dir, filepath.Join(dir, "raft"),
 		filepath.Join(dir, "snapshots")} {
 		if !slices.Contains(s.dirs, want) {

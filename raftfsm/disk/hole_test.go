@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A log in bolt has a hole behind a snapshot that another server sent: it holds an older
@@ -13,9 +15,7 @@ import (
 func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	log := raft.NewInmemStore()
 	for _, i := range []uint64{3, 9, 10} {
-		if err := log.StoreLog(&raft.Log{Index: i, Term: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: 1}))
 	}
 	d := &Disk{stores: &Stores{Log: log}}
 	if err := d.CheckLog(8); err != nil {

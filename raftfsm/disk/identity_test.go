@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func open(dir string) (*Disk, error) {
@@ -21,24 +22,13 @@ func open(dir string) (*Disk, error) {
 // filled is a data directory of a server that has voted and has a log.
 func filled(t *testing.T) string {
 	dir := t.TempDir()
-	d, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(open(dir))(t)
 	id := d.Identity()
 	id.Cluster = "c"
-	if err := d.SaveIdentity(id); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Stable().SetUint64([]byte("CurrentTerm"), 3); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Log().StoreLog(&raft.Log{Index: 1, Term: 3, Type: raft.LogNoop}); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.SaveIdentity(id))
+	must.OK(t, d.Stable().SetUint64([]byte("CurrentTerm"), 3))
+	must.OK(t, d.Log().StoreLog(&raft.Log{Index: 1, Term: 3, Type: raft.LogNoop}))
+	must.OK(t, d.Close())
 	return dir
 }
 
@@ -49,15 +39,10 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 		for _, starts := range []int{0, 1} { // since it was filled
 			dir := filled(t)
 			for range starts {
-				d, err := open(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(open(dir))(t)
 				d.Close()
 			}
-			if err := os.RemoveAll(filepath.Join(dir, part)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(filepath.Join(dir, part)))
 			d, err := open(dir)
 			if err == nil {
 				d.Close()
@@ -82,10 +67,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 	}
 	// Emptied, not removed.
 	dir := filled(t)
-	d, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(open(dir))(t)
 	d.Close()
 	segments, _ := filepath.Glob(filepath.Join(dir, "raft/log/*"))
 	for _, f := range segments {
@@ -101,10 +83,7 @@ func TestEveryStartIsAnotherLife(t *testing.T) {
 	dir := t.TempDir()
 	seen := map[string]bool{}
 	for start := uint64(1); start <= 3; start++ {
-		d, err := open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(open(dir))(t)
 		id := d.Identity()
 		if id.Start != start || seen[id.Life] {
 			t.Errorf("start %d: %+v", start, id)
@@ -121,9 +100,7 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	}
 	dir := t.TempDir()
 	d, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bl := state.Block{Origin: 1, Birth: 1, First: 1, Count: 1, Requests: make([]byte, state.MaxRequest)}
 	entry := bl.Append(state.BeginEntry(nil, 0))
 	state.SealEntry(entry, 1)
@@ -132,9 +109,7 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 		Data: entry})); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 	if d, err = open(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -162,9 +137,7 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for _, f := range test.files {
-			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, f), nil, 0o600))
 		}
 		d, err := openDataDir(dir, osFiles)
 		if err == nil {

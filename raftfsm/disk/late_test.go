@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // ordered is a state machine that checks that it is taken forward alone, entry by entry or by a snapshot.
@@ -53,9 +54,7 @@ func snapshotOf(t *testing.T, index uint64) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: index, Term: 2})
-	if err := snap.Write(&b, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&b, func(read func()) { read() }))
 	return b.Bytes()
 }
 

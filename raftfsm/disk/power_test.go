@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -24,9 +25,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 		sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		power.OnOp(func(op simdisk.Op) error {
 			if op.Kind == "syncdir" {
 				power.Kill()
@@ -39,14 +38,8 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		}
 		power.OnOp(nil)
 		offered := func() int {
-			store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list, err := store.List()
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := must.Get(openSnapshotStore(power.Mount(), "/snapshots", 1))(t)
+			list := must.Get(store.List())(t)
 			return len(list)
 		}
 		before := offered()

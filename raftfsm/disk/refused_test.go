@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -19,9 +20,7 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 	for nth := 1; ; nth++ {
 		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
 		store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		write(t, store, 4) // makes room for the next one
 		before, done := store.size, 0
 		var what simdisk.Op

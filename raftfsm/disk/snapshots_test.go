@@ -12,43 +12,27 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/must"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
-	store, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
+	sink := must.Get(store.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
-	if err := snap.Write(sink, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
-	if err := sink.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(sink, func(read func()) { read() }))
+	must.OK(t, sink.Close())
 	path := store.path(sink.ID())
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile(path))(t)
 	for at := range good {
 		bad := append([]byte(nil), good...)
 		bad[at] ^= 0x10
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, bad, 0o600))
 		if readBack(store) == nil {
 			t.Errorf("a flip at %d of %d went unnoticed", at, len(good))
 		}
-		if err := os.WriteFile(path, good[:at], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, good[:at], 0o600))
 		if readBack(store) == nil {
 			t.Errorf("a cut at %d of %d went unnoticed", at, len(good))
 		}
@@ -75,9 +59,7 @@ func readBack(store *snapshotStore) error {
 func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	var good bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2})
-	if err := snap.Write(&good, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&good, func(read func()) { read() }))
 	rotten := bytes.Clone(good.Bytes())
 	rotten[len(rotten)/2] ^= 1
 	for _, c := range []struct {
@@ -93,22 +75,16 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		{"our own is not read twice", rotten, true, true},
 	} {
 		store, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		dog := newWatchdog(quiet, func(err error) { t.Errorf("%s: the server ends: %v", c.name, err) })
 		var damaged error
 		watched := watchedSnapshots{store, &Disk{dog: dog}, state.CheckSnapshot, func(err error) { damaged = err }}
 		sink, err := watched.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if c.own {
 			Own(sink)
 		}
-		if _, err := sink.Write(c.content); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(sink.Write(c.content))(t)
 		if err := sink.Close(); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -120,9 +96,7 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 			continue
 		}
 		_, r, err := watched.Open(sink.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = io.Copy(io.Discard, r)
 		if bad := bytes.Equal(c.content, rotten); (err != nil) != bad || (damaged != nil) != bad {
 			t.Errorf("%s, read back: %v, told %v", c.name, err, damaged)
@@ -142,20 +116,14 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 		want  string // content of the newest from then on
 	}{{5, true, "up to 5"}, {7, false, "up to 5"}, {9, true, "up to 9"}, {8, true, "up to 9"}} {
 		sink, err := store.Create(1, c.index, 2, raft.Configuration{}, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Fprintf(sink, "up to %d", c.index); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.Get(fmt.Fprintf(sink, "up to %d", c.index))(t)
 		end := sink.Cancel
 		if c.whole {
 			end = sink.Close
 		}
 		before, err := store.List()
-		if err := errors.Join(err, end()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, end()))
 		if len(before) > 0 && before[0].Index == c.index {
 			t.Errorf("the snapshot up to %d counts before its end", c.index)
 		}
@@ -164,9 +132,7 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 			t.Fatal(list, err)
 		}
 		_, r, err := store.Open(list[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if b, err := io.ReadAll(r); string(b) != c.want || err != nil || list[0].Size != int64(len(c.want)) {
 			t.Errorf("after %d the newest is %q (%v)", c.index, b, err)
 		}

@@ -14,21 +14,15 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // write writes a snapshot of a few bytes.
 func write(t *testing.T, s *snapshotStore, index uint64) (id string) {
 	t.Helper()
-	sink, err := s.Create(1, index, 2, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(sink, "content"); err != nil {
-		t.Fatal(err)
-	}
-	if err := sink.Close(); err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(s.Create(1, index, 2, raft.Configuration{}, 1, nil))(t)
+	must.Get(io.WriteString(sink, "content"))(t)
+	must.OK(t, sink.Close())
 	if err := errors.Join(sink.Close(), sink.Cancel()); err != nil { // nothing is left to do
 		t.Errorf("closed twice: %v", err)
 	}
@@ -42,9 +36,7 @@ func at(s *snapshotStore) time.Time {
 
 func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 	s, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if list, err := s.List(); err != nil || len(list) != 0 || !at(s).IsZero() {
 		t.Errorf("an empty store offers %v, %v", list, err)
 	}
@@ -62,9 +54,7 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 		t.Fatalf("offered %+v, %v", list, err)
 	}
 	_, r, err := s.Open(list[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Close()
 	if b, err := io.ReadAll(r); err != nil || string(b) != "content" {
 		t.Errorf("read back as %q, %v", b, err)
@@ -78,31 +68,18 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 // after the next start.
 func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openSnapshotStore(vfs.OS, dir, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := s.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
+	left := must.Get(s.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 	io.WriteString(left, "half")
-	cancelled, err := s.Create(1, 6, 2, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cancelled.Cancel(); err != nil {
-		t.Fatal(err)
-	}
+	cancelled := must.Get(s.Create(1, 6, 2, raft.Configuration{}, 1, nil))(t)
+	must.OK(t, cancelled.Cancel())
 	if list, err := s.List(); err != nil || len(list) != 0 {
 		t.Errorf("offered %v, %v", list, err)
 	}
 	if files, _ := os.ReadDir(dir); len(files) != 1 {
 		t.Errorf("%d files, want that of the one under way", len(files))
 	}
-	if _, err := openSnapshotStore(vfs.OS, dir, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
 	if files, _ := os.ReadDir(dir); len(files) != 0 {
 		t.Errorf("%d files left after the next start", len(files))
 	}
@@ -115,14 +92,8 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 		"write":  func(s *snapshotSink) { s.f.Close() },
 		"rename": func(s *snapshotSink) { os.Remove(s.f.Name()) },
 	} {
-		s, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sink, err := s.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
+		sink := must.Get(s.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 		spoil(sink.(*snapshotSink))
 		if _, err := io.WriteString(sink, "content"); err == nil && name == "write" {
 			t.Errorf("%s: content that was not written", name)
@@ -144,24 +115,16 @@ func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 		o := Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader,
 			Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}}
 		d, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, d.Close())
 		path := filepath.Join(dir, part)
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(path))
 		if part == "raft/stable.db" { // a directory cannot be a file
 			err = os.MkdirAll(filepath.Join(path, "x"), 0o700)
 		} else { // nor a file a directory
 			err = os.WriteFile(path, nil, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if d, err := Open(o); err == nil {
 			d.Close()
 			t.Errorf("%s: opened", part)
@@ -169,9 +132,7 @@ func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 			t.Errorf("%s: %v", part, err)
 		}
 		// What failed has let go of the directory.
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(dir))
 		d, err = Open(o)
 		if err != nil {
 			t.Errorf("%s: afterwards: %v", part, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // voted is what raft keeps of its terms and votes.
@@ -43,16 +45,9 @@ func readVoted(s raft.StableStore) (v voted, err error) {
 // hasVoted is a directory whose server has voted, and its stable store.
 func hasVoted(t *testing.T) (dir, file string, v voted) {
 	dir, v = filled(t), voted{3, 3, "2"}
-	d, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := v.write(d.Stable()); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(open(dir))(t)
+	must.OK(t, v.write(d.Stable()))
+	must.OK(t, d.Close())
 	return dir, filepath.Join(dir, "raft", "stable.db"), v
 }
 
@@ -60,19 +55,11 @@ func hasVoted(t *testing.T) (dir, file string, v voted) {
 // not change what is believed.
 func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	dir, file, want := hasVoted(t)
-	right, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	right := must.Get(os.ReadFile(file))(t)
+	f := must.Get(os.OpenFile(file, os.O_RDWR, 0))(t)
 	defer f.Close()
 	put := func(at int, b byte) {
-		if _, err := f.WriteAt([]byte{b}, int64(at)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(f.WriteAt([]byte{b}, int64(at)))(t)
 	}
 	refused := 0
 	flip := func(at, bit int) {
@@ -85,15 +72,9 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 			}
 			return
 		}
-		bolt, err := openBolt(file, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bolt := must.Get(openBolt(file, true))(t)
 		defer bolt.Close()
-		stable, err := openTerms(bolt, file, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stable := must.Get(openTerms(bolt, file, true))(t)
 		if is, err := readVoted(stable); err != nil || is != want {
 			t.Errorf("byte %d, bit %d: %+v is believed, %v; it is %+v", at, bit, is, err, want)
 		}
@@ -147,10 +128,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 	whole := Identity{Server: 1, Incarnation: "ab", Cluster: "c", Incarnations: map[uint32]string{1: "ab"},
 		Start: 5, Life: "cd", Begun: true, LogStore: "wal"}
-	right, err := encodeIdentity(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	right := must.Get(encodeIdentity(whole))(t)
 	text := func(id Identity) string { b, _ := json.Marshal(id); return string(b) }
 	if is, err := parseIdentity(right); err != nil || text(is) != text(whole) {
 		t.Fatalf("%+v, %v", is, err)
@@ -165,9 +143,7 @@ func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 		}
 	}
 	d := &dataDir{path: t.TempDir(), files: osFiles}
-	if _, err := d.loadIdentity(1, rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.loadIdentity(1, rand.Reader))(t)
 	b, _ := os.ReadFile(d.sub(identityFile))
 	b[bytes.Index(b, []byte("incarnation"))+15] ^= 1
 	os.WriteFile(d.sub(identityFile), b, 0o600)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // countedStable lets the first writes through and fails the ones after: the server ends there.
@@ -44,9 +45,7 @@ func startVoter(t *testing.T, dir, kind string) *voter {
 	v.d, err = Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader,
 		Logger: quiet,
 		Fatal:  func(err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	v.here, v.tr = raft.NewInmemTransportWithTimeout("", time.Minute)
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
@@ -59,9 +58,7 @@ func startVoter(t *testing.T, dir, kind string) *voter {
 
 func (v *voter) stop() {
 	v.t.Helper()
-	if err := errors.Join(v.r.Shutdown().Error(), v.d.Close()); err != nil {
-		v.t.Fatal(err)
-	}
+	must.OK(v.t, errors.Join(v.r.Shutdown().Error(), v.d.Close()))
 }
 
 // from is a way from another server to this one.
@@ -80,9 +77,7 @@ func (v *voter) votes(candidate string, term, lastIndex, lastTerm uint64) bool {
 	var resp raft.RequestVoteResponse
 	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: lastIndex, LastLogTerm: lastTerm,
 		LeadershipTransfer: true}
-	if err := tr.RequestVote("1", v.here, req, &resp); err != nil {
-		v.t.Fatal(err)
-	}
+	must.OK(v.t, tr.RequestVote("1", v.here, req, &resp))
 	return resp.Granted
 }
 
@@ -170,12 +165,8 @@ func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 		for term, refused := range map[uint64]bool{2: true, 4: true, 5: false, 6: false} {
 			dir := t.TempDir()
 			d, err := open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(d.Stable().SetUint64([]byte(keyCurrentTerm), term), put(d), d.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, errors.Join(d.Stable().SetUint64([]byte(keyCurrentTerm), term), put(d), d.Close()))
 			if d, err = open(dir); err == nil {
 				d.Close()
 			}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestOneWrongBitIsNoticed flips a bit of every byte of the newest snapshot and of
@@ -13,19 +15,17 @@ import (
 // offset, or it is as it was before.
 func TestOneWrongBitIsNoticed(t *testing.T) {
 	dir := filepath.Join(zooDir(t), "version-2")
-	before, err := loadDirs(dir, dir, false)
-	must(t, err)
+	before := must.Get(loadDirs(dir, dir, false))(t)
 	last := len(bytes.TrimRight(logOf(history()[4:8]), "\x00")) // where the last entry begins
 	const checksum, length = 8, 4
 	for _, name := range []string{"snapshot.4", "log.5"} {
 		file := filepath.Join(dir, name)
-		whole, err := os.ReadFile(file)
-		must(t, err)
+		whole := must.Get(os.ReadFile(file))(t)
 		refused := 0
 		for at := range whole {
 			bad := bytes.Clone(whole)
 			bad[at] ^= 1 << (at % 8)
-			must(t, os.WriteFile(file, bad, 0o600))
+			must.OK(t, os.WriteFile(file, bad, 0o600))
 			for _, torn := range []bool{false, true} {
 				z, err := loadDirs(dir, dir, torn)
 				if err != nil {
@@ -52,7 +52,7 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 		if refused < len(whole) {
 			t.Errorf("%s: only %d of %d changes were refused", name, refused, len(whole))
 		}
-		must(t, os.WriteFile(file, whole, 0o600))
+		must.OK(t, os.WriteFile(file, whole, 0o600))
 	}
 }
 
@@ -60,23 +60,22 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 func TestWhatMayNotBeRead(t *testing.T) {
 	dir := zooDir(t)
 	for _, d := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "version-2")} {
-		must(t, os.Chmod(d, 0o755))
+		must.OK(t, os.Chmod(d, 0o755))
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "version-2", "*"))
-	must(t, err)
+	files := must.Get(filepath.Glob(filepath.Join(dir, "version-2", "*")))(t)
 	for _, f := range files {
-		must(t, os.Chmod(f, 0o644))
+		must.OK(t, os.Chmod(f, 0o644))
 	}
 	file := filepath.Join(dir, "version-2", "log.5")
 	for name, entry := range map[string]string{"log.5": file, "version-2": filepath.Dir(file)} {
 		info, err := os.Stat(entry)
-		must(t, err)
-		must(t, os.Chmod(entry, 0))
+		must.OK(t, err)
+		must.OK(t, os.Chmod(entry, 0))
 		asNobody(t, func() { _, err = LoadZooKeeper(ZooKeeperOptions{From: dir}) })
 		if err == nil || !strings.Contains(err.Error(), name) ||
 			!strings.Contains(err.Error(), "as the user that ZooKeeper runs as") {
 			t.Errorf("%s: %v", name, err)
 		}
-		must(t, os.Chmod(entry, info.Mode()))
+		must.OK(t, os.Chmod(entry, info.Mode()))
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -52,20 +53,12 @@ func history() []*zkfiles.Txn {
 func snapshotOf(t *testing.T, tree *zkfiles.Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := zkfiles.NewSnapshotWriter(&b, -1, tree.Sessions, tree.ACLs())
-	must(t, err)
+	w := must.Get(zkfiles.NewSnapshotWriter(&b, -1, tree.Sessions, tree.ACLs()))(t)
 	for _, p := range tree.Paths() {
-		must(t, w.Node(p, tree.Nodes[p]))
+		must.OK(t, w.Node(p, tree.Nodes[p]))
 	}
-	must(t, w.Close(tree.Zxid))
+	must.OK(t, w.Close(tree.Zxid))
 	return b.Bytes()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func logOf(log []*zkfiles.Txn) []byte {
@@ -82,16 +75,16 @@ func zooDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	sub := filepath.Join(dir, "version-2")
-	must(t, os.Mkdir(sub, 0o700))
+	must.OK(t, os.Mkdir(sub, 0o700))
 	tree := zkfiles.NewTree()
 	files := map[string][]byte{"snapshot.0": snapshotOf(t, tree), "log.1": logOf(history()[:4]),
 		"log.5": logOf(history()[4:])}
 	for _, x := range history()[:4] {
-		must(t, tree.Apply(x))
+		must.OK(t, tree.Apply(x))
 	}
 	files["snapshot.4"] = snapshotOf(t, tree)
 	for name, b := range files {
-		must(t, os.WriteFile(filepath.Join(sub, name), b, 0o600))
+		must.OK(t, os.WriteFile(filepath.Join(sub, name), b, 0o600))
 	}
 	return dir
 }
@@ -107,10 +100,8 @@ func doImport(from, to string, keep bool) (*Made, error) {
 // equal fails unless two places hold the same.
 func equal(t *testing.T, a, b string, ephemerals bool) {
 	t.Helper()
-	x, err := LoadContent(a, "")
-	must(t, err)
-	y, err := LoadContent(b, "")
-	must(t, err)
+	x := must.Get(LoadContent(a, ""))(t)
+	y := must.Get(LoadContent(b, ""))(t)
 	if diffs, _ := Compare(x, y, ephemerals); len(diffs) > 0 {
 		t.Fatal(strings.Join(diffs, "\n"))
 	}
@@ -120,24 +111,20 @@ func TestThereAndBack(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		from, tmp := zooDir(t), t.TempDir()
 		ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
-		m, err := doImport(from, ours, keep)
-		must(t, err)
+		m := must.Get(doImport(from, ours, keep))(t)
 		if m.Zxid != 9 || len(m.Left) != map[bool]int{false: 1, true: 0}[keep] {
 			t.Errorf("%+v", m)
 		}
 		equal(t, from, ours, keep)
-		s, err := ReadState(ours)
-		must(t, err)
+		s := must.Get(ReadState(ours))(t)
 		sess, ok := s.Sessions().Get(client)
 		if ok != keep || keep && sess.Password != zkfiles.Password(client) {
 			t.Errorf("keep %v: session %v %+v", keep, ok, sess)
 		}
-		_, err = Export(t.Context(), s, back, keep)
-		must(t, err)
+		must.Get(Export(t.Context(), s, back, keep))(t)
 		equal(t, ours, back, true)
 		again := filepath.Join(tmp, "again")
-		_, err = doImport(back, again, keep)
-		must(t, err)
+		must.Get(doImport(back, again, keep))(t)
 		equal(t, ours, again, true)
 	}
 }
@@ -147,11 +134,10 @@ func TestThereAndBack(t *testing.T) {
 func TestBadZooKeeperIsRefused(t *testing.T) {
 	file := func(dir, name string) string { return filepath.Join(dir, "version-2", name) }
 	read := func(dir, name string) []byte {
-		b, err := os.ReadFile(file(dir, name))
-		must(t, err)
+		b := must.Get(os.ReadFile(file(dir, name)))(t)
 		return b
 	}
-	write := func(dir, name string, b []byte) { must(t, os.WriteFile(file(dir, name), b, 0o600)) }
+	write := func(dir, name string, b []byte) { must.OK(t, os.WriteFile(file(dir, name), b, 0o600)) }
 	flip := func(name string, at int) func(string) {
 		return func(dir string) {
 			b := read(dir, name)
@@ -162,7 +148,7 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 	remove := func(names ...string) func(string) {
 		return func(dir string) {
 			for _, n := range names {
-				must(t, os.Remove(file(dir, n)))
+				must.OK(t, os.Remove(file(dir, n)))
 			}
 		}
 	}
@@ -235,11 +221,9 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	dir := zooDir(t)
 	file := filepath.Join(dir, "version-2", "log.5")
-	b, err := os.ReadFile(file)
-	must(t, err)
-	must(t, os.WriteFile(file, b[:len(bytes.TrimRight(b, "\x00"))-20], 0o600))
-	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir, DropTorn: true})
-	must(t, err)
+	b := must.Get(os.ReadFile(file))(t)
+	must.OK(t, os.WriteFile(file, b[:len(bytes.TrimRight(b, "\x00"))-20], 0o600))
+	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir, DropTorn: true}))(t)
 	if z.Zxid != 8 || len(z.Notes) != 1 {
 		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
 	}
@@ -249,10 +233,9 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 	dir := zooDir(t)
 	b := bytes.TrimRight(logOf(history()[:4]), "\x00")
-	must(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), b[:len(b)-3], 0o600))
-	must(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
-	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
-	must(t, err)
+	must.OK(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), b[:len(b)-3], 0o600))
+	must.OK(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
+	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
 	if z.Zxid != 4 || len(z.Notes) != 1 || !strings.Contains(z.Notes[0], "the snapshot 4 is newer") {
 		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
 	}
@@ -262,12 +245,10 @@ func TestTornRecordThatTheSnapshotHolds(t *testing.T) {
 func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	dir := zooDir(t)
 	file := filepath.Join(dir, "version-2", "snapshot.4")
-	b, err := os.ReadFile(file)
-	must(t, err)
+	b := must.Get(os.ReadFile(file))(t)
 	for _, n := range []int{0, 10, len(b) / 2, len(b) - 1} {
-		must(t, os.WriteFile(file, b[:n], 0o600))
-		z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
-		must(t, err)
+		must.OK(t, os.WriteFile(file, b[:n], 0o600))
+		z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
 		if z.Zxid != 9 || len(z.Notes) != 1 {
 			t.Errorf("%d bytes: zxid %d, notes %q", n, z.Zxid, z.Notes)
 		}
@@ -277,24 +258,19 @@ func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 func TestCompressedSnapshot(t *testing.T) {
 	dir := zooDir(t)
 	file := filepath.Join(dir, "version-2", "snapshot.4")
-	plain, err := os.ReadFile(file)
-	must(t, err)
-	before, err := LoadContent(dir, "")
-	must(t, err)
-	must(t, os.Remove(file))
-	f, err := os.Create(file + ".gz")
-	must(t, err)
+	plain := must.Get(os.ReadFile(file))(t)
+	before := must.Get(LoadContent(dir, ""))(t)
+	must.OK(t, os.Remove(file))
+	f := must.Get(os.Create(file + ".gz"))(t)
 	z := gzip.NewWriter(f)
 	z.Write(plain)
-	must(t, errors.Join(z.Close(), f.Close()))
-	after, err := LoadContent(dir, "")
-	must(t, err)
+	must.OK(t, errors.Join(z.Close(), f.Close()))
+	after := must.Get(LoadContent(dir, ""))(t)
 	if diffs, _ := Compare(before, after, true); len(diffs) > 0 {
 		t.Error(diffs)
 	}
-	b, err := os.ReadFile(file + ".gz")
-	must(t, err)
-	must(t, os.WriteFile(file+".gz", b[:len(b)/2], 0o600))
+	b := must.Get(os.ReadFile(file + ".gz"))(t)
+	must.OK(t, os.WriteFile(file+".gz", b[:len(b)/2], 0o600))
 	if z, err := LoadZooKeeper(ZooKeeperOptions{From: dir}); err != nil || len(z.Notes) != 1 {
 		t.Errorf("half a file: %v", err)
 	}
@@ -303,14 +279,14 @@ func TestCompressedSnapshot(t *testing.T) {
 func TestTargetMustBeEmpty(t *testing.T) {
 	dir, to := zooDir(t), t.TempDir()
 	_, err := doImport(dir, to, false)
-	must(t, err) // an empty directory will do
+	must.OK(t, err) // an empty directory will do
 	_, err = doImport(dir, to, false)
 	if err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Error(err)
 	}
 	equal(t, dir, to, false) // nothing was taken away
 	s, err := ReadState(to)
-	must(t, err)
+	must.OK(t, err)
 	if _, err := Export(t.Context(), s, to, false); err == nil ||
 		!strings.Contains(err.Error(), "is not empty") {
 		t.Error(err)
@@ -324,7 +300,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "new")
 		if !made {
-			must(t, os.Mkdir(dir, 0o700))
+			must.OK(t, os.Mkdir(dir, 0o700))
 		}
 		err := found(t.Context(), dir, 1, "c", func(w io.Writer) error {
 			if _, err := w.Write(make([]byte, 5<<20)); err != nil {
@@ -342,8 +318,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s, err := ReadState(imported(t))
-	must(t, err)
+	s := must.Get(ReadState(imported(t)))(t)
 	dir := filepath.Join(t.TempDir(), "back")
 	if _, err := Export(ctx, s, dir, false); !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -357,30 +332,26 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 func imported(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	_, err := doImport(zooDir(t), dir, true)
-	must(t, err)
+	must.Get(doImport(zooDir(t), dir, true))(t)
 	return dir
 }
 
 func TestRestoreBeginsANewCluster(t *testing.T) {
 	data := imported(t)
 	backup := filepath.Join(t.TempDir(), "backup")
-	before, err := ReadState(data)
-	must(t, err)
-	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
+	before := must.Get(ReadState(data))(t)
+	must.OK(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
 	equal(t, data, backup, true)
 	for _, keep := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "new")
 		began := state.TimeZxid(time.Now().UnixMilli())
-		m, err := Restore(t.Context(), backup, dir, 3, keep, 5)
-		must(t, err)
+		m := must.Get(Restore(t.Context(), backup, dir, 3, keep, 5))(t)
 		equal(t, backup, dir, keep)
 		noted := slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "1 sessions were kept") })
 		if noted != keep {
 			t.Errorf("keep %v: notes %q", keep, m.Notes)
 		}
-		after, err := ReadData(dir)
-		must(t, err)
+		after := must.Get(ReadData(dir))(t)
 		if after.ClusterID() == before.ClusterID() || after.Identity.Cluster != m.Cluster ||
 			after.Identity.Server != 3 {
 			t.Errorf("%+v", after.Identity)
@@ -390,12 +361,11 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 			t.Errorf("keep %v: zxid 0x%x, %d sessions", keep, after.Zxid(), after.Sessions().Len())
 		}
 	}
-	b, err := os.ReadFile(backup)
-	must(t, err)
+	b := must.Get(os.ReadFile(backup))(t)
 	for _, at := range []int{0, 30, len(b) / 2, len(b) - 1} {
 		bad := bytes.Clone(b)
 		bad[at] ^= 1
-		must(t, os.WriteFile(backup, bad, 0o600))
+		must.OK(t, os.WriteFile(backup, bad, 0o600))
 		dir := filepath.Join(t.TempDir(), "new")
 		if _, err := Restore(t.Context(), backup, dir, 1, true, 5); err == nil {
 			t.Errorf("byte %d changed: restored", at)
@@ -412,22 +382,20 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 	for step := range 7 {
 		t.Run(fmt.Sprint("step", step), func(t *testing.T) {
 			dir := imported(t)
-			r, err := PlanRecovery(dir)
-			must(t, err)
+			r := must.Get(PlanRecovery(dir))(t)
 			old := r.ClusterID()
 			if step == 6 {
-				_, err = r.Run(t.Context(), 1)
-				must(t, err)
+				must.Get(r.Run(t.Context(), 1))(t)
 			} else {
 				next := filepath.Join(dir, "recovering")
 				m := refound(r.State, true, 1)
 				f := disk.Founding{Server: 1, Cluster: m.Cluster, Index: 1, Term: 1}
-				must(t, disk.Found(next, f, func(w io.Writer) error { return WriteBackup(w, r.State) }))
+				must.OK(t, disk.Found(next, f, func(w io.Writer) error { return WriteBackup(w, r.State) }))
 				moves := []struct{ from, to string }{{"identity", oldDir}, {"raft", oldDir}, {"snapshots", oldDir},
 					{"recovering/snapshots", ""}, {"recovering/raft", ""}}
-				must(t, os.MkdirAll(filepath.Join(dir, oldDir), 0o700))
+				must.OK(t, os.MkdirAll(filepath.Join(dir, oldDir), 0o700))
 				for _, m := range moves[:step] {
-					must(t, os.Rename(filepath.Join(dir, m.from), filepath.Join(dir, m.to, filepath.Base(m.from))))
+					must.OK(t, os.Rename(filepath.Join(dir, m.from), filepath.Join(dir, m.to, filepath.Base(m.from))))
 				}
 				if d, err := disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal",
 					SnapshotRetain: 1}); err == nil {
@@ -437,15 +405,13 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				if !Interrupted(dir) {
 					t.Fatal("the interruption is not seen")
 				}
-				must(t, Finish(dir))
+				must.OK(t, Finish(dir))
 			}
-			after, err := ReadData(dir)
-			must(t, err)
+			after := must.Get(ReadData(dir))(t)
 			if after.ClusterID() == old || after.Sessions().Len() != 1 || Interrupted(dir) {
 				t.Errorf("cluster %s, %d sessions", after.ClusterID(), after.Sessions().Len())
 			}
-			before, err := ReadData(filepath.Join(dir, oldDir))
-			must(t, err)
+			before := must.Get(ReadData(filepath.Join(dir, oldDir)))(t)
 			if before.ClusterID() != old {
 				t.Error("what was there is not kept")
 			}
@@ -467,14 +433,12 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 			log = append(log, &zkfiles.Txn{Session: client, Zxid: int64(10 + i), Time: 2000, Type: o.Type,
 				Ops: []zkfiles.Op{o}})
 		}
-		must(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), logOf(log), 0o600))
-		must(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
-		must(t, os.Remove(filepath.Join(dir, "version-2", "snapshot.4")))
+		must.OK(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), logOf(log), 0o600))
+		must.OK(t, os.Remove(filepath.Join(dir, "version-2", "log.5")))
+		must.OK(t, os.Remove(filepath.Join(dir, "version-2", "snapshot.4")))
 		to := filepath.Join(t.TempDir(), "new")
-		_, err := doImport(dir, to, keep)
-		must(t, err)
-		s, err := ReadState(to)
-		must(t, err)
+		must.Get(doImport(dir, to, keep))(t)
+		s := must.Get(ReadState(to))(t)
 		if stats, ok := s.Tree().Get(quota + "/zookeeper_stats"); !ok || string(stats.Data) != want {
 			t.Errorf("keep %v: %s, want %s", keep, stats.Data, want)
 		}
@@ -486,13 +450,10 @@ func TestRecoverTwice(t *testing.T) {
 	dir := imported(t)
 	var before []string
 	for n := range 3 {
-		r, err := PlanRecovery(dir)
-		must(t, err)
+		r := must.Get(PlanRecovery(dir))(t)
 		before = append(before, r.ClusterID())
-		m, err := r.Run(t.Context(), 1)
-		must(t, err)
-		after, err := ReadData(dir)
-		must(t, err)
+		m := must.Get(r.Run(t.Context(), 1))(t)
+		after := must.Get(ReadData(dir))(t)
 		if after.ClusterID() != m.Cluster || after.Zxid() != m.Zxid {
 			t.Errorf("recover number %d: cluster %s at 0x%x was told, there is %s at 0x%x", n+1, m.Cluster, m.Zxid,
 				after.ClusterID(), after.Zxid())
@@ -509,14 +470,12 @@ func TestRecoverTwice(t *testing.T) {
 // A server that was started while its data were looked at has gone on since.
 func TestRecoverOfADirectoryInUse(t *testing.T) {
 	dir := imported(t)
-	r, err := PlanRecovery(dir)
-	must(t, err)
-	d, err := start(dir)
-	must(t, err)
+	r := must.Get(PlanRecovery(dir))(t)
+	d := must.Get(start(dir))(t)
 	if _, err := r.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("while a server runs: %v", err)
 	}
-	must(t, d.Close())
+	must.OK(t, d.Close())
 	before := contents(t, dir)
 	if _, err := r.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "was started") {
 		t.Errorf("behind another life: %v", err)
@@ -544,17 +503,16 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 		dir := imported(t)
 		for range 2 { // the second life knows of the first one's log
 			d, err := start(dir)
-			must(t, err)
+			must.OK(t, err)
 			_, end, err := d.Promised()
-			must(t, err)
-			must(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))
-			must(t, d.Close())
+			must.OK(t, err)
+			must.OK(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))
+			must.OK(t, d.Close())
 		}
 		for _, pattern := range strings.Fields(c.without) {
-			files, err := filepath.Glob(filepath.Join(dir, pattern))
-			must(t, err)
+			files := must.Get(filepath.Glob(filepath.Join(dir, pattern)))(t)
 			for _, f := range files {
-				must(t, os.RemoveAll(f))
+				must.OK(t, os.RemoveAll(f))
 			}
 		}
 		for what, read := range map[string]func() error{"read": func() error { _, err := ReadData(dir); return err },
@@ -577,14 +535,13 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 func TestFilesThatAreLinkedCount(t *testing.T) {
 	dir := zooDir(t)
 	file, elsewhere := filepath.Join(dir, "version-2", "log.5"), filepath.Join(t.TempDir(), "l")
-	must(t, os.Rename(file, elsewhere))
-	must(t, os.Symlink(elsewhere, file))
-	z, err := LoadZooKeeper(ZooKeeperOptions{From: dir})
-	must(t, err)
+	must.OK(t, os.Rename(file, elsewhere))
+	must.OK(t, os.Symlink(elsewhere, file))
+	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
 	if z.Zxid != 9 {
 		t.Errorf("zxid 0x%x", z.Zxid)
 	}
-	must(t, os.Remove(elsewhere))
+	must.OK(t, os.Remove(elsewhere))
 	if _, err := LoadZooKeeper(ZooKeeperOptions{From: dir}); err == nil {
 		t.Error("the log is not there, and that is no error")
 	}
@@ -596,9 +553,8 @@ func TestDumpChangesNothing(t *testing.T) {
 	zoo := zooDir(t)
 	data := imported(t)
 	backup := filepath.Join(t.TempDir(), "backup")
-	s, err := ReadState(data)
-	must(t, err)
-	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
+	s := must.Get(ReadState(data))(t)
+	must.OK(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
 	for path, want := range map[string]string{
 		zoo: `createTTL "/t"`, data: `node "/c" container`, backup: `time to live 5000 ms`,
 		filepath.Join(zoo, "version-2", "log.5"):      `setData "/a" data "yy" version 1`,
@@ -606,7 +562,7 @@ func TestDumpChangesNothing(t *testing.T) {
 	} {
 		before := contents(t, path)
 		var out bytes.Buffer
-		must(t, Dump(&out, path, true))
+		must.OK(t, Dump(&out, path, true))
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: no %q in\n%s", path, want, out.String())
 		}
@@ -623,7 +579,7 @@ func TestDumpChangesNothing(t *testing.T) {
 func contents(t *testing.T, path string) string {
 	t.Helper()
 	var all strings.Builder
-	must(t, filepath.Walk(path, func(p string, info os.FileInfo, err error) error {
+	must.OK(t, filepath.Walk(path, func(p string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
 			b, err := os.ReadFile(p)
 			fmt.Fprintf(&all, "%s %s %x %v\n", p, info.Mode(), b, err)

@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
 func TestVerifyFindsEveryField(t *testing.T) {
 	from := zooDir(t)
 	load := func() *Content {
-		c, err := LoadContent(from, "")
-		must(t, err)
+		c := must.Get(LoadContent(from, ""))(t)
 		return c
 	}
 	for name, change := range map[string]func(*zkfiles.Node){
@@ -52,13 +52,10 @@ func TestVerifyFindsEveryField(t *testing.T) {
 func TestVerifyTellsOfEndedSessions(t *testing.T) {
 	from := imported(t)
 	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")
-	before, err := ReadState(from)
-	must(t, err)
-	must(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
-	_, err = Restore(t.Context(), backup, dir, 1, false, 5)
-	must(t, err)
-	a, err := LoadContent(backup, "")
-	must(t, err)
+	before := must.Get(ReadState(from))(t)
+	must.OK(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
+	must.Get(Restore(t.Context(), backup, dir, 1, false, 5))(t)
+	a := must.Get(LoadContent(backup, ""))(t)
 	for name, c := range map[string]struct {
 		change     func(*Content)
 		ephemerals bool
@@ -70,8 +67,7 @@ func TestVerifyTellsOfEndedSessions(t *testing.T) {
 		"another node's change": {func(b *Content) { b.Nodes["/c"].Pzxid = b.Zxid }, false, 1},
 		"more than that":        {func(b *Content) { b.Nodes["/a"].Version++ }, false, 1},
 	} {
-		b, err := LoadContent(dir, "")
-		must(t, err)
+		b := must.Get(LoadContent(dir, ""))(t)
 		c.change(b)
 		diffs, ended := Compare(a, b, c.ephemerals)
 		back, endedBack := Compare(b, a, c.ephemerals)

@@ -12,15 +12,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What cannot be sent fails when its server is reached again, so that raft, which
 // waits ever longer after each failure, has one to count and tries at once.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	away := raft.ServerAddress(ln.Addr().String())
 	ln.Close()
 	h := &host{}
@@ -30,7 +29,8 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			var resp raft.AppendEntriesResponse
-			req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: 3, PrevLogEntry: 7, PrevLogTerm: 2}
+			req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+				Term: 3, PrevLogEntry: 7, PrevLogTerm: 2}
 			done <- m.AppendEntries(ServerID(2), away, &req, &resp)
 		}()
 		return done
@@ -62,18 +62,21 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &Port{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: ctx, rpcs: make(chan raft.RPC)} // nobody takes them
+	// nobody takes them
+	p := &Port{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: ctx, rpcs: make(chan raft.RPC)}
 	here, there := net.Pipe()
 	defer here.Close()
 	go p.serveRaft(&asked{Conn: there}, 1)
 	c := &raftConn{Conn: here, r: bufio.NewReader(here)}
 	var resp raft.AppendEntriesResponse
-	if why, err := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3}, &resp, nil); err != nil || why != errBusy.Error() {
+	if why, err := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3}, &resp, nil); err != nil ||
+		why != errBusy.Error() {
 		t.Fatalf("answered %q, %v", why, err)
 	}
 	answered := make(chan string, 1)
 	go func() {
-		why, _ := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 7}, &resp, nil)
+		why, _ := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2,
+			LeaderCommitIndex: 7}, &resp, nil)
 		answered <- why
 	}()
 	time.Sleep(lateHeartbeat + lateHeartbeat/2)

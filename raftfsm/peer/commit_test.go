@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // applied is a state that remembers which entries it was given.
@@ -39,7 +41,8 @@ func (a *applied) Restore(io.ReadCloser) error         { return nil }
 func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
 	members := raft.Configuration{Servers: []raft.Server{
-		{ID: ServerID(1), Address: raft.ServerAddress(one.Addr())}, {ID: ServerID(2), Address: raft.ServerAddress(two.Addr())}}}
+		{ID: ServerID(1), Address: raft.ServerAddress(one.Addr())},
+		{ID: ServerID(2), Address: raft.ServerAddress(two.Addr())}}}
 	store := raft.NewInmemStore()
 	store.SetUint64([]byte("CurrentTerm"), 2)
 	store.StoreLogs([]*raft.Log{
@@ -51,23 +54,22 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
 	trans := one.Transport(func() uint64 { return 100 })
 	fsm := new(applied)
-	r, err := raft.NewRaft(conf, fsm, store, store, raft.NewDiscardSnapshotStore(), trans)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(raft.NewRaft(conf, fsm, store, store, raft.NewDiscardSnapshotStore(), trans))(t)
 	defer func() { r.Shutdown().Error() }()
 	m := startTransport(t, two, new(atomic.Bool))
 	ask := func(prev, prevTerm uint64, entries ...*raft.Log) {
 		t.Helper()
 		var resp raft.AppendEntriesResponse
-		req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("2"), Addr: []byte(two.Addr())},
+		req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+			ID: []byte("2"), Addr: []byte(two.Addr())},
 			Term: 3, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: 4}
 		err := m.AppendEntries(ServerID(1), raft.ServerAddress(one.Addr()), &req, &resp)
 		if err != nil || !resp.Success {
 			t.Fatalf("%+v, %v", resp, err)
 		}
 	}
-	ask(2, 1)                                                              // raft read how long its log was before it read what is committed
+	// raft read how long its log was before it read what is committed
+	ask(2, 1)
 	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // as many as a message takes
 	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // and here they come
 	ask(3, 3, &raft.Log{Index: 4, Term: 3, Data: []byte("committed too")}) // and the commit index with them

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // startTransport is raft's on a port, and answers until the test ends what comes
@@ -30,7 +32,8 @@ func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 				if refuse.Load() {
 					err = errors.New("not today")
 				}
-				rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, LastLog: req.PrevLogEntry + uint64(len(req.Entries)), Success: true}, err)
+				rpc.Respond(&raft.AppendEntriesResponse{
+					Term: req.Term, LastLog: req.PrevLogEntry + uint64(len(req.Entries)), Success: true}, err)
 			case <-t.Context().Done():
 				return
 			}
@@ -41,7 +44,8 @@ func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 
 func (m *transport) appendTo(p *Port, term uint64, entries ...*raft.Log) (raft.AppendEntriesResponse, error) {
 	var resp raft.AppendEntriesResponse
-	err := m.AppendEntries(ServerID(p.o.ID), raft.ServerAddress(p.Addr()), &raft.AppendEntriesRequest{Term: term, Entries: entries}, &resp)
+	err := m.AppendEntries(ServerID(p.o.ID), raft.ServerAddress(p.Addr()), &raft.AppendEntriesRequest{
+		Term: term, Entries: entries}, &resp)
 	return resp, err
 }
 
@@ -84,7 +88,8 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 		t.Errorf("after an error of raft's: %v, %d connections", err, h.raft.Load())
 	}
 	var vote raft.RequestVoteResponse
-	if err := m.RequestVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestVoteRequest{}, &vote); err != nil || vote.Term != 9 {
+	if err := m.RequestVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestVoteRequest{},
+		&vote); err != nil || vote.Term != 9 {
 		t.Errorf("a vote: %+v, %v", vote, err)
 	}
 }
@@ -98,10 +103,7 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 	m := startTransport(t, two, &refuse)
 	conns := make([]*raftConn, idleConns+1)
 	for i := range conns {
-		c, err := m.conns.take(1, one.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(m.conns.take(1, one.Addr()))(t)
 		conns[i] = c
 	}
 	for _, c := range conns {
@@ -129,10 +131,7 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 		t.Errorf("%d requests failed, %d connections after that", failed, n)
 	}
 	// One that has moved is not called where it was.
-	c, err := m.conns.take(1, one.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(m.conns.take(1, one.Addr()))(t)
 	c.addr = "where it was"
 	m.conns.done(c, nil)
 	if _, err := m.appendTo(one, 3); err != nil || m.conns.idle[1][0].addr != one.Addr() {

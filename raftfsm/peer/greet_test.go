@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // host is a Host that admits whom it is told to.
@@ -49,14 +50,12 @@ func (h *host) Instead(id uint32, addr string) string  { return addr }
 
 func open(t *testing.T, id uint32, h Host) *Port {
 	t.Helper()
-	p, err := Open(t.Context(), Options{ID: id, Addr: "127.0.0.1:0", Host: h, Logger: slog.New(slog.DiscardHandler),
+	p := must.Get(Open(t.Context(), Options{ID: id, Addr: "127.0.0.1:0", Host: h,
+		Logger: slog.New(slog.DiscardHandler),
 		Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) },
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}}))(t)
 	p.Serve()
 	t.Cleanup(p.Close)
 	return p
@@ -85,10 +84,7 @@ func TestWhatIsNoGreetingIsClosed(t *testing.T) {
 	h := &host{links: make(chan uint32, 10)}
 	p := open(t, 1, h)
 	for _, text := range []string{"L\x00\x00\x00\x02[]", "L\x00\x00\x00\x01{", "L\x7f\x00\x00\x00"} {
-		c, err := net.Dial("tcp", p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", p.Addr()))(t)
 		defer c.Close()
 		c.Write([]byte(text))
 		if err := readAnswer(c); !errors.Is(err, ErrRefused) {
@@ -129,10 +125,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 func TestCloseEndsEveryConnection(t *testing.T) {
 	h := &host{links: make(chan uint32, 1)}
 	one, two := open(t, 1, h), open(t, 2, &host{})
-	c, err := two.Call(t.Context(), Link, 1, one.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(two.Call(t.Context(), Link, 1, one.Addr()))(t)
 	defer c.Close()
 	if from := <-h.links; from != 2 {
 		t.Errorf("a link of server %d", from)

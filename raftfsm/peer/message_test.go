@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What comes over a link is whole, or it is an error.
@@ -16,9 +17,7 @@ import (
 func TestMessagesCutShortAreErrors(t *testing.T) {
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	if err := errors.Join(WriteMessage(w, LinkBlock, []byte("payload")), w.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(WriteMessage(w, LinkBlock, []byte("payload")), w.Flush()))
 	whole := b.Bytes()
 	for n := range whole {
 		if _, _, err := ReadMessage(bufio.NewReader(bytes.NewReader(whole[:n]))); err == nil {
@@ -30,7 +29,8 @@ func TestMessagesCutShortAreErrors(t *testing.T) {
 		t.Errorf("read back as %d %q, %v", typ, payload, err)
 	}
 	huge := binary.BigEndian.AppendUint32([]byte{LinkBlock}, MaxMessage+1)
-	if _, _, err := ReadMessage(bufio.NewReader(bytes.NewReader(huge))); err == nil || !strings.Contains(err.Error(), "message of") {
+	if _, _, err := ReadMessage(bufio.NewReader(bytes.NewReader(huge))); err == nil ||
+		!strings.Contains(err.Error(), "message of") {
 		t.Errorf("a message larger than any: %v", err)
 	}
 	full := bufio.NewWriterSize(refusing{}, 16)
@@ -54,7 +54,8 @@ func TestTouchesAndAcksHaveTheirLength(t *testing.T) {
 		}
 	}
 	got, err := ParseTouches(whole)
-	if err != nil || got.Number != 5 || got.Applied != 6 || len(got.Heard) != 2 || got.Heard[0] != touches.Heard[0] || got.Heard[1] != touches.Heard[1] {
+	if err != nil || got.Number != 5 || got.Applied != 6 || len(got.Heard) != 2 ||
+		got.Heard[0] != touches.Heard[0] || got.Heard[1] != touches.Heard[1] {
 		t.Errorf("read back as %+v, %v", got, err)
 	}
 	ack := Ack{Number: 3, Applied: 4}.Append(nil)
@@ -71,25 +72,22 @@ func TestTouchesAndAcksHaveTheirLength(t *testing.T) {
 
 func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeAnswer(&b, errors.New("not now")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, writeAnswer(&b, errors.New("not now")))
 	refusal := b.Bytes()
 	for n := range refusal {
 		if err := readAnswer(bytes.NewReader(refusal[:n])); err == nil || errors.Is(err, ErrRefused) {
 			t.Errorf("%d of %d bytes of a refusal: %v", n, len(refusal), err)
 		}
 	}
-	if err := readAnswer(bytes.NewReader(refusal)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not now") {
+	if err := readAnswer(bytes.NewReader(refusal)); !errors.Is(err, ErrRefused) ||
+		!strings.Contains(err.Error(), "not now") {
 		t.Errorf("a refusal: %v", err)
 	}
 	if err := readAnswer(bytes.NewReader([]byte{0})); err != nil {
 		t.Errorf("consent: %v", err)
 	}
 	b.Reset()
-	if err := writeJSON(&b, &Greeting{From: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, writeJSON(&b, &Greeting{From: 7}))
 	whole := b.Bytes()
 	for n := range whole {
 		var g Greeting
@@ -101,7 +99,8 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 	if err := readJSON(bytes.NewReader(whole), &g); err != nil || g.From != 7 {
 		t.Errorf("a greeting: %+v, %v", g, err)
 	}
-	if err := readJSON(bytes.NewReader([]byte{0, 16, 0, 1}), &g); err == nil || !strings.Contains(err.Error(), "message of") {
+	if err := readJSON(bytes.NewReader([]byte{0, 16, 0, 1}), &g); err == nil ||
+		!strings.Contains(err.Error(), "message of") {
 		t.Errorf("a greeting larger than any: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // admitAll is a host that lets everybody in.
@@ -28,18 +30,12 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	}
 	o := Options{ID: 1, Addr: "127.0.0.1:0", Host: admitAll{}, Dial: dial, Logger: slog.New(slog.DiscardHandler),
 		Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }}
-	p, err := Open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Open(ctx, o))(t)
 	p.Serve()
 	defer func() { cancel(); p.Close() }()
 	var silent []net.Conn
 	for range 3 * maxNew {
-		c, err := net.Dial("tcp", p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", p.Addr()))(t)
 		defer c.Close()
 		silent = append(silent, c)
 	}
@@ -77,10 +73,7 @@ func TestClosedPortTracksNothing(t *testing.T) {
 func TestStrangersDoNotPushOutServers(t *testing.T) {
 	h := &host{links: make(chan uint32, 1)}
 	one, two := open(t, 1, h), open(t, 2, &host{})
-	link, err := two.Call(t.Context(), Link, 1, one.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(two.Call(t.Context(), Link, 1, one.Addr()))(t)
 	defer link.Close()
 	<-h.links
 	one.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The longest block passes a link; one that would not be read there is not sent.
@@ -22,9 +23,7 @@ func TestLongestBlockPassesALink(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Flush())
 		typ, got, err := ReadMessage(bufio.NewReader(&wire))
 		if err != nil || typ != LinkBlock || !bytes.Equal(got, payload) {
 			t.Errorf("%+d: type %d, %d bytes, %v", off, typ, len(got), err)

@@ -16,35 +16,25 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // ownTLS is that of a cluster whose servers all have the same certificate.
 func ownTLS(t *testing.T, id uint32) *TLS {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{certName(id)}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	cert, private := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, private: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, private: {
+		Type: "PRIVATE KEY", Bytes: secret}} {
+		must.OK(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
-	secure, err := LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: private, CA: cert}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	secure := must.Get(LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: private, CA: cert},
+		slog.New(slog.DiscardHandler)))(t)
 	return secure
 }
 
@@ -52,10 +42,7 @@ func ownTLS(t *testing.T, id uint32) *TLS {
 // one that stands still before: who calls a leader has no other goroutine to find
 // the next one.
 func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	secure := ownTLS(t, 1)
 	shaken := make(chan error, 1)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A server that falls silent in the middle of a message is asked whether it
@@ -51,27 +53,30 @@ func TestR5SilenceWithinAMessage(t *testing.T) {
 
 func TestR1R4R23TransportSettings(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p, err := Open(ctx, Options{ID: 1, Addr: "127.0.0.1:0", Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Open(ctx, Options{ID: 1, Addr: "127.0.0.1:0", Listen: func(addr string) (net.Listener, error) {
+		return net.Listen("tcp", addr)
+	}}))(t)
 	trans := p.Transport(func() uint64 { return math.MaxUint64 })
 	defer func() { cancel(); p.Close(); trans.(raft.WithClose).Close() }()
-	trans.SetHeartbeatHandler(func(raft.RPC) { t.Error("R1: a heartbeat is answered beside the main loop") }) // as raft does
+	// as raft does
+	trans.SetHeartbeatHandler(func(raft.RPC) { t.Error("R1: a heartbeat is answered beside the main loop") })
 	answers := make(chan raft.RPCResponse, 1)
 	go p.toRaft(raft.RPC{Command: new(raft.AppendEntriesRequest)}, answers, 2)
 	if rpc := <-trans.Consumer(); !isHeartbeat(rpc.Command.(*raft.AppendEntriesRequest)) {
 		t.Errorf("R1: the main loop is handed %+v", rpc.Command)
 	}
-	if _, err := trans.AppendEntriesPipeline("2", "127.0.0.1:1"); err != raft.ErrPipelineReplicationNotSupported {
+	if _, err := trans.AppendEntriesPipeline("2",
+		"127.0.0.1:1"); err != raft.ErrPipelineReplicationNotSupported {
 		t.Errorf("R4: pipelining is on: %v", err)
 	}
 	if _, ok := trans.(raft.WithPreVote); !ok {
 		t.Error("R23: the transport has no pre-vote")
 	}
 	// An entry of no kind that raft has is a stand-in: the log does not have it.
-	standIn := &raft.AppendEntriesRequest{Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
-	if err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse)); err == nil || !strings.Contains(err.Error(), "entry 8 is not in this server's log") {
+	standIn := &raft.AppendEntriesRequest{
+		Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
+	if err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse)); err == nil ||
+		!strings.Contains(err.Error(), "entry 8 is not in this server's log") {
 		t.Errorf("a stand-in is sent: %v", err)
 	}
 }
@@ -86,7 +91,8 @@ func TestNoCommitIsTakenBeyondAMessage(t *testing.T) {
 	}{
 		{raft.AppendEntriesRequest{LeaderCommitIndex: 9}, 0},
 		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9}, 5},
-		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9, Entries: []*raft.Log{{Index: 6}, {Index: 7}}}, 7},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9, Entries: []*raft.Log{
+			{Index: 6}, {Index: 7}}}, 7},
 		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 6}}}, 3},
 	} {
 		go p.toRaft(raft.RPC{Command: &test.req}, make(chan raft.RPCResponse, 1), 2)
@@ -107,7 +113,8 @@ func TestR22TimeoutNowOfAnOldTermIsRefused(t *testing.T) {
 	}{{2, 6, true}, {2, 7, false}, {2, 8, false}, {1, 6, false}} {
 		answered := make(chan string, 1)
 		go func() {
-			_, why, _ := p.toRaft(raft.RPC{Command: &timeoutNow{Term: test.term}}, make(chan raft.RPCResponse, 1), test.from)
+			_, why, _ := p.toRaft(raft.RPC{Command: &timeoutNow{Term: test.term}}, make(chan raft.RPCResponse, 1),
+				test.from)
 			answered <- why
 		}()
 		select {

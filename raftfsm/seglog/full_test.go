@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -16,13 +17,8 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	for from := uint64(2); from < 24; from++ {
 		d := simdisk.New(rand.New(rand.NewPCG(1, from)))
 		fs := d.Mount()
-		if err := fs.MkdirAll("/log"); err != nil {
-			t.Fatal(err)
-		}
-		l, err := Open("/log", Options{FS: fs, FirstSize: segment, FullSize: segment, InTurn: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fs.MkdirAll("/log"))
+		l := must.Get(Open("/log", Options{FS: fs, FirstSize: segment, FullSize: segment, InTurn: true}))(t)
 		put := func(index uint64, what string) {
 			t.Helper()
 			if err := l.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, size)}); err != nil {
@@ -41,8 +37,6 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 		for ; index < 200; index++ {
 			put(index, "with room again")
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 	}
 }

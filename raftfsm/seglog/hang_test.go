@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -16,12 +17,11 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 	for _, kind := range []string{"open", "read"} {
 		rng := rand.New(rand.NewPCG(6, 1))
 		disk := simdisk.New(rng)
-		l, err := Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10})
-		must(t, err)
+		l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10}))(t)
 		m := &model{first: 1, entries: batch(rng, 1, 100, 900)}
-		must(t, l.StoreLogs(m.entries[:5]))
+		must.OK(t, l.StoreLogs(m.entries[:5]))
 		for i := 5; i < 100; i += 5 { // more segments than stay open
-			must(t, l.StoreLogs(m.entries[i:i+5]))
+			must.OK(t, l.StoreLogs(m.entries[i:i+5]))
 		}
 		hangs, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
@@ -41,10 +41,10 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 		go func() { got <- l.GetLog(1, &out) }()
 		<-hangs
 		more := batch(rng, 101, 20, 900)
-		must(t, l.Append(more[:10], false))
-		must(t, l.Wait(110))
-		must(t, l.StoreLogs(more[10:]))
-		must(t, l.DeleteRange(1, 60))
+		must.OK(t, l.Append(more[:10], false))
+		must.OK(t, l.Wait(110))
+		must.OK(t, l.StoreLogs(more[10:]))
+		must.OK(t, l.DeleteRange(1, 60))
 		m.first, m.entries = 61, append(m.entries[60:], more...)
 		m.same(t, l)
 		close(goOn)
@@ -52,6 +52,6 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 			t.Errorf("%s: a deleted entry is %+v, %v", kind, out, err)
 		}
 		m.same(t, l)
-		must(t, l.Close())
+		must.OK(t, l.Close())
 	}
 }

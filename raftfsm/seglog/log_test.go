@@ -12,24 +12,15 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
 func open(t testing.TB, dir string) *Log {
 	t.Helper()
-	l, err := Open(dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(dir, Options{}))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // data never holds a zero, so that whole sectors of zeros mean unwritten.
@@ -74,7 +65,7 @@ func (m *model) same(t *testing.T, l *Log) {
 	}
 	for _, want := range m.entries {
 		var got raft.Log
-		must(t, l.GetLog(want.Index, &got))
+		must.OK(t, l.GetLog(want.Index, &got))
 		if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type ||
 			!bytes.Equal(got.Data, want.Data) ||
 			!bytes.Equal(got.Extensions, want.Extensions) || !got.AppendedAt.Equal(want.AppendedAt) {
@@ -107,25 +98,25 @@ func TestLogHoldsWhatItWasGiven(t *testing.T) {
 				if k == 1 {
 					b[0].Extensions = []byte("ext")
 				}
-				must(t, l.StoreLogs(b))
+				must.OK(t, l.StoreLogs(b))
 				m.entries = append(m.entries, b...)
 			case k < 16 && len(m.entries) > 1:
 				n := rng.IntN(len(m.entries))
-				must(t, l.DeleteRange(m.first+uint64(n), m.last()))
+				must.OK(t, l.DeleteRange(m.first+uint64(n), m.last()))
 				m.entries = m.entries[:n]
 			case k < 18 && len(m.entries) > 0:
 				n := 1 + rng.IntN(len(m.entries))
 				from, _ := l.FirstIndex() // a log opened again may still know earlier entries
-				must(t, l.DeleteRange(from, m.first+uint64(n)-1))
+				must.OK(t, l.DeleteRange(from, m.first+uint64(n)-1))
 				m.first += uint64(n)
 				m.entries = m.entries[n:]
 			case k == 18:
 				m.first, m.entries = m.first+uint64(len(m.entries))+uint64(rng.IntN(50)), nil
 				b := batch(rng, m.first, 3, 100) // behind a snapshot
-				must(t, l.StoreLogs(b))
+				must.OK(t, l.StoreLogs(b))
 				m.entries = b
 			case k == 19:
-				must(t, l.Close())
+				must.OK(t, l.Close())
 				l = open(t, dir)
 			}
 			m.same(t, l)
@@ -139,11 +130,11 @@ func TestTruncatedTailSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	b := batch(rng, 1, 10, 100)
-	must(t, l.StoreLogs(b))
-	must(t, l.DeleteRange(6, 10))
+	must.OK(t, l.StoreLogs(b))
+	must.OK(t, l.DeleteRange(6, 10))
 	b2 := batch(rng, 6, 2, 100)
-	must(t, l.StoreLogs(b2))
-	must(t, l.Close())
+	must.OK(t, l.StoreLogs(b2))
+	must.OK(t, l.Close())
 	(&model{1, append(b[:5], b2...)}).same(t, open(t, dir))
 }
 
@@ -160,16 +151,16 @@ func TestTruncatedTwiceAtOnePlace(t *testing.T) {
 		dir := t.TempDir()
 		l := open(t, dir)
 		kept := entries(1, 20, 1, 40)
-		must(t, l.StoreLogs(kept))
-		must(t, l.DeleteRange(11, 20))
-		must(t, l.StoreLogs(entries(11, 3, 2, 40)))
-		must(t, l.DeleteRange(11, 13))
-		must(t, l.Close())
+		must.OK(t, l.StoreLogs(kept))
+		must.OK(t, l.DeleteRange(11, 20))
+		must.OK(t, l.StoreLogs(entries(11, 3, 2, 40)))
+		must.OK(t, l.DeleteRange(11, 13))
+		must.OK(t, l.Close())
 		l = open(t, dir)
 		(&model{1, kept[:10]}).same(t, l)
 		last := entries(11, 1, 3, size)
-		must(t, l.StoreLogs(last))
-		must(t, l.Close())
+		must.OK(t, l.StoreLogs(last))
+		must.OK(t, l.Close())
 		(&model{1, append(kept[:10], last...)}).same(t, open(t, dir))
 	}
 }
@@ -183,13 +174,13 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 	m := &model{first: 1}
 	for i := range 200 {
 		b := batch(rng, uint64(len(m.entries)+1), 1+rng.IntN(4), 300)
-		must(t, l.Append(b, false))
+		must.OK(t, l.Append(b, false))
 		m.entries = append(m.entries, b...)
 		if i%10 == 0 {
 			m.same(t, l)
 		}
 		if i%3 == 0 {
-			must(t, l.Wait(b[0].Index))
+			must.OK(t, l.Wait(b[0].Index))
 			if l.Durable() < b[0].Index {
 				t.Fatalf("durable up to %d after waiting for %d", l.Durable(), b[0].Index)
 			}
@@ -198,7 +189,7 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 	if err := l.Append(batch(rng, 7, 1, 10), false); err == nil {
 		t.Error("an entry in the place of another was queued")
 	}
-	must(t, l.Close())
+	must.OK(t, l.Close())
 	if err := l.Append(batch(rng, m.last()+1, 1, 10), false); err == nil {
 		t.Error("an entry was queued after the end")
 	}
@@ -209,22 +200,21 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 func TestWaitTellsOfAFailure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	disk := simdisk.New(rng)
-	l, err := Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10})
-	must(t, err)
+	l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10}))(t)
 	told := make(chan error, 1)
 	l.Around(func(_ string, write func() error) error {
 		err := write()
 		told <- err
 		return err
 	})
-	must(t, l.StoreLogs(batch(rng, 1, 1, 10)))
+	must.OK(t, l.StoreLogs(batch(rng, 1, 1, 10)))
 	disk.OnOp(func(op simdisk.Op) error {
 		if op.Kind == "sync" {
 			return errInjected
 		}
 		return nil
 	})
-	must(t, l.Append(batch(rng, 2, 1, 10), false))
+	must.OK(t, l.Append(batch(rng, 2, 1, 10), false))
 	if err := l.Wait(2); !errors.Is(err, errInjected) {
 		t.Errorf("Wait returned %v", err)
 	}
@@ -246,13 +236,12 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 // Within cuts a log by bytes, and After counts them.
 func TestWithin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
-	l, err := Open("log", Options{FS: simdisk.New(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10})
-	must(t, err)
+	l := must.Get(Open("log", Options{FS: simdisk.New(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10}))(t)
 	const each = 1000
 	for i := range uint64(100) {
-		must(t, l.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: data(rng, each-recordSize)}))
+		must.OK(t, l.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: data(rng, each-recordSize)}))
 	}
-	must(t, l.DeleteRange(1, 20))
+	must.OK(t, l.DeleteRange(1, 20))
 	for bytes, want := range map[int64]uint64{0: 101, each - 1: 101, each: 100, 10 * each: 91, 10*each + 5: 91,
 		80 * each: 21, 1 << 40: 21} {
 		if got := l.Within(bytes); got != want {
@@ -291,7 +280,7 @@ func TestLongestEntry(t *testing.T) {
 				if err := store(); (err == nil) != (by <= 0) {
 					t.Fatalf("an entry at the limit and %d: %v", by, err)
 				}
-				must(t, l.Close())
+				must.OK(t, l.Close())
 				l = open(t, dir)
 				var got raft.Log
 				if err := l.GetLog(1, &got); by <= 0 && (err != nil || len(got.Data) != len(e.Data) ||
@@ -300,11 +289,10 @@ func TestLongestEntry(t *testing.T) {
 				} else if by > 0 && !errors.Is(err, raft.ErrLogNotFound) {
 					t.Errorf("limit and %d: %v", by, err)
 				}
-				next, err := l.LastIndex()
-				must(t, err)
+				next := must.Get(l.LastIndex())(t)
 				next++
-				must(t, l.StoreLog(&raft.Log{Index: next, Term: 1}))
-				must(t, l.Close())
+				must.OK(t, l.StoreLog(&raft.Log{Index: next, Term: 1}))
+				must.OK(t, l.Close())
 			}
 		}
 	}
@@ -318,17 +306,17 @@ func TestTornWritesAreDropped(t *testing.T) {
 		var all []*raft.Log
 		for range 5 {
 			b := batch(rng, uint64(len(all)+1), 1+rng.IntN(4), 2000)
-			must(t, l.StoreLogs(b))
+			must.OK(t, l.StoreLogs(b))
 			all = append(all, b...)
 		}
 		before := l.segments[0].end
 		torn := batch(rng, uint64(len(all)+1), 1+rng.IntN(5), 3000)
-		must(t, l.StoreLogs(torn))
+		must.OK(t, l.StoreLogs(torn))
 		after := l.segments[0].end
-		must(t, l.Close())
+		must.OK(t, l.Close())
 		file := filepath.Join(dir, segmentName(1))
 		b, err := os.ReadFile(file)
-		must(t, err)
+		must.OK(t, err)
 		lost := false
 		for at := before; at < after; {
 			end := min((at/sector+1)*sector, after)
@@ -338,7 +326,7 @@ func TestTornWritesAreDropped(t *testing.T) {
 			}
 			at = end
 		}
-		must(t, os.WriteFile(file, b, 0o600))
+		must.OK(t, os.WriteFile(file, b, 0o600))
 		l, err = Open(dir, Options{})
 		if err != nil {
 			t.Fatalf("seed %d: a torn write was taken for damage: %v", seed, err)
@@ -350,8 +338,8 @@ func TestTornWritesAreDropped(t *testing.T) {
 		n := int(last) - len(all)
 		all = append(all, torn[:n]...)
 		more := batch(rng, last+1, 3, 500)
-		must(t, l.StoreLogs(more))
-		must(t, l.Close())
+		must.OK(t, l.StoreLogs(more))
+		must.OK(t, l.Close())
 		(&model{1, append(all, more...)}).same(t, open(t, dir))
 	}
 }
@@ -365,18 +353,17 @@ func TestDamageIsRefused(t *testing.T) {
 	var all []*raft.Log
 	for range 6 {
 		b := batch(rng, uint64(len(all)+1), 2, 120)
-		must(t, l.StoreLogs(b))
+		must.OK(t, l.StoreLogs(b))
 		all = append(all, b...)
 	}
 	end := l.segments[0].end
-	must(t, l.Close())
+	must.OK(t, l.Close())
 	file := filepath.Join(dir, segmentName(1))
-	good, err := os.ReadFile(file)
-	must(t, err)
+	good := must.Get(os.ReadFile(file))(t)
 	for at := range end + 64 {
 		bad := append([]byte(nil), good...)
 		bad[at] ^= 1 << rng.IntN(8)
-		must(t, os.WriteFile(file, bad, 0o600))
+		must.OK(t, os.WriteFile(file, bad, 0o600))
 		l, err := Open(dir, Options{})
 		if err != nil {
 			continue
@@ -406,7 +393,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, segmentName(1)), b, 0o600))
+		must.OK(t, os.WriteFile(filepath.Join(dir, segmentName(1)), b, 0o600))
 		if l, err := Open(dir, Options{}); err == nil {
 			l.Close()
 		}
@@ -423,7 +410,7 @@ func BenchmarkStoreLogs(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				e[0].Index = uint64(i + 1)
-				must(b, l.StoreLogs(e))
+				must.OK(b, l.StoreLogs(e))
 			}
 		})
 	}

@@ -8,17 +8,17 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // contents is every file of a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	must(t, err)
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		must(t, err)
+		b := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		files[e.Name()] = string(b)
 	}
 	return files
@@ -30,25 +30,22 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	dir := t.TempDir()
 	l := open(t, dir)
-	must(t, l.StoreLogs(batch(rng, 1, 20, 300)))
-	must(t, l.DeleteRange(11, 20))
-	must(t, l.StoreLogs(batch(rng, 11, 5, 3000)))
-	must(t, l.DeleteRange(1, 3))
-	must(t, l.Close())
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	must(t, err)
+	must.OK(t, l.StoreLogs(batch(rng, 1, 20, 300)))
+	must.OK(t, l.DeleteRange(11, 20))
+	must.OK(t, l.StoreLogs(batch(rng, 11, 5, 3000)))
+	must.OK(t, l.DeleteRange(1, 3))
+	must.OK(t, l.Close())
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*.log")))(t)
 	last := names[len(names)-1]
-	b, err := os.ReadFile(last)
-	must(t, err)
+	b := must.Get(os.ReadFile(last))(t)
 	whole := len(bytes.TrimRight(b, "\x00"))
 	for _, cut := range []int{0, 2000} {
 		torn := bytes.Clone(b)
 		clear(torn[whole-cut:])
-		must(t, os.WriteFile(last, torn, 0o600))
+		must.OK(t, os.WriteFile(last, torn, 0o600))
 		before := contents(t, dir)
 		var got []*raft.Log
-		at, err := Scan(dir, func(l *raft.Log, _ Place) error { got = append(got, l); return nil })
-		must(t, err)
+		at := must.Get(Scan(dir, func(l *raft.Log, _ Place) error { got = append(got, l); return nil }))(t)
 		if (at != nil) != (cut > 0) {
 			t.Errorf("%d bytes cut: torn at %v", cut, at)
 		}
@@ -64,10 +61,10 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 		l := open(t, dir)
 		m := &model{first: got[0].Index, entries: got}
 		m.same(t, l)
-		must(t, l.Close())
+		must.OK(t, l.Close())
 	}
 	b[len(b)/2%whole] ^= 1
-	must(t, os.WriteFile(last, b, 0o600))
+	must.OK(t, os.WriteFile(last, b, 0o600))
 	if _, err := Scan(dir, func(*raft.Log, Place) error { return nil }); err == nil {
 		t.Error("a changed byte went unnoticed")
 	}
@@ -77,13 +74,12 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 // there is no log without entries.
 func TestScanFindsItsDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data[1]*?")
-	must(t, os.Mkdir(dir, 0o700))
+	must.OK(t, os.Mkdir(dir, 0o700))
 	l := open(t, dir)
-	must(t, l.StoreLogs(batch(rand.New(rand.NewPCG(1, 1)), 1, 3, 30)))
-	must(t, l.Close())
+	must.OK(t, l.StoreLogs(batch(rand.New(rand.NewPCG(1, 1)), 1, 3, 30)))
+	must.OK(t, l.Close())
 	n := 0
-	_, err := Scan(dir, func(*raft.Log, Place) error { n++; return nil })
-	must(t, err)
+	must.Get(Scan(dir, func(*raft.Log, Place) error { n++; return nil }))(t)
 	if n != 3 {
 		t.Errorf("%d entries of 3", n)
 	}
@@ -99,16 +95,14 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 	l := open(t, dir)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range uint64(20) {
-		must(t, l.StoreLogs(batch(rng, i+1, 1, 300)))
+		must.OK(t, l.StoreLogs(batch(rng, i+1, 1, 300)))
 	}
-	must(t, l.Close())
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	must(t, err)
+	must.OK(t, l.Close())
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*.log")))(t)
 	file := names[len(names)-1]
-	whole, err := os.ReadFile(file)
-	must(t, err)
+	whole := must.Get(os.ReadFile(file))(t)
 	for n := 0; n < len(whole); n += 8 {
-		must(t, os.WriteFile(file, whole[:n], 0o600))
+		must.OK(t, os.WriteFile(file, whole[:n], 0o600))
 		l, err := Open(dir, Options{})
 		if err == nil {
 			l.Close()
@@ -121,6 +115,6 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 			n = len(whole) - 1000
 		}
 	}
-	must(t, os.WriteFile(file, whole, 0o600))
-	must(t, open(t, dir).Close())
+	must.OK(t, os.WriteFile(file, whole, 0o600))
+	must.OK(t, open(t, dir).Close())
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What is cut short anywhere must be refused, and as what it is: a server that
@@ -65,9 +66,7 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 		requests = list[i].Append(requests)
 	}
 	good := Block{Origin: 1, Birth: 2, First: 3, Count: 2, Requests: requests}
-	if err := good.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, good.Check())
 	for n := range requests {
 		bad := good
 		bad.Requests = requests[:n]
@@ -152,9 +151,7 @@ func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 	var file bytes.Buffer
 	snap := b.s.StartSnapshot(Position{Index: 7, Term: 3})
 	defer snap.Close()
-	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&file, func(read func()) { read() }))
 	whole = file.Bytes()
 	for rest := whole[len(snapshotMagic):]; len(rest) > 0; {
 		n := chunkFrame + int(binary.BigEndian.Uint32(rest[1:]))

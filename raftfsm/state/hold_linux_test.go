@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -39,14 +40,11 @@ func BenchmarkHolds(b *testing.B) {
 				begun := threadTime(b)
 				snap := s.StartSnapshot(Position{})
 				starts = append(starts, threadTime(b)-begun)
-				err := snap.Write(io.Discard, func(f func()) {
+				must.OK(b, snap.Write(io.Discard, func(f func()) {
 					begun := threadTime(b)
 					f()
 					reads = append(reads, threadTime(b)-begun)
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				}))
 				snap.Close()
 			}
 			b.ReportMetric(float64(slices.Max(starts).Microseconds()), "µs/start")
@@ -67,8 +65,6 @@ func putNode(tb testing.TB, s *State, path, data string) {
 // threadTime is how long this thread has run.
 func threadTime(tb testing.TB) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestVersionOfTheMembership(t *testing.T) {
@@ -128,9 +130,7 @@ func TestAClusterIsFoundedOnce(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	entry := Founding([]Server{{ID: 1, Peer: "h:1", Election: "2", Client: "h:3", Voter: true}}, 1000)
 	for range 2 {
-		if err := s.Apply(entry, to); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Apply(entry, to))
 		if want := "server.1=h:1:2:participant;h:3\nversion=100000000"; s.Zxid() != 1<<32 ||
 			s.ConfigData() != want || !s.Configured() {
 			t.Fatalf("zxid %x, %q", s.Zxid(), s.ConfigData())
@@ -157,10 +157,8 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	if s.Zxid() != 0 {
 		t.Errorf("zxid %x of an empty state", s.Zxid())
 	}
-	if err := s.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "h:3", Voter: true}}, 1000),
-		to); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "h:3", Voter: true}}, 1000),
+		to))
 	was := s.Zxid()
 	s.Refound("e", 3000)
 	node, _ := s.Tree().Get(ConfigPath)
@@ -178,9 +176,7 @@ func TestWordsAreKeptInSnapshots(t *testing.T) {
 	b.do(Request{Op: OpWords, Body: []byte(words)})
 	var file bytes.Buffer
 	snap := b.s.StartSnapshot(Position{Index: 7, Term: 1})
-	if err := snap.Write(&file, func(f func()) { f() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&file, func(f func()) { f() }))
 	snap.Close()
 	s, _, err := ReadSnapshot(&file)
 	if err != nil || s.Words() != words {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // told is a collector that writes down what it is told of sessions.
@@ -35,9 +36,7 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		b.next++
 		SealEntry(e, 1000)
 		sink.outcomes = nil
-		if err := b.s.Apply(e, sink); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.s.Apply(e, sink))
 		if len(sink.outcomes) != 1 {
 			t.Fatalf("%d outcomes", len(sink.outcomes))
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -52,9 +53,7 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 			t.Fatalf("%+d: %v", off, o.Code)
 		}
 		file, err := snapshotBytes(t, b.s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
 		if err != nil {
 			t.Fatalf("%+d: %v", off, err)
@@ -84,9 +83,7 @@ func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 			t.Fatalf("%d bytes of sessions, want %d", got, sessionsChunk+off)
 		}
 		file, err := snapshotBytes(t, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
 		if err != nil {
 			t.Errorf("%+d: %v", off, err)
@@ -113,10 +110,7 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 		if w.err != nil {
 			continue
 		}
-		r, err := openChunks(&file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(openChunks(&file))(t)
 		if _, payload, err := r.next(); err != nil || len(payload) != MaxChunk+off {
 			t.Errorf("%+d: %d bytes, %v", off, len(payload), err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -283,14 +284,10 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	}
 	var file bytes.Buffer
 	snap := b.s.StartSnapshot(Position{Index: 7, Term: 3})
-	if err := snap.Write(&file, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&file, func(read func()) { read() }))
 	snap.Close()
 	restored, at, err := ReadSnapshot(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if at != (Position{Index: 7, Term: 3}) {
 		t.Errorf("restored at %+v", at)
 	}
@@ -304,9 +301,7 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 		b.next++
 		b.must(e)
 		other.outcomes = nil
-		if err := restored.Apply(e, other); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, restored.Apply(e, other))
 		mine, theirs := b.got.outcomes[0], other.outcomes[0]
 		if mine.Zxid != theirs.Zxid || mine.Code != theirs.Code || !bytes.Equal(mine.Reply, theirs.Reply) {
 			t.Fatalf("outcomes differ: %+v and %+v", mine, theirs)

@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"io"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // An error keeps its text and its code on the way to another program, however
 // often it is wrapped before and after.
 func TestCodeSurvivesTheWay(t *testing.T) {
 	stale := Errorf(Stale, "the members are others: %w", io.EOF)
-	b, err := json.Marshal(Failed(fmt.Errorf("server 2: %w", stale)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(Failed(fmt.Errorf("server 2: %w", stale))))(t)
 	var f Failure
-	if err := json.Unmarshal(b, &f); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b, &f))
 	got := fmt.Errorf("asked server 1: %w", f.Err())
 	if !errors.Is(got, stale) || Of(got) != Stale || errors.Is(got, Errorf(Changing, "x")) {
 		t.Errorf("%v has the code %q", got, Of(got))

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // write makes a certificate with a serial number, and its key.
@@ -25,21 +27,13 @@ func write(t *testing.T, dir string, serial int64, at time.Time) (cert, key stri
 
 func writeValid(t *testing.T, dir string, serial int64, at, from, until time.Time) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"x"}, NotBefore: from,
-		NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		Subject: pkix.Name{CommonName: "x"}}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+		NotAfter: until, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		Subject:  pkix.Name{CommonName: "x"}}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private))(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert, key = filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	put(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), at)
 	put(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), at)
@@ -48,21 +42,14 @@ func writeValid(t *testing.T, dir string, serial int64, at, from, until time.Tim
 
 func put(t *testing.T, file string, b []byte, at time.Time) {
 	t.Helper()
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(file, at, at); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, b, 0o600))
+	must.OK(t, os.Chtimes(file, at, at))
 }
 
 func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now)
-	f, err := Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler)))(t)
 	serial := func() int64 { return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
 	if serial() != 1 || f.Get(now).CA == nil {
 		t.Error("not the first certificate and its authority")
@@ -95,7 +82,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		{cert, key, cert, key, "--tls-crl " + key},
 		{cert, key, cert, os.DevNull, "--tls-crl " + os.DevNull + " holds no revocation list"},
 	} {
-		if _, err := Open(Names{Flag: "tls", Cert: tc.cert, Key: tc.key, CA: tc.ca, CRL: tc.crl}, nil); err == nil ||
+		if _, err := Open(Names{Flag: "tls", Cert: tc.cert, Key: tc.key, CA: tc.ca, CRL: tc.crl},
+			nil); err == nil ||
 			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc, err)
 		}
@@ -108,13 +96,11 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := writeValid(t, dir, 1, now, now.Add(-time.Hour), now.Add(time.Hour))
 	var log strings.Builder
-	f, err := Open(Names{Flag: "tls", Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
 	writeValid(t, dir, 2, now.Add(time.Minute), now.Add(-2*time.Hour), now.Add(-time.Minute))
-	if first, again := serial(), serial(); first != 1 || again != 1 || !strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
+	if first, again := serial(), serial(); first != 1 || again != 1 ||
+		!strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
 		t.Errorf("an expired file: serials %d and %d, problem %q", first, again, f.Problem())
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
@@ -139,9 +125,7 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now) // the authority, and the server's
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	crl := filepath.Join(dir, "crl")
 	list := func(number int64, next, at time.Time, revoked ...int64) {
 		t.Helper()
@@ -150,21 +134,18 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 			l.RevokedCertificateEntries = append(l.RevokedCertificateEntries,
 				x509.RevocationListEntry{SerialNumber: big.NewInt(n), RevocationTime: now})
 		}
-		der, err := x509.CreateRevocationList(rand.Reader, l, pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey))
-		if err != nil {
-			t.Fatal(err)
-		}
+		der := must.Get(x509.CreateRevocationList(rand.Reader, l, pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)))(
+			t)
 		put(t, crl, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), at)
 	}
 	list(1, now.Add(time.Hour), now, 7)
 	f, err := Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert, CRL: crl}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client := &x509.Certificate{SerialNumber: big.NewInt(8), RawIssuer: pair.Leaf.RawSubject}
 	ask := func() error {
 		now = now.Add(lookAgain)
-		return f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, pair.Leaf}}})
+		return f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{
+			{client, pair.Leaf}}})
 	}
 	if err := ask(); err != nil {
 		t.Errorf("another is revoked, and this one is refused: %v", err)
@@ -178,14 +159,10 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	}
 	other, _ := write(t, t.TempDir(), 1, now)
 	forged, err := os.ReadFile(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	block, _ := pem.Decode(forged)
 	issuer, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, issuer}}})
 	if err != nil {
 		t.Errorf("a list that another authority of the same name has signed counts: %v", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -72,10 +73,7 @@ func (f *fake) Probe(_ context.Context, id uint32, addr string) (*status.Found, 
 
 func newAdmin(t *testing.T, f *fake, whitelist string) *Admin {
 	t.Helper()
-	a, err := New(Options{Source: f, Whitelist: whitelist})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: f, Whitelist: whitelist}))(t)
 	return a
 }
 
@@ -195,14 +193,9 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, got, 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs\ngot:\n%s\nwant:\n%s", file, got, want)
 	}

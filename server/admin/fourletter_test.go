@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // script is a connection made of what it says and what it is told.
@@ -30,9 +32,7 @@ func (s *script) Write(b []byte) (int, error) {
 func ask(t *testing.T, a *Admin, word, rest string) string {
 	t.Helper()
 	conn := &script{Reader: strings.NewReader(rest)}
-	if err := a.Answer(conn, [4]byte([]byte(word))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Answer(conn, [4]byte([]byte(word))))
 	if conn.writes > 1 {
 		t.Errorf("%s left in %d writes", word, conn.writes)
 	}
@@ -193,10 +193,7 @@ func TestWordsAskForNoMoreThanTheyShow(t *testing.T) {
 func TestClientsParseTheVersion(t *testing.T) {
 	for _, status := range []Status{standalone(), ensemble(), follower()} {
 		a := newAdmin(t, &fake{status: status}, "")
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		go func() {
 			for {
@@ -298,14 +295,11 @@ func TestAnswersHaveFiveSecondsAndOneForEachMegabyte(t *testing.T) {
 		status.WatchList[0].Paths = append(status.WatchList[0].Paths, fmt.Sprintf("/%099d", i))
 	}
 	now := at
-	a, err := New(Options{Source: &fake{status: status}, Whitelist: "*", Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: &fake{status: status}, Whitelist: "*", Now: func() time.Time {
+		return now
+	}}))(t)
 	conn := &slow{}
-	if err := a.Answer(conn, [4]byte([]byte("wchc"))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Answer(conn, [4]byte([]byte("wchc"))))
 	first, last := conn.deadlines[0].Sub(at), conn.deadlines[len(conn.deadlines)-1].Sub(at)
 	if first != 5*time.Second {
 		t.Errorf("first write may take %v", first)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Names that widespread dashboards and alerts use.
@@ -126,10 +127,7 @@ func TestCommandsThatFail(t *testing.T) {
 func TestStateIsChangedOnlyByAnAuthorizedPost(t *testing.T) {
 	f := &fake{status: standalone()}
 	allow := func(user, password string) bool { return user == "super" && password == "se:cret" }
-	open, err := New(Options{Source: f, Authorize: allow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(New(Options{Source: f, Authorize: allow}))(t)
 	closed := newAdmin(t, f, "")
 	for _, test := range []struct {
 		a             *Admin
@@ -174,12 +172,9 @@ func TestStateIsChangedOnlyByAnAuthorizedPost(t *testing.T) {
 }
 
 func TestSetTraceMaskWantsAnArgument(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: standalone()}, Authorize: func(string, string) bool {
+	a := must.Get(New(Options{Source: &fake{status: standalone()}, Authorize: func(string, string) bool {
 		return true
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	r := httptest.NewRequest("POST", "/commands/set_trace_mask", nil)
 	r.Header.Set("Authorization", "digest a:b")
 	const want = "{\n  \"error\" : \"setTraceMask requires long traceMask argument\",\n  \"command\" : " +
@@ -295,22 +290,16 @@ func TestProfilingOnlyWhenAskedFor(t *testing.T) {
 	if w := get(t, newAdmin(t, f, "").Handler(), "/debug/pprof/cmdline"); w.Code != 404 {
 		t.Errorf("off: %d", w.Code)
 	}
-	a, err := New(Options{Source: f, Profiling: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: f, Profiling: true}))(t)
 	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Code != 200 {
 		t.Errorf("on: %d", w.Code)
 	}
 }
 
 func TestPagesAreMounted(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: standalone()}, Pages: map[string]http.Handler{
+	a := must.Get(New(Options{Source: &fake{status: standalone()}, Pages: map[string]http.Handler{
 		"/locks": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	if w := get(t, a.Handler(), "/locks"); w.Body.String() != "{}" ||
 		w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%s %v", w.Body, w.Header())
@@ -336,10 +325,7 @@ func TestAnswersOverARealConnection(t *testing.T) {
 	s.Config = a.HTTPServer()
 	s.Start()
 	defer s.Close()
-	r, err := http.Get(s.URL + "/commands/watch_summary")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get(s.URL + "/commands/watch_summary"))(t)
 	defer r.Body.Close()
 	body, _ := io.ReadAll(r.Body)
 	want, _ := os.ReadFile("testdata/standalone.watch_summary.json")
@@ -363,13 +349,10 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 		{"POST", "digest super:x", `{"op":"add","id":4,"addr":"lock4:2888"}`, 200, 1},
 	} {
 		f := &fake{status: ensemble()}
-		a, err := New(Options{Source: f, Authorize: func(user, password string) bool {
+		a := must.Get(New(Options{Source: f, Authorize: func(user, password string) bool {
 			return user == "super" &&
 				password == "x"
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		r := httptest.NewRequest(test.method, "/members", strings.NewReader(test.body))
 		if test.login != "" {
 			r.Header.Set("Authorization", test.login)
@@ -390,10 +373,7 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 	s := ensemble()
 	s.Members = []status.Member{{ID: 1, Peer: "h1:2888", Client: "h1:2181", Voter: true},
 		{ID: 4, Peer: "h4:2888"}}
-	a, err := New(Options{Source: &fake{status: s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: &fake{status: s}}))(t)
 	w := do(t, a.Handler(), httptest.NewRequest("GET", "/members", nil))
 	var got struct {
 		Members map[string]struct {
@@ -425,12 +405,9 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 // Looking whether a server could be a member needs the password too: it makes
 // this server call an address.
 func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {
+	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {
 		return user == "super" && password == "x"
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	for _, test := range []struct {
 		login, body string
 		code        int
@@ -457,10 +434,8 @@ func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 func TestOwnAnswersKeepTheirForm(t *testing.T) {
 	s := ensemble()
 	s.Faults, s.Notices, s.Cluster = []string{"the disk is full"}, []string{"servers talk in the clear"}, "abc"
-	a, err := New(Options{Source: &fake{status: s}, Authorize: func(string, string) bool { return true }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: &fake{status: s}, Authorize: func(string, string) bool { return true }}))(
+		t)
 	for _, c := range []struct{ name, method, path, body string }{
 		{"health", "GET", "/health", ""},
 		{"ready", "GET", "/ready", ""},
@@ -476,12 +451,9 @@ func TestOwnAnswersKeepTheirForm(t *testing.T) {
 
 // A job answers with a line for each step, and the last says what came of it.
 func TestJobAnswersStepByStep(t *testing.T) {
-	a, err := New(Options{Source: &fake{status: ensemble()}, Authorize: func(string, string) bool {
+	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(string, string) bool {
 		return true
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	for body, want := range map[string]string{
 		`{"op":"lead","id":3,"wait":true}`: `{"kind":"started"}
 {"kind":"leads","text":"server 3 leads"}
@@ -502,11 +474,8 @@ func TestJobAnswersStepByStep(t *testing.T) {
 func TestStrangeHostsAreRefused(t *testing.T) {
 	s := ensemble()
 	s.Members[0].Peer = "Lock1.example:2888"
-	a, err := New(Options{Source: &fake{status: s}, Hosts: []string{"locks.example"}, Profiling: true,
-		Pages: map[string]http.Handler{"/locks": http.NotFoundHandler()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: &fake{status: s}, Hosts: []string{"locks.example"}, Profiling: true,
+		Pages: map[string]http.Handler{"/locks": http.NotFoundHandler()}}))(t)
 	hosts := map[string]bool{"evil.example": false, "evil.example:8080": false, "localhost:1": true,
 		"127.0.0.1": true, "[::1]:8080": true,
 		"lock1.example:8181": true, "LOCKS.example.": true}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestListsSayWhatTheyTake: no entry of a list is longer in an answer than what
@@ -64,10 +65,7 @@ func TestListsEndWhereThereIsNoRoom(t *testing.T) {
 		l.Paths = append(l.Paths, path)
 	}
 	s.WatchList = []SessionPaths{l}
-	a, err := New(Options{Source: &fake{status: *s}, Whitelist: "*"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{Source: &fake{status: *s}, Whitelist: "*"}))(t)
 	const said = "too many: 1000000 watches, of which only some are shown"
 	var b bytes.Buffer
 	j := &jsonWriter{w: bufio.NewWriter(&b)}

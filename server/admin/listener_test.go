@@ -6,15 +6,14 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // adminPort serves /busy, which answers when it is told, and everything else at
 // once.
 func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
 	s := httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
@@ -31,14 +30,9 @@ func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan st
 
 func dialAdmin(t *testing.T, addr, send string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { c.Close() })
-	if _, err := io.WriteString(c, send); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, send))(t)
 	return c
 }
 
@@ -101,16 +95,10 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 // A connection counts once, however often it is closed, and an Accept that waits for room hears
 // of the end.
 func TestRoomIsGivenBackOnce(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ln := LimitListener(inner).(*limitListener)
 	dialAdmin(t, inner.Addr().String(), "")
-	c, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ln.Accept())(t)
 	c.Close()
 	c.Close()
 	if len(ln.conns) != 0 || len(ln.from) != 0 {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestMemoryOfControlGroups(t *testing.T) {
@@ -26,12 +28,8 @@ func TestMemoryOfControlGroups(t *testing.T) {
 		root := t.TempDir()
 		for file, text := range c.files {
 			path := filepath.Join(root, file)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		}
 		if got := groupMemory(root); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

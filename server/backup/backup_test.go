@@ -23,6 +23,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -31,29 +32,19 @@ var quiet = slog.New(slog.DiscardHandler)
 // serve runs a server in memory with n nodes.
 func serve(t *testing.T, n int) *server.Instance {
 	t.Helper()
-	i, err := server.Start(t.Context(), server.Options{ClientAddr: "127.0.0.1:0", Logger: quiet})
-	must(t, err)
+	i := must.Get(server.Start(t.Context(), server.Options{ClientAddr: "127.0.0.1:0", Logger: quiet}))(t)
 	t.Cleanup(func() { i.Close(context.Background()) })
-	must(t, i.Ready(t.Context()))
-	c, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
-	must(t, err)
+	must.OK(t, i.Ready(t.Context()))
+	c := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	for k := range n {
 		mode := zk.Persistent
 		if k%10 == 0 {
 			mode = zk.Ephemeral
 		}
-		_, err := c.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", k), Data: []byte("x"), Mode: mode})
-		must(t, err)
+		must.Get(c.Create(t.Context(), zk.Create{Path: fmt.Sprint("/n", k), Data: []byte("x"), Mode: mode}))(t)
 	}
 	return i
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func handler(i *server.Instance) *backup.Handler {
@@ -75,18 +66,15 @@ func TestStateIsGivenOut(t *testing.T) {
 	i := serve(t, 50)
 	h := handler(i)
 	ours := ask(h, "GET", "?format=zlockd", "digest super:secret")
-	b, err := state.CheckBackup(bytes.NewReader(ours.Body.Bytes()))
-	must(t, err)
+	b := must.Get(state.CheckBackup(bytes.NewReader(ours.Body.Bytes())))(t)
 	zxid := b.Zxid
 	if b.Nodes != 54 || b.Sessions != 1 || ours.Header().Get("last_zxid") != fmt.Sprintf("0x%x", zxid) ||
 		zxid != i.Node().Zxid() {
 		t.Errorf("%d nodes, zxid 0x%x, header %v", b.Nodes, zxid, ours.Header())
 	}
 	theirs := ask(h, "GET", "", "Digest super:secret")
-	r, err := zkfiles.NewSnapshotReader(theirs.Body)
-	must(t, err)
-	tree, err := zkfiles.Load(r, zxid)
-	must(t, err)
+	r := must.Get(zkfiles.NewSnapshotReader(theirs.Body))(t)
+	tree := must.Get(zkfiles.Load(r, zxid))(t)
 	if len(tree.Nodes) != 54 || len(tree.Sessions) != 1 || !tree.Whole() || r.Digest.Zxid != zxid {
 		t.Errorf("%d nodes, %d sessions", len(tree.Nodes), len(tree.Sessions))
 	}
@@ -152,7 +140,7 @@ func TestBrokenConnectionFreesTheState(t *testing.T) {
 			t.Errorf("the next one: %d %s", w.Code, w.Body)
 		}
 	}
-	must(t, i.Node().Snapshot())
+	must.OK(t, i.Node().Snapshot())
 }
 
 // clock is a time that the test moves.
@@ -179,8 +167,7 @@ func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *b
 
 func backups(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".backup") {
@@ -193,9 +180,9 @@ func backups(t *testing.T, dir string) []string {
 func TestBackupsAreTakenInTurn(t *testing.T) {
 	i := serve(t, 5)
 	dir := filepath.Join(t.TempDir(), "backups[1]")
-	must(t, os.Mkdir(dir, 0o700))
+	must.OK(t, os.Mkdir(dir, 0o700))
 	left := filepath.Join(dir, "zlockd-2-20200101T000000Z-0.backup.tmp")
-	must(t, os.WriteFile(left, nil, 0o600))
+	must.OK(t, os.WriteFile(left, nil, 0o600))
 	c := newClock()
 	k := taker(i, c, dir, 2, 1, 4)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -226,8 +213,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 		t.Error("an unfinished backup was not removed")
 	}
 	for _, n := range names {
-		s, err := offline.ReadBackup(n)
-		must(t, err)
+		s := must.Get(offline.ReadBackup(n))(t)
 		if s.Tree().Count() != 9 {
 			t.Errorf("%s: %d nodes", n, s.Tree().Count())
 		}
@@ -304,7 +290,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	tick()
 	hangs := filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp",
 		c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
-	must(t, unix.Mkfifo(hangs, 0o600)) // nobody reads it, so nobody can open it
+	must.OK(t, unix.Mkfifo(hangs, 0o600)) // nobody reads it, so nobody can open it
 	begun.Store(true)
 	for failed := range int64(2) { // the second time nothing else is begun
 		tick()
@@ -316,10 +302,10 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	wait, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
 	b, err := i.Node().Backup(wait)
-	must(t, err)
+	must.OK(t, err)
 	b.Close()
 	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // it goes on
-	must(t, err)
+	must.OK(t, err)
 	defer r.Close()
 	for len(backups(t, dir)) == 0 {
 		if wait.Err() != nil {
@@ -338,7 +324,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 func TestMissingBackupsAreTold(t *testing.T) {
 	i := serve(t, 0)
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	c := newClock()
 	k := taker(i, c, filepath.Join(file, "no-directory"), 1, 0, 1)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -55,8 +56,7 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 	var history []written
 	var wg sync.WaitGroup
 	for k := range 8 {
-		c, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
-		must(t, err)
+		c := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 		t.Cleanup(func() { c.Close(context.Background()) })
 		wg.Go(func() { write(ctx, c, k, &mu, &history) })
 	}
@@ -85,13 +85,11 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 		var version func(string) (int32, bool)
 		if b.ours != nil {
 			s, _, err := state.ReadSnapshot(bytes.NewReader(b.ours))
-			must(t, err)
+			must.OK(t, err)
 			version = func(path string) (int32, bool) { n, ok := s.Tree().Get(path); return n.Version, ok }
 		} else {
-			r, err := zkfiles.NewSnapshotReader(bytes.NewReader(b.theirs))
-			must(t, err)
-			tree, err := zkfiles.Load(r, b.zxid)
-			must(t, err)
+			r := must.Get(zkfiles.NewSnapshotReader(bytes.NewReader(b.theirs)))(t)
+			tree := must.Get(zkfiles.Load(r, b.zxid))(t)
 			version = func(path string) (int32, bool) {
 				n, ok := tree.Nodes[path]
 				if !ok {
@@ -100,7 +98,7 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 				return n.Version, true
 			}
 		}
-		must(t, wrong(history, b.zxid, version))
+		must.OK(t, wrong(history, b.zxid, version))
 		// The checker must notice a backup that is off by one change.
 		for _, w := range history {
 			if w.zxid == b.zxid && wrong(history, b.zxid-1, version) == nil {
@@ -114,8 +112,7 @@ func take(t *testing.T, i *server.Instance, query string) ([]byte, int64) {
 	t.Helper()
 	w := ask(handler(i), "GET", query, "digest super:secret")
 	var zxid int64
-	_, err := fmt.Sscanf(w.Header().Get("last_zxid"), "0x%x", &zxid)
-	must(t, err)
+	must.Get(fmt.Sscanf(w.Header().Get("last_zxid"), "0x%x", &zxid))(t)
 	return w.Body.Bytes(), zxid
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func restorer(t *testing.T, i *server.Instance) *backup.Restorer {
@@ -44,7 +45,7 @@ func put(t *testing.T, h http.Handler, method, query, auth string, body io.Reade
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	var s said
-	must(t, json.Unmarshal(w.Body.Bytes(), &s))
+	must.OK(t, json.Unmarshal(w.Body.Bytes(), &s))
 	if s.V != 1 || s.Command != "restore" || (s.Error == nil) != (w.Code == 200) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -54,11 +55,9 @@ func put(t *testing.T, h http.Handler, method, query, auth string, body io.Reade
 func TestStateIsPutBack(t *testing.T) {
 	i := serve(t, 50)
 	saved := ask(handler(i), "GET", "?format=zlockd", "digest super:secret").Body.Bytes()
-	c, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
-	must(t, err)
+	c := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 	defer c.Close(context.Background())
-	_, err = c.Create(t.Context(), zk.Create{Path: "/new"})
-	must(t, err)
+	must.Get(c.Create(t.Context(), zk.Create{Path: "/new"}))(t)
 	h, before := restorer(t, i), i.Node().Zxid()
 	code, s := put(t, h, "POST", "", "digest super:secret", bytes.NewReader(saved))
 	if code != 200 || s.Nodes != 49 || s.Sessions != 0 || s.Ended != 2 ||
@@ -68,8 +67,7 @@ func TestStateIsPutBack(t *testing.T) {
 	if _, err := c.Get(t.Context(), "/n1"); !errors.Is(err, zk.ErrSessionExpired) {
 		t.Errorf("a client from before: %v", err)
 	}
-	again, err := zk.Dial(t.Context(), i.ClientAddr(), zk.Options{})
-	must(t, err)
+	again := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 	defer again.Close(context.Background())
 	for path, want := range map[string]bool{"/n1": true, "/n10": false, "/new": false} {
 		if _, err := again.Get(t.Context(), path); (err == nil) != want {
@@ -169,7 +167,7 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 		first <- code
 	}()
 	_, err := w.Write([]byte("x")) // it is being read
-	must(t, err)
+	must.OK(t, err)
 	if code, s := put(t, h, "POST", "", "digest super:secret", strings.NewReader("")); code != 409 ||
 		!strings.Contains(*s.Error, "under way") {
 		t.Errorf("%d %+v", code, s)

@@ -2,11 +2,13 @@ package locks_test
 
 import (
 	"fmt"
-	"github.com/zlockd/zlockd/client/recipe"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/must"
 
 	"golang.org/x/sys/unix"
 
@@ -55,8 +57,6 @@ func BenchmarkScan(b *testing.B) {
 // threadTime is how long this thread has run.
 func threadTime(tb testing.TB) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
 }

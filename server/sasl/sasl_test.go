@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -20,10 +22,7 @@ var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"
 func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 	change func(map[string]string)) []byte {
 	t.Helper()
-	c, err := parseDirectives(challenge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(parseDirectives(challenge))(t)
 	d := map[string]string{"username": user, "realm": c["realm"], "nonce": c["nonce"], "cnonce": "abc",
 		"nc":  "00000001",
 		"qop": "auth", "digest-uri": "zookeeper/zk-sasl-md5"}
@@ -43,10 +42,7 @@ func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 func begin(t *testing.T) (*Exchange, []byte) {
 	t.Helper()
 	e := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("random", 10)))
-	challenge, err := e.Answer(nil, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	challenge := must.Get(e.Answer(nil, now))(t)
 	return e, challenge
 }
 
@@ -129,13 +125,9 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 func TestReplay(t *testing.T) {
 	first, challenge := begin(t)
 	token := answer(t, challenge, "bob", users["bob"], false, nil)
-	if _, err := first.Answer(token, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Answer(token, now))(t)
 	second := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("another", 10)))
-	if _, err := second.Answer(nil, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.Answer(nil, now))(t)
 	if _, err := second.Answer(token, now); !errors.Is(err, errProtocol) {
 		t.Errorf("a replayed answer: %v", err)
 	}
@@ -197,12 +189,8 @@ func TestUsersFiles(t *testing.T) {
 		{"not text", "bob:\xff\n", 0o600, nil, "UTF-8"},
 	} {
 		path := filepath.Join(t.TempDir(), "users")
-		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(c.text), c.mode))
+		must.OK(t, os.Chmod(path, c.mode))
 		got, err := ReadFile(path)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
@@ -233,18 +221,14 @@ Server {
 		module + "};": 0,
 		module + `org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=x principal="ignored"; };`: 1,
 	} {
-		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o600)))
 		f, err := ReadFile(path)
 		if err != nil || f.Keytab != "/etc/zk.keytab" || f.Principal != "zookeeper/host@REALM" ||
 			len(f.Users) != users {
 			t.Errorf("%s: %+v, %v", text, f, err)
 		}
 		// Only passwords make a secret of it.
-		if err := os.Chmod(path, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(path, 0o644))
 		if _, err := ReadFile(path); (err != nil) != (users > 0) {
 			t.Errorf("open to everybody, with %d users: %v", users, err)
 		}

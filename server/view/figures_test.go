@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var figures = flag.Bool("figures", false, "measure what docs/lock-view.md tells")
@@ -51,9 +53,7 @@ func (r *rig) cold(c *zk.Conn, path string) (median, worst time.Duration, bytes 
 	r.Helper()
 	var all []time.Duration
 	for range 5 {
-		if _, err := c.Set("/touch", nil, -1); err != nil {
-			r.Fatal(err)
-		}
+		must.Get(c.Set("/touch", nil, -1))(r)
 		time.Sleep(2 * time.Second) // until the last scan has served its time
 		begun := time.Now()
 		a, b := r.request("GET", path, map[string]string{"Accept-Encoding": "gzip"}, "")

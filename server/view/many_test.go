@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -96,9 +97,7 @@ func TestAMillionChildren(t *testing.T) {
 			return nil
 		}
 		var o object
-		if err := json.Unmarshal(b, &o); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(b, &o))
 		return o
 	}
 	want := func(o object, name string, value any) {

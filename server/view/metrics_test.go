@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // metric returns the value of a series, and whether it is there.
@@ -55,16 +57,10 @@ func TestLockMetrics(t *testing.T) {
 	r.becomes("zlockd_lock_suspected_deadlocks", is(0))
 	last := r.lock(a, "/app/y")
 	r.becomes("zlockd_lock_suspected_deadlocks", is(1))
-	if err := a.Delete(last, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Delete(last, -1))
 	_, _, gone, err := b.GetW(mine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Delete(mine, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, a.Delete(mine, -1))
 	<-gone
 	if _, _, err := b.Children("/app/x"); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // three is a server of three, one of which is gone.
@@ -62,9 +63,7 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 			Waits   string
 		}
 	}
-	if err := json.Unmarshal([]byte(ask("/overview")), &o); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(ask("/overview")), &o))
 	m := o.Members
 	if len(m) != 3 || !*m[0].Reached || !*m[1].Reached || m[1].Lag != 7 || *m[2].Reached || m[2].Lag != 0 ||
 		m[2].Waits != "connection refused" {

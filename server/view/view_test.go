@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
@@ -31,18 +32,13 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	i, err := server.Start(t.Context(), server.Options{
+	i := must.Get(server.Start(t.Context(), server.Options{
 		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
 		Clients: clients.Options{SuperDigest: superDigest, MaxFrame: 2 << 20, MaxConnsPerAddr: -1},
 		Admin:   admin.Options{Authorize: server.Authorizer(superDigest)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { i.Close(context.Background()) })
-	if err := i.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, i.Ready(t.Context()))
 	return &rig{t, i, "http://" + i.AdminAddr()}
 }
 
@@ -54,9 +50,7 @@ func (r *rig) session() *zk.Conn {
 	r.Helper()
 	c, events, err := zk.Connect([]string{r.i.ClientAddr()}, 10*time.Second, zk.WithLogger(quiet{}),
 		zk.WithMaxBufferSize(4<<20))
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.OK(r, err)
 	r.Cleanup(c.Close)
 	for e := range events {
 		if e.State == zk.StateHasSession {
@@ -106,24 +100,15 @@ var unzipped = &http.Transport{DisableCompression: true}
 
 func (r *rig) request(method, path string, header map[string]string, body string) (*http.Response, []byte) {
 	r.Helper()
-	q, err := http.NewRequestWithContext(r.Context(), method, r.base+path, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
+	q := must.Get(http.NewRequestWithContext(r.Context(), method, r.base+path, strings.NewReader(body)))(r)
 	for k, v := range header {
 		if q.Header.Set(k, v); k == "Host" {
 			q.Host = v
 		}
 	}
-	a, err := unzipped.RoundTrip(q)
-	if err != nil {
-		r.Fatal(err)
-	}
+	a := must.Get(unzipped.RoundTrip(q))(r)
 	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(a.Body))(r)
 	return a, b
 }
 
@@ -280,9 +265,7 @@ func TestDeadlock(t *testing.T) {
 	if o := r.get(200, "/overview"); o["suspectedDeadlocks"] != 1.0 {
 		t.Errorf("%v", o)
 	}
-	if err := a.Delete(mine, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.Delete(mine, -1))
 	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
 }
 
@@ -400,9 +383,7 @@ func TestTree(t *testing.T) {
 	c := r.session()
 	r.node(c, "/t/text", "héllo", 0)
 	r.node(c, "/t/bin", "\x00\xff", 0)
-	if _, err := c.Create("/t/secret", []byte("s3cret"), 0, zk.DigestACL(zk.PermAll, "a", "b")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create("/t/secret", []byte("s3cret"), 0, zk.DigestACL(zk.PermAll, "a", "b")))(t)
 	o := r.get(200, "/tree/t")
 	if l := o.list("children"); len(l) != 3 || l[0]["name"] != "bin" || l[2]["dataLength"] != 6.0 {
 		t.Errorf("%v", o)
@@ -503,9 +484,7 @@ func TestManyContenders(t *testing.T) {
 	for i := range n {
 		ops = append(ops, &zk.CreateRequest{Path: "/crowd/lock-", Flags: zk.FlagEphemeral | zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
 		if len(ops) == cap(ops) || i == n-1 {
-			if _, err := c.Multi(ops...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Multi(ops...))(t)
 			ops = ops[:0]
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestQuantileIsWithinABucket(t *testing.T) {
@@ -91,19 +92,13 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 		ClientAddr: "127.0.0.1:0", Clients: clients.Options{MaxConnsPerAddr: -1},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer i.Close(ctx)
-	if err := i.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, i.Ready(ctx))
 	c := &config{a: "addrs=" + i.ClientAddr(), b: "none", nodes: 1, dir: t.TempDir()}
 	c.defaults(1, 5*time.Millisecond, 50*time.Millisecond, 10, 100)
 	sides, err := c.sides()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rep := newReport(c, sides)
 	for _, p := range points(c) {
 		if p.alone || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
@@ -132,15 +127,11 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 		}
 	}
 	left, err := sides[0].dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer left.Close()
 	left.Children("/", false)
 	r, err := left.Do()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	d := jute.NewDecoder(r.Body)
 	if names, _ := d.Strings(); fmt.Sprint(names) != "[zookeeper]" {
 		t.Errorf("left behind: %v", names)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A leader's log may run ahead of its disk; see docs/decisions/0009. In each of
@@ -78,8 +80,7 @@ func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 	quietWith(t, set, func(t *testing.T, c *cluster) {
 		leader, _ := c.mustLead()
 		w := c.client("c0", leader, 20*time.Second)
-		_, err := w.Create("/n", nil, 0)
-		must(t, err)
+		must.Get(w.Create("/n", nil, 0))(t)
 		const sync = 20 * time.Millisecond // on average; half of it to one and a half
 		for id := range c.ids() {
 			c.disk(id).Slow(sync)
@@ -87,8 +88,7 @@ func TestLoneWriteWaitsForOneDiskOnly(t *testing.T) {
 		const writes = 300
 		began := time.Now()
 		for range writes {
-			_, err := w.SetData("/n", nil, -1)
-			must(t, err)
+			must.Get(w.SetData("/n", nil, -1))(t)
 		}
 		mean := time.Since(began) / writes
 		// The slower of the leader's disk and the faster of two others takes 22 ms

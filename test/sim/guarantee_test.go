@@ -10,25 +10,25 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 // What one client was answered, a write sent afterwards anywhere comes after,
 // and a read behind a sync anywhere shows.
 func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
-	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}, func(t *testing.T, c *cluster) {
+	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
+		trailing: 10_240}, func(t *testing.T, c *cluster) {
 		var at [4]*wire.Conn
 		for id := range c.ids() {
 			at[id] = c.client("c0", id, 30*time.Second)
 		}
-		_, err := at[1].Create("/n", nil, 0)
-		must(t, err)
+		must.Get(at[1].Create("/n", nil, 0))(t)
 		last := int64(0)
 		stale := 0
 		for i := 0; i < 60 || stale == 0 && i < 3000; i++ { // until the test shows something
 			from, to := at[1+i%3], at[1+(i/3)%3]
-			st, err := from.SetData("/n", strconv.AppendInt(nil, int64(i), 10), -1)
-			must(t, err)
+			st := must.Get(from.SetData("/n", strconv.AppendInt(nil, int64(i), 10), -1))(t)
 			if st.Mzxid <= last {
 				t.Errorf("G1: write %d has zxid %d, after one that was answered with %d", i, st.Mzxid, last)
 			}
@@ -36,7 +36,7 @@ func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
 				stale++ // which is allowed
 			}
-			must(t, to.Sync("/n"))
+			must.OK(t, to.Sync("/n"))
 			if b, _, err := to.GetData("/n", false); err != nil || string(b) != strconv.Itoa(i) {
 				t.Errorf("G7: after a sync the read shows %q, %v; acknowledged was %d", b, err, i)
 			}
@@ -64,15 +64,15 @@ func TestG5F1R14RequestsOfAConnectionKeepTheirOrder(t *testing.T) {
 				add(-2, jute.OpPing, nil)
 				add(5, jute.OpDelete, wire.PathVersion(path, 1))
 				add(6, jute.OpExists, wire.PathWatch(path, false))
-				must(t, w.WriteRaw(b))
+				must.OK(t, w.WriteRaw(b))
 				zxid := int64(0)
 				for _, want := range []struct {
 					xid  int32
 					code jute.ErrCode
 					data string
-				}{{1, jute.OK, ""}, {2, jute.OK, "a"}, {3, jute.OK, ""}, {4, jute.OK, "b"}, {-2, jute.OK, ""}, {5, jute.OK, ""}, {6, jute.NoNode, ""}} {
-					f, err := w.Next()
-					must(t, err)
+				}{{1, jute.OK, ""}, {2, jute.OK, "a"}, {3, jute.OK, ""}, {4, jute.OK, "b"}, {-2, jute.OK, ""},
+					{5, jute.OK, ""}, {6, jute.NoNode, ""}} {
+					f := must.Get(w.Next())(t)
 					if f.Xid != want.xid || f.Code != want.code || f.Zxid < zxid {
 						t.Fatalf("G5: reply %+v, want %+v at zxid %d or later", f, want, zxid)
 					}
@@ -92,13 +92,11 @@ func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
 		w := c.client("c0", leader, 30*time.Second)
-		_, err := w.Create("/n", nil, 0)
-		must(t, err)
+		must.Get(w.Create("/n", nil, 0))(t)
 		time.Sleep(time.Second)
 		f := faults{cluster: c}
 		f.isolate(others[0])
-		_, err = w.SetData("/n", []byte("new"), -1)
-		must(t, err)
+		must.Get(w.SetData("/n", []byte("new"), -1))(t)
 		refused, closed := 0, 0
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 			switch again, err := c.attach("c0", others[0], w); {
@@ -117,8 +115,7 @@ func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 		}
 		c.net.Heal()
 		c.ready(others[0], 10*time.Second)
-		again, err := c.attach("c0", others[0], w)
-		must(t, err)
+		again := must.Get(c.attach("c0", others[0], w))(t)
 		if b, _, err := again.GetData("/n", false); err != nil || string(b) != "new" {
 			t.Errorf("G6: after the move the read shows %q, %v", b, err)
 		}
@@ -131,8 +128,7 @@ func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 30*time.Second)
 		for _, path := range []string{"/a", "/b"} {
-			_, err := w.Create(path, []byte("0"), 0)
-			must(t, err)
+			must.Get(w.Create(path, []byte("0"), 0))(t)
 		}
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -170,11 +166,9 @@ func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 			if i%3 == 2 {
 				ops = append(ops, wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/none", -1)})
 			}
-			if _, err := w.Multi(ops...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Multi(ops...))(t)
 			b, _, err := w.GetData("/a", false)
-			must(t, err)
+			must.OK(t, err)
 			if got, _ := strconv.Atoi(string(b)); i%3 == 2 && got != i-1 {
 				t.Errorf("G8: a multi that failed has set %d", got)
 			}
@@ -197,13 +191,15 @@ func TestG10G11SilentSessionsEndInTime(t *testing.T) {
 			loud := c.client("c1", id, 6*time.Second)
 			go ping(loud, 2*time.Second, stop)
 			w := c.client("c0", id, 6*time.Second)
-			_, err := w.Create(fmt.Sprintf("/e%d", id), nil, jute.FlagEphemeral)
-			must(t, err)
+			must.Get(w.Create(fmt.Sprintf("/e%d", id), nil, jute.FlagEphemeral))(t)
 			silent := time.Now()
 			for {
 				time.Sleep(20 * time.Millisecond)
 				gone := false
-				c.server(1 + id%3).Node().View(func(s *state.State) { _, known := s.Sessions().Get(w.Session.ID); gone = !known })
+				c.server(1 + id%3).Node().View(func(s *state.State) {
+					_, known := s.Sessions().Get(w.Session.ID)
+					gone = !known
+				})
 				if d := time.Since(silent); gone {
 					if d < 6*time.Second || d > 7*time.Second {
 						t.Errorf("G11: a session of 6 s on server %d ended after %v", id, d)
@@ -231,7 +227,8 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 		f.isolate(leader)
 		time.Sleep(5 * time.Second)
 		unknownHere := c.client("c0", others[0], 20*time.Second) // made by the majority
-		never := &wire.Conn{Session: wire.Session{ID: 1<<56 | 99, Password: make([]byte, jute.PasswordSize), Timeout: 6000}}
+		never := &wire.Conn{Session: wire.Session{ID: 1<<56 | 99, Password: make([]byte, jute.PasswordSize),
+			Timeout: 6000}}
 		for _, w := range []*wire.Conn{unknownHere, never} {
 			if _, err := c.attach("c0", leader, w); err == nil || errors.Is(err, wire.ErrRefused) {
 				t.Errorf("G13: the leader of before, cut off, answered %v", err)
@@ -257,7 +254,8 @@ func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 // A client that is heard from just before its time is over keeps its session,
 // although the leader hears of it a little later.
 func TestG10SessionHeardJustBeforeItsEndLives(t *testing.T) {
-	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}, func(t *testing.T, c *cluster) {
+	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
+		trailing: 10_240}, func(t *testing.T, c *cluster) {
 		_, followers := c.mustLead()
 		w := c.client("c0", followers[0], 4*time.Second)
 		for i := range 40 {

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/history"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/workload"
 )
@@ -52,7 +53,8 @@ func simHistory(t *testing.T, seed uint64) {
 	for k := range 6 {
 		rng := rand.New(rand.NewPCG(seed, uint64(100+k)))
 		host := fmt.Sprintf("c%d", k)
-		w := &workload.Client{Name: host, Dial: c.dial(host, rng), Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
+		w := &workload.Client{Name: host, Dial: c.dial(host, rng),
+			Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
 			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng}
 		if set.bulky {
 			w.Bulk = rand.New(rand.NewPCG(seed, uint64(200+k)))
@@ -95,21 +97,16 @@ func simHistory(t *testing.T, seed uint64) {
 
 // makeRoot creates the node the clients work below, for the record.
 func (c *cluster) makeRoot(rec *observed) {
-	nc, err := c.dialTo("c0", 1)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	nc := must.Get(c.dialTo("c0", 1))(c.t)
 	w := wire.New(nc)
 	defer w.Close()
-	if err := w.Connect(wire.NewSession(30000)); err != nil {
-		c.t.Fatal(err)
-	}
-	rec.Add(history.Record{Connect: &history.Connect{Client: "root", Session: w.Session.ID, New: true, End: rec.clock()}})
+	must.OK(c.t, w.Connect(wire.NewSession(30000)))
+	rec.Add(history.Record{Connect: &history.Connect{Client: "root", Session: w.Session.ID, New: true,
+		End: rec.clock()}})
 	start := rec.clock()
-	if _, err := w.Create(workload.Root, nil, jute.FlagPersistent); err != nil {
-		c.t.Fatal(err)
-	}
-	rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1, Start: start, End: rec.clock(), Zxid: w.Zxid,
+	must.Get(w.Create(workload.Root, nil, jute.FlagPersistent))(c.t)
+	rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1, Start: start,
+		End: rec.clock(), Zxid: w.Zxid,
 		Step: history.Step{Op: jute.OpCreate, Path: workload.Root, Created: workload.Root}}})
 	w.CloseSession()
 }
@@ -173,7 +170,8 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 			expired++
 		}
 	}
-	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d faults, %s", answered, unknown, events, expired, f.total(), about)
+	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d faults, %s", answered,
+		unknown, events, expired, f.total(), about)
 	if answered < 1000 || events < 50 {
 		c.t.Errorf("too little happened to judge")
 	}

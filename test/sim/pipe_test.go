@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // connected returns a network with a connection from host a to host b.
@@ -16,9 +18,7 @@ func connected(t *testing.T) (n *Network, near, far net.Conn) {
 	t.Helper()
 	n = NewNetwork(rand.New(rand.NewPCG(1, 1)), time.Millisecond)
 	l, err := n.Listen("b:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if near, err = n.Dialer("a")(context.Background(), "b:1"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 // quiet runs a test on a cluster to which nothing happens but what the test
 // does.
 func quiet(t *testing.T, f func(t *testing.T, c *cluster)) {
-	quietWith(t, settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30, trailing: 10_240}, f)
+	quietWith(t, settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30,
+		trailing: 10_240}, f)
 }
 
 func quietWith(t *testing.T, set settings, f func(t *testing.T, c *cluster)) {
@@ -58,13 +59,6 @@ func (c *cluster) attach(host string, id uint32, old *wire.Conn) (*wire.Conn, er
 		return nil, err
 	}
 	return w, nil
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // mustLead waits for a leader and returns it and the two others.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/workload"
 )
@@ -24,8 +25,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
 		w := c.client("c0", others[0], 20*time.Second)
-		_, err := w.Create(workload.Root, nil, 0)
-		must(t, err)
+		must.Get(w.Create(workload.Root, nil, 0))(t)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for k := range 10 { // they write through the leader, as far as it lets them
@@ -151,8 +151,7 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 		w := c.client("c0", leader, 30*time.Second)
 		c.crash(others[1])
 		for i := range 300 {
-			_, err := w.Create(fmt.Sprintf("/n%d", i), make([]byte, 30_000), 0)
-			must(t, err)
+			must.Get(w.Create(fmt.Sprintf("/n%d", i), make([]byte, 30_000), 0))(t)
 		}
 		time.Sleep(5 * time.Second) // snapshots are taken
 		c.net.Throttle(1 << 20)
@@ -183,7 +182,8 @@ func TestR5LeaderVanishesWhileItSendsASnapshot(t *testing.T) {
 // Power is lost during elections, over and over: never do two servers lead in
 // one term, and nothing that was answered is lost.
 func TestR11TermsAndVotesSurvivePowerLoss(t *testing.T) {
-	set := settings{heartbeat: 300 * time.Millisecond, latency: time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
+	set := settings{heartbeat: 300 * time.Millisecond, latency: time.Millisecond, snapshot: 1 << 30,
+		trailing: 10_240}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
 		leaders := map[uint64]uint32{}
 		look := func() {
@@ -205,7 +205,8 @@ func TestR11TermsAndVotesSurvivePowerLoss(t *testing.T) {
 			rounds = 20
 		}
 		for range rounds {
-			for end := time.Now().Add(time.Duration(c.rng.Int64N(int64(900 * time.Millisecond)))); time.Now().Before(end); {
+			for end := time.Now().Add(time.Duration(c.rng.Int64N(int64(900 * time.Millisecond)))); time.Now().Before(
+				end); {
 				time.Sleep(5 * time.Millisecond)
 				look()
 			}
@@ -234,11 +235,9 @@ func TestR11TermsAndVotesSurvivePowerLoss(t *testing.T) {
 func TestR13R16ServersThatStartShowNothingOld(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 20*time.Second)
-		_, err := w.Create("/e", nil, 1)
-		must(t, err)
+		must.Get(w.Create("/e", nil, 1))(t)
 		for i := range 3000 {
-			_, err := w.Create(fmt.Sprintf("/n%d", i), nil, 0)
-			must(t, err)
+			must.Get(w.Create(fmt.Sprintf("/n%d", i), nil, 0))(t)
 		}
 		for round := range 3 {
 			for id := range c.ids() {
@@ -254,7 +253,8 @@ func TestR13R16ServersThatStartShowNothingOld(t *testing.T) {
 			wg.Wait()
 			for id := range c.ids() {
 				answered := false
-				for end := time.Now().Add(15 * time.Second); !answered && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				for end := time.Now().Add(15 * time.Second); !answered &&
+					time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 					again, err := c.attach("c0", id, w)
 					if errors.Is(err, wire.ErrRefused) {
 						t.Fatalf("R13: server %d told a session of 20 s that it has expired", id)
@@ -292,8 +292,7 @@ func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
 			old := c.client("c0", leader, 20*time.Second)
 			young := c.client("c1", others[0], 20*time.Second)
 			if round == 0 {
-				_, err := old.Create("/n", []byte("0"), 0)
-				must(t, err)
+				must.Get(old.Create("/n", []byte("0"), 0))(t)
 			}
 			f := &faults{cluster: c}
 			f.isolate(leader)
@@ -387,8 +386,7 @@ func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 		for k := range 10 {
 			w := c.client(fmt.Sprintf("c%d", k), uint32(1+k%3), 40*time.Second)
 			w.Timeout = 5 * time.Minute
-			_, err := w.Create(fmt.Sprintf("/n%d", k), nil, 0)
-			must(t, err)
+			must.Get(w.Create(fmt.Sprintf("/n%d", k), nil, 0))(t)
 			clients = append(clients, w)
 		}
 		c.net.Throttle(20_000_000 / 8)
@@ -423,7 +421,7 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 	quietWith(t, set, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 20*time.Second)
 		_, err := w.Create("/q", nil, 0)
-		must(t, err)
+		must.OK(t, err)
 		w.CloseSession()
 		w.Close()
 		const each, rounds = 60, 80
@@ -437,7 +435,8 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 					defer w.Close()
 					for xid := range int32(each) {
 						mine := fmt.Appendf(nil, "%d-%d-%d", round, id, xid)
-						if w.SendXid(1+xid, jute.OpCreate, wire.Create("/q/n-", mine, jute.WorldAnyone, jute.FlagPersistentSequential)) != nil {
+						if w.SendXid(1+xid, jute.OpCreate, wire.Create("/q/n-", mine, jute.WorldAnyone,
+							jute.FlagPersistentSequential)) != nil {
 							return
 						}
 						time.Sleep(time.Millisecond)
@@ -471,13 +470,13 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 			c.ready(leader, 10*time.Second)
 		}
 		w = c.client("c0", 1, 20*time.Second)
-		must(t, w.Sync("/q"))
+		must.OK(t, w.Sync("/q"))
 		names, _, err := w.Children("/q", false)
-		must(t, err)
+		must.OK(t, err)
 		seen := map[string]string{}
 		for _, name := range names {
 			b, _, err := w.GetData("/q/"+name, false)
-			must(t, err)
+			must.OK(t, err)
 			if other := seen[string(b)]; other != "" {
 				t.Errorf("G3: request %s made %s and %s", b, other, name)
 			}

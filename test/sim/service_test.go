@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/workload"
 )
@@ -57,8 +58,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 		bad = others[1]
 	}
 	w := c.client("c0", good, 20*time.Second)
-	_, err := w.Create(workload.Root, nil, 0)
-	must(t, err)
+	must.Get(w.Create(workload.Root, nil, 0))(t)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -79,7 +79,8 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		asked := time.Now()
 		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
-			t.Errorf("G21: the client of a server that is well lost its connection after %v: %v", time.Since(asked), err)
+			t.Errorf("G21: the client of a server that is well lost its connection after %v: %v", time.Since(asked),
+				err)
 			break
 		}
 		worst = max(worst, time.Since(asked))
@@ -114,7 +115,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 			c.start(id)
 			c.ready(id, 10*time.Second)
 		}
-		must(t, c.change(state.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
+		must.OK(t, c.change(state.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
 		c.newDisk(fourth)
 		c.start(fourth)
 		c.ready(fourth, 10*time.Second)
@@ -203,8 +204,7 @@ func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
 func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c9", 1, 30*time.Second)
-		_, err := w.Create("/lock", nil, 0)
-		must(t, err)
+		must.Get(w.Create("/lock", nil, 0))(t)
 		var mu sync.Mutex
 		var tokens []int64
 		accepted, refused := 0, 0
@@ -305,15 +305,13 @@ func acquire(w *wire.Conn) int64 {
 func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		good := c.client("c0", 1, 20*time.Second)
-		_, err := good.Create("/n", make([]byte, 100_000), 0)
-		must(t, err)
+		must.Get(good.Create("/n", make([]byte, 100_000), 0))(t)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		rng := rand.New(rand.NewPCG(25, 0))
 		for i := range 300 {
-			nc, err := c.dialTo("c1", 1)
-			must(t, err)
+			nc := must.Get(c.dialTo("c1", 1))(t)
 			w := wire.New(nc)
 			switch i % 5 {
 			case 0: // nothing at all
@@ -324,28 +322,26 @@ func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 				}
 				nc.Write(b)
 			case 2: // a frame that claims to be large and never comes
-				must(t, w.Connect(wire.NewSession(4000)))
+				must.OK(t, w.Connect(wire.NewSession(4000)))
 				nc.Write(binary.BigEndian.AppendUint32(nil, 1_000_000))
 			case 3: // asks for much and reads nothing
-				must(t, w.Connect(wire.NewSession(4000)))
+				must.OK(t, w.Connect(wire.NewSession(4000)))
 				var b []byte
 				for xid := range int32(50) {
 					b = wire.AppendRequest(b, xid, jute.OpGetData, wire.PathWatch("/n", false))
 				}
 				nc.Write(b)
 			case 4: // rubbish behind a good start
-				must(t, w.Connect(wire.NewSession(4000)))
+				must.OK(t, w.Connect(wire.NewSession(4000)))
 				w.SendXid(1, jute.OpMulti, []byte{0, 0, 0, 1, 0, 255, 255, 255, 255})
 			}
 			if i%50 == 49 {
 				asked := time.Now()
-				_, err := good.SetData("/n", nil, -1)
-				must(t, err)
+				must.Get(good.SetData("/n", nil, -1))(t)
 				if d := time.Since(asked); d > time.Second {
 					t.Errorf("G25: a good client waited for %v", d)
 				}
-				_, err = good.SetData("/n", make([]byte, 100_000), -1)
-				must(t, err)
+				must.Get(good.SetData("/n", make([]byte, 100_000), -1))(t)
 			}
 		}
 		stop := make(chan struct{})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A follower that was away while much was written catches up over a link of 20
@@ -20,24 +22,22 @@ func TestR11FollowerCatchesUpOverASlowLink(t *testing.T) {
 		c.crash(behind)
 		w := c.client("c0", leader, 40*time.Second)
 		w.Timeout = time.Minute
-		if _, err := w.Create("/n", nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Create("/n", nil, 0))(t)
 		for k := range entries {
-			if _, err := w.SetData("/n", fmt.Appendf(make([]byte, 0, size), "%0*d", size, k), -1); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.SetData("/n", fmt.Appendf(make([]byte, 0, size), "%0*d", size, k), -1))(t)
 		}
 		c.net.Throttle(rate)
 		c.start(behind)
 		began := time.Now()
 		for c.server(behind).Node().Zxid() < c.server(leader).Node().Zxid() {
 			if time.Since(began) > 3*size*entries/rate*time.Second {
-				t.Fatalf("server %d is at zxid %d of %d after %v", behind, c.server(behind).Node().Zxid(), c.server(leader).Node().Zxid(), time.Since(began))
+				t.Fatalf("server %d is at zxid %d of %d after %v", behind, c.server(behind).Node().Zxid(),
+					c.server(leader).Node().Zxid(), time.Since(began))
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		t.Logf("%d entries of %d bytes caught up in %v, the bytes alone take %v", entries, size, time.Since(began).Round(time.Millisecond), size*entries/rate*time.Second)
+		t.Logf("%d entries of %d bytes caught up in %v, the bytes alone take %v", entries, size,
+			time.Since(began).Round(time.Millisecond), size*entries/rate*time.Second)
 		if st := c.server(leader).Node().Status(); st.Role != "leader" || st.Term != term {
 			t.Errorf("the leader of term %d is %q in term %d", term, st.Role, st.Term)
 		}

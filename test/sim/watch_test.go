@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -134,8 +135,7 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 	quietWith(t, set, func(t *testing.T, c *cluster) {
 		lastSessions.Clear()
 		w := c.client("c9", 1, 30*time.Second)
-		_, err := w.Create("/n", []byte("0"), 0)
-		must(t, err)
+		must.Get(w.Create("/n", []byte("0"), 0))(t)
 		const last = 400
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -191,9 +191,10 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 // once nor after a move.
 func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
-		owner, friend, stranger := c.client("c0", 1, 30*time.Second), c.client("c1", 2, 30*time.Second), c.client("c2", 3, 30*time.Second)
-		must(t, owner.Auth("digest", "u:secret"))
-		must(t, friend.Auth("digest", "u:secret"))
+		owner, friend, stranger := c.client("c0", 1, 30*time.Second), c.client("c1", 2, 30*time.Second),
+			c.client("c2", 3, 30*time.Second)
+		must.OK(t, owner.Auth("digest", "u:secret"))
+		must.OK(t, friend.Auth("digest", "u:secret"))
 		watch := func(w *wire.Conn, path string, there bool) {
 			t.Helper()
 			_, err := w.Exists(path, true)
@@ -202,31 +203,27 @@ func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 			}
 			if there {
 				_, _, err := w.Children(path, true)
-				must(t, err)
+				must.OK(t, err)
 			}
 		}
-		_, err := owner.Create("/open", nil, 0)
-		must(t, err)
+		must.Get(owner.Create("/open", nil, 0))(t)
 		for _, w := range []*wire.Conn{friend, stranger} {
-			must(t, w.Sync("/"))
+			must.OK(t, w.Sync("/"))
 			watch(w, "/secret", false)
-			must(t, w.AddWatch("/secret", jute.AddWatchRecursive))
+			must.OK(t, w.AddWatch("/secret", jute.AddWatchRecursive))
 			watch(w, "/open", true)
 		}
 		private := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: "auth"}}}
-		_, err = owner.CreateACL("/secret", []byte("x"), private, 0)
-		must(t, err)
-		_, err = owner.CreateACL("/secret/child", []byte("x"), private, 0)
-		must(t, err)
-		_, err = owner.SetData("/secret", []byte("y"), -1)
-		must(t, err)
-		must(t, owner.Delete("/secret/child", -1))
-		must(t, owner.Delete("/secret", -1))
-		_, err = owner.SetACL("/open", []jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: "ip", ID: "10.9.9.9"}}}, -1)
-		must(t, err)
+		must.Get(owner.CreateACL("/secret", []byte("x"), private, 0))(t)
+		must.Get(owner.CreateACL("/secret/child", []byte("x"), private, 0))(t)
+		must.Get(owner.SetData("/secret", []byte("y"), -1))(t)
+		must.OK(t, owner.Delete("/secret/child", -1))
+		must.OK(t, owner.Delete("/secret", -1))
+		must.Get(owner.SetACL("/open", []jute.ACL{
+			{Perms: jute.PermRead, ID: jute.ID{Scheme: "ip", ID: "10.9.9.9"}}}, -1))(t)
 		time.Sleep(time.Second)
 		for _, w := range []*wire.Conn{friend, stranger} {
-			must(t, w.Sync("/"))
+			must.OK(t, w.Sync("/"))
 		}
 		if len(friend.Events) < 5 {
 			t.Errorf("who may read was told only %+v", friend.Events)
@@ -236,12 +233,10 @@ func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 		}
 		// And after a move: the secret is made while the stranger is away.
 		zxid := stranger.Zxid
-		_, err = owner.CreateACL("/secret", []byte("x"), private, 0)
-		must(t, err)
-		again, err := c.attach("c2", 1, stranger)
-		must(t, err)
-		must(t, again.SetWatches2(zxid, nil, []string{"/secret"}, nil, nil, nil))
-		must(t, again.Ping())
+		must.Get(owner.CreateACL("/secret", []byte("x"), private, 0))(t)
+		again := must.Get(c.attach("c2", 1, stranger))(t)
+		must.OK(t, again.SetWatches2(zxid, nil, []string{"/secret"}, nil, nil, nil))
+		must.OK(t, again.Ping())
 		if len(again.Events) > 0 {
 			t.Errorf("G18: renewing a watch revealed %+v", again.Events)
 		}

@@ -3,6 +3,8 @@ package zkfiles
 import (
 	"bytes"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func FuzzSnapshot(f *testing.F) {
@@ -21,9 +23,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err == nil {
 			err = same(got, again)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	})
 }
 
@@ -41,9 +41,7 @@ func FuzzLog(f *testing.F) {
 			return
 		}
 		again, _ := encodeLog(log, 0)
-		if _, err := readLog(again); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(readLog(again))(t)
 	})
 }
 

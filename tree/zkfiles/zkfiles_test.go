@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var world = jute.WorldAnyone
@@ -150,18 +151,11 @@ func TestFlippedByteInLogIsFound(t *testing.T) {
 func snapshotOf(t testing.TB, tree *Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := NewSnapshotWriter(&b, -1, tree.Sessions, tree.ACLs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(NewSnapshotWriter(&b, -1, tree.Sessions, tree.ACLs()))(t)
 	for _, p := range tree.Paths() {
-		if err := w.Node(p, tree.Nodes[p]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Node(p, tree.Nodes[p]))
 	}
-	if err := w.Close(tree.Zxid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close(tree.Zxid))
 	return b.Bytes()
 }
 
@@ -193,9 +187,7 @@ func TestSnapshotIsReadAsWritten(t *testing.T) {
 	log := sample()
 	for i := -1; i < len(log); i++ {
 		if i >= 0 {
-			if err := tree.Apply(log[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, tree.Apply(log[i]))
 		}
 		got, err := load(snapshotOf(t, tree), tree.Zxid)
 		if err == nil {
@@ -244,9 +236,7 @@ func TestFuzzySnapshot(t *testing.T) {
 		step := func() {
 			x := gen.next()
 			log = append(log, x)
-			if err := tree.Apply(x); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, tree.Apply(x))
 		}
 		for range 60 {
 			step()
