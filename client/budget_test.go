@@ -30,9 +30,12 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 		}
 		// Creation and list are sent together: one round trip to hold the lock.
 		p.Record()
-		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpCreate2, Under: d, Do: faultproxy.Hold})
+		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpCreate2, Under: d,
+			Do: faultproxy.Hold})
 		g := start(testCtx(t), f)
-		eventually(t, "the list behind the creation", func() bool { return under(p, d, faultproxy.OpGetChildren2) == 1 })
+		eventually(t, "the list behind the creation", func() bool {
+			return under(p, d, faultproxy.OpGetChildren2) == 1
+		})
 		hold.Release()
 		hold.Remove()
 		unlock(t, g.wait(t))
@@ -82,7 +85,8 @@ func TestBudgetOfALongQueue(t *testing.T) {
 func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
 	addr(t)
 	e := lock(t, dial(t).Mutex(dir(t)).Lock).h.e
-	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach, 10000: e.sessionTimeout()} {
+	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach,
+		10000: e.sessionTimeout()} {
 		if got := e.ownWatchIn(ahead); got != want {
 			t.Errorf("%d ahead: %v, not %v", ahead, got, want)
 		}
@@ -98,7 +102,9 @@ func TestBudgetOfManyGoroutinesAndOnePath(t *testing.T) {
 	for range 1000 {
 		gs = append(gs, start(ctx, c.Mutex(d).Lock))
 	}
-	eventually(t, "all to wait", func() bool { return c.localQueues.waiting(localKey{LayoutCurator, d}) == 1000 })
+	eventually(t, "all to wait", func() bool {
+		return c.localQueues.waiting(localKey{LayoutCurator, d}) == 1000
+	})
 	if n := names(t, o, d); len(n) != 1 {
 		t.Fatalf("%d nodes", len(n))
 	}
@@ -123,7 +129,10 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 	at, beats := time.Now(), c.Stats().Heartbeats
 	eventually(t, "four heartbeats", func() bool { return c.Stats().Heartbeats >= beats+4 })
 	took := time.Since(at)
-	n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && f.Op != faultproxy.OpPing })
+	n := p.Count(func(f faultproxy.Frame) bool {
+		return f.Kind == faultproxy.Request &&
+			f.Op != faultproxy.OpPing
+	})
 	if n > 6 || took < 4*heartbeat(4*time.Second)*3/4-heartbeat(4*time.Second) {
 		t.Fatalf("%d requests in %v for 5 locks: %v", n, took, p.Frames())
 	}
@@ -285,7 +294,9 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 		}
 	}
 	queued(t, o, d, 1)
-	eventually(t, "the watches to be as many as before", func() bool { return int(c.Stats().Watches) <= watches+1 })
+	eventually(t, "the watches to be as many as before", func() bool {
+		return int(c.Stats().Watches) <= watches+1
+	})
 	if int(c.Stats().Watches) > 10 {
 		t.Fatalf("%d watches", int(c.Stats().Watches))
 	}
@@ -325,7 +336,10 @@ func TestE62ObserveOverManyLeaders(t *testing.T) {
 		}
 	}
 	all := soon(t, "the last leader", seen)
-	if !slices.IsSortedFunc(all, func(x, y Leader) int { return int(x.Token-y.Token) * btoi(!x.None() && !y.None()) }) {
+	if !slices.IsSortedFunc(all, func(x, y Leader) int {
+		return int(x.Token-y.Token) * btoi(!x.None() &&
+			!y.None())
+	}) {
 		t.Fatalf("out of order: %v", all)
 	}
 }

@@ -31,7 +31,8 @@ func madeBy(t testing.TB, o *zk.Conn, d string) int64 {
 }
 
 func TestE07CreateReplyLost(t *testing.T) {
-	for name, do := range map[string]faultproxy.Action{"reply dropped": faultproxy.Drop, "connection cut": faultproxy.CutBefore} {
+	for name, do := range map[string]faultproxy.Action{"reply dropped": faultproxy.Drop,
+		"connection cut": faultproxy.CutBefore} {
 		t.Run(name, func(t *testing.T) {
 			addr(t)
 			leakCheck(t)
@@ -39,7 +40,9 @@ func TestE07CreateReplyLost(t *testing.T) {
 			c, p := proxied(t)
 			session := c.Session().ID
 			p.Record()
-			r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool { return contenderCreate(f) && f.Err == 0 }, Nth: 1, Do: do})
+			r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool {
+				return contenderCreate(f) && f.Err == 0
+			}, Nth: 1, Do: do})
 			l := lock(t, c.Mutex(d).Lock)
 			soon(t, "the reply was lost", r.Acted())
 			if s := madeBy(t, o, d); s != session || c.Session().ID != session {
@@ -64,8 +67,10 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	// The old server took the create. The new one has not applied it when it is
 	// attached to, but has when it answers a sync.
-	stash := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1, Do: faultproxy.Stash})
-	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d, Nth: 1, Do: faultproxy.Unstash})
+	stash := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1,
+		Do: faultproxy.Stash})
+	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d, Nth: 1,
+		Do: faultproxy.Unstash})
 	l := lock(t, c.Mutex(d).Lock)
 	soon(t, "stash", stash.Acted())
 	soon(t, "late commit", late.Acted())
@@ -82,7 +87,8 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	c, p := proxied(t)
 	session := c.Session().ID
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: contenderCreate, Nth: 1, Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: contenderCreate, Nth: 1, Do: faultproxy.CutBefore,
+		Then: func() { p.Refuse(true) }})
 	g := start(testCtx(t), c.Mutex(d).Lock)
 	soon(t, "the reply was lost", r.Acted())
 	old := names(t, o, d)
@@ -271,7 +277,10 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 			t.Fatalf("%v %v", l, err)
 		}
 	}
-	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && !f.Background() }); n != 0 {
+	if n := p.Count(func(f faultproxy.Frame) bool {
+		return f.Kind == faultproxy.Request &&
+			!f.Background()
+	}); n != 0 {
 		t.Fatalf("%d requests", n)
 	}
 }
@@ -313,7 +322,8 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 	for range 10 {
 		l := lock(t, m.Lock)
 		// Each delete is cut off before it is carried out, twice; the reaper repeats it.
-		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Match: func(f faultproxy.Frame) bool { return f.Path == l.Node() }, Nth: 1, Do: faultproxy.CutAfter})
+		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete,
+			Match: func(f faultproxy.Frame) bool { return f.Path == l.Node() }, Nth: 1, Do: faultproxy.CutAfter})
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := l.Unlock(ctx); err != nil && !errors.Is(err, ErrReleasePending) {

@@ -287,7 +287,9 @@ func ExampleWithReentrant() {
 
 	// The context carries the lock: functions that lock it too can be called.
 	save := func(ctx context.Context) error {
-		return c.Mutex("/doc", client.WithReentrant()).Do(ctx, func(context.Context, *client.Lease) error { return nil })
+		return c.Mutex("/doc", client.WithReentrant()).Do(ctx, func(context.Context, *client.Lease) error {
+			return nil
+		})
 	}
 	l, err := c.Mutex("/doc", client.WithReentrant()).Lock(ctx)
 	if err != nil {
@@ -323,7 +325,8 @@ func ExampleLease_Revoked() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := c.Inspector().Revoke(ctx, q.Path, q.Holders[0].Node, recipe.Revocation{By: "ops", Reason: "deploy"}); err != nil {
+	if err := c.Inspector().Revoke(ctx, q.Path, q.Holders[0].Node, recipe.Revocation{
+		By: "ops", Reason: "deploy"}); err != nil {
 		log.Fatal(err)
 	}
 	// The holder hears of it and gives it back when that suits.

@@ -95,7 +95,8 @@ func leakCheck(t testing.TB) {
 	t.Cleanup(func() {
 		if !t.Failed() {
 			// A server started by the test is ended after this.
-			goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/cluster.(*Server).Spawn.func1"))
+			goleak.VerifyNone(t, ignore,
+				goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/cluster.(*Server).Spawn.func1"))
 		}
 	})
 }
@@ -178,7 +179,8 @@ func observer(t testing.TB) *zk.Conn { return observerTo(t, addr(t)) }
 
 func observerTo(t testing.TB, servers string) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect(strings.Split(servers, ","), 30*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	conn, events, err := zk.Connect(strings.Split(servers, ","), 30*time.Second, zk.WithLogger(quiet{}),
+		zk.WithLogInfo(false))
 	noErr(t, err)
 	t.Cleanup(func() {
 		conn.Close()

@@ -58,7 +58,8 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	if took := time.Since(at); took > time.Second*slow {
 		t.Fatalf("told after %v", took)
 	}
-	if _, err := c.Mutex(d).TryLock(l.Context()); !errors.Is(err, ErrSelfDeadlock) || !errors.Is(err, ErrNotAcquired) {
+	if _, err := c.Mutex(d).TryLock(l.Context()); !errors.Is(err, ErrSelfDeadlock) ||
+		!errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
 	again := c.Mutex(d, WithReentrant())
@@ -113,7 +114,9 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	queued(t, o, d+"/s/locks", 1)
 	obs := c.Election(d + "/e").Observe(context.Background())
 	soon(t, "an observation", obs)
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: func(f faultproxy.Frame) bool { return contenderCreate(f) && f.Under(d+"/c") }, Do: faultproxy.Hold})
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: func(f faultproxy.Frame) bool {
+		return contenderCreate(f) && f.Under(d+"/c")
+	}, Do: faultproxy.Hold})
 	creating := start(testCtx(t), c.Mutex(d+"/c").Lock)
 	soon(t, "the create", r.Acted())
 	closed := make(chan error, 1)
@@ -204,7 +207,8 @@ func TestE58Revocation(t *testing.T) {
 	lostFor(t, h.Unlock(ctx), Revoked)
 	queued(t, o, d, 0)
 	// What Curator would see of ours.
-	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"),
+		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	noErr(t, err)
 	noErr(t, op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish))
 	if data, _, _ := o.Get(peer); string(data) != "__REVOKE__" {
@@ -234,7 +238,8 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	// A holder that does not end by itself is broken by a waiter that may.
 	id := newNodeID(o.SessionID())
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
-		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}),
+		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	noErr(t, err)
 	_, st, _ := o.Get(stuck)
 	from := time.Now()
@@ -328,7 +333,8 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	var refused *czk.MultiError
-	if _, err := l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1}); !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, czk.ErrNoNode) || !l.Valid() {
+	if _, err := l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1}); !errors.As(err, &refused) ||
+		refused.Index != 1 || !errors.Is(err, czk.ErrNoNode) || !l.Valid() {
 		t.Fatal(err)
 	}
 	noErr(t, l.Downgrade(ctx))
@@ -384,7 +390,8 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	other := dial(t)
 	limits := []Option{WithLimit(Limit{Hold: time.Hour, Break: true})}
 	holder := lock(t, other.Mutex(d).Lock, limits...)
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1, Do: faultproxy.Hold})
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1,
+		Do: faultproxy.Hold})
 	waiter := start(testCtx(t), c.Mutex(d).Lock, limits...)
 	soon(t, "the question for the time", r.Acted())
 	for _, n := range names(t, o, d) {
@@ -441,8 +448,10 @@ func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 	}
 	addr(t)
 	c := dial(t)
-	for _, name := range []string{strings.Repeat("ab", 16) + "__lock__0000000001", "_c_" + strings.Repeat("ab", 16) + "-lock-0000000001"} {
-		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, recipe.Revocation{}); !errors.Is(err, ErrUnsupported) {
+	for _, name := range []string{strings.Repeat("ab", 16) + "__lock__0000000001", "_c_" +
+		strings.Repeat("ab", 16) + "-lock-0000000001"} {
+		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, recipe.Revocation{}); !errors.Is(err,
+			ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

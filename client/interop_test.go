@@ -140,10 +140,12 @@ func curator(t *testing.T) []string {
 	_, err = exec.LookPath("javac")
 	need(t, "the Java compiler", err)
 	out := t.TempDir()
-	if b, err := exec.Command("javac", "-nowarn", "-d", out, "-cp", interopJars, "testdata/interop/Peer.java").CombinedOutput(); err != nil {
+	if b, err := exec.Command("javac", "-nowarn", "-d", out, "-cp", interopJars,
+		"testdata/interop/Peer.java").CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, b)
 	}
-	return []string{"java", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", out + ":" + interopJars, "Peer"}
+	return []string{"java", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp",
+		out + ":" + interopJars, "Peer"}
 }
 
 // kazoo returns the command of a Python peer.
@@ -153,7 +155,8 @@ func kazoo(t *testing.T) []string {
 }
 
 // together lets a foreign process and two clients of ours contend for one path.
-func together(t *testing.T, peer []string, kind string, ours func(c *Client, d string) func(ctx context.Context) (mode string, l *Lease, err error)) {
+func together(t *testing.T, peer []string, kind string,
+	ours func(c *Client, d string) func(ctx context.Context) (mode string, l *Lease, err error)) {
 	d, o := dir(t), observer(t)
 	for _, p := range []string{"/t", d} {
 		if _, err := o.Create(p, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {

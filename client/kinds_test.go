@@ -30,18 +30,23 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 		{"mutex", func(c *Client, d string) (*Lease, error) { return c.Mutex(d).TryLock(ctx) }, false, "curator"},
 		{"write", func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).TryLock(ctx) }, false, "curator"},
 		{"read", func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).TryRLock(ctx) }, true, "curator"},
-		{"policy write", func(c *Client, d string) (*Lease, error) { return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock(ctx) }, false, "policy"},
+		{"policy write", func(c *Client, d string) (*Lease, error) {
+			return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock(ctx)
+		}, false, "policy"},
 		{"policy read", func(c *Client, d string) (*Lease, error) {
 			return c.RWMutex(d, WithPolicy(PolicyFair)).TryRLock(ctx)
 		}, true, "policy"},
-		{"kazoo mutex", func(c *Client, d string) (*Lease, error) { return c.Mutex(d, WithLayout(LayoutKazoo)).TryLock(ctx) }, false, "kazoo"},
+		{"kazoo mutex", func(c *Client, d string) (*Lease, error) {
+			return c.Mutex(d, WithLayout(LayoutKazoo)).TryLock(ctx)
+		}, false, "kazoo"},
 		{"kazoo read", func(c *Client, d string) (*Lease, error) {
 			return c.RWMutex(d, WithLayout(LayoutKazoo)).TryRLock(ctx)
 		}, true, "kazoo"},
 		{"host write", func(c *Client, d string) (*Lease, error) {
 			return c.RWMutex(d, WithLayout(LayoutHost)).TryLock(ctx)
 		}, false, "host"},
-		{"permit", func(c *Client, d string) (*Lease, error) { return c.Semaphore(d, 2).TryAcquire(ctx, 1) }, true, "permit"},
+		{"permit", func(c *Client, d string) (*Lease, error) { return c.Semaphore(d, 2).TryAcquire(ctx, 1) }, true,
+			"permit"},
 		{"kazoo permit", func(c *Client, d string) (*Lease, error) {
 			return c.Semaphore(d, 2, WithLayout(LayoutKazoo)).TryAcquire(ctx, 1)
 		}, true, "kazoo permit"},
@@ -85,10 +90,14 @@ func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 	ctx := testCtx(t)
 	o := observer(t)
 	for name, other := range map[string]func(c *Client, d string) (*Lease, error){
-		"mutex":       func(c *Client, d string) (*Lease, error) { return c.Mutex(d).Lock(ctx) },
-		"read":        func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).RLock(ctx) },
-		"kazoo mutex": func(c *Client, d string) (*Lease, error) { return c.Mutex(d, WithLayout(LayoutKazoo)).Lock(ctx) },
-		"host write":  func(c *Client, d string) (*Lease, error) { return c.RWMutex(d, WithLayout(LayoutHost)).Lock(ctx) },
+		"mutex": func(c *Client, d string) (*Lease, error) { return c.Mutex(d).Lock(ctx) },
+		"read":  func(c *Client, d string) (*Lease, error) { return c.RWMutex(d).RLock(ctx) },
+		"kazoo mutex": func(c *Client, d string) (*Lease, error) {
+			return c.Mutex(d, WithLayout(LayoutKazoo)).Lock(ctx)
+		},
+		"host write": func(c *Client, d string) (*Lease, error) {
+			return c.RWMutex(d, WithLayout(LayoutHost)).Lock(ctx)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := dir(t)
@@ -322,7 +331,8 @@ func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 	first := lock(t, single.Mutex(d+"/a").Lock)
 	all := func(ctx context.Context, opts ...Option) (*Lease, error) {
 		// Also when it takes part in the process's own queue.
-		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive), c.Mutex(d+"/a").Request())
+		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive),
+			c.Mutex(d+"/a").Request())
 	}
 	set, second := start(testCtx(t), all), start(testCtx(t), all)
 	eventually(t, "the set to wait", func() bool { return len(names(t, o, d+"/a")) >= 2 })
@@ -347,9 +357,11 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	ctx := testCtx(t)
 	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
 	noErr(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
-	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(), c.Mutex(d+"/new").Request())), ErrNoAuth)
+	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
+		c.Mutex(d+"/new").Request())), ErrNoAuth)
 	// The same where the locks are taken one by one.
-	wantErr(t, errOf(c.AcquireAll(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())), ErrNoAuth)
+	wantErr(t, errOf(c.AcquireAll(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())),
+		ErrNoAuth)
 	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {
 		queued(t, o, d+p, 0)
 	}
@@ -369,9 +381,10 @@ func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 		}
 	}
 	unlock(t, lock(t, take(next)))
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Nth: 1, Do: faultproxy.Hold, Match: func(f faultproxy.Frame) bool {
-		return f.Op == faultproxy.OpMulti || f.Op == faultproxy.OpCreate2 && f.Under(d+"/leases")
-	}})
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Nth: 1, Do: faultproxy.Hold,
+		Match: func(f faultproxy.Frame) bool {
+			return f.Op == faultproxy.OpMulti || f.Op == faultproxy.OpCreate2 && f.Under(d+"/leases")
+		}})
 	late := start(testCtx(t), take(c))
 	soon(t, "the permit's request", r.Acted())
 	for _, head := range names(t, o, d+"/locks") {

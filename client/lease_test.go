@@ -197,8 +197,9 @@ func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 		f    func(context.Context, *Lease) error
 		also error
 	}{
-		"nil":       {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, nil},
-		"ctx.Err":   {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return ctx.Err() }, context.Canceled},
+		"nil": {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, nil},
+		"ctx.Err": {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return ctx.Err() },
+			context.Canceled},
 		"own error": {func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return own }, own},
 		"unlocked":  {func(ctx context.Context, l *Lease) error { <-ctx.Done(); l.Unlock(ctx); return own }, own},
 	} {
@@ -211,12 +212,16 @@ func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 				return end.f(ctx, l)
 			})
 			var le *LostError
-			if !errors.Is(err, ErrLost) || !errors.As(err, &le) || le.Reason != Removed || end.also != nil && !errors.Is(err, end.also) {
+			if !errors.Is(err, ErrLost) || !errors.As(err, &le) || le.Reason != Removed || end.also != nil &&
+				!errors.Is(err, end.also) {
 				t.Fatalf("%v", err)
 			}
 		})
 	}
-	if err := c.Mutex(dir(t)).Do(testCtx(t), func(ctx context.Context, l *Lease) error { l.Unlock(ctx); return own }); err != own {
+	if err := c.Mutex(dir(t)).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
+		l.Unlock(ctx)
+		return own
+	}); err != own {
 		t.Fatalf("unlocked by f: %v", err)
 	}
 }
@@ -235,7 +240,8 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	write := must[*Lease](t)(a.Lock(set.Context()))
 	for i, l := range []*Lease{write, read} {
 		s := set.Sequencers()[i]
-		if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token || l.Node() != s.NodePath() || len(l.Nodes()) != 1 {
+		if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token ||
+			l.Node() != s.NodePath() || len(l.Nodes()) != 1 {
 			t.Errorf("%v at %s, want %+v", l.Sequencers(), l.Nodes(), s)
 		}
 	}
@@ -247,7 +253,8 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	unlock(t, write)
 	queued(t, o, d+"/a", 0)
 	queued(t, o, d+"/b", 0)
-	set = must[*Lease](t)(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared), c.RWMutex(d+"/b").Request(fence.Exclusive)))
+	set = must[*Lease](t)(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared),
+		c.RWMutex(d+"/b").Request(fence.Exclusive)))
 	unlock(t, must[*Lease](t)(c.RWMutex(d+"/b", WithReentrant()).Lock(set.Context())))
 	unlock(t, set)
 }
@@ -292,7 +299,8 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	c, d := dial(t), dir(t)
 	err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
 		return c.Mutex(d+"/inner").Do(ctx, func(_ context.Context, inner *Lease) error {
-			outer, in := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0], must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
+			outer, in := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0],
+				must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
 			if outer.Owner.Task != in.Owner.Task {
 				t.Errorf("tasks %q and %q", outer.Owner.Task, in.Owner.Task)
 			}
@@ -328,7 +336,8 @@ func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
 func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	l := lock(t, c.Mutex(d, WithLimit(Limit{Linger: true, Hold: 50 * time.Millisecond, Grace: 10 * time.Millisecond})).Lock)
+	l := lock(t, c.Mutex(d, WithLimit(Limit{Linger: true, Hold: 50 * time.Millisecond,
+		Grace: 10 * time.Millisecond})).Lock)
 	soon(t, "the lease is lost", l.Lost())
 	next := start(testCtx(t), dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)

@@ -97,7 +97,8 @@ func TestEveryLostMessage(t *testing.T) {
 	for recipe, make := range plainRecipes {
 		for way, rule := range losses {
 			for _, fresh := range []bool{true, false} {
-				if !envSet("ZLOCKD_CLIENT_FULL") && (recipe != "mutex" || !fresh) && (recipe != "semaphore" || way != "cut after request") {
+				if !envSet("ZLOCKD_CLIENT_FULL") && (recipe != "mutex" || !fresh) && (recipe != "semaphore" ||
+					way != "cut after request") {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s,%s,fresh=%v", recipe, way, fresh), func(t *testing.T) {
@@ -248,14 +249,16 @@ func TestE12ContextEndsAtEveryMessage(t *testing.T) {
 }
 
 // endedAt ends an attempt at its k-th message. It returns false if there are fewer.
-func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind, k int, end func(*Client, func())) bool {
+func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind faultproxy.Kind, k int,
+	end func(*Client, func())) bool {
 	t.Helper()
 	d, o := dir(t), observer(t)
 	defer o.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	// What is on its way waits a little, so that the end comes first.
-	r := p.Add(faultproxy.Rule{Kind: kind, Under: d, Nth: k, Do: faultproxy.Delay, For: 10 * time.Millisecond, Then: func() { end(c, cancel) }})
+	r := p.Add(faultproxy.Rule{Kind: kind, Under: d, Nth: k, Do: faultproxy.Delay, For: 10 * time.Millisecond,
+		Then: func() { end(c, cancel) }})
 	take, parts := make(c, d)
 	l, err := take(ctx)
 	r.Remove()
@@ -296,7 +299,8 @@ func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 3 {
 				wg.Go(func() {
-					if err := l.Downgrade(ctx); err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrUnsupported) {
+					if err := l.Downgrade(ctx); err != nil && !errors.Is(err, ErrNotHeld) &&
+						!errors.Is(err, ErrUnsupported) {
 						t.Errorf("%s %d: downgrade: %v", name, i, err)
 					}
 				})
@@ -327,7 +331,8 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d).Lock(ctx) }, []string{d}
 		},
 		"without local queue": func(c *Client, d string) (locker, []string) {
-			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) }, []string{d}
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) },
+				[]string{d}
 		},
 		"read": func(c *Client, d string) (locker, []string) {
 			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d).RLock(ctx) }, []string{d}
@@ -338,10 +343,13 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 		},
 		"without local queue, behind another": func(c *Client, d string) (locker, []string) {
 			go c.Mutex(d).Lock(context.Background())
-			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) }, []string{d}
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) },
+				[]string{d}
 		},
 		"read, policy": func(c *Client, d string) (locker, []string) {
-			return func(ctx context.Context) (*Lease, error) { return c.RWMutex(d, WithPolicy(PolicyFair)).RLock(ctx) }, []string{d}
+			return func(ctx context.Context) (*Lease, error) {
+				return c.RWMutex(d, WithPolicy(PolicyFair)).RLock(ctx)
+			}, []string{d}
 		},
 		"set": func(c *Client, d string) (locker, []string) {
 			a, b := c.Mutex(d+"/a"), c.RWMutex(d+"/b")
@@ -351,7 +359,8 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 		},
 		"permits": func(c *Client, d string) (locker, []string) {
 			s := c.Semaphore(d, 3, WithoutLocalQueue())
-			return func(ctx context.Context) (*Lease, error) { return s.Acquire(ctx, 1) }, []string{d + "/locks", d + "/leases"}
+			return func(ctx context.Context) (*Lease, error) { return s.Acquire(ctx, 1) }, []string{
+				d + "/locks", d + "/leases"}
 		},
 	}
 	for name, mode := range modes {

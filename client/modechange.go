@@ -200,7 +200,8 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	wrong := h.mode != fence.Shared || len(h.leases) > 1 || h.modes == nil
 	h.mu.Unlock()
 	if wrong {
-		return errorAt(h.path, fmt.Errorf("%w: only a read lock that is not nested can be upgraded", ErrUnsupported))
+		return errorAt(h.path, fmt.Errorf("%w: only a read lock that is not nested can be upgraded",
+			ErrUnsupported))
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()

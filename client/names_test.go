@@ -61,22 +61,29 @@ func TestE22NameParsing(t *testing.T) {
 		maker  recipe.Maker
 	}{
 		{"_c_" + id.UUID() + "-lock-0000000007", true, LayoutCurator, recipe.RoleLock, 7, recipe.MakerSelf},
-		{"_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000007", true, LayoutCurator, recipe.RoleLock, 7, recipe.MakerCurator},
-		{"_c_7702b739df7cbc3f0a3c556ad001a029-lock-0000000003", true, LayoutCurator, recipe.RoleLock, 3, recipe.MakerGo},
+		{"_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000007", true, LayoutCurator, recipe.RoleLock, 7,
+			recipe.MakerCurator},
+		{"_c_7702b739df7cbc3f0a3c556ad001a029-lock-0000000003", true, LayoutCurator, recipe.RoleLock, 3,
+			recipe.MakerGo},
 		{"lock-0000000003", true, LayoutCurator, recipe.RoleLock, 3, recipe.MakerUnknown},
-		{"_c_" + id.UUID() + "-lock--2147483648", true, LayoutCurator, recipe.RoleLock, math.MinInt32, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-lock--2147483648", true, LayoutCurator, recipe.RoleLock, math.MinInt32,
+			recipe.MakerSelf},
 		{"_c_" + id.UUID() + "-lock--000000005", true, LayoutCurator, recipe.RoleLock, -5, recipe.MakerSelf},
-		{"_c_" + id.UUID() + "-lock-2147483647", true, LayoutCurator, recipe.RoleLock, math.MaxInt32, recipe.MakerSelf},
+		{"_c_" + id.UUID() + "-lock-2147483647", true, LayoutCurator, recipe.RoleLock, math.MaxInt32,
+			recipe.MakerSelf},
 		{"_c_" + id.UUID() + "-__READ__0000000001", true, LayoutCurator, recipe.RoleRead, 1, recipe.MakerSelf},
 		{"_c_" + id.UUID() + "-__WRIT__0000000001", true, LayoutCurator, recipe.RoleWrite, 1, recipe.MakerSelf},
 		{"_c_" + id.UUID() + "-lease-0000000001", true, LayoutCurator, recipe.RoleLease, 1, recipe.MakerSelf},
 		{"_c_" + id.UUID() + "-latch-0000000001", true, LayoutCurator, recipe.RoleLatch, 1, recipe.MakerSelf},
 		{id.Hex() + "__lock__0000000002", true, LayoutKazoo, recipe.RoleLock, 2, recipe.MakerSelf},
-		{"f65a711639a74cab9e5222dd97208552__lock__0000000000", true, LayoutKazoo, recipe.RoleLock, 0, recipe.MakerKazoo},
-		{"f65a711639a74cab9e5222dd97208552__rlock__0000000009", true, LayoutKazoo, recipe.RoleRead, 9, recipe.MakerKazoo},
+		{"f65a711639a74cab9e5222dd97208552__lock__0000000000", true, LayoutKazoo, recipe.RoleLock, 0,
+			recipe.MakerKazoo},
+		{"f65a711639a74cab9e5222dd97208552__rlock__0000000009", true, LayoutKazoo, recipe.RoleRead, 9,
+			recipe.MakerKazoo},
 		{"web1-R-0000000001", true, LayoutHost, recipe.RoleRead, 1, recipe.MakerUnknown},
 		{"web_1~" + id.Hex() + "-W-0000000001", true, LayoutHost, recipe.RoleWrite, 1, recipe.MakerSelf},
-		{"lock-R-x-W-0000000004", true, LayoutHost, recipe.RoleWrite, 4, recipe.MakerUnknown}, // markers in the host name
+		// markers in the host name
+		{"lock-R-x-W-0000000004", true, LayoutHost, recipe.RoleWrite, 4, recipe.MakerUnknown},
 		{"a__lock__b-R-0000000004", true, LayoutHost, recipe.RoleRead, 4, recipe.MakerUnknown},
 		{"lock-000000003", false, 0, 0, 0, 0},   // 9 digits
 		{"lock-00000000003", false, 0, 0, 0, 0}, // 11 digits
@@ -107,11 +114,13 @@ func TestE22NameParsing(t *testing.T) {
 // What a name is read as must not depend on the shortcut for names like the own one.
 func TestLikenessReadsWhatParseNameReads(t *testing.T) {
 	id, other := newNodeID(1), newNodeID(2)
-	tails := []string{"-lock-0000000007", "-lock-2147483647", "-lock-2147483648", "-lock--000000005", "-lock--1000000001", "-lock--2147483648",
+	tails := []string{"-lock-0000000007", "-lock-2147483647", "-lock-2147483648", "-lock--000000005",
+		"-lock--1000000001", "-lock--2147483648",
 		"-lock-00000000x7", "-__READ__0000000001", "-__WRIT__0000000001", "-latch-0000000001", "-lease-0000000001"}
 	var all []string
 	for _, tail := range tails {
-		all = append(all, "_c_"+id.UUID()+tail, "_c_"+other.UUID()+tail, "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8"+tail, "_x_"+other.UUID()+tail)
+		all = append(all, "_c_"+id.UUID()+tail, "_c_"+other.UUID()+tail, "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8"+
+			tail, "_x_"+other.UUID()+tail)
 	}
 	shortcuts := 0
 	for _, own := range all {
@@ -240,7 +249,8 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 		seqs = append(seqs, l.h.nodes[0].seq)
 		unlock(t, l)
 	}
-	if want := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}; !slices.Equal(seqs, want) {
+	if want := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}; !slices.Equal(seqs,
+		want) {
 		t.Fatalf("numbers %v, want %v", seqs, want)
 	}
 }
@@ -302,10 +312,12 @@ func TestE59NodeDataOfAnyKind(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
-	for _, data := range [][]byte{nil, {}, []byte("{"), []byte(`{"v":2}`), []byte("10.0.0.1"), []byte("\xff\xfe"), []byte(strings.Repeat("x", 100_000)), []byte(`{"v":1,"pid":"x"}`)} {
+	for _, data := range [][]byte{nil, {}, []byte("{"), []byte(`{"v":2}`), []byte("10.0.0.1"),
+		[]byte("\xff\xfe"), []byte(strings.Repeat("x", 100_000)), []byte(`{"v":1,"pid":"x"}`)} {
 		noErr(t, errOf(o.Set(l.Node(), data, -1)))
 		q, err := c.Inspector().Inspect(testCtx(t), d)
-		if err != nil || len(q.Holders) != 1 || q.Holders[0].Owner != nil || len(q.Holders[0].Data) > 200+3 || !utf8.ValidString(q.Holders[0].Data) {
+		if err != nil || len(q.Holders) != 1 || q.Holders[0].Owner != nil || len(q.Holders[0].Data) > 200+3 ||
+			!utf8.ValidString(q.Holders[0].Data) {
 			t.Fatalf("%.20q: %+v %v", data, q, err)
 		}
 		noErr(t, errOf(json.Marshal(q)))
@@ -318,7 +330,8 @@ func FuzzOwnerData(f *testing.F) {
 	f.Add("reason", []byte("{}"))
 	f.Add(strings.Repeat("\x00é\"", 900), []byte(`{"v":1}`))
 	f.Fuzz(func(t *testing.T, reason string, data []byte) {
-		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason, Revoke: &recipe.Revocation{By: "x"}})
+		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason,
+			Revoke: &recipe.Revocation{By: "x"}})
 		if len(b) > recipe.MaxOwnerData {
 			t.Fatalf("%d bytes", len(b))
 		}
@@ -334,7 +347,8 @@ func FuzzOwnerData(f *testing.F) {
 func TestE65TokensBeyondTheIntegersOfJSON(t *testing.T) {
 	const big = 1<<53 + 1
 	b, err := json.Marshal(recipe.Entry{Token: big, Session: math.MaxInt64, Mode: recipe.Exclusive})
-	if err != nil || !strings.Contains(string(b), `"token":"9007199254740993"`) || !strings.Contains(string(b), `"session":"0x7fffffffffffffff"`) {
+	if err != nil || !strings.Contains(string(b), `"token":"9007199254740993"`) ||
+		!strings.Contains(string(b), `"session":"0x7fffffffffffffff"`) {
 		t.Fatalf("%s %v", b, err)
 	}
 	var e recipe.Entry

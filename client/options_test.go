@@ -48,7 +48,8 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 		task   string
 		layout Layout
 		record bool
-	}{"no task": {}, "task": {"deploy", LayoutCurator, true}, "latch": {"deploy", LayoutLatch, false}, "kazoo": {"deploy", LayoutKazoo, false}} {
+	}{"no task": {}, "task": {"deploy", LayoutCurator, true}, "latch": {"deploy", LayoutLatch, false}, "kazoo": {
+		"deploy", LayoutKazoo, false}} {
 		d := dir(t)
 		el := c.Election(d, WithLayout(campaign.layout))
 		l := must[*Lease](t)(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))
@@ -57,20 +58,23 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 				noErr(t, el.Proclaim(testCtx(t), l, []byte(value)))
 			}
 			b, _ := contentOf(t, o, l.Node())
-			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" || !bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
+			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" ||
+				!bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
 				t.Errorf("%s: %q", name, b)
 			}
 			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != value {
 				t.Errorf("%s: the leader is %q, not %q", name, leader.Value, value)
 			}
 		}
-		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
+		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{
+			By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
 			soon(t, "the wish", l.Revoked())
 			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != "new\x00value" {
 				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
 			}
 		}
-		if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); campaign.record && (q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
+		if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); campaign.record &&
+			(q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
 			t.Errorf("%s: shown as %+v", name, q.Holders[0])
 		}
 		unlock(t, l)
@@ -200,11 +204,14 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 		}
 		v := &recipe.PolicyView{Policy: test.policy, Overdue: test.overdue, Nodes: []recipe.PolicyNode{w}}
 		if step := recipe.DecideRead(v, reader, false); step.Do != test.new {
-			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.Do, test.new)
+			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.Do,
+				test.new)
 		}
 		v.Nodes = append(v.Nodes, r)
-		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait && step.On != w {
-			t.Errorf("%v, overdue %v, reader first %v: a queued reader: %+v, want %v", test.policy, test.overdue, test.readerFirst, step, test.queued)
+		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait &&
+			step.On != w {
+			t.Errorf("%v, overdue %v, reader first %v: a queued reader: %+v, want %v", test.policy, test.overdue,
+				test.readerFirst, step, test.queued)
 		}
 	}
 }
@@ -216,10 +223,12 @@ func TestRefusedBreakIsTriedAgain(t *testing.T) {
 	o, d := observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
-		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential,
+		zk.WorldACL(zk.PermAll))
 	noErr(t, err)
 	const noAuth = -102
-	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1, Do: faultproxy.Refused, Code: noAuth})
+	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1,
+		Do: faultproxy.Refused, Code: noAuth})
 	unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
 	if refuse.Seen() < 2 {
 		t.Errorf("%d attempts to break", refuse.Seen())
@@ -316,7 +325,8 @@ func TestMisplacedOptionsAreRefused(t *testing.T) {
 		}
 	}
 	l := lock(t, dial(t, WithReason("of the client")).Mutex(d).Lock)
-	if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 || q.Holders[0].Owner.Reason != "of the client" {
+	if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 ||
+		q.Holders[0].Owner.Reason != "of the client" {
 		t.Errorf("an option of Dial does not count for its locks: %+v", q)
 	}
 	unlock(t, l)
@@ -355,9 +365,10 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"/sem limit":     {c.Semaphore(d+"/sem", 1).SetLimit(ctx, 0), ErrInvalid},
 		"/bar":           {refused(c.DoubleBarrier(d+"/bar", 0).Enter(ctx)), ErrInvalid},
 		"/elect":         {c.Election(d+"/elect").Proclaim(ctx, held, nil), ErrInvalid},
-		"/held set":      {refused(other.TryAcquireAll(ctx, other.Mutex(d+"/a").Request(), other.Mutex(d+"/held").Request())), ErrNotAcquired},
-		"/gone":          {gone.Check(ctx), ErrLost},
-		"/gone unlock":   {gone.Unlock(ctx), ErrLost},
+		"/held set": {refused(other.TryAcquireAll(ctx, other.Mutex(d+"/a").Request(),
+			other.Mutex(d+"/held").Request())), ErrNotAcquired},
+		"/gone":        {gone.Check(ctx), ErrLost},
+		"/gone unlock": {gone.Unlock(ctx), ErrLost},
 		"/do": {c.Mutex(d+"/do").Do(ctx, func(_ context.Context, l *Lease) error {
 			if err := other.Inspector().Break(ctx, d+"/do", recipe.Base(l.Node()), l.Token()); err != nil {
 				t.Error(err)
@@ -373,8 +384,10 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		if names[0] == '/' {
 			names = d + names
 		}
-		if text := e.err.Error(); !errors.Is(e.err, e.want) || !strings.HasPrefix(text, "client: ") || !strings.Contains(text, names) ||
-			strings.Count(text, "client: ") != 1 || strings.Count(text, "zk: ") > 1 || strings.Count(text, "fence: ") > 1 {
+		if text := e.err.Error(); !errors.Is(e.err, e.want) || !strings.HasPrefix(text, "client: ") ||
+			!strings.Contains(text, names) ||
+			strings.Count(text, "client: ") != 1 || strings.Count(text, "zk: ") > 1 ||
+			strings.Count(text, "fence: ") > 1 {
 			t.Errorf("%s: %q", path, text)
 		}
 	}

@@ -45,7 +45,10 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 	unlock(t, h)
 	l := ahead[0].wait(t)
 	eventually(t, "the list behind the watch", func() bool {
-		return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpGetChildren2 }) == 2
+		return p.Count(func(f faultproxy.Frame) bool {
+			return f.Kind == faultproxy.Reply &&
+				f.Op == faultproxy.OpGetChildren2
+		}) == 2
 	})
 	watches(t, p, last, 1)
 	if !g.pending() {
@@ -110,7 +113,8 @@ func TestLookingAheadTooLate(t *testing.T) {
 	h, ahead, _ := line(t, d, 1)
 	c, p := hurried(t, d)
 	last := d + "/" + nth(t, o, d, 1)
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetData, Match: func(f faultproxy.Frame) bool { return f.Path == last }, Do: faultproxy.Hold})
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetData,
+		Match: func(f faultproxy.Frame) bool { return f.Path == last }, Do: faultproxy.Hold})
 	g := start(testCtx(t), c.Mutex(d).Lock)
 	watches(t, p, h.Node(), 1)
 	unlock(t, h)

@@ -154,7 +154,9 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 		defer cancel()
 		// Closing the door ended the watch on the record, so the directory is looked at.
 		look := proxy.Add(faultproxy.Rule{
-			Kind: faultproxy.Request, Op: faultproxy.OpExists, Match: func(f faultproxy.Frame) bool { return f.Path == d },
+			Kind: faultproxy.Request, Op: faultproxy.OpExists, Match: func(f faultproxy.Frame) bool {
+				return f.Path == d
+			},
 			Do: faultproxy.Hold, Then: cancel,
 		})
 		g := start(ctx, c.RWMutex(d, WithPolicy(p)).Lock)
@@ -166,7 +168,8 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 	})
 }
 
-func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, read func(), write func(*Lease), readers, writers *atomic.Int32) {
+func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, read func(),
+	write func(*Lease), readers, writers *atomic.Int32) {
 	if rnd.IntN(4) == 0 { // somebody who gives up
 		short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
 		defer cancel()
@@ -294,7 +297,8 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	for _, tc := range []struct {
 		ver  int32
 		want []int32
-	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}}, {-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
+	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}},
+		{-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
 		d.ver = tc.ver
 		var got []int32
 		for _, op := range d.setOps(recipe.Record{}) {
@@ -372,7 +376,9 @@ func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 func TestPolicyNamesAndRecord(t *testing.T) {
 	id := newNodeID(0x1234)
 	for _, n := range []recipe.PolicyNode{
-		{ID: id, Kind: recipe.QueueRead, Seq: 0}, {ID: id, Kind: recipe.QueueWrite, Seq: 2147483647}, {ID: id, Kind: recipe.QueueWrite, Seq: -2147483648}, {ID: id, Kind: recipe.HoldRead, Seq: 0}, {ID: id, Kind: recipe.HoldWrite, Seq: 0},
+		{ID: id, Kind: recipe.QueueRead, Seq: 0}, {ID: id, Kind: recipe.QueueWrite, Seq: 2147483647},
+		{ID: id, Kind: recipe.QueueWrite, Seq: -2147483648}, {ID: id, Kind: recipe.HoldRead, Seq: 0},
+		{ID: id, Kind: recipe.HoldWrite, Seq: 0},
 	} {
 		if got, ok := recipe.ParsePolicyNode(n.Name(true)); !ok || got != n {
 			t.Errorf("%v is read from %q as %v, %v", n, n.Name(true), got, ok)
@@ -380,14 +386,17 @@ func TestPolicyNamesAndRecord(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "q-", "h-" + id.UUID(), "h-" + id.UUID() + "-X", "h-" + id.UUID() + "-R0", "q-" + id.UUID() + "-R",
-		"q-" + id.UUID() + "-R-1", "q-" + id.UUID() + "-R0000000001", "x-" + id.UUID() + "-R", "h-" + id.Hex() + "-R", "h-" + id.UUID() + "-R-0000000001",
+		"q-" + id.UUID() + "-R-1", "q-" + id.UUID() + "-R0000000001", "x-" + id.UUID() + "-R", "h-" + id.Hex() +
+			"-R", "h-" + id.UUID() + "-R-0000000001",
 	} {
 		if n, ok := recipe.ParsePolicyNode(bad); ok {
 			t.Errorf("%q was read as %v", bad, n)
 		}
 	}
-	for _, g := range []recipe.Door{{}, {Owner: id, Kind: recipe.DoorWrite}, {Owner: id, Kind: recipe.DoorUpgrade}} {
-		rec, ok := recipe.ParsePolicyRecord(recipe.NewPolicyRecord(PolicyFair, recipe.DefaultMaxWriterWait).WithDoor(g).Encode())
+	for _, g := range []recipe.Door{{}, {Owner: id, Kind: recipe.DoorWrite},
+		{Owner: id, Kind: recipe.DoorUpgrade}} {
+		rec, ok := recipe.ParsePolicyRecord(recipe.NewPolicyRecord(PolicyFair,
+			recipe.DefaultMaxWriterWait).WithDoor(g).Encode())
 		if !ok || rec.Mark() != g || rec.WriterBound() != recipe.DefaultMaxWriterWait {
 			t.Errorf("%v came back as %+v, %v", g, rec, ok)
 		}

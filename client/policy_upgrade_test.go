@@ -74,7 +74,8 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 		before := r.Token()
 		noErr(t, r.Upgrade(ctx))
 		if !w.pending() || r.Mode() != fence.Exclusive || r.Token() <= before {
-			t.Fatalf("upgraded: mode %v, token %v after %v, writer waits: %v", r.Mode(), r.Token(), before, w.pending())
+			t.Fatalf("upgraded: mode %v, token %v after %v, writer waits: %v", r.Mode(), r.Token(), before,
+				w.pending())
 		}
 		noErr(t, r.Check(ctx))
 		token := r.Token()

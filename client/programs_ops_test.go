@@ -17,11 +17,15 @@ var programOps map[string]func(w *worker)
 // otherCalls need no random programs.
 var otherCalls = map[string]string{
 	"Mutex.Path": "constant", "RWMutex.Path": "constant", "Semaphore.Path": "constant", "Lease.Path": "constant",
-	"Mutex.Request": "see Client.AcquireAll", "RWMutex.Request": "see Client.AcquireAll", "Semaphore.Request": "see Client.AcquireAll",
-	"Client.Mutex": "makes an object", "Client.RWMutex": "makes an object", "Client.Semaphore": "makes an object",
-	"Client.Election": "makes an object", "Client.Barrier": "makes an object", "Client.DoubleBarrier": "makes an object",
-	"Client.Session": "used by the test", "Client.Close": "used by the test", "Client.Servers": "constant",
-	"Client.SessionKey": "see package status", "Client.State": "used by the loop", "Client.Inspector": "makes an object",
+	"Mutex.Request": "see Client.AcquireAll", "RWMutex.Request": "see Client.AcquireAll",
+	"Semaphore.Request": "see Client.AcquireAll",
+	"Client.Mutex":      "makes an object", "Client.RWMutex": "makes an object",
+	"Client.Semaphore": "makes an object",
+	"Client.Election":  "makes an object", "Client.Barrier": "makes an object",
+	"Client.DoubleBarrier": "makes an object",
+	"Client.Session":       "used by the test", "Client.Close": "used by the test", "Client.Servers": "constant",
+	"Client.SessionKey": "see package status", "Client.State": "used by the loop",
+	"Client.Inspector":    "makes an object",
 	"Election.Observe":    "reads; TestE62AnObserverOverManyLeaders",
 	"Barrier.Wait":        "grants nothing",
 	"DoubleBarrier.Enter": "grants nothing",
@@ -30,7 +34,9 @@ var otherCalls = map[string]string{
 func lockOf(w *worker, m interface {
 	Lock(context.Context, ...client.Option) (*client.Lease, error)
 }, path string, call []client.Option) {
-	w.take(path, fence.Exclusive, 0, func(ctx context.Context) (*client.Lease, error) { return m.Lock(ctx, call...) })
+	w.take(path, fence.Exclusive, 0, func(ctx context.Context) (*client.Lease, error) {
+		return m.Lock(ctx, call...)
+	})
 }
 
 func init() {
@@ -53,7 +59,9 @@ func init() {
 		"Mutex.Do": func(w *worker) {
 			p := w.path("mutex")
 			lock, call := w.split(p)
-			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error { return w.c.Mutex(p.path, lock...).Do(ctx, f, call...) })
+			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error {
+				return w.c.Mutex(p.path, lock...).Do(ctx, f, call...)
+			})
 		},
 		"RWMutex.Lock": func(w *worker) {
 			p := w.path("rw")
@@ -84,12 +92,16 @@ func init() {
 		"RWMutex.Do": func(w *worker) {
 			p := w.path("rw")
 			lock, call := w.split(p)
-			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error { return w.c.RWMutex(p.path, lock...).Do(ctx, f, call...) })
+			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error {
+				return w.c.RWMutex(p.path, lock...).Do(ctx, f, call...)
+			})
 		},
 		"RWMutex.RDo": func(w *worker) {
 			p := w.path("rw")
 			lock, call := w.split(p)
-			w.do(p.path, fence.Shared, 0, func(ctx context.Context, f work) error { return w.c.RWMutex(p.path, lock...).RDo(ctx, f, call...) })
+			w.do(p.path, fence.Shared, 0, func(ctx context.Context, f work) error {
+				return w.c.RWMutex(p.path, lock...).RDo(ctx, f, call...)
+			})
 		},
 		"Semaphore.Acquire": func(w *worker) {
 			p, n := w.path("sem"), 1+w.r.IntN(programPermits)
@@ -153,9 +165,13 @@ func init() {
 		},
 		"Lease.Upgrade":    func(w *worker) { w.someClaim(w.upgrade((*client.Lease).Upgrade)) },
 		"Lease.TryUpgrade": func(w *worker) { w.someClaim(w.upgrade((*client.Lease).TryUpgrade)) },
-		"Lease.Check":      func(w *worker) { w.someClaim(func(ctx context.Context, c *claim) { _ = c.lease.Check(ctx) }) },
+		"Lease.Check": func(w *worker) {
+			w.someClaim(func(ctx context.Context, c *claim) { _ = c.lease.Check(ctx) })
+		},
 		"Lease.Txn": func(w *worker) {
-			w.someClaim(func(ctx context.Context, c *claim) { _, _ = c.lease.Txn(ctx, zk.Check{Path: "/foreign", Version: -1}) })
+			w.someClaim(func(ctx context.Context, c *claim) {
+				_, _ = c.lease.Txn(ctx, zk.Check{Path: "/foreign", Version: -1})
+			})
 		},
 		"Lease.Valid": func(w *worker) { w.someClaim(w.saysWhy) },
 		"Client.AcquireAll": func(w *worker) {
@@ -184,7 +200,8 @@ func init() {
 		},
 	}
 	addOperatorCalls()
-	for _, name := range []string{"ValidUntil", "Err", "Context", "Lost", "Mode", "Token", "Sequencer", "Sequencers", "Node", "Nodes", "Revoked"} {
+	for _, name := range []string{"ValidUntil", "Err", "Context", "Lost", "Mode", "Token", "Sequencer",
+		"Sequencers", "Node", "Nodes", "Revoked"} {
 		otherCalls["Lease."+name] = "see Lease.Valid"
 	}
 }
@@ -213,7 +230,8 @@ func (w *worker) takeAll(call func(context.Context, ...client.Request) (*client.
 	lockA, callA := w.split(a)
 	lockB, callB := w.split(b)
 	w.take("set", fence.Permit, 0, func(ctx context.Context) (*client.Lease, error) {
-		return call(ctx, w.c.Mutex(a.path, lockA...).Request(callA...), w.c.RWMutex(b.path, lockB...).Request(fence.Exclusive, callB...))
+		return call(ctx, w.c.Mutex(a.path, lockA...).Request(callA...), w.c.RWMutex(b.path, lockB...).Request(
+			fence.Exclusive, callB...))
 	})
 }
 

@@ -45,14 +45,16 @@ var programOptions = map[string]func(r *rand.Rand) client.Option{
 		return client.WithHooks(client.Hooks{OnLost: func(client.LockEvent) {}})
 	},
 	"WithLimit": func(r *rand.Rand) client.Option {
-		return client.WithLimit(client.Limit{Hold: ms(r, 300), Grace: ms(r, 20), Break: r.IntN(2) == 0, Linger: r.IntN(2) == 0})
+		return client.WithLimit(client.Limit{Hold: ms(r, 300), Grace: ms(r, 20), Break: r.IntN(2) == 0,
+			Linger: r.IntN(2) == 0})
 	},
 }
 
 // otherOptions are part of a path, because all its users must agree on them, or of Dial.
 var otherOptions = map[string]string{
 	"WithLayout": "path", "WithPolicy": "path", "WithLockDelay": "path",
-	"WithSessionTimeout": "dial", "WithMargin": "dial", "WithLogger": "dial", "WithClientName": "dial", "WithAuth": "dial",
+	"WithSessionTimeout": "dial", "WithMargin": "dial", "WithLogger": "dial", "WithClientName": "dial",
+	"WithAuth":   "dial",
 	"WithDialer": "replaces what is between client and server", "WithTLS": "the server of this test has none",
 }
 
@@ -65,14 +67,17 @@ type programPath struct {
 }
 
 var programPaths = []programPath{
-	{path: "/m", kind: "mutex"}, {path: "/kazoo", kind: "mutex", opts: []client.Option{client.WithLayout(client.LayoutKazoo)}},
+	{path: "/m", kind: "mutex"}, {path: "/kazoo", kind: "mutex", opts: []client.Option{
+		client.WithLayout(client.LayoutKazoo)}},
 	{path: "/delay", kind: "mutex", opts: []client.Option{client.WithLockDelay(10 * time.Millisecond)}},
-	{path: "/rw", kind: "rw"}, {path: "/host", kind: "rw", opts: []client.Option{client.WithLayout(client.LayoutHost)}},
+	{path: "/rw", kind: "rw"}, {path: "/host", kind: "rw", opts: []client.Option{
+		client.WithLayout(client.LayoutHost)}},
 	{path: "/fair", kind: "rw", opts: []client.Option{client.WithPolicy(client.PolicyFair)}},
 	{path: "/reader", kind: "rw", opts: []client.Option{client.WithPolicy(client.PolicyReader)}},
 	{path: "/writer", kind: "rw", opts: []client.Option{client.WithPolicy(client.PolicyWriter)}},
 	{path: "/sem", kind: "sem"}, {path: "/foreign", kind: "sem"},
-	{path: "/leader", kind: "elect"}, {path: "/latch", kind: "elect", opts: []client.Option{client.WithLayout(client.LayoutLatch)}},
+	{path: "/leader", kind: "elect"}, {path: "/latch", kind: "elect", opts: []client.Option{
+		client.WithLayout(client.LayoutLatch)}},
 }
 
 const (
@@ -125,7 +130,8 @@ func (w *worker) split(p programPath) (lock, call []client.Option) {
 }
 
 // take runs a call that may return a lease, nested in one of the worker's or not.
-func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context.Context) (*client.Lease, error)) {
+func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context.Context) (*client.Lease,
+	error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+w.r.IntN(400))*time.Millisecond)
 	defer cancel()
 	var outer *claim
@@ -205,8 +211,10 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	var clients []*client.Client
 	var all []int
 	for i := range 4 {
-		c, err := client.Dial(t.Context(), s.Addr, client.WithSessionTimeout(4*time.Second), client.WithMargin(time.Second),
-			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithClientName("random"), client.WithAuth("digest", "random:program"))
+		c, err := client.Dial(t.Context(), s.Addr, client.WithSessionTimeout(4*time.Second),
+			client.WithMargin(time.Second),
+			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithClientName("random"),
+			client.WithAuth("digest", "random:program"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +251,8 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 
 // disturb removes nodes, ends sessions, cuts connections and restores backups until the
 // workers are done.
-func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref *referee, clients []*client.Client, all []int, done <-chan struct{}) {
+func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref *referee,
+	clients []*client.Client, all []int, done <-chan struct{}) {
 	var backup []byte
 	for {
 		select {

@@ -58,7 +58,9 @@ func (c *claim) holds() bool { return !c.forced && c.lease.Valid() }
 
 // sharesHold reports whether the leases are of one hold, which is so for nested ones.
 func (c *claim) sharesHold(o *claim) bool {
-	return slices.ContainsFunc(c.lease.Nodes(), func(n string) bool { return slices.Contains(o.lease.Nodes(), n) })
+	return slices.ContainsFunc(c.lease.Nodes(), func(n string) bool {
+		return slices.Contains(o.lease.Nodes(), n)
+	})
 }
 
 // granted judges a grant.
@@ -107,7 +109,8 @@ func (r *referee) judge(l *ledger, c *claim) {
 		if o.mode == fence.Permit {
 			permits += o.n
 		}
-		if o == c || o.mode == fence.Shared && c.mode == fence.Shared || o.mode == fence.Permit && c.mode == fence.Permit {
+		if o == c || o.mode == fence.Shared && c.mode == fence.Shared || o.mode == fence.Permit &&
+			c.mode == fence.Permit {
 			continue
 		}
 		if c.root == o.root && c.mode != fence.Permit && o.mode != fence.Permit {

@@ -98,7 +98,8 @@ func TestE33LeaderChange(t *testing.T) {
 	e := ensemble(t, 3)
 	leakCheck(t)
 	lost := make(chan LockEvent, 1)
-	c := dialTo(t, e.Addrs(), WithSessionTimeout(30*time.Second), WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+	c := dialTo(t, e.Addrs(), WithSessionTimeout(30*time.Second),
+		WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
 	l := lock(t, c.Mutex("/m").Lock)
 	token := l.Token()
 	for range rounds(20, 2) {
@@ -309,16 +310,21 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 		sent = time.Now()
 		return false
 	}})
-	delay := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Do: faultproxy.Delay, For: 500 * time.Millisecond})
+	delay := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Do: faultproxy.Delay,
+		For: 500 * time.Millisecond})
 	e := must[*epoch](t)(c.epoch(testCtx(t)))
 	for range 3 {
 		seen, beats := delay.Seen(), c.Stats().Heartbeats
-		eventually(t, "a delayed heartbeat", func() bool { return delay.Seen() > seen && c.Stats().Heartbeats > beats })
+		eventually(t, "a delayed heartbeat", func() bool {
+			return delay.Seen() > seen &&
+				c.Stats().Heartbeats > beats
+		})
 		mu.Lock()
 		at := sent
 		mu.Unlock()
 		// Counted from its sending, which was before the proxy saw it.
-		if latest := at.Add(c.opt.usable(e.sessionTimeout())); c.Session().ValidUntil.After(latest.Add(5 * time.Millisecond)) {
+		if latest := at.Add(c.opt.usable(e.sessionTimeout())); c.Session().ValidUntil.After(
+			latest.Add(5 * time.Millisecond)) {
 			t.Fatalf("valid until %v, heartbeat of %v allows %v", c.Session().ValidUntil, at, latest)
 		}
 	}

@@ -74,7 +74,8 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 	w, p := proxied(t)
 	h := lock(t, holder.Mutex(d).Lock)
 	p.Record()
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetData, Match: func(f faultproxy.Frame) bool { return f.Path == h.Node() }, Do: faultproxy.Hold})
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetData,
+		Match: func(f faultproxy.Frame) bool { return f.Path == h.Node() }, Do: faultproxy.Hold})
 	g := start(testCtx(t), w.Mutex(d).Lock)
 	soon(t, "the look at the predecessor", r.Acted())
 	unlock(t, h)
@@ -188,7 +189,10 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 		pc.Cut()
 		for _, p := range []*faultproxy.Proxy{pb, pc} {
 			eventually(t, "the watches on another connection", func() bool {
-				return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpSetWatches }) > 0
+				return p.Count(func(f faultproxy.Frame) bool {
+					return f.Kind == faultproxy.Reply &&
+						f.Op == faultproxy.OpSetWatches
+				}) > 0
 			})
 		}
 	}
@@ -217,7 +221,8 @@ func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
-	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetWatches, Do: faultproxy.Refused, Code: -4})
+	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetWatches, Do: faultproxy.Refused,
+		Code: -4})
 	for _, unseen := range []bool{true, false} {
 		h := lock(t, a.Mutex(d).Lock)
 		g := start(testCtx(t), w.Mutex(d).Lock)
@@ -268,7 +273,8 @@ func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
 	soon(t, "loss", l.Lost())
 	soon(t, "context", l.Context().Done())
 	var le *LostError
-	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Removed || !errors.Is(err, ErrLost) {
+	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Removed ||
+		!errors.Is(err, ErrLost) {
 		t.Fatalf("cause %v", err)
 	}
 	if l.Valid() {
@@ -386,7 +392,10 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	unlock(t, h)
 	unlock(t, g.wait(t))
 	// Servers that let nobody hear of what he may not read tell nothing, others once.
-	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Path == h.Node() }); n > 1 {
+	if n := p.Count(func(f faultproxy.Frame) bool {
+		return f.Kind == faultproxy.Event &&
+			f.Path == h.Node()
+	}); n > 1 {
 		t.Errorf("%d events of the predecessor", n)
 	}
 	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event && f.Path == d }); n != 0 {
@@ -464,7 +473,10 @@ func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 		expire(t, p)
 		soon(t, "the loss", l.Lost())
 		wait, try := lock1(dial(t), d, delay)
-		for what, f := range map[string]take{"try": try, "no wait": func(ctx context.Context, _ ...Option) (*Lease, error) { return wait(ctx, WithWait(0)) }} {
+		for what, f := range map[string]take{"try": try, "no wait": func(ctx context.Context, _ ...Option) (*Lease,
+			error) {
+			return wait(ctx, WithWait(0))
+		}} {
 			if _, err := f(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}

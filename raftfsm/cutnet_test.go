@@ -29,7 +29,8 @@ func linkOf(a, b uint32) link { return link{min(a, b), max(a, b)} }
 var errAway = errors.New("away")
 
 func newCutNet() *cutNet {
-	return &cutNet{ids: map[string]uint32{}, cut: map[link]error{}, calls: map[link]int{}, conns: map[net.Conn]link{}}
+	return &cutNet{ids: map[string]uint32{}, cut: map[link]error{}, calls: map[link]int{},
+		conns: map[net.Conn]link{}}
 }
 
 // tune makes a server use the network.

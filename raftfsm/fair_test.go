@@ -36,7 +36,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 				for k := range 16 {
 					s := openSession(t, c.nodes[busy], 30000).Session
 					path := fmt.Sprintf("/busy-%d-%d-%d", busy, size, k)
-					if o, err := propose(c.nodes[busy], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(path, 0)}); err != nil || o.Code != jute.OK {
+					if o, err := propose(c.nodes[busy], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+						Body: createBody(path, 0)}); err != nil || o.Code != jute.OK {
 						t.Fatal(o, err)
 					}
 					body := jute.AppendInt(jute.AppendBuffer(jute.AppendString(nil, path), make([]byte, size)), -1)
@@ -52,7 +53,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 									return
 								default:
 								}
-								if _, err := propose(c.nodes[busy], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpSetData, Body: body}); err != nil {
+								if _, err := propose(c.nodes[busy], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpSetData,
+									Body: body}); err != nil {
 									return
 								}
 							}
@@ -67,7 +69,8 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 					for k := range 5 {
 						time.Sleep(20 * time.Millisecond)
 						before := c.nodes[leader].fsm.index.Load()
-						o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(fmt.Sprintf("/innocent-%d-%d-%d-%d", busy, size, id, k), 0)})
+						o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+							Body: createBody(fmt.Sprintf("/innocent-%d-%d-%d-%d", busy, size, id, k), 0)})
 						if err != nil || o.Code != jute.OK {
 							t.Fatal(o, err)
 						}

@@ -91,7 +91,8 @@ func (p *promises) keep(ctx context.Context) {
 // directory.
 func oldCopy(id, witness uint32, why string) error {
 	return fmt.Errorf("the data directory of server %d is an old copy: server %d knows "+
-		"that %s; remove the directory, start the server, and give it its place again: zlock member replace %d", id, witness, why, id)
+		"that %s; remove the directory, start the server, and give it its place again: zlock member replace %d", id,
+		witness, why, id)
 }
 
 // shown returns what this server shows of itself, and where its log ends.

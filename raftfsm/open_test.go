@@ -29,7 +29,8 @@ func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 			o.told(nonce, births[nonce])
 		}
 		if s.birthNow() == 0 {
-			t.Errorf("requests that are applied %d rounds late: the stream is never opened, %d nonces", late, len(births))
+			t.Errorf("requests that are applied %d rounds late: the stream is never opened, %d nonces", late,
+				len(births))
 		}
 	}
 }

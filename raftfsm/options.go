@@ -216,7 +216,8 @@ func (o *Options) checkPeerSecurity() error {
 		return nil
 	}
 	return fmt.Errorf("the peer port %s is not on loopback and has no TLS: give --peer-tls-cert, "+
-		"--peer-tls-key and --peer-tls-ca, or --peer-insecure on a network that only the servers can reach", o.PeerListen)
+		"--peer-tls-key and --peer-tls-ca, or --peer-insecure on a network that only the servers can reach",
+		o.PeerListen)
 }
 
 // Observer is the part of a server that watches the state change. All methods

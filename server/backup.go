@@ -88,7 +88,8 @@ func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
 		return
 	}
 	st := i.taker.State()
-	s.Measure("backup_age_seconds", "Age of the newest backup in --backup-dir, or how long there should have been one.",
+	s.Measure("backup_age_seconds",
+		"Age of the newest backup in --backup-dir, or how long there should have been one.",
 		i.taker.Age().Seconds())
 	s.Measure("backups_total", "Backups taken.", float64(st.Taken))
 	s.Measure("backups_failed_total", "Backups that failed.", float64(st.Failed))

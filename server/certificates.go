@@ -24,7 +24,8 @@ type certificate struct {
 	*x509.Certificate
 }
 
-// certificates returns the certificates that this server now shows to clients, to its peers and at the admin port.
+// certificates returns the certificates that this server now shows to clients, to its peers and at
+// the admin port.
 func (i *Instance) certificates() (list []certificate) {
 	for _, leaf := range shown(i.o.Clients.TLSConfig) {
 		list = append(list, certificate{"clients", leaf})
@@ -86,7 +87,8 @@ func (c *certificate) word(now time.Time) (text string, bad bool) {
 		return fmt.Sprintf("the certificate for %s has ended: it was valid from %s to %s (UTC); renew it", c.use,
 			from, to), true
 	case c.NotAfter.Sub(now) < certificateSoon:
-		return fmt.Sprintf("the certificate for %s ends on %s (UTC); renew it", c.use, to), c.NotAfter.Sub(now) < certificateBad
+		return fmt.Sprintf("the certificate for %s ends on %s (UTC); renew it", c.use, to),
+			c.NotAfter.Sub(now) < certificateBad
 	}
 	return "", false
 }
@@ -109,7 +111,8 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 			s.Notices = append(s.Notices, text)
 		}
 		if metrics {
-			s.Measure("certificate_expiry_seconds", "Seconds until a certificate of this server ends; negative: since.",
+			s.Measure("certificate_expiry_seconds",
+				"Seconds until a certificate of this server ends; negative: since.",
 				c.NotAfter.Sub(s.Now).Seconds(), admin.Pair{Key: "use", Value: c.use})
 		}
 	}

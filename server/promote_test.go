@@ -19,7 +19,8 @@ func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	change := func() *change {
-		return &change{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two}, ready: map[uint32]bool{1: true, 2: true}}
+		return &change{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two},
+			ready: map[uint32]bool{1: true, 2: true}}
 	}
 	if err := change().promote(ended, state.MemberChange{Op: "promote", ID: 2}); err == nil {
 		t.Error("a server got its vote of a server that is alone")

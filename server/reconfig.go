@@ -89,7 +89,8 @@ func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) 
 		}
 	}
 	if up <= to.voters()/2 {
-		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the cluster would stop", id, up, to.voters())
+		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the "+
+			"cluster would stop", id, up, to.voters())
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func TestReconfigPlans(t *testing.T) {
 		{"version 0", clients.ReconfigRequest{}, jute.BadVersion, ""},
 		{"join", joining(four), jute.OK, "1 2 3 4"},
 		{"join without a vote", joining("server.4=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 4!"},
-		{"join and leave", clients.ReconfigRequest{Version: -1, Joining: four + ",server.5=[::1]:1:2:PARTICIPANT;0.0.0.0:3", Leaving: "2,3"}, jute.OK, "1 4 5"},
+		{"join and leave", clients.ReconfigRequest{Version: -1, Joining: four +
+			",server.5=[::1]:1:2:PARTICIPANT;0.0.0.0:3", Leaving: "2,3"}, jute.OK, "1 4 5"},
 		{"join again", joining("server.2=h2:2888:3888:participant;h2:2181"), jute.OK, "1 2 3"},
 		{"with blanks", joining(" server.4 = h4:2888:3888:observer;2181 "), jute.OK, "1 2 3 4!"},
 		{"without server", joining("foo.4=h4:2888:3888:observer;2181"), jute.OK, "1 2 3 4!"},
@@ -54,7 +55,9 @@ func TestReconfigPlans(t *testing.T) {
 		{"lose the vote", joining("server.3=h3:2888:2889:observer;2181"), jute.OK, "1 2 3!"},
 		{"address taken", joining("server.4=h3:2888:3888;h4:2181"), jute.BadArguments, ""},
 		{"client address taken", joining("server.4=h4:2888:3888;h3:2181"), jute.BadArguments, ""},
-		{"an address of every machine", joining("server.4=127.0.0.1:2888:3888:observer;2181,server.5=127.0.0.1:2888:3888:observer;2181"), jute.OK, "1 2 3 4! 5!"},
+		{"an address of every machine",
+			joining("server.4=127.0.0.1:2888:3888:observer;2181,server.5=127.0.0.1:2888:3888:observer;2181"), jute.OK,
+			"1 2 3 4! 5!"},
 		{"no client port", joining("server.4=h4:2888:3888"), jute.BadArguments, ""},
 		{"two ports", joining("server.4=h4:2888;2181"), jute.BadArguments, ""},
 		{"twice the same", joining("server.4=h4:2888:2888;2181"), jute.BadArguments, ""},
@@ -66,11 +69,13 @@ func TestReconfigPlans(t *testing.T) {
 		{"garbage", joining("some thing"), jute.BadArguments, ""},
 		{"the whole list", whole(strings.ReplaceAll(threeServers, "server.2=h2", "server.4=h4")), jute.OK, "1 3 4"},
 		{"the whole list, by commas", whole("server.1=h1:2888:2889," + four), jute.OK, "1 4"},
-		{"one twice", whole("server.1=h1:2888:2889,server.1=h1:2888:2889:observer," + four + ",server.5=h5:1:2"), jute.OK, "1! 4 5"},
+		{"one twice", whole("server.1=h1:2888:2889,server.1=h1:2888:2889:observer," + four + ",server.5=h5:1:2"),
+			jute.OK, "1! 4 5"},
 		{"a list of one", whole("server.1=h1:2888:2889;2181"), jute.BadArguments, ""},
 		{"a garbage list", whole("garbage"), jute.BadArguments, ""},
 		{"another key", whole(threeServers + "\nfoo=bar"), jute.BadArguments, ""},
-		{"a list and garbage", clients.ReconfigRequest{Version: -1, Joining: "garbage", Members: threeServers}, jute.OK, "1 2 3"},
+		{"a list and garbage", clients.ReconfigRequest{Version: -1, Joining: "garbage", Members: threeServers},
+			jute.OK, "1 2 3"},
 	} {
 		_, to, _, code, why := plan(threeServers, &tc.r, 2)
 		var got []string
@@ -155,7 +160,8 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 				if !live(from) || !live(to) || up&1 == 0 || !from[1].Voter {
 					continue
 				}
-				c := change{i: &Instance{o: Options{ID: 1}}, from: from, to: to, ready: map[uint32]bool{}, runs: map[uint32]bool{}}
+				c := change{i: &Instance{o: Options{ID: 1}}, from: from, to: to, ready: map[uint32]bool{},
+					runs: map[uint32]bool{}}
 				for id := uint32(1); id <= uint32(n); id++ {
 					runs := up>>(id-1)&1 == 1
 					_, was := from[id]

@@ -16,7 +16,8 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 	create(t, c, "/a/b", jute.FlagEphemeral)
 
 	s := i.Status(admin.NeedConns | admin.NeedSessions | admin.NeedEphemerals | admin.NeedWatches | admin.NeedMetrics | admin.NeedProcess)
-	if !s.Serving || s.Mode != admin.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 || s.EphemeralCount != 1 || s.Sessions != 1 {
+	if !s.Serving || s.Mode != admin.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 ||
+		s.EphemeralCount != 1 || s.Sessions != 1 {
 		t.Errorf("status %+v", s)
 	}
 	if len(s.ConnList) != 1 || len(s.SessionList) != 1 || s.SessionList[0].ID != s.ConnList[0].Session {
@@ -25,7 +26,8 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 	if left := s.SessionList[0].Expires.Sub(s.Now); left <= 0 || left > s.SessionList[0].Timeout+time.Second {
 		t.Errorf("the session has %v left", left)
 	}
-	if len(s.Ephemerals) != 1 || s.Ephemerals[0].Session != s.ConnList[0].Session || len(s.Ephemerals[0].Paths) != 1 || s.Ephemerals[0].Paths[0] != "/a/b" {
+	if len(s.Ephemerals) != 1 || s.Ephemerals[0].Session != s.ConnList[0].Session ||
+		len(s.Ephemerals[0].Paths) != 1 || s.Ephemerals[0].Paths[0] != "/a/b" {
 		t.Errorf("ephemerals %+v", s.Ephemerals)
 	}
 	if len(s.Notices) != 1 {
@@ -34,7 +36,8 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 	if s.Summaries["updatelatency"].Count != 2 || s.OpenFiles < 3 || len(s.Environment) == 0 {
 		t.Errorf("updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
 	}
-	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil || brief.Environment != nil {
+	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil ||
+		brief.Environment != nil {
 		t.Error("parts were gathered that nobody asked for")
 	}
 
@@ -52,7 +55,8 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 		t.Errorf("the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
 	}
 	if brief.Leads <= 0 || brief.Commit < brief.Applied || brief.Applied == 0 || brief.Last < brief.Commit {
-		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit, brief.Applied)
+		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
+			brief.Applied)
 	}
 	if s := i.Status(admin.NeedDirs); s.LogDirSize == 0 {
 		t.Error("no log on disk")
@@ -72,7 +76,8 @@ func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
 	for _, who := range []struct {
 		user, password string
 		ok             bool
-	}{{"super", "test", true}, {"super", "Test", false}, {"super", "", false}, {"", "test", false}, {"root", "test", false}} {
+	}{{"super", "test", true}, {"super", "Test", false}, {"super", "", false}, {"", "test", false},
+		{"root", "test", false}} {
 		if may(who.user, who.password) != who.ok {
 			t.Errorf("%s:%s: %v expected", who.user, who.password, who.ok)
 		}

@@ -17,7 +17,8 @@ func (i *Instance) openView() {
 		return
 	}
 	i.view = view.New(view.Options{
-		Source: viewSource{i, i.Clients, &i.Clients.Observed}, Authorize: i.o.Admin.Authorize, Now: i.o.Now, Log: i.o.Logger,
+		Source: viewSource{i, i.Clients, &i.Clients.Observed}, Authorize: i.o.Admin.Authorize, Now: i.o.Now,
+		Log: i.o.Logger,
 	})
 	i.addPages(i.view.Pages())
 }

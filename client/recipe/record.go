@@ -158,7 +158,8 @@ func ParseRecord(b []byte) (Record, bool) {
 	if len(b) == 0 {
 		return r, true
 	}
-	if len(b) > 2*MaxOwnerData || b[0] != '{' || json.Unmarshal(b, &r) != nil || r.ZL != 1 || len(r.Policy) > 20 {
+	if len(b) > 2*MaxOwnerData || b[0] != '{' || json.Unmarshal(b, &r) != nil || r.ZL != 1 ||
+		len(r.Policy) > 20 {
 		return Record{}, false
 	}
 	return r, true

@@ -20,8 +20,9 @@
 //
 // A call waits for its answer until its context ends. Without a connection it waits for one; if the
 // context ends first, the Conn withdraws the request. When a connection is lost, the Conn repeats
-// unanswered reads on the next one, as it repeats reads that failed between servers. It never repeats writes: they fail with [ErrConnectionLost].
-// Then, and when the context ends with a write under way, the outcome of the write is unknown: the
+// unanswered reads on the next one, as it repeats reads that failed between servers. It never
+// repeats writes: they fail with [ErrConnectionLost]. Then, and when the context ends with a write
+// under way, the outcome of the write is unknown: the
 // error is [ErrUncertain]. A refusal by the server is an [*Error]; compare it with the codes:
 // errors.Is(err, zk.ErrNoNode).
 //

@@ -16,7 +16,9 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 		`{"edges":[{"from":0,"to":1}]}`:  {"wait-graph", "--server"},
 		`{"edges":[{"from":-1,"to":0}]}`: {"wait-graph", "/a", "--server"},
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(body)) }))
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(body))
+		}))
 		out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, args...)
 		s.Close()
 		if code == 0 || !strings.Contains(errs, "not understood") {

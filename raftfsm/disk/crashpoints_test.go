@@ -20,11 +20,13 @@ import (
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
-// An enumeration of crash points. A script of elections, entries, snapshots, changes of members and restarts runs on a
-// simulated disk. It runs once for each operation that it has the disk do: there the server ends, by kill -9 or with
+// An enumeration of crash points. A script of elections, entries, snapshots, changes of members and
+// restarts runs on a simulated disk. It runs once for each operation that it has the disk do: there
+// the server ends, by kill -9 or with
 // its power. Then the server starts again and must be what it has told others that it is.
 
-// crashed is a server on a disk that ends at a chosen operation. What its process does afterwards changes nothing.
+// crashed is a server on a disk that ends at a chosen operation. What its process does afterwards
+// changes nothing.
 type crashed struct {
 	t     *testing.T
 	what  string
@@ -88,8 +90,10 @@ func (c *crashed) open() error {
 			c.t.Errorf("%s: the server ends: %v", c.what, err)
 		}
 	}
-	d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader, Logger: quiet,
-		Fatal: fatal, Files: &Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 1024, FullSize: 2048, InTurn: true}}})
+	d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2,
+		Rand: rand.Reader, Logger: quiet,
+		Fatal: fatal, Files: &Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 1024, FullSize: 2048,
+			InTurn: true}}})
 	if err != nil {
 		return err
 	}
@@ -98,7 +102,8 @@ func (c *crashed) open() error {
 	conf.LocalID, conf.Logger, conf.TrailingLogs = "1", hclog.NewNullLogger(), 2
 	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour // it stands for no election
 	fsm := new(ordered)
-	r, err := raft.NewRaft(conf, snapshotting{fsm}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot, func(error) {}), tr)
+	r, err := raft.NewRaft(conf, snapshotting{fsm}, d.Log(), d.Stable(), d.Snapshots(state.CheckSnapshot,
+		func(error) {}), tr)
 	if err != nil {
 		return errors.Join(err, d.Close())
 	}
@@ -127,7 +132,8 @@ func (c *crashed) note(f func(*told)) {
 func (c *crashed) vote(candidate string, term, last, lastTerm uint64) bool {
 	tr, head := c.from(candidate)
 	var resp raft.RequestVoteResponse
-	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: last, LastLogTerm: lastTerm, LeadershipTransfer: true}
+	req := &raft.RequestVoteRequest{RPCHeader: head, Term: term, LastLogIndex: last, LastLogTerm: lastTerm,
+		LeadershipTransfer: true}
 	if tr.RequestVote("1", c.here, req, &resp) != nil {
 		return false
 	}
@@ -152,7 +158,8 @@ func members(ids ...string) []byte {
 // entries sends entries from+1 to to, all committed; the last changes the members if there are any.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
 	tr, head := c.from(leader)
-	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm, LeaderCommitIndex: to}
+	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
+		LeaderCommitIndex: to}
 	for i := prev + 1; i <= to; i++ {
 		l := &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: state.BeginEntry(nil, 0)}
 		state.SealEntry(l.Data, int64(i))
@@ -172,7 +179,8 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
 	tr, head := c.from(leader)
 	var resp raft.InstallSnapshotResponse
-	err := tr.InstallSnapshot("1", c.here, &raft.InstallSnapshotRequest{RPCHeader: head, SnapshotVersion: 1, Term: term,
+	err := tr.InstallSnapshot("1", c.here, &raft.InstallSnapshotRequest{RPCHeader: head, SnapshotVersion: 1,
+		Term:         term,
 		LastLogIndex: index, LastLogTerm: 2, Configuration: members("1", "2", "3", "4"), ConfigurationIndex: 5,
 		Size: int64(len(content))}, &resp, bytes.NewReader(content))
 	if err == nil && resp.Success {
@@ -180,7 +188,8 @@ func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
 	}
 }
 
-// settle waits until the log is applied up to an entry, so that the order of operations is the same each time.
+// settle waits until the log is applied up to an entry, so that the order of operations is the same
+// each time.
 func (c *crashed) settle(index uint64) {
 	for !c.ended.Load() && c.fsm.at.Load() < index {
 		time.Sleep(100 * time.Microsecond)
@@ -229,7 +238,8 @@ func (c *crashed) restart() {
 	}
 }
 
-// run runs the script up to the operation, and the server again behind it; done: the script has fewer operations.
+// run runs the script up to the operation, and the server again behind it; done: the script has
+// fewer operations.
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
 	c.power.OnOp(func(op simdisk.Op) error {
@@ -269,7 +279,8 @@ func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.mu.Lock()
 	was, hit := c.told, c.hit
 	c.mu.Unlock()
-	next := &crashed{t: c.t, power: c.power, what: fmt.Sprintf("%s of %s, the %d.; power lost: %v", hit.Kind, hit.Name, nth, powerLoss)}
+	next := &crashed{t: c.t, power: c.power, what: fmt.Sprintf("%s of %s, the %d.; power lost: %v", hit.Kind,
+		hit.Name, nth, powerLoss)}
 	next.told.votes = map[uint64]string{}
 	c.power.OnOp(nil)
 	next.check(was)
@@ -285,7 +296,8 @@ func (c *crashed) check(was told) {
 	defer func() { _ = errors.Join(c.r.Shutdown().Error(), c.d.Close()) }()
 	term, end, err := c.d.Promised()
 	if err != nil || term < was.term || end < was.last {
-		c.t.Errorf("%s: it is in term %d with a log up to %d, and was in %d with %d (%v)", c.what, term, end, was.term, was.last, err)
+		c.t.Errorf("%s: it is in term %d with a log up to %d, and was in %d with %d (%v)", c.what, term, end,
+			was.term, was.last, err)
 	}
 	if is := c.d.Identity(); was.cluster != "" && is.Cluster != was.cluster {
 		c.t.Errorf("%s: it has forgotten its cluster", c.what)

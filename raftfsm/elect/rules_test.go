@@ -33,7 +33,8 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 // Each rule, from the answers of the other voters to what this server does.
 func TestDecide(t *testing.T) {
 	var (
-		agrees = Opinion{Silent: true, Vacant: true}                             // with the same log, and a higher id
+		// with the same log, and a higher id
+		agrees = Opinion{Silent: true, Vacant: true}
 		hears  = Opinion{Linked: true}                                           // the leader
 		mute   = Opinion{Mute: true}                                             // it may be busy
 		gone   = Opinion{Mute: true, Gone: true}                                 // its process
@@ -43,8 +44,9 @@ func TestDecide(t *testing.T) {
 		short  = Opinion{Short: true, Lower: true, Silent: true, Vacant: true}   // a shorter log, a lower id
 		leads  = Opinion{Leads: true}                                            // by its own word
 		busy   = Opinion{Before: true, Longer: true, Linked: true, Mute: false}  // a follower of the leader
-		calm   = Opinion{}                                                       // it hears of a leader, and has no link
-		own    = func(list ...Opinion) []Opinion { return list }                 // of the others
+		// it hears of a leader, and has no link
+		calm = Opinion{}
+		own  = func(list ...Opinion) []Opinion { return list } // of the others
 	)
 	const unwaited, waited, over = 0, time.Second, 2 * time.Second
 	for _, c := range []struct {
@@ -64,7 +66,8 @@ func TestDecide(t *testing.T) {
 		{"the leader of five is dead, one is busy", Dead, 5, own(agrees, agrees, mute), unwaited, Stand},
 		{"the leader of five is dead, two are busy", Dead, 5, own(agrees, mute, mute), unwaited, Yield},
 		{"one of five reaches the leader, one is busy", Dead, 5, own(agrees, hears, mute), unwaited, Yield},
-		{"one of five reaches the leader, which is too few to lead", Dead, 5, own(agrees, agrees, hears), unwaited, Stand},
+		{"one of five reaches the leader, which is too few to lead", Dead, 5, own(agrees, agrees, hears), unwaited,
+			Stand},
 		{"two of five reach the leader", Dead, 5, own(agrees, hears, hears), unwaited, Yield},
 		{"the other of three has a longer log", Dead, 3, own(ahead), unwaited, Yield},
 		{"one of five has a longer log: it stands first", Dead, 5, own(agrees, agrees, ahead), unwaited, WaitTurn},
@@ -81,7 +84,8 @@ func TestDecide(t *testing.T) {
 		{"the other of three does not answer", Silent, 3, own(mute), unwaited, Yield},
 		{"two of five hear nothing", Silent, 5, own(agrees, calm, calm), unwaited, Yield},
 		{"three of five hear nothing", Silent, 5, own(agrees, agrees, calm), unwaited, Stand},
-		{"three of five hear nothing, and two of them know more", Silent, 5, own(ahead, ahead, busy), unwaited, Yield},
+		{"three of five hear nothing, and two of them know more", Silent, 5, own(ahead, ahead, busy), unwaited,
+			Yield},
 
 		{"no leader is known", Vacant, 3, own(agrees, mute), unwaited, Stand},
 		{"a server leads, which this one has yet to hear of", Vacant, 3, own(agrees, leads), unwaited, Yield},
@@ -110,7 +114,8 @@ func TestDecide(t *testing.T) {
 func TestOpinionOfAnAnswer(t *testing.T) {
 	own := peer.Status{ID: 2, LastTerm: 3, LastIndex: 10}
 	st := func(id, leader, linked uint32, index uint64, silent int64) peer.Status {
-		return peer.Status{ID: 9, Up: true, Leader: leader, Linked: linked, LastTerm: 3, LastIndex: index, Silent: silent}
+		return peer.Status{ID: 9, Up: true, Leader: leader, Linked: linked, LastTerm: 3, LastIndex: index,
+			Silent: silent}
 	}
 	for _, c := range []struct {
 		what string
@@ -118,11 +123,14 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 		want Opinion
 	}{
 		{"no answer", peer.Answer{Err: net.ErrClosed}, Opinion{Lower: true, Mute: true}},
-		{"a refused connection", peer.Answer{Err: errors.Join(syscall.ECONNREFUSED)}, Opinion{Lower: true, Mute: true, Gone: true}},
+		{"a refused connection", peer.Answer{Err: errors.Join(syscall.ECONNREFUSED)}, Opinion{
+			Lower: true, Mute: true, Gone: true}},
 		{"it only begins", peer.Answer{Status: peer.Status{}}, Opinion{Lower: true}},
 		{"the same log", peer.Answer{Status: st(1, 3, 3, 10, 0)}, Opinion{Lower: true, Before: true, Linked: true}},
-		{"a longer log", peer.Answer{Status: st(1, 3, 0, 11, 1000)}, Opinion{Lower: true, Before: true, Longer: true, Silent: true}},
-		{"a shorter log and no leader", peer.Answer{Status: st(1, 0, 0, 9, 999)}, Opinion{Lower: true, Short: true, Vacant: true}},
+		{"a longer log", peer.Answer{Status: st(1, 3, 0, 11, 1000)}, Opinion{Lower: true, Before: true,
+			Longer: true, Silent: true}},
+		{"a shorter log and no leader", peer.Answer{Status: st(1, 0, 0, 9, 999)}, Opinion{Lower: true, Short: true,
+			Vacant: true}},
 		{"it leads", peer.Answer{Status: st(1, 1, 0, 9, 0)}, Opinion{Lower: true, Short: true, Leads: true}},
 	} {
 		c.a.ID = 1
@@ -140,7 +148,8 @@ func TestPatienceGrows(t *testing.T) {
 		stands bool
 		want   time.Duration
 	}{
-		{vacancy{}, false, voteTime}, {vacancy{}, true, 2 * voteTime}, {vacancy{took: time.Second}, true, 2 * time.Second},
+		{vacancy{}, false, voteTime}, {vacancy{}, true, 2 * voteTime}, {vacancy{took: time.Second}, true,
+			2 * time.Second},
 		{vacancy{tries: 2}, false, 4 * voteTime}, {vacancy{tries: 9}, false, 8 * voteTime},
 	} {
 		if got := c.v.patience(c.stands); got != c.want {

@@ -32,7 +32,8 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 	r := &raft.AppendEntriesRequest{RPCHeader: head(), Leader: some(), //nolint:staticcheck // what raft 1.7 itself still sends
 		Term: rnd.Uint64(), PrevLogEntry: rnd.Uint64(), PrevLogTerm: rnd.Uint64(), LeaderCommitIndex: rnd.Uint64()}
 	for range rnd.IntN(4) {
-		e := &raft.Log{Index: rnd.Uint64(), Term: rnd.Uint64(), Type: raft.LogType(rnd.IntN(6)), Data: some(), Extensions: some()}
+		e := &raft.Log{Index: rnd.Uint64(), Term: rnd.Uint64(), Type: raft.LogType(rnd.IntN(6)), Data: some(),
+			Extensions: some()}
 		if yes() {
 			e.AppendedAt = time.Unix(0, rnd.Int64())
 		}
@@ -41,12 +42,17 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 	requests = []any{r,
 		&raft.RequestVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), Candidate: some(), //nolint:staticcheck // as above
 			LastLogIndex: rnd.Uint64(), LastLogTerm: rnd.Uint64(), LeadershipTransfer: yes()},
-		&raft.RequestPreVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), LastLogIndex: rnd.Uint64(), LastLogTerm: rnd.Uint64()},
+		&raft.RequestPreVoteRequest{RPCHeader: head(), Term: rnd.Uint64(), LastLogIndex: rnd.Uint64(),
+			LastLogTerm: rnd.Uint64()},
 		&timeoutNow{raft.TimeoutNowRequest{RPCHeader: head()}, rnd.Uint64()},
-		&raft.InstallSnapshotRequest{RPCHeader: head(), SnapshotVersion: 1, Term: rnd.Uint64(), Leader: some(), LastLogIndex: rnd.Uint64(),
-			LastLogTerm: rnd.Uint64(), Peers: some(), Configuration: some(), ConfigurationIndex: rnd.Uint64(), Size: rnd.Int64()}}
-	answers = []any{&raft.AppendEntriesResponse{Term: rnd.Uint64(), LastLog: rnd.Uint64(), Success: yes(), NoRetryBackoff: yes()},
-		&raft.RequestVoteResponse{Term: rnd.Uint64(), Granted: yes()}, &raft.RequestPreVoteResponse{Term: rnd.Uint64(), Granted: yes()},
+		&raft.InstallSnapshotRequest{RPCHeader: head(), SnapshotVersion: 1, Term: rnd.Uint64(), Leader: some(),
+			LastLogIndex: rnd.Uint64(),
+			LastLogTerm:  rnd.Uint64(), Peers: some(), Configuration: some(), ConfigurationIndex: rnd.Uint64(),
+			Size: rnd.Int64()}}
+	answers = []any{&raft.AppendEntriesResponse{Term: rnd.Uint64(), LastLog: rnd.Uint64(), Success: yes(),
+		NoRetryBackoff: yes()},
+		&raft.RequestVoteResponse{Term: rnd.Uint64(), Granted: yes()}, &raft.RequestPreVoteResponse{
+			Term: rnd.Uint64(), Granted: yes()},
 		&raft.TimeoutNowResponse{}, &raft.InstallSnapshotResponse{Term: rnd.Uint64(), Success: yes()}}
 	return requests, answers
 }
@@ -92,7 +98,8 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 			for _, why := range []string{"", "the disk is gone"} {
 				b := appendAnswer(nil, answers[i], why)
 				got := reflect.New(reflect.TypeOf(answers[i]).Elem()).Interface()
-				if said, err := parseAnswer(b[4:], got); err != nil || said != why || !reflect.DeepEqual(got, answers[i]) {
+				if said, err := parseAnswer(b[4:], got); err != nil || said != why ||
+					!reflect.DeepEqual(got, answers[i]) {
 					t.Fatalf("%+v %q, %v instead of %+v", got, said, err, answers[i])
 				}
 				other := reflect.New(reflect.TypeOf(answers[(i+1)%len(answers)]).Elem()).Interface()
@@ -121,7 +128,8 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	if n > 20 {
 		t.Errorf("%v allocations", n)
 	}
-	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))), maxRequest, nil); !errors.Is(err, errCoding) {
+	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))),
+		maxRequest, nil); !errors.Is(err, errCoding) {
 		t.Errorf("a message longer than any: %v", err)
 	}
 	if _, err := readFrame(bufio.NewReader(bytes.NewReader(nil)), maxRequest, nil); err != io.EOF {
@@ -130,7 +138,9 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	for _, size := range []int{0, 1, 1 << 20, 3<<20 + 5} {
 		want := bytes.Repeat([]byte{7}, size)
 		for _, buf := range [][]byte{nil, make([]byte, 10), make([]byte, 5<<20)} {
-			got, err := readFrame(bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(size)), want...))), maxRequest, buf)
+			got, err := readFrame(
+				bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(size)), want...))),
+				maxRequest, buf)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%d bytes: %d, %v", size, len(got), err)
 			}

@@ -23,10 +23,12 @@ func TestCutKeepsWhatFits(t *testing.T) {
 		sizes       []int
 		limit       int
 		kept, bytes int
-	}{{[]int{10, 10, 10}, 30, 3, 30}, {[]int{10, 10, 11}, 30, 2, 20}, {[]int{100, 1}, 30, 1, 100}, {[]int{0, 0}, 30, 2, 0}, {nil, 30, 0, 0}} {
+	}{{[]int{10, 10, 10}, 30, 3, 30}, {[]int{10, 10, 11}, 30, 2, 20}, {[]int{100, 1}, 30, 1, 100},
+		{[]int{0, 0}, 30, 2, 0}, {nil, 30, 0, 0}} {
 		args := message(c.sizes...)
 		if n := cut(args, c.limit); n != c.bytes || len(args.Entries) != c.kept {
-			t.Errorf("%v within %d: %d entries of %d bytes, want %d of %d", c.sizes, c.limit, len(args.Entries), n, c.kept, c.bytes)
+			t.Errorf("%v within %d: %d entries of %d bytes, want %d of %d", c.sizes, c.limit, len(args.Entries), n,
+				c.kept, c.bytes)
 		}
 	}
 }
@@ -75,7 +77,8 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
 		var p pace
 		for range 10 {
-			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, errors.New("connection refused"))
+			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond,
+				errors.New("connection refused"))
 		}
 		if p.limit("2") != paceLeast {
 			t.Fatalf("after an outage it is sent %d bytes at once", p.limit("2"))

@@ -29,7 +29,8 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	case problem != "":
 		done.fail(status.Errorf(status.NotAllowed, "%s", problem))
 	case !readJob(w, r, &job):
-		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, or op promote, remove or lead and an id`))
+		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, ` +
+			`or op promote, remove or lead and an id`))
 		code = http.StatusBadRequest
 	case job.Wait:
 		a.runJob(w, r, job)

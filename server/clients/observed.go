@@ -98,7 +98,8 @@ func (s *Server) connEnded(c *conn, why endReason) {
 	}
 	switch {
 	case why == endClient || why == endSession || why == endWord || c.said:
-		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.host, "reason", why.String())
+		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.host, "reason",
+			why.String())
 	case c.session != 0:
 		s.log.info("connection closed", "session", admin.Hex(c.session), "addr", c.host, "reason", why.String())
 	case c.asked != 0 && why == endGone:

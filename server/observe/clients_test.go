@@ -30,7 +30,8 @@ func TestPathsAreCountedAtRandom(t *testing.T) {
 	counts, _ := c.BusyPaths()
 	a, b := counts["/a"], counts["/b"]
 	if a.Requests < each/3 || a.Requests > 3*each || b.Requests > each/2 || len(counts) > 2 {
-		t.Errorf("%d requests named /a and %d /b, by a sample of %d and %d", a.Requests, b.Requests, each, each/(busyEvery-1))
+		t.Errorf("%d requests named /a and %d /b, by a sample of %d and %d", a.Requests, b.Requests, each,
+			each/(busyEvery-1))
 	}
 }
 

@@ -24,7 +24,8 @@ func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r Recent
 	r.Add("a", Count{2, 10}, 0)
 	r.Add("a", Count{1, 5}, window+time.Second)
-	if counts, over := r.Counts(window + 2*time.Second); counts["a"] != (Count{3, 15}) || over != window+2*time.Second {
+	if counts, over := r.Counts(window + 2*time.Second); counts["a"] != (Count{3, 15}) ||
+		over != window+2*time.Second {
 		t.Errorf("%v over %v", counts, over)
 	}
 	if counts, _ := r.Counts(4 * window); len(counts) != 0 {

@@ -126,10 +126,13 @@ func (v *View) Measure(st *admin.Status) {
 	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.took.Seconds())
 	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
 		sum, label := m.sums[prefix], admin.Pair{Key: "prefix", Value: prefix}
-		st.Measure("locks_held", "Locks that a client holds, by the first part of the path.", float64(sum.held), label)
+		st.Measure("locks_held", "Locks that a client holds, by the first part of the path.", float64(sum.held),
+			label)
 		st.Measure("lock_waiters", "Contenders that wait.", float64(sum.waiters), label)
-		st.Measure("lock_oldest_wait_seconds", "Longest time for which a contender waits now.", age(sum.wait), label)
-		st.Measure("lock_longest_hold_seconds", "Longest time for which a lock is held now, at most.", age(sum.hold),
+		st.Measure("lock_oldest_wait_seconds", "Longest time for which a contender waits now.", age(sum.wait),
+			label)
+		st.Measure("lock_longest_hold_seconds", "Longest time for which a lock is held now, at most.",
+			age(sum.hold),
 			label)
 		st.Measure("lock_grants_total",
 			"Grants that a look at the locks has seen; it misses locks that come and go between two looks.",

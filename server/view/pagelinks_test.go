@@ -22,11 +22,14 @@ func TestPageLeadsOn(t *testing.T) {
 		"tab=sessions&server=x":  {[]string{"want a number"}, nil},
 		"tab=sessions&here=1":    {[]string{"1 sessions", "checked"}, nil},
 		"tab=tree&path=/app/one": {[]string{
-			`href="/?tab=tree&amp;path=%2f"`, `href="/?tab=tree&amp;path=%2fapp"`, `href="/?tab=tree&amp;path=%2fapp%2fone"`, `href="/?tab=lock&amp;path=%2fapp%2fone"`,
+			`href="/?tab=tree&amp;path=%2f"`, `href="/?tab=tree&amp;path=%2fapp"`,
+			`href="/?tab=tree&amp;path=%2fapp%2fone"`, `href="/?tab=lock&amp;path=%2fapp%2fone"`,
 		}, nil},
-		"tab=tree&path=/":                {[]string{`href="/?tab=tree&amp;path=%2f"`}, []string{`data-key="up-"`}},
-		"tab=session&id=" + sid(c):       {[]string{`href="/?tab=tree&amp;path=%2fapp%2fone%2flock-0000000000"`}, nil},
-		"tab=lock&path=/app/one":         {[]string{`data-act="ask"`, `data-act="break"`, `href="/?tab=tree&amp;path=%2fapp%2fone%2flock-0000000000"`}, nil},
+		"tab=tree&path=/": {[]string{`href="/?tab=tree&amp;path=%2f"`}, []string{`data-key="up-"`}},
+		"tab=session&id=" + sid(c): {[]string{`href="/?tab=tree&amp;path=%2fapp%2fone%2flock-0000000000"`},
+			nil},
+		"tab=lock&path=/app/one": {[]string{`data-act="ask"`, `data-act="break"`,
+			`href="/?tab=tree&amp;path=%2fapp%2fone%2flock-0000000000"`}, nil},
 		"tab=lock&path=/app/k":           {[]string{`data-act="break"`}, []string{`data-act="ask"`}},
 		"tab=lock&path=/app/c":           {[]string{`data-act="break"`}, []string{`data-act="ask"`}},
 		"tab=lock&path=" + kazoo + "/no": {[]string{"there is no node"}, nil},
@@ -49,7 +52,8 @@ func TestPageLeadsOn(t *testing.T) {
 		}
 	}
 	page := func() string { _, b := r.request("GET", "/", nil, ""); return string(b) }()
-	for _, s := range []string{"new TextEncoder()", `addEventListener("close", () => { $("act-password").value = "";`} {
+	for _, s := range []string{
+		"new TextEncoder()", `addEventListener("close", () => { $("act-password").value = "";`} {
 		if !strings.Contains(page, s) {
 			t.Errorf("the script lacks %s", s)
 		}

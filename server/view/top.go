@@ -279,8 +279,9 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 	a := overviewAnswer{
 		V: Version, Version: s.Version, ID: s.ID, Mode: string(s.Mode), Serving: s.Serving, Reason: s.Reason,
 		Faults: append([]string{}, s.Faults...), Notices: append([]string{}, s.Notices...),
-		Leader: s.Leader, Term: s.Term, Zxid: admin.Hex(s.Zxid), Started: v.began.UnixMilli(), Members: []memberRow{},
-		Nodes: s.Nodes, DataSize: s.DataSize,
+		Leader: s.Leader, Term: s.Term, Zxid: admin.Hex(s.Zxid), Started: v.began.UnixMilli(),
+		Members: []memberRow{},
+		Nodes:   s.Nodes, DataSize: s.DataSize,
 		Sessions: s.Sessions, Conns: s.Conns, Watches: s.AllWatches, Ephemerals: s.EphemeralCount,
 		Received: s.Received, Sent: s.Sent,
 		Outstanding: s.Outstanding, LatencyMaxMS: s.Latency.Max, LatencyAvgMS: s.Latency.Avg,

@@ -45,17 +45,20 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 		"all is done": {[3]error{}, state.Outcome{}, nil, 3},
 	} {
 		s := &steps{errs: c.errs, write: c.write}
-		if err := (&View{source: s}).write(t.Context(), jute.OpDelete, nil); !errors.Is(err, c.want) || s.at != c.steps {
+		if err := (&View{source: s}).write(t.Context(), jute.OpDelete, nil); !errors.Is(err, c.want) ||
+			s.at != c.steps {
 			t.Errorf("%s: %v after %d steps", name, err, s.at)
 		}
 	}
 	for code, want := range map[jute.ErrCode]int{jute.BadVersion: 409, jute.NoNode: 404} {
 		var p *problem
-		if err := (&View{source: &steps{write: state.Outcome{Code: code}}}).write(t.Context(), jute.OpDelete, nil); !errors.As(err, &p) || p.code != want {
+		if err := (&View{source: &steps{write: state.Outcome{Code: code}}}).write(t.Context(), jute.OpDelete,
+			nil); !errors.As(err, &p) || p.code != want {
 			t.Errorf("%v: %v", code, err)
 		}
 	}
-	if err := (&View{source: &steps{write: state.Outcome{Code: jute.NotEmpty}}}).write(t.Context(), jute.OpDelete, nil); err == nil {
+	if err := (&View{source: &steps{write: state.Outcome{Code: jute.NotEmpty}}}).write(t.Context(),
+		jute.OpDelete, nil); err == nil {
 		t.Error("a refusal is a success")
 	}
 }

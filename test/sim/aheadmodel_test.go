@@ -16,7 +16,8 @@ var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of d
 // out, and the harm must be found; what the rules are about is only shown by
 // that.
 func TestR9AheadModel(t *testing.T) {
-	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true, settled: true}
+	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true,
+		settled: true}
 	small := aheadCase{terms: 3, entries: 3, clients: 3, crashes: 1}
 	switch {
 	case testing.Short():
@@ -36,7 +37,9 @@ func TestR9AheadModel(t *testing.T) {
 		"applied before it is durable":             {small, func(r *aheadRules) { r.applyWaits = false }},
 		"commit index unbounded":                   {small, func(r *aheadRules) { r.commitBounded = false }},
 		"followers answer before they are durable": {small, func(r *aheadRules) { r.followersSync = false }},
-		"a leader's first entry is not synced":     {aheadCase{4, 4, 0, 1}, func(r *aheadRules) { r.noopSynced = false }},
+		"a leader's first entry is not synced": {aheadCase{4, 4, 0, 1}, func(r *aheadRules) {
+			r.noopSynced = false
+		}},
 	} {
 		if testing.Short() && name != "followers answer before they are durable" {
 			continue // needs three entries

@@ -61,7 +61,8 @@ type running struct {
 }
 
 func newCluster(t *testing.T, seed uint64, set settings) *cluster {
-	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{}, run: map[uint32]*running{},
+	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{},
+		run:  map[uint32]*running{},
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
 	var wg sync.WaitGroup
@@ -131,7 +132,8 @@ func (c *cluster) start(id uint32) {
 	c.mu.Lock()
 	c.run[id] = l
 	c.lives++
-	source := [32]byte{byte(c.seed), byte(c.seed >> 8), byte(c.seed >> 16), byte(id), byte(c.lives), byte(c.lives >> 8)}
+	source := [32]byte{byte(c.seed), byte(c.seed >> 8), byte(c.seed >> 16), byte(id), byte(c.lives),
+		byte(c.lives >> 8)}
 	c.mu.Unlock()
 	peers := map[uint32]string{}
 	for other := range c.ids() {
@@ -140,9 +142,12 @@ func (c *cluster) start(id uint32) {
 	peers[id] = peerAddrOf(id)
 	i, err := server.Start(ctx, server.Options{
 		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id),
-		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)}, Clients: clients.Options{MaxConnsPerAddr: -1, LinearizableReads: c.set.linear},
-		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: disk.Files(), FreeBytes: disk.free, Listen: c.net.Listen,
-			Dial: c.net.Dialer(hostName(id)), SnapshotEntries: c.set.snapshot, TrailingLogs: c.set.trailing, HeartbeatTimeout: c.set.heartbeat,
+		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)}, Clients: clients.Options{
+			MaxConnsPerAddr: -1, LinearizableReads: c.set.linear},
+		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: disk.Files(),
+			FreeBytes: disk.free, Listen: c.net.Listen,
+			Dial: c.net.Dialer(hostName(id)), SnapshotEntries: c.set.snapshot, TrailingLogs: c.set.trailing,
+			HeartbeatTimeout: c.set.heartbeat,
 			Fatal: func(err error) {
 				switch {
 				case l.ends.Load():

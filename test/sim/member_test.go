@@ -32,7 +32,8 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 			defer close(joined)
 			c.start(fourth)
 		}()
-		for tries := 0; tries < 30 && c.change(state.MemberChange{Op: "promote", ID: fourth}) != nil && pause(time.Second); tries++ {
+		for tries := 0; tries < 30 && c.change(state.MemberChange{Op: "promote", ID: fourth}) != nil &&
+			pause(time.Second); tries++ {
 		}
 		pause(20 * time.Second)
 		c.removeFourth(stop)
@@ -76,7 +77,8 @@ func (c *cluster) change(m state.MemberChange) error {
 		if refused == nil {
 			return nil
 		}
-		if strings.Contains(refused.Error(), "is not a member") || strings.Contains(refused.Error(), "is a member already") {
+		if strings.Contains(refused.Error(), "is not a member") || strings.Contains(refused.Error(),
+			"is a member already") {
 			return refused
 		}
 		err = refused

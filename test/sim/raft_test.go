@@ -53,7 +53,8 @@ func logger(id uint32) *slog.Logger {
 	if os.Getenv("ZLOCKD_TEST_LOG") == "" {
 		return slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server", id)
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("server",
+		id)
 }
 
 // quietObserver lets a node run without a server above it.
@@ -107,7 +108,8 @@ func (c *nodes) start(id uint32) {
 	}
 	n, err := raftfsm.Start(context.Background(), raftfsm.Options{
 		ID: id, Peers: c.peers, PeerInsecure: true, DataDir: dataDir, Files: c.disk[id].Files(), Observer: above,
-		Listen: c.net.Listen, Dial: c.net.Dialer(host), Logger: logger(id), SnapshotEntries: 2000, TrailingLogs: 10240,
+		Listen: c.net.Listen, Dial: c.net.Dialer(host), Logger: logger(id), SnapshotEntries: 2000,
+		TrailingLogs:     10240,
 		HeartbeatTimeout: c.heartbeat,
 		Fatal:            func(err error) { c.t.Errorf("server %d stopped: %v", id, err) },
 	})
@@ -233,7 +235,8 @@ func (c *nodes) check(acked map[string]int, open int) {
 	}
 }
 
-func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, acked map[string]int, open *int) {
+func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, acked map[string]int,
+	open *int) {
 	var session state.Outcome
 	for {
 		select {
@@ -254,7 +257,8 @@ func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, ack
 		b = jute.AppendBuffer(b, nil)
 		b = jute.AppendACL(b, jute.WorldAnyone)
 		b = jute.AppendInt(b, jute.FlagPersistentSequential)
-		o, sent, ok := ask(n, state.Request{Session: session.Session.ID, Gen: session.Session.Gen, Op: jute.OpCreate, Body: b})
+		o, sent, ok := ask(n, state.Request{Session: session.Session.ID, Gen: session.Session.Gen,
+			Op: jute.OpCreate, Body: b})
 		ok = ok && c.node(id) == n
 		mu.Lock()
 		switch {

@@ -55,7 +55,8 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	}
 	if err := w.Connect(request); err != nil {
 		if errors.Is(err, wire.ErrRefused) {
-			s.c.t.Errorf("G10: session %#x of %s, which never was silent, was told that it has expired", s.session.ID, s.host)
+			s.c.t.Errorf("G10: session %#x of %s, which never was silent, was told that it has expired", s.session.ID,
+				s.host)
 			s.session = wire.Session{}
 		}
 		return

@@ -24,7 +24,8 @@ const versions = 4
 
 // Op is an operation that is about to run.
 type Op struct {
-	Kind string // create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
+	// create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
+	Kind string
 	Name string
 	Len  int // of a read or a write
 }
