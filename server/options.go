@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
 )
@@ -59,6 +60,11 @@ type Options struct {
 	// TLSProblems say why the server cannot use the present files behind Clients.TLSConfig and
 	// AdminTLS; empty: it can.
 	TLSProblems []func() string
+	// Audit is written a line for each change that is asked for; nil: none. The caller closes it.
+	Audit *audit.Log
+	// SlowRequest is how long a request may take before the Logger has a line about it; 0: as long as
+	// it wants.
+	SlowRequest time.Duration
 	// Version and Built name the program, Config is what conf shows.
 	Version string
 	Built   time.Time

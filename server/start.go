@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
 )
 
@@ -40,6 +41,8 @@ type Instance struct {
 	metrics     net.Listener
 	metricsPage *http.Server
 
+	slow observe.Slow
+
 	reconfiguring sync.Mutex // held while a reconfig is under way here
 
 	ctx    context.Context // ends when clients are cut off
@@ -62,6 +65,7 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if o.Reconfig {
 		i.o.Clients.Reconfigure = i.reconfigure
 	}
+	i.followRequests()
 	if i.Clients, err = clients.New(i.o.Clients); err != nil {
 		return nil, err
 	}
@@ -149,6 +153,9 @@ func (i *Instance) accept() {
 	}
 	if i.http != nil {
 		i.pages = i.Admin.HTTPServer()
+		if i.o.Audit != nil {
+			i.pages.Handler = i.o.Audit.HTTP(i.pages.Handler)
+		}
 		i.pages.BaseContext = func(net.Listener) context.Context { return i.ctx }
 		i.wg.Go(func() { i.served("admin port", i.pages.Serve(i.http)) })
 	}

@@ -257,6 +257,7 @@ func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
 		s.Measure("log_lines_lost_total", "Log lines lost because the reader of stderr was too slow or gone.",
 			float64(i.o.LogLost()))
 	}
+	i.requestLogStatus(s)
 	for _, e := range f.Ends {
 		s.Measure("connection_ends_total", "Connections that ended, by reason.", float64(e.Count),
 			admin.Pair{Key: "reason", Value: e.Reason})

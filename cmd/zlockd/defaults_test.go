@@ -16,7 +16,7 @@ import (
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	shown := regexp.MustCompile(`\(default ([^)]*)\)`)
 	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true,
-		"max-session-timeout": true, "snapshot-interval": true}
+		"max-session-timeout": true, "snapshot-interval": true, "slow-request": true}
 	for _, g := range flagGroups(new(settings)) {
 		g.Flags.VisitAll(func(f *pflag.Flag) {
 			var b bytes.Buffer

@@ -50,8 +50,9 @@ type settings struct {
 	expiredCerts, removeHost, removeRealm, skipACL                        bool
 
 	// Operation.
-	whitelist, logLevel, logFormat string
-	jvmMetrics, pprof              bool
+	whitelist, logLevel, logFormat, auditLog string
+	jvmMetrics, pprof                        bool
+	slowRequest                              time.Duration
 
 	flags *pflag.FlagSet // the set they were read from
 	// origin is the origin of each setting that differs from its default, by its flag.

@@ -14,12 +14,16 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
 )
 
 // running adapts a server to the daemon.
-type running struct{ *server.Instance }
+type running struct {
+	*server.Instance
+	audit *audit.Log // nil: none
+}
 
 // startServer starts a server with the settings.
 func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, error) {
@@ -28,11 +32,28 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 	if err != nil {
 		return nil, err
 	}
+	if s.auditLog != "" {
+		if o.Audit, err = audit.Open(s.auditLog, time.Now); err != nil {
+			return nil, fmt.Errorf("--audit-log: %w", err)
+		}
+	}
 	i, err := server.Start(ctx, o)
 	if err != nil {
+		if o.Audit != nil {
+			o.Audit.Close()
+		}
 		return nil, err
 	}
-	return running{i}, nil
+	return running{i, o.Audit}, nil
+}
+
+// Close implements process.
+func (r running) Close(ctx context.Context) error {
+	err := r.Instance.Close(ctx)
+	if r.audit != nil {
+		r.audit.Close()
+	}
+	return err
 }
 
 // serverOptions translates the settings into the options of package server.
@@ -109,7 +130,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		},
 		Reconfig: s.reconfig, LoneVoter: s.loneVoter,
 		Logger:  log,
-		LogLost: s.logLost,
+		LogLost: s.logLost, SlowRequest: s.slowRequest,
 		Config: admin.Config{
 			TickTime: time.Duration(s.tickTime),
 			File:     s.more.text,
@@ -146,6 +167,9 @@ func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
 	}
 	if err := r.Admin.SetWhitelist(s.whitelist); err != nil {
 		return false, err
+	}
+	if r.audit != nil {
+		r.audit.Reopen()
 	}
 	return r.Clients.Change(clients.Options{MaxConnsPerAddr: orNoLimit(s.maxClientCnxns), MaxConns: s.maxCnxns,
 		SASL: mechanisms}), nil

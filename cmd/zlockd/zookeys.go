@@ -26,8 +26,14 @@ var zooRules = map[string]rule{
 	"snapCount":              toFlag("snapshot-entries"),
 	"4lw.commands.whitelist": {"sets --4lw-whitelist", whitelist},
 	"jute.maxbuffer":         {"sets --max-frame", maxBuffer},
-	"skipACL":                yes("skip-acl"),
-	"superUser":              {"sets --sasl-super, or --super-digest when it is USER:HASH", superUser},
+	"audit.enable": {"sets --audit-log to stderr", func(z *zoo, _, value string) error {
+		if !strings.EqualFold(value, "true") {
+			return nil
+		}
+		return z.set("audit-log", "stderr")
+	}},
+	"skipACL":   yes("skip-acl"),
+	"superUser": {"sets --sasl-super, or --super-digest when it is USER:HASH", superUser},
 	"letAnySaslUserDoX": ignored(
 		"what an ACL gives to one SASL user is for that one alone; name each of them in it"),
 	"java.security.auth.login.config": toFlag("sasl-users"),

@@ -29,6 +29,9 @@ func (s *Server) SessionEnded(e *state.Ending) {
 		events = nil
 	}
 	s.Observed.SessionEnded(e, heard, events)
+	if s.o.Ended != nil {
+		s.o.Ended(e.Session.ID, events)
+	}
 	if c == nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Options say how a Server treats its clients. The zero value of each field
@@ -104,6 +105,9 @@ type Options struct {
 
 	// Follow, if set, gets every request when it is answered; see observe.Clients.Followed.
 	Follow func(*observe.Request)
+	// Ended, if set, gets the end of every session, with the events of the nodes that it removed.
+	// It must not block.
+	Ended func(session int64, events []tree.Event)
 
 	// Logger receives messages for operators; default slog.Default.
 	Logger *slog.Logger

@@ -1,0 +1,266 @@
+// Package audit writes a line for each change that a client or an operator asks for, whatever its
+// result, in the form of ZooKeeper's audit log.
+package audit
+
+import (
+	"cmp"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Log is an audit log. Its methods may be called by several goroutines at once, and do not wait
+// for the disk.
+type Log struct {
+	sink  sink
+	now   func() time.Time
+	owner string // of the process
+}
+
+// Open opens the log: a file, "stderr" or "syslog". now is the clock of its lines.
+func Open(name string, now func() time.Time) (*Log, error) {
+	l := &Log{sink: sink{name: name}, now: now, owner: "zlockd"}
+	if u, err := user.Current(); err == nil {
+		l.owner = u.Username
+	}
+	if err := l.sink.start(); err != nil {
+		return nil, err
+	}
+	l.Add(&Event{User: l.owner, Operation: "serverStart"})
+	return l, nil
+}
+
+// Reopen opens the log again, after a program has moved its file away.
+func (l *Log) Reopen() { l.sink.reopenLog() }
+
+// Close writes the lines that wait.
+func (l *Log) Close() {
+	l.Add(&Event{User: l.owner, Operation: "serverStop", Result: "invoked"})
+	l.sink.close()
+}
+
+// Figures returns how many lines were written and lost, and why the last ones were lost; nil:
+// the log is well.
+func (l *Log) Figures() (written, lost int64, problem error) {
+	l.sink.mu.Lock()
+	defer l.sink.mu.Unlock()
+	return l.sink.written, l.sink.lost, l.sink.problem
+}
+
+const failure = "failure"
+
+// Event is a line. Empty fields are left out.
+type Event struct {
+	Session   int64
+	User, IP  string
+	IDs       []jute.ID // in place of User
+	Operation string
+	Path      string // of the node
+	Type      string // of a created node
+	ACL       string
+	Request   string // what an operator asks for over HTTP
+	Result    string // empty: success
+}
+
+// Add writes an event.
+func (l *Log) Add(e *Event) { l.sink.add(func(b []byte) []byte { return l.append(b, e) }) }
+
+// append writes the fields in the order of ZooKeeper's log, behind a time as its log has it.
+func (l *Log) append(b []byte, e *Event) []byte {
+	b = l.now().UTC().AppendFormat(b, "2006-01-02 15:04:05,000")
+	b = append(b, " INFO audit:"...)
+	before := byte(' ')
+	name := func(name string) {
+		b = append(b, before)
+		b = append(append(b, name...), '=')
+		before = '\t'
+	}
+	if e.Session != 0 {
+		name("session")
+		b = strconv.AppendUint(append(b, "0x"...), uint64(e.Session), 16)
+	}
+	name("user")
+	b = appendClean(appendUsers(b, e.IDs), e.User)
+	for _, f := range [...]struct{ name, value string }{{"ip", e.IP}, {"operation", e.Operation}, {"znode", e.Path},
+		{"znode_type", e.Type}, {"acl", e.ACL}, {"request", e.Request}, {"result", cmp.Or(e.Result, "success")}} {
+		if f.value != "" {
+			name(f.name)
+			b = appendClean(b, f.value)
+		}
+	}
+	return append(b, '\n')
+}
+
+// appendClean appends a value without what ends a field or a line.
+func appendClean(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c != '\t' && c != '\n' && c != '\r' {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// appendUsers appends the users that a client has proved to be, and its address.
+func appendUsers(b []byte, ids []jute.ID) []byte {
+	first := true
+	for _, id := range ids {
+		if id.Scheme == "super" {
+			continue // the digest stands beside it
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		user := id.ID
+		if id.Scheme == "digest" {
+			user, _, _ = strings.Cut(user, ":")
+		}
+		b = appendClean(b, user)
+	}
+	return b
+}
+
+// Ended writes a line for each ephemeral node that a session's end removed. It suits
+// clients.Options.Ended.
+func (l *Log) Ended(session int64, events []tree.Event) {
+	for i := range events {
+		if events[i].Type == jute.EventDeleted {
+			l.Add(&Event{Session: session, User: l.owner, Path: events[i].Path,
+				Operation: "ephemeralZNodeDeletionOnSessionCloseOrExpire"})
+		}
+	}
+}
+
+// Request writes the lines of a client's request, if it asks for a change or is a login that
+// failed. It suits clients.Options.Follow.
+func (l *Log) Request(r *observe.Request) {
+	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
+	if r.Code != jute.OK || r.Refused || r.Unknown {
+		e.Result = failure
+	}
+	switch r.Op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData,
+		jute.OpSetACL:
+		d := jute.NewDecoder(r.Body)
+		if e.one(&d, r.Op); d.Err() != nil {
+			return // it asks for nothing that can be understood
+		}
+		if reply := jute.NewDecoder(r.Reply); e.Result == "" && e.Type != "" {
+			if made, ok := reply.String(); ok { // with its sequence number
+				e.Path = made
+			}
+		}
+	case jute.OpMulti:
+		if e.Result == "" {
+			l.multi(&e, r)
+			return
+		}
+		if r.Code == jute.MarshallingError {
+			return
+		}
+		e.Operation = "multiOperation"
+	case jute.OpReconfig:
+		e.Operation = "reconfig"
+	case jute.OpAuth, jute.OpSASL:
+		if e.Result == "" {
+			return
+		}
+		e.Operation = "login"
+	default:
+		return
+	}
+	l.Add(&e)
+}
+
+// one takes operation, node, type and ACL out of a request.
+func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
+	switch op {
+	case jute.OpDelete:
+		e.Operation, e.Path = "delete", d.PathVersion().Path
+	case jute.OpSetData:
+		e.Operation, e.Path = "setData", d.SetDataRequest().Path
+	case jute.OpSetACL:
+		r := d.SetACLRequest()
+		e.Operation, e.Path, e.ACL = "setAcl", r.Path, aclText(r.ACL)
+	default:
+		r := d.CreateRequest(op)
+		e.Operation, e.Path, e.Type = "create", r.Path, modes[r.Flags]
+		if op == jute.OpCreateTTL && r.Flags < 5 {
+			e.Type = modes[5] // it is refused
+		} else if e.Type == "" {
+			e.Type = "unknown"
+		}
+	}
+}
+
+// modes are the names of the flags of a create.
+var modes = map[int32]string{0: "persistent", 1: "ephemeral", 2: "persistent_sequential",
+	3: "ephemeral_sequential", 4: "container", 5: "persistent_with_ttl", 6: "persistent_sequential_with_ttl"}
+
+// multi writes a line for each change of a multi, or one for all if it has failed.
+func (l *Log) multi(e *Event, r *observe.Request) {
+	in, out := jute.NewDecoder(r.Body), jute.NewDecoder(r.Reply)
+	var all []Event
+	types := map[string]string{} // ZooKeeper names the type of a node by the path that was asked for
+	for {
+		h, result := in.MultiHeader(), out.MultiHeader()
+		if h.Done || in.Err() != nil || out.Err() != nil {
+			break
+		}
+		if result.Type == jute.OpError {
+			e.Operation, e.Result = "multiOperation", failure
+			l.Add(e)
+			return
+		}
+		one := *e
+		switch h.Type {
+		case jute.OpCheck:
+			in.PathVersion()
+			continue
+		case jute.OpSetData:
+			one.one(&in, h.Type)
+			out.Stat()
+		case jute.OpDelete:
+			one.one(&in, h.Type)
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+			one.one(&in, h.Type)
+			if h.Type != jute.OpCreateTTL {
+				types[one.Path] = one.Type
+			}
+			one.Path, _ = out.String()
+			if h.Type != jute.OpCreate {
+				out.Stat()
+			}
+		default: // reads
+			return
+		}
+		all = append(all, one)
+	}
+	for i := range all {
+		all[i].Type = types[all[i].Path]
+		if all[i].Operation != "create" {
+			all[i].Type = ""
+		}
+		l.Add(&all[i])
+	}
+}
+
+// aclText writes an ACL as zkCli does.
+func aclText(acl []jute.ACL) string {
+	var b strings.Builder
+	for _, a := range acl {
+		b.WriteString(a.Scheme + ":" + a.ID.ID + ":")
+		for i, perm := range []int32{jute.PermCreate, jute.PermDelete, jute.PermRead, jute.PermWrite, jute.PermAdmin} {
+			if a.Perms&perm != 0 {
+				b.WriteByte("cdrwa"[i])
+			}
+		}
+	}
+	return b.String()
+}

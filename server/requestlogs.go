@@ -1,0 +1,47 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
+)
+
+// followRequests gives the requests of clients to the logs that the options ask for.
+func (i *Instance) followRequests() {
+	audit, then := i.o.Audit, i.o.Clients.Follow
+	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger
+	if audit != nil {
+		i.o.Clients.Ended = audit.Ended
+	} else if i.slow.Bound == 0 {
+		return
+	}
+	i.o.Clients.Follow = func(r *observe.Request) {
+		if audit != nil {
+			audit.Request(r)
+		}
+		if i.slow.Bound > 0 {
+			i.slow.Request(r)
+		}
+		if then != nil {
+			then(r)
+		}
+	}
+}
+
+// requestLogStatus adds what the logs of requests did.
+func (i *Instance) requestLogStatus(s *admin.Status) {
+	var written, lost int64
+	if i.o.Audit != nil {
+		var problem error
+		if written, lost, problem = i.o.Audit.Figures(); problem != nil {
+			s.Faults = append(s.Faults, fmt.Sprintf("the audit log cannot be written, and %d lines are lost: %v", lost,
+				problem))
+		}
+	}
+	s.Measure("audit_lines_total", "Lines written to the audit log.", float64(written))
+	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written.", float64(lost))
+	s.Measure("slow_requests_total", "Requests that took longer than --slow-request.", float64(i.slow.Seen.Load()))
+	s.Measure("slow_requests_skipped_total", "Slow requests that were not logged: more than ten in a second.",
+		float64(i.slow.Skipped.Load()))
+}
