@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -95,33 +91,4 @@ func (c *call) enterBarrier(b *barrierFlags, conn *connectFlags) error {
 		}
 		return cli.Exit(code)
 	})
-}
-
-// runPlain runs COMMAND without a lock: COMMAND receives the signals that zlock receives.
-func runPlain(exe executable) (int, error) {
-	sigs := listen(append(terminalSignals, forwardedSignals...)...)
-	defer sigs.stop()
-	cmd := exec.Command(exe.path)
-	cmd.Args = exe.argv
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
-	if err := cmd.Start(); err != nil {
-		return 0, cli.Exitf(exitNotExec, "%w", err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for {
-		select {
-		case sig := <-sigs.ch:
-			_ = cmd.Process.Signal(sig)
-		case err := <-done:
-			var e *exec.ExitError
-			if err != nil && !errors.As(err, &e) {
-				return 0, err
-			}
-			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-			return (&child{status: status}).code(), nil
-		}
-	}
 }

@@ -1,8 +1,9 @@
+//go:build !windows
+
 package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -58,22 +59,6 @@ type child struct {
 	bereft  chan struct{}       // closed when the guard dies before COMMAND
 }
 
-// lookCommand finds COMMAND, so that a mistake shows before zlock joins a queue.
-func lookCommand(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
-		return path, nil
-	case errors.Is(err, fs.ErrPermission):
-		return "", cli.Exitf(exitNotExec, "%s cannot be executed: %w", name, err)
-	default:
-		if info, serr := os.Stat(name); serr == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
-			return "", cli.Exitf(exitNotExec, "%s cannot be executed", name)
-		}
-		return "", cli.Exitf(exitNotFound, "%s is not found", name)
-	}
-}
-
 // signal sends sig to the target; in the foreground also to processes that COMMAND started and
 // left behind, as far as the system shows them ([adoptOrphans]).
 func (c *child) signal(sig syscall.Signal) {
@@ -126,6 +111,35 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 			say("processes of group %d cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
 			most = time.Second // each look reads the process table
+		}
+	}
+}
+
+// runPlain runs COMMAND without a lock: COMMAND receives the signals that zlock receives.
+func runPlain(exe executable) (int, error) {
+	sigs := listen(append(terminalSignals, forwardedSignals...)...)
+	defer sigs.stop()
+	cmd := exec.Command(exe.path)
+	cmd.Args = exe.argv
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
+	if err := cmd.Start(); err != nil {
+		return 0, cli.Exitf(exitNotExec, "%w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case sig := <-sigs.ch:
+			_ = cmd.Process.Signal(sig)
+		case err := <-done:
+			var e *exec.ExitError
+			if err != nil && !errors.As(err, &e) {
+				return 0, err
+			}
+			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			return (&child{status: status}).code(), nil
 		}
 	}
 }

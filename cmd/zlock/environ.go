@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -153,6 +155,22 @@ func findExecutable(words []string, shell string) (executable, error) {
 	}
 	path, err := lookCommand(words[0])
 	return executable{path, words}, err
+}
+
+// lookCommand finds COMMAND, so that a mistake shows before zlock joins a queue.
+func lookCommand(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
+		return path, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", cli.Exitf(exitNotExec, "%s cannot be executed: %w", name, err)
+	default:
+		if info, serr := os.Stat(name); serr == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
+			return "", cli.Exitf(exitNotExec, "%s cannot be executed", name)
+		}
+		return "", cli.Exitf(exitNotFound, "%s is not found", name)
+	}
 }
 
 // passFD writes one line to a file descriptor that zlock was started with, and closes it. So

@@ -51,7 +51,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	if err != nil {
 		return asExit(err)
 	}
-	s := supervisor{app: c.app, lease: lease}
+	s := holding{app: c.app, lease: lease}
 	if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
 		c.giveBackQuietly(lease)
 		return err
@@ -68,7 +68,7 @@ func endsByItself(f *os.File) bool {
 }
 
 // keep holds the lock until standard input ends; an error says what else ended the hold.
-func (c *call) keep(ctx context.Context, lock *lockFlags, s *supervisor, quiet bool) error {
+func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
 	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
 		return err

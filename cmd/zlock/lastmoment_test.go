@@ -3,13 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
-	"github.com/zlockd/zlockd/client/fence"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/zlockd/zlockd/client/fence"
 
 	"github.com/zlockd/zlockd/client"
 )

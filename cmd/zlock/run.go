@@ -1,8 +1,9 @@
+//go:build !windows
+
 package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -277,13 +278,4 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	j.guard.done()
 	j.guard = nil
 	return s.release(code), err
-}
-
-// giveBack unlocks. A failure is only reported: the session ends next.
-func (c *call) giveBack(unlock func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
-	defer cancel()
-	if err := unlock(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		c.say("%v", err)
-	}
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -95,18 +93,4 @@ func (a *app) whileRead(ctx context.Context) (context.Context, func()) {
 		}()
 	}
 	return ctx, func() { cancel(nil) }
-}
-
-// awaitUnread waits until the other end of a pipe, socket or terminal is closed.
-func awaitUnread(fd int) bool {
-	for {
-		fds := []unix.PollFd{{Fd: int32(fd)}} // poll always reports errors
-		_, err := unix.Poll(fds, -1)
-		switch {
-		case err == nil:
-			return fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
-		case err != unix.EINTR:
-			return false
-		}
-	}
 }

@@ -1,13 +1,12 @@
+//go:build !windows
+
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
 	"syscall"
 	"time"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
@@ -20,9 +19,8 @@ type lossFlags struct {
 
 // supervisor stays with COMMAND from its start to the release of the lock.
 type supervisor struct {
-	*app
+	holding
 	lossFlags
-	lease      *client.Lease
 	foreground bool
 	what       string // the lock, in messages
 	// limit is when --max-hold ends, on the boot clock; 0: never. Others may break the lock some
@@ -31,7 +29,6 @@ type supervisor struct {
 
 	child *child
 	guard *guard
-	code  int  // overrides COMMAND's, 0 if nothing happened
 	told  bool // the user told COMMAND to end
 }
 
@@ -161,20 +158,6 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	_ = syscall.Kill(-s.child.pid, sig)
 }
 
-// lossCode returns the exit code for the reason of the loss.
-func (s *supervisor) lossCode() int {
-	var lost *client.LostError
-	if errors.As(s.lease.Err(), &lost) {
-		switch lost.Reason {
-		case client.MaxHold:
-			return exitMaxHold
-		case client.Revoked:
-			return exitRevoked
-		}
-	}
-	return exitLost
-}
-
 // lost signals COMMAND, and returns when to kill it.
 func (s *supervisor) lost() <-chan time.Time {
 	s.code = s.lossCode()
@@ -199,33 +182,4 @@ func (s *supervisor) revoked(r recipe.Revocation) {
 		s.code = exitRevoked
 		s.child.signal(s.onRevoke)
 	}
-}
-
-func reasonText(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + clean(reason)
-}
-
-// releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock
-// goes with the session, which zlock closes next.
-const releaseTimeout = 5 * time.Second
-
-// release releases the lock. A loss noticed only now changes the exit code.
-func (s *supervisor) release(code int) int {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
-	defer cancel()
-	err := s.lease.Unlock(ctx)
-	switch {
-	case err == nil || errors.Is(err, client.ErrReleasePending):
-	case errors.Is(err, client.ErrLost):
-		if s.code == 0 {
-			s.say("%v", err)
-			return s.lossCode()
-		}
-	default:
-		s.say("%v", err)
-	}
-	return code
 }

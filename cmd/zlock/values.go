@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
-
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -68,27 +65,4 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("must be a duration such as 10s, or a number of seconds")
 	}
 	return d, nil
-}
-
-// parseSignal reads TERM, SIGTERM or 15.
-func parseSignal(s string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
-		return syscall.Signal(n), nil
-	}
-	name := strings.ToUpper(s)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if sig := unix.SignalNum(name); sig != 0 {
-		return sig, nil
-	}
-	return 0, fmt.Errorf("no signal is called %q", s)
-}
-
-// signalName returns the name without SIG, as kill(1) takes it.
-func signalName(sig syscall.Signal) string {
-	if name := unix.SignalName(sig); name != "" {
-		return strings.TrimPrefix(name, "SIG")
-	}
-	return strconv.Itoa(int(sig))
 }

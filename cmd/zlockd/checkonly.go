@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 func checkCommand() *command {
@@ -215,9 +215,8 @@ func syncTime(dir string) (_ time.Duration, failed error) {
 
 // files notes a low limit of open files.
 func (e *examiner) files() {
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && int64(min(lim.Max, fewFiles)) < fewFiles {
+	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles { // Go raises the soft limit to the hard one
 		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
-			"ulimit -Hn)", lim.Max)
+			"ulimit -Hn)", limit)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
-	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
@@ -85,7 +84,7 @@ func openDataDir(path string, files *Files) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockFile(lock, false); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf(
 			"data directory %s is in use by another process; stop it, or choose another --data-dir", path)

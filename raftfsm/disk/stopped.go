@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
@@ -48,7 +47,7 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	}
 	s.lock, err = os.Open(filepath.Join(dir, "lock"))
 	if err == nil {
-		if unix.Flock(int(s.lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		if lockFile(s.lock, true) != nil {
 			return nil, fmt.Errorf("a server runs on %s: stop it first", dir)
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {

@@ -7,9 +7,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // ProcessEnvironment returns what `envi` shows of this process: ZooKeeper's
@@ -66,30 +63,17 @@ func osName() string {
 	return runtime.GOOS
 }
 
-func osVersion() string {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return "<NA>"
-	}
-	release, _, _ := strings.Cut(string(u.Release[:]), "\x00")
-	return release
-}
-
 // OpenFiles returns how many file descriptors this process has open and may
 // have; -1 where the system does not say.
 func OpenFiles() (open, limit int64) {
-	open, limit = -1, -1
+	open = -1
 	if d, err := os.Open("/proc/self/fd"); err == nil {
 		if names, err := d.Readdirnames(-1); err == nil {
 			open = int64(len(names) - 1) // without the one just opened
 		}
 		d.Close()
 	}
-	var r unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
-		limit = int64(min(r.Cur, math.MaxInt64))
-	}
-	return open, limit
+	return open, MaxOpenFiles()
 }
 
 // GCPauses returns how long the collector has stopped the process, in milliseconds. This comes

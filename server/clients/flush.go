@@ -277,7 +277,7 @@ func (c *conn) writeNow(b []byte) (n int, err error) {
 // tryWrite is one attempt on the descriptor; it never asks to wait.
 func (c *conn) tryWrite(fd uintptr) bool {
 	for {
-		n, err := syscall.Write(int(fd), c.rawBuf)
+		n, err := writeOnce(fd, c.rawBuf)
 		switch {
 		case n > 0:
 			c.rawN = n

@@ -50,7 +50,7 @@ func TestConnectionsInAllAreBounded(t *testing.T) {
 
 func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 	for _, c := range []struct {
-		descriptors int
+		descriptors int64
 		memory      uint64
 		want        int
 	}{{0, 0, 1 << 30}, {1024, 0, 816}, {1 << 20, 1 << 30, 8192}, {100, 1 << 40, 80}} {
@@ -60,7 +60,7 @@ func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 	}
 	o, err := Options{}.withDefaults()
 	must(t, err)
-	if most := roomForConns(descriptors(), admin.UsableMemory()); o.MaxConns != most {
+	if most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()); o.MaxConns != most {
 		t.Errorf("%d by default, there is room for %d", o.MaxConns, most)
 	}
 }

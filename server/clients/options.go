@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
@@ -151,7 +150,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o *Options) boundConns() {
 	o.MaxConnsPerAddr = cmp.Or(o.MaxConnsPerAddr, 60)
 	if o.MaxConns >= 0 {
-		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(descriptors(), admin.UsableMemory()))
+		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()))
 	}
 }
 
@@ -175,25 +174,15 @@ func (o *Options) validate() error {
 
 // roomForConns returns how many connections these descriptors and this memory
 // are enough for; 0 is not known.
-func roomForConns(descriptors int, memory uint64) int {
+func roomForConns(descriptors int64, memory uint64) int {
 	n := 1 << 30
 	if descriptors > 0 {
-		n = descriptors / 10 * 8
+		n = int(min(descriptors/10*8, 1<<30))
 	}
 	if memory > 0 {
 		n = min(n, int(memory/2>>16))
 	}
 	return n
-}
-
-// descriptors returns how many files this process may have open, 0 if that is
-// unknown.
-func descriptors() int {
-	var r syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {
-		return 0
-	}
-	return int(min(r.Cur, 1<<30))
 }
 
 // buffered spares a system call for every few random bytes.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+)
+
+// holding is a lock that zlock holds.
+type holding struct {
+	*app
+	lease *client.Lease
+	code  int // overrides COMMAND's, 0 if nothing happened
+}
+
+// lossCode returns the exit code for the reason of the loss.
+func (s *holding) lossCode() int {
+	var lost *client.LostError
+	if errors.As(s.lease.Err(), &lost) {
+		switch lost.Reason {
+		case client.MaxHold:
+			return exitMaxHold
+		case client.Revoked:
+			return exitRevoked
+		}
+	}
+	return exitLost
+}
+
+// releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock
+// goes with the session, which zlock closes next.
+const releaseTimeout = 5 * time.Second
+
+// release releases the lock. A loss noticed only now changes the exit code.
+func (s *holding) release(code int) int {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	err := s.lease.Unlock(ctx)
+	switch {
+	case err == nil || errors.Is(err, client.ErrReleasePending):
+	case errors.Is(err, client.ErrLost):
+		if s.code == 0 {
+			s.say("%v", err)
+			return s.lossCode()
+		}
+	default:
+		s.say("%v", err)
+	}
+	return code
+}
+
+// giveBack unlocks. A failure is only reported: the session ends next.
+func (c *call) giveBack(unlock func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	if err := unlock(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		c.say("%v", err)
+	}
+}
+
+func reasonText(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + clean(reason)
+}

@@ -1,0 +1,62 @@
+//go:build !windows
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ttyPgrp returns the foreground process group of a terminal, 0 if fd is not a terminal.
+func ttyPgrp(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	if err != nil {
+		// A terminal that does not control this process is still a terminal.
+		if _, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err != nil {
+			return 0
+		}
+		return -1
+	}
+	return n
+}
+
+// awaitUnread waits until the other end of a pipe, socket or terminal is closed.
+func awaitUnread(fd int) bool {
+	for {
+		fds := []unix.PollFd{{Fd: int32(fd)}} // poll always reports errors
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case err == nil:
+			return fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+		case err != unix.EINTR:
+			return false
+		}
+	}
+}
+
+// parseSignal reads TERM, SIGTERM or 15.
+func parseSignal(s string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(s)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if sig := unix.SignalNum(name); sig != 0 {
+		return sig, nil
+	}
+	return 0, fmt.Errorf("no signal is called %q", s)
+}
+
+// signalName returns the name without SIG, as kill(1) takes it.
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return strings.TrimPrefix(name, "SIG")
+	}
+	return strconv.Itoa(int(sig))
+}
