@@ -1,0 +1,38 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// COMMAND may end before zlock learns that it started: zlock adopts orphans before it asks for the start.
+func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
+	defer ours.Close()
+	adopts := make(chan int, 1)
+	go func() {
+		defer theirs.Close()
+		var o order
+		var v int32
+		_ = json.NewDecoder(theirs).Decode(&o)
+		_, _, _ = unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&v)), 0)
+		adopts <- int(v)
+		_ = json.NewEncoder(theirs).Encode(news{Failed: "no", Code: exitFailed})
+	}()
+	g := &guard{conn: ours, in: json.NewDecoder(ours)}
+	if _, err := g.start(&launch{Group: 1}, 0); err == nil {
+		t.Fatal("COMMAND was started")
+	}
+	if <-adopts != 1 {
+		t.Error("zlock does not adopt orphans when COMMAND starts")
+	}
+}
