@@ -2,19 +2,30 @@
 
 RELEASE := $(shell awk '/^[0-9]/ {print $$1; exit}' cmd/internal/release/RELEASES)
 VERSION ?= $(RELEASE)-dev$(shell git log -1 --format=.%h 2>/dev/null)
+ARCH ?= amd64
 PREFIX ?= /usr/local
 LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: abuse build dist install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
+.PHONY: abuse build deb deb-test dist dist-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint help
 
 build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 dist: ## build release archives for all systems below dist/, with checksums
 	sh deploy/dist.sh $(RELEASE) dist
+
+dist-test: ## build the archives in two directories and compare them byte by byte
+	sh deploy/same.sh $(RELEASE)
+
+deb: ## build the Debian package below dist/ (ARCH=amd64)
+	sh deploy/dist.sh $(RELEASE) dist linux/$(ARCH)
+	sh deploy/deb/build.sh $(RELEASE) $(ARCH) dist
+
+deb-test: deb ## install, upgrade, remove and purge it under a systemd of its own (root, debootstrap, lintian)
+	sh deploy/deb/test.sh dist/zlockd_$(RELEASE)-1_$(ARCH).deb $(ROOT)
 
 install: ## install both programs below PREFIX (default /usr/local)
 	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
@@ -75,8 +86,9 @@ rivals: ## measure locks beside ZooKeeper's, etcd's and Redis's, and draw the fi
 lint: ## what CI checks besides tests: gofmt, builds for other systems, plain English, and golangci-lint as .golangci.yml says
 	test -z "$$(gofmt -l .)"
 	go test ./test -run 'TestErrorsAreToldByTheirCode'
-	GOOS=darwin GOARCH=arm64 go build ./...
 	GOOS=freebsd GOARCH=amd64 go build ./...
+	GOOS=windows GOARCH=amd64 go build ./cmd/... ./client/... ./server
+	GOOS=darwin GOARCH=arm64 go vet ./...
 	sh test/words.sh
 	go run $(LINT) run
 
