@@ -159,6 +159,8 @@ func flagGroups(s *settings) []cli.Group {
 	f.Var((*durationValue)(&s.slowRequest), "slow-request", "log requests that take longer than this (default never)")
 	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
 	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
+	f.BoolVar(&s.checkReady, "check-ready", false,
+		"ask the admin port of the server with these settings whether it serves clients, and exit: 0 yes, 1 no")
 	f.BoolVar(&s.version, "version", false, "print the version and exit")
 	f.BoolVarP(&s.help, "help", "h", false, "print this and exit")
 	return groups
@@ -231,7 +233,7 @@ func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
 	var errs []error
 	all.VisitAll(func(f *pflag.Flag) {
 		value, ok := env(envName(f.Name))
-		if !ok || value == "" || f.Changed || f.Name == "help" || f.Name == "version" {
+		if !ok || value == "" || f.Changed || f.Name == "help" || f.Name == "version" || f.Name == "check-ready" {
 			return
 		}
 		if err := all.Set(f.Name, value); err != nil {

@@ -90,6 +90,8 @@ func (d *daemon) serveWith(args []string) int {
 		return exitOK
 	case s.version:
 		return p.Main([]string{"version"})
+	case s.checkReady:
+		return d.checkReady(s)
 	}
 	d.setLevel(s)
 	log := newLogger(d.stderr, &d.level, s.logFormat)

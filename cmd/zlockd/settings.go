@@ -15,11 +15,11 @@ type settings struct {
 	logLost func() int64 // lines that did not reach stderr; no flag
 
 	// Start and storage.
-	config, dataDir, logStore, backupDir string
-	dev, ignoreZooData, version, help    bool
-	snapshotEntries, diskReserve         int64 // disk in MiB
-	snapshotInterval, backupInterval     time.Duration
-	backupKeep                           int
+	config, dataDir, logStore, backupDir          string
+	dev, ignoreZooData, version, checkReady, help bool
+	snapshotEntries, diskReserve                  int64 // disk in MiB
+	snapshotInterval, backupInterval              time.Duration
+	backupKeep                                    int
 
 	// Addresses: "off" opens no port; of those for clients the one with TLS then remains.
 	clientAddr, secureClientAddr, peerAddr, adminAddr, metricsAddr, adminHosts string

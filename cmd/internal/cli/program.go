@@ -113,7 +113,7 @@ func (p *Program[C]) Main(args []string) int {
 	case first == "version" || first == "--version":
 		fmt.Fprintf(p.Stdout, "%s %s\n", p.Name, release.Version())
 		return 0
-	case p.Plain != nil && p.near(first) == "":
+	case p.Plain != nil && (strings.HasPrefix(first, "-") || p.near(first) == ""):
 		return p.Plain(args)
 	}
 	meant := ""

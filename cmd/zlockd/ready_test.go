@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// The health check of the image goes by the answer of /ready.
+func TestCheckReadyAsksTheAdminPort(t *testing.T) {
+	for _, c := range []struct {
+		status, code int
+		told         string
+	}{{200, exitOK, ""}, {503, exitFailed, "no leader"}} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/ready" {
+				t.Errorf("asked %s", r.URL.Path)
+			}
+			w.WriteHeader(c.status)
+			w.Write([]byte("no leader"))
+		}))
+		var out, errs bytes.Buffer
+		d := &daemon{stdout: &out, stderr: &errs}
+		if code := d.program().Main([]string{"--check-ready", "--admin-addr", srv.Listener.Addr().String()}); code != c.code ||
+			!strings.Contains(errs.String(), c.told) || c.told == "" && errs.Len() > 0 {
+			t.Errorf("status %d: exit code %d, %q", c.status, code, errs.String())
+		}
+		srv.Close()
+	}
+}
