@@ -9,7 +9,7 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: abuse build deb deb-test dist dist-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
+.PHONY: abuse build deb deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
 
 build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -91,6 +91,13 @@ lint: ## what CI checks besides tests: gofmt, builds for other systems, plain En
 	GOOS=darwin GOARCH=arm64 go vet ./...
 	sh test/words.sh
 	go run $(LINT) run
+
+image: ## build both images with buildah, as root and without an engine (ROOT: a Debian by debootstrap)
+	sh deploy/dist.sh $(RELEASE) dist linux/$(ARCH)
+	sh deploy/image/build.sh $(RELEASE) $(ARCH) dist $(ROOT)
+
+image-test: image ## start both from their roots, also by the commands of three public charts
+	bash deploy/image/test.sh $(RELEASE)
 
 sign: ## sign dist/SHA256SUMS with the releaser's key (KEY=minisign.key)
 	minisign -S -s $(KEY) -m dist/SHA256SUMS -t 'zlockd $(RELEASE)'
