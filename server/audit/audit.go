@@ -108,18 +108,17 @@ func appendClean(b []byte, s string) []byte {
 
 // appendUsers appends the users that a client has proved to be, and its address.
 func appendUsers(b []byte, ids []jute.ID) []byte {
-	first := true
+	begin := len(b)
 	for _, id := range ids {
-		if id.Scheme == "super" {
-			continue // the digest stands beside it
-		}
-		if !first {
-			b = append(b, ',')
-		}
-		first = false
 		user := id.ID
 		if id.Scheme == "digest" {
 			user, _, _ = strings.Cut(user, ":")
+		}
+		if user == "" || id.Scheme == "super" { // beside super stands its digest
+			continue
+		}
+		if len(b) > begin {
+			b = append(b, ',')
 		}
 		b = appendClean(b, user)
 	}
