@@ -369,7 +369,8 @@ func (q queue) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
 	name := recipe.NodeName(q.Layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
 	a := attempt{c: h.c, cfg: h.cfg}
-	return heldNode{path: recipe.Join(recipe.Parent(old.path), name), id: id, seq: old.seq, lock: old.lock}, a.data()
+	path := recipe.Join(recipe.Parent(old.path), name)
+	return heldNode{path: path, id: id, seq: old.seq, lock: old.lock}, a.data()
 }
 
 func (q queue) upgrade(context.Context, *hold, bool) error {

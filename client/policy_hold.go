@@ -15,7 +15,8 @@ type policyModes struct{}
 // readNode gets a fresh id: the door's mark is stale from then on.
 func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
-	return heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
+	node := heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}
+	return node, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
 }
 
 // upgrade turns the read hold into the write hold ahead of all waiters.

@@ -177,7 +177,8 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		}
 	}
 	if !s.Serving && s.Removed {
-		s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, or add it again by zlock member add %d", s.ID)
+		s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, "+
+			"or add it again by zlock member add %d", s.ID)
 	}
 	if s.PeerInsecure {
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
@@ -245,7 +246,8 @@ func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
 	s.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(i.o.Clients.MaxWatchBytes))
 	s.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
 		float64(f.WatchBytesMost))
-	s.Measure("buffer_bytes", "Memory of large requests on their way in and of replies and events on their way out.",
+	s.Measure("buffer_bytes",
+		"Memory of large requests on their way in and of replies and events on their way out.",
 		float64(f.BufferBytes))
 	s.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(i.o.Clients.MaxBuffers))
 	s.Measure("accept_errors_total", "Connections that the server failed to accept.", float64(f.AcceptErrors))

@@ -215,7 +215,8 @@ func syncTime(dir string) (_ time.Duration, failed error) {
 
 // files notes a low limit of open files.
 func (e *examiner) files() {
-	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles { // Go raises the soft limit to the hard one
+	// Go raises the soft limit to the hard one.
+	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
 		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", limit)
 	}

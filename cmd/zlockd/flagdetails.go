@@ -3,11 +3,11 @@ package main
 // flagDetails say of some flags what --help leaves to the manual.
 var flagDetails = map[string]string{
 	"admin-hosts": "All other names get 421 except at /health and /ready, so that no web page can read the " +
-		"port by DNS rebinding; addresses, localhost, and the names of this machine and of the members are always allowed",
-	"peers": "The servers that form a new cluster; later the members change by zlock member",
-	"max-client-cnxns": "It bounds connections alone; docs/limits.md has the other bounds on what an address " +
-		"costs",
-	"max-cnxns": "Without it four fifths of the file descriptors, and half of the memory at 64 KiB for each",
+		"port by DNS rebinding; addresses, localhost, and the names of this machine and of the members are " +
+		"always allowed",
+	"peers":            "The servers that form a new cluster; later the members change by zlock member",
+	"max-client-cnxns": "0 also lifts the other bounds on what an address costs, see docs/limits.md",
+	"max-cnxns":        "Without it four fifths of the file descriptors, and half of the memory at 64 KiB for each",
 	"read-only-mode": "It begins 2.5 s after the leader is lost. Writes get NOTREADONLY; sessions last as " +
 		"long as the connection, or go on elsewhere",
 	"max-nodes":     "Creates then get THROTTLEDOP; deletes and sessions go on",

@@ -155,8 +155,9 @@ func flagGroups(s *settings) []cli.Group {
 			"them")
 	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
 	f.StringVar(&s.auditLog, "audit-log", "",
-		"write a line for each change that is asked for to `FILE|stderr|syslog`, in the form of ZooKeeper's audit log")
-	f.Var((*durationValue)(&s.slowRequest), "slow-request", "log requests that take longer than this (default never)")
+		"write a line for each change that is asked for to `FILE|stderr|syslog`, as ZooKeeper's audit log has it")
+	f.Var((*durationValue)(&s.slowRequest), "slow-request",
+		"log requests that take longer than this (default never)")
 	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
 	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
 	f.BoolVar(&s.checkReady, "check-ready", false,

@@ -42,7 +42,7 @@ const (
 	reliefMost  = 5 * time.Second // a disk that is as slow as that is no use to a leader
 	reliefAsk   = 200 * time.Millisecond
 	reliefIdle  = 250 * time.Millisecond // instead, while nothing is written
-	reliefRest  = 5                      // looks after a try: by then there is a new leader, or no hope for this try
+	reliefRest  = 5                      // looks after a try: by then the try has succeeded or failed
 )
 
 // Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process

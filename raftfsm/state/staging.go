@@ -10,8 +10,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A backup replaces the whole state through the log, in pieces. One request opens a place beside the state, pieces fill it, and one request puts its content in the place of the state. No
-// client sees it before.
+// A backup replaces the whole state through the log, in pieces. One request opens a place beside
+// the state, pieces fill it, and one request puts its content in the place of the state. No client
+// sees it before.
 //
 // The place belongs to the stream that brings the pieces: when that stream gets another birth, the
 // state gives the place up. No snapshot holds it, so no snapshot may be taken while a place is

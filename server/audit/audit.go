@@ -86,7 +86,8 @@ func (l *Log) append(b []byte, e *Event) []byte {
 	}
 	name("user")
 	b = appendClean(appendUsers(b, e.IDs), e.User)
-	for _, f := range [...]struct{ name, value string }{{"ip", e.IP}, {"operation", e.Operation}, {"znode", e.Path},
+	for _, f := range [...]struct{ name, value string }{{"ip", e.IP}, {"operation", e.Operation},
+		{"znode", e.Path},
 		{"znode_type", e.Type}, {"acl", e.ACL}, {"request", e.Request}, {"result", cmp.Or(e.Result, "success")}} {
 		if f.value != "" {
 			name(f.name)
@@ -255,7 +256,8 @@ func aclText(acl []jute.ACL) string {
 	var b strings.Builder
 	for _, a := range acl {
 		b.WriteString(a.Scheme + ":" + a.ID.ID + ":")
-		for i, perm := range []int32{jute.PermCreate, jute.PermDelete, jute.PermRead, jute.PermWrite, jute.PermAdmin} {
+		for i, perm := range []int32{jute.PermCreate, jute.PermDelete, jute.PermRead, jute.PermWrite,
+			jute.PermAdmin} {
 			if a.Perms&perm != 0 {
 				b.WriteByte("cdrwa"[i])
 			}

@@ -28,7 +28,8 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 		user, _, _ := strings.Cut(credentials, ":")
 		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 		e := &Event{User: user, IP: ip, Operation: r.Method + " " + r.URL.RequestURI(), Request: asked.String()}
-		if refused := answer.code == http.StatusUnauthorized || answer.code == http.StatusForbidden; refused && login {
+		refused := answer.code == http.StatusUnauthorized || answer.code == http.StatusForbidden
+		if refused && login {
 			e.Operation, e.Path, e.Request = "login", "", e.Operation
 		} else if !changes {
 			return

@@ -281,9 +281,9 @@ func (c *conn) tryWrite(fd uintptr) bool {
 		switch {
 		case n > 0:
 			c.rawN = n
-		case err == syscall.EINTR:
+		case errors.Is(err, syscall.EINTR):
 			continue
-		case err != nil && err != syscall.EAGAIN:
+		case err != nil && !errors.Is(err, syscall.EAGAIN):
 			c.rawErr = os.NewSyscallError("write", err)
 		}
 		return true
