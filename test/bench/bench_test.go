@@ -101,7 +101,7 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 	must.OK(t, err)
 	rep := newReport(c, sides)
 	for _, p := range points(c) {
-		if p.alone || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
+		if p.alone || p.name == "idle" || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
 			continue // long, or with servers of their own
 		}
 		// On a busy machine little may happen within the first duration.
