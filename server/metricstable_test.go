@@ -14,14 +14,14 @@ import (
 )
 
 var updateDocs = flags.Bool("update-docs", false,
-	"write the tables that docs/operations.md takes from the code")
+	"write the tables that docs/reference/metrics.md takes from the code")
 
 const (
 	tableBegin = "<!-- from the code: go test ./server -run EveryMetric -update-docs -->\n"
 	tableEnd   = "<!-- end -->\n"
 )
 
-// checkMetricsTable compares the table of our own metrics in docs/operations.md
+// checkMetricsTable compares the table of our own metrics in docs/reference/metrics.md
 // with the help texts of the pages.
 func checkMetricsTable(t *testing.T, pages []string) {
 	t.Helper()
@@ -41,7 +41,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		table.WriteString(rows[name])
 	}
-	const file = "../docs/operations.md"
+	const file = "../docs/reference/metrics.md"
 	page := must.Get(os.ReadFile(file))(t)
 	before, rest, found := strings.Cut(string(page), tableBegin)
 	old, after, closed := strings.Cut(rest, tableEnd)

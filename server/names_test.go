@@ -89,8 +89,8 @@ var mntrName = regexp.MustCompile(`^zk_((avg|min|max|cnt|sum|p50|p95|p99|p999)_)
 // Every metric has an event that moves it, or stands in the manual's table of
 // those that nothing feeds, and those are zero.
 func TestEveryMetricIsFedOrToldOf(t *testing.T) {
-	page := must.Get(os.ReadFile("../docs/operations.md"))(t)
-	_, section, _ := strings.Cut(string(page), "\n### Metrics that stay zero\n")
+	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)
+	_, section, _ := strings.Cut(string(page), "\n## Metrics that stay zero\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	zero := map[string]bool{}
 	for row := range strings.Lines(section) {
@@ -154,7 +154,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 		case moves && zero[name]:
 			t.Errorf("%s has an event that moves it, and stands among those that nothing feeds", name)
 		case !moves && !zero[name]:
-			t.Errorf("%s: what moves it? Else it belongs into the table in docs/operations.md", name)
+			t.Errorf("%s: what moves it? Else it belongs into the table in docs/reference/metrics.md", name)
 		}
 	}
 	for name := range events {
@@ -164,7 +164,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	}
 	for name := range zero {
 		if !exists[name] {
-			t.Errorf("docs/operations.md tells of %s, and no server has it", name)
+			t.Errorf("docs/reference/metrics.md tells of %s, and no server has it", name)
 		}
 	}
 }

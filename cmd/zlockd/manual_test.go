@@ -19,11 +19,11 @@ func runMain(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestDocumentationHasTheFlags keeps docs/operations.md from going stale.
+// TestDocumentationHasTheFlags keeps docs/reference/flags.md from going stale.
 func TestDocumentationHasTheFlags(t *testing.T) {
 	var table strings.Builder
 	new(daemon).program().MarkdownFlags(&table)
-	doctest.Table(t, "../../docs/operations.md", "go test ./cmd/zlockd -run Documentation -update-docs",
+	doctest.Table(t, "../../docs/reference/flags.md", "go test ./cmd/zlockd -run Documentation -update-docs",
 		table.String())
 	for flag := range flagDetails {
 		if !strings.Contains(table.String(), "--"+flag) {
