@@ -19,7 +19,8 @@ func keepCommand() *command  { return unixOnly("__keep") }
 
 func unixOnly(name string) *command {
 	return &command{
-		Name: name, Args: "PATH -- COMMAND", Runs: true, Does: "not on Windows: a program can keep zlock hold beside it",
+		Name: name, Args: "PATH -- COMMAND", Runs: true,
+		Does:   "not on Windows: a program can keep zlock hold beside it",
 		Hidden: strings.HasPrefix(name, "__"),
 		Setup: func(*pflag.FlagSet) func(*call) error {
 			return func(*call) error { return cli.Usagef("not on Windows; use zlock hold") }

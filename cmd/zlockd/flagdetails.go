@@ -7,7 +7,8 @@ var flagDetails = map[string]string{
 		"always allowed",
 	"peers":            "The servers that form a new cluster; later the members change by zlock member",
 	"max-client-cnxns": "0 also lifts the other bounds on what an address costs, see docs/limits.md",
-	"max-cnxns":        "Without it four fifths of the file descriptors, and half of the memory at 64 KiB for each",
+	"max-cnxns": "Without it four fifths of the file descriptors, and half of the memory at 64 KiB " +
+		"for each",
 	"read-only-mode": "It begins 2.5 s after the leader is lost. Writes get NOTREADONLY; sessions last as " +
 		"long as the connection, or go on elsewhere",
 	"max-nodes":     "Creates then get THROTTLEDOP; deletes and sessions go on",

@@ -81,7 +81,8 @@ func idleTime() point {
 				before := takeUsage(s.pids())
 				time.Sleep(c.duration)
 				spent, _ := before.perOp(1)
-				out.metrics = []metric{{unit: "% of a core", value: 100 * spent / float64(c.duration.Microseconds()), lower: true}}
+				share := 100 * spent / float64(c.duration.Microseconds())
+				out.metrics = []metric{{unit: "% of a core", value: share, lower: true}}
 				return out, nil
 			}}, nil
 		},

@@ -242,7 +242,8 @@ func (b *benchFlags) show(out io.Writer, r *report) error {
 	add := func(what, form string, args ...any) {
 		fmt.Fprintf(out, "%-14s%s\n", what, fmt.Sprintf(form, args...))
 	}
-	add("recipe", "%s, %d clients × %d, %d locks, fault %s", r.Recipe, r.Clients, r.Goroutines, r.Locks, r.Fault)
+	add("recipe", "%s, %d clients × %d, %d locks, fault %s",
+		r.Recipe, r.Clients, r.Goroutines, r.Locks, r.Fault)
 	add("acquired", "%d in %.1fs: %.1f/s", r.Acquired, r.Seconds, r.PerSecond)
 	for _, l := range []struct {
 		name string
