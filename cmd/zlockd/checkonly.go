@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,7 +26,8 @@ func checkCommand() *command {
 		Name: "check", ProgramFlags: true, Does: "say whether a server would start, and with which settings",
 		Help: `Takes the flags of a server, its environment and --config. Reads everything, resolves the
 names of the peers, opens and closes the ports, looks at certificates, at the data
-directory and its disk, and at the limits of this process. Starts nothing. Prints the
+directory and its disk, and at the limits of this process. Starts nothing. Ports are no
+fault while a server runs on the data directory, which has them itself. Prints the
 settings in force and where each comes from, then all faults with what to do about each.
 Exit code: 0 a server would start, 2 it would not.`,
 		Setup: func(*pflag.FlagSet) func(*dataCall) error {
@@ -102,8 +104,13 @@ func (s *settings) print(w io.Writer) {
 	})
 }
 
-// ports opens each port and closes it again.
+// ports opens each port and closes it again. While a server runs on the data directory, a port that
+// is taken is that server's: before an upgrade the question is whether the next start would succeed.
 func (e *examiner) ports() {
+	running := !e.s.dev && disk.InUse(e.s.dataDir)
+	if running {
+		e.note("a server runs on --data-dir %s: its ports were not tried", e.s.dataDir)
+	}
 	addrs := []string{e.s.clientAddr, e.s.secureClientAddr, e.s.adminAddr, e.s.metricsAddr}
 	if len(e.s.peers) > 0 {
 		addrs = append(addrs, e.s.peerAddr)
@@ -113,11 +120,12 @@ func (e *examiner) ports() {
 			continue
 		}
 		l, err := net.Listen("tcp", addr)
-		if err != nil {
+		switch {
+		case err == nil:
+			l.Close()
+		case !running || !errors.Is(err, syscall.EADDRINUSE):
 			e.faults = append(e.faults, explain(err, e.s))
-			continue
 		}
-		l.Close()
 	}
 }
 

@@ -31,6 +31,16 @@ func IsDataDir(dir string) bool {
 	return err == nil
 }
 
+// InUse reports whether a server runs on a data directory.
+func InUse(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, "lock"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return lockFile(f, true) != nil
+}
+
 // OpenStopped opens a data directory for reading.
 func OpenStopped(dir string) (_ *Stopped, err error) {
 	s := &Stopped{dir: dir}
