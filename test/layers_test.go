@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"raftfsm/vfs":    {},
 	"server": {"jute", "session", "raftfsm", "raftfsm/state", "raftfsm/status", "raftfsm/disk",
 		"server/admin", "server/audit", "server/clients", "server/observe", "server/view", "server/backup"},
-	"server/audit": {"jute", "tree", "server/observe"},
+	"server/audit": {"jute", "tree", "server/admin", "server/observe"},
 	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/observe",
 		"server/sasl"},
 	"server/observe": {"jute", "tree", "raftfsm/state", "server/admin"},

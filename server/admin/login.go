@@ -36,15 +36,29 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 	}
 }
 
-// Login checks that a request names a user and a password that check knows, in the form of
-// ZooKeeper's admin server: Authorization: digest USER:PASSWORD. Only then it returns the user.
-func Login(r *http.Request, check func(user, password string) bool) (user string, code int, problem string) {
+// Credentials returns the user and the password that a request names in the form of ZooKeeper's
+// admin server, Authorization: digest USER:PASSWORD. digest is false for another scheme; a header
+// without a colon names no user, because all of it may be a password.
+func Credentials(r *http.Request) (user, password string, digest bool) {
 	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "digest") {
-		return "", http.StatusUnauthorized, "Auth info is missing for the command"
+		return "", "", false
 	}
 	user, password, ok := strings.Cut(credentials, ":")
-	if !ok || !check(user, password) {
+	if !ok {
+		return "", credentials, true
+	}
+	return user, password, true
+}
+
+// Login checks that a request names a user and a password that check knows; see
+// Credentials. Only then it returns the user.
+func Login(r *http.Request, check func(user, password string) bool) (user string, code int, problem string) {
+	user, password, digest := Credentials(r)
+	if !digest {
+		return "", http.StatusUnauthorized, "Auth info is missing for the command"
+	}
+	if user == "" || !check(user, password) {
 		if failed, known := r.Context().Value(loginKey{}).(func(*http.Request, string)); known {
 			failed(r, user)
 		}

@@ -89,7 +89,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.RemoteAddr = "10.0.0.1:99"
 		if auth != "" {
-			r.Header.Set("Authorization", "digest super:"+auth)
+			r.Header.Set("Authorization", auth)
 		}
 		if body != "" {
 			r.Header.Set("Content-Type", "application/json")
@@ -97,11 +97,13 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	ask("GET", "/members", "", "")
-	ask("GET", "/commands/backup", "right", "")
-	ask("POST", "/members", "right", "{\"op\":\"add\"}\n")
-	ask("POST", "/members", "right", "{\"op\":\"remove\"}")
-	ask("POST", "/commands/restore?keep-sessions=true", "wrong", "")
-	ask("GET", "/commands/backup", "wrong", "")
+	ask("GET", "/commands/backup", "digest super:right", "")
+	ask("POST", "/members", "digest super:right", "{\"op\":\"add\"}\n")
+	ask("POST", "/members", "digest super:right", "{\"op\":\"remove\"}")
+	ask("POST", "/commands/restore?keep-sessions=true", "digest super:wrong", "")
+	ask("GET", "/commands/backup", "digest super:wrong", "")
+	ask("POST", "/members", "Basic c3VwZXI6d3Jvbmc= wrong", "{}") // its user stands beside its password
+	ask("POST", "/members", "digest wrong", "{}")
 	l.Close()
 	const who = "user=super\tip=10.0.0.1\toperation="
 	want := []string{
@@ -109,6 +111,8 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 		who + "POST /members\trequest={\"op\":\"remove\"}\tresult=failure",
 		who + "login\trequest=POST /commands/restore?keep-sessions=true\tresult=failure",
 		who + "login\trequest=GET /commands/backup\tresult=failure",
+		"user=\tip=10.0.0.1\toperation=login\trequest=POST /members\tresult=failure",
+		"user=\tip=10.0.0.1\toperation=login\trequest=POST /members\tresult=failure",
 	}
 	if got := lines(t, file); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		t.Errorf("%q\nnot %q", got, want)

@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 // HTTP writes a line for each request of a handler that may change something, and for each login
 // that failed.
 func (l *Log) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, credentials, login := strings.Cut(r.Header.Get("Authorization"), " ")
+		login := r.Header.Get("Authorization") != ""
 		changes := r.Method != http.MethodGet && r.Method != http.MethodHead
 		if !changes && !login {
 			next.ServeHTTP(w, r)
@@ -25,7 +27,7 @@ func (l *Log) HTTP(next http.Handler) http.Handler {
 		}
 		answer := &answer{ResponseWriter: w}
 		next.ServeHTTP(answer, r)
-		user, _, _ := strings.Cut(credentials, ":")
+		user, _, _ := admin.Credentials(r)
 		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
 		e := &Event{User: user, IP: ip, Operation: r.Method + " " + r.URL.RequestURI(), Request: asked.String()}
 		refused := answer.code == http.StatusUnauthorized || answer.code == http.StatusForbidden
