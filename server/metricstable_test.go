@@ -29,7 +29,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 	for _, text := range pages {
 		for _, m := range regexp.MustCompile(`(?m)^# HELP (zlockd_\w+) (.*)$`).FindAllStringSubmatch(text, -1) {
 			name, labels := m[1], ""
-			if l := regexp.MustCompile(`(?m)^` + name + `\{(.*?)\} `).FindStringSubmatch(text); l != nil {
+			if l := regexp.MustCompile(`(?m)^` + name + `(?:_sum)?\{(.*?)\} `).FindStringSubmatch(text); l != nil {
 				names := regexp.MustCompile(`(\w+)="(?:[^"\\]|\\.)*"`).ReplaceAllString(l[1], "$1")
 				labels = "{" + names + "}"
 			}

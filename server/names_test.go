@@ -73,7 +73,8 @@ func init() {
 	add("large requests, slow readers", "zlockd_buffer_bytes")
 	add("too many log lines", "zlockd_log_lines_dropped_total zlockd_log_lines_lost_total")
 	add("a change is asked for while there is an audit log", "zlockd_audit_lines_total zlockd_audit_lines_lost_total")
-	add("a request takes long", "zlockd_slow_requests_total zlockd_slow_requests_skipped_total")
+	add("a request takes long", "zlockd_slow_requests_total zlockd_slow_requests_skipped_total "+
+		"zlockd_request_stage_seconds")
 	add("time", "uptime")
 	add("a collection, goroutines, memory",
 		`jvm_pause_time_ms jvm_gc_collection_seconds_count jvm_gc_collection_seconds_sum jvm_threads_current jvm_threads_daemon

@@ -42,8 +42,5 @@ func (i *Instance) requestLogStatus(s *admin.Status) {
 	s.Measure("audit_lines_total", "Lines written to the audit log.", float64(written))
 	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written.",
 		float64(lost))
-	s.Measure("slow_requests_total", "Requests that took longer than --slow-request.",
-		float64(i.slow.Seen.Load()))
-	s.Measure("slow_requests_skipped_total", "Slow requests that were not logged: more than ten in a second.",
-		float64(i.slow.Skipped.Load()))
+	i.slow.Status(s)
 }

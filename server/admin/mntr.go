@@ -48,7 +48,7 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 		}
 	}
 	for _, x := range s.Extra {
-		if len(x.Labels) == 0 {
+		if len(x.Labels) == 0 && x.Histogram == nil {
 			tell("zlockd_"+plain(x.Name), short(x.Value), false)
 		}
 	}

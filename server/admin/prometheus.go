@@ -53,12 +53,19 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 type output struct{ ch chan<- prometheus.Metric }
 
 func (o output) put(name, help string, kind prometheus.ValueType, v float64, labels ...Pair) {
+	o.sample(name, help, labels, func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
+		return prometheus.NewConstMetric(desc, kind, v, values...)
+	})
+}
+
+func (o output) sample(name, help string, labels []Pair,
+	value func(*prometheus.Desc, []string) (prometheus.Metric, error)) {
 	keys, values := make([]string, len(labels)), make([]string, len(labels))
 	for i, l := range labels {
 		keys[i], values[i] = l.Key, strings.ToValidUTF8(l.Value, "\uFFFD")
 	}
 	desc := prometheus.NewDesc(name, help, keys, nil)
-	m, err := prometheus.NewConstMetric(desc, kind, v, values...)
+	m, err := value(desc, values)
 	if err != nil {
 		m = prometheus.NewInvalidMetric(desc, err)
 	}
@@ -163,6 +170,13 @@ func (o output) own(s *Status) {
 	gauge("faults", "Number of things wrong, told at /health.", float64(len(s.Faults)))
 	gauge("notices", "Number of things an operator should know, told at /health.", float64(len(s.Notices)))
 	for _, x := range s.Extra {
+		if h := x.Histogram; h != nil {
+			o.sample("zlockd_"+x.Name, x.Help, x.Labels,
+				func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
+					return prometheus.NewConstHistogram(desc, h.Count, h.Sum, h.Buckets, values...)
+				})
+			continue
+		}
 		kind := prometheus.GaugeValue
 		if strings.HasSuffix(x.Name, "_total") {
 			kind = prometheus.CounterValue

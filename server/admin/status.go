@@ -160,11 +160,20 @@ type Sample struct {
 	Help   string
 	Value  float64
 	Labels []Pair // the same keys for all samples of one name
+
+	Histogram *Histogram // in the place of Value, at /metrics alone
+}
+
+// Histogram is how values are spread: how many there are up to each bound.
+type Histogram struct {
+	Count   uint64
+	Sum     float64
+	Buckets map[float64]uint64
 }
 
 // Measure adds a metric of zlockd's own.
 func (s *Status) Measure(name, help string, v float64, labels ...Pair) {
-	s.Extra = append(s.Extra, Sample{name, help, v, labels})
+	s.Extra = append(s.Extra, Sample{Name: name, Help: help, Value: v, Labels: labels})
 }
 
 // Conn is one client connection.

@@ -292,7 +292,7 @@ func (c *conn) attached(o *state.Outcome) {
 	c.timeout = time.Duration(s.Timeout) * time.Millisecond
 	c.out.buf = jute.AppendConnectResponse(c.out.buf, s.Timeout, s.ID, s.Password, c.mayRead, false)
 	c.out.frames++
-	c.answered(c.out.front(), o, c.srv.batchTime(o))
+	c.applied(c.out.front(), o)
 	c.phase.Store(int32(phaseOpen))
 }
 

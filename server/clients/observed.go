@@ -55,6 +55,15 @@ func (c *conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.Err
 	}
 }
 
+// applied counts one request that was answered from the log. The outbox is locked.
+func (c *conn) applied(p pending, out *state.Outcome) {
+	now := c.srv.batchTime(out)
+	if p.followed != nil {
+		p.followed.Logged = now
+	}
+	c.answered(p, out, now)
+}
+
 // answered counts one request that was answered at now. The outbox is locked.
 func (c *conn) answered(p pending, out *state.Outcome, now time.Duration) {
 	d := max(now-p.at, 0)
@@ -73,6 +82,9 @@ func (c *conn) answered(p pending, out *state.Outcome, now time.Duration) {
 func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now time.Duration) {
 	if r == nil {
 		return
+	}
+	if r.Logged > 0 {
+		now = c.srv.now() // later than the beginning of the batch
 	}
 	r.Xid, r.Session, r.Addr, r.IDs, r.Outcome, r.Answered = xid, c.session, c.host, *c.ids.Load(), *out, now
 	c.srv.Observed.Followed(r)

@@ -22,6 +22,10 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 		if q.Arrived > q.Begun || q.Begun > q.Answered || q.Addr != "127.0.0.1" || len(q.IDs) == 0 {
 			t.Errorf("%+v", q)
 		}
+		if log := classOf(q.Op) == writeOp || q.Op == state.OpCreateSession; log != (q.Logged > 0) ||
+			log && (q.Logged < q.Begun || q.Logged > q.Answered) {
+			t.Errorf("%v: logged at %v, begun %v, answered %v", q.Op, q.Logged, q.Begun, q.Answered)
+		}
 		got = append(got, fmt.Sprint(q.Op, " ", q.Path(), " ", int32(q.Code), " ", q.Session != 0, " ", q.Zxid > 0))
 	}})
 	c := r.client()

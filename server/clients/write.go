@@ -89,7 +89,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 			b = append(b, out.Reply...)
 		}
 		o.endReply(b, at, out.Code)
-		c.answered(p, out, c.srv.batchTime(out))
+		c.applied(p, out)
 		if p.op == jute.OpCloseSession {
 			o.end(endSession)
 		}

@@ -20,8 +20,24 @@ type Request struct {
 
 	// When the last byte of the request had come, when the server began to carry it out (until then it
 	// waits for other requests of its connection, and for the share of its address), and when its answer
-	// was appended. A write was applied just before. On the server's clock.
-	Arrived, Begun, Answered time.Duration
+	// was appended, on the server's clock. In between a write is Logged: a majority has it in its log, and
+	// the server applies the entry. Logged is zero for requests that the server answers by itself.
+	Arrived, Begun, Logged, Answered time.Duration
+}
+
+// stages are the parts of a request's time, in the order in which they pass.
+var stages = [...]string{"waited", "logged", "applied", "carried_out"}
+
+// stages returns how long each stage took. A write is logged and applied; other requests are
+// carried out.
+func (r *Request) stages() (took [len(stages)]time.Duration) {
+	took[0] = r.Begun - r.Arrived
+	if r.Logged > 0 {
+		took[1], took[2] = r.Logged-r.Begun, r.Answered-r.Logged
+	} else {
+		took[3] = r.Answered - r.Begun
+	}
+	return took
 }
 
 // Path returns the path that the request names; "" if it names none, or several.

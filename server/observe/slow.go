@@ -5,27 +5,56 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 // slowLogged is how many slow requests Slow logs in a second.
 const slowLogged = 10
 
-// Slow logs requests that take longer than a bound, and counts those beyond ten a second.
+// Slow logs requests that take longer than a bound, and counts those beyond ten a second. It measures
+// the stages of all requests.
 type Slow struct {
 	Bound time.Duration
 	Log   *slog.Logger
 
-	Seen, Skipped atomic.Int64
+	seen, skipped atomic.Int64
 	window        atomic.Int64 // the second, on the server's clock, and how many it has, in the lowest bits
+	times         [len(stages)]times
+}
+
+// bounds are the upper bounds of a histogram's buckets.
+var bounds = [...]time.Duration{100 * time.Microsecond, 500 * time.Microsecond, time.Millisecond,
+	5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 5 * time.Second}
+
+// times is a histogram: how many requests fell into each bucket, and their sum.
+type times struct {
+	counts [len(bounds) + 1]atomic.Uint64
+	sum    atomic.Int64
+}
+
+func (t *times) add(d time.Duration) {
+	i := 0
+	for i < len(bounds) && d > bounds[i] {
+		i++
+	}
+	t.counts[i].Add(1)
+	t.sum.Add(int64(d))
 }
 
 // Request looks at an answered request. It suits the argument of Init.
 func (s *Slow) Request(r *Request) {
-	took := r.Answered - r.Arrived
-	if took < s.Bound {
+	took := r.stages()
+	for i, d := range took {
+		if d > 0 {
+			s.times[i].add(d)
+		}
+	}
+	if r.Answered-r.Arrived < s.Bound {
 		return
 	}
-	s.Seen.Add(1)
+	s.seen.Add(1)
 	second := int64(r.Answered / time.Second)
 	for {
 		w := s.window.Load()
@@ -34,15 +63,39 @@ func (s *Slow) Request(r *Request) {
 			next = second<<32 + 1
 		}
 		if next&0xffffffff > slowLogged {
-			s.Skipped.Add(1)
+			s.skipped.Add(1)
 			return
 		}
 		if s.window.CompareAndSwap(w, next) {
 			break
 		}
 	}
-	s.Log.Warn("slow request", "operation", r.Op.String(), "path", r.Path(), "session",
-		fmt.Sprintf("%#x", uint64(r.Session)), "addr", r.Addr, "took", took.Round(time.Microsecond),
-		"waited", (r.Begun - r.Arrived).Round(time.Microsecond),
-		"carried_out", (r.Answered - r.Begun).Round(time.Microsecond), "code", int32(r.Code))
+	line := []any{"operation", r.Op.String(), "path", r.Path(), "session", fmt.Sprintf("%#x", uint64(r.Session)),
+		"addr", r.Addr, "took", (r.Answered - r.Arrived).Round(time.Microsecond)}
+	for i, d := range took {
+		if d > 0 {
+			line = append(line, stages[i], d.Round(time.Microsecond))
+		}
+	}
+	s.Log.Warn("slow request", append(line, "code", int32(r.Code))...)
+}
+
+// Status adds what was seen.
+func (s *Slow) Status(to *admin.Status) {
+	to.Measure("slow_requests_total", "Requests that took longer than --slow-request.", float64(s.seen.Load()))
+	to.Measure("slow_requests_skipped_total", "Slow requests that were not logged: more than ten in a second.",
+		float64(s.skipped.Load()))
+	for i, stage := range stages {
+		t, h := &s.times[i], admin.Histogram{Buckets: map[float64]uint64{}}
+		for b, bound := range bounds {
+			h.Count += t.counts[b].Load()
+			h.Buckets[bound.Seconds()] = h.Count
+		}
+		h.Count += t.counts[len(bounds)].Load()
+		h.Sum = time.Duration(t.sum.Load()).Seconds()
+		to.Extra = append(to.Extra, admin.Sample{Name: "request_stage_seconds", Histogram: &h,
+			Help: "Time of requests by stage, with --slow-request: waited for earlier requests, " +
+				"logged by a majority, applied and answered; carried out and answered without the log.",
+			Labels: []admin.Pair{{Key: "stage", Value: stage}}})
+	}
 }
