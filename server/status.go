@@ -90,9 +90,9 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
-// Authorizer returns a check for admin.Options: the super user, known by the password, may change
-// state over HTTP. Without a super user it returns nil.
-func Authorizer(superDigest string) func(user, password string) bool {
+// Authorizer returns the super user for admin.Options, known by the password, who may change state
+// over HTTP; nil without a super user.
+func Authorizer(superDigest string) admin.Super {
 	if superDigest == "" {
 		return nil
 	}

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"fmt"
+	"cmp"
 	"net/http"
 	"runtime/trace"
 	"time"
@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	traceTime    = time.Second      // recorded by default
+	traceTime    = "1s"             // recorded by default
 	traceTimeMax = 25 * time.Second // within the time that an answer may take
 	traceBytes   = 64 << 20         // kept of a trace, the newest
 )
@@ -22,44 +22,36 @@ func (i *Instance) addTracePage() {
 }
 
 func (i *Instance) serveTrace(w http.ResponseWriter, r *http.Request) {
-	refuse := func(code int, problem string) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(code)
-		fmt.Fprintln(w, problem)
+	if no := i.trace(w, r); no != nil {
+		http.Error(w, no.Text, no.Status)
 	}
+}
+
+func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *admin.Refusal {
 	if r.Method != http.MethodGet {
-		refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
-		return
+		return admin.Refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
 	}
-	if i.o.Admin.Authorize == nil {
-		refuse(http.StatusForbidden, "A trace tells of others' requests: start zlockd with --super-digest")
-		return
+	if _, no := i.o.Admin.Authorize.User(r, "A trace tells of others' requests"); no != nil {
+		return no
 	}
-	if _, code, problem := admin.Login(r, i.o.Admin.Authorize); code != http.StatusOK {
-		refuse(code, problem)
-		return
-	}
-	wait := traceTime
-	if s := r.URL.Query().Get("wait"); s != "" {
-		var err error
-		if wait, err = time.ParseDuration(s); err != nil || wait <= 0 || wait > traceTimeMax {
-			refuse(http.StatusBadRequest, fmt.Sprintf("wait %q is no duration up to %v, such as 5s", s, traceTimeMax))
-			return
-		}
+	wait, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("wait"), traceTime))
+	if err != nil || wait <= 0 || wait > traceTimeMax {
+		return admin.Refuse(http.StatusBadRequest, "wait %q is no duration up to %v, such as 5s",
+			r.URL.Query().Get("wait"), traceTimeMax)
 	}
 	recorder := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: wait, MaxBytes: traceBytes})
 	if err := recorder.Start(); err != nil {
-		refuse(http.StatusConflict,
-			fmt.Sprintf("another trace is being recorded; ask again when that has ended: %v", err))
-		return
+		return admin.Refuse(http.StatusConflict,
+			"another trace is being recorded; ask again when that has ended: %v", err)
 	}
 	defer recorder.Stop()
 	select {
 	case <-r.Context().Done():
-		return
+		return nil
 	case <-time.After(wait):
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="zlockd.trace"`)
 	_, _ = recorder.WriteTo(w) // a client that has left needs no answer
+	return nil
 }

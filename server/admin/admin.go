@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,9 +15,8 @@ type Options struct {
 	// Whitelist lists the four-letter words that Admin answers, separated by commas; "*" is all of
 	// them, empty is DefaultWhitelist. Admin always answers srvr.
 	Whitelist string
-	// Authorize decides whether a user may change state over HTTP, and compares in constant time.
-	// Nil: no user may.
-	Authorize func(user, password string) bool
+	// Authorize knows the users that may change state over HTTP.
+	Authorize Super
 	// Hosts are names under which clients may ask for the server, besides addresses, localhost, this
 	// machine's name and those of the members; "*" is any.
 	Hosts []string
@@ -82,15 +80,14 @@ func New(o Options) (*Admin, error) {
 	return a, nil
 }
 
-// Admin gives heavyAtOnce heavy answers at a time, each within heavyTime and a second for every
-// MiB sent: a slow reader loses its answer, and never holds a place that others wait for.
+// Admin gives heavyAtOnce heavy answers at a time, each within heavyTime, and as Paced extends it: a
+// slow reader loses its answer, and never holds a place that others wait for.
 const (
 	heavyAtOnce = 4
 	heavyTime   = 5 * time.Second
-	leastRate   = 1 << 20 // bytes per second
 )
 
-var errBusy = errors.New("too many costly admin questions at once")
+var errBusy = Refuse(http.StatusServiceUnavailable, "too many costly admin questions at once")
 
 // pool admits a few requests at a time.
 type pool struct {
@@ -110,29 +107,7 @@ func (p pool) acquire() (release func(), ok bool) {
 	}
 }
 
-// limit returns a writer that gives up on a reader that is too slow, if the connection takes
-// deadlines.
-func (a *Admin) limit(w io.Writer) io.Writer {
-	d, ok := w.(deadliner)
-	if !ok {
-		return w
-	}
-	return &limited{w: w, d: d, end: a.o.Now().Add(heavyTime)}
-}
-
-type deadliner interface{ SetWriteDeadline(time.Time) error }
-
-type limited struct {
-	w   io.Writer
-	d   deadliner
-	end time.Time
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	if err := l.d.SetWriteDeadline(l.end); err != nil {
-		return 0, err
-	}
-	n, err := l.w.Write(b)
-	l.end = l.end.Add(time.Duration(n) * time.Second / leastRate)
-	return n, err
+// paced returns a writer that gives up on a reader that is too slow.
+func (a *Admin) paced(w io.Writer, deadline func(time.Time) error) io.Writer {
+	return &Paced{Writer: w, Deadline: deadline, End: a.o.Now().Add(heavyTime)}
 }

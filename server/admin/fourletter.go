@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Texts that clients and scripts compare with.
@@ -117,7 +118,10 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 		}
 		defer release()
 	}
-	out := bufio.NewWriterSize(a.limit(conn), 64<<10)
+	out := bufio.NewWriterSize(conn, 64<<10)
+	if d, ok := conn.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		out.Reset(a.paced(conn, d.SetWriteDeadline))
+	}
 	a.answer(out, w)
 	return out.Flush()
 }

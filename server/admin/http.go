@@ -98,33 +98,37 @@ func (a *Admin) listCommands(w http.ResponseWriter, _ *http.Request) {
 func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	c := a.byName[name]
-	code := http.StatusOK
-	problem, hidden := "", Need(0)
+	hidden := Need(0)
+	var no *Refusal
 	switch {
 	case c == nil:
-		problem = "Unknown command: " + name
+		no = Refuse(http.StatusOK, "Unknown command: %s", name)
 	case c.changes:
-		code, problem = a.mayChange(w, r)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		code, problem = http.StatusMethodNotAllowed, name+" is asked for by GET"
-	case c.need&(NeedEphemerals|NeedWatches) != 0 && a.o.Authorize != nil && r.Header.Get("Authorization") != "":
-		if _, code, problem = Login(r, a.o.Authorize); problem == "" {
+		no = a.mayChange(w, r)
+	default:
+		no = Reads(w, r, name)
+		if no == nil && c.need&(NeedEphemerals|NeedWatches) != 0 && a.o.Authorize != nil &&
+			r.Header.Get("Authorization") != "" {
 			hidden = NeedHidden
+			_, no = a.o.Authorize.User(r, "")
 		}
 	}
-	if problem == "" && c.heavy {
+	if no == nil && c.heavy {
 		release, ok := a.heavy.acquire()
 		if ok {
 			defer release()
 		} else {
-			code, problem = http.StatusServiceUnavailable, errBusy.Error()
+			no = errBusy
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	j := &jsonWriter{w: bufio.NewWriterSize(a.limit(controlled{w, http.NewResponseController(w)}), 32<<10)}
-	if problem != "" {
-		jsonRefusal(j, name, problem)
+	if no != nil {
+		w.WriteHeader(no.Status)
+	}
+	out := a.paced(w, http.NewResponseController(w).SetWriteDeadline)
+	j := &jsonWriter{w: bufio.NewWriterSize(out, 32<<10)}
+	if no != nil {
+		jsonRefusal(j, name, no.Text)
 	} else {
 		a.runCommand(j, c, name, hidden, r.URL.Query())
 	}
@@ -133,32 +137,13 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// controlled is a ResponseWriter that takes deadlines where the connection does.
-type controlled struct {
-	http.ResponseWriter
-	c *http.ResponseController
-}
-
-// SetWriteDeadline implements deadliner.
-func (w controlled) SetWriteDeadline(t time.Time) error {
-	// Recorders and the like have no connection to set it on.
-	_ = w.c.SetWriteDeadline(t)
-	return nil
-}
-
-// mayChange decides whether a request may change state: a POST that names a
-// user who holds all rights on the root. Links and pages of other sites can
-// send neither.
-func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) (code int, problem string) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed, "This command changes state: use POST"
+// mayChange refuses a request that may not change state: only the super user's POST may.
+func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *Refusal {
+	no := Posts(w, r)
+	if no == nil {
+		_, no = a.o.Authorize.User(r, "Commands that change state are off")
 	}
-	if a.o.Authorize == nil {
-		return http.StatusForbidden, "Commands that change state are off: start zlockd with --super-digest"
-	}
-	_, code, problem = Login(r, a.o.Authorize)
-	return code, problem
+	return no
 }
 
 // serveHealth reports whether the process is sound. A server that waits for a leader is sound: a

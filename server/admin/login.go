@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 )
 
-// failedLogin is how long Login delays the answer to a wrong password.
+// failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
 // loginKey is the key of a request's context at which the admin port keeps the function
-// that Login calls when a login fails.
+// that Super.User calls when a login fails.
 type loginKey struct{}
 
 // notesLogins counts and logs the failed logins of a handler.
@@ -34,36 +33,4 @@ func (a *Admin) loginFailed(r *http.Request, user string) {
 		a.o.Log.Warn("login failed", "user", fmt.Sprintf("%.64s", user), "from", r.RemoteAddr, "path",
 			fmt.Sprintf("%.128s", r.URL.Path), "failed", count)
 	}
-}
-
-// Credentials returns the user and the password that a request names in the form of ZooKeeper's
-// admin server, Authorization: digest USER:PASSWORD. digest is false for another scheme; a header
-// without a colon names no user, because all of it may be a password.
-func Credentials(r *http.Request) (user, password string, digest bool) {
-	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "digest") {
-		return "", "", false
-	}
-	user, password, ok := strings.Cut(credentials, ":")
-	if !ok {
-		return "", credentials, true
-	}
-	return user, password, true
-}
-
-// Login checks that a request names a user and a password that check knows; see
-// Credentials. Only then it returns the user.
-func Login(r *http.Request, check func(user, password string) bool) (user string, code int, problem string) {
-	user, password, digest := Credentials(r)
-	if !digest {
-		return "", http.StatusUnauthorized, "Auth info is missing for the command"
-	}
-	if user == "" || !check(user, password) {
-		if failed, known := r.Context().Value(loginKey{}).(func(*http.Request, string)); known {
-			failed(r, user)
-		}
-		time.Sleep(failedLogin)
-		return "", http.StatusForbidden, "Not authorized"
-	}
-	return user, http.StatusOK, ""
 }

@@ -24,10 +24,11 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	}
 	var done changed
 	var job status.Job
-	code, problem := a.mayChange(w, r)
-	switch {
-	case problem != "":
-		done.fail(status.Errorf(status.NotAllowed, "%s", problem))
+	code := http.StatusOK
+	switch no := a.mayChange(w, r); {
+	case no != nil:
+		done.fail(status.With(status.NotAllowed, no))
+		code = no.Status
 	case !readJob(w, r, &job):
 		done.fail(errors.New(`want {"op": "add", "id": 4, "addr": "HOST:PORT"}, ` +
 			`or op promote, remove or lead and an id`))

@@ -74,8 +74,6 @@ type Status struct {
 	ConfigText  string // its lines as clients read them, if they can
 
 	Digests        []Digest
-	SnapshotZxid   int64 // of the newest snapshot
-	SnapshotTime   time.Time
 	Nodes          int
 	EphemeralCount int
 	DataSize       int64 // approximate_data_size

@@ -32,8 +32,8 @@ type Restorer struct {
 	Target func() Target // nil while there is no state
 	// Dir is where the backup is kept until it has been checked.
 	Dir string
-	// Authorize decides whether a user may replace everything that is stored. Nil: no user may.
-	Authorize func(user, password string) bool
+	// Authorize knows the users that may replace everything that is stored.
+	Authorize admin.Super
 	Log       *slog.Logger
 
 	busy sync.Mutex // held while a restore is under way
@@ -68,16 +68,12 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made raftfsm.Restored,
 	err error) {
-	switch {
-	case r.Method != http.MethodPost:
-		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed, made, errors.New("this command changes state: use POST")
-	case h.Authorize == nil:
-		return http.StatusForbidden, made,
-			errors.New("a restore replaces everything: start zlockd with --super-digest")
+	no := admin.Posts(w, r)
+	if no == nil {
+		_, no = h.Authorize.User(r, "a restore replaces everything")
 	}
-	if _, code, problem := admin.Login(r, h.Authorize); problem != "" {
-		return code, made, errors.New(problem)
+	if no != nil {
+		return no.Status, made, no
 	}
 	target := h.Target()
 	if target == nil {
@@ -89,7 +85,8 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	defer h.busy.Unlock()
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Time{}) // recorders and the like take no deadlines
-	f, size, code, err := h.receive(target, &steadyReader{r: r.Body, c: c, end: time.Now().Add(leastTime)})
+	f, size, code, err := h.receive(target, &admin.Paced{Reader: r.Body, Deadline: c.SetReadDeadline,
+		End: time.Now().Add(leastTime)})
 	if err != nil {
 		return code, made, err
 	}
@@ -169,18 +166,4 @@ func check(f *os.File, target Target) error {
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return err
-}
-
-// steadyReader gives up on a sender that is too slow.
-type steadyReader struct {
-	r   io.Reader
-	c   *http.ResponseController
-	end time.Time
-}
-
-func (s *steadyReader) Read(b []byte) (int, error) {
-	_ = s.c.SetReadDeadline(s.end) // recorders and the like take no deadlines
-	n, err := s.r.Read(b)
-	s.end = s.end.Add(time.Duration(n) * time.Second / leastRate)
-	return n, err
 }

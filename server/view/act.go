@@ -108,27 +108,26 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 // mayAct checks whether a request may change anything: it must be a POST of JSON with the token
 // of the page and the super user's password.
 func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return "", &problem{http.StatusMethodNotAllowed, "an action is asked for by POST"}
+	if no := admin.Posts(w, r); no != nil {
+		return "", no
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return "", &problem{http.StatusUnsupportedMediaType, "the body of an action is application/json"}
+		return "", admin.Refuse(http.StatusUnsupportedMediaType, "the body of an action is application/json")
 	}
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get(TokenHeader)), []byte(v.token)) != 1 {
-		return "", &problem{http.StatusForbidden, "the token of the page is missing or old: load the page again"}
+		return "", admin.Refuse(http.StatusForbidden,
+			"the token of the page is missing or old: load the page again")
 	}
-	if v.o.Authorize == nil {
-		return "", &problem{http.StatusForbidden, "actions are off: start zlockd with --super-digest"}
-	}
-	user, code, _ := admin.Login(r, v.o.Authorize)
-	switch code {
-	case http.StatusOK:
+	user, no := v.o.Authorize.User(r, "actions are off")
+	switch {
+	case no == nil:
 		return user, nil
-	case http.StatusUnauthorized:
-		return "", &problem{code, "actions need the super user's password: Authorization: digest USER:PASSWORD"}
+	case no.Status == http.StatusUnauthorized:
+		no.Text = "actions need the super user's password: Authorization: digest USER:PASSWORD"
+	case v.o.Authorize != nil:
+		no.Text = "this is not the super user's password"
 	}
-	return "", &problem{code, "this is not the super user's password"}
+	return "", no
 }
 
 // target finds the contender of an action. The token makes sure that the action hits the hold
@@ -150,8 +149,7 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	case c == nil || c.Token == 0:
 		return nil, nil, notFound("%s has no contender %q any more", clip(a.Path), clip(a.Node))
 	case c.Token != token:
-		return nil, nil, &problem{http.StatusConflict, fmt.Sprintf("the token is old: %q has %d, not %d",
-			clip(a.Node), c.Token, token)}
+		return nil, nil, conflict("the token is old: %q has %d, not %d", clip(a.Node), c.Token, token)
 	}
 	return &q, c, nil
 }
@@ -196,11 +194,10 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 		return nil, err
 	}
 	if _, asked := c.Asked(); asked {
-		return nil, &problem{http.StatusConflict, "it has been asked already"}
+		return nil, conflict("it has been asked already")
 	}
 	if !c.Askable() {
-		return nil, &problem{http.StatusConflict, "the program that made this node (" + c.Maker.String() +
-			") knows no way to be asked"}
+		return nil, conflict("the program that made this node (%s) knows no way to be asked", c.Maker)
 	}
 	record := string(recipe.AskBack(c.Raw(), c.Maker, recipe.Revocation{By: "operator", Reason: a.Reason}))
 	target := q.Target(c.Node)
@@ -256,7 +253,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		still := false
 		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })
 		if still {
-			return &problem{http.StatusConflict, "its client has connected anew meanwhile; look again"}
+			return conflict("its client has connected anew meanwhile; look again")
 		}
 		return nil
 	}
@@ -267,9 +264,9 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	s := v.source.Status(0)
 	switch {
 	case len(s.Members) < 2:
-		return nil, &problem{http.StatusConflict, "this server runs alone: there is nobody to lead instead"}
+		return nil, conflict("this server runs alone: there is nobody to lead instead")
 	case s.Leader != s.ID:
-		return nil, &problem{http.StatusConflict, fmt.Sprintf("this server does not lead; ask server %d", s.Leader)}
+		return nil, conflict("this server does not lead; ask server %d", s.Leader)
 	}
 	return &step{
 		does: "hand over leadership to the follower that is furthest",
@@ -277,7 +274,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 			"new leader's links"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {
-				return &problem{http.StatusConflict, "leadership was not handed over: " + err.Error()}
+				return conflict("leadership was not handed over: %v", err)
 			}
 			return nil
 		},
@@ -286,13 +283,13 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 
 func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 	if v.source.Status(0).Config.DataDir == "" {
-		return nil, &problem{http.StatusConflict, "this server keeps everything in memory (--dev)"}
+		return nil, conflict("this server keeps everything in memory (--dev)")
 	}
 	return &step{
 		does: "write a snapshot of this server's state to its disk",
 		do: func(context.Context) error {
 			if err := v.source.TakeSnapshot(); err != nil {
-				return &problem{http.StatusConflict, "no snapshot was written: " + err.Error()}
+				return conflict("no snapshot was written: %v", err)
 			}
 			return nil
 		},
@@ -317,7 +314,7 @@ func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
 	case err != nil:
 		return err
 	case done.Refused || done.Code == jute.BadVersion:
-		return &problem{http.StatusConflict, "the node has changed meanwhile; look again"}
+		return conflict("the node has changed meanwhile; look again")
 	case done.Code == jute.NoNode:
 		return notFound("the node has gone meanwhile")
 	case done.Code != jute.OK:

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,30 +14,28 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/zlockd/zlockd/server/admin"
 )
 
-// problem is an answer that is an error.
-type problem struct {
-	code int
-	text string
-}
-
-func (p *problem) Error() string { return p.text }
-
 func badRequest(format string, args ...any) error {
-	return &problem{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	return admin.Refuse(http.StatusBadRequest, format, args...)
 }
 
 func notFound(format string, args ...any) error {
-	return &problem{http.StatusNotFound, fmt.Sprintf(format, args...)}
+	return admin.Refuse(http.StatusNotFound, format, args...)
+}
+
+func conflict(format string, args ...any) error {
+	return admin.Refuse(http.StatusConflict, format, args...)
 }
 
 var (
-	errBusy       = &problem{http.StatusServiceUnavailable, "too many costly questions at once; ask again"}
-	errSlow       = &problem{http.StatusServiceUnavailable, "the answer took too long; ask for less"}
-	errNotServing = &problem{http.StatusServiceUnavailable,
-		"this server has no state yet: it waits for the other servers"}
-	errLarge = &problem{http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less"}
+	errBusy       = admin.Refuse(http.StatusServiceUnavailable, "too many costly questions at once; ask again")
+	errSlow       = admin.Refuse(http.StatusServiceUnavailable, "the answer took too long; ask for less")
+	errNotServing = admin.Refuse(http.StatusServiceUnavailable,
+		"this server has no state yet: it waits for the other servers")
+	errLarge = admin.Refuse(http.StatusRequestEntityTooLarge, "the answer would be too large; ask for less")
 )
 
 // maxAnswer bounds an answer in bytes.
@@ -69,9 +66,8 @@ func (v *View) answer(f answerer) http.Handler {
 // inTurn calls f for a GET, a few at a time, within costlyTime. The error for another method
 // names what.
 func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string, f func(context.Context)) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		v.fail(w, &problem{http.StatusMethodNotAllowed, what + " is asked for by GET"})
+	if no := admin.Reads(w, r, what); no != nil {
+		v.fail(w, no)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), costlyTime)
@@ -162,14 +158,14 @@ type failed struct {
 }
 
 func (v *View) fail(w http.ResponseWriter, err error) {
-	p := &problem{http.StatusInternalServerError, err.Error()}
+	p := admin.Refuse(http.StatusInternalServerError, "%v", err)
 	if errors.Is(err, context.DeadlineExceeded) {
 		p = errSlow
 	}
 	errors.As(err, &p)
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(p.code)
-	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.text)})
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.Text)})
 }
 
 // answerer makes the answer to a question.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 //go:embed page.html
@@ -81,8 +82,8 @@ func ask[T any](ctx context.Context, d *pageData, f answerer, name string, param
 	}
 	a, err := f(ctx, q)
 	if err != nil {
-		var p *problem
-		if errors.As(err, &p) && p.code == http.StatusServiceUnavailable && d.Problem != "" {
+		var p *admin.Refusal
+		if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable && d.Problem != "" {
 			return nil
 		}
 		d.Problem = err.Error()

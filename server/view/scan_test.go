@@ -89,7 +89,7 @@ func TestOldestEndingsAreForgotten(t *testing.T) {
 func TestAnAnswerThatTakesTooLongIsRefused(t *testing.T) {
 	w := httptest.NewRecorder()
 	new(View).fail(w, fmt.Errorf("reading locks: %w", context.DeadlineExceeded))
-	if w.Code != errSlow.code || !strings.Contains(w.Body.String(), errSlow.text) {
+	if w.Code != errSlow.Status || !strings.Contains(w.Body.String(), errSlow.Text) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

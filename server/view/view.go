@@ -55,8 +55,8 @@ type Certificate struct {
 // Options say what the view shows to whom.
 type Options struct {
 	Source Source // required
-	// Authorize decides whether a user may act, and compares in constant time. Nil: no user may.
-	Authorize func(user, password string) bool
+	// Authorize knows the users that may act.
+	Authorize admin.Super
 	// Now is the wall clock; nil is time.Now.
 	Now func() time.Time
 	// Log receives the actions of operators; nil discards them.

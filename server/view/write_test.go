@@ -51,9 +51,9 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 		}
 	}
 	for code, want := range map[jute.ErrCode]int{jute.BadVersion: 409, jute.NoNode: 404} {
-		var p *problem
+		var p *admin.Refusal
 		if err := (&View{source: &steps{write: state.Outcome{Code: code}}}).write(t.Context(), jute.OpDelete,
-			nil); !errors.As(err, &p) || p.code != want {
+			nil); !errors.As(err, &p) || p.Status != want {
 			t.Errorf("%v: %v", code, err)
 		}
 	}

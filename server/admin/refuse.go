@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Refusal is the answer to a request that the server refuses.
+type Refusal struct {
+	Status int
+	Text   string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Refuse returns a Refusal; its text is that of fmt.Sprintf.
+func Refuse(status int, format string, args ...any) *Refusal {
+	return &Refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// Reads refuses a request that does not only read, with the name of the page that it asks for.
+func Reads(w http.ResponseWriter, r *http.Request, page string) *Refusal {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	return Refuse(http.StatusMethodNotAllowed, "%s is asked for by GET", page)
+}
+
+// Posts refuses a request that is not a POST: links and pages of other sites cannot send one with a
+// password.
+func Posts(w http.ResponseWriter, r *http.Request) *Refusal {
+	if r.Method == http.MethodPost {
+		return nil
+	}
+	w.Header().Set("Allow", http.MethodPost)
+	return Refuse(http.StatusMethodNotAllowed, "This command changes state: use POST")
+}
+
+// Super reports whether a user is the super user, and compares in constant time. Nil: there is none.
+type Super func(user, password string) bool
+
+// User returns the super user who makes a request. Where there is no super user, off tells why the
+// request is refused.
+func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
+	if s == nil {
+		return "", Refuse(http.StatusForbidden, "%s: start zlockd with --super-digest", off)
+	}
+	user, password, digest := Credentials(r)
+	if !digest {
+		return "", Refuse(http.StatusUnauthorized, "Auth info is missing for the command")
+	}
+	if user == "" || !s(user, password) {
+		if failed, known := r.Context().Value(loginKey{}).(func(*http.Request, string)); known {
+			failed(r, user)
+		}
+		time.Sleep(failedLogin)
+		return "", Refuse(http.StatusForbidden, "Not authorized")
+	}
+	return user, nil
+}
+
+// Credentials returns the user and the password that a request names in the form of ZooKeeper's
+// admin server, Authorization: digest USER:PASSWORD. digest is false for another scheme; a header
+// without a colon names no user, because all of it may be a password.
+func Credentials(r *http.Request) (user, password string, digest bool) {
+	scheme, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "digest") {
+		return "", "", false
+	}
+	user, password, ok := strings.Cut(credentials, ":")
+	if !ok {
+		return "", credentials, true
+	}
+	return user, password, true
+}
+
+// Paced is one direction of a connection. It gives up on a client that is too slow: the client may
+// take until End, and a second more for each MiB.
+type Paced struct {
+	io.Reader
+	io.Writer
+	// Deadline sets that of the connection. Its errors do not matter: recorders and the like take none.
+	Deadline func(time.Time) error
+	End      time.Time
+}
+
+const leastRate = 1 << 20 // bytes per second
+
+func (p *Paced) do(b []byte, do func([]byte) (int, error)) (int, error) {
+	_ = p.Deadline(p.End)
+	n, err := do(b)
+	p.End = p.End.Add(time.Duration(n) * time.Second / leastRate)
+	return n, err
+}
+
+func (p *Paced) Read(b []byte) (int, error) { return p.do(b, p.Reader.Read) }
+
+func (p *Paced) Write(b []byte) (int, error) { return p.do(b, p.Writer.Write) }
