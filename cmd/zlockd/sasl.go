@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/fips140"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -40,6 +41,10 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 			return nil, fmt.Errorf("--sasl-users: %w", err)
 		}
 	}
+	if file.Users != nil && fips140.Enabled() {
+		return nil, fmt.Errorf("--sasl-users %s: SASL DIGEST-MD5 is off in FIPS 140 mode, which has no MD5: leave it "+
+			"out, and let clients authenticate by certificates (--tls-ca)", s.saslUsers)
+	}
 	m := &sasl.Mechanisms{Users: file.Users}
 	// Flags take precedence over the JAAS file.
 	if keytab := cmp.Or(s.keytab, file.Keytab); keytab != "" {
@@ -75,6 +80,21 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 		fail("--kerberos-principal needs --kerberos-keytab")
 	}
 	s.checkKerberos(fail)
+	if fips140.Enforced() { // GODEBUG=fips140=only
+		for _, o := range []struct {
+			flag  string
+			given bool
+		}{
+			{"super-digest", s.superDigest != ""},
+			{"kerberos-keytab", s.keytab != ""},
+			{"require-auth digest", slices.Contains(required, "digest")},
+		} {
+			if o.given {
+				fail("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
+					"--x509-super", o.flag)
+			}
+		}
+	}
 	if slices.Equal(required, []string{"x509"}) && s.tlsCA == "" {
 		fail("--require-auth x509 needs --tls-ca: nobody could show a certificate")
 	}

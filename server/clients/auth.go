@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"crypto/fips140"
 	"crypto/subtle"
 	"encoding/binary"
 	"net/netip"
@@ -100,7 +101,7 @@ func (c *conn) prove(scheme string, credentials []byte) ([]jute.ID, bool) {
 	switch scheme {
 	case "ip": // the address is known without being told
 	case "digest":
-		if credentials == nil {
+		if credentials == nil || fips140.Enforced() {
 			return nil, false
 		}
 		add(tree.DigestID(string(credentials)))
@@ -125,7 +126,11 @@ func IsSuper(digest, credentials string) bool {
 }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
-	c.say("authentication failed", "scheme", scheme)
+	if scheme == "digest" && fips140.Enforced() {
+		c.say("authentication failed: the scheme digest needs SHA-1, which fips140=only refuses")
+	} else {
+		c.say("authentication failed", "scheme", scheme)
+	}
 	c.srv.metrics.AuthFailed.Add(1)
 	if !c.reply(xid, jute.OpAuth, 0, jute.AuthFailed, nil) {
 		return false
