@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -47,17 +48,13 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 	}
 	for i := 1; i <= 26; i++ {
 		for _, number := range []string{fmt.Sprintf("G%d", i), fmt.Sprintf("R%d", i)} {
-			if lines[number] == "" {
-				t.Errorf("%s has no line", number)
-			}
+			expect.That(t, lines[number] != "", "%s has no line", number)
 		}
 	}
 	number := regexp.MustCompile(`[GRFL]\d+`)
 	for test := range tests {
 		for _, n := range number.FindAllString(test, -1) {
-			if lines[n] == "" {
-				t.Errorf("%s is named after %s, which has no line", test, n)
-			}
+			expect.That(t, lines[n] != "", "%s is named after %s, which has no line", test, n)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -90,9 +91,8 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 			if ours, ok := strings.CutPrefix(imp, module); ok && !slices.Contains(may, ours) {
 				t.Errorf("%s imports %s", pkg, ours)
 			}
-			if imp == "github.com/go-zookeeper/zk" {
-				t.Errorf("%s imports a stock client; package client/zk is ours", pkg)
-			}
+			expect.That(t, imp != "github.com/go-zookeeper/zk",
+				"%s imports a stock client; package client/zk is ours", pkg)
 			if slices.Contains(pure, pkg) && slices.Contains(impure, imp) && !(pkg == "tree" && imp == "sync/atomic") {
 				t.Errorf("%s imports %s, but is to be pure", pkg, imp)
 			}
@@ -103,15 +103,11 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 		files := must.Get(filepath.Glob("../" + pkg + "/*.go"))(t)
 		for _, f := range files {
 			b := must.Get(os.ReadFile(f))(t)
-			if !strings.HasSuffix(f, "_test.go") && clock.Match(b) {
-				t.Errorf("%s looks at a clock", f)
-			}
+			expect.That(t, strings.HasSuffix(f, "_test.go") || !clock.Match(b), "%s looks at a clock", f)
 		}
 	}
 	for pkg := range allowed {
-		if !seen[pkg] {
-			t.Errorf("package %s of the picture does not exist", pkg)
-		}
+		expect.That(t, seen[pkg], "package %s of the picture does not exist", pkg)
 	}
 }
 
@@ -127,8 +123,7 @@ func TestKerberosIsLinkedOnlyByItsTag(t *testing.T) {
 		{"cmd/zlockd", "kerberos", true},
 	} {
 		out := must.Get(exec.Command("go", "list", "-tags", test.tags, "-deps", module+test.pkg).Output())(t)
-		if got := strings.Contains(string(out), "/gokrb5/"); got != test.want {
-			t.Errorf("%s with tags %q links a library for Kerberos: %v", test.pkg, test.tags, got)
-		}
+		expect.Equal(t, strings.Contains(string(out), "/gokrb5/"), test.want,
+			"%s with tags %q links a library for Kerberos", test.pkg, test.tags)
 	}
 }

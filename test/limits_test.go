@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -15,9 +16,7 @@ func TestLimitsNameTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile("../docs/limits.md")
 	must.OK(t, err)
 	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
-	if len(names) < 20 {
-		t.Errorf("only %d tests are named", len(names))
-	}
+	expect.That(t, len(names) >= 20, "only %d tests are named", len(names))
 	out, err := exec.Command("git", "-C", "..", "grep", "-h", "^func Test").Output()
 	if err != nil {
 		t.Skip("not a clone: ", err)

@@ -11,24 +11,23 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // documents returns the YAML documents of a file below deploy.
 func documents(t *testing.T, file string) (all []map[string]any, text string) {
 	t.Helper()
 	b, err := os.ReadFile("../deploy/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for in := yaml.NewDecoder(bytes.NewReader(b)); ; {
 		var doc map[string]any
 		err := in.Decode(&doc)
 		if errors.Is(err, io.EOF) {
 			return all, string(b)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.OK(t, err, "%s", file)
 		all = append(all, doc)
 	}
 }
@@ -45,22 +44,17 @@ func at(doc any, keys ...string) any {
 // TestManifests reads the manifests below deploy: all that they name must exist.
 func TestManifests(t *testing.T) {
 	help, err := exec.Command("go", "run", "../cmd/zlockd", "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	objects, kubernetes := documents(t, "kubernetes/zlockd.yaml")
 	composed, compose := documents(t, "compose/compose.yaml")
 	flag := regexp.MustCompile(`--[a-z][a-z0-9-]+`)
 	comment := regexp.MustCompile(`(?m)^\s*#.*$`)
 	for name, text := range map[string]string{"kubernetes": kubernetes, "compose": compose} {
 		found := flag.FindAllString(comment.ReplaceAllString(text, ""), -1)
-		if len(found) == 0 {
-			t.Errorf("%s names no flag", name)
-		}
+		expect.That(t, len(found) != 0, "%s names no flag", name)
 		for _, f := range found {
-			if !regexp.MustCompile(regexp.QuoteMeta(f) + `[ \n]`).Match(help) {
-				t.Errorf("%s: zlockd has no flag %s", name, f)
-			}
+			expect.That(t, regexp.MustCompile(regexp.QuoteMeta(f)+`[ \n]`).Match(help),
+				"%s: zlockd has no flag %s", name, f)
 		}
 	}
 
@@ -76,18 +70,15 @@ func TestManifests(t *testing.T) {
 		at(s, "spec", "publishNotReadyAddresses") != true {
 		t.Error("the StatefulSet's service must be headless and know servers that are not ready: else no cluster forms")
 	}
-	if at(kinds["PodDisruptionBudget zlockd"], "spec", "maxUnavailable") != 1 {
-		t.Error("a disruption must leave two of three servers")
-	}
+	expect.Equal(t, at(kinds["PodDisruptionBudget zlockd"], "spec", "maxUnavailable"), 1,
+		"a disruption must leave two of three servers")
 	label := at(set, "spec", "template", "metadata", "labels", "app")
 	for name, o := range kinds {
 		selector := at(o, "spec", "selector")
 		if m := at(selector, "matchLabels"); m != nil {
 			selector = m
 		}
-		if at(selector, "app") != label {
-			t.Errorf("%s does not select the servers", name)
-		}
+		expect.Equal(t, at(selector, "app"), label, "%s does", name)
 	}
 	if n := len(at(composed[0], "services").(map[string]any)); n != 3 || strings.Count(compose, "1=zlockd1:2888,2=zlockd2:2888,3=zlockd3:2888") != n {
 		t.Errorf("%d services, or not all with the same peers", n)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -21,9 +22,7 @@ func entry(perms int32, scheme, name string) jute.ACL {
 }
 
 func TestDigestIDIsTheReferences(t *testing.T) {
-	if got := tree.DigestID("u1:p1"); got != id("digest", "u1:fpT/y03U+EjItKZOSLGvjnJlyng=") {
-		t.Error(got)
-	}
+	expect.Equal(t, tree.DigestID("u1:p1"), id("digest", "u1:fpT/y03U+EjItKZOSLGvjnJlyng="))
 	for _, credentials := range []string{"name", "name:", "name:a:b"} {
 		if got := tree.DigestID(credentials).ID; !strings.HasPrefix(got, "name:") || len(got) != len("name:")+28 {
 			t.Errorf("%q: %q", credentials, got)
@@ -80,13 +79,10 @@ func TestAllowedMatchesByScheme(t *testing.T) {
 			}
 		}
 	}
-	if !tree.NewACL(nil).Allows(nil, jute.PermAll) {
-		t.Error("an empty ACL forbids")
-	}
+	expect.That(t, tree.NewACL(nil).Allows(nil, jute.PermAll), "an empty ACL forbids")
 	both := tree.NewACL([]jute.ACL{entry(jute.PermAdmin, "world", "anyone")})
-	if !both.Allows(nil, jute.PermRead|jute.PermAdmin) || both.Allows(nil, jute.PermRead) {
-		t.Error("any of the bits asked for is enough, and needed")
-	}
+	expect.That(t, both.Allows(nil, jute.PermRead|jute.PermAdmin) && !both.Allows(nil, jute.PermRead),
+		"any of the bits asked for is enough, and needed")
 }
 
 // Every row of semantics 10.3.
@@ -148,9 +144,7 @@ func TestFixACL(t *testing.T) {
 	} {
 		got, code := tree.FixACL(test.acl, test.ids, false)
 		if test.want == nil {
-			if code != jute.InvalidACL || got != nil {
-				t.Errorf("%s: %v, %v", test.name, got, code)
-			}
+			expect.That(t, code == jute.InvalidACL && got == nil, "%s: %v, %v", test.name, got, code)
 		} else if code != jute.OK || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %v, %v", test.name, got, code)
 		}
@@ -360,9 +354,8 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 			granted++
 		}
 	}
-	if granted < 1000 || granted > 19_000 {
-		t.Errorf("%d of 20,000 may read: the draw says nothing", granted)
-	}
+	expect.That(t, granted >= 1000 && granted <= 19_000,
+		"%d of 20,000 may read: the draw says nothing", granted)
 }
 
 // A multi may ask ten thousand times, of two nodes in turn, whether a client with 64

@@ -35,9 +35,7 @@ func do(tb testing.TB, tr *tree.Tree, c *tree.Change, op jute.OpCode, body, repl
 	c.Zxid++
 	c.Events = c.Events[:0]
 	reply, code, _ := tr.Apply(c, op, body, reply[:0])
-	if code != jute.OK {
-		tb.Fatal(op, code)
-	}
+	must.Equal(tb, code, jute.OK, "%v", op)
 	return reply
 }
 

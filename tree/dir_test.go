@@ -5,6 +5,9 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestDirAgainstSlice makes random changes to a directory that grows large and
@@ -26,9 +29,7 @@ func TestDirAgainstSlice(t *testing.T) {
 			p := r.IntN(len(plain))
 			n := plain[p]
 			d.remove(seed, p)
-			if d.find(seed, n.name) >= 0 {
-				t.Fatal("still there")
-			}
+			must.That(t, d.find(seed, n.name) < 0, "still there")
 			d.restore(seed, n, p)
 		default:
 			p := r.IntN(len(plain))
@@ -37,20 +38,16 @@ func TestDirAgainstSlice(t *testing.T) {
 			plain = plain[:last]
 			d.remove(seed, p)
 		}
-		if len(d.nodes) != len(plain) || d.find(seed, "nobody") >= 0 {
-			t.Fatal(len(d.nodes), len(plain))
-		}
+		must.That(t, len(d.nodes) == len(plain) && d.find(seed, "nobody") < 0,
+			"%v %v", len(d.nodes), len(plain))
 		if len(plain) > 0 {
 			p := r.IntN(len(plain))
-			if d.nodes[p] != plain[p] || d.find(seed, plain[p].name) != p {
-				t.Fatalf("step %d: child %d of %d is not where it should be", i, p, len(plain))
-			}
+			must.That(t, d.nodes[p] == plain[p] && d.find(seed, plain[p].name) == p,
+				"step %d: child %d of %d is not where it should be", i, p, len(plain))
 		}
 		largest = max(largest, len(plain))
 	}
-	if largest < 1000 {
-		t.Error("the directory never grew:", largest)
-	}
+	expect.That(t, largest >= 1000, "the directory never grew: %v", largest)
 	for len(d.nodes) > 0 {
 		d.remove(seed, len(d.nodes)-1)
 	}

@@ -49,9 +49,8 @@ func FuzzTree(f *testing.F) {
 				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode,
 					wantChanged)
 			}
-			if !treetest.SameEvents(c.Events, m.Events) {
-				t.Fatalf("%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)
-			}
+			must.That(t, treetest.SameEvents(c.Events, m.Events),
+				"%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)
 			if changed {
 				zxid++
 			}

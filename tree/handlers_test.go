@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -34,18 +35,14 @@ func TestEveryHandlerAsksForPermission(t *testing.T) {
 			}
 		}
 	}
-	if len(handlers) < 14 {
-		t.Errorf("only %d handlers found: %v", len(handlers), handlers)
-	}
+	expect.That(t, len(handlers) >= 14, "only %d handlers found: %v", len(handlers), handlers)
 	for name := range handlers {
-		if free[name] == "" && !reaches(calls, name, "Grants", map[string]bool{}) {
-			t.Errorf("%s asks for no permission", name)
-		}
+		expect.That(t, free[name] != "" || reaches(calls, name, "Grants", map[string]bool{}),
+			"%s asks for no permission", name)
 	}
 	for name := range free {
-		if !handlers[name] || reaches(calls, name, "Grants", map[string]bool{}) {
-			t.Errorf("%s is no exception any more", name)
-		}
+		expect.That(t, handlers[name] && !reaches(calls, name, "Grants", map[string]bool{}),
+			"%s is no exception any more", name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -72,9 +73,8 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 			code = d.MultiHeader().Err
 		}
 		t.Logf("%d %s cost %d steps", n, x.name, c.Steps)
-		if code != x.want || changed != (x.want == jute.OK) {
-			t.Errorf("%s: %v, changed: %v, want %v", x.name, code, changed, x.want)
-		}
+		expect.That(t, code == x.want && changed == (x.want == jute.OK),
+			"%s: %v, changed: %v, want %v", x.name, code, changed, x.want)
 		if !changed && (tr.Digest() != digest || treetest.Dump(tr) != before || len(c.Events) > 0) {
 			t.Errorf("%s: something has changed", x.name)
 		}
@@ -121,14 +121,10 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 		}
 	}
 	for depth, want := range map[int]bool{tree.MaxDepth: true, tree.MaxDepth + 1: false} {
-		if tree.ValidPath(strings.Repeat("/x", depth)) != want {
-			t.Errorf("depth %d", depth)
-		}
+		expect.Equal(t, tree.ValidPath(strings.Repeat("/x", depth)), want, "depth %d", depth)
 	}
 	for size, want := range map[int]bool{tree.MaxPath: true, tree.MaxPath + 1: false} {
-		if tree.ValidPath("/"+strings.Repeat("x", size-1)) != want {
-			t.Errorf("%d bytes", size)
-		}
+		expect.Equal(t, tree.ValidPath("/"+strings.Repeat("x", size-1)), want, "%d bytes", size)
 	}
 	long := "/" + strings.Repeat("y", tree.MaxPath-11)
 	// with ten digits behind
@@ -139,18 +135,12 @@ func TestPathsHoldTheirLimits(t *testing.T) {
 			t.Errorf("%d bytes and a number: %v", len(name), code)
 		}
 	}
-	if err := tr.Verify(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, tr.Verify())
 	got, err := load(snapshotOf(tr, 10)...)
-	if err != nil || got.Count() != tr.Count() {
-		t.Error(err)
-	}
+	expect.That(t, err == nil && got.Count() == tr.Count(), "%v", err)
 	seen := 0
 	tr.Walk(func(string, tree.Info) bool { seen++; return seen < 500 })
-	if seen != 500 {
-		t.Error("Walk does not stop:", seen)
-	}
+	expect.Equal(t, seen, 500, "Walk does not stop")
 }
 
 // F12: what was accepted under other limits must load.
@@ -195,9 +185,7 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 	if w.tree.Digest() != digest || !bytes.Equal(bytes.Join(snapshotOf(w.tree, 64), nil), before) {
 		t.Error("a failed multi left a trace")
 	}
-	if err := w.tree.Verify(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, w.tree.Verify())
 }
 
 // What is asked for before a long answer is built is enough for it, and not

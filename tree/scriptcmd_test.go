@@ -301,9 +301,7 @@ func (s *script) reload() {
 func (s *script) print(op jute.OpCode, b []byte, code jute.ErrCode) {
 	if code != jute.OK {
 		fmt.Fprintln(&s.out, code)
-		if len(b) > 0 {
-			s.Fatalf("%v with %v: %q", op, code, b)
-		}
+		must.That(s, len(b) <= 0, "%v with %v: %q", op, code, b)
 		return
 	}
 	d := jute.NewDecoder(b)
@@ -317,9 +315,7 @@ func (s *script) print(op jute.OpCode, b []byte, code jute.ErrCode) {
 		s.out.WriteString("ok")
 		s.record(&d, op)
 	}
-	if d.Err() != nil || len(d.Rest()) > 0 {
-		s.Fatalf("%v: malformed reply %q", op, b)
-	}
+	must.That(s, d.Err() == nil && len(d.Rest()) <= 0, "%v: malformed reply %q", op, b)
 }
 
 func (s *script) record(d *jute.Decoder, op jute.OpCode) {

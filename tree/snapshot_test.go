@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
@@ -69,13 +70,11 @@ func TestSameOperationsGiveTheSameSnapshotBytes(t *testing.T) {
 	for seed := range uint64(20) {
 		a, b := grown(seed, 500), grown(seed, 500)
 		first := bytes.Join(snapshotOf(a.tree, 64), nil)
-		if !bytes.Equal(first, bytes.Join(snapshotOf(b.tree, 7), nil)) {
-			t.Fatalf("seed %d: two trees made the same changes and write different snapshots", seed)
-		}
+		must.List(t, first, bytes.Join(snapshotOf(b.tree, 7), nil),
+			"seed %d: two trees made the same changes and write different snapshots", seed)
 		c := must.Get(load(first))(t)
-		if !bytes.Equal(first, bytes.Join(snapshotOf(c, 64), nil)) {
-			t.Fatalf("seed %d: a restored tree writes another snapshot than it was restored from", seed)
-		}
+		must.List(t, first, bytes.Join(snapshotOf(c, 64), nil),
+			"seed %d: a restored tree writes another snapshot than it was restored from", seed)
 		if a.tree.Digest() != c.Digest() || a.tree.Zxid() != c.Zxid() || a.tree.Digest() == tree.New().Digest() {
 			t.Fatal("digests or zxids differ")
 		}
@@ -223,9 +222,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 		s.Close()
 		mu.Unlock()
 		got := must.Get(l.Finish())(t)
-		if treetest.Dump(got) != want {
-			t.Fatal("the snapshot is not the tree as it was")
-		}
+		must.Equal(t, treetest.Dump(got), want, "the snapshot")
 		must.OK(t, got.Verify())
 	}
 	close(stop)
@@ -268,9 +265,7 @@ func TestSnapshotBesideFailingMultis(t *testing.T) {
 		}
 		s.Close()
 		got := must.Get(l.Finish())(t)
-		if treetest.Dump(got) != want {
-			t.Fatal("the snapshot is not the tree as it was")
-		}
+		must.Equal(t, treetest.Dump(got), want, "the snapshot")
 	}
 }
 
@@ -294,9 +289,8 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 	want := treetest.Dump(w.tree)
 	for range 2 {
 		got, err := load(snapshotOf(w.tree, 1)...)
-		if err != nil || treetest.Dump(got) != want {
-			t.Fatal("the snapshot after one that was left is wrong", err)
-		}
+		must.That(t, err == nil && treetest.Dump(got) == want,
+			"the snapshot after one that was left is wrong %v", err)
 	}
 }
 
@@ -309,9 +303,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 			strings.Repeat("x", 100<<10), 0), nil)
 	}
 	for _, b := range snapshotOf(tr, 1000) {
-		if len(b) > 500<<10 {
-			t.Errorf("a chunk of %d bytes", len(b))
-		}
+		expect.That(t, len(b) <= 500<<10, "a chunk of %d bytes", len(b))
 	}
 }
 
@@ -320,9 +312,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 func TestLoaderRefusesWhatIsNoSnapshot(t *testing.T) {
 	full := bytes.Join(snapshotOf(grown(3, 300).tree, 64), nil)
 	for i := range full {
-		if _, err := load(full[:i]); err == nil {
-			t.Fatalf("cut off after %d of %d bytes: accepted", i, len(full))
-		}
+		must.Fails(t, expect.Err(load(full[:i])), "cut off after %d of %d bytes: accepted", i, len(full))
 	}
 	sound := 0
 	for i := range full {
@@ -330,9 +320,7 @@ func TestLoaderRefusesWhatIsNoSnapshot(t *testing.T) {
 		b[i] ^= 1 << (i % 8)
 		if got, err := load(b); err == nil {
 			sound++
-			if err := got.Verify(); err != nil {
-				t.Fatalf("byte %d: %v", i, err)
-			}
+			must.OK(t, got.Verify(), "byte %d", i)
 		}
 	}
 	t.Logf("%d of %d changed bytes still give a sound tree", sound, len(full))
@@ -441,7 +429,6 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 		}
 	}
 	t.Logf("%d chunks, the longest of %d bytes", chunks, longest)
-	if chunks < w.tree.Count()/2/most || longest < len(large) {
-		t.Error("the tree was not large enough to tell")
-	}
+	expect.That(t, chunks >= w.tree.Count()/2/most && longest >= len(large),
+		"the tree was not large enough to tell")
 }

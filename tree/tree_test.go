@@ -43,9 +43,8 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Zxid: 1, Time: 1000, Session: 7}
 	out, code, changed := tr.Apply(c, jute.OpCreate, createBody("/a-", "x", jute.FlagEphemeralSequential), nil)
-	if code != jute.OK || !changed || string(out[4:]) != "/a-0000000000" || len(c.Events) != 2 {
-		t.Fatal(string(out), code, changed, c.Events)
-	}
+	must.That(t, code == jute.OK && changed && string(out[4:]) == "/a-0000000000" && len(c.Events) == 2,
+		"%v %v %v %v", string(out), code, changed, c.Events)
 	s := tr.StartSnapshot()
 	l := tree.NewLoader()
 	for done := false; !done; {

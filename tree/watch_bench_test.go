@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func heap() uint64 {
@@ -28,9 +29,7 @@ func TestMemoryPerWatch(t *testing.T) {
 		}
 		each := int(heap()-before) / n
 		t.Logf("%s: %d bytes a watch, Bytes says %d", name, each, w.Bytes()/n)
-		if each > limit {
-			t.Errorf("%s: %d bytes a watch, limit %d", name, each, limit)
-		}
+		expect.That(t, each <= limit, "%s: %d bytes a watch, limit %d", name, each, limit)
 		start, longest := time.Now(), time.Duration(0)
 		for c := range conns {
 			at := time.Now()
@@ -43,9 +42,7 @@ func TestMemoryPerWatch(t *testing.T) {
 		took := time.Since(start)
 		left := int(heap()-before) / 1024
 		t.Logf("%s: dropped in %v, longest step %v, %d KB left", name, took, longest, left)
-		if left > 2048 {
-			t.Errorf("%s: %d KB left of nothing", name, left)
-		}
+		expect.That(t, left <= 2048, "%s: %d KB left of nothing", name, left)
 		runtime.KeepAlive(w)
 	}
 	// 34 bytes of path: /locks/service-0001/lock-000000001

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // naiveWatches is the rules of ZooKeeper 3.9 written down as two registries of
@@ -158,9 +159,8 @@ func watchRun(t *testing.T, w *Watches[string], n *naiveWatches, steps []byte) {
 	}
 	conns, paths, pairs := w.Summary()
 	wantConns, wantPaths, wantPairs := n.summary()
-	if conns != wantConns || paths != wantPaths || pairs != wantPairs {
-		t.Fatalf("Summary %d %d %d, want %d %d %d", conns, paths, pairs, wantConns, wantPaths, wantPairs)
-	}
+	must.That(t, conns == wantConns && paths == wantPaths && pairs == wantPairs,
+		"Summary %d %d %d, want %d %d %d", conns, paths, pairs, wantConns, wantPaths, wantPairs)
 	checkWatches(t, w)
 }
 
@@ -201,9 +201,7 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 		bytes += len(path)
 		if item.deep != 0 {
 			deep++
-			if w.recursive.m[path] != p {
-				t.Fatalf("path %q is not among the recursive ones", path)
-			}
+			must.Equal(t, w.recursive.m[path], p, "path %q", path)
 		}
 		members := 0
 		for _, head := range []uint32{item.plain, item.deep} {
@@ -212,12 +210,9 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 				if rec.path != p || rec.modes == 0 || (rec.modes&recursiveMode != 0) != (head == item.deep) {
 					t.Fatalf("record %+v in a ring of %q", *rec, path)
 				}
-				if w.records.at(rec.pathNext).pathPrev != r {
-					t.Fatal("broken ring of a path")
-				}
-				if item.status == pathIndexed && w.big[p][rec.conn] != r {
-					t.Fatal("record is not in the index of its path")
-				}
+				must.Equal(t, w.records.at(rec.pathNext).pathPrev, r, "broken ring of a path")
+				must.That(t, item.status != pathIndexed || w.big[p][rec.conn] == r,
+					"record is not in the index of its path")
 				members++
 				if r = rec.pathNext; r == head {
 					break
@@ -237,9 +232,8 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 		}
 		for r := item.first; ; {
 			rec := w.records.at(r)
-			if rec.conn != c || w.records.at(rec.connNext).connPrev != r {
-				t.Fatal("broken ring of a connection")
-			}
+			must.That(t, rec.conn == c && w.records.at(rec.connNext).connPrev == r,
+				"broken ring of a connection")
 			own++
 			if r = rec.connNext; r == item.first {
 				break

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The events of one change, in the order the tree tells them.
@@ -86,12 +88,9 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 			if row.want[i] != "" {
 				want = []string{row.want[i]}
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s, %s: told %q, want %q", row.name, ch.name, got, want)
-			}
-			if has := w.Has("c", row.path, WatcherAny); has != (row.keep || want == nil) {
-				t.Errorf("%s, %s: still there: %v", row.name, ch.name, has)
-			}
+			expect.List(t, got, want, "%s, %s: told %q", row.name, ch.name, got)
+			expect.Equal(t, w.Has("c", row.path, WatcherAny), row.keep || want == nil,
+				"%s, %s: still there", row.name, ch.name)
 			checkWatches(t, w)
 		}
 	}
@@ -115,9 +114,7 @@ func TestOneEventPerConnectionAndTrigger(t *testing.T) {
 			w.Add("c", path, Recursive)
 		}
 	}
-	if got := fired(w, evSet("/a/b/p"))["c"]; !slices.Equal(got, []string{"NodeDataChanged /a/b/p"}) {
-		t.Errorf("told %q", got)
-	}
+	expect.List(t, fired(w, evSet("/a/b/p"))["c"], []string{"NodeDataChanged /a/b/p"}, "told")
 }
 
 func TestDeletionTellsBothRegistriesOnce(t *testing.T) {
@@ -133,9 +130,7 @@ func TestDeletionTellsBothRegistriesOnce(t *testing.T) {
 	if want := []string{"NodeDeleted /a/p"}; !slices.Equal(got["list"], want) {
 		t.Errorf("told %q, want %q", got["list"], want)
 	}
-	if w.Count() != 0 {
-		t.Errorf("%d watches left of four one-shot ones that all matched", w.Count())
-	}
+	expect.Equal(t, w.Count(), 0, "watches left of four one-shot ones that all matched")
 }
 
 func TestChildListAndRecursiveAreTwoEvents(t *testing.T) {
@@ -169,9 +164,7 @@ func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
 		w.Add("c", "/p", k)
 		w.Add("c", "/p", Data)
 		w.Add("c", "/p", Child)
-		if got := fired(w, evSet("/p"), evSet("/p"))["c"]; len(got) != 2 {
-			t.Errorf("told %q, want two events", got)
-		}
+		expect.Equal(t, len(fired(w, evSet("/p"), evSet("/p"))["c"]), 2, "told")
 		w.Remove("c", "/p", WatcherChildren)
 		if !w.Has("c", "/p", WatcherAny) || w.Has("c", "/p", WatcherData) || w.Has("c", "/p", WatcherChildren) {
 			t.Error("the kinds do not live lives of their own")
@@ -185,12 +178,9 @@ func TestOddPathsNeverFire(t *testing.T) {
 		w.Add("c", path, Recursive)
 		w.Add("c", path, Persistent)
 	}
-	if got := fired(w, evCreate("/a"), evSet("/"), evCreate("/a/b"), evDelete("/a/b")); len(got) != 0 {
-		t.Errorf("told %q", got)
-	}
-	if !w.Has("c", "", WatcherAny) {
-		t.Error("a watch on an odd path is accepted all the same")
-	}
+	expect.Equal(t, len(fired(w, evCreate("/a"), evSet("/"), evCreate("/a/b"), evDelete("/a/b"))), 0,
+		"told")
+	expect.That(t, w.Has("c", "", WatcherAny), "a watch on an odd path is accepted all the same")
 }
 
 func TestRemoveAndHasByWatcherType(t *testing.T) {
@@ -200,9 +190,7 @@ func TestRemoveAndHasByWatcherType(t *testing.T) {
 		WatcherPersistent: {Persistent}, WatcherRecursive: {Recursive}, 0: nil, 6: nil, -1: nil,
 	}
 	for typ, covered := range covers {
-		if KnownWatcherType(typ) != (covered != nil) {
-			t.Errorf("KnownWatcherType(%d)", typ)
-		}
+		expect.Equal(t, KnownWatcherType(typ), covered != nil, "KnownWatcherType(%d)", typ)
 		for set := range modes(16) {
 			w := NewWatches[string]()
 			for _, k := range kinds {
@@ -221,12 +209,10 @@ func TestRemoveAndHasByWatcherType(t *testing.T) {
 			}
 			for _, k := range kinds {
 				left := set&(1<<k) != 0 && !slices.Contains(covered, k)
-				if w.Has("c", "/a/p", typeOf(k)) != left {
-					t.Errorf("type %d on modes %04b: kind %d left: %v", typ, set, k, !left)
-				}
-				if !w.Has("other", "/a/p", typeOf(k)) || !w.Has("c", "/a", typeOf(k)) {
-					t.Errorf("type %d touched another connection or path", typ)
-				}
+				expect.Equal(t, w.Has("c", "/a/p", typeOf(k)), left,
+					"type %d on modes %04b: kind %d left: %v", typ, set, k, !left)
+				expect.That(t, w.Has("other", "/a/p", typeOf(k)) && w.Has("c", "/a", typeOf(k)),
+					"type %d touched another connection or path", typ)
 			}
 			checkWatches(t, w)
 		}
@@ -240,9 +226,8 @@ func typeOf(k WatchKind) int32 {
 func TestCoveredPathIsNotWatched(t *testing.T) {
 	w := NewWatches[string]()
 	w.Add("c", "/a", Recursive)
-	if w.Has("c", "/a/b", WatcherAny) || w.Has("c", "/a/b", WatcherRecursive) {
-		t.Error("a recursive watch above is no watch at the path itself")
-	}
+	expect.That(t, !w.Has("c", "/a/b", WatcherAny) && !w.Has("c", "/a/b", WatcherRecursive),
+		"a recursive watch above is no watch at the path itself")
 }
 
 func TestDroppedConnectionIsToldNothing(t *testing.T) {
@@ -252,17 +237,13 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	}
 	w.Add("gone", "/p", Recursive)
 	w.Add("stays", "/p/1", Data)
-	if !w.Drop("gone") {
-		t.Error("a large drop must leave something to sweep")
-	}
+	expect.That(t, w.Drop("gone"), "a large drop must leave something to sweep")
 	conns, _, pairs := w.Summary()
 	if conns != 1 || pairs != 1 || w.Count() != 1 || held(w, "gone") != 0 || w.Has("gone", "/p/0", WatcherAny) {
 		t.Errorf("the dropped connection still counts: %d connections, %d pairs", conns, pairs)
 	}
 	got := fired(w, evSet("/p/1"), evSet("/p/12000"))
-	if len(got["gone"]) != 0 || len(got["stays"]) != 1 {
-		t.Errorf("told %q", got)
-	}
+	expect.That(t, len(got["gone"]) == 0 && len(got["stays"]) == 1, "told %q", got)
 	// The same client back on a new connection of the same name.
 	w.Add("gone", "/p/12000", Data)
 	for w.Sweep(1000) {
@@ -274,9 +255,7 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	if _, paths, _ := w.Summary(); paths != 0 || w.Bytes() != 0 {
 		t.Errorf("%d paths, %d bytes left", paths, w.Bytes())
 	}
-	if w.Drop("never seen") {
-		t.Error("nothing to sweep")
-	}
+	expect.That(t, !w.Drop("never seen"), "nothing to sweep")
 }
 
 // held is how many watches a connection has.
@@ -295,9 +274,8 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 		t.Errorf("Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
 	}
 	conns, paths, pairs := w.Summary()
-	if conns != 1 || paths != 2 || pairs != 2 {
-		t.Errorf("%d connections watching %d paths, total %d", conns, paths, pairs)
-	}
+	expect.That(t, conns == 1 && paths == 2 && pairs == 2,
+		"%d connections watching %d paths, total %d", conns, paths, pairs)
 }
 
 func TestListingsShowTheDataRegistry(t *testing.T) {
@@ -314,9 +292,7 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 	for from := uint32(0); ; {
 		n := 0
 		from = w.Scan(from, 10, func(path, conn string) { got[path+" "+conn]++; n++ })
-		if n > 10+7 {
-			t.Fatalf("%d pairs in one step", n)
-		}
+		must.That(t, n <= 10+7, "%d pairs in one step", n)
 		if from == 0 {
 			break
 		}
@@ -327,13 +303,9 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 		w.PathsOf(conn, func(path string) { byConn[path+" "+conn]++ })
 	}
 	for _, list := range []map[string]int{got, byConn} {
-		if len(list) != len(want) {
-			t.Errorf("%d pairs listed, want %d", len(list), len(want))
-		}
+		expect.Equal(t, len(list), len(want), "pairs listed")
 		for pair, n := range list {
-			if n != 1 || !want[pair] {
-				t.Errorf("%s listed %d times", pair, n)
-			}
+			expect.That(t, n == 1 && want[pair], "%s listed %d times", pair, n)
 		}
 	}
 	if _, _, pairs := w.Summary(); pairs != len(want) {
@@ -363,21 +335,15 @@ func TestScanWhereManyWatchesWent(t *testing.T) {
 			gone++
 		}
 	}
-	if gone == 0 {
-		t.Fatal("no chunk was given back; the test looks at nothing")
-	}
+	must.That(t, gone != 0, "no chunk was given back; the test looks at nothing")
 	got := map[string]int{}
 	for from, calls := uint32(0), 0; ; calls++ {
 		if from = w.Scan(from, 100, func(path, _ string) { got[path]++ }); from == 0 {
 			break
 		}
-		if calls > 100 {
-			t.Fatal("Scan does not end")
-		}
+		must.That(t, calls <= 100, "Scan does not end")
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("Scan saw %d paths, want %d, each once", len(got), len(want))
-	}
+	expect.That(t, maps.Equal(got, want), "Scan saw %d paths, want %d, each once", len(got), len(want))
 }
 
 func TestWatchersAt(t *testing.T) {
@@ -389,13 +355,9 @@ func TestWatchersAt(t *testing.T) {
 	w.Drop(3)
 	met := map[int]bool{}
 	w.WatchersAt("/a", 100, func(c int) { met[c] = true })
-	if len(met) != 19 || met[3] {
-		t.Errorf("met %v", met)
-	}
+	expect.That(t, len(met) == 19 && !met[3], "met %v", met)
 	n := 0
 	w.WatchersAt("/a", 5, func(int) { n++ })
 	w.WatchersAt("/none", 5, func(int) { n++ })
-	if n != 5 {
-		t.Errorf("%d were met, not 5", n)
-	}
+	expect.Equal(t, n, 5, "were met")
 }

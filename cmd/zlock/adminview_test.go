@@ -13,6 +13,7 @@ import (
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -76,9 +77,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	has := func(text string, words ...string) {
 		t.Helper()
 		for _, w := range words {
-			if !strings.Contains(text, w) {
-				t.Errorf("%q is missing in\n%s", w, text)
-			}
+			expect.Has(t, text, w, "is missing in")
 		}
 	}
 	// The same is told either way.

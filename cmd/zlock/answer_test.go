@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -63,9 +64,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 				if answers == 1 && err == nil { // that of the session
 					t.Errorf("exit code 0 without an answer\n%s", out)
 				}
-				if strings.Contains(string(out), "--help") {
-					t.Errorf("%s", out)
-				}
+				expect.That(t, !strings.Contains(string(out), "--help"), "%s", out)
 			})
 		}
 	}
@@ -131,12 +130,9 @@ func TestPasswordGoesToTheServerOnly(t *testing.T) {
 				stranger.URL)
 			out, err := cmd.CombinedOutput()
 			cancel()
-			if err == nil {
-				t.Errorf("%v succeeds at %s: %s", args, addr, out)
-			}
-			if strangers.Load() > 0 {
-				t.Fatalf("%v at %s: another server than the one meant was asked\n%s", args, addr, out)
-			}
+			expect.Fails(t, err, "%v succeeds at %s: %s", args, addr, out)
+			must.That(t, strangers.Load() <= 0,
+				"%v at %s: another server than the one meant was asked\n%s", args, addr, out)
 		}
 	}
 }

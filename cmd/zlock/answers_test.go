@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // An answer of the admin listener that cannot be read fails the command.
@@ -21,8 +23,7 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 		}))
 		out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, args...)
 		s.Close()
-		if code == 0 || !strings.Contains(errs, "not understood") {
-			t.Errorf("%s: exit %d, %s%s", body, code, out, errs)
-		}
+		expect.That(t, code != 0 && strings.Contains(errs, "not understood"),
+			"%s: exit %d, %s%s", body, code, out, errs)
 	}
 }

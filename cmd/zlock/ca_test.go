@@ -5,9 +5,9 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -18,22 +18,16 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 	ca := func(code int, args ...string) string {
 		t.Helper()
 		out, errs, got := runIn(t, nil, append([]string{"ca", "--dir", dir}, args...)...)
-		if got != code {
-			t.Fatalf("%v: exit %d: %s%s", args, got, out, errs)
-		}
+		must.Equal(t, got, code, "%v: exit %d: %s%s", args, got, out, errs)
 		return out + errs
 	}
-	if text := ca(exitFailed, "server", "1", "--host", "a"); !strings.Contains(text, "zlock ca init") {
-		t.Errorf("without an authority: %s", text)
-	}
+	expect.Has(t, ca(exitFailed, "server", "1", "--host", "a"), "zlock ca init", "without an authority")
 	ca(exitOK, "init")
 	ca(exitOK, "server", "2", "--host", "b,10.0.0.2")
 	ca(exitOK, "client", "ann")
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	if err != nil || !roots.AppendCertsFromPEM(text) {
-		t.Fatalf("ca.pem: %v", err)
-	}
+	must.That(t, err == nil && roots.AppendCertsFromPEM(text), "ca.pem: %v", err)
 	for _, tc := range []struct {
 		file, name string
 		use        x509.ExtKeyUsage
@@ -56,9 +50,7 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		}
 	}
 	before := string(text)
-	if got := ca(exitFailed, "init"); !strings.Contains(got, "nothing is overwritten") {
-		t.Errorf("a second authority: %s", got)
-	}
+	expect.Has(t, ca(exitFailed, "init"), "nothing is overwritten", "a second authority")
 	if text, _ := os.ReadFile(filepath.Join(dir, "ca.pem")); string(text) != before {
 		t.Error("the authority was overwritten")
 	}

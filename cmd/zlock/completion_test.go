@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -28,9 +29,7 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	defer c.Close(ctx)
 	create := func(path string) {
 		t.Helper()
-		if _, err := c.Create(ctx, zk.Create{Path: path}); err != nil {
-			t.Fatalf("%q: %v", path, err)
-		}
+		must.OK(t, expect.Err(c.Create(ctx, zk.Create{Path: path})), "%q", path)
 	}
 	create(chroot)
 	create(chroot + "/jobs")
@@ -47,19 +46,15 @@ func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
 	zlock.Env = env
 	out := must.Get(zlock.Output())(t)
 	offered := strings.Fields(string(out))
-	if len(offered) < 26+26+10 || !strings.Contains(string(out), "nächtlich") {
-		t.Errorf("only %d names are offered: %q", len(offered), offered)
-	}
+	expect.That(t, len(offered) >= 26+26+10 && strings.Contains(string(out), "nächtlich"),
+		"only %d names are offered: %q", len(offered), offered)
 	for _, word := range offered {
 		// What the shell makes of the word is the word.
 		for _, shell := range []string{"sh", "bash"} {
 			got, err := exec.CommandContext(ctx, shell, "-c", "printf %s "+word).CombinedOutput()
-			if err != nil || string(got) != word {
-				t.Errorf("%s takes %q for %q: %v", shell, word, got, err)
-			}
+			expect.That(t, err == nil && string(got) == word,
+				"%s takes %q for %q: %v", shell, word, got, err)
 		}
-		if strings.ContainsAny(word, "!^~#=[]{}*?$`;&|<>()'\"\\ ") {
-			t.Errorf("%q is offered", word)
-		}
+		expect.That(t, !strings.ContainsAny(word, "!^~#=[]{}*?$`;&|<>()'\"\\ "), "%q is offered", word)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // escaped is a COMMAND with a child in a session of its own that ignores TERM. Its
@@ -63,9 +66,7 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			for _, keeper := range childrenOf(guard) {
 				all = descendants(keeper)
 			}
-			if len(all) < 3 {
-				t.Fatalf("keeper, COMMAND and its child are %v", all)
-			}
+			must.That(t, len(all) >= 3, "keeper, COMMAND and its child are %v", all)
 			tc.end(r, guard)
 			if code := exitCode(r.cmd.Wait()); code != tc.code {
 				t.Errorf("exit code %d, not %d", code, tc.code)
@@ -85,9 +86,7 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 			r := startCommand(t, `trap 'exit 9' USR1; : >"$1.pids"; while :; do sleep .02; done`, "/l", "--contain",
 				foreground)
 			r.cmd.Process.Signal(syscall.SIGUSR1)
-			if code := exitCode(r.cmd.Wait()); code != 9 {
-				t.Errorf("exit code %d, not the trap's", code)
-			}
+			expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 		})
 	}
 	for want, command := range map[string]string{"127": "/nowhere/at/all", "126": "/etc/passwd"} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
@@ -28,9 +29,8 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 			t.Errorf("%d of %d bytes: said is %v", n, file.Len(), err)
 		}
 	}
-	if err := new(fetched).copy(io.Discard, strings.NewReader("HTTP")); err == nil {
-		t.Error("anything is a ZooKeeper's snapshot")
-	}
+	expect.Fails(t, new(fetched).copy(io.Discard, strings.NewReader("HTTP")),
+		"anything is a ZooKeeper's snapshot")
 }
 
 // A ZooKeeper answers as we do, and may write its snapshots without a digest:

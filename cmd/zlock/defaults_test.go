@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -41,9 +42,8 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 				shown = strings.Trim(m[1], `"`)
 			}
 			if want, ok := byHand[f.Name]; ok {
-				if !strings.HasSuffix(shown, want) {
-					t.Errorf("%s --%s: default %q, want %q", c.Name, f.Name, shown, want)
-				}
+				expect.That(t, strings.HasSuffix(shown, want),
+					"%s --%s: default %q, want %q", c.Name, f.Name, shown, want)
 				return
 			}
 			if v, ok := f.Value.(duration); ok {
@@ -60,9 +60,7 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 			if force == "false" || force == "0" || force == "[]" {
 				force = ""
 			}
-			if shown != force {
-				t.Errorf("%s --%s: default %q, in force is %q", c.Name, f.Name, shown, force)
-			}
+			expect.Equal(t, shown, force, "%s --%s: default %q, in force", c.Name, f.Name, shown)
 		})
 	}
 	if servers, _, err := new(connectFlags).address(func(string) string { return "" }); err != nil ||
@@ -75,8 +73,6 @@ func TestDurationsAreShownAsTheyAreTyped(t *testing.T) {
 	for _, s := range []string{"20s", "10s", "30s", "1m", "10m", "1h", "10h", "1m30s", "1h0m10s", "100ms",
 		"1m10s", "20m", "1h30m"} {
 		d := must.Get(parseDuration(s))(t)
-		if got := (duration{&d}).String(); got != s {
-			t.Errorf("%s is shown as %s", s, got)
-		}
+		expect.Equal(t, (duration{&d}).String(), s, "is shown as")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -40,9 +41,8 @@ func TestServersAreComparedWithTheMembers(t *testing.T) {
 	}
 	list := []string{"localhost:2181", "127.0.0.2:2182", "127.0.0.9:2181"}
 	wrong, worth := compare(t.Context(), found, list)
-	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "127.0.0.9:2181 is not a member") {
-		t.Errorf("wrong: %q", wrong)
-	}
+	expect.That(t, len(wrong) == 1 && strings.HasPrefix(wrong[0], "127.0.0.9:2181 is not a member"),
+		"wrong: %q", wrong)
 	if len(worth) != 2 || !strings.Contains(worth[0], "1.0.0 (127.0.0.1:2181), 1.1.0 (127.0.0.2:2182)") ||
 		!strings.HasPrefix(worth[1], "127.0.0.3:2183 is a member, but") {
 		t.Errorf("worth knowing: %q", worth)
@@ -56,12 +56,10 @@ func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 	found := []finding{{Server: "127.0.0.1:2281", config: config, Certificate: &end}, {Server: "127.0.0.9:2281",
 		Certificate: &end}}
 	wrong, worth := compare(t.Context(), found, []string{"127.0.0.1:2281", "127.0.0.9:2281"})
-	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "127.0.0.9:2281 is not a member") {
-		t.Errorf("wrong: %q", wrong)
-	}
-	if len(worth) != 1 || !strings.HasPrefix(worth[0], "127.0.0.2:2181 is a member, but") {
-		t.Errorf("worth knowing: %q", worth)
-	}
+	expect.That(t, len(wrong) == 1 && strings.HasPrefix(wrong[0], "127.0.0.9:2281 is not a member"),
+		"wrong: %q", wrong)
+	expect.That(t, len(worth) == 1 && strings.HasPrefix(worth[0], "127.0.0.2:2181 is a member, but"),
+		"worth knowing: %q", worth)
 }
 
 // Who asks at a port of another kind is not told to give the cluster up.
@@ -124,17 +122,14 @@ func TestFindingsAreJudged(t *testing.T) {
 	f.readSrvr("Zookeeper version: 3.9.3-zlockd-1.2.0, built on 11/21/2026 05:00 GMT\nLatency min/avg/max: " +
 		"0/0.0/0\nMode: follower\n")
 	f.readMntr("zk_version\t3.9.3\nzk_avg_fsynctime\t312.5\nzk_open_file_descriptor_count\t900\nzk_max_file_descriptor_count\t1000\n")
-	if f.Kind != "zlockd" || f.Version != "1.2.0" || f.Mode != "follower" || *f.Sync != 312.5 {
-		t.Errorf("%+v", f)
-	}
+	expect.That(t, f.Kind == "zlockd" && f.Version == "1.2.0" && f.Mode == "follower" && *f.Sync == 312.5,
+		"%+v", f)
 	soon := time.Now().Add(73 * time.Hour)
 	f.Containers, f.Offset, f.Certificate = true, -7, &soon
 	f.judge(false, 0)
 	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is 7.0s behind",
 		"certificate ends in 3 days"} {
-		if !strings.Contains(f.Note, want) {
-			t.Errorf("%q does not say %q", f.Note, want)
-		}
+		expect.Has(t, f.Note, want, "does not say")
 	}
 	if table, plain := f.cells(false), f.cells(true); table[len(table)-1] != plain[9] ||
 		len(table) != len(plain) {
@@ -203,17 +198,14 @@ func TestCausesAndCertificates(t *testing.T) {
 		test.flags.connectTimeout = limit
 		expires, err := test.flags.reach(t.Context(), test.server)
 		if test.want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.server, err)
-			}
+			expect.OK(t, err, "%s", test.server)
 			if test.flags.ca != "" && (expires == nil || !expires.Equal(ends)) {
 				t.Errorf("the certificate ends at %v, not %v", expires, ends)
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(plainCause(err, limit), test.want) {
-			t.Errorf("%s: %v, not %q", test.server, err, test.want)
-		}
+		expect.That(t, err != nil && strings.Contains(plainCause(err, limit), test.want),
+			"%s: %v, not %q", test.server, err, test.want)
 	}
 	for want, err := range map[string]error{
 		"no such host": &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x",
@@ -221,8 +213,6 @@ func TestCausesAndCertificates(t *testing.T) {
 		"cannot be looked":  &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", Name: "x"}},
 		"no answer within ": &net.OpError{Op: "dial", Err: context.DeadlineExceeded},
 	} {
-		if got := plainCause(err, limit); !strings.Contains(got, want) {
-			t.Errorf("%v is told as %q", err, got)
-		}
+		expect.Has(t, plainCause(err, limit), want, "%v is told as", err)
 	}
 }

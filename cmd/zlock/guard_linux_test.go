@@ -7,14 +7,15 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // COMMAND may end before zlock learns that it started: zlock adopts orphans before it asks for the start.
 func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
 	defer ours.Close()
@@ -29,10 +30,6 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 		_ = json.NewEncoder(theirs).Encode(news{Failed: "no", Code: exitFailed})
 	}()
 	g := &guard{conn: ours, in: json.NewDecoder(ours)}
-	if _, err := g.start(&launch{Group: 1}, 0); err == nil {
-		t.Fatal("COMMAND was started")
-	}
-	if <-adopts != 1 {
-		t.Error("zlock does not adopt orphans when COMMAND starts")
-	}
+	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
+	expect.Equal(t, <-adopts, 1, "zlock does")
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // running is a 'zlock run' whose COMMAND has a child of its own, both deaf to
@@ -47,9 +50,7 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 	r.cmd.Stdout, r.cmd.Stderr = os.Stderr, os.Stderr
 	// Its own group, as a shell gives a job.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.cmd.Start())
 	t.Cleanup(func() {
 		r.cmd.Process.Signal(syscall.SIGCONT)
 		r.cmd.Process.Kill()
@@ -76,9 +77,7 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 func (r *running) lastBeat(t *testing.T) time.Time {
 	t.Helper()
 	f, err := os.Open(r.beats)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	var last int64
 	for s := bufio.NewScanner(f); s.Scan(); {
@@ -197,9 +196,7 @@ func TestCommandDiesBeforeTheLockIsBroken(t *testing.T) {
 func TestSignalForTheParentReachesZlock(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap 'exit 9' TERM; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; kill -TERM $PPID; while :; do sleep .02; done`, "/p")
-	if code := exitCode(r.cmd.Wait()); code != 9 {
-		t.Errorf("exit code %d", code)
-	}
+	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
 }
 
 // After SIGKILL of zlock its guard closes the session: the lock moves when COMMAND is
@@ -211,20 +208,14 @@ func TestGuardClosesTheSession(t *testing.T) {
 	waiter := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--session-timeout", long.String(), "/c",
 		"--", "true")
 	waiter.Env = r.cmd.Env
-	if err := waiter.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, waiter.Start())
 	show := func() string {
 		cmd := exec.Command(filepath.Join(built.dir, "zlock"), "waiters", "-o", "plain", "/c")
 		cmd.Env = r.cmd.Env
 		out, _ := cmd.Output()
 		return string(out)
 	}
-	for end := time.Now().Add(30 * time.Second); show() == ""; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nobody waits")
-		}
-	}
+	must.Await(t, "nobody waits", 30*time.Second, func() bool { return show() != "" })
 	begun := time.Now()
 	next := nextHolder(t, r.cmd.Env, "/c")
 	waiter.Process.Kill()
@@ -276,9 +267,7 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || processAlive(pid) {
 		t.Fatalf("process %d is alive, %v", pid, err)
 	}
@@ -306,9 +295,7 @@ func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1.new"; sleep .2; mv "$1.new" "$1"; wait`, "sh",
 		file)
 	cmd.Env = scriptEnv(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	var pid int
 	for end := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(20 * time.Millisecond) {
 		if b, err := os.ReadFile(file); err == nil {
@@ -318,9 +305,7 @@ func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 			t.Fatal("the command did not start")
 		}
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for end := time.Now().Add(10 * time.Second); processAlive(pid); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -356,14 +341,10 @@ func TestWatchman(t *testing.T) {
 			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"; trap "" TERM; while :; do sleep .02; done`
 			exe := executable{"/bin/sh", []string{"sh", "-c", script, "sh", file}}
 			g, err := startGuard(filepath.Join(built.dir, "zlock"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{onLost: syscall.SIGTERM,
 				killAfter: 100 * time.Millisecond}), in(time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer syscall.Kill(-c.pid, syscall.SIGKILL)
 			pid := 0
 			for end := time.Now().Add(30 * time.Second); pid == 0 &&
@@ -372,15 +353,11 @@ func TestWatchman(t *testing.T) {
 					pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 				}
 			}
-			if pid == 0 {
-				t.Fatal("COMMAND did not start")
-			}
+			must.That(t, pid != 0, "COMMAND did not start")
 			tc.talk(g)
 			if tc.stay {
 				time.Sleep(300 * time.Millisecond)
-				if !processAlive(pid) {
-					t.Error("the group was ended")
-				}
+				expect.That(t, processAlive(pid), "the group was ended")
 				return
 			}
 			awaitEnd(t, "the group", pid)

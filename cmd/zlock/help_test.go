@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // TestHelpIsInColumns: what the options do begins in one column, and no line ends in
@@ -27,15 +29,11 @@ func TestHelpIsInColumns(t *testing.T) {
 				if column == 0 {
 					column = at
 				}
-				if at != column {
-					t.Errorf("%s: column %d in place of %d: %q", c.Name, at, column, line)
-				}
+				expect.Equal(t, at, column, "%s: column %d in place of %d: %q", c.Name, at, column, line)
 			}
 		}
 		for line := range strings.Lines(out.String()) {
-			if strings.HasSuffix(line, " \n") {
-				t.Errorf("%s: a space ends %q", c.Name, line)
-			}
+			expect.That(t, !strings.HasSuffix(line, " \n"), "%s: a space ends %q", c.Name, line)
 		}
 	}
 }

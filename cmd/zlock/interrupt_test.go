@@ -34,9 +34,7 @@ func TestInterruptedStart(t *testing.T) {
 		err := cmd.Wait()
 		watchdog.Stop()
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			t.Fatalf("%v", err)
-		}
+		must.That(t, errors.As(err, &exit), "%v", err)
 		status := exit.Sys().(syscall.WaitStatus)
 		if !(status.Signaled() && status.Signal() == syscall.SIGINT) && status.ExitStatus() != 130 {
 			t.Errorf("round %d: %v\n%s", i, err, stderr.String())

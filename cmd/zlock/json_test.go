@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -31,9 +32,7 @@ func TestAnswersInJSONAreDescribed(t *testing.T) {
 	for _, file := range []string{"zlock.md", "data.md"} {
 		b := must.Get(os.ReadFile("../../docs/" + file))(t)
 		_, part, found := strings.Cut(string(b), "\n## Answers in JSON\n")
-		if !found {
-			t.Fatalf("docs/%s does not describe answers in JSON", file)
-		}
+		must.That(t, found, "docs/%s does not describe answers in JSON", file)
 		part, _, _ = strings.Cut(part, "\n## ")
 		for line := range strings.Lines(part) {
 			if cells := strings.Split(line, "|"); len(cells) > 3 {
@@ -44,14 +43,10 @@ func TestAnswersInJSONAreDescribed(t *testing.T) {
 	}
 	for command, objects := range answers {
 		line, ok := lines[command]
-		if !ok {
-			t.Errorf("no line describes %s; there are %v", command, lines)
-		}
+		expect.That(t, ok, "no line describes %s; there are %v", command, lines)
 		for _, o := range objects {
 			for _, name := range fieldsOf(reflect.TypeOf(o)) {
-				if !strings.Contains(line, "`"+name+"`") {
-					t.Errorf("%s: the field %s is not described", command, name)
-				}
+				expect.Has(t, line, "`"+name+"`", "%s: the field %s is not described", command, name)
 			}
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // talker is a zlock with a pipe to and from it.
@@ -30,13 +32,9 @@ func startTalker(t *testing.T, zlock string, args ...string) *talker {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err1 := c.StdinPipe()
 	out, err2 := c.StdoutPipe()
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
+	must.That(t, err1 == nil && err2 == nil, "%v %v", err1, err2)
 	c.in, c.out, c.Stderr = in, bufio.NewReader(out), c.Stdout
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start())
 	t.Cleanup(func() {
 		c.Process.Signal(syscall.SIGCONT)
 		c.Process.Kill()
@@ -50,9 +48,7 @@ func (c *talker) await(t *testing.T, text string) {
 	t.Helper()
 	for {
 		line, err := c.out.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v instead of %q", err, text)
-		}
+		must.OK(t, err, "instead of %q", text)
 		if strings.Contains(line, text) {
 			return
 		}
@@ -71,9 +67,7 @@ func (c *talker) client(t *testing.T) *client.Client {
 		}
 	}
 	cl, err := client.Dial(t.Context(), addr+root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { cl.Close(context.Background()) })
 	return cl
 }
@@ -87,9 +81,7 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 		c.await(t, "locked")
 		cl := c.client(t)
 		q, err := cl.Inspector().Inspect(t.Context(), "/h")
-		if err != nil || len(q.Holders) != 1 {
-			t.Fatal(q, err)
-		}
+		must.That(t, err == nil && len(q.Holders) == 1, "%v %v", q, err)
 		c.Process.Signal(syscall.SIGSTOP)
 		if err := cl.Inspector().Break(t.Context(), "/h", q.Holders[0].Node,
 			fence.Token(q.Holders[0].Token)); err != nil {
@@ -98,9 +90,7 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 		c.in.Close()
 		c.Process.Signal(syscall.SIGCONT)
 		c.Wait()
-		if code := c.ProcessState.ExitCode(); code != exitLost {
-			t.Errorf("exit code %d", code)
-		}
+		expect.Equal(t, c.ProcessState.ExitCode(), exitLost, "exit code")
 	}
 }
 
@@ -113,9 +103,7 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 			r := startRun(t, "/g", foreground)
 			next := nextHolder(t, r.cmd.Env, "/g")
 			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL)
-			if code := exitCode(r.cmd.Wait()); code != 128+int(syscall.SIGKILL) {
-				t.Errorf("exit code %d", code)
-			}
+			expect.Equal(t, exitCode(r.cmd.Wait()), 128+int(syscall.SIGKILL), "exit code")
 			if granted, last := <-next, r.lastBeat(t); !r.gone() || !granted.After(last) {
 				t.Errorf("the next holder began at %v, COMMAND lived until %v", granted, last)
 			}
@@ -134,9 +122,7 @@ func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
 	if l, err := c.client(t).Mutex("/g").TryLock(t.Context()); err == nil {
 		t.Errorf("the lock is free: %v", l)
 	}
-	if _, err := io.WriteString(c.in, "\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c.in, "\n"))(t)
 	c.Wait()
 	if l, err := c.client(t).Mutex("/g").Lock(t.Context()); err != nil {
 		t.Errorf("the lock was not released: %v", err)

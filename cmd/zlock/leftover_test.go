@@ -24,9 +24,7 @@ func awaitEnd(t *testing.T, what string, pids ...int) {
 	begun := time.Now()
 	for _, pid := range pids {
 		for processAlive(pid) {
-			if time.Since(begun) > soon {
-				t.Fatalf("%s: process %d is alive after %v", what, pid, soon)
-			}
+			must.That(t, time.Since(begun) <= soon, "%s: process %d is alive after %v", what, pid, soon)
 			time.Sleep(5 * time.Millisecond)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	zlockd "github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -209,9 +210,7 @@ func planted(t *testing.T) (env map[string]string, admin string, paths []string)
 		for time.Now().UnixMilli() <= last {
 			time.Sleep(time.Millisecond) // no two nodes have the same age
 		}
-		if _, err := conn.Create(ctx, op); err != nil {
-			t.Fatal(path, err)
-		}
+		must.OK(t, expect.Err(conn.Create(ctx, op)), "%v", path)
 		last = time.Now().UnixMilli()
 		if dir := path[:strings.LastIndexByte(path, '/')]; dir != "" && !slices.Contains(paths, dir) &&
 			!strings.HasSuffix(dir, "/leases") && !strings.HasSuffix(dir, "/locks") {

@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/doctest"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestManualPage(t *testing.T) {
 	page, errs, code := runIn(t, nil, "manual")
-	if code != 0 || errs != "" {
-		t.Fatal(code, errs)
-	}
+	must.That(t, code == 0 && errs == "", "%v %v", code, errs)
 	doctest.Manual(t, "zlock.1", page)
 }
 

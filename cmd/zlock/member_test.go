@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -59,9 +60,7 @@ func (f *fakeMembers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var j status.Job
-	if err := json.NewDecoder(r.Body).Decode(&j); err != nil {
-		f.t.Error(err)
-	}
+	expect.OK(f.t, json.NewDecoder(r.Body).Decode(&j))
 	if h := r.Header.Get("Authorization"); h != "digest super:secret:word" {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, `{"error":"Not authorized","code":"unauthorized"}`)
@@ -94,9 +93,7 @@ func (f *fakeMembers) list(w http.ResponseWriter) {
 		}
 		list.Members[id] = status.Member{ID: id, Peer: fmt.Sprintf("h%d:2888", id), Voter: voter, Progress: *far}
 	}
-	if err := json.NewEncoder(w).Encode(list); err != nil {
-		f.t.Error(err)
-	}
+	expect.OK(f.t, json.NewEncoder(w).Encode(list))
 }
 
 // restart lets the servers go down and come back in the order 10, 3, 2; while 2,
@@ -138,9 +135,8 @@ func TestMemberListTellsHowFarEachIs(t *testing.T) {
 	}
 	f.leader = 0
 	_, errs, code = runIn(t, env, "member", "list")
-	if !strings.Contains(errs, "no server leads: no contact with a leader") || code != 0 {
-		t.Errorf("list without a leader: %q %d", errs, code)
-	}
+	expect.That(t, strings.Contains(errs, "no server leads: no contact with a leader") && code == 0,
+		"list without a leader: %q %d", errs, code)
 }
 
 // The server does the job; zlock shows its steps, and asks again when the server
@@ -182,9 +178,8 @@ func TestMemberJobsAreShown(t *testing.T) {
 		f.steps = tc.steps
 		_, errs, code := runIn(t, env, append([]string{"member", "--auth-file", auth},
 			strings.Fields(tc.args)...)...)
-		if !strings.Contains(errs, tc.err) || code != tc.code {
-			t.Errorf("%s: %q, %d", tc.args, errs, code)
-		}
+		expect.That(t, strings.Contains(errs, tc.err) && code == tc.code,
+			"%s: %q, %d", tc.args, errs, code)
 		if got := fmt.Sprint(f.got); got != tc.got {
 			t.Errorf("%s: asked for %s", tc.args, got)
 		}
@@ -208,9 +203,7 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 			t.Errorf("%s --help: %d %q\n%s", c.Name, code, errs, out)
 		}
 		found, _, code := runIn(t, nil, "__complete", c.Name, "--")
-		if found == "" || code != 0 {
-			t.Errorf("%s: no option is completed", c.Name)
-		}
+		expect.That(t, found != "" && code == 0, "%s: no option is completed", c.Name)
 		for line := range strings.Lines(found) {
 			if word, _, _ := strings.Cut(line, "\t"); !strings.Contains(out, word) {
 				t.Errorf("%s: %s is completed but not in the help", c.Name, word)
@@ -223,21 +216,17 @@ func TestForeignTextCannotCommandATerminal(t *testing.T) {
 	if got := clean("a\x1b[2Jb\tc\nd\u0085e\xff"); strings.ContainsAny(got, "\x1b\t\n\u0085") {
 		t.Errorf("cleaned to %q", got)
 	}
-	if got := clean("Größe → ok"); got != "Größe → ok" {
-		t.Errorf("harmless text became %q", got)
-	}
+	expect.Equal(t, clean("Größe → ok"), "Größe → ok", "harmless text became")
 }
 
 func TestNeededTimeoutFitsTheMargin(t *testing.T) {
 	for _, k := range []string{"0", "1", "5", "30"} {
 		killAfter := must.Get(parseDuration(k))(t)
 		need := neededTimeout(marginFor(killAfter))
-		if checkMargin(true, need, killAfter) != nil {
-			t.Errorf("kill-after %v: %v is refused", killAfter, need)
-		}
-		if checkMargin(true, need-1e9, killAfter) == nil {
-			t.Errorf("kill-after %v: a second less than %v is allowed", killAfter, need)
-		}
+		expect.That(t, checkMargin(true, need, killAfter) == nil,
+			"kill-after %v: %v is refused", killAfter, need)
+		expect.That(t, checkMargin(true, need-1e9, killAfter) != nil,
+			"kill-after %v: a second less than %v is allowed", killAfter, need)
 		if killFor(need) < killAfter {
 			t.Errorf("%v would do for kill-after %v, but killFor says %v", need, killAfter, killFor(need))
 		}
@@ -267,8 +256,7 @@ func TestMemberListOverTLS(t *testing.T) {
 		{nil, []string{"--admin-addr", addr, "--admin-cert", ca}, exitFailed, "--admin-cert and --admin-key"},
 	} {
 		out, errs, code := runIn(t, tc.env, append([]string{"member", "list"}, tc.args...)...)
-		if code != tc.code || !strings.Contains(out+errs, tc.want) {
-			t.Errorf("%v %v: exit %d: %s%s", tc.env, tc.args, code, out, errs)
-		}
+		expect.That(t, code == tc.code && strings.Contains(out+errs, tc.want),
+			"%v %v: exit %d: %s%s", tc.env, tc.args, code, out, errs)
 	}
 }

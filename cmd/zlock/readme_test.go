@@ -22,9 +22,8 @@ func TestReadmeExamplesWork(t *testing.T) {
 	_, text, _ := strings.Cut(string(b), "\n## Lock something\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	found := regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(text, -1)
-	if len(found) != 3 || found[0][1] != "go" || found[1][1] != "sh" || found[2][1] != "sh" {
-		t.Fatalf("%d examples; this test knows of a program, how to run it, and lines for the shell", len(found))
-	}
+	must.That(t, len(found) == 3 && found[0][1] == "go" && found[1][1] == "sh" && found[2][1] == "sh",
+		"%d examples; this test knows of a program, how to run it, and lines for the shell", len(found))
 	// Side by side as the text says: zlockd, and the module.
 	dir := t.TempDir()
 	root := must.Get(filepath.Abs("../.."))(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestRestartOrderPutsTheLeaderLast(t *testing.T) {
@@ -34,9 +35,7 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	}()
 	select {
 	case code := <-ended:
-		if code != exitNoSession {
-			t.Errorf("exit code %d", code)
-		}
+		expect.Equal(t, code, exitNoSession, "exit code")
 	case <-time.After(15 * time.Second): // one request alone is given 20
 		answer()
 		<-ended
@@ -58,14 +57,11 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 		t.Errorf("%q %d", out, code)
 	}
 	for id, far := range f.far {
-		if far.Waits != "" || far.Starts != 2 {
-			t.Errorf("it ends while server %d waits: %s", id, far.Waits)
-		}
+		expect.That(t, far.Waits == "" && far.Starts == 2,
+			"it ends while server %d waits: %s", id, far.Waits)
 	}
 	for _, want := range []string{"server 10 is being restarted", "server 10 was restarted",
 		"server 3 was restarted", "server 2 was restarted"} {
-		if !strings.Contains(errs, want) {
-			t.Errorf("%q is missing in %s", want, errs)
-		}
+		expect.Has(t, errs, want, "is missing in")
 	}
 }

@@ -73,9 +73,7 @@ func TestMain(m *testing.M) {
 // server returns the address of the server.
 func server(t testing.TB) string {
 	t.Helper()
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
+	must.OK(t, built.err)
 	return built.servers
 }
 
@@ -155,9 +153,7 @@ func matches(want []string, got string) bool {
 // runScript runs the steps of a script in one directory.
 func runScript(t *testing.T, name, text string) {
 	steps := must.Get(parseScript(name, text))(t)
-	if len(steps) == 0 {
-		t.Fatalf("%s has no command", name)
-	}
+	must.That(t, len(steps) != 0, "%s has no command", name)
 	dir, env := t.TempDir(), scriptEnv(t)
 	for _, s := range steps {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -185,9 +181,7 @@ func runScript(t *testing.T, name, text string) {
 
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
+	must.That(t, err == nil && len(files) != 0, "no scripts %v", err)
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
 			t.Parallel()

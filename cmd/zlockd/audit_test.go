@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -18,13 +20,9 @@ func TestAuditLogOfAServer(t *testing.T) {
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--audit-log", file,
 		"--slow-request", "1ns")
 	c, err := wire.Open(p.ready["client"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
-	if _, err := c.Create("/a", nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Create("/a", nil, 0))(t)
 	reads := func(file, words string) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -39,17 +37,14 @@ func TestAuditLogOfAServer(t *testing.T) {
 	}
 	reads(file, "\toperation=serverStart\tresult=success\n")
 	reads(file, "\tip=127.0.0.1\toperation=create\tznode=/a\tznode_type=persistent\tresult=success\n")
-	if err := os.Rename(file, file+".1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(file, file+".1"))
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	p.stderr.waitFor(t, "SIGHUP: the configuration was read again")
 	reads(file, "")
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
-	if log := p.stderr.String(); !strings.Contains(log, `msg="slow request" operation=create path=/a session=0x`) {
-		t.Errorf("no slow request in\n%s", log)
-	}
+	expect.Has(t, p.stderr.String(), `msg="slow request" operation=create path=/a session=0x`,
+		"no slow request in")
 	reads(file, "\toperation=serverStop\tresult=invoked\n")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -105,9 +106,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 				strings.Contains(string(out), "note:") {
 				t.Errorf("%s", out)
 			}
-			if _, err := os.Stat(ca.file("data")); err == nil {
-				t.Error("check made the data directory")
-			}
+			expect.Fails(t, expect.Err(os.Stat(ca.file("data"))), "check made the data directory")
 		})
 	}
 }
@@ -163,9 +162,7 @@ func TestHangUp(t *testing.T) {
 	write("maxClientCnxns=many\n")
 	p.cmd.Process.Signal(syscall.SIGHUP)
 	said("SIGHUP: the configuration has mistakes, nothing was changed", "maxClientCnxns")
-	if got := p.word(t, "srvr"); !strings.Contains(got, "Mode: standalone") {
-		t.Errorf("after SIGHUP: %q", got)
-	}
+	expect.Has(t, p.word(t, "srvr"), "Mode: standalone", "after SIGHUP")
 	var refused error
 	for range 6 {
 		if c, err := wire.Open(p.ready["client"]); err != nil {
@@ -174,9 +171,7 @@ func TestHangUp(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	if refused == nil {
-		t.Error("six connections are let in although maxClientCnxns is 5 now")
-	}
+	expect.That(t, refused != nil, "six connections are let in although maxClientCnxns is 5 now")
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}

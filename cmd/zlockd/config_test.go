@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -198,9 +199,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 				args[i] = strings.ReplaceAll(args[i], "$DIR", dir)
 			}
 			s := must.Get(load(t, dir, test.text, args...))(t)
-			if !test.want(s) {
-				t.Errorf("got %+v", s)
-			}
+			expect.That(t, test.want(s), "got %+v", s)
 		})
 	}
 }
@@ -226,9 +225,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 		}
 	}
 	must.OK(t, os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600))
-	if _, err := readSettings([]string{"--data-dir", dir}); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(readSettings([]string{"--data-dir", dir})))
 }
 
 // noted says whether the log will have a line about each key.
@@ -284,13 +281,9 @@ func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	const text = "a=1\nssl.keyStore.password=hunter2\nDigestAuthenticationProvider.superDigest : super:\\\n  " +
 		"hunter2\n# password=hunter2\nb=2\nmy.secret hunter2"
 	got := withoutSecrets(text)
-	if strings.Contains(got, "hunter2") {
-		t.Errorf("kept: %q", got)
-	}
+	expect.That(t, !strings.Contains(got, "hunter2"), "kept: %q", got)
 	for _, want := range []string{"a=1\n", "b=2\n", "ssl.keyStore.password=(not shown)\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("lost %q: %q", want, got)
-		}
+		expect.Has(t, got, want, "lost %q", want)
 	}
 }
 
@@ -327,11 +320,9 @@ func TestEnvironment(t *testing.T) {
 	must.OK(t, os.WriteFile(s.config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
 		0o600))
 	must.OK(t, applyConfig(s, flags))
-	if s.tickTime != millisValue(500*time.Millisecond) || s.maxClientCnxns != 7 {
-		t.Errorf("tick %v, connections %d beside a zoo.cfg", s.tickTime, s.maxClientCnxns)
-	}
+	expect.That(t, s.tickTime == millisValue(500*time.Millisecond) && s.maxClientCnxns == 7,
+		"tick %v, connections %d beside a zoo.cfg", s.tickTime, s.maxClientCnxns)
 	_, _, err = parseFlags(nil, func(name string) (string, bool) { return "many", name == "ZLOCKD_MAX_NODES" })
-	if err == nil || !strings.Contains(err.Error(), "ZLOCKD_MAX_NODES") {
-		t.Errorf("a wrong variable: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "ZLOCKD_MAX_NODES"),
+		"a wrong variable: %v", err)
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -40,12 +41,9 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
 	} {
 		got := explain(test.err, s)
-		if !strings.Contains(got.Error(), test.hint) || !errors.Is(got, test.err) {
-			t.Errorf("%v is told as %q", test.err, got)
-		}
+		expect.That(t, strings.Contains(got.Error(), test.hint) && errors.Is(got, test.err),
+			"%v is told as %q", test.err, got)
 	}
 	plain := errors.New("something else")
-	if explain(plain, s) != plain {
-		t.Error("an error that says everything is changed")
-	}
+	expect.Equal(t, explain(plain, s), plain, "an error that says everything is changed")
 }

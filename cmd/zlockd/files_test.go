@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -27,7 +28,5 @@ func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
 			t.Errorf("%v: %v", args[0], err)
 		}
 	}
-	if _, err := readFile("/dev/zero"); err == nil {
-		t.Error("a file without an end was read")
-	}
+	expect.Fails(t, expect.Err(readFile("/dev/zero")), "a file without an end was read")
 }

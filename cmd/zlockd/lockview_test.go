@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -22,10 +23,8 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	page := must.Get(os.ReadFile("../../docs/lock-view.md"))(t)
 	// Blocks are lines that are indented.
 	blocks := regexp.MustCompile(`(?m)(^    .*\n)+`).FindAllString(string(page), -1)
-	if len(blocks) != 2 || !strings.HasPrefix(blocks[0], "    zlockd --dev &\n") {
-		t.Fatalf("%d blocks; this test knows how to start and look, and how to break a lock: %q", len(blocks),
-			blocks)
-	}
+	must.That(t, len(blocks) == 2 && strings.HasPrefix(blocks[0], "    zlockd --dev &\n"),
+		"%d blocks; this test knows how to start and look, and how to break a lock: %q", len(blocks), blocks)
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--super-digest",
 		"super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
 	sh := func(script string) string {
@@ -57,7 +56,5 @@ func TestTheLockViewsPageIsFollowed(t *testing.T) {
 	if strings.Contains(out, `"error"`) || !strings.Contains(out, fmt.Sprintf("0x%x", c.Session.ID)) {
 		t.Errorf("breaking, as a dry run, answers %s", out)
 	}
-	if _, err := c.Exists(node, false); err != nil {
-		t.Errorf("a dry run broke the lock: %v", err)
-	}
+	expect.OK(t, expect.Err(c.Exists(node, false)), "a dry run broke the lock")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -52,9 +53,7 @@ func TestLogQueueOutlivesItsReader(t *testing.T) {
 		io.WriteString(q, "line\n")
 	}
 	q.flush(10 * time.Second)
-	if n := q.lost(); n != 10 {
-		t.Errorf("%d lost", n)
-	}
+	expect.Equal(t, q.lost(), 10, "lost")
 }
 
 // stderrPipe is a zlockd whose stderr is a pipe of ours.
@@ -92,9 +91,7 @@ func (p *daemonProcess) busy(t *testing.T) {
 func TestServerWhoseLogNobodyReadsGoesOn(t *testing.T) {
 	p, _ := stderrPipe(t, true)
 	p.busy(t)
-	if code := p.stop(t); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	expect.Equal(t, p.stop(t), 0, "exit code")
 }
 
 func TestServerWhoseLogReaderHasGoneGoesOn(t *testing.T) {
@@ -106,7 +103,5 @@ func TestServerWhoseLogReaderHasGoneGoesOn(t *testing.T) {
 		strings.Contains(text, "\nzlockd_log_lines_lost_total 0\n") {
 		t.Error("the metrics tell of no lost line")
 	}
-	if code := p.stop(t); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	expect.Equal(t, p.stop(t), 0, "exit code")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -102,32 +103,24 @@ func TestReadyLine(t *testing.T) {
 	out.waitFor(t, "\n")
 	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" +
 		release.Version() + "\n"
-	if out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
+	expect.Equal(t, out.String(), want)
 	close(p.closed)
 	signals <- syscall.SIGTERM
-	if c := <-code; c != exitOK {
-		t.Errorf("exit %d", c)
-	}
+	expect.Equal(t, <-code, exitOK, "exit")
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	_, signals, code := startFake(newFake(), nil)
 	signals <- syscall.SIGINT
 	signals <- syscall.SIGINT
-	if c := <-code; c != exitAtOnce {
-		t.Errorf("exit %d", c)
-	}
+	expect.Equal(t, <-code, exitAtOnce, "exit")
 }
 
 func TestFailureOfTheServerEndsTheProcess(t *testing.T) {
 	p := newFake()
 	_, _, code := startFake(p, nil)
 	close(p.failed)
-	if c := <-code; c != exitFailed {
-		t.Errorf("exit %d", c)
-	}
+	expect.Equal(t, <-code, exitFailed, "exit")
 }
 
 func TestFailedStart(t *testing.T) {
@@ -145,9 +138,7 @@ func TestSignalDuringTheStart(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
-	if c := d.program().Main([]string{"--dev"}); c != exitOK {
-		t.Errorf("exit %d", c)
-	}
+	expect.Equal(t, d.program().Main([]string{"--dev"}), exitOK, "exit")
 }
 
 func TestHeapIsCollectedFrom64MegabytesOn(t *testing.T) {

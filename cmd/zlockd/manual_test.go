@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/doctest"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // runMain runs zlockd's command line in this process.
@@ -26,9 +27,7 @@ func TestDocumentationHasTheFlags(t *testing.T) {
 	doctest.Table(t, "../../docs/reference/flags.md", "go test ./cmd/zlockd -run Documentation -update-docs",
 		table.String())
 	for flag := range flagDetails {
-		if !strings.Contains(table.String(), "--"+flag) {
-			t.Errorf("details of the unknown flag %s", flag)
-		}
+		expect.Has(t, table.String(), "--"+flag, "details of the unknown flag %s", flag)
 	}
 }
 

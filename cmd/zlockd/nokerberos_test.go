@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -32,9 +33,8 @@ func TestKerberosIsRefusedWhereItIsNotBuilt(t *testing.T) {
 			t.Errorf("--kerberos-%s: %v", test.flag, err)
 		}
 	}
-	if !strings.Contains(errNoKerberos.Error(), "make build TAGS=kerberos") {
-		t.Error("it does not say what to do:", errNoKerberos)
-	}
+	expect.Has(t, errNoKerberos.Error(), "make build TAGS=kerberos",
+		"it does not say what to do: %v", errNoKerberos)
 }
 
 func TestKerberosOfAJAASFileIsRefusedWhereItIsNotBuilt(t *testing.T) {
@@ -42,7 +42,5 @@ func TestKerberosOfAJAASFileIsRefusedWhereItIsNotBuilt(t *testing.T) {
 	const text = `Server { com.sun.security.auth.module.Krb5LoginModule required keyTab="/etc/zk.keytab"; };`
 	must.OK(t, os.WriteFile(jaas, []byte(text), 0o600))
 	_, err := newSASL(&settings{saslUsers: jaas}, slog.New(slog.DiscardHandler))
-	if !errors.Is(err, errNoKerberos) || !strings.Contains(err.Error(), jaas) {
-		t.Error(err)
-	}
+	expect.That(t, errors.Is(err, errNoKerberos) && strings.Contains(err.Error(), jaas), "%v", err)
 }

@@ -39,9 +39,7 @@ func (m *manager) hears(t *testing.T, begin string) {
 	for {
 		b := make([]byte, 4096)
 		n, err := m.Read(b)
-		if err != nil {
-			t.Fatalf("no line begins with %q: %v", begin, err)
-		}
+		must.OK(t, err, "no line begins with %q", begin)
 		if strings.Contains("\n"+string(b[:n]), "\n"+begin) {
 			return
 		}

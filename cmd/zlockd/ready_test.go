@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // The health check of the image goes by the answer of /ready.
@@ -15,9 +17,7 @@ func TestCheckReadyAsksTheAdminPort(t *testing.T) {
 		told         string
 	}{{200, exitOK, ""}, {503, exitFailed, "no leader"}} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/ready" {
-				t.Errorf("asked %s", r.URL.Path)
-			}
+			expect.Equal(t, r.URL.Path, "/ready", "asked")
 			w.WriteHeader(c.status)
 			w.Write([]byte("no leader"))
 		}))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -65,9 +66,7 @@ func shows(t *testing.T, addr string, conf *tls.Config, want *x509.Certificate) 
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 20 * time.Second}, "tcp", addr, conf)
-		if err != nil {
-			t.Fatalf("%s: %v", addr, err)
-		}
+		must.OK(t, err, "%s", addr)
 		seen := c.ConnectionState().PeerCertificates[0]
 		c.Close()
 		if seen.Equal(want) {
@@ -147,15 +146,11 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	if writer.Session().ID != before.ID {
-		t.Error("the session of the writer was lost")
-	}
+	expect.Equal(t, writer.Session().ID, before.ID, "the session of the writer was lost")
 	t.Logf("%d writes, %d sessions, %d answers of the admin port", done[0].Load(), done[1].Load(),
 		done[2].Load())
 	for n := range done {
-		if done[n].Load() == 0 {
-			t.Errorf("load %d did nothing", n)
-		}
+		expect.That(t, done[n].Load() != 0, "load %d did nothing", n)
 	}
 }
 

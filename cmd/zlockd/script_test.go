@@ -19,9 +19,7 @@ import (
 // the directory they are in.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(scripts) == 0 {
-		t.Fatal("no scripts", err)
-	}
+	must.That(t, err == nil && len(scripts) != 0, "no scripts %v", err)
 	for _, file := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
 	}
@@ -73,9 +71,7 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 	code := "exit 0\n"
 	if err := cmd.Run(); err != nil {
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
+		must.That(t, errors.As(err, &exit), "%v", err)
 		code = strings.Replace(exit.String(), "exit status", "exit", 1) + "\n"
 	}
 	var b strings.Builder

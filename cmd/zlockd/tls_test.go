@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -103,9 +104,7 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	a.sign(t, "client", nil)
 	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
 		"--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key"), "--tls-ca", a.file("ca.pem"))
-	if p.ready["client"] != off || p.ready["admin"] != off {
-		t.Errorf("ready: %v", p.ready)
-	}
+	expect.That(t, p.ready["client"] == off && p.ready["admin"] == off, "ready: %v", p.ready)
 	if got, err := a.ask(p.ready["secure"], "ruok", "client"); err != nil || got != "imok" {
 		t.Errorf("with a certificate: %q %v", got, err)
 	}
@@ -171,9 +170,7 @@ func TestReadableKeysAreRefused(t *testing.T) {
 	a.sign(t, "server", nil)
 	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"),
 		"--tls-key", a.file("server.key")}
-	if _, err := readSettings(args); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(readSettings(args)))
 	for mode, ok := range map[os.FileMode]bool{0o640: true, 0o644: false, 0o604: false} {
 		os.Chmod(a.file("server.key"), mode)
 		if _, err := readSettings(args); (err == nil) != ok || err != nil &&
@@ -208,19 +205,13 @@ func TestThreeServersOverTLS(t *testing.T) {
 	for _, p := range servers {
 		p.wait(t)
 		modes[p.ready["mode"]]++
-		if conf := p.word(t, "conf"); !strings.Contains(conf, "membership: \nserver.1=127.0.0.1:") {
-			t.Errorf("conf of an ensemble: %s", conf)
-		}
-		if srvr := p.word(t, "srvr"); !strings.Contains(srvr, "\nMode: "+p.ready["mode"]+"\n") {
-			t.Errorf("srvr: %s", srvr)
-		}
+		expect.Has(t, p.word(t, "conf"), "membership: \nserver.1=127.0.0.1:", "conf of an ensemble")
+		expect.Has(t, p.word(t, "srvr"), "\nMode: "+p.ready["mode"]+"\n", "srvr")
 		mntr := p.word(t, "mntr")
 		if strings.Contains(mntr, "zk_synced_followers") != (p.ready["mode"] == "leader") ||
 			!strings.Contains(mntr, "zk_quorum_size\t3\n") {
 			t.Errorf("mntr of a %s: %s", p.ready["mode"], mntr)
 		}
 	}
-	if modes["leader"] != 1 || modes["follower"] != 2 {
-		t.Errorf("modes %v", modes)
-	}
+	expect.That(t, modes["leader"] == 1 && modes["follower"] == 2, "modes %v", modes)
 }

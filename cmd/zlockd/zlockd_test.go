@@ -19,6 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -80,9 +81,7 @@ func (p *daemonProcess) wait(t *testing.T) {
 	}
 	form := regexp.MustCompile(
 		`^zlockd ready client=\S+ peer=\S+ admin=\S+ mode=(standalone|leader|follower) version=\S+( secure=\S+)?\n$`)
-	if !form.MatchString(line) {
-		t.Fatalf("ready line %q", line)
-	}
+	must.That(t, form.MatchString(line), "ready line %q", line)
 	for field := range strings.FieldsSeq(line) {
 		if k, v, ok := strings.Cut(field, "="); ok {
 			p.ready[k] = v
@@ -133,12 +132,8 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 func TestDevServerAnswers(t *testing.T) {
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--4lw-whitelist",
 		"*")
-	if p.ready["mode"] != "standalone" || p.ready["peer"] != "off" {
-		t.Errorf("ready: %v", p.ready)
-	}
-	if got := p.word(t, "ruok"); got != "imok" {
-		t.Errorf("ruok answers %q", got)
-	}
+	expect.That(t, p.ready["mode"] == "standalone" && p.ready["peer"] == "off", "ready: %v", p.ready)
+	expect.Equal(t, p.word(t, "ruok"), "imok", "ruok answers")
 
 	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
 	must.OK(t, err)
@@ -185,9 +180,8 @@ func TestDevServerAnswers(t *testing.T) {
 	code, body := p.get(t, "/metrics")
 	for _, name := range []string{"znode_count ", "zk_znode_count ", "zlockd_serving 1", "go_goroutines ",
 		"process_open_fds ", "jvm_pause_time_ms_count "} {
-		if code != 200 || !strings.Contains(body, "\n"+name) {
-			t.Errorf("/metrics: %d, no %q", code, name)
-		}
+		expect.That(t, code == 200 && strings.Contains(body, "\n"+name),
+			"/metrics: %d, no %q", code, name)
 	}
 	conn.Close()
 	if code := p.stop(t); code != exitOK {
@@ -220,9 +214,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	}
 
 	p = launch(t, args...)
-	if got := p.word(t, "srvr"); !strings.Contains(got, "Node count: 5\n") {
-		t.Errorf("after the restart: %s", got)
-	}
+	expect.Has(t, p.word(t, "srvr"), "Node count: 5\n", "after the restart")
 }
 
 // fail runs a zlockd that must end by itself.
@@ -248,13 +240,9 @@ func TestZooConfigStarts(t *testing.T) {
 	conf := p.word(t, "conf")
 	for _, want := range []string{"dataDir=" + dir + "/data\n", "tickTime=1500\n", "maxClientCnxns=7\n",
 		"minSessionTimeout=3000\n", "maxSessionTimeout=20000\n"} {
-		if !strings.Contains(conf, want) {
-			t.Errorf("conf lacks %q: %s", want, conf)
-		}
+		expect.Has(t, conf, want, "conf lacks %q", want)
 	}
-	if got := p.word(t, "mntr"); !strings.Contains(got, "not in the whitelist") {
-		t.Errorf("mntr answers %q", got)
-	}
+	expect.Has(t, p.word(t, "mntr"), "not in the whitelist", "mntr answers")
 	for _, key := range []string{"initLimit", "syncLimit", "super.secret"} {
 		if n := strings.Count(p.stderr.String(), "key="+key+"\n"); n != 1 {
 			t.Errorf("%d lines about %s in\n%s", n, key, p.stderr)

@@ -1,9 +1,9 @@
 package boards
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -17,20 +17,14 @@ func TestNamesOfExpressions(t *testing.T) {
 			"leader_uptime", "num_alive_connections"},
 		`histogram_quantile(0.9, sum without (id) (rate(x_bucket[$__rate_interval] offset 1m)))`: {"x_bucket"},
 	} {
-		if got := Names(expr); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", expr, got, want)
-		}
+		expect.List(t, Names(expr), want, "%s", expr)
 	}
 }
 
 func TestOurBoardHasQueries(t *testing.T) {
 	list := must.Get(Ours())(t)
-	if len(list) < 40 {
-		t.Errorf("%d queries", len(list))
-	}
+	expect.That(t, len(list) >= 40, "%d queries", len(list))
 	for _, q := range list {
-		if len(Names(Expand(q.Expr))) == 0 {
-			t.Errorf("%s asks for nothing: %q", q.Panel, q.Expr)
-		}
+		expect.That(t, len(Names(Expand(q.Expr))) != 0, "%s asks for nothing: %q", q.Panel, q.Expr)
 	}
 }

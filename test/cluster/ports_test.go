@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -33,7 +34,5 @@ func TestPortsAreGivenOnce(t *testing.T) {
 		list = append(list, theirs...)
 	}
 	slices.Sort(list)
-	if n := len(slices.Compact(list)); n != 400 {
-		t.Errorf("%d ports of 400 are different", n)
-	}
+	expect.Equal(t, len(slices.Compact(list)), 400, "ports of 400 are different")
 }

@@ -7,15 +7,14 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	s := cluster.StartZooKeeper(t, cluster.ZooConfig{TTL: true, Super: "super:secret"})
-	if mode := s.Mode(); mode != "standalone" {
-		t.Fatalf("mode %q", mode)
-	}
+	must.Equal(t, s.Mode(), "standalone", "mode")
 	c, err := wire.Open(s.Client)
 	must.OK(t, err)
 	must.OK(t, c.Auth("digest", "super:secret"))
@@ -23,16 +22,13 @@ func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	if _, _, err := c.Create2(jute.OpCreateTTL, body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.SetData("/zookeeper/config", []byte("x"), -1); err != nil {
-		t.Fatalf("the super user may write everything, but: %v", err)
-	}
+	must.OK(t, expect.Err(c.SetData("/zookeeper/config", []byte("x"), -1)),
+		"the super user may write everything")
 	s.Kill()
 	must.OK(t, s.Spawn())
 	must.OK(t, s.WaitReady())
 	if c, err = wire.Open(s.Client); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Exists("/ttl", false); err != nil {
-		t.Fatal("not kept over a kill:", err)
-	}
+	must.OK(t, expect.Err(c.Exists("/ttl", false)), "not kept over a kill")
 }

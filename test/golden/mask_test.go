@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -41,9 +42,7 @@ func TestEveryFixedByteCounts(t *testing.T) {
 			}
 		}
 	}
-	if frames < 1400 {
-		t.Errorf("only %d frames", frames)
-	}
+	expect.That(t, frames >= 1400, "only %d frames", frames)
 }
 
 func isVolatile(s *Step, off int) bool {
@@ -75,9 +74,7 @@ func TestSymbolsKeepTheirValueAndOrder(t *testing.T) {
 	}
 	for _, tt := range tests {
 		y := symbols{"zxid#2": long(20), "time#1": long(5), "sessionId#1": long(7)}
-		if err := y.define(Range{Sym: tt.sym}, tt.val); (err == nil) != tt.ok {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		expect.Equal(t, y.define(Range{Sym: tt.sym}, tt.val) == nil, tt.ok, "%s", tt.name)
 	}
 }
 
@@ -87,13 +84,10 @@ func TestHeaderZxidMustNotGoBack(t *testing.T) {
 	s := &Step{Do: "recv", Hex: &hex, Volatile: []Range{
 		{Off: 8, Len: 8, Kind: "zxid", Rule: "ge", Sym: "zxid#1"}}}
 	seen := int64(9)
-	if err := (symbols{}).match(s, asked{}, slices.Clone(frame), false, &seen); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, (symbols{}).match(s, asked{}, slices.Clone(frame), false, &seen))
 	seen = 10
-	if (symbols{}).match(s, asked{}, frame, false, &seen) == nil {
-		t.Error("a header zxid below one seen before was accepted")
-	}
+	expect.That(t, (symbols{}).match(s, asked{}, frame, false, &seen) != nil,
+		"a header zxid below one seen before was accepted")
 }
 
 func TestOrderOfNamesDoesNotCount(t *testing.T) {
@@ -110,9 +104,7 @@ func TestOrderOfNamesDoesNotCount(t *testing.T) {
 	for _, f := range [][]byte{a, b, c} {
 		normalize(f, q, true)
 	}
-	if !slices.Equal(a, b) || slices.Equal(a, c) {
-		t.Error("children are not compared as a set")
-	}
+	expect.That(t, slices.Equal(a, b) && !slices.Equal(a, c), "children are not compared as a set")
 }
 
 func TestDeviationsNameRecordedSteps(t *testing.T) {
@@ -123,15 +115,10 @@ func TestDeviationsNameRecordedSteps(t *testing.T) {
 			steps[v.ID()] = len(v.Steps)
 		}
 	}
-	if len(steps) != 201 {
-		t.Errorf("%d vectors", len(steps))
-	}
+	expect.Equal(t, len(steps), 201, "vectors")
 	for _, d := range Deviations {
-		if d.Step+max(d.Steps, 1) > steps[d.Vector] {
-			t.Errorf("%s has no step %d", d.Vector, d.Step)
-		}
-		if d.Reason == "" || len(d.Want) == 0 {
-			t.Errorf("%s step %d: a deviation says why, and what comes instead", d.Vector, d.Step)
-		}
+		expect.That(t, d.Step+max(d.Steps, 1) <= steps[d.Vector], "%s has no step %d", d.Vector, d.Step)
+		expect.That(t, d.Reason != "" && len(d.Want) != 0,
+			"%s step %d: a deviation says why, and what comes instead", d.Vector, d.Step)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -59,13 +60,10 @@ func TestDeviationThatIsNotNeededFails(t *testing.T) {
 			}
 			tried++
 			err := golden.Replay(addr, &v, []golden.Deviation{d})
-			if err == nil || !strings.Contains(err.Error(), "not needed") {
-				t.Errorf("%s step %d: %v", d.Vector, d.Step, err)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), "not needed"),
+				"%s step %d: %v", d.Vector, d.Step, err)
 			break
 		}
 	}
-	if tried < 5 {
-		t.Errorf("only %d deviations were tried", tried)
-	}
+	expect.That(t, tried >= 5, "only %d deviations were tried", tried)
 }

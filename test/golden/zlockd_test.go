@@ -48,12 +48,9 @@ func TestZlockdMatchesRecording(t *testing.T) {
 		e := prepare(t, cluster.Options{Nodes: 3}, []string{"readonlymode.enabled=true"})
 		alone := e.Servers[0] // the others are never started
 		must.OK(t, alone.Spawn())
-		for end := time.Now().Add(wire.DefaultTimeout); isro(alone.Client) != "ro"; time.Sleep(
-			20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("not in read-only mode")
-			}
-		}
+		must.Await(t, "not in read-only mode", wire.DefaultTimeout, func() bool {
+			return isro(alone.Client) == "ro"
+		})
 		replayAll(t, "readonly", alone.Client, golden.Deviations)
 	})
 }
@@ -89,9 +86,7 @@ func prepare(t *testing.T, o cluster.Options, config []string) *cluster.Ensemble
 // have a few tries: the server at addr does what was recorded, but not always.
 func replayAll(t *testing.T, profile, addr string, deviations []golden.Deviation, unsure ...string) {
 	vectors := must.Get(golden.Load(profile))(t)
-	if len(vectors) == 0 {
-		t.Fatalf("no vectors of profile %s", profile)
-	}
+	must.That(t, len(vectors) != 0, "no vectors of profile %s", profile)
 	for _, v := range vectors {
 		var mine []golden.Deviation
 		for _, d := range deviations {

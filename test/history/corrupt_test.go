@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // corruptions spoil a history at record i, if that record is of their kind.
@@ -170,9 +171,8 @@ func TestEveryCorruptionIsFound(t *testing.T) {
 				}
 			}
 			t.Log(fmt.Sprintf("%s, lossy %v:", name, lossy), found, "of", tried)
-			if found*10 < tried*8 {
-				t.Errorf("%s, lossy %v: only %d of %d found", name, lossy, found, tried)
-			}
+			expect.That(t, found*10 >= tried*8,
+				"%s, lossy %v: only %d of %d found", name, lossy, found, tried)
 		}
 	}
 }

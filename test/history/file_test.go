@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -27,7 +28,5 @@ func TestHistoryIsSavedAndLoadedWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	must.OK(t, Save(path, records))
 	again := must.Get(Load(path))(t)
-	if !reflect.DeepEqual(records, again) {
-		t.Error("what was loaded differs from what was saved")
-	}
+	expect.That(t, reflect.DeepEqual(records, again), "what was loaded differs from what was saved")
 }

@@ -1,18 +1,19 @@
 // Package must ends a test when a step fails that the test is not about: a file that cannot be
-// read, a server that does not start, a state that is not reached.
+// read, a server that does not start, a state that is not reached. Equal, List, Fails, Is, Has and That
+// compare as those of package expect do.
 package must
 
 import (
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // OK ends the test if err is an error.
-func OK(t testing.TB, err error) {
+func OK(t testing.TB, err error, what ...any) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	end(t, expect.OK(t, err, what...))
 }
 
 // Get returns a value, or ends the test if there is an error instead:
@@ -34,5 +35,42 @@ func Await(t testing.TB, what string, limit time.Duration, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
+	}
+}
+
+func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	end(t, expect.Equal(t, got, want, what...))
+}
+
+func List[S ~[]E, E comparable](t testing.TB, got, want S, what ...any) {
+	t.Helper()
+	end(t, expect.List(t, got, want, what...))
+}
+
+func Fails(t testing.TB, err error, what ...any) {
+	t.Helper()
+	end(t, expect.Fails(t, err, what...))
+}
+
+func Is(t testing.TB, err, want error, what ...any) {
+	t.Helper()
+	end(t, expect.Is(t, err, want, what...))
+}
+
+func Has(t testing.TB, text, part string, what ...any) {
+	t.Helper()
+	end(t, expect.Has(t, text, part, what...))
+}
+
+func That(t testing.TB, holds bool, format string, args ...any) {
+	t.Helper()
+	end(t, expect.That(t, holds, format, args...))
+}
+
+func end(t testing.TB, held bool) {
+	t.Helper()
+	if !held {
+		t.FailNow()
 	}
 }

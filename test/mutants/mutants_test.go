@@ -18,9 +18,7 @@ var allFlag = flag.Bool("mutants.all", false, "run all mutants, not only those m
 
 func all(t *testing.T) (list []mutant) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no mutants", err)
-	}
+	must.That(t, err == nil && len(files) != 0, "no mutants %v", err)
 	for _, f := range files {
 		m := must.Get(load(f))(t)
 		list = append(list, m)
@@ -70,9 +68,7 @@ func (m *mutant) run(t *testing.T, binary, root string) (out string, failed bool
 	cmd.Env = append(cmd.Environ(), "GOMAXPROCS=1")
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	must.That(t, err == nil || errors.As(err, &exit), "%v", err)
 	return string(b), err != nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -265,9 +266,7 @@ func f(a, b int) (int, error) {
 	list := must.Get(spotsIn("p.go", []byte(src)))(t)
 	var got []string
 	for _, s := range list {
-		if src[s.from:s.to] != s.was {
-			t.Errorf("%v is not at %d", s, s.from)
-		}
+		expect.Equal(t, src[s.from:s.to], s.was, "%v is not at %d", s, s.from)
 		got = append(got, fmt.Sprintf("%d %s: %s → %s", s.line, s.kind, oneLine(s.was), oneLine(s.is)))
 	}
 	want := []string{
@@ -305,8 +304,6 @@ func TestJudgedEditsExist(t *testing.T) {
 		}
 	}
 	for what := range equivalents(t) {
-		if !exist[what] {
-			t.Errorf("testdata/equivalent.tsv judges an edit that there is not: %s", what)
-		}
+		expect.That(t, exist[what], "testdata/equivalent.tsv judges an edit that there is not: %s", what)
 	}
 }

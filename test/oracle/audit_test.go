@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 )
@@ -38,9 +39,7 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	subject.Close()
 	want, got := audited(t, theirs), audited(t, ours)
 	t.Logf("%d requests, %d lines", r.Ops, len(want))
-	if len(want) < 200 {
-		t.Errorf("ZooKeeper has only %d lines", len(want))
-	}
+	expect.That(t, len(want) >= 200, "ZooKeeper has only %d lines", len(want))
 	// Now and then one server alone logs a multi that cannot be understood.
 	multi := func(lines []string, i int) bool {
 		return i < len(lines) && strings.HasSuffix(lines[i], "\toperation=multiOperation\tresult=failure")
@@ -65,9 +64,7 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 				got[max(0, i-3):min(i, len(got))])
 		}
 	}
-	if skipped > r.Ops/50 {
-		t.Errorf("%d multis left out", skipped)
-	}
+	expect.That(t, skipped <= r.Ops/50, "%d multis left out", skipped)
 }
 
 var session = regexp.MustCompile(`session=0x[0-9a-f]+`)
@@ -76,9 +73,7 @@ var session = regexp.MustCompile(`session=0x[0-9a-f]+`)
 func audited(t *testing.T, file string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ids := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		at := strings.Index(line, "session=")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 	"github.com/zlockd/zlockd/test/wire"
@@ -266,13 +267,10 @@ func TestShrinkKeepsWhatMatters(t *testing.T) {
 		}
 		short, err := r.Shrink(program, err, wire.DefaultTimeout)
 		t.Logf("%d steps became %d: %v\n%s", len(program), len(short), err, short)
-		if len(short) > 10 {
-			t.Errorf("the program still has %d steps", len(short))
-		}
+		expect.That(t, len(short) <= 10, "the program still has %d steps", len(short))
 		again, err := oracle.Parse(short.String())
-		if err != nil || fmt.Sprint(again) != fmt.Sprint(short) {
-			t.Errorf("the script does not read back: %v", err)
-		}
+		expect.That(t, err == nil && fmt.Sprint(again) == fmt.Sprint(short),
+			"the script does not read back: %v", err)
 		return
 	}
 }

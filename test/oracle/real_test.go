@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 )
@@ -49,18 +50,14 @@ func TestClusterAgreesWithRealServer(t *testing.T) {
 // random programs meet too rarely.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
+	must.That(t, err == nil && len(files) != 0, "no scripts: %v", err)
 	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig).Client, startZlockd(t))
 	r.Pipeline, r.Exact = true, true
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text := must.Get(os.ReadFile(file))(t)
 			p := must.Get(oracle.Parse(string(text)))(t)
-			if err := r.Run(p); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, r.Run(p))
 		})
 	}
 }

@@ -3,6 +3,8 @@ package oracle
 import (
 	"bytes"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestScriptsReadBack(t *testing.T) {
@@ -16,9 +18,7 @@ func TestScriptsReadBack(t *testing.T) {
 		}
 		for _, s := range g.Next() {
 			p, err := Parse("# a comment\n\n" + s.String() + "\n")
-			if err != nil {
-				t.Fatalf("%v: %v", s, err)
-			}
+			must.OK(t, err, "%v", s)
 			if len(p) != 1 || p[0].String() != s.String() || !bytes.Equal(p[0].encode(zxid), s.encode(zxid)) {
 				t.Fatalf("%v reads back as %v", s, p)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
 	"github.com/zlockd/zlockd/tree"
@@ -109,17 +110,13 @@ func explore(t *testing.T, r *oracle.Runner, seed uint64, n int) {
 func report(t *testing.T, r *oracle.Runner, episode uint64, p oracle.Program, err error) {
 	t.Helper()
 	var d *oracle.Difference
-	if !errors.As(err, &d) {
-		t.Fatalf("episode %d: %v", episode, err)
-	}
+	must.That(t, errors.As(err, &d), "episode %d: %v", episode, err)
 	r.Patience = 3 * time.Second
 	short, err := r.Shrink(p, err, 40*time.Second)
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("oracle-%d.txt", time.Now().UnixNano()))
 	text := "# Found by random programs, shrunk.\n#\n# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") +
 		"\n\n" + short.String()
-	if werr := os.WriteFile(file, []byte(text), 0o600); werr != nil {
-		t.Error(werr)
-	}
+	expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Fatalf("episode %d: %v\nprogram (written to %s; when the cause is mended, keep it in testdata):\n%s",
 		episode, err, file, short)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -49,13 +50,10 @@ func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
 	for _, n := range []int{1, 7, 1 << 20} {
 		c, err := OpenPipe(serve(t, n, frames), 0)
 		must.OK(t, err)
-		if c.Session != 7 || c.Timeout.Seconds() != 4 {
-			t.Errorf("session %d, timeout %v", c.Session, c.Timeout)
-		}
+		expect.That(t, c.Session == 7 && c.Timeout.Seconds() == 4,
+			"session %d, timeout %v", c.Session, c.Timeout)
 		r, err := c.Next()
-		if err != nil || r.Xid != 1 || r.String() != "/a" {
-			t.Errorf("first reply: %v, %v", r, err)
-		}
+		expect.That(t, err == nil && r.Xid == 1 && r.String() == "/a", "first reply: %v, %v", r, err)
 		r, err = c.Next()
 		if err != nil || r.Xid != jute.XidEvent ||
 			r.Event() != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {

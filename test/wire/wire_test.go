@@ -1,13 +1,13 @@
 package wire_test
 
 import (
-	"errors"
 	"io"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/test/zlocktest"
@@ -36,22 +36,17 @@ func callsDecode(t *testing.T, addr string) {
 	check(t, c.Auth("digest", "u1:p1"))
 	path, err := c.Create("/a-", []byte("x"), jute.FlagPersistentSequential)
 	check(t, err)
-	if path != "/a-0000000000" {
-		t.Errorf("created %q", path)
-	}
+	expect.Equal(t, path, "/a-0000000000", "created")
 	_, st, err := c.Create2(jute.OpCreate2, wire.Create("/b", nil, jute.WorldAnyone, jute.FlagEphemeral))
 	check(t, err)
-	if st.EphemeralOwner != c.Session.ID || st.Czxid != c.Zxid {
-		t.Errorf("stat %+v of a node of session %x created at %x", st, c.Session.ID, c.Zxid)
-	}
+	expect.That(t, st.EphemeralOwner == c.Session.ID && st.Czxid == c.Zxid,
+		"stat %+v of a node of session %x created at %x", st, c.Session.ID, c.Zxid)
 	_, _, err = c.Create2(jute.OpCreateTTL, wire.CreateTTL("/t", nil, jute.WorldAnyone, jute.FlagPersistentTTL,
 		1e6))
 	check(t, err)
 	data, _, err := c.GetData("/b", true)
 	check(t, err)
-	if data != nil {
-		t.Errorf("null data came back as %q", data)
-	}
+	expect.That(t, data == nil, "null data came back as %q", data)
 	_, err = c.SetData("/b", []byte{}, 0)
 	check(t, err)
 	if want := []wire.Event{{Type: jute.EventDataChanged, State: 3, Path: "/b"}}; !slices.Equal(c.Events, want) {
@@ -64,14 +59,10 @@ func callsDecode(t *testing.T, addr string) {
 	}
 	own, err := c.Ephemerals("/")
 	check(t, err)
-	if !slices.Equal(own, []string{"/b"}) {
-		t.Errorf("ephemerals %v", own)
-	}
+	expect.List(t, own, []string{"/b"}, "ephemerals")
 	n, err := c.AllChildrenNumber("/zookeeper")
 	check(t, err)
-	if n != 2 {
-		t.Errorf("%d nodes below /zookeeper", n)
-	}
+	expect.Equal(t, n, 2, "nodes below /zookeeper")
 	ids, err := c.WhoAmI()
 	check(t, err)
 	if want := []jute.ID{{Scheme: "digest", ID: "u1"}, {Scheme: "ip", ID: "127.0.0.1"}}; !slices.Equal(ids,
@@ -107,16 +98,14 @@ func multiResultsDecode(t *testing.T, addr string) {
 		wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/m", -1)},
 		wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/m", -1)})
 	check(t, err)
-	if len(res) != 2 || res[0].Code != jute.OK || res[1].Code != jute.NoNode {
-		t.Errorf("results %+v", res)
-	}
+	expect.That(t, len(res) == 2 && res[0].Code == jute.OK && res[1].Code == jute.NoNode,
+		"results %+v", res)
 	res, err = c.MultiRead(
 		wire.Op{Type: jute.OpGetData, Body: wire.PathWatch("/m", false)},
 		wire.Op{Type: jute.OpGetChildren, Body: wire.PathWatch("/none", false)})
 	check(t, err)
-	if len(res) != 2 || string(res[0].Data) != "x" || res[1].Code != jute.NoNode {
-		t.Errorf("results %+v", res)
-	}
+	expect.That(t, len(res) == 2 && string(res[0].Data) == "x" && res[1].Code == jute.NoNode,
+		"results %+v", res)
 }
 
 func dropAndAttach(t *testing.T, addr string) {
@@ -127,25 +116,19 @@ func dropAndAttach(t *testing.T, addr string) {
 	d, err := wire.Dial(addr)
 	check(t, err)
 	check(t, d.Connect(wire.Attach(c.Session, c.Zxid)))
-	if d.Session.ID != c.Session.ID {
-		t.Errorf("attached to %x instead of %x", d.Session.ID, c.Session.ID)
-	}
+	expect.Equal(t, d.Session.ID, c.Session.ID, "attached to %x", d.Session.ID)
 	check(t, d.Silent(50*time.Millisecond))
 
 	wrong := c.Session
 	wrong.Password = make([]byte, jute.PasswordSize)
 	e, err := wire.Dial(addr)
 	check(t, err)
-	if err := e.Connect(wire.Attach(wrong, 0)); !errors.Is(err, wire.ErrRefused) {
-		t.Errorf("wrong password: %v", err)
-	}
+	expect.Is(t, e.Connect(wire.Attach(wrong, 0)), wire.ErrRefused, "wrong password")
 	check(t, e.Closed())
 
 	ahead, err := wire.Dial(addr)
 	check(t, err)
-	if err := ahead.Connect(wire.Attach(c.Session, 1<<60)); !errors.Is(err, io.EOF) {
-		t.Errorf("zxid ahead: %v", err)
-	}
+	expect.Is(t, ahead.Connect(wire.Attach(c.Session, 1<<60)), io.EOF, "zxid ahead")
 }
 
 func open(t *testing.T, addr string) *wire.Conn {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -23,9 +24,7 @@ func TestKillSessionRemovesItsEphemerals(t *testing.T) {
 	if found, _, err := other.Exists("/mine"); found || err != nil {
 		t.Errorf("ephemeral of a killed session: %v, %v", found, err)
 	}
-	if slices.Contains(s.Sessions(), id) {
-		t.Error("the session still exists")
-	}
+	expect.That(t, !slices.Contains(s.Sessions(), id), "the session still exists")
 	must.Await(t, "a new session", time.Minute, func() bool {
 		return victim.SessionID() != id &&
 			victim.State() == zk.StateHasSession
@@ -38,16 +37,10 @@ func TestRestartKeepsSessionsAndNodes(t *testing.T) {
 	must.Get(c.Create("/mine", []byte("x"), zk.FlagEphemeral, open))(t)
 	addr, id := s.Addr, c.SessionID()
 	s.Restart()
-	if s.Addr != addr {
-		t.Errorf("the address changed from %s to %s", addr, s.Addr)
-	}
+	expect.Equal(t, s.Addr, addr, "the address changed from %s to", addr)
 	data, _, err := retry(c.Get, "/mine")
-	if err != nil || string(data) != "x" {
-		t.Errorf("after the restart: %q, %v", data, err)
-	}
-	if c.SessionID() != id {
-		t.Error("the session was lost")
-	}
+	expect.That(t, err == nil && string(data) == "x", "after the restart: %q, %v", data, err)
+	expect.Equal(t, c.SessionID(), id, "the session was lost")
 }
 
 func TestDisconnectKeepsTheSession(t *testing.T) {
@@ -59,9 +52,7 @@ func TestDisconnectKeepsTheSession(t *testing.T) {
 	if _, _, err := retry(c.Get, "/mine"); err != nil {
 		t.Error(err)
 	}
-	if c.SessionID() != id {
-		t.Error("the session was lost")
-	}
+	expect.Equal(t, c.SessionID(), id, "the session was lost")
 }
 
 // retry repeats a read while the client has no connection.
@@ -117,9 +108,7 @@ func watchGone(t *testing.T, s *zlocktest.Server, path string) <-chan struct{} {
 	t.Helper()
 	c := s.Connect()
 	found, _, events, err := c.ExistsW(path)
-	if !found || err != nil {
-		t.Fatalf("watch %s: %v, %v", path, found, err)
-	}
+	must.That(t, found && err == nil, "watch %s: %v, %v", path, found, err)
 	gone := make(chan struct{})
 	go func() {
 		if e := <-events; e.Type == zk.EventNodeDeleted {

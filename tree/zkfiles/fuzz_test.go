@@ -57,9 +57,8 @@ func FuzzTxn(f *testing.F) {
 			return
 		}
 		again, err := decodeTxn(x.encode())
-		if err != nil || !bytes.Equal(again.encode(), x.encode()) {
-			t.Fatalf("%+v, then %+v, %v", x, again, err)
-		}
+		must.That(t, err == nil && bytes.Equal(again.encode(), x.encode()),
+			"%+v, then %+v, %v", x, again, err)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -82,12 +83,8 @@ func TestLogIsReadAsWritten(t *testing.T) {
 		log[13].Digest = &Digest{Zxid: 14, Version: 2, Sum: 1 << 60}
 		b, _ := encodeLog(log, pad)
 		got, err := readLog(b)
-		if err != nil {
-			t.Fatal(pad, err)
-		}
-		if !reflect.DeepEqual(got, log) {
-			t.Errorf("padded with %d: read %+v", pad, got)
-		}
+		must.OK(t, err, "%v", pad)
+		expect.That(t, reflect.DeepEqual(got, log), "padded with %d: read %+v", pad, got)
 	}
 }
 
@@ -105,18 +102,15 @@ func TestTornLogIsTold(t *testing.T) {
 			got, err := readLog(append(bytes.Clone(b[:cut]), make([]byte, pad)...))
 			if n, ok := whole[cut]; ok {
 				start = cut
-				if err != nil || len(got) != n {
-					t.Fatalf("cut at %d, padded with %d: %d entries, %v", cut, pad, len(got), err)
-				}
+				must.That(t, err == nil && len(got) == n,
+					"cut at %d, padded with %d: %d entries, %v", cut, pad, len(got), err)
 				continue
 			}
 			// The first bytes of a checksum are zeros, like the room behind.
 			if err == nil && len(bytes.Trim(b[start:cut], "\x00")) == 0 {
 				continue
 			}
-			if !errors.Is(err, ErrTorn) {
-				t.Fatalf("cut at %d, padded with %d: %v", cut, pad, err)
-			}
+			must.Is(t, err, ErrTorn, "cut at %d, padded with %d", cut, pad)
 		}
 	}
 }
@@ -137,12 +131,9 @@ func TestFlippedByteInLogIsFound(t *testing.T) {
 			bad := bytes.Clone(b)
 			bad[at] ^= x
 			log, err := readLog(bad)
-			if err == nil {
-				t.Fatalf("byte %d changed by %#x: %d entries and no error", at, x, len(log))
-			}
-			if errors.Is(err, ErrTorn) && at < starts[len(starts)-1] {
-				t.Fatalf("byte %d changed by %#x is taken for a torn end: %v", at, x, err)
-			}
+			must.Fails(t, err, "byte %d changed by %#x: %d entries and no error", at, x, len(log))
+			must.That(t, !errors.Is(err, ErrTorn) || at >= starts[len(starts)-1],
+				"byte %d changed by %#x is taken for a torn end: %v", at, x, err)
 		}
 	}
 }
@@ -193,12 +184,8 @@ func TestSnapshotIsReadAsWritten(t *testing.T) {
 		if err == nil {
 			err = same(tree, got)
 		}
-		if err != nil {
-			t.Fatalf("after %d transactions: %v", i+1, err)
-		}
-		if !got.Whole() {
-			t.Errorf("after %d transactions: not whole", i+1)
-		}
+		must.OK(t, err, "after %d transactions", i+1)
+		expect.That(t, got.Whole(), "after %d transactions: not whole", i+1)
 	}
 }
 
@@ -211,17 +198,12 @@ func TestEveryByteOfSnapshotCounts(t *testing.T) {
 	for at := range b {
 		bad := bytes.Clone(b)
 		bad[at] ^= 1 << (at % 8)
-		if _, err := load(bad, tree.Zxid); err == nil {
-			t.Fatalf("byte %d of %d changed and no error", at, len(b))
-		}
+		must.Fails(t, expect.Err(load(bad, tree.Zxid)), "byte %d of %d changed and no error", at, len(b))
 		_, err := load(b[:at], tree.Zxid)
 		// Older releases end behind the first seal.
-		if err == nil && !bytes.HasSuffix(b[:at], []byte("\x00\x00\x00\x01/")) {
-			t.Fatalf("cut at byte %d of %d and no error", at, len(b))
-		}
-		if err != nil && !errors.Is(err, ErrTorn) {
-			t.Fatalf("cut at byte %d of %d: %v", at, len(b), err)
-		}
+		must.That(t, err != nil || bytes.HasSuffix(b[:at], []byte("\x00\x00\x00\x01/")),
+			"cut at byte %d of %d and no error", at, len(b))
+		must.That(t, err == nil || errors.Is(err, ErrTorn), "cut at byte %d of %d: %v", at, len(b), err)
 	}
 }
 
@@ -275,13 +257,9 @@ func TestFuzzySnapshot(t *testing.T) {
 			log[len(log)-1].Digest = &Digest{Zxid: tree.Zxid, Version: 2, Sum: tree.sum}
 		}
 		for _, x := range log {
-			if err := fuzzy.Apply(x); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
+			must.OK(t, fuzzy.Apply(x), "seed %d", seed)
 		}
-		if err := same(tree, fuzzy); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		must.OK(t, same(tree, fuzzy), "seed %d", seed)
 	}
 }
 
@@ -356,9 +334,7 @@ func TestGapIsRefused(t *testing.T) {
 		tree.Zxid = c.last
 		err := tree.Apply(&Txn{Zxid: c.next, Type: jute.OpError, Ops: []Op{{Type: jute.OpError}}})
 		var gap *GapError
-		if errors.As(err, &gap) != c.gap {
-			t.Errorf("%x behind %x: %v", c.next, c.last, err)
-		}
+		expect.Equal(t, errors.As(err, &gap), c.gap, "%x behind %x: %v", c.next, c.last, err)
 	}
 }
 
@@ -367,9 +343,7 @@ func TestDigestThatDiffersIsRefused(t *testing.T) {
 	x := sample()[1]
 	x.Zxid = 1
 	x.Digest = &Digest{Zxid: 1, Version: 2, Sum: 12345}
-	if err := tree.Apply(x); err == nil {
-		t.Error("a transaction with another digest was applied")
-	}
+	expect.Fails(t, tree.Apply(x), "a transaction with another digest was applied")
 }
 
 // TestPassword holds Password against java.util.Random, whose sequence for the
@@ -414,9 +388,7 @@ func TestUnsnap(t *testing.T) {
 			"abc"},
 	} {
 		got, err := unsnap(nil, []byte(c.in))
-		if err != nil || string(got) != c.want {
-			t.Errorf("%q: %q, %v", c.in, got, err)
-		}
+		expect.That(t, err == nil && string(got) == c.want, "%q: %q, %v", c.in, got, err)
 	}
 	for _, bad := range []string{"", "\x05", "\x05\x10abc", "\x04\x05\x01", "\x04\x00a\x01\x09", "\x02\x08abc",
 		"\xff\xff\xff\xff\x7f"} {

@@ -1,6 +1,10 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+)
 
 func TestNearest(t *testing.T) {
 	known := []string{"run", "hold", "ls", "show", "holders", "peers", "peer-addr", "client-addr", "data-dir",
@@ -12,9 +16,7 @@ func TestNearest(t *testing.T) {
 		"tmieout": "timeout",
 		"zzz":     "", "banana": "", "": "", "addr": "peer-addr",
 	} {
-		if got := Nearest(word, known); got != want {
-			t.Errorf("%q: %q, want %q", word, got, want)
-		}
+		expect.Equal(t, Nearest(word, known), want, "%q", word)
 	}
 }
 

@@ -3,20 +3,20 @@ package release
 import (
 	"regexp"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The list is what the upgrade test builds old releases from, so every line must
 // name a version, and only the newest may lack its commit.
 func TestReleasesNameTheirCommits(t *testing.T) {
 	all := List()
-	if len(all) == 0 {
-		t.Fatal("RELEASES names no release")
-	}
+	must.That(t, len(all) != 0, "RELEASES names no release")
 	seen := map[string]bool{}
 	for i, r := range all {
-		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(r.Version) || seen[r.Version] {
-			t.Errorf("version %q: want a new MAJOR.MINOR.PATCH", r.Version)
-		}
+		expect.That(t, regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(r.Version) && !seen[r.Version],
+			"version %q: want a new MAJOR.MINOR.PATCH", r.Version)
 		seen[r.Version] = true
 		if i > 0 && r.Commit == "" || r.Commit != "" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(
 			r.Commit) {
