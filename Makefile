@@ -4,12 +4,13 @@ RELEASE := $(shell awk '/^[0-9]/ {print $$1; exit}' cmd/internal/release/RELEASE
 VERSION ?= $(RELEASE)-dev$(shell git log -1 --format=.%h 2>/dev/null)
 ARCH ?= amd64
 PREFIX ?= /usr/local
+DIST ?= dist
 LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: abuse build deb deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
+.PHONY: abuse build deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
 
 build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -23,6 +24,9 @@ dist-test: ## build the archives in two directories and compare them byte by byt
 deb: ## build the Debian package below dist/ (ARCH=amd64)
 	sh deploy/dist.sh $(RELEASE) dist linux/$(ARCH)
 	sh deploy/deb/build.sh $(RELEASE) $(ARCH) dist
+
+deb-check: deb ## look at the package: lintian, its files, its units as systemd reads and rates them
+	sh deploy/deb/check.sh dist/zlockd_$(RELEASE)-1_$(ARCH).deb
 
 deb-test: deb ## install, upgrade, remove and purge it under a systemd of its own (root, debootstrap, lintian)
 	sh deploy/deb/test.sh dist/zlockd_$(RELEASE)-1_$(ARCH).deb $(ROOT)
@@ -100,7 +104,7 @@ image-test: image ## start both from their roots, also by the commands of three 
 	bash deploy/image/test.sh $(RELEASE)
 
 sign: ## sign dist/SHA256SUMS with the releaser's key (KEY=minisign.key)
-	minisign -S -s $(KEY) -m dist/SHA256SUMS -t 'zlockd $(RELEASE)'
+	minisign -S -s $(KEY) -m $(DIST)/SHA256SUMS -t 'zlockd $(RELEASE)'
 
 vulncheck: ## look up the linked libraries in Go's list of vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/... ./client/... ./server/...

@@ -30,7 +30,7 @@ await() {
 	fail "$* did not succeed within two minutes"
 }
 pid() { run systemctl show -p MainPID --value "$1"; }
-lintian --fail-on error,warning --allow-root "$deb"
+sh "$(dirname "$0")/check.sh" "$deb"
 
 echo "== a Debian"
 if [ $# -gt 1 ]; then

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what the stock-client tests need, from Debian and npm. Run as root;
+# Installs the programs of others that tests need, from Debian and npm. Run as root;
 # without root it only tells what is missing.
 set -eu
 
-packages="prometheus collectd-core zktop postgresql redis-server zookeeper zookeeper-bin libzookeeper-mt-dev python3-kazoo python3-pure-sasl python3-kerberos krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit python3-pytest python3-mock \
+packages="minisign fish zsh lintian systemd man-db prometheus collectd-core zktop postgresql redis-server zookeeper zookeeper-bin libzookeeper-mt-dev python3-kazoo python3-pure-sasl python3-kerberos krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit python3-pytest python3-mock \
 libcurator-client-java libcurator-framework-java libcurator-recipes-java \
 libslf4j-java openjdk-17-jdk-headless gcc g++ libc6-dev libcppunit-dev libssl-dev openssl libsasl2-dev libsasl2-modules nodejs npm chromium chromium-driver"
 
@@ -30,4 +30,4 @@ if [ -n "$missing" ]; then
 	# shellcheck disable=SC2086 # the list is a list
 	apt-get install -y -qq --no-install-recommends $missing
 fi
-echo "the stock clients are installed"
+echo "the programs that tests need are installed"
